@@ -1,22 +1,22 @@
-"""How well a score tells right answers from wrong ones, and whether it can be taken for a probability.
+"""Discrimination and calibration of a score that predicts whether answers are right.
 
-Coverage of nominal 95 % intervals for the area under the ROC curve, simulated for 200 and 1,000 questions, 5 to 90 %
-right answers, areas from .63 to .90 and scores with and without many ties: .94 to .96. DeLong's interval alone falls to
-.76 with ten right answers. Newcombe's does not, but it takes the variance from the area alone, so that with many ties
-it can stay at .90 for any number of questions.
+Simulated coverage of nominal 95 % intervals for the area under the ROC curve is .94 to .96, for 200 and 1,000
+questions, 5 to 90 % right answers, areas from .63 to .90 and scores with and without many ties. That of DeLong's
+interval alone falls to .76 with ten right answers. Newcombe's does not have this problem, but computes the variance
+from the area alone, so with many ties its coverage can be .90 for any number of questions.
 
-With the outcomes recalibrated by isotonic regression on the score (the CORP approach), the mean Brier score splits up
-without bins or any other choice:
+With recalibration by isotonic regression on the score (the CORP approach), the mean Brier score can be decomposed
+without bins or other tuning:
 
     score = miscalibration - discrimination + uncertainty.
 
-Uncertainty is the score of claiming the base rate for all, discrimination what the recalibrated claims gain on that,
-and miscalibration what the claims as they are lose on the recalibrated ones.
+Uncertainty is the Brier score of predicting the base rate for every question. Discrimination is the improvement of the
+recalibrated scores over that, and miscalibration the loss of the original scores against the recalibrated ones.
 
-The smooth calibration error is the ECE with a Gaussian kernel in the place of bins. The kernel is reflected at 0 and 1,
-so that none of it leaves the range of the score. It is then the heat kernel of the unit interval, whose cosine series
-damps the k-th term by ``exp(-(k pi sigma)^2 / 2)``: smoothing the residuals is a cosine transform, a product and the
-transform back.
+The smooth calibration error is the ECE with a Gaussian kernel instead of bins. The kernel is reflected at 0 and 1, so
+it stays within the range of the score. It is then the heat kernel of the unit interval, which multiplies the k-th term
+of a cosine series by ``exp(-(k pi sigma)^2 / 2)``. So the residuals are smoothed by a cosine transform, a product and
+the inverse transform.
 """
 
 import math
@@ -40,24 +40,25 @@ FEW_OF_A_KIND = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AurocResult(ResultWithInterval):
-    """Area under the ROC curve of a score for an outcome.
+    """The area under the ROC curve of a score for an outcome.
 
     Attributes
     ----------
     estimate : float or None
-        Probability that a question whose outcome is true scores higher than one whose outcome is false, ties counting
-        one half. 1/2 for a score that tells nothing.
+        Probability that a question with a true outcome has a higher score than one with a false outcome, with ties
+        counted as one half. 1/2 for an uninformative score.
     standard_error : float or None
-        DeLong's, which knows of ties. None unless the status is ``"ok"`` and there are two questions of each kind.
+        DeLong's standard error, valid with ties. None unless the status is ``"ok"`` and there are at least two
+        questions of each kind.
     degrees_of_freedom : float or None
-        Of that error, by Welch and Satterthwaite; None where it is.
+        Welch-Satterthwaite degrees of freedom of the standard error; None if that is None.
     status : {"ok", "boundary", "undefined"}
-        ``"boundary"``: the score separates both kinds of questions completely, or not at all.
+        ``"boundary"``: the score separates both kinds of questions perfectly, or all scores are equal.
     reason : str or None
-        At the boundary ``"all_true_above"``, ``"all_false_above"`` or ``"all_tied"``; where undefined the first that
+        At the boundary ``"all_true_above"``, ``"all_false_above"`` or ``"all_tied"``; if undefined, the first that
         applies of ``"no_questions"``, ``"all_false"`` and ``"all_true"``.
     n_true, n_false : int
-        Questions of both kinds.
+        Number of questions with a true and with a false outcome.
     """
 
     degrees_of_freedom: float | None = None
@@ -65,21 +66,21 @@ class AurocResult(ResultWithInterval):
     n_false: int
 
     def confidence_interval(self, confidence_level: float = 0.95, method: AurocMethod = "auto") -> ConfidenceInterval:
-        """Confidence interval of the area.
+        """Return a confidence interval of the area.
 
         Parameters
         ----------
         confidence_level : float in (0, 1), default: 0.95
         method : {"auto", "delong", "newcombe"}
-            ``"delong"``: Student's interval for ``log(A / (1 - A))`` with DeLong's standard error. ``"newcombe"``: the
-            areas that a score test would not reject, with a variance by Hanley and McNeil's formula. ``"auto"``:
-            Newcombe's where there are fewer than 20 questions of a kind or no standard error, else DeLong's.
+            ``"delong"``: Student's t interval for ``log(A / (1 - A))`` with DeLong's standard error. ``"newcombe"``:
+            score interval with the variance by Hanley and McNeil's formula. ``"auto"``: Newcombe's if there are fewer
+            than 20 questions of one kind or no standard error, otherwise DeLong's.
 
         Returns
         -------
         ConfidenceInterval
-            At an area of 0 or 1 Newcombe's interval ends there. DeLong's is ``(nan, nan)`` without a standard error,
-            as are all where the area is undefined.
+            At an area of 0 or 1 Newcombe's interval ends there. DeLong's is ``(nan, nan)`` without a standard error.
+            Both are ``(nan, nan)`` if the area is undefined.
 
         Examples
         --------
@@ -105,25 +106,25 @@ class AurocResult(ResultWithInterval):
 
 
 def auroc(score: ArrayLike, outcome: ArrayLike) -> AurocResult:
-    """Area under the ROC curve, with its standard error.
+    """Return the area under the ROC curve, with its standard error.
 
     Parameters
     ----------
     score : array_like of float, shape (n,)
-        One value a question, such as P(Answering), the share of draws in which the model answers; higher where the
-        outcome is expected to be true. Only its order matters.
+        Score of each question, such as P(Answering), the share of draws in which the model answers; higher if the
+        outcome is more likely to be true. Only the order matters.
     outcome : array_like of bool, shape (n,)
         Whether the answer was right.
 
     Returns
     -------
     AurocResult
-        Undefined where all outcomes are alike.
+        Undefined if all outcomes are equal.
 
     Raises
     ------
     TypeError, ValueError
-        If `score` is not finite numbers, `outcome` not truth values, or their lengths differ.
+        If `score` does not hold finite numbers, `outcome` does not hold truth values, or lengths differ.
 
     References
     ----------
@@ -158,7 +159,7 @@ def auroc(score: ArrayLike, outcome: ArrayLike) -> AurocResult:
 
 
 def auroc_influence(score: ArrayLike, outcome: ArrayLike) -> FloatArray:
-    """Influence of each question on the area under the ROC curve, over the number of questions.
+    """Return the influence of each question on the area under the ROC curve, divided by their number.
 
     Parameters
     ----------
@@ -168,8 +169,8 @@ def auroc_influence(score: ArrayLike, outcome: ArrayLike) -> FloatArray:
     Returns
     -------
     ndarray, shape (n,)
-        The sum of squares is DeLong's variance but for its n - 1, and products with the influence on another estimate
-        from the same questions sum to their covariance. NaN unless the area has the status ``"ok"``.
+        The sum of squares is DeLong's variance with n instead of n - 1. The sum of products with the influence on
+        another estimate from the same questions is their covariance. NaN unless the status of the area is ``"ok"``.
 
     Raises
     ------
@@ -197,7 +198,7 @@ def auroc_influence(score: ArrayLike, outcome: ArrayLike) -> FloatArray:
 
 
 def roc_counts(score: FloatArray, truths: NDArray[np.bool_]) -> tuple[FloatArray, NDArray[np.intp], NDArray[np.intp]]:
-    """Distinct scores from the highest down, and how many questions score at least so much, true ones and all.
+    """Return distinct scores in decreasing order, and how many true and how many questions score at least that.
 
     Examples
     --------
@@ -211,9 +212,9 @@ def roc_counts(score: FloatArray, truths: NDArray[np.bool_]) -> tuple[FloatArray
 
 
 def checked_scores(score: ArrayLike, outcome: ArrayLike, name: str = "outcome") -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Check a finite score and a truth value for each question, and return both as arrays of shape (n,).
+    """Check a finite score and a truth value for each question; return both as arrays of shape (n,).
 
-    `name` is that of the outcome in messages.
+    `name` is the name of the outcome in messages.
     """
     check_same_index({"score": score, name: outcome})
     scores = unmasked("score", score)
@@ -231,14 +232,14 @@ def checked_scores(score: ArrayLike, outcome: ArrayLike, name: str = "outcome") 
 
 
 def _share_below(values: FloatArray, sorted_others: FloatArray) -> FloatArray:
-    """For each value the share of the others below it, equal ones counting one half."""
+    """Return for each value the share of the others below it; equal ones count one half."""
     below = np.searchsorted(sorted_others, values, "left")
     not_above = np.searchsorted(sorted_others, values, "right")
     return np.asarray((below + not_above) / (2 * sorted_others.size))
 
 
 def _newcombe(area: float, n_true: int, n_false: int, quantile: float) -> ConfidenceInterval:
-    """Areas A with ``|A - area| <= quantile sd(A)``, by Newcombe's symmetrical form of Hanley and McNeil's variance."""
+    """Return the areas A with ``|A - area| <= quantile sd(A)``, by Newcombe's form of Hanley and McNeil's variance."""
     size = (n_true + n_false) / 2 - 1
 
     def excess(candidate: float) -> float:
@@ -246,7 +247,7 @@ def _newcombe(area: float, n_true: int, n_false: int, quantile: float) -> Confid
         variance = candidate * (1 - candidate) * spread / (n_true * n_false)
         return abs(candidate - area) - quantile * math.sqrt(variance)
 
-    # At an area of 0 or 1 that area itself is a root too, but not the one wanted.
+    # At an area of 0 or 1, that area is a root too, but not the wanted one.
     near = 1e-12
     low = 0.0 if area == 0 else float(brentq(excess, 0.0, min(area, 1 - near), xtol=1e-14))
     high = 1.0 if area == 1 else float(brentq(excess, max(area, near), 1.0, xtol=1e-14))
@@ -258,17 +259,17 @@ Binning = Literal["equal_width", "equal_mass"]
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityBin:
-    """Questions whose score lies in one bin.
+    """The questions whose score is in one bin.
 
     Attributes
     ----------
     low, high : float
-        Ends of the bin, the lower one outside of it except in the first bin.
+        Ends of the bin; the lower end is excluded except in the first bin.
     count : int
     mean_score : float or None
-        What was claimed; None for an empty bin.
+        Mean score; None for an empty bin.
     outcome_rate : float or None
-        Share of true outcomes, what became of the claim; None for an empty bin.
+        Share of true outcomes; None for an empty bin.
     outcome_rate_low, outcome_rate_high : float or None
         Its Wilson interval.
     """
@@ -284,15 +285,15 @@ class ReliabilityBin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationErrorResult(Result):
-    """Expected or root-mean-square calibration error, with the bins that it depends on.
+    """Expected or root-mean-square calibration error, with its bins.
 
     Attributes
     ----------
     estimate : float or None
-        In [0, 1]. Sampling makes it positive even where the score is perfectly calibrated.
+        In [0, 1]. By sampling error, it is positive even for a perfectly calibrated score.
     status : {"ok", "undefined"}
     reason : str or None
-        ``"no_questions"`` where undefined.
+        ``"no_questions"`` if undefined.
     bins : tuple of ReliabilityBin
     binning : {"equal_width", "equal_mass"}
     """
@@ -309,31 +310,31 @@ def reliability_table(
     binning: Binning = "equal_width",
     confidence_level: float = 0.95,
 ) -> tuple[ReliabilityBin, ...]:
-    """Compare a score with the share of true outcomes, in bins of the score.
+    """Return the mean score and the share of true outcomes in bins of the score.
 
     Parameters
     ----------
     score : array_like of float, shape (n,)
         In [0, 1]: a probability, or a frequency such as P(Answering).
     outcome : array_like of bool, shape (n,)
-        Whether what the score claims came true, for instance whether the answer was right.
+        Whether the event with this predicted probability occurred, such as the answer being right.
     n_bins : int, default: 10
     binning : {"equal_width", "equal_mass"}
-        ``"equal_width"``: ``(0, 1/n_bins], ...``, with 0 in the first; bins can be empty. ``"equal_mass"``: between
-        quantiles of the score; equal scores share a bin, so that there can be fewer bins than asked for.
+        ``"equal_width"``: ``(0, 1/n_bins], ...``, with 0 in the first bin; bins can be empty. ``"equal_mass"``: between
+        quantiles of the score; equal scores share a bin, so there can be fewer than `n_bins`.
     confidence_level : float, default: 0.95
-        Of the Wilson intervals.
+        Confidence level of the Wilson intervals.
 
     Returns
     -------
     tuple of ReliabilityBin
-        In the order of the scores; all bins empty, or no bin of equal mass, if there are no questions.
+        In the order of the scores. Without questions, bins of equal width are empty, and there are none of equal mass.
 
     Raises
     ------
     TypeError, ValueError
-        If the scores are not numbers in [0, 1], `outcome` not truth values, their lengths differ, or an option is not
-        one of those named.
+        If the scores are not numbers in [0, 1], `outcome` does not hold truth values, lengths differ, or an option is
+        unknown.
 
     References
     ----------
@@ -366,7 +367,7 @@ def reliability_table(
 def expected_calibration_error(
     score: ArrayLike, outcome: ArrayLike, *, n_bins: int = 10, binning: Binning = "equal_width"
 ) -> CalibrationErrorResult:
-    """Distance between score and share of true outcomes, averaged over the bins by their number of questions.
+    """Return the ECE: the mean distance between score and share of true outcomes, weighted by bin size.
 
     Parameters are those of `reliability_table`.
 
@@ -378,7 +379,7 @@ def expected_calibration_error(
     Raises
     ------
     TypeError, ValueError
-        As `reliability_table`.
+        As for `reliability_table`.
 
     References
     ----------
@@ -395,7 +396,7 @@ def expected_calibration_error(
 def _calibration_error(
     score: ArrayLike, outcome: ArrayLike, n_bins: int, binning: Binning, power: int
 ) -> CalibrationErrorResult:
-    """Return the mean of a power of the gaps over the questions, and its root."""
+    """Return the p-th root of the mean p-th power of the distances, weighted by bin size; p is `power`."""
     bins = reliability_table(score, outcome, n_bins=n_bins, binning=binning)
     filled = [(row.count, row.mean_score, row.outcome_rate) for row in bins if row.count]
     if not filled:
@@ -407,7 +408,7 @@ def _calibration_error(
 
 
 def checked_probabilities(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Check a score in [0, 1] and a truth value for each question, and return both as arrays of shape (n,)."""
+    """Check a score in [0, 1] and a truth value for each question; return both as arrays of shape (n,)."""
     scores, truths = checked_scores(score, outcome)
     outside = scores[(scores < 0) | (scores > 1)]
     if outside.size:
@@ -422,7 +423,7 @@ def _binned(scores: FloatArray, n_bins: int, binning: Binning) -> tuple[list[flo
     if binning not in get_args(Binning):
         raise ValueError(f"binning must be one of {', '.join(get_args(Binning))}, got {binning!r}")
     if binning == "equal_width":
-        # 0.07 * 100 is not 7 in floating point: a frequency at the end of a bin must not fall to the other side.
+        # 0.07 * 100 is not 7 in floating point; rounding keeps a frequency at the end of a bin in that bin.
         index = np.maximum(np.ceil(np.round(scores * n_bins, 9)) - 1, 0)
         return [i / n_bins for i in range(n_bins + 1)], index.astype(np.intp)
     if not scores.size:
@@ -431,27 +432,27 @@ def _binned(scores: FloatArray, n_bins: int, binning: Binning) -> tuple[list[flo
     return [float(scores.min()), *ends.tolist()], np.searchsorted(ends, scores, side="left")
 
 
-# Losses are at most 1: where they differ by no more than this it is by rounding.
+# Losses are at most 1; smaller differences than this are rounding errors.
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrierResult(ResultWithInterval):
-    """Mean Brier score with its decomposition.
+    """The mean Brier score with its decomposition.
 
     Attributes
     ----------
     estimate : float or None
-        Mean squared distance of the score from the outcome, in [0, 1]; lower is better.
+        Mean squared difference of score and outcome, in [0, 1]; lower is better.
     standard_error : float or None
         None unless the status is ``"ok"``.
     miscalibration, discrimination, uncertainty : float or None
-        Not negative; ``miscalibration - discrimination + uncertainty`` is the estimate. Sampling makes the first two
-        positive even where the score is calibrated, or tells nothing.
+        Non-negative; ``miscalibration - discrimination + uncertainty`` is the estimate. By sampling error, the first
+        two are positive even for a calibrated or an uninformative score.
     status : {"ok", "boundary", "undefined"}
-        ``"boundary"``: all questions have the same loss, as where there is one only.
+        ``"boundary"``: all questions have the same loss, or there is only one question.
     reason : str or None
-        ``"no_variation"`` at the boundary, ``"no_questions"`` where undefined.
+        ``"no_variation"`` at the boundary, ``"no_questions"`` if undefined.
     n : int
     """
 
@@ -461,20 +462,20 @@ class BrierResult(ResultWithInterval):
     n: int
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Return Student's interval of the mean, cut off at 0 and 1; ``(nan, nan)`` unless the status is ``"ok"``."""
+        """Return Student's t interval of the mean, limited to [0, 1]; ``(nan, nan)`` unless the status is ``"ok"``."""
         low, high = ResultWithInterval.confidence_interval(self, confidence_level)
         return ConfidenceInterval(max(low, 0.0), min(high, 1.0))
 
 
 def brier_score(score: ArrayLike, outcome: ArrayLike) -> BrierResult:
-    """Mean Brier score, its standard error, and its decomposition by isotonic recalibration.
+    """Return the mean Brier score, its standard error, and its decomposition by isotonic recalibration.
 
     Parameters
     ----------
     score : array_like of float, shape (n,)
-        In [0, 1]: a probability that the outcome is true.
+        In [0, 1]: predicted probability that the outcome is true.
     outcome : array_like of bool, shape (n,)
-        Whether what the score claims came true, for instance whether the answer was right.
+        Whether the event with this predicted probability occurred, such as the answer being right.
 
     Returns
     -------
@@ -484,13 +485,10 @@ def brier_score(score: ArrayLike, outcome: ArrayLike) -> BrierResult:
     Raises
     ------
     TypeError, ValueError
-        If the scores are not numbers in [0, 1], `outcome` not truth values, or their lengths differ.
+        If the scores are not numbers in [0, 1], `outcome` does not hold truth values, or lengths differ.
 
-    Notes
-    -----
-    The decomposition is that of this sample. Its standard error is that of the mean over independent questions, with
-    Student's quantile; simulated 95 % intervals cover .94 to .95 with 200 questions or more, .92 to
-    .94 with 50.
+    Notes ----- The decomposition is that of this sample. The standard error is that of the mean over independent
+    questions. Simulated coverage of 95 % intervals is .94 to .95 with 200 questions or more, .92 to .94 with 50.
 
     References
     ----------
@@ -521,7 +519,7 @@ def brier_score(score: ArrayLike, outcome: ArrayLike) -> BrierResult:
         estimate,
         "boundary",
         "no_variation",
-        # Neither is negative but for rounding.
+        # Both can only be negative by rounding.
         miscalibration=max(estimate - best, 0.0),
         discrimination=max(uncertainty - best, 0.0),
         uncertainty=uncertainty,
@@ -536,7 +534,7 @@ def brier_score(score: ArrayLike, outcome: ArrayLike) -> BrierResult:
 def rms_calibration_error(
     score: ArrayLike, outcome: ArrayLike, *, n_bins: int = 10, binning: Binning = "equal_width"
 ) -> CalibrationErrorResult:
-    """Root of the squared distance between score and share of true outcomes, averaged over the bins as in the ECE.
+    """Return the root-mean-square distance between score and share of true outcomes, weighted by bin size.
 
     Parameters are those of `reliability_table`.
 
@@ -548,7 +546,7 @@ def rms_calibration_error(
     Raises
     ------
     TypeError, ValueError
-        As `reliability_table`.
+        As for `reliability_table`.
 
     References
     ----------
@@ -563,43 +561,41 @@ def rms_calibration_error(
     return _calibration_error(score, outcome, n_bins, binning, power=2)
 
 
-# Steps of the grid that the scores are spread over, linearly: much finer than any kernel.
+# Number of grid steps to which scores are assigned by linear interpolation; much finer than any kernel.
 STEPS = 8192
 NARROWEST = 1e-3
 
 
 def smooth_calibration_error(score: ArrayLike, outcome: ArrayLike) -> Result:
-    """Smooth expected calibration error (smECE), at the bandwidth that equals the error itself.
+    """Return the smooth expected calibration error (smECE), at the bandwidth that equals the error itself.
 
-    At the bandwidth sigma it is the integral over t in [0, 1] of the absolute mean of ``(outcome - score)
-    kernel(score, t)``, with the reflected Gaussian kernel of that standard deviation. It falls as sigma grows, and is
-    reported where both are the same, which leaves nothing to choose.
+    At bandwidth sigma, it is the integral over t in [0, 1] of the absolute mean of
+    ``(outcome - score) kernel(score, t)``, with the reflected Gaussian kernel of that standard deviation. It decreases
+    with sigma, and is reported at the sigma that equals it, so there is no tuning parameter.
 
     Parameters
     ----------
     score : array_like of float, shape (n,)
-        In [0, 1]: a probability that the outcome is true.
+        In [0, 1]: predicted probability that the outcome is true.
     outcome : array_like of bool, shape (n,)
-        Whether what the score claims came true, for instance whether the answer was right.
+        Whether the event with this predicted probability occurred, such as the answer being right.
 
     Returns
     -------
     Result
         In [0, 1]: at least the distance between mean score and share of true outcomes, and at most the mean distance of
-        score and outcome. Sampling makes it positive even where the score is perfectly calibrated. Undefined if there
+        score and outcome. By sampling error, it is positive even for a perfectly calibrated score. Undefined if there
         are no questions (``"no_questions"``).
 
     Raises
     ------
     TypeError, ValueError
-        If the scores are not numbers in [0, 1], `outcome` not truth values, or their lengths differ.
+        If the scores are not numbers in [0, 1], `outcome` does not hold truth values, or lengths differ.
 
-    Notes
-    -----
-    To 1e-6 the integral worked out directly, but for an error below 1e-3, which is that at the bandwidth 1e-3. The
-    authors' package relplot 1.0.3 agrees to 1e-3 with scores strictly between 0 and 1 and errors below .15. Elsewhere
-    it departs from the definition, by up to .12: it counts scores of exactly 0 or 1 half, and cuts the kernel off at a
-    distance of one half.
+    Notes ----- The value agrees with direct integration to 1e-6; an error below 1e-3 is that at bandwidth 1e-3. The
+    authors' package relplot 1.0.3 agrees to 1e-3 for scores strictly between 0 and 1 and errors below .15. Elsewhere it
+    deviates from the definition by up to .12: it counts scores of exactly 0 or 1 half, and truncates the kernel at a
+    distance of 1/2.
 
     References
     ----------
@@ -619,7 +615,7 @@ def smooth_calibration_error(score: ArrayLike, outcome: ArrayLike) -> Result:
     part = scores * STEPS - left
     places, weights = np.concatenate([left, left + 1]), np.concatenate([residuals * (1 - part), residuals * part])
     spread = np.bincount(places, weights, minlength=STEPS + 1)
-    # The transform counts the ends once and all else twice.
+    # The transform counts the ends once and all other points twice.
     spread[[0, -1]] *= 2
     series = dct(spread, type=1) / 2  # sums of residual cos(k pi score) for k = 0, ..., STEPS
     estimate = _smoothed_error(series, NARROWEST)

@@ -1,22 +1,22 @@
-"""The corrected Refusal Index: RI of the probabilities of refusing and of being wrong, from repeated draws.
+"""The corrected Refusal Index, from repeated draws: RI of the probabilities of refusing and of being wrong.
 
-The paper defines the index on each question's probabilities, and reports the estimate from one draw of each. Where the
-probabilities are ``r_i = Phi(a + b_r X)`` and ``w_i = Phi(a' + b_w Y)`` with ``corr(X, Y) = rho_L``, and the noise of a
-refusal is independent of that of the answer, one draw of each has the tetrachoric correlation
-``rho_L lambda_r lambda_w`` with ``lambda^2 = b^2 / (1 + b^2)``. Noise that both share adds to it, and can take RI
-further from 0 than the corrected index. ``lambda_r^2`` is the tetrachoric correlation of two draws of the refusal, and
-so can be estimated from a second draw and divided out, as Spearman did for correlations of scores:
+The paper defines RI for the probabilities of each question, and reports the estimate from one draw per question. If the
+probabilities are ``r_i = Phi(a + b_r X)`` and ``w_i = Phi(a' + b_w Y)`` with ``corr(X, Y) = rho_L``, and the noise of
+refusal and answer is independent, one draw per question has the tetrachoric correlation ``rho_L lambda_r lambda_w``
+with ``lambda^2 = b^2 / (1 + b^2)``. Noise shared by both adds to it, and can move RI further from 0 than corrected RI.
+``lambda_r^2`` is the tetrachoric correlation of two draws of the refusal, so it can be estimated from a second draw and
+divided out, which is Spearman's correction for attenuation:
 
     rho_L = tet(R^a, W^b) / sqrt(tet(R, R') tet(W, W')),    a != b.
 
-The two draws of a pair are always different ones, so that shared noise does not enter. The first draws of all other
-questions enter too (`refusal_index.stats.draws` says how).
+Refusal and error are always taken from different draws, so shared noise has no effect. The single draws of all other
+questions are used too; see `refusal_index.stats.draws`.
 
-Two models compared by their corrected Refusal Indices.
+Comparison of two models:
 
-Sampling noise changes RI, and changes it more the more random a model is. Two models of which one is more random can so
-differ in RI although their corrected indices are the same. The influences of both are matched question by question, so
-that what makes a question hard for both is taken out.
+Sampling noise changes RI the more, the more random a model is. So two models can differ in RI although their corrected
+RIs are equal. The comparison is paired by question, which removes the variation in difficulty that both models have in
+common.
 """
 
 import math
@@ -84,35 +84,34 @@ from refusal_index.stats.ranking import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedRefusalIndexResult(Result):
-    """RI estimated for the model's probabilities of refusing and of being wrong, from repeated draws of forced answers.
+    """RI of the probabilities of refusing and of being wrong, estimated from repeated draws with forced answers.
 
     Attributes
     ----------
     estimate : float or None
-        The corrected Refusal Index, in [-1, 1]; None where undefined.
+        The corrected Refusal Index, in [-1, 1]; None if undefined.
     rho : float or None
-        The copula correlation behind it, with the same conventions.
+        The copula correlation, with the same conventions.
     forced_for_all : float or None
-        Refusal Index of the refusal and the forced answer of one draw, to every question: RI with the answers of the
-        first pass replaced by forced ones.
+        RI of the refusal and the forced answer in the same draw, for every question: RI with first-pass answers
+        replaced by forced ones.
     uncorrected : float or None
-        The same of the refusal of one draw and the forced answer of another, which share no chance.
+        RI of the refusal in one draw and the forced answer in another, which share no noise.
     refusal_reliability, error_reliability : float or None
-        Tetrachoric correlation of two draws of the refusal, and of the error, of the same question: 1 where the
-        model always does the same, 0 where questions do not differ. Independent noise multiplies rho by their geometric
-        mean.
+        Tetrachoric correlation between two draws of the refusal, and of the error, of the same question: 1 for a
+        deterministic model, 0 if questions do not differ. Independent noise multiplies rho by their geometric mean.
     status : {"ok", "boundary", "not_identified", "undefined"}
-        ``"boundary"``: the correction reaches or exceeds a correlation of 1, or no pair of draws fills a cell.
-        ``"not_identified"``: the 95 % interval is [-1, 1].
+        ``"boundary"``: the corrected correlation reaches or exceeds 1, a cell is empty in all pairs of draws, or there
+        is one cluster. ``"not_identified"``: the 95 % interval is [-1, 1].
     reason : str or None
-        At the boundary ``"corrected_rho_reaches_one"``; ``"estimated_from_single_responses:"`` or ``"zero_cell:"``,
-        where single draws leave a cell empty as well, with the cells that no pair of draws fills; or ``"one_cluster"``,
-        which leaves no interval. Where not identified one of these, or ``"no_value_ruled_out"``; where undefined the
-        first that applies of
-        ``"no_repeated_questions"``, ``"nobody_refused"``, ``"everybody_refused"``, ``"all_wrong"``, ``"all_right"``,
+        At the boundary: ``"corrected_rho_reaches_one"``; ``"estimated_from_single_responses:"`` with the cells that are
+        empty in all pairs of draws, or ``"zero_cell:"`` if a cell is empty in the single draws too; or
+        ``"one_cluster"``, with which there is no interval. If not identified: one of these, or
+        ``"no_value_ruled_out"``. If undefined: the first that applies of ``"no_repeated_questions"``,
+        ``"nobody_refused"``, ``"everybody_refused"``, ``"all_wrong"``, ``"all_right"``,
         ``"refusal_reliability_not_positive"``, ``"error_reliability_not_positive"``.
     n_repeated, n : int
-        Number of questions with two draws or more, and with one or more.
+        Number of questions with at least two draws, and with at least one.
     """
 
     rho: float | None = None
@@ -128,12 +127,12 @@ class CorrectedRefusalIndexResult(Result):
 
     @property
     def reliability(self) -> float | None:
-        """Geometric mean of both reliabilities; None where one is not positive."""
+        """Geometric mean of both reliabilities; None if one is not positive."""
         refusals, errors = self.refusal_reliability or 0.0, self.error_reliability or 0.0
         return math.sqrt(refusals * errors) if min(refusals, errors) > 0 else None
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Fieller's interval of the quotient behind the index, on Fisher's scale.
+        """Return Fieller's interval of the quotient, on Fisher's scale.
 
         Parameters
         ----------
@@ -142,10 +141,10 @@ class CorrectedRefusalIndexResult(Result):
         Returns
         -------
         ConfidenceInterval
-            In [-1, 1], and all of it where the reliabilities may be 0. Where no pair of draws fills a cell of refusal
-            and error, one end is 1 or -1, and the other the limit at which the cell would be empty with a probability
-            of ``1 - confidence_level``, over a limit of the reliability. Where two draws are always alike, half a
-            question is added to each cell of their table. ``(nan, nan)`` where undefined, and of a single cluster.
+            In [-1, 1]; all of it if a reliability may be 0. If a cell of refusal and error is empty in all pairs of
+            draws, one end is 1 or -1; the other is the limit at which the cell is empty with probability
+            ``1 - confidence_level``, divided by a limit of the reliability. If two draws always agree, half a question
+            is added to each cell of their table. ``(nan, nan)`` if undefined, and for a single cluster.
         """
         normal_quantile(confidence_level)
         if self._index is not None:
@@ -167,7 +166,7 @@ class CorrectedRefusalIndexResult(Result):
         return ConfidenceInterval(spearman(low), spearman(high))
 
     def interval_at(self, quantile: float) -> ConfidenceInterval:
-        """Return the interval of as many standard errors to either side."""
+        """Return the interval with a given quantile."""
         part = self._quotient
         if part is None or self.rho is None or not np.isfinite(part.influence).all():
             return NO_INTERVAL
@@ -176,7 +175,7 @@ class CorrectedRefusalIndexResult(Result):
             point = ConfidenceInterval(spearman(self.rho), spearman(self.rho))
             return self._index.confidence_interval(level) if level > NO_LEVEL else point
         low, high = part.interval(quantile)
-        # Where a table has an empty cell, the interval is not made of the same numbers as the estimate.
+        # If a table has an empty cell, interval and estimate are computed from different tables.
         return ConfidenceInterval(spearman(min(low, self.rho)), spearman(max(high, self.rho)))
 
 
@@ -189,54 +188,51 @@ def corrected_refusal_index(
     cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> CorrectedRefusalIndexResult:
-    """Estimate the corrected Refusal Index from repeated draws of some questions or all, and the first draw of all.
+    """Estimate the corrected Refusal Index from repeated draws of some or all questions.
 
     Parameters
     ----------
     refused : array_like of bool, shape (n_draws, n_questions)
-        Whether each draw of the first pass refused.
+        Whether the model refused in the first pass, in each draw.
     wrong : array_like of bool, shape (n_draws, n_questions)
-        Whether the forced answer of each draw was wrong: for *every* question, answered or refused.
+        Whether the forced answer was wrong, in each draw: for *every* question, whether refused or not.
     scored : array_like of bool, shape (n_draws, n_questions), optional
-        False where a draw has no grade; all True if not given. Questions with fewer than two draws say nothing here.
+        False where a draw has no grade. By default all True. Questions with fewer than two draws are not used here.
     single : (refused, wrong) or (refused, wrong, scored), array_like of bool, shape (n_questions,), optional
-        One draw of every question, its answer that of the first pass where that answered: what RI is estimated from.
-        The repeated questions are to be a random sample of them.
+        A single draw of every question, with the first-pass answer if there was one, as for RI. The repeated questions
+        should be a random sample of these questions.
     cluster, weight : array_like, shape (n_questions,), optional
-        Which questions are alike, and for how many each stands, as for `SamplingDesign.of`.
+        Cluster and sampling weight of each question, as for `SamplingDesign.of`.
 
     Returns
     -------
     CorrectedRefusalIndexResult
-        All pairs of different draws take part, weighted so that every repeated question counts once, or with `single`
-        for as many questions as it stands for.
+        All pairs of different draws are used. Every repeated question has the same weight, or with `single` the number
+        of questions that it represents.
 
     Raises
     ------
     TypeError
         If the arguments do not hold truth values.
     ValueError
-        If they are not matrices of one shape, or have fewer than two rows: a single draw says nothing about noise.
+        If they are not matrices of the same shape, or have fewer than two rows (draws).
 
-    Notes
-    -----
-    At an index of .582, probits of slope 1, 2, 3 and 6, refusal and error rates of .4 and .55 or .74 and .9, and two
-    draws of all of 1,000 questions, of 200 of them or of 400 of 4,326, the 95 % interval covers in .939 to .954.
-    Where hardly any pair of draws is refused and right (rates of .15 and .90, .16 and .95, .06 and .65, .01 and .50) it
-    covers in .976 to .995, and the estimate always lies in it.
-    `single` makes the variance smaller by a factor of 1.0 to 1.1 at slope 1, 1.2 to 1.4 at 2, 1.4 to 1.9 at 3 and
-    2.2 to 3.1 at 6.
+    Notes ----- Simulated coverage of the 95 % interval is .939 to .954, for a corrected RI of .582, probit slopes of 1,
+    2, 3 and 6, refusal and error rates of .4 and .55 or .74 and .9, and two draws of all of 1,000 questions, of 200 of
+    them or of 400 of 4,326. If hardly any pair of draws is refused and right (rates of .15 and .90, .16 and .95, .06
+    and .65, .01 and .50), it is .976 to .995, and the interval always contains the estimate. `single` reduces the
+    variance by a factor of 1.0 to 1.1 at slope 1, 1.2 to 1.4 at 2, 1.4 to 1.9 at 3 and 2.2 to 3.1 at 6.
 
-    Where no pair of draws fills a cell of refusal and error, the estimate is the correlation of `single` over the
-    reliability, which takes the noise of a refusal for independent of that of the answer, and counts first-pass answers
-    as forced ones. The interval does not assume that: its limit is that of the empty cell.
+    If a cell of refusal and error is empty in all pairs of draws, the estimate is the correlation of `single` divided
+    by the reliability. It assumes that the noise of refusal and answer is independent, and that first-pass answers are
+    like forced ones. The interval does not: its limit is that of the empty cell.
 
-    A bivariate probit with question effects, fitted to all draws by maximum likelihood, is as precise on the repeated
-    draws alone, and twice to five times as precise with the single ones; but it takes a first-pass answer for a forced
-    one, and what refusal and answer of one draw share for dependence of the probabilities. Where the noise of both has
-    a correlation of .6 it finds .75 for a rho of .60 at slope 1, and this estimate .60. With all of 2,000 questions
-    drawn twice, the estimate is within .02 of the truth also if the probabilities have Beta distributions or pile up at
-    0 and 1 (`benchmarks/coverage/corrected_index.py`).
+    A bivariate probit model with question effects, fitted to all draws by maximum likelihood, is as precise on the
+    repeated draws alone, and two to five times as precise with the single ones. But it treats first-pass answers as
+    forced ones, and noise shared by refusal and answer as dependence of the probabilities: if the noise of both has a
+    correlation of .6, it finds .75 for a rho of .60 at slope 1, where this estimate finds .60. With all of 2,000
+    questions drawn twice, the bias of the estimate is below .02 also if the probabilities have Beta distributions, or
+    are often exactly 0 or 1 (`benchmarks/coverage/corrected_index.py`).
 
     References
     ----------
@@ -315,7 +311,7 @@ def deterministic_refusal_index(
     cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> CorrectedRefusalIndexResult:
-    """Return the corrected index of a model that always gives the same response, as at temperature 0: RI itself.
+    """Return the corrected RI of a deterministic model, as at temperature 0, which equals RI.
 
     Parameters
     ----------
@@ -327,12 +323,12 @@ def deterministic_refusal_index(
     Returns
     -------
     CorrectedRefusalIndexResult
-        With the estimate, the interval and the status of `refusal_index`, and reliabilities of 1.
+        With the estimate, interval and status of `refusal_index`, and reliabilities of 1.
 
     Raises
     ------
     TypeError, ValueError
-        As `corrected_refusal_index`.
+        As for `corrected_refusal_index`.
 
     References
     ----------
@@ -370,25 +366,26 @@ def deterministic_refusal_index(
 
 
 def joint_corrected_refusal_index(results: Sequence[CorrectedRefusalIndexResult]) -> CorrectedRefusalIndexResult:
-    """Estimate one corrected Refusal Index from several prompts of a model.
+    """Estimate a joint corrected Refusal Index from several prompts of a model.
 
     Parameters
     ----------
     results : sequence of CorrectedRefusalIndexResult
-        One a prompt, made of matrices whose columns are the same questions.
+        One result per prompt, from matrices with the same questions as columns.
 
     Returns
     -------
     CorrectedRefusalIndexResult
-        Of the weighted means of the numerators and denominators of all prompts that are defined. Its interval is for
-        prompts like these: it widens with what they differ by beyond chance, and with how little a few prompts say of
-        that; differences of two models over the same prompts hold these fixed. Its `forced_for_all` and reliabilities
-        are plain means of theirs; its questions are those of the prompt that has most.
+        The ratio of weighted means of numerators and denominators, over the prompts with a defined result. The interval
+        is for a population of similar prompts: it accounts for variation between prompts beyond chance, and for the
+        uncertainty of its estimate from few prompts. Differences between models over the same prompts treat prompts as
+        fixed. `forced_for_all` and the reliabilities are unweighted means. The numbers of questions are those of the
+        prompt with the most.
 
     Raises
     ------
     ValueError
-        If there are no results, or their columns differ in number.
+        If there are no results, or their numbers of columns differ.
 
     Examples
     --------
@@ -437,7 +434,7 @@ def joint_corrected_refusal_index(results: Sequence[CorrectedRefusalIndexResult]
 
 
 def _between_prompts(parts: Sequence[Quotient], weights: FloatArray) -> Spread | None:
-    """Measure how far prompts lie apart in atanh(rho); None where one is at the boundary or has no interval."""
+    """Return the variation between prompts in atanh(rho); None if one is at the boundary or has no interval."""
     rhos = np.array([one.cross / one.scale for one in parts])
     if np.abs(rhos).max() >= 1 or not all(np.isfinite(one.influence).all() for one in parts):
         return None
@@ -449,7 +446,7 @@ def _between_prompts(parts: Sequence[Quotient], weights: FloatArray) -> Spread |
 
 
 def _single_cells(single: Sequence[ArrayLike] | None, repeated: BoolArray, design: SamplingDesign | None) -> np.ndarray:
-    """Return the cell of every question's single draw; without any, only the repeated questions are there."""
+    """Return the cell of each question's single draw; if `single` is None, no question has one."""
     if single is None:
         return cell_codes(repeated, repeated, repeated)
     if len(single) not in (2, 3):
@@ -467,7 +464,7 @@ def _single_cells(single: Sequence[ArrayLike] | None, repeated: BoolArray, desig
 
 
 def _identified(result: CorrectedRefusalIndexResult) -> CorrectedRefusalIndexResult:
-    """Say so where the clusters leave no interval, or the 95 % interval is [-1, 1]."""
+    """Set the status if a single cluster leaves no interval, or the 95 % interval is [-1, 1]."""
     part = result._quotient
     if part is None:
         return result
@@ -479,7 +476,7 @@ def _identified(result: CorrectedRefusalIndexResult) -> CorrectedRefusalIndexRes
 
 
 def _bounded(rho: float) -> tuple[float, Status, str | None]:
-    """Return rho with its status: at the boundary where the correction reaches a rho of 1."""
+    """Return rho with its status: limited to [-1, 1], and then at the boundary."""
     if abs(rho) >= 1:
         return math.copysign(1.0, rho), "boundary", "corrected_rho_reaches_one"
     return rho, "ok", None
@@ -490,15 +487,15 @@ def _defined(value: float) -> float | None:
 
 
 def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike, error_slope: ArrayLike) -> FloatArray:
-    """RI that a model with independent noise shows, given its corrected index.
+    """Return the RI of a model with independent noise, given its corrected RI.
 
     Parameters
     ----------
     refusal_index : array_like of float
-        The corrected index, in [-1, 1].
+        Corrected RI, in [-1, 1].
     refusal_slope, error_slope : array_like of float
-        ``b_r`` and ``b_w``: standard deviation of the probit of the probability over the questions. Not negative;
-        infinite for a model that always does the same.
+        ``b_r`` and ``b_w``: standard deviation over the questions of the probit of the probability. Non-negative;
+        infinite for a deterministic model.
 
     Returns
     -------
@@ -508,7 +505,7 @@ def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike,
     Raises
     ------
     ValueError
-        If an argument is out of its range.
+        If an argument is out of range.
 
     References
     ----------
@@ -529,7 +526,7 @@ def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike,
     return np.asarray(np.arcsin(np.sin(index * math.asin(0.5)) * attenuation) / math.asin(0.5))[()]
 
 
-# The p-value there is 1e-15: nothing is gained by looking further.
+# The p-value at this quantile is 1e-15.
 LARGEST_QUANTILE = 8.0
 STEPS, HALVINGS = 32, 40
 NO_DIFFERENCE = 1e-12
@@ -537,24 +534,24 @@ NO_DIFFERENCE = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedDifference(Result):
-    """By how much the corrected Refusal Index of the first model exceeds that of the second.
+    """The difference of corrected RI between two models, first minus second.
 
     Attributes
     ----------
     first, second : CorrectedRefusalIndexResult
-        Of either model.
+        Results of both models.
     estimate : float or None
-        ``first - second``, in [-2, 2]; None where either is undefined.
+        ``first - second``, in [-2, 2]; None if either is undefined.
     pvalue : float or None
-        Of the hypothesis that there is no difference, two-sided: the level at which the interval just reaches 0. None
-        where either is undefined or has no interval, as of a single cluster.
+        Two-sided p-value of the hypothesis of no difference: the level at which the interval just reaches 0. None if
+        either is undefined or has no interval, as for a single cluster.
     status : {"ok", "boundary", "undefined"}
-        ``"boundary"``: that of an estimate is not ``"ok"``, or the models differ by nothing on any question.
+        ``"boundary"``: the status of an estimate is not ``"ok"``, or the models do not differ on any question.
     reason : str or None
-        Why the status is not ``"ok"``: ``"first:"`` or ``"second:"`` with that model's reason, or both with ``";"``
-        between them; or ``"constant_difference"``, as where both models have the same draws.
+        Why the status is not ``"ok"``: ``"first:"`` or ``"second:"`` followed by that model's reason, or both, joined
+        by ``";"``; or ``"constant_difference"``, for example if both models have the same draws.
     n_shared : int
-        Questions with two draws or more of both models.
+        Number of questions with at least two draws for both models.
     """
 
     first: CorrectedRefusalIndexResult
@@ -565,10 +562,10 @@ class CorrectedDifference(Result):
 
     @property
     def reliability_pvalue(self) -> float | None:
-        """P-value of the hypothesis that both models are equally random: that their `reliability` is the same.
+        """P-value of the hypothesis that both models are equally random, so that their `reliability` is equal.
 
-        Two-sided, by the normal distribution, or Student's with clusters or weights. None where either is undefined or
-        both are the same, as of two models that always give the same response.
+        Two-sided, from the normal distribution, or Student's t with clusters or weights. None if either is undefined,
+        or both are identical, as for two deterministic models.
         """
         parts = self.first._quotient, self.second._quotient
         if (
@@ -585,7 +582,7 @@ class CorrectedDifference(Result):
         return two_sided_pvalue(quantile, _degrees_of_freedom(self.first, self.second))
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Square-and-add of both models' own intervals, with the correlation of the two estimates.
+        """Return the square-and-add (MOVER) interval from both models' intervals and the correlation of the estimates.
 
         Parameters
         ----------
@@ -594,8 +591,8 @@ class CorrectedDifference(Result):
         Returns
         -------
         ConfidenceInterval
-            In [-2, 2]. Both ends NaN where there is no p-value, and where the difference is constant: an interval of no
-            width would claim certainty.
+            In [-2, 2]. Both ends are NaN if there is no p-value, or if the difference is constant, where an interval
+            would have width zero.
         """
         normal_quantile(confidence_level)
         if self.pvalue is None or self.reason == "constant_difference":
@@ -605,13 +602,13 @@ class CorrectedDifference(Result):
 
 
 def compare_corrected(first: CorrectedRefusalIndexResult, second: CorrectedRefusalIndexResult) -> CorrectedDifference:
-    """Compare two models by their corrected Refusal Indices.
+    """Compare two models by corrected RI.
 
     Parameters
     ----------
     first, second : CorrectedRefusalIndexResult
-        Of either model, made of matrices whose columns are the same questions. For models over different questions
-        give each the columns of both, scored where it was asked: they then count as independent.
+        Results of both models, from matrices with the same questions as columns. For models over different questions,
+        pass the columns of both to each, scored where the model was asked; they are then independent.
 
     Returns
     -------
@@ -620,13 +617,11 @@ def compare_corrected(first: CorrectedRefusalIndexResult, second: CorrectedRefus
     Raises
     ------
     ValueError
-        If the two were made of other numbers of columns.
+        If the numbers of columns differ.
 
-    Notes
-    -----
-    With two draws of 800 questions, of 200 of 1,000 or of 400 of 4,326, indices of .582, refusal and error rates of .5
-    and .5, .4 and .55 or .74 and .9, and slopes of 3 and 1 or 6 and 2, the interval covers the difference in .94 to
-    .965 of the samples, paired or not, while the test of RI rejects equality in .71 to 1
+    Notes ----- With two draws of 800 questions, of 200 of 1,000 or of 400 of 4,326, corrected RIs of .582, refusal and
+    error rates of .5 and .5, .4 and .55 or .74 and .9, and slopes of 3 and 1 or 6 and 2, the coverage of the interval
+    is .94 to .965, paired or not, whereas the test of RI rejects equality in .71 to 1 of the samples
     (`benchmarks/coverage/corrected_difference.py`).
 
     References
@@ -681,12 +676,12 @@ def rank_corrected(
     n_resamples: int = RESAMPLES,
     rng: Seed = None,
 ) -> Ranking:
-    """Rank models by their corrected Refusal Indices, as `rank_runs` ranks by RI.
+    """Rank models by corrected RI, as `rank_runs` does by RI.
 
     Parameters
     ----------
     results : sequence of CorrectedRefusalIndexResult
-        Two models or more, made of matrices whose columns are the same questions.
+        Results of two or more models, from matrices with the same questions as columns.
     confidence_level, adjustment, n_resamples, rng
         As for `rank_runs`.
 
@@ -697,12 +692,10 @@ def rank_corrected(
     Raises
     ------
     ValueError
-        If there are fewer than two models, their columns differ in number, or another argument is not as described.
+        If there are fewer than two models, their numbers of columns differ, or another argument is invalid.
 
-    Notes
-    -----
-    A false difference is found among eight models of one index and slopes from 1 to 8 in .06 of the samples by max-t
-    and in .02 to .04 by Holm, with 200 of 1,000 questions drawn twice.
+    Notes ----- Among eight models with equal corrected RI and slopes from 1 to 8, and 200 of 1,000 questions drawn
+    twice, a false difference is found in .06 of the samples by max-t, and in .02 to .04 by Holm.
 
     References
     ----------
@@ -741,20 +734,20 @@ def rank_corrected(
 
 
 def influence_range(result: CorrectedRefusalIndexResult) -> float:
-    """Return how far apart the influences of two questions on the index lie at most; NaN where it has none.
+    """Return the range of the influence of questions on corrected RI; NaN if it has none.
 
-    Few of the questions may be drawn repeatedly, each standing for several: those add their range to that of the rest.
+    Repeated questions represent several questions each, so their range is added to that of the others.
     """
     if result._quotient is None or result.estimate is None:
         return math.nan
     influence, repeated = _on_index(result), result._quotient.repeated
-    whole = influence.size != repeated.size  # of clusters
+    whole = influence.size != repeated.size  # clusters, not questions
     parts = [influence] if whole else [influence[repeated], influence[~repeated]]
     return float(sum(part.size * np.ptp(part) for part in parts if part.size))
 
 
 def _on_index(result: CorrectedRefusalIndexResult) -> FloatArray:
-    """Influence of every question on the index, over their number."""
+    """Return the influence of every question on corrected RI, divided by their number."""
     part, rho = result._quotient, result.rho
     if part is None or rho is None:
         raise ValueError("an index that is undefined has no influence")
@@ -772,13 +765,13 @@ def _square_and_add(
 def _pvalue(
     first: CorrectedRefusalIndexResult, second: CorrectedRefusalIndexResult, correlation: float, estimate: float
 ) -> float:
-    """Find the level at which the interval just reaches 0, by halving."""
+    """Return the level at which the interval just reaches 0, found by bisection."""
 
     def holds(quantile: float) -> bool:
         ends = _square_and_add(first, second, correlation, quantile)
         return ends.low <= 0 <= ends.high
 
-    # Intervals that end at 1 or -1 need not grow with the quantile: the first that holds 0 counts.
+    # Intervals that end at 1 or -1 need not grow with the quantile: the first one that contains 0 is used.
     steps = np.linspace(0, LARGEST_QUANTILE, STEPS + 1)[1:].tolist()
     high = next((one for one in steps if holds(one)), LARGEST_QUANTILE)
     low = max(high - LARGEST_QUANTILE / STEPS, 0.0) if abs(estimate) > NO_DIFFERENCE else 0.0

@@ -1,33 +1,33 @@
-r"""The corrected correlation as a quotient, and what each question contributes to its two parts.
+r"""The corrected correlation as a quotient, with the influence of each question on its two parts.
 
 Let c be the tetrachoric correlation of a refusal and an error from different draws, and q the geometric mean of the
 reliabilities, ``q = sqrt(tet(R, R') tet(W, W'))``. Then ``rho_L = c / q``. Both are smooth functions of proportions, so
-that each question has an influence on either, and the sums of these give their covariance.
+their covariance follows from the influence of each question.
 
-Only some questions are drawn repeatedly; of the others a single draw is known, of which every question has one. The
-repeated questions are therefore weighted so that their first draws fall into the four cells of refusal and error as
-often as those of all questions do (post-stratification of a two-phase sample). It takes out the chance of which
-questions were drawn twice, without assuming that a single draw's answer is one of the forced pass, or that refusal
-and answer of one draw share no chance.
+Only some questions are drawn repeatedly; every question has a single draw. The repeated questions are weighted so that
+their single draws have the same distribution over the four cells of refusal and error as those of all questions
+(post-stratification of a two-phase sample). This reduces the sampling error from the choice of repeated questions. It
+does not assume that the answer of a single draw is a forced one, or that the noise of refusal and answer in a draw is
+independent.
 
-The interval is Fieller's: all rho for which c is no further from ``rho q`` than chance takes it, on Fisher's scale. It
-stays valid where q is near 0, and a quotient of estimates is anything but normal.
+The interval is Fieller's: all rho for which c and ``rho q`` do not differ significantly, on Fisher's scale. It is valid
+even if q is near 0, where the distribution of the quotient is far from normal.
 
-Where no pair of draws fills a cell of refusal and error, c is 1 or -1 and has no influence. The interval then has one
-limit only, that of c by the likelihood of the empty cell, over the limit of q on the same side; and c is taken from
-the table of single draws, if that has no empty cell.
+If a cell of refusal and error is empty in all pairs of draws, c is 1 or -1 and has no influence function. The interval
+is then one-sided: the limit of c from the likelihood of the empty cell, divided by a limit of q. The estimate uses c
+from the table of single draws, if that has no empty cell.
 
-Questions with several draws, reduced to counts, and resampled.
+Repeated draws, reduced to counts:
 
-What is estimated from repeated draws depends on a question only through how many of its draws were refused, wrong, and
-both. Questions with the same counts are one pattern, and resampling questions is a multinomial draw over the patterns.
+Estimates from repeated draws depend on a question only through the numbers of its draws that were refused, wrong, and
+both. Questions with the same counts form one pattern, and resampling questions is multinomial sampling of patterns.
 
-Spearman's correlation of the frequencies of many draws, which is not the corrected Refusal Index.
+Spearman's correlation of observed frequencies, which differs from corrected RI:
 
-With many draws a question its frequencies of refusal and error stand in for its probabilities. Their rank correlation,
-ties at their mid-ranks, says how well the observed frequencies agree. Noise pulls it towards 0 even at 100 draws a
-question, and so do ties, at any number of draws: where 39 % of the probabilities are exactly 0 and as many exactly 1,
-on both sides, a corrected index of .582 has a mid-rank Spearman of .484.
+With many draws per question, the frequencies of refusal and error estimate its probabilities. Their rank correlation,
+with mid-ranks for ties, measures the agreement of the observed frequencies. Noise biases it towards 0 even at 100 draws
+per question, and so do ties, at any number of draws: if 39 % of the refusal and of the error probabilities are exactly
+0 and as many exactly 1, a corrected RI of .582 gives a mid-rank Spearman correlation of .484.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ from refusal_index.stats.intervals import Seed, boundary_limit, checked_resample
 IntArray = NDArray[np.int64]
 
 N_RESAMPLES = 2_000
-# Weights a pass over the resamples; its working arrays then take a few tens of megabytes.
+# Number of weights per pass over the resamples; working arrays then take a few tens of megabytes.
 CHUNK_WEIGHTS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class DrawPatterns:
-    """The questions with at least two draws, those with the same counts put together.
+    """Questions with at least two draws, grouped by their counts.
 
     Attributes
     ----------
     draws, refused, wrong, refused_and_wrong : ndarray of int, shape (n_patterns,)
-        Scored draws of such a question, and how many of them were refused, wrong, both at once.
+        Number of scored draws of such a question, and how many of them were refused, wrong, and both.
     questions : ndarray of int, shape (n_patterns,)
-        How many questions have these counts.
+        Number of questions with these counts.
     """
 
     draws: IntArray
@@ -73,16 +73,16 @@ class DrawPatterns:
 
     @classmethod
     def of(cls, counts: IntArray, questions: IntArray) -> DrawPatterns:
-        """Take the rows of `question_counts`, each of so many questions."""
+        """Return patterns from rows of `question_counts`, and the number of questions with each."""
         draws, refused, wrong, both = counts.T
         return cls(draws, refused, wrong, both, questions)
 
     def pair_cells(self) -> FloatArray:
-        """Share of the pairs of different draws in each cell, for one question of each pattern; shape (n_patterns, 10).
+        """Return the share of pairs of different draws in each cell, by pattern; shape (n_patterns, 10).
 
-        Four cells of refusal and error in the order of `CELL_NAMES`, then both, one, neither refused, and likewise for
-        errors, where the order of the two draws does not matter and "one" is the share of either order. All are 0 where
-        there are fewer than two draws.
+        The cells are: four of refusal and error in the order of `CELL_NAMES`; both, one and neither draw refused; and
+        the same for errors. "One" is the share for either order of the two draws, not their sum. All are 0 with fewer
+        than two draws.
         """
         m, r, w = self.draws, self.refused, self.wrong
         both = r * w - self.refused_and_wrong
@@ -92,20 +92,19 @@ class DrawPatterns:
         return np.asarray(np.stack([*cross, *repeats[0], *repeats[1]], axis=1) / np.maximum(pairs, 1)[:, np.newaxis])
 
     def same_draw_cells(self) -> FloatArray:
-        """Share of the draws in each cell of refusal and error, for one question of each pattern; (n_patterns, 4)."""
+        """Return the share of draws in each cell of refusal and error, by pattern; shape (n_patterns, 4)."""
         m, r, w, both = self.draws, self.refused, self.wrong, self.refused_and_wrong
         cells = np.stack([both, r - both, w - both, m - r - w + both], axis=1)
         return np.asarray(cells / np.maximum(m, 1)[:, np.newaxis])
 
 
 def question_counts(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> IntArray:
-    """Count each question's draws, and those refused, wrong, and both; shape (n_questions, 4)."""
+    """Count each question's scored draws, and those refused, wrong, and both; shape (n_questions, 4)."""
     return np.stack([np.count_nonzero(x, axis=0) for x in (scored, refused, wrong, refused & wrong)], axis=1)
 
 
 def percentiles(resampled: FloatArray, confidence_level: float) -> tuple[float, float]:
-    """Central percentiles of correlations; a NaN counts as -1 for the lower and 1 for the upper."""
-    # Percentiles commute with a monotone map, so that the ends, not the estimates, are limited to the range.
+    """Return central percentiles of correlations; NaN counts as -1 for the lower and as 1 for the upper one."""
     low, high = (np.clip(np.nan_to_num(resampled, nan=end), -1, 1) for end in (-1.0, 1.0))
     tail = (1 - confidence_level) / 2
     return float(np.quantile(low, tail)), float(np.quantile(high, 1 - tail))
@@ -114,7 +113,7 @@ def percentiles(resampled: FloatArray, confidence_level: float) -> tuple[float, 
 def checked_draws(
     refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None
 ) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Check the matrices of draws, of which there must be two at least."""
+    """Check matrices of draws, as `checked_matrices`; raises ValueError for fewer than two draws."""
     matrices = checked_matrices(refused, wrong, scored)
     if len(matrices[0]) < 2:
         raise ValueError(
@@ -126,19 +125,19 @@ def checked_draws(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MidRankSpearman(Result):
-    """Spearman's correlation of the frequencies of refusal and error over questions, ties at their mid-ranks.
+    """Spearman's correlation of the frequencies of refusal and error over questions, with mid-ranks for ties.
 
     Attributes
     ----------
     estimate : float or None
-        In [-1, 1]; None where undefined.
+        In [-1, 1]; None if undefined.
     status : {"ok", "boundary", "undefined"}
         ``"boundary"``: the ranks agree perfectly, or are perfectly reversed.
     reason : str or None
-        ``"perfect_rank_correlation"`` at the boundary; where undefined the first that applies of
+        ``"perfect_rank_correlation"`` at the boundary; if undefined, the first that applies of
         ``"no_repeated_questions"``, ``"refusal_frequency_constant"``, ``"error_frequency_constant"``.
     patterns : DrawPatterns
-        The questions it came from, those with at least two draws.
+        The questions with at least two draws.
     """
 
     patterns: DrawPatterns = field(compare=False, repr=False)
@@ -146,9 +145,9 @@ class MidRankSpearman(Result):
     def confidence_interval(
         self, confidence_level: float = 0.95, *, n_resamples: int = N_RESAMPLES, rng: Seed = None
     ) -> ConfidenceInterval:
-        """Percentile interval over resampled questions; a resample without an estimate rules nothing out.
+        """Return a percentile interval over resampled questions; undefined resamples widen it on both sides.
 
-        It is one for the correlation at this number of draws, not for that of the probabilities. ``(nan, nan)``
+        It is an interval for the correlation at this number of draws, not for that of the probabilities. ``(nan, nan)``
         unless the status is ``"ok"``.
         """
         normal_quantile(confidence_level)
@@ -158,7 +157,7 @@ class MidRankSpearman(Result):
         questions, generator = self.patterns.questions, np.random.default_rng(rng)
         chunk = max(1, CHUNK_WEIGHTS // questions.size)
         sizes = [min(chunk, n_resamples - start) for start in range(0, n_resamples, chunk)]
-        # Questions of one pattern are alike, so resampling questions is drawing how many of each pattern there are.
+        # Resampling questions is the same as drawing the number of questions of each pattern.
         shares = questions / questions.sum()
         weights = (generator.multinomial(questions.sum(), shares, size=size) for size in sizes)
         resampled = np.concatenate([_spearman(self.patterns, each) for each in weights])
@@ -166,13 +165,13 @@ class MidRankSpearman(Result):
 
 
 def mid_rank_spearman(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None) -> MidRankSpearman:
-    """Spearman's correlation over questions of how often they are refused and how often answered wrong.
+    """Return Spearman's correlation over questions between the frequencies of refusal and of error.
 
     Parameters
     ----------
     refused, wrong, scored : array_like of bool, shape (n_draws, n_questions)
-        As for `corrected_refusal_index`: `wrong` is that of a forced answer to every question. Questions with
-        fewer than two scored draws are left out.
+        As for `corrected_refusal_index`: `wrong` refers to a forced answer to every question. Questions with fewer than
+        two scored draws are left out.
 
     Returns
     -------
@@ -183,7 +182,7 @@ def mid_rank_spearman(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | 
     TypeError
         If the arguments do not hold truth values.
     ValueError
-        If they are not matrices of one shape, or have fewer than two rows: one draw says nothing about noise.
+        If they are not matrices of the same shape, or have fewer than two rows (draws).
 
     References
     ----------
@@ -207,14 +206,14 @@ def mid_rank_spearman(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | 
         reason = constant[0] if questions.size else "no_repeated_questions"
         return MidRankSpearman(None, "undefined", reason, patterns=patterns)
     estimate = float(_spearman(patterns, patterns.questions[np.newaxis])[0])
-    # Perfect agreement misses 1 by rounding; any other misses it by more than one over the questions' cube.
+    # Perfect agreement can differ from 1 by rounding; otherwise the difference is larger than 1/n^3.
     if 1 - abs(estimate) < 1e-14:
         return MidRankSpearman(round(estimate), "boundary", "perfect_rank_correlation", patterns=patterns)
     return MidRankSpearman(estimate, patterns=patterns)
 
 
 def _spearman(patterns: DrawPatterns, weights: IntArray) -> FloatArray:
-    """Correlation of the mid-ranks for each row of `weights`; NaN where one of the frequencies is constant."""
+    """Return the correlation of the mid-ranks for each row of `weights`; NaN if a frequency is constant."""
     x, y = (_centred_ranks(counts / patterns.draws, weights) for counts in (patterns.refused, patterns.wrong))
     covariance, x_square, y_square = ((weights * product).sum(axis=1) for product in (x * y, x * x, y * y))
     spread = np.sqrt(x_square * y_square)
@@ -222,7 +221,7 @@ def _spearman(patterns: DrawPatterns, weights: IntArray) -> FloatArray:
 
 
 def _centred_ranks(frequencies: FloatArray, weights: IntArray) -> FloatArray:
-    """Mid-rank of each pattern less the mean rank, for each row of `weights`."""
+    """Return the mid-rank of each pattern minus the mean rank, for each row of `weights`."""
     order = np.argsort(frequencies)
     first, behind = (np.searchsorted(frequencies, frequencies, side, sorter=order) for side in ("left", "right"))
     below = np.zeros((weights.shape[0], weights.shape[1] + 1))
@@ -231,45 +230,45 @@ def _centred_ranks(frequencies: FloatArray, weights: IntArray) -> FloatArray:
 
 
 GRID = np.linspace(-1, 1, 2001)
-"""Where a correlation is tested for the interval."""
+"""Grid of correlations that are tested for the interval."""
 
 NO_LEVEL = 1e-9
-"""Confidence level up to which an interval is its estimate."""
+"""At or below this confidence level, an interval is its point estimate."""
 
 NEARLY_1 = float(np.nextafter(1, 0))
 
 ESTIMATED = 5
-"""What is estimated of the repeated questions: two rates, two reliabilities, one correlation of both."""
+"""Number of parameters estimated from repeated questions: two rates, two reliabilities, one correlation."""
 
 FEWEST_IN_STRATUM = 2
-"""Repeated questions that a stratum must have to be weighted by: of fewer nothing is known of their variance."""
+"""Minimum number of repeated questions in a stratum; with fewer, their variance cannot be estimated."""
 
 TINY = float(np.finfo(float).tiny)
 
 NO_CELL = 4
-"""Stands for a question of which there is no single draw, as in `cell_codes`."""
+"""Code of a question without a single draw, as in `cell_codes`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quotient:
-    """A correlation c of single draws over the q that noise leaves of it.
+    """The quotient of a correlation c between different draws and the reliability q.
 
     Attributes
     ----------
     cross, scale : float
-        c and q, both of tables without an empty cell: half a question is added to each cell of one that has. Where no
-        pair of draws fills a cell of refusal and error, c is that of the single draws.
+        c and q. If a table has an empty cell, half a question is added to each of its cells. If a cell of refusal and
+        error is empty in all pairs of draws, c is that of the single draws.
     influence : ndarray, shape (2, n)
-        Of every question, or cluster of questions, on c and on q, over the number of questions: its products sum to
-        their covariance.
+        Influence of every question or cluster on c and on q, divided by the number of questions, so that sums of
+        products are covariances.
     repeated : ndarray of bool, shape (n,)
-        Which questions were drawn repeatedly.
+        Whether each question was drawn repeatedly.
     degrees_of_freedom : float or None
-        Of the covariance, with clusters or weights.
+        Degrees of freedom of the covariance, with clusters or weights.
     by_question : ndarray, shape (2, n_questions), or None
-        With clusters or weights the influence before it is summed: what prompts are weighted by.
+        With clusters or weights, the influence before summation over clusters, which determines the weights of prompts.
     sparse : tuple of float or None
-        The four cells of refusal and error where no pair of draws fills one of them, as of so many independent
+        If a cell of refusal and error is empty in all pairs of draws: the four cells, as counts of independent
         questions.
     """
 
@@ -285,14 +284,14 @@ class Quotient:
     def of(
         cls, cross: float, scale: float, influence: FloatArray, sample: TwoPhaseSample, sparse: Counts | None = None
     ) -> Quotient:
-        """Sum the influence of each question within clusters, if there are any."""
+        """Return a quotient, with influence summed within clusters, if there are any."""
         by_question = None if sample.design is None else influence
         summed, freedom = sample.in_clusters(influence), sample.degrees_of_freedom()
         return cls(cross, scale, summed, sample.repeated, freedom, by_question, sparse)
 
     @classmethod
     def without_noise(cls, sample: TwoPhaseSample) -> Quotient:
-        """Make the quotient of single draws that need no second one: their correlation, over 1."""
+        """Return the quotient for a deterministic model: the correlation of single draws, over 1."""
         cross, influence = sample.correlation()
         return cls.of(cross, 1.0, np.stack([influence, np.zeros_like(influence)]), sample)
 
@@ -314,23 +313,23 @@ class Quotient:
         )
 
     def linear(self, rho: float) -> FloatArray:
-        """Influence of every question on ``c - rho q``, over the number of questions."""
+        """Return the influence of every question on ``c - rho q``, divided by the number of questions."""
         return np.asarray(self.influence[0] - rho * self.influence[1])
 
     def information(self, rho: float) -> float:
-        """Inverse variance of ``c - rho q`` if questions were independent; 0 where it does not vary."""
+        """Return the inverse variance of ``c - rho q`` for independent questions; 0 if it does not vary."""
         c, q = self.influence if self.by_question is None else self.by_question
         variance = float(np.square(c - rho * q).sum())
         return 1 / variance if variance > 0 else 0.0
 
     def error(self, quantile: float) -> float:
-        """Return the probability of an error of more standard errors than this, either way."""
+        """Return the two-sided tail probability of a quantile."""
         return two_sided_pvalue(quantile, self.degrees_of_freedom)
 
     def interval(self, quantile: float) -> tuple[float, float]:
-        """Return both ends of the values of rho in [-1, 1] that `quantile` standard errors do not rule out.
+        """Return the ends of the interval of rho in [-1, 1], at a number of standard errors.
 
-        Those around the estimate, that is: where the scale may be 0, chance may not rule out any.
+        It is the connected set of accepted values around the estimate; if q may be 0, it can be all of [-1, 1].
         """
         if self.sparse is not None:
             return self._beyond_empty_cell(self.sparse, quantile)
@@ -340,16 +339,16 @@ class Quotient:
         return low, high
 
     def _beyond_empty_cell(self, cells: Counts, quantile: float) -> tuple[float, float]:
-        """Return the one limit that an empty cell sets, with the error of both ends; the other end is 1 or -1.
+        """Return the one-sided interval if a cell is empty; its other end is 1 or -1.
 
-        At that limit of c the cell stays empty with this error, as for the index of a single table. q is at its own
-        limit on the side that makes the interval longer.
+        At the limit of c, the cell is empty with the two-sided error probability, as for RI of a single table. q is at
+        its limit on the side that makes the interval longer.
         """
         sign = 1.0 if 0 in cells[1:3] else -1.0
         error, q = self.error(quantile), self.scale
         try:
             c = sign * boundary_limit(cells, sign, math.sqrt(-2 * math.log(error))) if 1 - error > NO_LEVEL else 1.0
-        except (ArithmeticError, ValueError):  # of next to no questions the likelihood says nothing
+        except (ArithmeticError, ValueError):  # with very few questions the likelihood is uninformative
             c = -1.0
         if q < 1:
             reach = quantile * float(np.linalg.norm(self.influence[1])) / ((1 - q) * (1 + q))
@@ -358,19 +357,19 @@ class Quotient:
         return (limit, 1.0) if sign > 0 else (-1.0, -limit)
 
     def _statistics(self) -> FloatArray:
-        """Return by how many standard errors c lies above ``rho q`` on Fisher's scale, for each rho of the grid."""
+        """Return the difference of c and ``rho q`` on Fisher's scale, in standard errors, at each rho of the grid."""
         (cc, cq), (_, qq) = (self.influence @ self.influence.T).tolist()
         expected = np.clip(GRID * self.scale, -NEARLY_1, NEARLY_1)
         of_c, of_q = 1 / (1 - self.cross**2), GRID / (1 - expected**2)
         variance = of_c**2 * cc - 2 * of_c * of_q * cq + of_q**2 * qq
         above, error = math.atanh(self.cross) - np.arctanh(expected), np.sqrt(np.maximum(variance, 0))
-        # What does not vary at all is certain: it is ruled out unless it agrees exactly.
+        # Without variance, a value is rejected unless it agrees exactly.
         certain = np.where(above == 0, 0.0, np.copysign(np.inf, above))
         return np.asarray(np.divide(above, error, out=certain, where=error > 0))
 
 
 def _crossing(grid: FloatArray, statistics: FloatArray, rho: float, quantile: float) -> float:
-    """Return the place below rho where the statistics first exceed the quantile; the grid's beginning if nowhere."""
+    """Return the first point below rho where the statistic exceeds the quantile; the start of the grid if none."""
     beyond = np.flatnonzero((grid < rho) & (statistics > quantile))
     if not beyond.size:
         return float(grid[0])
@@ -385,10 +384,10 @@ def _crossing(grid: FloatArray, statistics: FloatArray, rho: float, quantile: fl
 
 
 def precision_weights(parts: Sequence[Quotient]) -> FloatArray:
-    """Weigh each part by the inverse variance of its ``c - rho q`` at the rho that equal weights give.
+    """Return weights proportional to the inverse variance of ``c - rho q``, at the rho of equal weights.
 
-    Parts of which little is known count little, and no weight is negative; they add up to 1. The variances are those of
-    independent questions: what a few clusters say of them is mostly noise.
+    The weights are non-negative and add up to 1. The variances are those of independent questions, because estimates
+    from few clusters are noisy.
     """
     pooled = sum(one.cross for one in parts) / sum(one.scale for one in parts)
     known = np.array([one.information(pooled) for one in parts])
@@ -398,15 +397,15 @@ def precision_weights(parts: Sequence[Quotient]) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TwoPhaseSample:
-    """Which questions were drawn repeatedly, out of all, and in which cell each one's single draw lies.
+    """All questions: which were drawn repeatedly, and the cell of each single draw.
 
     Attributes
     ----------
     repeated : ndarray of bool, shape (n,)
     stratum : ndarray of int, shape (n,)
-        Every stratum in which there are questions has repeated ones; -1 where nothing is known of a question.
+        Stratum of each question; every stratum has repeated questions. -1 for a question without any draw.
     cells : ndarray of int, shape (n,)
-        Of the single draws, as `cell_codes`.
+        Cell of each single draw, as from `cell_codes`.
     design : SamplingDesign or None
         Clusters and weights of all questions.
     """
@@ -418,7 +417,7 @@ class TwoPhaseSample:
 
     @classmethod
     def of(cls, repeated: BoolArray, cells: IntArray, design: SamplingDesign | None = None) -> TwoPhaseSample:
-        """Take the finest strata of which every one has repeated questions: cells, refusals, or none at all."""
+        """Use the finest strata that all have repeated questions: cells, refusals, or a single stratum."""
         usable = repeated | (cells != NO_CELL)
         unknown = cells == NO_CELL
         for strata in (cells, np.where(unknown, NO_CELL, cells // 2), np.zeros_like(cells)):
@@ -429,20 +428,20 @@ class TwoPhaseSample:
 
     @property
     def n(self) -> int:
-        """Questions with a single draw or repeated ones."""
+        """Number of questions with single or repeated draws."""
         return int(np.count_nonzero(self.stratum >= 0))
 
     def weights(self) -> FloatArray:
-        """Weight of each repeated question, adding up to 1; shape (n_repeated,)."""
+        """Return the weight of each repeated question, adding up to 1; shape (n_repeated,)."""
         every, some = self._sizes(self._own)
         mine = self.stratum[self.repeated]
         return np.asarray((every / np.maximum(some, TINY))[mine] * self._own[self.repeated] / every.sum())
 
     def spread(self, values: FloatArray) -> FloatArray:
-        """Turn the influence of the repeated questions into that of all, over their number; (k, m) to (k, n).
+        """Return the influence of all questions, over their number, from that of repeated ones; (k, m) to (k, n).
 
-        A stratum's mean counts for all of its questions, and what a repeated question differs from it by for as many
-        as it stands for.
+        Every question gets the mean of its stratum; a repeated question also gets its deviation from that mean, times
+        the number of questions it represents.
         """
         own, mine = self._own, self.stratum[self.repeated]
         every, some = self._sizes(own)
@@ -450,7 +449,7 @@ class TwoPhaseSample:
         means = sums / np.maximum(some, TINY)
         inside = self.stratum >= 0
         spread = np.where(inside, means[:, np.where(inside, self.stratum, 0)], 0.0)
-        # A sample's variance counts one question fewer, unless nobody was left out of a stratum.
+        # Bessel's correction, unless all questions of the stratum are repeated.
         n_every, n_some = self._sizes(inside.astype(float))
         few = np.where(n_every > n_some, np.sqrt(n_some / np.maximum(n_some - 1, 1)), 1.0)
         spread[:, self.repeated] += (few * every / np.maximum(some, TINY))[mine] * (values - means[:, mine])
@@ -458,24 +457,24 @@ class TwoPhaseSample:
 
     @property
     def fills_every_cell(self) -> bool:
-        """Whether a single draw lies in each of the four cells."""
+        """Whether each of the four cells has a single draw."""
         return bool(self._in_cells().min() > 0)
 
     def correlation(self) -> tuple[float, FloatArray]:
-        """Correlation of the single draws, and the influence of every question on it, over their number."""
+        """Return the correlation of single draws, and the influence of each question on it, over their number."""
         counts, n = self._in_cells(), int(np.count_nonzero(self._own))
         total = float(counts.sum())
         rho, influence = _correlation(tuple((counts / total).tolist()), n)
         return rho, np.append(influence, 0.0)[self.cells] * self._own / total
 
     def _in_cells(self) -> FloatArray:
-        """Weight of the single draws in each of the four cells."""
+        """Return the total weight of the single draws in each cell."""
         return np.bincount(self.cells, self._own, minlength=NO_CELL)[:NO_CELL].astype(float)
 
     def effective_counts(self, means: FloatArray) -> Counts:
-        """Cells of refusal and error of all pairs of draws, as of independent questions with these weights.
+        """Return the cells of refusal and error of all pairs of draws, as counts of independent questions.
 
-        What questions of a cluster have in common cannot be known of an empty cell: they count as one.
+        The correlation within clusters cannot be estimated for an empty cell, so a cluster counts as one question.
         """
         weights = self.weights()
         if self.design is not None:
@@ -484,16 +483,16 @@ class TwoPhaseSample:
         return w, x, y, z
 
     def in_clusters(self, influence: FloatArray) -> FloatArray:
-        """Sum the influence of all questions within clusters, if there are any; (k, n) to (k, clusters)."""
+        """Sum influence within clusters, if there are any; (k, n) to (k, clusters)."""
         return influence if self.design is None else self.design.sums(influence, self._scored(len(influence)))
 
     def degrees_of_freedom(self) -> float | None:
-        """Return those of the variance over clusters; None without a design."""
+        """Return the degrees of freedom of the variance over clusters; None without a design."""
         return None if self.design is None else float(self.design.degrees_of_freedom(self._scored(1))[0])
 
     @property
     def _own(self) -> FloatArray:
-        """Weight of every question by itself, 0 for those of which nothing is known."""
+        """Sampling weight of every question; 0 for those without any draw."""
         known = (self.stratum >= 0).astype(float)
         return known if self.design is None else known * self.design.weights
 
@@ -510,13 +509,13 @@ class TwoPhaseSample:
 
 
 TABLES: tuple[slice | list[int], ...] = (slice(0, 4), [4, 5, 5, 6], [7, 8, 8, 9])
-"""Columns of `DrawPatterns.pair_cells`: the tables of refusal and error, of two refusals, and of two errors."""
+"""Columns of `DrawPatterns.pair_cells` for the tables of refusal and error, of two refusals, and of two errors."""
 
 
 def quotient(cells: FloatArray, sample: TwoPhaseSample) -> Quotient | None:
-    """Make the quotient of `DrawPatterns.pair_cells` of each repeated question, shape (m, 10).
+    """Return the quotient from `DrawPatterns.pair_cells` of each repeated question, shape (m, 10).
 
-    None where a reliability is not positive.
+    None if a reliability is not positive.
     """
     means = sample.weights() @ cells
     by_table = [_correlation(means[columns].tolist(), len(cells)) for columns in TABLES]
@@ -533,14 +532,14 @@ def quotient(cells: FloatArray, sample: TwoPhaseSample) -> Quotient | None:
         if sample.fills_every_cell:
             cross, influence[0] = sample.correlation()
         else:
-            # By how much a cell that no question fills adds to the standard error that the questions show.
+            # factor by which an empty cell, filled with half a question, increases the standard error
             filled, squares = (means[:4] * len(cells) + 0.5) / (len(cells) + 2), by_table[0][1] ** 2
             influence[0] *= math.sqrt(float(filled @ squares / (means[:4] @ squares)))
     return Quotient.of(cross, scale, influence, sample, sparse)
 
 
 def _correlation(table: Sequence[float], n: int) -> tuple[float, FloatArray]:
-    """Return the correlation of a table of proportions, and the influence of each cell on it."""
+    """Return the tetrachoric correlation of a table of proportions, and the influence of each cell on it."""
     if min(table) <= 0:
         table = [(cell * n + 0.5) / (n + 2) for cell in table]
     rho = tetrachoric_of_counts(*table)

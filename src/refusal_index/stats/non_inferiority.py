@@ -1,32 +1,31 @@
-r"""Whether a model is worse than it may be, by several numbers at once: pass, fail or inconclusive.
+r"""Tests of whether a model keeps several limits at once: pass, fail or inconclusive.
 
-Each guard is a number with a limit that it should not be beyond, such as a difference from a baseline with a margin, or
-a rate with a bound. Two families of tests look at the same guards from either side:
+A guard is a number with a limit, such as a difference from a baseline with a non-inferiority margin, or a rate with a
+bound. Two families of tests are applied to the guards:
 
-- pass: of every guard the one-sided limit at ``1 - alpha`` lies inside. Each test must reject, so that a model that is
-  beyond one limit passes with a probability of at most alpha, whatever the others do and however they depend on each
-  other: the intersection-union test [1]_, which needs no adjustment.
-- fail: of some guard it is shown that it lies beyond. One rejection is enough, so that the p-values are adjusted by
-  Holm's method, and a model that is inside everywhere fails with a probability of at most alpha.
+- pass: for every guard, the one-sided confidence limit at ``1 - alpha`` is within the limit. Since every test must
+  reject, a model that is beyond any limit passes with a probability of at most alpha, under any dependence: the
+  intersection-union test [1]_, which needs no adjustment.
+- fail: at least one guard is significantly beyond its limit. Since one rejection is enough, p-values are adjusted by
+  Holm's method, and a model that is within all limits fails with a probability of at most alpha.
 
-What is neither is inconclusive: there are too few questions to say.
+Otherwise the verdict is inconclusive: there are too few questions.
 
-An index that does not exist, since the model refused nothing or everything, has no interval. Such a guard fails on how
-unlikely that is of a model that refuses, or answers, `HARDLY_EVER` of the questions, and never passes.
+RI is undefined, and has no interval, if the model refused nothing or everything. Such a guard never passes. It fails if
+this would be unlikely for a model that refuses, or answers, a share `HARDLY_EVER` of the questions.
 
-`GroupSequential` turns the ordinary numbers of one look (an estimate and its standard error) into ones that hold
-whatever look the run is stopped at: a critical value in the place of the normal quantile, and p-values that may be
-compared with alpha at each look. Its looks are planned beforehand, with O'Brien and Fleming's boundary [3]_ [4]_: early
-looks stop only where something is overwhelming, and the last one costs next to nothing.
+`GroupSequential` adjusts the results of one look (an estimate and its standard error) for repeated looks: it gives a
+critical value instead of the normal quantile, and p-values that may be compared with alpha at each look. The looks are
+planned in advance, with O'Brien and Fleming's boundary [3]_ [4]_: early looks stop only for very strong evidence, and
+the critical value of the last look is little larger than without interim looks.
 
-It rests on normal limits, as intervals of any metric here do. Its boundary takes estimates for averages over questions
-that are independent; where questions come in clusters that several looks share, or an estimate rests in part on
-repeated draws that were all there at the first look, statistics of two looks are more alike than that, and a boundary
-of this kind then errs less often than stated (Slepian's inequality).
+The method assumes normal estimates, and that estimates are averages over independent questions. If looks share clusters
+of questions, or an estimate uses repeated draws that were complete at the first look, the statistics of two looks are
+more strongly correlated, and the boundary is conservative (Slepian's inequality).
 
-After a share t of all questions, the estimate in standard errors, times the root of t, is a Brownian motion at the time
-t. Its density among the paths that have not crossed a boundary before is carried from one look to the next by numerical
-integration [5]_, which gives the chance to cross at each look to some twelve digits.
+After a share t of all questions, the estimate in standard errors, times the square root of t, is a Brownian motion at
+time t. The density of paths that have not crossed the boundary is propagated from one look to the next by numerical
+integration [5]_, which gives the crossing probability at each look to about twelve digits.
 
 References
 ----------
@@ -62,24 +61,24 @@ from refusal_index.stats.estimator import SCALAR
 from refusal_index.stats.ranking import holm
 
 FARTHEST = 9.0
-"""Standard deviations below which no density is left that a double could show in a sum."""
+"""Distance in standard deviations beyond which the normal density is negligible in double precision."""
 
 LARGEST_CONSTANT = 40.0
-"""Beyond it the normal tail is below the smallest double."""
+"""Beyond this the normal tail probability underflows."""
 
 NODES, NODES_A_DEVIATION = 40, 3
-"""Of the quadrature: at least so many, and so many for each standard deviation of the step between two looks."""
+"""Quadrature nodes: a minimum, and a number per standard deviation of the step between two looks."""
 
 
 def crossing_probabilities(boundary: ArrayLike, fractions: ArrayLike) -> FloatArray:
-    """Chance to be above a boundary for the first time at each look, where there is no effect.
+    """Return the probability of first crossing a boundary at each look if there is no effect.
 
     Parameters
     ----------
     boundary : array_like of float
-        Of each look, in standard errors.
+        Boundary at each look, in standard errors.
     fractions : array_like of float
-        Share of the questions that each look has seen, rising, above 0.
+        Share of the questions seen at each look, increasing and above 0.
 
     Returns
     -------
@@ -87,7 +86,7 @@ def crossing_probabilities(boundary: ArrayLike, fractions: ArrayLike) -> FloatAr
     """
     bounds, times = np.asarray(boundary, float) * np.sqrt(fractions), np.asarray(fractions, float)
     steps = np.sqrt(np.diff(times, prepend=0.0))
-    reach = 2 * FARTHEST * math.sqrt(times[-1])  # so many points on [0, 1] resolve the shortest step
+    reach = 2 * FARTHEST * math.sqrt(times[-1])  # the number of points on [0, 1] resolves the shortest step
     nodes, shares = np.polynomial.legendre.leggauss(NODES + math.ceil(NODES_A_DEVIATION * reach / float(steps.min())))
     points, weights = (nodes + 1) / 2, shares / 2
     chances = [SCALAR.ndtr(-bounds[0] / steps[0])]
@@ -102,13 +101,13 @@ def crossing_probabilities(boundary: ArrayLike, fractions: ArrayLike) -> FloatAr
 
 
 def obrien_fleming_level(constant: float, fractions: ArrayLike) -> float:
-    """Chance to cross O'Brien and Fleming's boundary of a constant at any of the looks, where there is no effect.
+    """Return the probability of crossing an O'Brien-Fleming boundary at any look if there is no effect.
 
     Parameters
     ----------
     constant : float
-        The boundary at the last look, in standard errors; at a share t of the questions it is the constant over the
-        root of t.
+        Boundary at the last look, in standard errors; at a share t of the questions, the boundary is the constant
+        divided by the square root of t.
     fractions : array_like of float
         As for `crossing_probabilities`; the last is 1.
     """
@@ -118,19 +117,19 @@ def obrien_fleming_level(constant: float, fractions: ArrayLike) -> float:
 
 @lru_cache(maxsize=64)
 def obrien_fleming_constant(fractions: tuple[float, ...], alpha: float) -> float:
-    """Constant of the O'Brien-Fleming boundary that is crossed with the chance `alpha` where there is no effect.
+    """Return the constant of the O'Brien-Fleming boundary with crossing probability `alpha` if there is no effect.
 
     Examples
     --------
     >>> round(obrien_fleming_constant((0.2, 0.4, 0.6, 0.8, 1.0), 0.05), 4)
     1.7509
     """
-    low = -SCALAR.ndtri(alpha)  # one look alone
+    low = -SCALAR.ndtri(alpha)  # a single look
     return float(brentq(lambda constant: obrien_fleming_level(constant, fractions) - alpha, low - 1e-9, low + 3))
 
 
 def _placed(points: FloatArray, weights: FloatArray, bound: float, time: float) -> tuple[FloatArray, FloatArray]:
-    """Place the quadrature between where nothing is left and the boundary, or where nothing is left above."""
+    """Return quadrature nodes and weights between the lower end of the density and the boundary, or its upper end."""
     reach = FARTHEST * math.sqrt(time)
     low, high = min(-reach, bound), min(bound, reach)
     return low + (high - low) * points, (high - low) * weights
@@ -142,19 +141,19 @@ MOST_LOOKS = 100
 
 @dataclass(frozen=True)
 class GroupSequential:
-    """A few looks, planned before the first question is asked.
+    """A group-sequential design: looks planned before the first question is asked.
 
     Parameters
     ----------
     sizes : tuple of int
-        Questions after each look, rising; the last is all of them.
+        Number of questions at each look, increasing; the last is the total.
     alpha : float, default: 0.05
-        Chance to be wrong on one side over all looks together; limits on both sides have the level ``1 - 2 alpha``.
+        One-sided error probability over all looks together; two-sided limits have the level ``1 - 2 alpha``.
 
     Raises
     ------
     TypeError, ValueError
-        If there are no looks or more than 100, the sizes do not rise, or alpha is not below 1/2.
+        If there are no looks or more than 100, the sizes are not increasing, or alpha is not below 1/2.
 
     Examples
     --------
@@ -177,18 +176,18 @@ class GroupSequential:
 
     @classmethod
     def planned(cls, n_questions: int, looks: int = DEFAULT_LOOKS, alpha: float = 0.05) -> Self:
-        """Plan looks after equal portions of the questions, fewer of them where there are fewer questions."""
+        """Plan looks at equal intervals; at most as many as there are questions."""
         n = whole_number("n_questions", n_questions, 1)
         looks = min(whole_number("looks", looks, 1), n)
         return cls(tuple(math.ceil(n * look / looks) for look in range(1, looks + 1)), alpha)
 
     @cached_property
     def fractions(self) -> tuple[float, ...]:
-        """Share of the questions after each look."""
+        """Share of the questions at each look."""
         return tuple(size / self.sizes[-1] for size in self.sizes)
 
     def critical_value(self, n: int) -> float:
-        """Return how many standard errors an estimate must be from a bound, on one side of it, to be certain.
+        """Return the one-sided critical value at the look after n questions, in standard errors.
 
         Raises
         ------
@@ -198,7 +197,7 @@ class GroupSequential:
         return obrien_fleming_constant(self.fractions, self.alpha) / math.sqrt(self._fraction(n))
 
     def pvalue(self, n: int, statistic: float) -> float:
-        """Return the one-sided p-value of a distance in standard errors: the least alpha that would end a run here.
+        """Return the one-sided p-value of a test statistic: the smallest alpha at which the boundary is crossed here.
 
         Raises
         ------
@@ -209,9 +208,9 @@ class GroupSequential:
         return constant if math.isnan(constant) else min(1.0, obrien_fleming_level(constant, self.fractions))
 
     def times(self, n: int, statistic: float, spare: float, n_tests: int) -> float:
-        """Return how many times n questions bring a distance in standard errors so far beyond the critical value.
+        """Return the multiple of n questions at which a test statistic exceeds the critical value by `spare`.
 
-        That is at the first of the looks to come where it is, and beyond all of them where it is at none.
+        That is the first later look at which it does; if there is none, more than the planned number of questions.
         """
         shared = replace(self, alpha=self.alpha / n_tests)
         for size in self.sizes:
@@ -227,13 +226,13 @@ class GroupSequential:
 
 @dataclass(frozen=True, slots=True)
 class AtLook:
-    """What becomes of an ordinary test at one look, for whoever has levels and p-values and no standard errors.
+    """Adjusts levels and p-values of ordinary tests at one look of a group-sequential design.
 
     Attributes
     ----------
     design : GroupSequential
     n : int
-        Questions until then.
+        Number of questions at this look.
 
     Examples
     --------
@@ -247,48 +246,48 @@ class AtLook:
 
     @property
     def level(self) -> float:
-        """One-sided level of the ordinary test that keeps the design's alpha at this look."""
+        """One-sided level of an ordinary test at this look that keeps the design's alpha."""
         return SCALAR.ndtr(-self.design.critical_value(self.n))
 
     def pvalue(self, ordinary: float) -> float:
-        """Return an ordinary one-sided p-value as one that may be compared with alpha at every look, and adjusted."""
+        """Return the adjusted p-value, which may be compared with alpha at every look."""
         return self.design.pvalue(self.n, -SCALAR.ndtri(ordinary))
 
 
 Verdict = Literal["pass", "fail", "inconclusive"]
 
 HARDLY_EVER = 0.05
-"""Share of refusals, or of answers, that a model must be shown to fall short of where it has none."""
+"""Share of refusals, or of answers, against which a model without any is tested."""
 
 POWER = 0.8
-"""Chance with which the questions that are asked for would settle an inconclusive guard."""
+"""Power at which numbers of questions are planned for inconclusive guards."""
 
 MOST_TIMES = 100.0
-"""So many times the questions at hand, and more, are as good as none that would settle it."""
+"""Multiples of the current number of questions above this are reported as None."""
 
 LARGEST_QUANTILE, SMALLEST_QUANTILE = 8.0, 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A number and the limit that it should not be beyond.
+    """A number and its limit.
 
     Attributes
     ----------
     name : str
     estimate : float or None
-        None where there is none.
+        None if undefined.
     limit : float
-        The worst that the number may be.
+        The worst acceptable value.
     higher_is_better : bool
-        On which side of the limit it should lie.
+        Whether the number should be above the limit rather than below it.
     interval : callable
-        From a two-sided confidence level to the interval of the number; both ends NaN where there is none.
+        Returns the interval of the number at a two-sided confidence level; both ends are NaN if there is none.
     pvalue_beyond : float or None
-        Of a number that does not exist: how unlikely that is of a number that lies inside. Else None.
+        If the number is undefined: the p-value of that for a model within the limit. Otherwise None.
     is_constant : bool
-        Whether the number was the same on every question: its interval then shrinks with the number of questions, and
-        not with the root of that.
+        Whether the number was the same on every question: its interval then shrinks in proportion to 1/n instead of
+        1/sqrt(n).
     """
 
     name: str
@@ -300,37 +299,38 @@ class Guard:
     is_constant: bool = False
 
     def room(self, value: float) -> float:
-        """Return how far inside the limit a value lies; negative where it is beyond."""
+        """Return the distance of a value from the limit; negative if it is beyond the limit."""
         return value - self.limit if self.higher_is_better else self.limit - value
 
     def reach(self, tail: float) -> tuple[float, float]:
-        """Return both one-sided limits of the room at this probability of error; NaN where there are none."""
+        """Return both one-sided confidence limits of the distance, at a tail probability; NaN if there are none."""
         ends = sorted(self.room(end) for end in self.interval(1 - 2 * tail))
         return (math.nan, math.nan) if any(map(math.isnan, ends)) else (ends[0], ends[1])
 
 
 @dataclass(frozen=True, slots=True)
 class GuardTest:
-    """What came of one guard.
+    """The test result of one guard.
 
     Attributes
     ----------
     guard : Guard
     verdict : {"pass", "fail", "inconclusive"}
     worst : float or None
-        One-sided limit of the number at ``1 - alpha``, on the side of the limit: it passes where this lies inside.
+        One-sided confidence limit at ``1 - alpha`` on the side of the guard's limit; the guard passes if it is within
+        the limit.
     best : float or None
-        That on the other side.
+        The one-sided confidence limit on the other side.
     pvalue_inside : float or None
-        One-sided, of the hypothesis that the number lies beyond its limit: small where it lies inside.
+        One-sided p-value of the hypothesis that the number is beyond its limit; small if it is within.
     pvalue_beyond : float or None
-        One-sided, of the hypothesis that it lies inside.
+        One-sided p-value of the hypothesis that it is within its limit; small if it is beyond.
     pvalue_holm : float
-        The last, adjusted for the number of guards; 1 where there is none.
+        `pvalue_beyond`, adjusted for the number of guards; 1 if it is None.
     times : float or None
-        How many times the questions at hand would settle it with a chance of `POWER`, if the number stays as it is.
-        None where it is settled, and where no number of questions would: the estimate sits on the limit, or there is
-        none.
+        Multiple of the current number of questions at which the guard would be decided with probability `POWER`, if the
+        estimate is the true value. None if it is decided, or if no number of questions would be enough: the estimate is
+        at the limit, or undefined.
     """
 
     guard: Guard
@@ -344,15 +344,16 @@ class GuardTest:
 
 
 def judge_guards(guards: Sequence[Guard], alpha: float = 0.05, look: AtLook | None = None) -> tuple[GuardTest, ...]:
-    """Test each guard from either side.
+    """Test each guard for being within and for being beyond its limit.
 
     Parameters
     ----------
     guards : sequence of Guard
     alpha : float in (0, 0.5), default: 0.05
-        Probability of passing a model that lies beyond a limit, and that of failing one that lies within all.
+        Maximum probability of passing a model that is beyond a limit, and of failing one that is within all limits.
     look : AtLook, optional
-        At one of several looks at a run: the design's alpha then is that of all looks together, and is not given again.
+        The current look, if there are several; the design's alpha, for all looks together, is then used instead of
+        `alpha`.
 
     Returns
     -------
@@ -401,7 +402,7 @@ def judge_guards(guards: Sequence[Guard], alpha: float = 0.05, look: AtLook | No
 
 
 def verdict_of(tests: Sequence[GuardTest]) -> Verdict:
-    """Return the verdict of all guards: fail where any fails, pass where all pass.
+    """Return the overall verdict: fail if any guard fails, pass if all pass, otherwise inconclusive.
 
     Examples
     --------
@@ -416,9 +417,9 @@ def verdict_of(tests: Sequence[GuardTest]) -> Verdict:
 
 
 def times_to_settle(tests: Sequence[GuardTest]) -> float | None:
-    """Return how many times the questions at hand would settle an inconclusive verdict; None where none would.
+    """Return the multiple of the questions that would decide an inconclusive verdict; None if none would.
 
-    One guard that proves to be beyond its limit settles it; else every open one has to prove to be within.
+    One guard shown to be beyond its limit is enough; otherwise all undecided guards must be shown to be within.
     """
     open_ones = [one for one in tests if one.verdict == "inconclusive"]
     beyond = [one.times for one in open_ones if one.times is not None and _is_beyond(one.guard)]
@@ -429,13 +430,13 @@ def times_to_settle(tests: Sequence[GuardTest]) -> float | None:
 
 
 def times_if_equal(tests: Sequence[GuardTest], alpha: float, level: float) -> float | None:
-    """Return how many times the questions at hand let a candidate that equals its baseline pass with `POWER`.
+    """Return the multiple of the questions at which a candidate equal to its baseline passes with `POWER`.
 
-    None where a guard has no interval or no margin, or a difference of 0 lies outside its interval.
+    None if a guard has no interval or no margin, or its interval excludes a difference of 0.
 
-    - `tests`: of differences from a baseline.
-    - `alpha`: level of each test with so many questions.
-    - `level`: that of the tests at hand.
+    - `tests`: tests of differences from a baseline.
+    - `alpha`: level of each test at that number of questions.
+    - `level`: level of the current tests.
 
     >>> guard = Guard("correct_rate", -0.04, -0.05, True, lambda level: ConfidenceInterval(-0.1, 0.02))
     >>> round(times_if_equal(judge_guards([guard]), 0.05, 0.05), 2)
@@ -455,11 +456,11 @@ def times_if_equal(tests: Sequence[GuardTest], alpha: float, level: float) -> fl
 
 
 def questions_if_equal(deviations: Iterable[float], alpha: float) -> float:
-    """Return from how many questions on a candidate that equals its baseline passes all guards with at least `POWER`.
+    """Return the number of questions at which a candidate equal to its baseline passes all guards with `POWER`.
 
-    The chances of missing each guard are added up, since they may depend on each other in any way.
+    The probabilities of missing each guard are added (Bonferroni), since their dependence is unknown.
 
-    - `deviations`: of each difference, the standard deviation of one question's contribution, over the margin.
+    - `deviations`: for each difference, the standard deviation of a question's contribution divided by the margin.
     """
     each = [one for one in deviations if one > 0]
     if not each:
@@ -474,11 +475,11 @@ def questions_if_equal(deviations: Iterable[float], alpha: float) -> float:
 
 
 def constant_interval(estimate: float, influence_range: float, n: int, confidence_level: float) -> ConfidenceInterval:
-    """Interval of a difference that is the same on every question, so that its standard error is 0.
+    """Return an interval of a difference that is the same on every question, so that its standard error is 0.
 
-    On a larger share of the questions than ``1 - tail ** (1 / n)`` the models cannot well differ, or one of n would
-    have shown it (the rule of three, [1]_ of two tails); each of them moves the difference by at most the range of its
-    influence.
+    The models differ on at most a share ``1 - tail ** (1 / n)`` of the questions, since otherwise one of n questions
+    would probably have shown it (a two-sided rule of three [1]_). Each such question changes the difference by at most
+    the range of its influence.
 
     Examples
     --------
@@ -497,7 +498,7 @@ def constant_interval(estimate: float, influence_range: float, n: int, confidenc
 
 
 def pvalue_of_none(n: int) -> float:
-    """Return the probability that n questions show nothing of what a share of `HARDLY_EVER` does.
+    """Return the probability that none of n questions has a property with frequency `HARDLY_EVER`.
 
     Examples
     --------
@@ -508,7 +509,7 @@ def pvalue_of_none(n: int) -> float:
 
 
 def _pvalue_beyond(guard: Guard) -> float:
-    """Find the error at which the one-sided limit just reaches the guard's."""
+    """Return the tail probability at which the one-sided confidence limit reaches the guard's limit."""
     room = guard.room(guard.estimate or 0.0)
     side = 0 if room > 0 else 1
 
@@ -525,9 +526,9 @@ def _pvalue_beyond(guard: Guard) -> float:
 
 
 def _times(test: GuardTest, alpha: float, n_guards: int, look: AtLook | None) -> float | None:
-    """Return how many times the questions would settle one guard: its standard errors shrink with their root.
+    """Return the multiple of the questions that would decide a guard, with standard errors proportional to 1/sqrt(n).
 
-    A later look asks for less than this one does.
+    Later looks have smaller critical values.
     """
     guard, end = test.guard, test.best if _is_beyond(test.guard) else test.worst
     if guard.estimate is None or end is None or guard.estimate in {guard.limit, end}:
