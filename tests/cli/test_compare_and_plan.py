@@ -58,7 +58,7 @@ def test_two_runs_are_compared_metric_by_metric(command, runs):
     done = command("compare", "good.parquet", "poor.parquet", "--full")
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
-    assert lines[0] == "good minus poor"
+    assert lines[0] == "Differences: good minus poor"
     assert "low: 500 questions matched" in lines
     jointly = next(line for line in lines if line.startswith("RI ") and "jointly" in line)
     assert "<.0001" in jointly
@@ -167,7 +167,7 @@ def test_a_ranking_is_by_ri_and_by_the_corrected_index_where_that_is_asked_for(c
     corrected = ("--metric", "corrected_refusal_index")
     said = command(*arguments).stdout
     assert "orrected RI" not in said
-    assert "never is not ranked: undefined (nobody refused)." in said
+    assert "never is not ranked: undefined (no refusals)." in said
     assert "corrected RI" in command(*arguments, *corrected).stdout
     document = json.loads(command(*arguments, "--json").stdout)
     assert document["metric"] == "refusal_index"
@@ -217,7 +217,7 @@ def test_a_run_in_which_nobody_refused_is_undefined_not_zero(command, runs):
     assert done.exit_code == 0
     row = next(line for line in done.stdout.splitlines() if line.startswith("RI "))
     assert row.split()[-1] == "undefined"
-    assert "RI: undefined (never: nobody refused)" in done.stdout
+    assert "RI: undefined (never: no refusals)" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -226,8 +226,8 @@ def test_a_run_in_which_nobody_refused_is_undefined_not_zero(command, runs):
         (["good.parquet"], "expected two models or more, got good alone"),
         (["good.parquet", "missing.parquet"], "missing.parquet cannot be read"),
         (["good.parquet", "poor.parquet", "--metric", "fscore"], "--metric: expected one of .*did you mean 'f_score'"),
-        (["good.parquet", "poor.parquet", "--variants", "lwo"], "has no variant 'lwo'.*did you mean 'low'"),
-        (["good.parquet", "fair.parquet", "poor.parquet", "--metric", "f_score"], "name one variant, out of low, high"),
+        (["good.parquet", "poor.parquet", "--variants", "lwo"], "has no prompt 'lwo'.*did you mean 'low'"),
+        (["good.parquet", "fair.parquet", "poor.parquet", "--metric", "f_score"], "name one prompt, out of low, high"),
         (["good.parquet", "fair.parquet", "--metric", "single_draw_refusal_index"], "did you mean 'refusal_index'"),
         (["good.parquet", "poor.parquet", "--adjustment", "tukey"], "--adjustment: expected one of max-t, holm"),
     ],
@@ -263,7 +263,7 @@ def test_two_runs_without_shared_questions_or_without_an_index_are_planned_for_w
     assert command("plan", "fair.parquet", "other.parquet").exit_code == 0
     done = command("plan", "fair.parquet", "never.parquet")
     assert done.exit_code == 0
-    assert "nobody refused" in done.stdout
+    assert "no refusals" in done.stdout
 
 
 def test_the_power_of_a_given_number_of_questions(command):
@@ -403,7 +403,7 @@ def test_a_plan_for_the_corrected_index_asks_every_question_twice(command):
 def test_an_index_of_one_or_none_has_no_plan_and_the_reason(command, runs):
     never = table_of("never", 0.5).with_columns(refused=pl.lit(value=False), first_grade=pl.lit(None, pl.String))
     write_outcomes(never, Path("never.parquet"))
-    assert "no plan: undefined (nobody refused)" in command("plan", "never.parquet").stdout
+    assert "no plan: undefined (no refusals)" in command("plan", "never.parquet").stdout
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def test_a_policy_for_the_corrected_index_is_inconclusive_where_questions_were_s
         (["same.parquet", "--baseline", "base.parquet", "--policy", "gate.toml"], "gate.toml: expected keys out of"),
         (
             ["same.parquet", "--baseline", "base.parquet", "--variants", "hihg"],
-            "candidate: same.parquet has no variant 'hihg'",
+            "candidate: same.parquet has no prompt 'hihg'",
         ),
         (
             ["same.parquet", "--baseline", "base.parquet", "--out", "base.parquet"],

@@ -67,7 +67,7 @@ def test_a_variant_that_the_baseline_lacks_is_refused_before_anything_is_asked(c
     gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
     done = command(*gated, "--variants", "high")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == "error: baseline: base has no variant 'high'; expected one of normal\n"
+    assert done.stderr == "error: baseline: base has no prompt 'high'; expected one of normal\n"
     assert not Path("candidate").exists()
 
 

@@ -47,7 +47,7 @@ def test_every_variant_is_shown_as_it_is_asked(command):
 def test_what_tells_variants_apart_comes_first(command):
     head = command("prompts", "paraphrases").stdout.partition("----")[0]
     for line in (
-        *("7 variants and the forced pass; 10 worked examples", "low: 0 of 10 examples refuse\n"),
+        *("7 prompts and the forced pass; 10 worked examples", "low: 0 of 10 examples refuse\n"),
         *("highest: 6 of 10 examples refuse\n", "normal-2: 1 of 10 examples refuse; a paraphrase of normal\n"),
     ):
         assert line in head

@@ -170,7 +170,8 @@ def test_a_refusal_that_was_an_answer_is_unscored_and_told(ask, model):
         assert "4 of 24" not in told
         assert "Previously graded by exact, now by openai-api/fake/grader." in told
         assert (
-            "8 of 24 are now in another cell: answered wrong to answered right 4, answered wrong to unscored 4." in told
+            "8 of 24 are now in another cell: answered and wrong to answered and right 4, "
+            "answered and wrong to unscored 4." in told
         )
         sent = len(api.answered)
         grader = ("--model", "openai-api/fake/any", "--grader", "exact", "--out", "forced")

@@ -63,7 +63,7 @@ def test_every_decision_has_its_row_and_its_number(command, run):
     assert f"{right:.3f}" in line(done.stdout, "refused again is right")
     bounds = missing_bounds(ContingencyTable(90, 20, 60, 80), 8, 4)
     assert f"{bounds.low:.3f} to {bounds.high:.3f}" in line(done.stdout, "missing answers (any grade)")
-    assert "3 of 3 topics say something" in line(done.stdout, "within topics")
+    assert "3 of 3 topics are informative" in line(done.stdout, "within topics")
     for same_rates, start in ((False, "misgraded: 3 % of right"), (True, "  the same if refused")):
         spread = misgrading_range(ContingencyTable(98, 20, 60, 80), (0, 0.03), (0, 0.03), same_rates=same_rates)
         assert f"{spread.low:.3f} to {spread.high:.3f}" in line(done.stdout, start)
@@ -98,7 +98,7 @@ def test_a_sheet_is_drawn_labelled_and_corrects_the_index(command, run):
     expected = misgrading_from_labels(table, refused=labels.refused, answered=labels.answered)
     assert f"{expected.estimate:.3f}" in line(corrected.stdout, "corrected by 60 labels")
     assert "labelled forced answers:" in corrected.stdout
-    assert "pooled over variants" in corrected.stdout
+    assert "pooled over prompts" in corrected.stdout
 
 
 def label(run, keep) -> None:

@@ -81,10 +81,10 @@ def test_few_unscored_are_said_and_many_are_a_warning(capsys):
 
 def test_one_source_is_titled_by_variant_and_several_by_all_three(capsys):
     one = printed(capsys, summary(low=(7, 3, 4, 6), high=(9, 1, 2, 8)))
-    assert one[0].startswith("variant ")
+    assert one[0].startswith("prompt ")
     tables = [table((7, 3, 4, 6), Identification(model, "d", "low")) for model in ("a", "b")]
     several = printed(capsys, summarise(pl.concat(tables)))
-    assert several[0].startswith("model, dataset, variant")
+    assert several[0].startswith("model, dataset, prompt")
     assert [line.split("  ")[0] for line in several[1:3]] == ["a, d, low", "b, d, low"]
     nameless = printed(capsys, summarise(table((7, 3, 4, 6), Identification(None, None, None))))
     assert nameless[1].startswith("all ")

@@ -137,7 +137,7 @@ def test_where_no_cut_holds_the_status_is_1_and_nothing_is_written(command):
     own_table()
     done = command("confidence", "own.parquet", "--max-error", "0.001", "--out", "v.parquet")
     assert done.exit_code == 1
-    assert "No threshold of confidence (only) is known to keep the error rate within 0.1 %" in folded(done)
+    assert "No threshold of confidence (only) is known to keep the share of wrong answers within 0.1 %" in folded(done)
     assert not Path("v.parquet").exists()
     shown = command("confidence", "own.parquet", "--max-error", "0.001", "--json")
     assert shown.exit_code == 1
@@ -149,9 +149,9 @@ def test_where_no_cut_holds_the_status_is_1_and_nothing_is_written(command):
     [
         (("r", "--penalty", "1", "--dry-run"), "--dry-run: --penalty and --max-error"),
         (("r", "--penalty", "1", "--max-error", ".1"), "--penalty: expected alone"),
-        (("r", "--penalty", "1"), "method: expected one of likelihood, other, got none"),
+        (("r", "--penalty", "1"), "method: name one of likelihood, other"),
         (("r", "--penalty", "1", "--method", "likelyhood"), "did you mean 'likelihood'?"),
-        (("r", "--penalty", "1", "--method", "other"), "expected one of low, high, got none"),
+        (("r", "--penalty", "1", "--method", "other"), "differ between prompts; name one of low, high"),
         (("r", "--penalty", "inf", "--method", "likelihood"), "penalty: expected a number from 0, got inf"),
         (("r", "--penalty", "1", "--method", "likelihood", "--out", "v.txt"), "v.txt: expected a file that ends in"),
         (

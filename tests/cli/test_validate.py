@@ -63,7 +63,7 @@ def test_a_good_file_is_summed_up_and_its_first_question_shown_as_it_is_asked(tm
         *("2 topics, most often people (2), dates (1)", "longest context: 5,000 characters", "1 asked more than once"),
     ):
         assert f"  {line}" in said
-    assert "with the prompt variant 'high'" in said
+    assert "with the prompt 'high'" in said
     assert "  Question: Who was it?" in said
     assert "  Bob was it." in said
     assert said.rstrip().endswith("A) Ann\n  B) Bob")

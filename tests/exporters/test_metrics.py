@@ -18,7 +18,7 @@ def test_weights_are_the_ends_of_the_range_and_part_of_the_description():
     assert METRICS["truthfulness_score"].range(payoffs) == (-2, 1)
     assert METRICS["weighted_score"].range(payoffs) == (-3, 0)
     assert "0.25 for a refusal" in description("truthfulness_score", payoffs)
-    assert "minus 3 for" in description("weighted_score", payoffs)
+    assert "minus 3 times" in description("weighted_score", payoffs)
 
 
 @pytest.mark.parametrize(

@@ -164,11 +164,19 @@ def _found(
 @pytest.mark.parametrize(
     ("found", "words", "conclusion"),
     [
-        (_found(0.3, 0.5), "orders errors better than the refusals under low", "the score orders errors better."),
-        (_found(-0.5, -0.3), "orders errors worse than the refusals under low", "the score orders errors worse."),
+        (
+            _found(0.3, 0.5),
+            "finds wrong answers better than the refusals under low",
+            "the score finds wrong answers better.",
+        ),
+        (
+            _found(-0.5, -0.3),
+            "finds wrong answers less well than the refusals under low",
+            "the score finds wrong answers less well.",
+        ),
         (
             _found(-0.1, 0.1),
-            "orders errors about as well as the refusals under low",
+            "finds wrong answers about as well as the refusals under low",
             "the difference is within sampling error.",
         ),
         (
@@ -193,14 +201,14 @@ def test_sentences_say_what_the_interval_holds_and_no_more(summary, found, words
 def test_sentences_name_both_differences_with_their_intervals(summary):
     one = replace(summary, against=(_found(0.3, 0.5), replace(_found(-0.1, 0.1), variant="high")))
     assert sentence(one.verdict(numbers=True)) == (
-        "likelihood orders errors better than the refusals under low (RI +0.400 [0.300, 0.500], errors "
-        "among the answers given -0.100 [-0.150, -0.050]); it orders errors about as well as the refusals under high "
-        "(RI +0.000 [-0.100, 0.100], errors among the answers given -0.100 [-0.150, -0.050])."
+        "likelihood finds wrong answers better than the refusals under low (RI +0.400 [0.300, 0.500], wrong "
+        "when answering -0.100 [-0.150, -0.050]); it finds wrong answers about as well as the refusals under high "
+        "(RI +0.000 [-0.100, 0.100], wrong when answering -0.100 [-0.150, -0.050])."
     )
     assert sentence(one.against[0].in_full("likelihood")) == (
         "Under low the model refused 100 of 400 questions. Refusing the 100 with the lowest likelihood instead changes "
-        "RI from 0.300 to 0.700 (+0.400 [0.300, 0.500]), and the error rate when answering "
-        "from 40.0 % to 30.0 % (-10.0 points [-15.0, -5.0]): the score orders errors better."
+        "RI from 0.300 to 0.700 (+0.400 [0.300, 0.500]), and the share wrong when answering "
+        "from 40.0 % to 30.0 % (-10.0 points [-15.0, -5.0]): the score finds wrong answers better."
     )
 
 

@@ -338,11 +338,11 @@ def test_several_variants_have_to_be_chosen_from(base):
     rows = base.variants["normal"]
     both = {name: rows.with_columns(variant=pl.lit(name)) for name in ("normal", "high")}
     run = ComparedRun("two", base.source, "m", "d", both)
-    with pytest.raises(OutcomeTableError, match="one prompt variant to judge, got normal, high"):
+    with pytest.raises(OutcomeTableError, match="one prompt to judge, got normal, high"):
         decide(run, run, Policy())
-    with pytest.raises(OutcomeTableError, match="one prompt variant"):
+    with pytest.raises(OutcomeTableError, match="one prompt to judge"):
         decide(run, None, Policy(at_least={"correct_rate": 0.1}))
-    with pytest.raises(OutcomeTableError, match="no variant 'low'"):
+    with pytest.raises(OutcomeTableError, match="no prompt 'low'"):
         decide(run, run, Policy(variant="low"))
     assert decide(run, run, Policy(variant="high")).variant == "high"
     assert decide(run, base, Policy()).variant == "normal"

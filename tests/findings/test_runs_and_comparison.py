@@ -118,7 +118,7 @@ def test_a_variant_in_which_a_run_has_no_standard_error_is_no_part_of_the_joint_
 
 
 def test_only_the_index_has_a_joint_ranking(three):
-    with pytest.raises(OutcomeTableError, match="name one variant, out of low, high"):
+    with pytest.raises(OutcomeTableError, match="name one prompt, out of low, high"):
         rank(three, CompareOptions(metric="f_score"))
 
 
@@ -204,7 +204,7 @@ def test_runs_without_a_variant_in_common_are_refused_naming_what_they_have(tmp_
     with pytest.raises(OutcomeTableError, match="a: low, high; c: xlow, xhigh"):
         compare_pair(other, CompareOptions())
     with pytest.raises(
-        OutcomeTableError, match=r"b has no variant 'hgih'.*did you mean|a has no variant 'hgih'.*did you mean 'high'"
+        OutcomeTableError, match=r"b has no prompt 'hgih'.*did you mean|a has no prompt 'hgih'.*did you mean 'high'"
     ):
         compare_pair(runs, CompareOptions(variant="hgih"))
 

@@ -150,8 +150,7 @@ def test_few_right_answers_says_how_many():
     expected = {"cell": "refused_right", "found": 4, "expected": pytest.approx(12.8), "right": 20}
     assert warning(variant, "few_right_answers").values == expected
     assert message(variant, "few_right_answers").startswith(
-        "4 questions were refused but right when forced (12.8 expected if refusals were unrelated to errors): "
-        "RI depends on 20 right answers"
+        "4 questions were refused but right when forced (12.8 expected by chance). RI depends on 20 right answers"
     )
     assert message(one(20, 20, 1, 40), "small_cell").startswith("1 question was answered and wrong (10.6 expected")
 

@@ -352,8 +352,8 @@ def test_more_questions_are_advised_only_where_the_rate_seen_is_within_the_limit
 @pytest.mark.parametrize(
     ("n", "max_error", "reason", "words"),
     [
-        (600, 0.001, "too_few_questions", "not even half that error rate could be shown with 90 % confidence"),
-        (600, 0.05, "no_cut_holds", "the observed rate is itself above the limit"),
+        (600, 0.001, "too_few_questions", "too few to show even half that share with 90 % confidence"),
+        (600, 0.05, "no_cut_holds", "the observed share is itself above the limit"),
     ],
 )
 def test_where_no_cut_holds_that_is_said_and_nothing_is_made_up(n, max_error, reason, words):
@@ -497,9 +497,7 @@ def test_where_scores_differ_by_variant_one_is_chosen_and_the_virtual_run_has_it
     run = planted()
     by_variant = [run.confidence.with_columns(variant=pl.lit(name, pl.String)) for name in ("low", "high")]
     several = replace(run, confidence=pl.concat(by_variant))
-    with pytest.raises(
-        ConfidenceError, match=r"scores of mine differ between variants; expected one of low, high, got n"
-    ):
+    with pytest.raises(ConfidenceError, match=r"scores of mine differ between prompts; name one of low, high"):
         find_threshold(several, PENALTY)
     with pytest.raises(ConfidenceError, match=r"got 'hihg'; did you mean 'high'"):
         find_threshold(several, replace(PENALTY, variant="hihg"))
@@ -507,15 +505,18 @@ def test_where_scores_differ_by_variant_one_is_chosen_and_the_virtual_run_has_it
     assert found.table["variant"].unique().to_list() == ["high"]
     assert found.rule.startswith("mine (high) >= ")
     assert [one.variant for one in found.points] == [None, "low", "high", None]
-    with pytest.raises(ConfidenceError, match="apply to all variants, got 'low'; leave the variant out"):
+    with pytest.raises(ConfidenceError, match="apply to all prompts, got 'low'; leave it out"):
         find_threshold(run, replace(PENALTY, variant="low"))
 
 
 def test_an_unknown_method_is_told_with_those_that_there_are():
     run = planted()
     two = pl.concat([run.confidence, run.confidence.with_columns(method=pl.lit("yours"))])
-    for given, said in ((None, "got none"), ("yuors", "did you mean 'yours'")):
-        with pytest.raises(ConfidenceError, match=f"method: expected one of mine, yours, .*{said}"):
+    for given, said in (
+        (None, "name one of mine, yours"),
+        ("yuors", "expected one of mine, yours, .*did you mean 'yours'"),
+    ):
+        with pytest.raises(ConfidenceError, match=f"method: {said}"):
             scored_answers(replace(run, confidence=two), given)
     assert scored_answers(run).method == "mine"
 

@@ -272,8 +272,8 @@ def test_a_set_of_ones_own_may_mark_paraphrases_which_leaves_its_hash_to_its_wor
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"shy"', '"shi"', "variants.shyer: 'paraphrase_of' names no variant: 'shi' (did you mean 'shy'?)"),
-        ('"shy"', '"shyer"', "'paraphrase_of' must name a variant that is not a paraphrase, found 'shyer'"),
+        ('"shy"', '"shi"', "variants.shyer: 'paraphrase_of' names no prompt: 'shi' (did you mean 'shy'?)"),
+        ('"shy"', '"shyer"', "'paraphrase_of' must name a prompt that is not a paraphrase, found 'shyer'"),
         ('"shy"', "3", "variants.shyer: 'paraphrase_of' must be a string, found 3"),
         ("[2]", "[1]", "variants.shyer: 'unanswered' must be that of 'shy', which it paraphrases, found [1] and [2]"),
         ("paraphrase_of", "paraphrases_of", "unknown field 'paraphrases_of' (did you mean 'paraphrase_of'?)"),
@@ -456,7 +456,7 @@ def test_missing_part_is_named(own_file, old, new, message):
 def test_set_without_variants_is_explained(tmp_path):
     path = tmp_path / "none.toml"
     path.write_text("examples = []\n[variants]\n", encoding="utf-8")
-    with pytest.raises(PromptSetError, match="'variants' is empty; expected at least one first-pass variant"):
+    with pytest.raises(PromptSetError, match="'variants' is empty; expected at least one first-pass prompt"):
         load_prompt_set(path)
 
 
@@ -490,5 +490,5 @@ def test_unknown_name_is_answered_with_the_nearest(tmp_path):
 
 
 def test_unknown_variant_is_answered_with_the_nearest():
-    with pytest.raises(PromptSetError, match=r"no variant 'hihg' \(did you mean 'high'\?\); choose one of low, normal"):
+    with pytest.raises(PromptSetError, match=r"no prompt 'hihg' \(did you mean 'high'\?\); choose one of low, normal"):
         DEFAULT.render("hihg", "Who wrote Emma?")

@@ -27,6 +27,25 @@ def test_four_prompts_take_at_most_20_lines_of_80_columns_at_any_width(capsys, m
     assert max(map(len, lines)) <= 80
 
 
+def refused_again(found: pl.DataFrame) -> pl.DataFrame:
+    """Give each forced answer its grade; a tenth of the wrong ones refused again."""
+    refused = pl.col("refused") & pl.col("wrong") & (pl.int_range(pl.len()) % 10 == 0)
+    forced = (
+        pl.when(refused).then(pl.lit("refused")).when("wrong").then(pl.lit("incorrect")).otherwise(pl.lit("correct"))
+    )
+    return found.with_columns(forced_grade=pl.when("refused").then(forced))
+
+
+def test_a_caution_fits_as_well(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    tables = [table(counts, Identification("m", "d", name[:16])) for name, counts in FOUR.items()]
+    console.show(first_screen(summarise(refused_again(pl.concat(tables)))))
+    lines = capsys.readouterr().out.splitlines()
+    assert "Caution, prompt low: " in "\n".join(lines)
+    assert len(lines) <= 20 - 3
+    assert max(map(len, lines)) <= 80
+
+
 def test_a_row_holds_the_rates_by_definition(capsys):
     console.show(first_screen(summary(normal=(710, 30, 210, 50))))
     title, _, index, sentence, *rest = capsys.readouterr().out.splitlines()
@@ -41,7 +60,7 @@ def test_a_row_holds_the_rates_by_definition(capsys):
 def test_an_undefined_index_says_why_and_undefined_rates_are_dashes(capsys):
     console.show(first_screen(summary(normal=(0, 0, 60, 40))))
     lines = capsys.readouterr().out.splitlines()
-    assert lines[2].startswith("RI undefined (nobody refused")
+    assert lines[2].startswith("RI undefined (no refusals")
     assert next(line.split() for line in lines if line.startswith("normal")) == [
         *("normal", "-", "-", "0", "%", "-", "60", "%", "0", "%")
     ]

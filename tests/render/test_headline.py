@@ -78,8 +78,14 @@ def test_words_claim_what_both_ends_hold(
 def test_a_verdict_in_words() -> None:
     assert sentence(verdict(Estimate(0.3, 0.2, 0.39)), "page") == "Its refusals match its knowledge gaps loosely."
     said = sentence(verdict(Estimate(0.24, -0.03, 0.49)), "page")
-    assert said.startswith("It is uncertain whether its refusals match its knowledge gaps: ")
-    assert said.endswith("anything from not at all to moderately well is possible.")
+    assert said == "Its refusals match its knowledge gaps moderately well at best, or not at all."
+
+
+def test_every_verdict_fits_a_line_of_the_terminal() -> None:
+    ends = [place / 20 for place in range(-20, 21)]
+    verdicts = [verdict(Estimate(low, low, high)) for low in ends for high in ends if low <= high]
+    assert {one.code for one in verdicts} >= {"runs_against", "no_sign", "sign_unsettled", "follows_unsettled"}
+    assert max(len(sentence(one)) for one in verdicts) <= 80
 
 
 def first_screen(run: ReportRun) -> Headline:
@@ -206,7 +212,7 @@ def test_the_same_caution_of_several_prompts_is_told_once() -> None:
         wrong=pl.col("wrong") | pl.col("refused"),
     )
     doubts = first_screen(report_run(refused_again)).doubts
-    (found,) = (one for one in doubts if sentence(one, "title") == "Refused when forced")
+    (found,) = (one for one in doubts if sentence(one, "title") == "Refused when forced under low")
     assert found.severity == "serious"
     assert (found.values["first"], found.values["others"]) == ("low", ["normal", "high", "highest"])
     assert "The same holds for normal, high and highest." in sentence(found, "page")

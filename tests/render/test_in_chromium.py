@@ -421,7 +421,7 @@ def test_draws_that_agree_are_told_once_with_their_number(new_page: NewPage, tmp
     page.click(".row")
     page.settle()
     told = page.run("[...document.querySelectorAll('#detail .draws')].map((one) => one.textContent)")
-    assert told == ["4 of 5 draws", "draw 5 of 5"]
+    assert told == ["4 of 5 samples", "sample 5 of 5"]
 
 
 @pytest.mark.slow

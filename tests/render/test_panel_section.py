@@ -66,14 +66,17 @@ def panel_of(runs: list[ReportRun]) -> PanelOfSteps:
 def test_more_refusals_at_one_step_are_said_and_no_more_than_that():
     found = panel_of(of_steps([-1.0, -1.0, -1.0, -0.3, -0.3, -0.3]))
     assert headline(found) == (
-        "It refuses more since step 2,000; that it knows better, or worse, what it does not know is not shown."
+        "It refuses more since step 2,000; how closely its refusals match its knowledge gaps does not change "
+        "significantly."
     )
     refusals, errors, index, rests_on = details(found)
     assert refusals.startswith("The refusal rate is ")
     assert "before step 2,000" in refusals
-    assert errors.startswith("No change is shown in how often it is wrong when it must answer: from step 2,000 on")
+    assert errors.startswith(
+        "There is no significant change in how often it is wrong when it must answer: from step 2,000 on"
+    )
     assert index.startswith(
-        "No change is shown in how closely its refusals match its knowledge gaps: from step 2,000 on"
+        "There is no significant change in how closely its refusals match its knowledge gaps: from step 2,000 on"
     )
     assert "at most 5\u00a0%" in rests_on
     assert "the same 500 questions" in rests_on
@@ -82,7 +85,7 @@ def test_more_refusals_at_one_step_are_said_and_no_more_than_that():
 def test_a_steady_rise_is_no_jump():
     found = panel_of(of_steps([-1.5, -1.1, -0.7, -0.3, 0.1, 0.5]))
     assert headline(found).startswith("It refuses more since about step ")
-    assert "this is no single jump" in details(found)[0]
+    assert "this is not a single jump" in details(found)[0]
 
 
 def test_refusals_that_lose_touch_with_knowledge_are_said():
@@ -92,8 +95,8 @@ def test_refusals_that_lose_touch_with_knowledge_are_said():
 
 def test_where_nothing_is_shown_nothing_is_said():
     found = panel_of(of_steps([-0.8] * 5))
-    assert headline(found) == "No change is shown over these 5 steps."
-    assert all(said.startswith("No change is shown in ") for said in details(found)[:3])
+    assert headline(found) == "There is no significant change over these 5 steps."
+    assert all(said.startswith("There is no significant change in ") for said in details(found)[:3])
 
 
 def test_a_step_that_refused_nothing_is_a_gap_with_its_reason():
@@ -101,7 +104,7 @@ def test_a_step_that_refused_nothing_is_a_gap_with_its_reason():
     index = view["charts"][0]
     assert [(point.step, point.value.reason) for point in index.gaps] == [(500, "nobody_refused")]
     assert all(point.value.estimate is None for point in index.gaps)
-    assert index.gap_words == "nobody refused at step 500"
+    assert index.gap_words == "no refusals at step 500"
     assert len(index.lines) == len(index.bands) == 1
     assert len(index.lines[0].split()) == 3
     assert "Left out: 1 step without an interval." in sentence(view["statements"][2], "page")
@@ -110,13 +113,13 @@ def test_a_step_that_refused_nothing_is_a_gap_with_its_reason():
 
 def test_where_no_step_has_an_index_that_is_said():
     found = panel_of(of_steps([-50.0] * 3))
-    assert "Nothing can be said of how closely its refusals match its knowledge gaps: 0 of 3 steps" in details(found)[2]
+    assert "It is unknown how closely its refusals match its knowledge gaps: 0 of 3 steps" in details(found)[2]
 
 
 def test_refusals_that_begin_are_a_change_and_what_has_no_index_is_not_compared():
     found = panel_of(of_steps([-50.0, -50.0, -50.0, -0.7, -0.7, -0.7]))
     assert headline(found) == (
-        "It refuses more since step 2,000; whether it knows better what it does not know cannot be said."
+        "It refuses more since step 2,000; whether its refusals match its knowledge gaps more closely is unknown."
     )
     assert details(found)[0].startswith("The refusal rate is 0\u00a0% on average before step 2,000 and ")
 
@@ -125,13 +128,15 @@ def test_an_index_is_compared_where_refusals_changed_or_at_the_next_step_that_ha
     found = panel_of(of_steps([-1.4, -1.4, 50.0, 0.3, 0.3], n=300))
     assert found.metrics["refusal_rate"].change.row == 2
     assert "from step 2,000 on it differs by" in details(found)[2]
-    assert headline(found).endswith("; that it knows better, or worse, what it does not know is not shown.")
+    assert headline(found).endswith(
+        "; how closely its refusals match its knowledge gaps does not change significantly."
+    )
 
 
 def test_no_change_is_never_said_of_steps_that_are_left_out():
     found = panel_of(of_steps([-50.0] * 3))
     assert headline(found) == (
-        "No change is shown over these 3 steps, but nothing can be said of how closely its refusals match its "
+        "There is no significant change over these 3 steps, but it is unknown how closely its refusals match its "
         "knowledge gaps at any of them."
     )
     found = panel_of(of_steps([-50.0, -2.5, -2.5], n=60, noise=[2.0] * 3))

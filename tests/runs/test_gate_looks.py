@@ -370,7 +370,7 @@ def test_other_questions_than_the_baselines_are_refused_before_anything_is_asked
 def test_the_variant_to_ask_with_is_the_baselines_unless_named(baseline):
     assert variant_to_ask(Policy(), baseline) == "normal"
     assert variant_to_ask(Policy(variant="high"), None) == "high"
-    with pytest.raises(PolicyError, match="expected one prompt variant to ask with, got none; name it with --variants"):
+    with pytest.raises(PolicyError, match="expected one prompt to ask with, got none; name it with --variants"):
         variant_to_ask(Policy(), None)
 
 

@@ -90,7 +90,7 @@ def test_the_forced_pass_asks_the_same_questions_in_the_forced_words(monkeypatch
 
 
 def test_a_variant_that_is_none_is_told_before_anything_is_asked():
-    with pytest.raises(PromptSetError, match="no variant 'normall' \\(did you mean 'normal'"):
+    with pytest.raises(PromptSetError, match="no prompt 'normall' \\(did you mean 'normal'"):
         lm_eval_tasks.first_pass(variant="normall", questions=2)
 
 

@@ -97,7 +97,7 @@ def test_families_are_ruled_out_by_the_adjusted_p_values():
 def test_a_single_variant_has_the_table_without_the_test():
     study = copula_comparison.make([make_run("a", variants=("normal",))], OPTIONS)
     assert set(study.frame["part"]) == {"single_tables"}
-    assert "two prompt variants" in study.caption
+    assert "two prompts" in study.caption
     assert any("is not possible" in note for note in study.notes)
     check_files(study)
 

@@ -70,7 +70,7 @@ def test_datasets_are_ranked_each_by_itself_and_a_lone_model_is_said(models):
 
 def test_models_without_a_variant_in_common_are_said():
     runs = [make_run("a", variants=("low", "normal")), make_run("b", variants=("high",), seed=1)]
-    with pytest.raises(NotPossibleError, match="share a variant"):
+    with pytest.raises(NotPossibleError, match="share a prompt"):
         ranking_with_ties.make(runs, OPTIONS)
 
 

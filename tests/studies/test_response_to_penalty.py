@@ -113,7 +113,7 @@ def test_a_model_on_two_datasets_has_a_panel_a_row_and_a_sentence_for_each():
 def test_a_model_that_never_refuses_has_no_curve_and_the_sentence_says_so():
     study = response_to_penalty.make([run_at([0.0] * 4, n=200)], OPTIONS)
     assert verdicts(study, "m") == ["not known"] * 4
-    assert "the best change is undefined (nobody refused). A question earns " in study.notes[0]
+    assert "the best change is undefined (no refusals). A question earns " in study.notes[0]
     assert "at best" not in study.notes[0]
     study.figure()
 

@@ -128,7 +128,7 @@ def test_what_is_undefined_is_a_reason_and_what_is_missing_is_said():
     study = results_table.make([never], OPTIONS)
     row = study.frame.filter(pl.col("metric") == "refusal_index").row(0, named=True)
     assert (row["estimate"], row["status"], row["reason"]) == (None, "undefined", "nobody_refused")
-    assert "undefined (nobody refused)" in study.printed(study.frame)["RI"].to_list()
+    assert "undefined (no refusals)" in study.printed(study.frame)["RI"].to_list()
     study.figure()
 
 

@@ -123,11 +123,8 @@ def test_a_mean_that_cannot_be_told_from_zero_is_said_and_not_averaged(few_resam
 
 def test_runs_under_one_variant_are_left_out(runs):
     single = made_run("single", variants=["low"], n=50)
-    assert (
-        "Left out, since under one prompt variant only: single."
-        in score_variability.make([*runs, single], OPTIONS).notes
-    )
-    with pytest.raises(NotPossibleError, match="each of these has one variant"):
+    assert "Left out, since under one prompt only: single." in score_variability.make([*runs, single], OPTIONS).notes
+    with pytest.raises(NotPossibleError, match="each of these has one prompt"):
         score_variability.make([single], OPTIONS)
 
 

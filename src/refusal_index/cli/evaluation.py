@@ -27,7 +27,7 @@ def run(
 ) -> None:
     """Measure a model's Refusal Index.
 
-    Without options, the embedded model answers its own questions under all four prompt variants. Running the same
+    Without options, the embedded model answers its own questions under all four prompts. Running the same
     command again resumes an interrupted run and never pays for a reply twice. With --config, every model in the file is
     run on every dataset in it. Other options then override the file, and --dataset, --data and --column replace its
     datasets.

@@ -63,8 +63,8 @@ def gate(
     lacks more than 2 % of its grades is inconclusive.
 
     With --run, the candidate is evaluated first, with the options of 'refusal-index run'. The result is checked at
-    five interim looks, and the run stops at the first clear verdict; the error rate over all looks is that of a single
-    test. Running the same command again resumes.
+    five interim looks, and the run stops at the first clear verdict; together the looks are as likely to be wrong as a
+    single test. Running the same command again resumes.
 
     Exit status: 0 pass, 1 fail, 3 inconclusive, 2 bad input or an output that cannot be written, 130 interrupted.
 
@@ -75,7 +75,7 @@ def gate(
       refusal_index=0.1, correct_rate=0.05, correct_given_attempted=0.05, refusal_rate=0.1]
     - `at_least` METRIC=NUMBER: Minimum value of a metric of the candidate. Repeatable.
     - `at_most` METRIC=NUMBER: Maximum value of a metric of the candidate. Repeatable.
-    - `variants` NAME: Prompt variant to judge. [default: the only one]
+    - `variants` NAME: Prompt to judge by. [default: the only one]
     - `out` FILE: Also write the verdict to a file: .json, .md, .xml (JUnit) or .html (the report of both runs).
       Repeatable. On GitHub, the Markdown is also shown below the job.
     - `json`: Print the verdict as JSON and nothing else.
@@ -174,7 +174,7 @@ def _print(result: GateResult, *, as_json: bool) -> None:
         else:
             console.show(gate_blocks(result))
             if result.guards:
-                console.show(["", "Add --out FILE.html or --out FILE.md for all numbers and changed questions."])
+                console.show(["", "Add --out FILE.html for all numbers and changed questions."])
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # Rich turns the first into the second
         console.print_no_more()

@@ -45,7 +45,7 @@ def import_(
     - `forced` FILE: File with the forced answers to a single FILE, matched by question.
     - `name`: Name of the model, instead of the one in the files.
     - `dataset`: Name of the dataset, instead of the one in the files.
-    - `variants` NAME: Name of the prompt variant, such as normal, instead of the one in the files.
+    - `variants` NAME: Name of the prompt, such as normal, instead of the one in the files.
     - `json`: Print the counts as JSON and nothing else.
     """
     from refusal_index.data.first_pass import check_order, self_contained, to_outcomes, with_rows_of_forced
@@ -106,7 +106,7 @@ def validate(
 
     - `file` FILE: Questions (.csv, .jsonl, .parquet).
     - `column` ROLE=NAME: Name a column, as in question=problem. Repeatable.
-    - `variants` NAME: Prompt variant of the first question.
+    - `variants` NAME: Prompt of the first question.
     - `max_context_tokens`: Context length of the model; longer prompts are problems.
     """
     from refusal_index.data.datasets.dataset import Survey, reading
@@ -126,7 +126,7 @@ def validate(
     for line in survey.described():
         console.say(line)
     console.say()
-    console.say(f"the first question, with the prompt variant {variants!r}:")
+    console.say(f"the first question, with the prompt {variants!r}:")
     console.say()
     for line in whole_prompt(survey.first, prompt_set, variants).split("\n"):
         console.say(f"  {line}".rstrip())
@@ -143,12 +143,12 @@ def prompts(
 ) -> None:
     """Check a prompt set and show its prompts.
 
-    Shows every variant. Without a set, lists the prompt sets of the package.
+    Shows every prompt. Without a set, lists the prompt sets of the package.
 
     Exit status: 0 valid, 2 a set that cannot be used.
 
     - `name` SET: Prompt set: a name, or a TOML file.
-    - `variants` NAME: Show only this variant, or 'forced'. [default: all]
+    - `variants` NAME: Show only this prompt, or 'forced'. [default: all]
     - `question`: Question to show in the prompts.
     """
     from refusal_index.protocol import FORCED, load_prompt_set, prompt_set_names
@@ -177,7 +177,7 @@ def _differences(prompt_set: PromptSet) -> Iterator[str]:
 
     count = len(prompt_set.examples)
     yield f"prompt set {prompt_set.name!r}, sha256 {prompt_set.hash}"
-    yield f"{len(prompt_set.variants)} variants and the forced pass; {count} worked examples"
+    yield f"{len(prompt_set.variants)} prompts and the forced pass; {count} worked examples"
     for name in (*prompt_set.variants, FORCED):
         variant = prompt_set.variant(name)
         family = f"; a paraphrase of {variant.paraphrase_of}" if variant.paraphrase_of else ""
@@ -206,7 +206,7 @@ def ls(
     for name in dataset_names():
         console.say(f"  {name:<25} {DATASET_NOTES.get(name, '')}".rstrip())
     console.say()
-    console.say("prompt sets (--prompts), with their variants (--variants)")
+    console.say("prompt sets (--prompts), with their prompts (--variants)")
     for name in prompt_set_names():
         console.say(f"  {name:<25} {', '.join(load_prompt_set(name).variants)}")
     console.say()

@@ -263,7 +263,7 @@ def compare(
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or fewer than two readable runs.
 
     - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet); at least two models.
-    - `variants` NAME: Compare under this prompt variant only. [default: each variant that the runs share, and all
+    - `variants` NAME: Compare under this prompt only. [default: each prompt that the runs share, and all
       combined]
     - `metric`: Metric to rank by, for three runs or more.
     - `adjustment`: Adjustment of a ranking for multiple comparisons: 'max-t' or 'holm'.

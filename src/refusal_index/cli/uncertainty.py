@@ -47,7 +47,7 @@ def plan(
 
     - `pilot` RUN: Folder of a run or outcome table to plan from; two of them to plan a comparison.
     - `refusal_rate`: Expected refusal rate, without a pilot.
-    - `error_rate`: Expected error rate if every question is answered.
+    - `error_rate`: Expected share wrong overall: if it must answer every question.
     - `refusal_index`: Expected RI.
     - `half_width`: Half-width of the interval to plan for. [default: a table of several]
     - `questions`: Print the precision that this many questions give.
@@ -60,7 +60,7 @@ def plan(
       refusing, from 1 (very random) to 6. [default: estimated from the repeated samples of the pilot, or 2]
     - `error_slope`: The same for the probability of being wrong.
     - `corrected`: Plan for corrected RI, from questions sampled twice, instead of RI.
-    - `variants` NAME: Prompt variant of the pilot. [default: each]
+    - `variants` NAME: Prompt of the pilot. [default: each]
     - `full`: Print further sample sizes, and the precision that they give for every metric.
     """
     from refusal_index.data.run_json import is_deterministic
@@ -81,7 +81,7 @@ def plan(
     _check(options)
     rates = (refusal_rate, error_rate, refusal_index)
     if variants and not pilot:
-        raise OptionError("--variants: expected a run with prompt variants, got expected rates; leave it out")
+        raise OptionError("--variants: expected a run with prompts, got expected rates; leave it out")
     if pilot and rates != (None, None, None):
         raise OptionError("plan: expected a pilot or expected rates, got both; leave out one of them")
     if corrected and (difference is not None or len(pilot or ()) > 1):

@@ -599,7 +599,7 @@ def chosen_variant(runs: Sequence[ComparedRun], name: str) -> str:
         if name not in run.variants:
             known = [str(variant) for variant in run.variants]
             raise OutcomeTableError(
-                f"{run.label} has no variant {name!r}; expected one of {', '.join(known)}{suggestion(name, known)}"
+                f"{run.label} has no prompt {name!r}; expected one of {', '.join(known)}{suggestion(name, known)}"
             )
     return name
 

@@ -183,9 +183,9 @@ def _variants_compared(runs: Sequence[ComparedRun], variant: str | None) -> dict
     if all(len(run.variants) == 1 for run in runs):
         only = tuple(next(iter(run.variants)) for run in runs)
         return {" / ".join(name or "all" for name in only): only}
-    listed = "; ".join(f"{run.label}: {', '.join(name or 'no variant' for name in run.variants)}" for run in runs)
+    listed = "; ".join(f"{run.label}: {', '.join(name or 'no prompt' for name in run.variants)}" for run in runs)
     raise OutcomeTableError(
-        f"expected runs that share a variant, got none ({listed}); run one of them under a variant of the other, or "
+        f"expected runs that share a prompt, got none ({listed}); run one of them under a prompt of the other, or "
         "name it in a column 'variant' of a file"
     )
 

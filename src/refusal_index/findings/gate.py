@@ -405,7 +405,7 @@ def _matched(runs: tuple[ComparedRun, ...], policy: Policy, payoffs: Payoffs) ->
     names = list(pair.variants_compared)
     if len(names) > 1:
         raise OutcomeTableError(
-            f"expected one prompt variant to judge, got {', '.join(names)}; name the one closest to your product's "
+            f"expected one prompt to judge, got {', '.join(names)}; name the one closest to your product's "
             "prompt with --variants ('variant' in Python or a policy file)"
         )
     return pair, names[0]
@@ -436,7 +436,7 @@ def check_variant(which: str, run: ComparedRun, name: str | None) -> None:
         return
     known = [str(variant) for variant in run.variants]
     raise OutcomeTableError(
-        f"{which}: {run.source} has no variant {name!r}; expected one of {', '.join(known)}{suggestion(name, known)}"
+        f"{which}: {run.source} has no prompt {name!r}; expected one of {', '.join(known)}{suggestion(name, known)}"
     )
 
 

@@ -113,7 +113,7 @@ class Policy:
         if not (_is_number(self.max_missing) and 0 <= self.max_missing < 1):
             raise PolicyError(f"max_missing: expected a number from 0 and below 1, got {shortened(self.max_missing)}")
         if self.variant is not None and not isinstance(self.variant, str):
-            raise PolicyError(f"variant: expected the name of a prompt variant, got {shortened(self.variant)}")
+            raise PolicyError(f"variant: expected the name of a prompt, got {shortened(self.variant)}")
         if self.metric not in INDICES:
             raise PolicyError(f"metric: expected {' or '.join(INDICES)}, got {shortened(self.metric)}")
         always = {self.metric if name == INDICES[0] else name: margin for name, margin in MARGINS.items()}

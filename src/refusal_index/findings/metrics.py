@@ -75,7 +75,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
                 setting="truthfulness_weights",
                 table="errors",
             ),
-            Metric("error_rate", "Error", lower_is_better=True),
+            Metric("error_rate", "Wrong overall", lower_is_better=True),
             Metric("refusal_precision", "Refusal precision", table="refusals"),
             Metric("refusal_recall", "Refusal recall", table="refusals"),
             Metric("over_refusal", "Over-refusal", lower_is_better=True, table="refusals"),

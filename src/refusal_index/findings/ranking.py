@@ -60,8 +60,8 @@ class RunRanking(MatchedRuns):
         options = self.options
         if len(self.matches) > 1 and options.metric not in (INDEX, CORRECTED):
             raise OutcomeTableError(
-                f"metric: only {INDEX} and {CORRECTED} have a joint estimate over several variants, got "
-                f"{options.metric!r}; name one variant, out of {', '.join(self.matches)}"
+                f"metric: only {INDEX} and {CORRECTED} have a joint estimate over several prompts, got "
+                f"{options.metric!r}; name one prompt, out of {', '.join(self.matches)}"
             )
         known: dict[str, Any] = {
             "confidence_level": options.confidence_level,
@@ -180,4 +180,4 @@ def _without_draws(runs: Sequence[ComparedRun]) -> list[str]:
         run.label
         for run in runs
         if not is_deterministic(run.settings) and not any(map(is_defined, corrected_indices([*run.variants.values()])))
-    ] or ["some run under the same variant"]
+    ] or ["some run under the same prompt"]

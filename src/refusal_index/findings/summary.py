@@ -343,7 +343,7 @@ class Summary:
 
     def __repr__(self) -> str:
         sources = dict.fromkeys(f"{one.model} on {one.dataset}" for one in self.variants)
-        return f"Summary({'; '.join(sources)}; {len(self.variants)} variants)"
+        return f"Summary({'; '.join(sources)}; {len(self.variants)} prompts)"
 
     @property
     def has_one_source(self) -> bool:

@@ -283,7 +283,7 @@ class Sending:
     - `max_connections`: Maximum number of concurrent requests. [default: 64 for embedded models and functions, else up
       to 100]
     - `max_retries`: Maximum number of retries of a failed request.
-    - `attempt_timeout`: Seconds to wait for a response; raise it for models that reason for long.
+    - `attempt_timeout`: Seconds to wait for a response; raise it for models that take long to reason.
     - `max_choices`: Maximum number of samples to request at once, where the provider supports several.
     - `logprobs`: Request log probabilities, which some methods of 'refusal-index confidence' need.
     - `retry`: Ask unscored questions again: 'unscored' for all of them, or reasons as in first_truncated,forced_empty.

@@ -127,7 +127,7 @@ class PromptSet:
         """
         known = {**self.variants, FORCED: self.forced}
         if name not in known:
-            raise PromptSetError(f"prompt set '{self.name}' has no variant {unknown(name, known)}")
+            raise PromptSetError(f"prompt set '{self.name}' has no prompt {unknown(name, known)}")
         return known[name]
 
     def family(self, name: str) -> tuple[str, ...]:
@@ -292,11 +292,11 @@ def _parse(content: bytes, source: str) -> PromptSet:
     )
     variants = _field(data, "variants", dict, source)
     if not variants:
-        raise PromptSetError(f"{source}: 'variants' is empty; expected at least one first-pass variant")
+        raise PromptSetError(f"{source}: 'variants' is empty; expected at least one first-pass prompt")
     reserved = [name for name in variants if name == FORCED or name.startswith(AUXILIARY)]
     if reserved:
         names = f"'{FORCED}' names the forced pass, and '{AUXILIARY}...' prompts of confidence methods"
-        raise PromptSetError(f"{source}: {names}; {shortened(reserved[0])} cannot be a first-pass variant")
+        raise PromptSetError(f"{source}: {names}; {shortened(reserved[0])} cannot be a first-pass prompt")
     prompts = PromptSet(
         name=_field(data, "name", str, source),
         preamble=_template(data, "preamble", {"examples", "instruction"}, source),
@@ -337,10 +337,10 @@ def _check_paraphrase(name: str, variant: Variant, variants: Mapping[str, Varian
     place = f"{source}, variants.{name}: 'paraphrase_of'"
     if said not in variants:
         raise PromptSetError(
-            f"{place} names no variant: {unknown(said, [known for known in variants if known != name])}"
+            f"{place} names no prompt: {unknown(said, [known for known in variants if known != name])}"
         )
     if variants[said].paraphrase_of is not None or said == name:
-        raise PromptSetError(f"{place} must name a variant that is not a paraphrase, found '{said}'")
+        raise PromptSetError(f"{place} must name a prompt that is not a paraphrase, found '{said}'")
     if variant.unanswered != variants[said].unanswered:
         raise PromptSetError(
             f"{source}, variants.{name}: 'unanswered' must be that of '{said}', which it paraphrases, found "

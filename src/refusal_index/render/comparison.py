@@ -75,7 +75,7 @@ def _rates_table(comparison: PairComparison) -> Table:
         (label, cell(INDEX, name, 2), *(cell(metric, name, 0) for metric in RATES))
         for label, name in (*joint, *((label, name) for name, label in names.items()))
     ]
-    columns = ("prompt", METRICS[INDEX].column, "refused %", "precision %", "error %", "over-refusal %")
+    columns = ("prompt", METRICS[INDEX].column, "refused %", "precision %", "wrong %", "over-refusal %")
     return Table.of(columns, rows, left=("prompt",))
 
 
@@ -93,7 +93,7 @@ def pair_blocks(comparison: PairComparison) -> Iterator[Block]:
     """Yield all differences of two runs, and the settings that differ."""
     for line in selected(comparison, *MISSING):
         yield from (line, "")
-    yield " minus ".join(run.label for run in comparison.runs)
+    yield f"Differences: {' minus '.join(run.label for run in comparison.runs)}"
     yield from selected(comparison, *MATCHES, *SAMPLING)
     yield from ("", differences_table(comparison))
     about = ("corrected_repeats_ri", "corrected_ri", "indices_disagree", "models_differ_in_randomness")
@@ -109,7 +109,7 @@ def pair_blocks(comparison: PairComparison) -> Iterator[Block]:
 def differences_table(comparison: PairComparison) -> Table:
     """Return every difference as a row."""
     level, labels = comparison.options.confidence_level, [run.label for run in comparison.runs]
-    columns = ("metric", "variant", *labels, "difference", f"{percent(level)} interval", "p", "Holm", "status")
+    columns = ("metric", "prompt", *labels, "difference", f"{percent(level)} interval", "p", "Holm", "status")
     rows = (
         (
             METRICS[metric].column,
@@ -122,7 +122,7 @@ def differences_table(comparison: PairComparison) -> Table:
         )
         for (metric, variant, difference), holm in zip(comparison.rows(), comparison.adjusted_pvalues(), strict=True)
     )
-    return Table.of(columns, rows, left=("metric", "variant", "status"))
+    return Table.of(columns, rows, left=("metric", "prompt", "status"))
 
 
 @shows(RunRanking)

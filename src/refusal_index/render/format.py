@@ -86,7 +86,7 @@ def with_interval(
     """Format a number with its interval if it has one, or why it is undefined.
 
     >>> with_interval(0.2733, 0.2027, 0.3412), with_interval(None, None, None, "nobody_refused")
-    ('0.273 [0.203, 0.341]', 'undefined (nobody refused)')
+    ('0.273 [0.203, 0.341]', 'undefined (no refusals)')
     """
     if value is None:
         return f"undefined ({reason_text(why)})" if why else UNDEFINED
@@ -213,6 +213,12 @@ _REASON_PARTS = {
     "estimated_from_single_responses:": "estimated from single responses, since no pair of repeated samples is ",
     "zero_cell:": "no question is ",
     "forced_not_asked": "no forced pass",
+    "nobody_refused": "no refusals",
+    "everybody_refused": "only refusals",
+    "refused_right": "refused and right",
+    "refused_wrong": "refused and wrong",
+    "answered_right": "answered and right",
+    "answered_wrong": "answered and wrong",
     "all_variants_undefined": "undefined under every prompt",
 }
 
@@ -221,7 +227,7 @@ def reason_text(code: str | None) -> str:
     """Format the code of a reason.
 
     >>> reason_text("zero_cell:refused_right+answered_wrong")
-    'no question is refused right or answered wrong'
+    'no question is refused and right or answered and wrong'
     """
     text = code or "no reason given"
     for part, words in _REASON_PARTS.items():

@@ -30,7 +30,8 @@ from refusal_index.render.format import (
     signed,
     to_text,
 )
-from refusal_index.render.sentences import cautioned, phrase, selected, sentence
+from refusal_index.render.sentences import cautioned, description, phrase, selected, sentence
+from refusal_index.stats.baseline import Payoffs
 
 if TYPE_CHECKING:
     from junitparser import TestCase
@@ -42,10 +43,9 @@ def gate_blocks(result: GateResult) -> Iterator[Block]:
     why, judged, *others = result.statements
     yield from (f"{result.verdict.upper()}: {sentence(why)}", "", sentence(judged))
     if result.guards:
-        margins = any(guard.against_baseline for guard in result.guards)
-        left_out = () if margins else ("change",)
-        yield from ("", guard_table(result).without("baseline", "p beyond, Holm", *left_out), "")
-        yield sentence(Statement("guards_explained", "scope", {"margins": margins}))
+        key = guards_key(result, in_full=False)
+        left_out = () if key.values["margins"] else ("change",)
+        yield from ("", guard_table(result).without("baseline", "p beyond, Holm", *left_out), "", sentence(key))
     for one in others:
         if one.severity != "note":
             yield from ("", cautioned(one))
@@ -73,6 +73,15 @@ def guard_table(result: GateResult) -> Table:
     level = f"{percent(1 - 2 * result.alpha)} interval"
     columns = ("guard", "baseline", "candidate", "change", level, "limit", "p beyond, Holm", "verdict")
     return Table.of(columns, map(_cells, result.guards), left=("guard", "verdict"))
+
+
+def guards_key(result: GateResult, *, in_full: bool = True) -> Statement:
+    """State how to read the table of guards; in full, with every column and every metric."""
+    explained = METRICS if in_full else ("correct_rate", "correct_given_attempted")
+    names = dict.fromkeys(row.guard.name for row in result.guards if row.guard.name in explained)
+    meanings = {METRICS[name].column: description(name, Payoffs(), typeset=False) for name in names}
+    margins = any(row.against_baseline for row in result.guards)
+    return Statement("guards_explained", "scope", {"margins": margins, "meanings": meanings, "in_full": in_full})
 
 
 def _cells(row: GuardResult) -> Iterator[str]:
@@ -111,7 +120,7 @@ ENTITIES = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 def to_markdown(result: GateResult) -> str:
     """Return the verdict, every guard, notes, and the questions that changed most, as Markdown."""
     why, judged, *notes = (line(sentence(statement)) for statement in result.statements)
-    table = [_table(guard_table(result))] if result.guards else []
+    table = [_table(guard_table(result)), line(sentence(guards_key(result)))] if result.guards else []
     parts = [f"## Refusal Index gate: {result.verdict}", why, judged, *table, *notes]
     if result.changed:
         title = f"The {len(result.changed)} questions that changed most"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from refusal_index.findings.labels import Labels, Source
-from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Statement
+from refusal_index.findings.metrics import INDEX, METRICS, Statement
 from refusal_index.findings.planning import (
     HALF_WIDTHS,
     PairPlan,
@@ -42,8 +42,15 @@ def plan_screen(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[
     by_width = any(len(plan.sizes) > 1 for plan in plans.values())
     widths = [f"+-{width:.2f}" for width in HALF_WIDTHS] if by_width else ["questions", "+-", "requests"]
     slopes = list(dict.fromkeys(plan.slopes for plan in plans.values() if plan.slopes))
-    index = METRICS[CORRECTED if slopes else INDEX].column
-    columns = ["prompt", index, "refused", "wrong", *widths, *(["apart"] if options.difference is not None else [])]
+    index = "corrected" if slopes else METRICS[INDEX].column
+    columns = [
+        "prompt",
+        index,
+        "refused",
+        "wrong overall",
+        *widths,
+        *(["apart"] if options.difference is not None else []),
+    ]
     rows = (_plan_row(name, plan, options, by_width=by_width) for name, plan in plans.items())
     yield from ("", Table.of(columns, rows, left=("prompt",)), "")
     explained = {"by_width": by_width, "difference": options.difference, "slopes": slopes}
@@ -174,7 +181,7 @@ def _index_rows(variant: Decisions, options: DecisionOptions) -> Iterator[Row]:
     ends_interval = interval(*missing.confidence_interval(level).or_none())
     yield "missing answers (any grade)", ends, ends_interval, _status(missing.reason)
     if (topics := variant.scoring.topics) is not None:
-        informative = f"{topics.informative} of {topics.topics} topics say something"
+        informative = f"{topics.informative} of {topics.topics} topics are informative"
         yield _estimate_row("within topics", topics.within, informative)
         for topic in topics.each[:MOST_TOPICS]:
             yield _estimate_row(f"  within {topic.topic}", topic.refusal_index, f"{topic.questions:,} questions")

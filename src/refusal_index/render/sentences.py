@@ -34,14 +34,17 @@ def sentence(statement: Statement, audience: Audience = "text") -> str:
 
 def cautioned(statement: Statement) -> str:
     """Return the sentence of a statement, marked as a caution if it is serious."""
-    return f"{'Caution: ' if statement.severity == 'serious' else ''}{sentence(statement)}"
+    found = sentence(statement)
+    if statement.severity != "serious":
+        return found
+    return f"Caution{', ' if statement.values.get('first') and statement.code == 'same_for' else ': '}{found}"
 
 
-def description(metric: str, payoffs: Payoffs) -> str:
-    """Return the description of a metric for the given payoffs."""
+def description(metric: str, payoffs: Payoffs, *, typeset: bool = True) -> str:
+    """Return the description of a metric for the given payoffs, typeset for a page."""
     right, refused, wrong = payoffs.truthfulness
     worth = {"penalty": payoffs.penalty, "right": right, "refused": refused, "wrong": wrong}
-    return fill(sentences()["metric"][metric], worth, typeset=True)
+    return fill(sentences()["metric"][metric], worth, typeset=typeset)
 
 
 def selected(result: Any, *codes: str, audience: Audience = "text") -> Iterator[str]:

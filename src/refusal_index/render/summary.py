@@ -53,8 +53,9 @@ from refusal_index.render.format import (
     with_interval,
 )
 from refusal_index.render.sections import report_sections
-from refusal_index.render.sentences import cautioned, sentence
+from refusal_index.render.sentences import cautioned, description, phrase, sentence
 from refusal_index.stats import Estimate, RankedRun
+from refusal_index.stats.baseline import Payoffs
 
 SUMMARY_VERSION = 3
 """Version of the JSON document."""
@@ -183,14 +184,10 @@ RATES = tuple(one.name for one in METRICS.values() if one.table == "rates" and o
 """The metrics with a column after the index."""
 
 INTERVAL_TABLES: Mapping[str, tuple[Metric, ...]] = {
-    heading: tuple(metric for metric in METRICS.values() if metric.table == table)
-    for heading, table in (
-        ("wrong or refused", "errors"),
-        ("refusals as warnings", "refusals"),
-        ("by answerable", "answerable"),
-    )
+    table: tuple(metric for metric in METRICS.values() if metric.table == table)
+    for table in ("errors", "refusals", "answerable")
 }
-"""Metrics shown with intervals in tables of their own, by heading."""
+"""Metrics shown with intervals in tables of their own, by table."""
 
 STEPS = ("forced for all", "of another draw")
 """Steps from RI to corrected RI before sampling noise is removed."""
@@ -202,9 +199,10 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
     if lacks is not None:
         yield from (sentence(lacks), "")
     yield summary_table(summary)
-    for heading, metrics in INTERVAL_TABLES.items():
+    for title_code, metrics in INTERVAL_TABLES.items():
         if summary.records(metrics[0].name):
-            yield from ("", interval_table(summary, heading, metrics))
+            yield from ("", phrase(title_code, "table"), interval_table(summary, metrics))
+    yield from ("", *_key(summary))
     for statement in (*indices(summary), *(joint(summary, pooled) for pooled in summary.pooled)):
         yield from ("", sentence(statement))
     if any(variant.draws for variant in summary.variants):
@@ -232,7 +230,21 @@ def summary_table(summary: Summary) -> Table:
 
 
 def _heading(summary: Summary) -> str:
-    return "variant" if summary.has_one_source else "model, dataset, variant"
+    return "prompt" if summary.has_one_source else "model, dataset, prompt"
+
+
+def _key(summary: Summary) -> Iterator[str]:
+    """Yield what each column means, and the range of those that are not shares."""
+    payoffs = Payoffs(summary.penalty, summary.truthfulness_weights)
+    for one in METRICS.values():
+        if one.name in (INDEX, CORRECTED) or not summary.records(one.name):
+            continue
+        low, high = one.range(payoffs)
+        ends = "" if (low, high) == (0, 1) else f", from {number(low, None)} to {number(high, None)}"
+        yield f"{one.column}: {description(one.name, payoffs, typeset=False)}{ends}"
+    has_missing = any(variant.missing is not None for variant in summary.variants)
+    for column in (*(["range of the missing"] if has_missing else []), "scoring rules", "forced refused"):
+        yield f"{column}: {phrase(column, 'column')}"
 
 
 def _row(summary: Summary, variant: VariantSummary, *, has_missing: bool) -> Iterator[str]:
@@ -250,12 +262,10 @@ def _row(summary: Summary, variant: VariantSummary, *, has_missing: bool) -> Ite
     yield UNDEFINED if forced.share is None else f"{count(forced.refused)} ({percent(forced.share, 1)})"
 
 
-def interval_table(summary: Summary, heading: str, metrics: Sequence[Metric]) -> Table:
-    """Return a table of metrics with intervals, one row per variant; scores are named with their weights."""
+def interval_table(summary: Summary, metrics: Sequence[Metric]) -> Table:
+    """Return a table of metrics with intervals, one row per variant."""
     level = f"{percent(summary.confidence_level)} interval"
-    weights = ",".join(number(weight, None) for weight in summary.truthfulness_weights)
-    names = [f"{one.column} at {weights}" if one.setting == "truthfulness_weights" else one.column for one in metrics]
-    columns = (heading, *(column for name in names for column in (name, level)))
+    columns = (_heading(summary), *(column for one in metrics for column in (one.column, level)))
     rows = (
         (
             summary.label(variant),
@@ -316,7 +326,7 @@ def _agreement_table(name: str, agreement: GradeAgreement) -> Table:
 
 def tally_blocks(tallies: Sequence[Tally]) -> Iterator[Block]:
     """Yield the counts of every model, its first-pass metrics, and the number of questions a forced pass would ask."""
-    heading = "model, dataset, variant"
+    heading = "model, dataset, prompt"
     columns = (heading, "n", *COUNTS, *(METRICS[metric].column for metric in FIRST_PASS_METRICS), "force asks")
     yield Table.of(columns, (_tally_row(tally) for tally in tallies), left=(heading,))
     for tally in tallies:
@@ -402,7 +412,7 @@ def _screen_table(summary: Summary) -> Table:
     level = f"{percent(summary.confidence_level)} interval"
     has_missing = any(variant.completeness.unscored for variant in summary.variants)
     columns = (
-        *(heading, METRICS[INDEX].column, level, "refused", "precision", "error", "over-refusal"),
+        *(heading, METRICS[INDEX].column, level, "refused", "precision", "wrong", "over-refusal"),
         *(["unscored"] if has_missing else []),
     )
     rows = (_screen_row(summary, variant, has_missing=has_missing) for variant in summary.variants)

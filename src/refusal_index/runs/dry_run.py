@@ -354,7 +354,7 @@ def dry_run_blocks(found: Sequence[RunEstimate]) -> Iterator[Block]:
     rows = [(*_heading(one), *_numbers([one])) for one in found]
     if len(found) > 1:
         rows.append(("all", "", "", "", *_numbers(found)))
-    yield Table.of((*names, "questions", "variants", *DRY_RUN_COLUMNS), rows, left=names)
+    yield Table.of((*names, "questions", "prompts", *DRY_RUN_COLUMNS), rows, left=names)
     for line in _grouped(found):
         yield from ("", line)
 
@@ -416,7 +416,7 @@ def _basis(one: RunEstimate) -> Iterator[str]:
     """Yield the assumptions behind the estimates of a run."""
     settings, assumed, dataset = one.plan.settings, one.assumed, one.plan.title[1]
     if one.found.there:
-        yield f"On {dataset}, {one.found.there:,} requests of unfinished variants were answered before."
+        yield f"On {dataset}, {one.found.there:,} requests of unfinished prompts were answered before."
     if one.remark:
         yield f"On {dataset}, {one.remark}."
     if not one.pending:
@@ -434,8 +434,8 @@ def _basis(one: RunEstimate) -> Iterator[str]:
         )
     else:
         yield (
-            f"Assumed: {assumed.refusal_share:.0%} of the questions are refused, the same ones under every variant "
-            "(--assume-refusal); variants share a question's forced answer."
+            f"Assumed: {assumed.refusal_share:.0%} of the questions are refused, the same ones under every prompt "
+            "(--assume-refusal); prompts share a question's forced answer."
         )
     which = "reply that is not known" if one.foreseen else "reply"
     pace = f", {settings.forecast.seconds_per_request:g} s a request (--seconds-per-request), {one.connections} at a "

@@ -225,7 +225,7 @@ def variant_to_ask(policy: Policy, baseline: ComparedRun | None) -> str:
     known = [] if baseline is None else [name for name in baseline.variants if name is not None]
     if policy.variant is None and len(known) != 1:
         given = f"a baseline of {', '.join(known) or 'no named one'}" if baseline else "none"
-        raise PolicyError(f"variant: expected one prompt variant to ask with, got {given}; name it with --variants")
+        raise PolicyError(f"variant: expected one prompt to ask with, got {given}; name it with --variants")
     return policy.variant or known[0]
 
 

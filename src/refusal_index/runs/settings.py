@@ -67,7 +67,7 @@ class Prompting:
     """How the questions are worded.
 
     - `prompts` SET: Prompt set, as listed by 'refusal-index ls', or a TOML file.
-    - `variants` NAMES: Prompt variants, separated by commas, or 'all'; 'normal+' adds the paraphrases of normal.
+    - `variants` NAMES: Prompts, separated by commas, or 'all'; 'normal+' adds the paraphrases of normal.
     - `placement`: Message that holds the instruction: 'user' or 'system'.
     - `think`: Text to append to each prompt, such as /no_think, for models that know such a switch.
     """
@@ -83,7 +83,7 @@ class Repeats:
     """How often each question is sampled.
 
     - `draws`: Samples per question; with 2 or more, corrected RI is also estimated. [default: 1]
-    - `answered_only`: Run the first pass only: gives refusal and error rates, but no RI.
+    - `answered_only`: Run the first pass only: gives the shares refused and wrong when answering, but no RI.
     - `repeat_questions`: Number of questions to sample more than once. [default: all with --draws]
     """
 
@@ -173,7 +173,7 @@ class Settings(RequestSettings):
     - `grader`: Grader: 'exact', 'choice', 'regex', a model as PROVIDER/NAME, two models that must agree as A,B, or your
       own function as python:MODULE:FUNCTION. [default: exact for the almanac, choice for multiple choice, else
       openai/gpt-4o-mini]
-    - `refusal`: How the first three graders recognize a refusal: 'wording' (twelve languages), 'tag' (the UNANSWERED
+    - `refusal`: How the first three graders recognise a refusal: 'wording' (twelve languages), 'tag' (the UNANSWERED
       tag only), a regular expression, or your own function as python:MODULE:FUNCTION.
     - `log_to`: Log progress and results to 'wandb', 'mlflow', or both as in wandb,mlflow.
     """

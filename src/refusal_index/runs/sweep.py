@@ -579,7 +579,7 @@ def result_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
     if not known:
         return
     level = f"{percent(known[0].confidence_level)} interval"
-    columns = ("run", METRICS[INDEX].column, level, "refused %", "error %", "status")
+    columns = ("run", METRICS[INDEX].column, level, "refused %", "wrong %", "status")
     yield Table.of(columns, map(_result_row, results), left=("run", "status"))
     yield from ("", sentence(Statement("results_explained", "scope")))
     serious = [one for one in known if any(doubt.severity == "serious" for doubt in doubts(one))]

@@ -10,8 +10,8 @@ A cut chosen and judged on the same questions looks better than it is: what `uti
 other half it tests them one by one. What the tests promise holds however the error rate varies with the score, since
 nothing that decides about their sequence comes from the questions tested.
 
-`compare_with_refusals` says which of a score and the model's own refusals orders errors better, at the same refusal
-rate.
+`compare_with_refusals` says which of a score and the model's own refusals finds wrong answers better, at the same
+refusal rate.
 
 The model refused a share r of the questions. Refusing instead as many with the lowest scores gives a second table with
 the same margins, so that the two differ in one number alone: the share refused and wrong. Its difference is that of
@@ -251,11 +251,11 @@ class RefusalComparison:
     Attributes
     ----------
     refusal_index : ScoreDifference
-        Of the Refusal Index; above 0 where the score orders errors better.
+        Of the Refusal Index; above 0 where the score finds wrong answers better.
     answered_error_rate : ScoreDifference
-        Of the share of errors among the questions answered; below 0 where the score orders errors better.
+        Of the share of errors among the questions answered; below 0 where the score finds wrong answers better.
     correct_rate : ScoreDifference
-        Of the share of all questions answered right; above 0 where the score orders errors better.
+        Of the share of all questions answered right; above 0 where the score finds wrong answers better.
     table : ContingencyTable
         Of the model's own refusals.
     score_cells : tuple of float

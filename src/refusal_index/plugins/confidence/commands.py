@@ -66,7 +66,8 @@ def confidence(
 
     With --penalty or --max-error, sends nothing: it chooses the score from which to answer on one half of the
     questions, and judges it on the other half against the model's own refusals and against answering everything. With
-    --max-error, the error rate stays within the limit at the given confidence level, for questions like these.
+    --max-error, the share of wrong answers stays within the limit at the given confidence level, for questions like
+    these.
 
     Exit status: 0 done, 1 incomplete or failed, or no threshold meets the limit, 2 bad input, 130 interrupted.
 
@@ -78,9 +79,9 @@ def confidence(
     - `full`: Print every measure, the comparison with the refusals of each prompt, and confidence targets.
     - `json`: Print the results as JSON and nothing else.
     - `penalty`: Choose the threshold with the highest utility if a wrong answer costs as much as this many right ones.
-    - `max_error`: Choose the threshold that answers most with an error rate of at most this.
+    - `max_error`: Choose the threshold that answers most with at most this share of wrong answers.
     - `confidence_level`: Confidence level of the bound of --max-error, and of every interval. [default: 0.9 and 0.95]
-    - `variants` NAME: Prompt variant to choose a threshold for, if scores differ between variants.
+    - `variants` NAME: Prompt to choose a threshold for, if scores differ between prompts.
     - `out` FILE: Write all scores of the run (.csv, .jsonl, .parquet); with --penalty or --max-error, the other half
       of the questions as a run that refuses below the threshold, for compare, report, study and score.
     - `seed`: Seed of the split into halves.

@@ -87,10 +87,8 @@ def scored_answers(run: ComparedRun, method: str | None = None, variant: str | N
     found = scores.filter(pl.col("method") == name)
     variants = found["variant"].unique(maintain_order=True).to_list()
     if variants == [None] and variant is not None:
-        raise ConfidenceError(
-            f"variant: scores of {name} apply to all variants, got {variant!r}; leave the variant out"
-        )
-    whose = _choose(f"variant: scores of {name} differ between variants;", variant, variants)
+        raise ConfidenceError(f"variant: scores of {name} apply to all prompts, got {variant!r}; leave it out")
+    whose = _choose(f"variant: scores of {name} differ between prompts;", variant, variants)
     by_pass = scores_by_method(found.filter(pl.col("variant").eq_missing(whose)))
     if len(by_pass) > 1:
         passes = ", ".join(pass_ or "the one that counts" for _, _, pass_ in by_pass)
@@ -125,8 +123,9 @@ def _choose(what: str, given: str | None, known: Sequence[str | None]) -> str | 
     if (given is None and len(known) == 1) or (given is not None and given in known):
         return given or known[0]
     names = [str(one) for one in known]
-    got = "none" if given is None else f"{given!r}{suggestion(given, names)}"
-    raise ConfidenceError(f"{what} expected one of {', '.join(names)}, got {got}")
+    if given is None:
+        raise ConfidenceError(f"{what} name one of {', '.join(names)}")
+    raise ConfidenceError(f"{what} expected one of {', '.join(names)}, got {given!r}{suggestion(given, names)}")
 
 
 DECIMALS = range(2, 17)

@@ -156,7 +156,7 @@ def against_table(summary: Sequence[MethodSummary]) -> Table:
         return number(found.score), number(found.refusals), *_cells(found.difference)
 
     columns = ("confidence", "refusals of", "n", "refused", "RI by score", "by refusals", "difference", "interval")
-    errors = ("errors of answered by score", "by refusals ", "difference ", "interval ", "verdict")
+    errors = ("wrong when answering by score", "by refusals ", "difference ", "interval ", "verdict")
     rows = (
         (
             *(method.name, one.variant or "all", f"{one.questions:,}", f"{one.refused:,}"),

@@ -78,7 +78,7 @@ class AgainstRefusals:
         Share of right answers among the scored answers, and among the answers that count in the outcome table, on
         questions that have both. They differ if the first pass gave another answer than the forced pass.
     verdict
-        Whether the score ranks errors better than the refusals, by the interval of the difference in RI or, if that has
+        Whether the score finds wrong answers better than the refusals, by the interval of the difference in RI or, if that has
         no interval because an RI is at its boundary, by the interval of the difference in error rates.
     refusal_index, answered_error_rate
         Differences, score minus refusals, in RI and in the share of errors among the answered.
@@ -202,7 +202,7 @@ class MethodSummary:
                 yield Statement("other_answers", values={"variant": one.variant, "own": own, "scored": scored})
 
     def verdict(self, *, numbers: bool = False) -> Statement:
-        """Return the statement whether the score ranks errors better than the refusals, grouped by verdict.
+        """Return the statement whether the score finds wrong answers better than the refusals, grouped by verdict.
 
         - `numbers`: include the differences and their intervals.
         """

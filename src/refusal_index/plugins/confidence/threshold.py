@@ -499,7 +499,7 @@ def halves_of(questions: pl.DataFrame, seed: int) -> Halves:
 
 LONGEST_RULE = 30  # characters on the first screen
 
-POINT_COLUMNS = ("n", "answered", "interval", "errors of answered", "interval ", "utility", "interval  ")
+POINT_COLUMNS = ("n", "answered", "interval", "wrong when answering", "interval ", "utility", "interval  ")
 
 
 def threshold_screen(found: Threshold) -> Iterator[Block]:

@@ -81,7 +81,7 @@ def _tests(runs: Sequence[ComparedRun]) -> tuple[list[dict[str, Any]], tuple[str
     for run, name in zip(runs, inputs.display_names(runs), strict=True):
         found = copulas.copula_tests(*outcome_matrix(list(run.variants.values())).arrays)
         if all(test.pvalue is None for test in found):
-            notes.append(f"The test over the variants of {name} is not possible ({found[0].reason}).")
+            notes.append(f"The test over the prompts of {name} is not possible ({found[0].reason}).")
         else:
             tests = sorted(found, key=lambda test: copulas.COPULA_NAMES.index(test.family))
             whose = {"part": "test_over_variants", "model": name, "dataset": run.dataset}

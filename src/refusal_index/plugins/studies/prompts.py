@@ -122,10 +122,10 @@ def score_variability(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     chosen, notes = inputs.of_one_dataset(runs)
     several = [run for run in chosen if len(run.variants) > 1]
     if not several:
-        raise NotPossibleError("; each of these has one variant")
+        raise NotPossibleError("; each of these has one prompt")
     single = [run.label for run in chosen if len(run.variants) == 1]
     if single:
-        notes = (*notes, f"Left out, since under one prompt variant only: {abridged(single)}.")
+        notes = (*notes, f"Left out, since under one prompt only: {abridged(single)}.")
     rows = [row for run in several for row in _variability_rows(run, options)]
     frame = with_averages(pl.DataFrame(rows, schema=VARIABILITY_SCHEMA))
     near = frame.filter(NEAR_ZERO).group_by("metric", "penalty", maintain_order=True).agg("model")

@@ -264,7 +264,7 @@ def ranking_with_ties(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
         raise NotPossibleError(notes=notes)
     frame = pl.concat(frames)
     data = "; ".join(
-        f"{inputs.dataset_name(part['dataset'][0])}, {part['questions'][0]:,} questions, variants {part['variants'][0]}"
+        f"{inputs.dataset_name(part['dataset'][0])}, {part['questions'][0]:,} questions, prompts {part['variants'][0]}"
         for part in frames
     )
     values = {"data": data, "all_drawn": frame["drawn"].all(), "most_pairs": MOST_PAIRS}

@@ -352,7 +352,7 @@ def index_text(
     - `runs`: what they were made of.
     - `left_out`: why runs could not be read, a sentence each.
     """
-    parts = ["# Studies", "", "| run | dataset | prompt variants |", "|---|---|---|"]
+    parts = ["# Studies", "", "| run | dataset | prompts |", "|---|---|---|"]
     for run in runs:
         variants = ", ".join(str(variant or "all") for variant in run.variants)
         parts.append("| " + " | ".join(markdown(text) for text in (run.label, run.dataset or "-", variants)) + " |")

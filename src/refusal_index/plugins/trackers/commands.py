@@ -24,7 +24,7 @@ def export(
 ) -> None:
     """Export runs to another tool or an experiment tracker.
 
-    Metrics keep their names from summary.json, prefixed with the prompt variant: normal/refusal_index/low. Exporting
+    Metrics keep their names from summary.json, prefixed with the prompt: normal/refusal_index/low. Exporting
     again replaces the earlier export.
 
     Exit status: 0 done, 1 a tracker rejected the runs or the disk is full, 2 bad input.

@@ -42,7 +42,7 @@ from refusal_index.findings.ranking import rank
 from refusal_index.findings.summary import VariantSummary
 from refusal_index.render import format as formats
 from refusal_index.render.format import OBEYED
-from refusal_index.render.gate import changed_table, guard_table
+from refusal_index.render.gate import changed_table, guard_table, guards_key
 from refusal_index.render.report.runs import Embedded, ReportRun, embed_questions, facts, prompts, questions_of
 from refusal_index.render.sections import PageSection, RunOnPage, report_sections
 from refusal_index.render.sentences import description, filters, phrase, sentence, sentences, typesetting
@@ -522,7 +522,9 @@ def environment(*packages: str) -> Environment:
     )
     made.filters |= {**filters(typeset=True), "visible": visible, "plain": plain, "source_hash": _source_hash}
     made.globals.update(version=package_version(), cells=sentences()["cell_name"], generator=GENERATOR)
-    made.globals.update(guard_table=guard_table, changed_table=changed_table, tiles=tiles, plane=plane)
+    made.globals.update(
+        guard_table=guard_table, guards_key=guards_key, changed_table=changed_table, tiles=tiles, plane=plane
+    )
     made.globals.update(
         metric_rows=metric_rows, rate_rows=rate_rows, sensitivity_rows=sensitivity_rows, facts=facts, prompts=prompts
     )

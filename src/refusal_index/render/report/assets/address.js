@@ -5,7 +5,7 @@ const PLACE = "#questions";
 /* What can be chosen, by field: names as they stand in an address, words as they stand on the page. A field that leaves
    no choice is not shown. */
 function choices(data) {
-  const same = (names) => ({ names, words: names.map(plain), any: "any", shown: names.length > 1 });
+  const same = (names) => ({ names, words: names.map(plain), any: "all", shown: names.length > 1 });
   return {
     run: { ...same(data.runs.map((_, place) => String(place + 1))), words: data.runs.map((run) => plain(run.label)) },
     variant: same([...new Set(data.runs.flatMap((run) => run.variants))]),
@@ -13,8 +13,8 @@ function choices(data) {
     first: same(GRADES.slice(0, 4)),
     forced: same(GRADES),
     topic: same(data.topics),
-    draw: { ...same(["first"]), words: ["the first only"], shown: data.rows.draw.some((draw) => draw !== data.rows.draw[0]) },
-    order: { ...same(["file"]), words: ["as in the file"], any: "most notable first", shown: true },
+    draw: { ...same(["first"]), words: ["first of each question"], shown: data.rows.draw.some((draw) => draw !== data.rows.draw[0]) },
+    order: { ...same(["file"]), words: ["position in the file"], any: "most notable first", shown: true },
   };
 }
 

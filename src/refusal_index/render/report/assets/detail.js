@@ -34,7 +34,7 @@ function groupedRows(data, q, variant) {
 function reply(data, what, grade, number) {
   const head = element("div", { class: "what" }, element("span", {}, what), element("span", {}, GRADES[grade]));
   const box = number < 0
-    ? element("div", { class: "reply none" }, grade === 4 ? "not asked" : "no reply here")
+    ? element("div", { class: "reply none" }, grade === 4 ? "not asked" : "reply not included")
     : text(data, number, "div", { class: "reply" });
   return element("div", {}, head, box);
 }
@@ -44,8 +44,8 @@ function variantBlock(data, run, variant, group, total) {
   const { rows } = data;
   const name = shown("span", run.variants[variant]);
   const draws = total > 1 ? element("small", { class: "draws" }, group.length > 1
-    ? `${group.length} of ${total} draws`
-    : `draw ${rows.draw[r] + 1} of ${total}`) : null;
+    ? `${group.length} of ${total} samples`
+    : `sample ${rows.draw[r] + 1} of ${total}`) : null;
   const why = rows.reason[r] >= 0 ? shown("small", data.reasons[rows.reason[r]]) : null;
   return element("div", { class: "variant" },
     element("h4", {}, mark(rows.cell[r]), name, element("small", {}, CELL_WORDS[rows.cell[r]]), why, draws),
