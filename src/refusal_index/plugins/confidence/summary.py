@@ -78,8 +78,8 @@ class AgainstRefusals:
         Share of right answers among the scored answers, and among the answers that count in the outcome table, on
         questions that have both. They differ if the first pass gave another answer than the forced pass.
     verdict
-        Whether the score finds wrong answers better than the refusals, by the interval of the difference in RI or, if that has
-        no interval because an RI is at its boundary, by the interval of the difference in error rates.
+        Whether the score finds wrong answers better than the refusals, by the interval of the difference in RI or, if
+        that has no interval because an RI is at its boundary, by the interval of the difference in error rates.
     refusal_index, answered_error_rate
         Differences, score minus refusals, in RI and in the share of errors among the answered.
     """
