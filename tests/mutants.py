@@ -918,7 +918,7 @@ MUTANTS = (
     Mutant("a response is read up to a limit", "models/chat_api.py",
            "if size > MAX_RESPONSE_BYTES:", "if False:", "models/test_received.py"),
     Mutant("a stream that ends early is no reply", "models/chat_api.py",
-           'choices if all(one["finish_reason"] for one in choices) else None', "choices", "models/test_received.py"),
+           "list(choices.values()) if has_ended else None", "list(choices.values())", "models/test_received.py"),
     Mutant("Inspect gets counts of tokens as the API promises them", "models/chat_api.py",
            "{name: count_in(usage.get(name)) for name in COUNTS}", "usage", "models/test_received.py"),
     Mutant("a reply that cannot be read is not paid for again", "models/failures.py",

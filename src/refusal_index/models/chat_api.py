@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -273,23 +273,18 @@ def _json(text: str | bytes) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
-def _joined(text: str) -> dict[str, Any]:
+def _joined(events: str) -> dict[str, Any]:
     """Merge the events of a stream into one body; it has no choices if one of them is unfinished.
 
     If an event contains an error, that event is returned instead.
     """
-    chunks = [_json(line.removeprefix("data:")) for line in text.split("\n") if line.startswith("data:")]
+    chunks = [_json(line.removeprefix("data:")) for line in events.split("\n") if line.startswith("data:")]
     failed = next((one for one in chunks if one.get("error")), None)
     if failed is not None:
         return failed
     body = {name: value for chunk in chunks for name, value in chunk.items() if value}
-    choices = _joined_choices(one for chunk in chunks for one in choices_in(chunk))
-    return body | {"choices": choices if all(one["finish_reason"] for one in choices) else None}
-
-
-def _joined_choices(pieces: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     choices: dict[int, dict[str, Any]] = {}
-    for piece in pieces:
+    for piece in (one for chunk in chunks for one in choices_in(chunk)):
         index, delta = count_in(piece.get("index")), piece.get("delta")
         whole = choices.setdefault(index, {"index": index, "message": {}, "finish_reason": None})
         whole["finish_reason"] = piece.get("finish_reason") or whole["finish_reason"]
@@ -297,7 +292,8 @@ def _joined_choices(pieces: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]
             text = text_in(delta.get(name)) if isinstance(delta, Mapping) else None
             if text is not None:
                 whole["message"][name] = whole["message"].get(name, "") + text
-    return list(choices.values())
+    has_ended = all(one["finish_reason"] for one in choices.values())
+    return body | {"choices": list(choices.values()) if has_ended else None}
 
 
 def usual(body: Mapping[str, Any]) -> dict[str, Any]:

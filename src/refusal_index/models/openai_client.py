@@ -16,7 +16,7 @@ from openai import AsyncOpenAI, BadRequestError, DefaultAioHttpClient
 
 from refusal_index.models.chat_api import chat_body, read_chat, read_refused_prompt, receive
 from refusal_index.models.failures import classify_error, describe_error
-from refusal_index.models.requests import Account, Client, ModelRequest, Response, Send, account_of
+from refusal_index.models.requests import Account, Client, ModelRequest, Response, account_of
 from refusal_index.models.settings import RequestSettings
 
 CHAT = "/chat/completions"
@@ -42,24 +42,6 @@ def client_of(account: Account, at_once: int) -> AsyncOpenAI:
         max_retries=0,
         timeout=None,
     )
-
-
-def sender(client: AsyncOpenAI, account: Account, attempt_timeout: float) -> Send:
-    """Return a function that sends requests to an account; TimeoutError if the whole response takes longer."""
-
-    async def send(ask: ModelRequest) -> Response:
-        started = time.monotonic()
-        content = json.dumps(chat_body(ask, account.model, account.provider)).encode()
-        try:
-            response = await posted(client, content, attempt_timeout)
-        except BadRequestError as error:
-            refused = read_refused_prompt(error.body, time.monotonic() - started)
-            if refused is None:
-                raise
-            return refused
-        return read_chat(json.loads(response.content), time.monotonic() - started)
-
-    return send
 
 
 async def posted(client: AsyncOpenAI, content: bytes, attempt_timeout: float) -> httpx2.Response:
@@ -91,8 +73,21 @@ def openai_client(name: str, settings: RequestSettings) -> Client:
     """
     account, sending = account_of(name), settings.sending
     connection = client_of(account, sending.max_connections or CONCURRENCY)
+
+    async def send(ask: ModelRequest) -> Response:
+        started = time.monotonic()
+        content = json.dumps(chat_body(ask, account.model, account.provider)).encode()
+        try:
+            response = await posted(connection, content, sending.attempt_timeout)
+        except BadRequestError as error:
+            refused = read_refused_prompt(error.body, time.monotonic() - started)
+            if refused is None:
+                raise
+            return refused
+        return read_chat(json.loads(response.content), time.monotonic() - started)
+
     return Client(
-        sender(connection, account, sending.attempt_timeout),
+        send,
         lambda error: classify_error(error, describe_error(error), name, account.key_name),
         CONCURRENCY,
         connection=connection,

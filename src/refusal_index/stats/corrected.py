@@ -598,7 +598,13 @@ class CorrectedDifference(Result):
         if self.pvalue is None or self.reason == "constant_difference":
             return NO_INTERVAL
         quantile = student_quantile(confidence_level, _degrees_of_freedom(self.first, self.second))
-        return _square_and_add(self.first, self.second, self._correlation, quantile)
+        return self.interval_at(quantile)
+
+    def interval_at(self, quantile: float) -> ConfidenceInterval:
+        """Return the interval of as many standard errors to either side."""
+        one, other = (Estimate.of(each, each.interval_at(quantile)) for each in (self.first, self.second))
+        low, high = square_and_add(one, other, self._correlation)
+        return ConfidenceInterval(max(-2.0, low), min(2.0, high))
 
 
 def compare_corrected(first: CorrectedRefusalIndexResult, second: CorrectedRefusalIndexResult) -> CorrectedDifference:
@@ -664,8 +670,21 @@ def compare_corrected(first: CorrectedRefusalIndexResult, second: CorrectedRefus
     if not np.isfinite(covariance).all():
         return replace(found, status="boundary")
     scale = math.sqrt(covariance[0, 0] * covariance[1, 1])
-    correlation = float(covariance[0, 1] / scale) if scale > 0 else 0.0
-    return replace(found, pvalue=_pvalue(first, second, correlation, estimate), _correlation=correlation)
+    found = replace(found, _correlation=float(covariance[0, 1] / scale) if scale > 0 else 0.0)
+
+    def holds(quantile: float) -> bool:
+        ends = found.interval_at(quantile)
+        return ends.low <= 0 <= ends.high
+
+    # The level at which the interval just reaches 0, found by bisection. Intervals that end at 1 or -1 need not grow
+    # with the quantile: the first one that contains 0 is used.
+    steps = np.linspace(0, LARGEST_QUANTILE, STEPS + 1)[1:].tolist()
+    high = next((one for one in steps if holds(one)), LARGEST_QUANTILE)
+    low = max(high - LARGEST_QUANTILE / STEPS, 0.0) if abs(estimate) > NO_DIFFERENCE else 0.0
+    for _ in range(HALVINGS if abs(estimate) > NO_DIFFERENCE else 0):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return replace(found, pvalue=two_sided_pvalue(low, _degrees_of_freedom(first, second)))
 
 
 def rank_corrected(
@@ -752,33 +771,6 @@ def _on_index(result: CorrectedRefusalIndexResult) -> FloatArray:
     if part is None or rho is None:
         raise ValueError("an index that is undefined has no influence")
     return part.linear(rho) / part.scale * spearman_slope(rho)
-
-
-def _square_and_add(
-    first: CorrectedRefusalIndexResult, second: CorrectedRefusalIndexResult, correlation: float, quantile: float
-) -> ConfidenceInterval:
-    one, other = (Estimate.of(each, each.interval_at(quantile)) for each in (first, second))
-    low, high = square_and_add(one, other, correlation)
-    return ConfidenceInterval(max(-2.0, low), min(2.0, high))
-
-
-def _pvalue(
-    first: CorrectedRefusalIndexResult, second: CorrectedRefusalIndexResult, correlation: float, estimate: float
-) -> float:
-    """Return the level at which the interval just reaches 0, found by bisection."""
-
-    def holds(quantile: float) -> bool:
-        ends = _square_and_add(first, second, correlation, quantile)
-        return ends.low <= 0 <= ends.high
-
-    # Intervals that end at 1 or -1 need not grow with the quantile: the first one that contains 0 is used.
-    steps = np.linspace(0, LARGEST_QUANTILE, STEPS + 1)[1:].tolist()
-    high = next((one for one in steps if holds(one)), LARGEST_QUANTILE)
-    low = max(high - LARGEST_QUANTILE / STEPS, 0.0) if abs(estimate) > NO_DIFFERENCE else 0.0
-    for _ in range(HALVINGS if abs(estimate) > NO_DIFFERENCE else 0):
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return two_sided_pvalue(low, _degrees_of_freedom(first, second))
 
 
 def _degrees_of_freedom(*results: CorrectedRefusalIndexResult) -> float | None:

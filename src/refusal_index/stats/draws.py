@@ -333,7 +333,16 @@ class Quotient:
         """
         if self.sparse is not None:
             return self._beyond_empty_cell(self.sparse, quantile)
-        statistics, rho = self._statistics(), min(1.0, max(-1.0, self.cross / self.scale))
+        # The difference of c and ``rho q`` on Fisher's scale, in standard errors, at each rho of the grid.
+        (cc, cq), (_, qq) = (self.influence @ self.influence.T).tolist()
+        expected = np.clip(GRID * self.scale, -NEARLY_1, NEARLY_1)
+        of_c, of_q = 1 / (1 - self.cross**2), GRID / (1 - expected**2)
+        variance = of_c**2 * cc - 2 * of_c * of_q * cq + of_q**2 * qq
+        above, error = math.atanh(self.cross) - np.arctanh(expected), np.sqrt(np.maximum(variance, 0))
+        # Without variance, a value is rejected unless it agrees exactly.
+        certain = np.where(above == 0, 0.0, np.copysign(np.inf, above))
+        statistics = np.divide(above, error, out=certain, where=error > 0)
+        rho = min(1.0, max(-1.0, self.cross / self.scale))
         low = _crossing(GRID, statistics, rho, quantile)
         high = -_crossing(-GRID[::-1], -statistics[::-1], -rho, quantile)
         return low, high
@@ -355,17 +364,6 @@ class Quotient:
             q = math.tanh(math.atanh(q) + math.copysign(reach, c))
         limit = -1.0 if q <= -c else min(1.0, c / q)
         return (limit, 1.0) if sign > 0 else (-1.0, -limit)
-
-    def _statistics(self) -> FloatArray:
-        """Return the difference of c and ``rho q`` on Fisher's scale, in standard errors, at each rho of the grid."""
-        (cc, cq), (_, qq) = (self.influence @ self.influence.T).tolist()
-        expected = np.clip(GRID * self.scale, -NEARLY_1, NEARLY_1)
-        of_c, of_q = 1 / (1 - self.cross**2), GRID / (1 - expected**2)
-        variance = of_c**2 * cc - 2 * of_c * of_q * cq + of_q**2 * qq
-        above, error = math.atanh(self.cross) - np.arctanh(expected), np.sqrt(np.maximum(variance, 0))
-        # Without variance, a value is rejected unless it agrees exactly.
-        certain = np.where(above == 0, 0.0, np.copysign(np.inf, above))
-        return np.asarray(np.divide(above, error, out=certain, where=error > 0))
 
 
 def _crossing(grid: FloatArray, statistics: FloatArray, rho: float, quantile: float) -> float:

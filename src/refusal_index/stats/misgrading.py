@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats.arguments import BoolArray, FloatArray, checked_count, checked_matrices, unmasked, whole_number
-from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Payoffs, Weights, checked_payoffs
+from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Weights, checked_payoffs
 from refusal_index.stats.comparison import PointEstimate, point_estimate
 from refusal_index.stats.contingency import Cells, ContingencyTable, cell_codes, cell_names, empty_margin
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Result, ResultWithInterval, Status, reasons_of
@@ -638,7 +638,27 @@ def prediction_powered(
         raise ValueError(f"labelled must have the shape of refused, {matrices[0].shape}, got {known.shape}")
     codes, worth = cell_codes(*matrices), checked_payoffs(penalty, truthfulness_weights)
     runs = [_LabelledRun.of(*row) for row in zip(codes, known, truth, chances, strict=True)]
-    return tuple(_estimated(name, runs, worth) for name in METRIC_NAMES)
+    found = []
+    for name in METRIC_NAMES:
+        plain = [point_estimate(name, ContingencyTable(*run.graded.tolist()), worth) for run in runs]
+        points = [
+            PointEstimate(None, "undefined", run.lacking)
+            if run.lacking
+            else point_estimate(name, run.true_table(), worth)
+            for run in runs
+        ]
+        graded, estimate = _less([one.estimate for one in plain]), _less([one.estimate for one in points])
+        reason = points[0].reason if len(points) == 1 else reasons_of(*points)
+        if estimate is None or reason:
+            status: Status = "undefined" if estimate is None else "boundary"
+            found.append(PredictionPowered(estimate, status, reason, name=name, graded=graded))
+            continue
+        pairs = zip(runs, points, strict=True)
+        influences, variances = zip(*(run.influence(point) for run, point in pairs), strict=True)
+        variance = sum(variances) - (2 * float(influences[0] @ influences[1]) if len(runs) == 2 else 0.0)
+        error = math.sqrt(max(variance, 0.0))
+        found.append(PredictionPowered(estimate, standard_error=error, name=name, graded=graded))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -696,22 +716,6 @@ class _LabelledRun:
         squares = np.bincount(self.codes, weights**2, minlength=5)[:4]
         variance = float(self.graded @ mean[:4] ** 2 + squares @ (jump**2 * shares * (1 - shares)))
         return (mean[self.codes] + weights * residual) / n, variance / n**2
-
-
-def _estimated(name: str, runs: Sequence[_LabelledRun], worth: Payoffs) -> PredictionPowered:
-    plain = [point_estimate(name, ContingencyTable(*run.graded.tolist()), worth) for run in runs]
-    points = [
-        PointEstimate(None, "undefined", run.lacking) if run.lacking else point_estimate(name, run.true_table(), worth)
-        for run in runs
-    ]
-    graded, estimate = _less([one.estimate for one in plain]), _less([one.estimate for one in points])
-    reason = points[0].reason if len(points) == 1 else reasons_of(*points)
-    if estimate is None or reason:
-        status: Status = "undefined" if estimate is None else "boundary"
-        return PredictionPowered(estimate, status, reason, name=name, graded=graded)
-    influences, variances = zip(*(run.influence(point) for run, point in zip(runs, points, strict=True)), strict=True)
-    variance = sum(variances) - (2 * float(influences[0] @ influences[1]) if len(runs) == 2 else 0.0)
-    return PredictionPowered(estimate, standard_error=math.sqrt(max(variance, 0.0)), name=name, graded=graded)
 
 
 def _less(values: Sequence[float | None]) -> float | None:

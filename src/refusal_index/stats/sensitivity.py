@@ -45,7 +45,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln, ndtri
 
-from refusal_index.stats.arguments import FloatArray, check_same_index, checked_count, checked_outcomes, unmasked
+from refusal_index.stats.arguments import check_same_index, checked_count, checked_outcomes, unmasked
 from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Weights, checked_payoffs
 from refusal_index.stats.comparison import point_estimate
 from refusal_index.stats.contingency import ContingencyTable
@@ -501,16 +501,11 @@ class Likelihood:
         # The end of the range of rho to which the likelihood rises, if it does.
         self.end = 1.0 if (observed == most).all() else -1.0 if (observed == least).all() else None
 
-    def log_odds_ratio(self, z: float) -> FloatArray:
-        """Log odds ratio of each topic, by its rates."""
-        r, mu = self.r, self.mu
-        joint = upper_orthant(self.h, self.k, math.tanh(z))
-        p11, p10, p01, p00 = np.maximum((joint, r - joint, mu - joint, 1 - r - mu + joint), SMALLEST_CELL)
-        return np.asarray(np.log(p11 * p00 / (p10 * p01)))
-
     def __call__(self, z: float) -> float:
         """Log-likelihood, all topics together; it tends to 0 at the boundary."""
-        slope = self.log_odds_ratio(z)
+        r, mu, joint = self.r, self.mu, upper_orthant(self.h, self.k, math.tanh(z))
+        p11, p10, p01, p00 = np.maximum((joint, r - joint, mu - joint, 1 - r - mu + joint), SMALLEST_CELL)
+        slope = np.log(p11 * p00 / (p10 * p01))  # log odds ratio of each topic, by its rates
         # Relative to what was observed, and to the largest of them, so that no exponential overflows.
         terms = self.log_ways + slope[:, np.newaxis] * self.excess
         largest = terms.max(axis=1)
