@@ -156,7 +156,7 @@ class CorrectedRefusalIndexResult(Result):
         if self._spread is None or variance == 0 or self.rho is None or abs(self.rho) >= 1:
             return self.interval_at(quantile)
         quantile = max(quantile, self._spread.error_and_quantile(confidence_level)[1])
-        # What prompts vary by is added to either side on Fisher's scale.
+        # The variation between prompts widens the interval on Fisher's scale.
         more, z = quantile * math.sqrt(variance * self._spread.squared_weights), math.atanh(self.rho)
         low, high = (2 * math.sin(end * math.asin(0.5)) for end in self.interval_at(quantile))
         if low > -1:
@@ -271,7 +271,7 @@ def corrected_refusal_index(
     forced_for_all = float(tetrachoric(*of_one))
     uncorrected, refusals, errors = (float(tetrachoric(*means[columns])) for columns in TABLES)
     reason = empty_margin(*Cells(*means[:4].tolist()).margins) if len(cells) else "no_repeated_questions"
-    # With margins that vary both reliabilities exist.
+    # With non-empty margins both reliabilities are defined.
     if reason is None and min(refusals, errors) <= 0:
         reason = f"{'refusal' if refusals <= 0 else 'error'}_reliability_not_positive"
     part = None if reason else quotient(cells, sample)

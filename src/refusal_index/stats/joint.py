@@ -1,52 +1,51 @@
-"""One Refusal Index of a model from several prompts over the same questions.
+"""Joint Refusal Index of a model from several prompts over the same questions.
 
-Answers to the same question under different prompts are not independent, so that the tables of the prompts must not be
-added up, nor their estimates averaged as if they were. The joint estimate is the mean on Fisher's scale
-``z = atanh(rho)``, weighted by the inverse variances, and its variance comes from the covariance that the influence
-functions have over the questions,
+Answers to the same question under different prompts are not independent, so the tables of the prompts cannot be added,
+nor their estimates averaged as if independent. The joint estimate is the mean on Fisher's scale ``z = atanh(rho)``,
+weighted by inverse variances. Its variance follows from the covariance of the influence functions over the questions,
 
     V_ab = sum over i of IF_a,i IF_b,i / (n_a n_b),
 
-zero where a question is not scored under one of the two. The same covariance says whether the prompts share one index
-at all, and how far theirs lie apart.
+where a term is 0 if the question is not scored under both prompts. The same covariance is used to test homogeneity and
+to estimate the variation between prompts.
 
-Weights by the inverse of V (generalised least squares) would make a standard error at most 2 % smaller, and are not
-used: that inverse rests on what the questions say worst. With 22 prompts of 450 questions intervals by it cover .79,
-and the test of homogeneity by it rejects a true hypothesis two times in three.
+Weights from the inverse of V (generalised least squares) would reduce the standard error by at most 2 %. They are not
+used, because the inverse depends on the directions that are estimated worst: with 22 prompts and 450 questions,
+intervals would have a coverage of .79, and the test of homogeneity would reject a true hypothesis in two thirds of the
+samples.
 
-Where questions come in clusters or with weights, the prompts keep the weights of independent questions, which rest on
-more than a few clusters, and all variances are made of the influence summed within clusters.
+With clusters or sampling weights, prompts keep the weights for independent questions, which do not depend on a few
+clusters, and all variances are computed from influence summed within clusters.
 
-Simulated coverage of the 95 % interval for 2 to 24 prompts of one index at 450 to 4,326 questions is .94 to .97, and
-.93 to .97 for 3 prompts or more of different indices; the size of the test of homogeneity at .05 is .03 to .07. Prompts
-taken for independent cover .41 to .90.
+Simulated coverage of the 95 % interval is .94 to .97 for 2 to 24 prompts with equal RI and 450 to 4,326 questions, and
+.93 to .97 for 3 or more prompts with different RI; the size of the test of homogeneity at .05 is .03 to .07. If prompts
+were treated as independent, coverage would be .41 to .90.
 
-How far the prompts of a model lie apart beyond chance: the random-effects view of a joint Refusal Index.
+Variation between prompts, as a random-effects model:
 
-The index of a prompt is taken for one drawn from a normal distribution on the scale of ``z = atanh(rho)``, with
-variance tau^2 around the joint one. The estimates of k prompts then have the covariance ``V + tau^2 I``, where V is
-that of their influence functions over the questions they share. With the fixed weights w of the joint estimate,
+The z of a prompt is drawn from a normal distribution around the joint z, with variance tau^2. The estimates of k
+prompts then have the covariance ``V + tau^2 I``, where V is the covariance of their influence functions over shared
+questions. With the fixed weights w of the joint estimate,
 
     Q = sum of w_a (z_a - mean)^2
 
-has mean and variance that are polynomials in tau^2. That gives the estimate of tau^2 by moments [1]_, and its interval:
-the values that a test by Q does not reject [2]_.
-At tau = 0 the same test is the one of homogeneity.
+has a mean and a variance that are polynomials in tau^2. This gives a moment estimate of tau^2 [1]_, and an interval
+that contains the values that a test based on Q does not reject [2]_. At tau = 0 this is the test of homogeneity.
 
-Where the prompts happen to lie closer together than chance leaves them most of the time, the upper end is the one of a
-median Q: such luck is no proof that prompts do not matter.
+If Q is below its median without variation between prompts, the upper end is computed from that median, since a small Q
+by chance is no evidence that prompts do not matter.
 
-Sums of squares with fixed weights, and the chi-squared distribution that they are referred to.
+Distribution of sums of squares with fixed weights:
 
-Where k estimates rest on the same questions, their covariance is estimated from those questions too. Its inverse
-stresses the directions with the least variance, which are the ones that are estimated worst: with 8 tables of 450
-questions a statistic ``d' V^-1 d`` rejects a true hypothesis a third of the time. A sum of squares with weights that do
-not depend on the correlations needs no inverse. If A is the covariance of the weighted deviations, it is distributed
-as a sum of independent chi-squared variables with A's eigenvalues as factors, which has mean tr A and variance
-2 tr A^2; the scaled chi-squared variable with these two moments is taken for it [3]_.
+The covariance of k estimates is estimated from the same questions as the estimates. Its inverse is dominated by the
+directions with the smallest variance, which are estimated worst: with 8 tables of 450 questions, a statistic
+``d' V^-1 d`` rejects a true hypothesis in a third of the samples. A sum of squares with weights that do not depend on
+the correlations needs no inverse. If A is the covariance of the weighted deviations, it is distributed as a sum of
+independent chi-squared variables multiplied by the eigenvalues of A, with mean tr A and variance 2 tr A^2. This is
+approximated by a scaled chi-squared variable with the same mean and variance [3]_.
 
-``tr A`` is a sum over questions and is estimated without bias; ``(tr A)^2`` and ``tr A^2`` are sums over pairs of
-questions, and what a question makes with itself is left out of both, since it would stand for noise [4]_.
+``tr A`` is a sum over questions with an unbiased estimate. ``(tr A)^2`` and ``tr A^2`` are sums over pairs of
+questions; products of a question with itself are left out, since they would cause bias [4]_.
 
 References
 ----------
@@ -59,11 +58,11 @@ References
 .. [4] Chen, S. X. and Qin, Y.-L. (2010). A two-sample test for high-dimensional data with applications to gene-set
    testing. The Annals of Statistics, 38, 808-835. :doi:`10.1214/09-AOS716`
 
-Models compared by their joint Refusal Index over the same prompts.
+Comparison of models over the same prompts:
 
-The joint index of a model is a weighted mean of its prompts' estimates on the scale of ``atanh(rho)``, so that its
-influence function is the same mean of theirs; models over the same questions are compared by the differences of these,
-as runs of a single prompt are. The weights are taken as known: they change the estimate only in second order.
+The joint z of a model is a weighted mean of the estimates of its prompts, so its influence function is the same mean of
+their influence functions. Models over the same questions are compared by differences of these, like runs with a single
+prompt. The weights are treated as fixed, since their error has only a second-order effect.
 """
 
 from __future__ import annotations
@@ -110,16 +109,16 @@ from refusal_index.stats.intervals import (
 )
 from refusal_index.stats.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
 
-# log(tau^2) beyond which prompts have no variance, and beyond which all of theirs are at -1 or +1.
+# Range of log(tau^2): below it prompts have no variance; above it all RIs are at -1 or +1.
 SMALLEST_LOG, LARGEST_LOG = -40.0, 40.0
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
 
 
 class Traces(NamedTuple):
-    """What is known of the covariance A of the weighted deviations of b data sets; arrays of shape (b,).
+    """Traces of the covariance A of the weighted deviations, for b data sets; arrays of shape (b,).
 
-    `trace` is tr A, `of_square` an estimate of tr A^2 without a question's product with itself, and `own` the sum of
-    these products.
+    `trace` is tr A, `of_square` an estimate of tr A^2 without the products of questions with themselves, and `own` the
+    sum of these products.
     """
 
     trace: FloatArray
@@ -127,29 +126,29 @@ class Traces(NamedTuple):
     own: FloatArray
 
     def degrees_of_freedom(self, most: ArrayLike) -> FloatArray:
-        """Effective number of squares, from 1 to `most`."""
+        """Return the degrees of freedom of the approximating chi-squared variable, from 1 to `most`."""
         with np.errstate(invalid="ignore", divide="ignore"):
             found = (self.trace**2 - self.own) / self.of_square
         return np.asarray(np.clip(np.where(np.isnan(found), 1.0, found), 1.0, most))
 
     def scaled(self, sum_of_squares: FloatArray, most: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Return the statistic that is chi-squared, and its degrees of freedom; NaN where A is 0."""
+        """Return the chi-squared statistic and its degrees of freedom; NaN if A is 0."""
         freedom = self.degrees_of_freedom(most)
         with np.errstate(invalid="ignore", divide="ignore"):
             statistic = np.where(self.trace > 0, sum_of_squares * freedom / self.trace, np.nan)
         return statistic, freedom
 
     def pvalue(self, sum_of_squares: FloatArray, most: ArrayLike) -> FloatArray:
-        """Probability of a sum of squares as large."""
+        """Return the p-value of a sum of squares."""
         statistic, freedom = self.scaled(sum_of_squares, most)
         return np.asarray(special.chdtrc(freedom, statistic))
 
 
 def traces(deviations: FloatArray, counts: FloatArray) -> Traces:
-    """Take the traces from what each question adds to the k weighted deviations.
+    """Return the traces, from the contribution of each question to the k weighted deviations.
 
-    `deviations` has shape (b, k, m), one column a question or a pattern of outcomes, `counts` shape (b, m) says how
-    many questions a column stands for.
+    `deviations` has shape (b, k, m), with one column per question or pattern of outcomes; `counts`, shape (b, m), is
+    the number of questions of each column.
     """
     squares = np.einsum("bkm,bkm->bm", deviations, deviations)
     covariance = (deviations * counts[:, np.newaxis]) @ np.swapaxes(deviations, 1, 2)
@@ -159,12 +158,12 @@ def traces(deviations: FloatArray, counts: FloatArray) -> Traces:
 
 
 class Spread(NamedTuple):
-    """What k estimates z with weights w say of the variance between prompts.
+    """Statistics of k estimates z with weights w, from which the variance between prompts is estimated.
 
-    `sum_of_squares` is Q, and `sampling`, of one data set, belongs to its distribution without variance between
-    prompts. With B the covariance of the weighted deviations for V = 0 and tau = 1, and A that for tau = 0,
-    `trace` is tr B, `with_sampling` tr AB and `of_square` tr B^2. `error` is w' V w, the squared standard error of the
-    weighted mean from questions, and `squared_weights` the sum of the squares of w.
+    `sum_of_squares` is Q, and `sampling` (of one data set) describes its distribution without variance between prompts.
+    With B the covariance of the weighted deviations for V = 0 and tau = 1, and A that for tau = 0, `trace` is tr B,
+    `with_sampling` tr AB and `of_square` tr B^2. `error` is w' V w, the sampling variance of the weighted mean over
+    questions, and `squared_weights` the sum of the squares of w.
     """
 
     sum_of_squares: float
@@ -177,22 +176,22 @@ class Spread(NamedTuple):
     n_prompts: int
 
     def variance(self) -> float:
-        """Estimate of tau^2 by moments, 0 where chance alone would leave more."""
+        """Return the moment estimate of tau^2; 0 if Q is below its expectation without variance between prompts."""
         return max((self.sum_of_squares - float(self.sampling.trace[0])) / self.trace, 0.0)
 
     def traces(self, variance: float) -> Traces:
-        """Traces of the covariance of the weighted deviations at a given tau^2."""
+        """Return the traces of the covariance of the weighted deviations at a given tau^2."""
         sampling = self.sampling
         square = sampling.of_square + 2 * self.with_sampling * variance + self.of_square * variance**2
         return Traces(sampling.trace + self.trace * variance, square, sampling.own)
 
     def pvalue(self, variance: float = 0.0, sum_of_squares: float | None = None) -> float:
-        """Probability of a Q as large at a given tau^2."""
+        """Return the p-value of Q at a given tau^2."""
         q = self.sum_of_squares if sum_of_squares is None else sum_of_squares
         return float(self.traces(variance).pvalue(np.array([q]), self.n_prompts - 1)[0])
 
     def variance_at(self, pvalue: float, sum_of_squares: float) -> float:
-        """Find the tau^2 at which a Q as large has a given probability; 0 where it is larger at 0 already."""
+        """Return the tau^2 at which Q has a given p-value; 0 if the p-value is larger already at 0."""
         if self.pvalue(0.0, sum_of_squares) >= pvalue:
             return 0.0
         found = brentq(
@@ -201,14 +200,14 @@ class Spread(NamedTuple):
         return math.exp(found)
 
     def median(self) -> float:
-        """Median of Q without variance between prompts."""
+        """Return the median of Q without variance between prompts."""
         freedom = float(self.sampling.degrees_of_freedom(self.n_prompts - 1)[0])
         return float(special.chdtri(freedom, 0.5) * self.sampling.trace[0] / freedom)
 
     def error_and_quantile(self, confidence_level: float, new_prompt: bool = False) -> tuple[float, float]:
-        """Return the standard error of the mean over prompts like these, or of one more prompt, and its quantile.
+        """Return the standard error of the mean over similar prompts, or of a new prompt, and its quantile.
 
-        The quantile is that of a t distribution whose degrees of freedom fit the variance of the estimate of tau^2.
+        The quantile is that of Student's t with degrees of freedom from the variance of the estimate of tau^2.
         """
         variance, share = self.variance(), self.squared_weights + new_prompt
         total = self.error + share * variance
@@ -221,20 +220,20 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BetweenPrompts(Result):
-    """Standard deviation of the Refusal Index between prompts, beyond what chance in the questions makes.
+    """Standard deviation of RI between prompts, beyond sampling error from the questions.
 
     Attributes
     ----------
     estimate : float or None
-        In units of the index, of prompts like these; 0 where they lie no farther apart than chance leaves them. None
-        where undefined.
+        In units of RI, for a population of similar prompts; 0 if their variation is no larger than expected by chance.
+        None if undefined.
     status : {"ok", "undefined"}
     reason : str or None
         ``"fewer_than_two_variants"``, or ``"variants_repeat_each_other"`` if all have the same outcomes.
     z : float or None
         The joint ``atanh(rho)``.
     spread : Spread or None
-        What the interval is made from.
+        Statistics from which the interval is computed.
     """
 
     z: float | None = None
@@ -246,7 +245,7 @@ class BetweenPrompts(Result):
         return cls(deviation_of_index(z, spread.variance()), z=z, spread=spread)
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Confidence interval of the standard deviation; both ends NaN where it is undefined.
+        """Return a confidence interval of the standard deviation; both ends are NaN if it is undefined.
 
         Parameters
         ----------
@@ -255,7 +254,7 @@ class BetweenPrompts(Result):
         Returns
         -------
         ConfidenceInterval
-            The low end is 0 where the test of homogeneity has a p-value above half of ``1 - confidence_level``.
+            The lower end is 0 if the p-value of the test of homogeneity is above half of ``1 - confidence_level``.
 
         References
         ----------
@@ -271,9 +270,9 @@ class BetweenPrompts(Result):
 
 
 def spread_of(z: FloatArray, weights: FloatArray, influence: FloatArray) -> Spread:
-    """Measure the spread of k estimates with weights that add up to 1.
+    """Return the spread of k estimates with weights that add up to 1.
 
-    `influence`, of shape (k, m), holds what each of m independent units adds to z: the questions, or clusters of them.
+    `influence`, shape (k, m), is the contribution of each of m independent units, questions or clusters, to z.
     """
     k = len(z)
     centring = np.eye(k) - weights
@@ -293,7 +292,7 @@ def spread_of(z: FloatArray, weights: FloatArray, influence: FloatArray) -> Spre
 
 
 def deviation_of_index(z: float, variance: float) -> float:
-    """Return the standard deviation of the index where atanh(rho) is normal with mean z."""
+    """Return the standard deviation of RI if atanh(rho) is normal with mean z."""
     if variance == 0:
         return 0.0
     index = np.arcsin(np.tanh(z + math.sqrt(variance) * NODES) / 2) / math.asin(0.5)
@@ -306,20 +305,20 @@ Prompts = Literal["random", "fixed"]
 
 @dataclass(frozen=True, slots=True)
 class HomogeneityTest:
-    """Whether the prompts share one rho.
+    """Test of the hypothesis that all prompts have the same rho.
 
     Attributes
     ----------
     statistic : float or None
-        Sum of the squared deviations of the prompts' estimates from the joint one over their variances, scaled to be
-        chi-squared if all prompts have the same rho. None where undefined.
+        Sum of squared deviations of the prompts' estimates from the joint estimate, divided by their variances, and
+        scaled to be chi-squared under the hypothesis. None if undefined.
     degrees_of_freedom : float or None
-        Those of the chi-squared variable with the same mean and variance: from 1 to the number of prompts less one,
-        the fewer the more the prompts say the same.
+        Degrees of freedom of the chi-squared variable with the same mean and variance: from 1 to the number of prompts
+        minus one; fewer if the prompts are strongly correlated.
     pvalue : float or None
-        Probability of a statistic as large if all prompts have the same rho. None where undefined.
+        P-value of the statistic. None if undefined.
     status : {"ok", "undefined"}
-        Undefined where there is nothing to compare.
+        Undefined if there are no prompts to compare.
     reason : str or None
         ``"fewer_than_two_variants"``, ``"variants_repeat_each_other"`` if all have the same outcomes, or
         ``"fewer_clusters_than_variants"``.
@@ -334,29 +333,29 @@ class HomogeneityTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointRefusalIndexResult(ResultWithInterval):
-    """The Refusal Index of a model over several prompts.
+    """The joint Refusal Index of a model over several prompts.
 
     Attributes
     ----------
     estimate : float or None
-        The joint Refusal Index. At the boundary exactly -1 or +1, None where undefined.
+        The joint Refusal Index. Exactly -1 or +1 at the boundary, None if undefined.
     rho : float or None
-        The tetrachoric correlation behind it, with the same conventions.
+        The joint tetrachoric correlation, with the same conventions.
     standard_error : float or None
-        Standard error of `estimate` from the choice of questions. None unless the status is ``"ok"``.
+        Standard error of `estimate` due to sampling of questions. None unless the status is ``"ok"``.
     status : {"ok", "boundary", "undefined"}
-        ``"ok"`` if at least one variant is; see `left_out` for those that are not. ``"boundary"``: all variants that
-        are defined are at the same end.
+        ``"ok"`` if it is for at least one variant; see `left_out` for the others. ``"boundary"``: all defined variants
+        are at the same end.
     reason : str or None
-        ``"all_variants_at_boundary"``; or where undefined ``"no_variants"``, ``"all_variants_undefined"``,
+        ``"all_variants_at_boundary"``; if undefined ``"no_variants"``, ``"all_variants_undefined"``,
         ``"variants_at_both_ends"``, ``"one_cluster"``.
     between_prompts : BetweenPrompts
-        How far the variants' indices lie apart beyond chance.
+        Variation of RI between variants beyond chance.
     variants : tuple of RefusalIndexResult
-        One a row, those left out included.
+        One per row, including those left out.
     weights : tuple of float or None
-        Weight of each row's ``atanh(rho)`` in the joint one, by its inverse variance; they add up to 1 and are None
-        for a row left out.
+        Weight of each row's ``atanh(rho)`` in the joint one, by inverse variance. The weights add up to 1; None for a
+        row that is left out.
     """
 
     rho: float | None
@@ -366,12 +365,12 @@ class JointRefusalIndexResult(ResultWithInterval):
 
     @property
     def left_out(self) -> dict[int, str]:
-        """Rows at the boundary or undefined, each with its reason: they have no influence function to enter by."""
+        """Rows left out, with the reason: those at the boundary or undefined have no influence function."""
         return {row: variant.reason or "" for row, variant in enumerate(self.variants) if variant.status != "ok"}
 
     @property
     def homogeneity(self) -> HomogeneityTest:
-        """Whether the variants share one index."""
+        """Test of the hypothesis that all variants have the same RI."""
         spread = self.between_prompts.spread
         if spread is None:
             return HomogeneityTest(None, None, None, "undefined", self.between_prompts.reason)
@@ -379,24 +378,23 @@ class JointRefusalIndexResult(ResultWithInterval):
         return HomogeneityTest(float(statistic[0]), float(freedom[0]), spread.pvalue(), "ok", None)
 
     def confidence_interval(self, confidence_level: float = 0.95, *, prompts: Prompts = "random") -> ConfidenceInterval:
-        """Confidence interval of the joint Refusal Index: one for ``atanh(rho)``, transformed.
+        """Return a confidence interval of the joint Refusal Index, transformed from one for ``atanh(rho)``.
 
         Parameters
         ----------
         confidence_level : float in (0, 1), default: 0.95
         prompts : {"random", "fixed"}, default: "random"
-            ``"random"``: of the mean over prompts like these, which widens with the spread between them, and with how
-            little a few prompts say of that spread. ``"fixed"``: of these very prompts.
+            ``"random"``: for the mean over a population of similar prompts, accounting for variation between prompts
+            and the uncertainty of its estimate from few prompts. ``"fixed"``: for these prompts only.
 
         Returns
         -------
         ConfidenceInterval
-            ``(nan, nan)`` unless the status is ``"ok"``. Both kinds are the same where the prompts lie no farther
-            apart than chance leaves them, or there is only one.
+            ``(nan, nan)`` unless the status is ``"ok"``. Both kinds are equal if the variation between prompts is no
+            larger than expected by chance, or there is only one prompt.
 
-        Notes
-        -----
-        Two prompts say so little of the spread that, where they differ much, the wider interval covers .87 only.
+        Notes ----- With only two prompts the variation is poorly estimated: if they differ strongly, the coverage of
+        the wider interval is only .87.
         """
         if prompts not in get_args(Prompts):
             raise ValueError(f"prompts must be 'random' or 'fixed', got {prompts!r}")
@@ -410,7 +408,7 @@ class JointRefusalIndexResult(ResultWithInterval):
         return _around(self.rho, quantile * error)
 
     def prediction_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Interval for the Refusal Index of one more prompt like these.
+        """Return a prediction interval of RI for a new, similar prompt.
 
         Parameters
         ----------
@@ -419,8 +417,8 @@ class JointRefusalIndexResult(ResultWithInterval):
         Returns
         -------
         ConfidenceInterval
-            For the index itself; an estimate of it has an error of its own besides. ``(nan, nan)`` unless there are
-            two variants that say something.
+            For RI itself; its estimate also has a sampling error. ``(nan, nan)`` unless at least two variants differ in
+            their outcomes and have the status ``"ok"``.
 
         References
         ----------
@@ -448,33 +446,31 @@ def joint_refusal_index(
     cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> JointRefusalIndexResult:
-    """Estimate one Refusal Index from several prompts of a model over the same questions.
+    """Estimate a joint Refusal Index from several prompts of a model over the same questions.
 
     Parameters
     ----------
     refused, wrong : array_like of bool, shape (k, n)
-        One row a prompt variant, one column a question; as for `ContingencyTable.from_arrays`.
+        One row per prompt variant, one column per question; as for `ContingencyTable.from_arrays`.
     scored : array_like of bool, shape (k, n), optional
-        False where a variant has no grade for a question; all True if not given.
+        False where a variant has no grade for a question. By default all True.
     cluster, weight : array_like, shape (n,), optional
-        Which questions are alike, and for how many each stands, as for `SamplingDesign.of`.
+        Cluster and sampling weight of each question, as for `SamplingDesign.of`.
 
     Returns
     -------
     JointRefusalIndexResult
-        A variant at the boundary or undefined is left out and named in `left_out`. With one variant left the joint
-        estimate is its own, and the homogeneity undefined.
+        A variant at the boundary or undefined is left out and listed in `left_out`. With one remaining variant, the
+        joint estimate is that of this variant, and homogeneity is undefined.
 
     Raises
     ------
     TypeError, ValueError
-        If the matrices are not truth values of one shape, or as `SamplingDesign.of`.
+        If the matrices are not truth values of one shape; also the errors of `SamplingDesign.of`.
 
-    Notes
-    -----
-    A variant counts by its precision, and one that repeats another counts twice. Leaving a variant at +1 or -1 out,
-    which takes an empty cell, pulls the joint estimate away from that end; it matters where cells are expected to be
-    nearly empty.
+    Notes ----- Variants are weighted by precision; identical variants both count. Leaving out a variant at +1 or -1,
+    which has an empty cell, biases the joint estimate away from that end; this matters only if expected counts are
+    small.
 
     References
     ----------
@@ -505,7 +501,7 @@ def joint_refusal_index(
     z = np.array([math.atanh(variants[row].rho or 0.0) for row in kept])
     influence = _influence_on_z(variants, matrices, design)
     degrees_of_freedom = influence.degrees_of_freedom
-    # Weights by the influence of questions, errors by that of clusters, if there are any.
+    # The weights use the influence of questions; the standard error that of clusters, if there are any.
     independent = influence.rows if influence.independent is None else influence.independent
     information = 1 / np.sum(independent**2, axis=1)
     weights = information / information.sum()
@@ -534,7 +530,7 @@ def joint_refusal_index(
 def _influence_on_z(
     variants: Sequence[RefusalIndexResult], matrices: Matrices, design: SamplingDesign | None
 ) -> Influence:
-    """Influence of questions on atanh(rho) of the prompts that have an estimate."""
+    """Return the influence of questions on atanh(rho) of the prompts with an estimate."""
     kept = [row for row, variant in enumerate(variants) if variant.status == "ok"]
     points = [point_estimate("refusal_index", variants[row].table) for row in kept]
     slopes = np.array([spearman_slope_in_z(variants[row].rho or 0.0) for row in kept])
@@ -562,19 +558,19 @@ def _without_estimate(variants: tuple[RefusalIndexResult, ...]) -> JointRefusalI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointDifference(ResultWithInterval):
-    """By how much the joint Refusal Index of the first model exceeds that of the second.
+    """The difference of joint RI between two models, first minus second.
 
     Attributes
     ----------
     first, second : JointRefusalIndexResult
-        Of either model.
+        Results of both models.
     estimate : float or None
-        ``first - second``; None where either is undefined.
+        ``first - second``; None if either is undefined.
     standard_error, pvalue : float or None
         As in `MetricDifference`; None unless both estimates have a standard error.
     status : {"ok", "boundary", "undefined"}
     reason : str or None
-        ``"first:"`` or ``"second:"`` with that model's reason, or both with ``";"`` between them; or
+        ``"first:"`` or ``"second:"`` followed by that model's reason, or both, joined by ``";"``; or
         ``"constant_difference"``.
     """
 
@@ -583,10 +579,10 @@ class JointDifference(ResultWithInterval):
     pvalue: float | None = None
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Return the normal or Student's interval of the difference; both ends are NaN where it has no standard error.
+        """Return the normal or Student's t interval of the difference; both ends are NaN without a standard error.
 
-        Where the models differ by nothing on any question, the intervals of both are combined by square-and-add: one of
-        no width would claim certainty.
+        If the models do not differ on any question, the intervals of both are combined by square-and-add, since a
+        normal interval would have width zero.
         """
         interval = ResultWithInterval.confidence_interval(self, confidence_level)
         if self.standard_error != 0:
@@ -606,16 +602,16 @@ def compare_joint(
     cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> JointDifference:
-    """Compare two models by their joint Refusal Index over the same prompts.
+    """Compare two models by joint RI over the same prompts.
 
     Parameters
     ----------
     refused, wrong : array_like of bool, shape (2, v, n)
         Two models, v prompts, n questions.
     scored : array_like of bool, shape (2, v, n), optional
-        False where there is no grade; all True if not given.
+        False where there is no grade. By default all True.
     cluster, weight : array_like, shape (n,), optional
-        Which questions are alike, and for how many each stands, as for `SamplingDesign.of`.
+        Cluster and sampling weight of each question, as for `SamplingDesign.of`.
 
     Returns
     -------
@@ -624,7 +620,7 @@ def compare_joint(
     Raises
     ------
     TypeError, ValueError
-        If the arguments are not arrays of truth values of one such shape, or as `SamplingDesign.of`.
+        If the arguments are not arrays of truth values of this shape; also the errors of `SamplingDesign.of`.
 
     References
     ----------
@@ -670,12 +666,12 @@ def rank_joint(
     cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> Ranking:
-    """Rank models by their joint Refusal Index, as `rank_runs` ranks runs of a single prompt.
+    """Rank models by joint RI, as `rank_runs` ranks runs with a single prompt.
 
     Parameters
     ----------
     refused, wrong, scored : array_like of bool, shape (k, v, n)
-        k models, two or more, v prompts, n questions; as for `compare_joint`.
+        k models (two or more), v prompts, n questions; as for `compare_joint`.
     confidence_level, adjustment, n_resamples, rng, cluster, weight
         As for `rank_runs`.
 
@@ -686,7 +682,7 @@ def rank_joint(
     Raises
     ------
     TypeError, ValueError
-        As for `compare_joint`, if there are fewer than two models, or if another argument is not as described.
+        As for `compare_joint`, or if there are fewer than two models, or another argument is invalid.
 
     References
     ----------
@@ -720,7 +716,7 @@ def rank_joint(
 def _checked_models(
     refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None, cluster: ArrayLike | None, weight: ArrayLike | None
 ) -> tuple[Matrices, SamplingDesign | None]:
-    """Check arrays of shape (k, v, n) as `checked_matrices` does those of shape (k, n), and their questions."""
+    """Check arrays of shape (k, v, n), as `checked_matrices` those of shape (k, n), and the sampling design."""
     given = {"refused": refused, "wrong": wrong, "scored": scored}
     for name, values in given.items():
         check_rows(name, values)
@@ -745,7 +741,7 @@ def _checked_models(
 def _influence(
     arrays: Matrices, results: Sequence[JointRefusalIndexResult], design: SamplingDesign | None
 ) -> Influence:
-    """Influence of questions on every model's joint index; NaN where there is none."""
+    """Return the influence of questions on the joint RI of every model; NaN if there is none."""
     rows, independent = [], []
     for refused, wrong, scored, joint in zip(*arrays, results, strict=True):
         prompts = _influence_on_z(joint.variants, (refused, wrong, scored), design)
@@ -759,17 +755,17 @@ def _influence(
 
 
 def joint_influence(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None) -> FloatArray:
-    """Influence of each question on the joint Refusal Index of each model, over its number of questions.
+    """Return the influence of each question on the joint RI of each model, divided by its number of questions.
 
     Parameters
     ----------
     refused, wrong, scored : array_like of bool, shape (k, v, n)
-        As for `compare_joint`, of any number of models.
+        As for `compare_joint`, for any number of models.
 
     Returns
     -------
     ndarray, shape (k, n)
-        Products of rows sum to the covariances of the estimates; NaN for a model without a standard error.
+        Inner products of rows are the covariances of the estimates; NaN for a model without a standard error.
 
     Examples
     --------

@@ -1,28 +1,27 @@
-"""Mistakes of the grader: correcting the index for known error rates, and every metric by a labelled slice.
+"""Correction for grading errors: of RI by known error rates, and of every metric by labelled answers.
 
-With ``f_c = P(graded wrong | right)`` and ``f_w = P(graded right | wrong)`` a group of n questions of which m are wrong
-has ``(1 - f_w) m + f_c (n - m)`` graded wrong on average. Solved for m, separately among the refused and the answered
-questions, this gives the four cells that a faultless grader would have counted; where both groups have the same
-rates it is ``p11 = (p11* - f_c r) / (1 - f_c - f_w)`` and ``mu = (mu* - f_c) / (1 - f_c - f_w)``.
+With ``f_c = P(graded wrong | right)`` and ``f_w = P(graded right | wrong)``, a group of n questions of which m are
+wrong has an expected number of ``(1 - f_w) m + f_c (n - m)`` graded wrong. Solving for m, separately among refused and
+answered questions, gives the four cells that a perfect grader would have counted; if both groups have the same rates,
+``p11 = (p11* - f_c r) / (1 - f_c - f_w)`` and ``mu = (mu* - f_c) / (1 - f_c - f_w)``.
 
-A negative cell says that the grades cannot have come about with these rates. It is reported, never clipped.
+A negative cell means that the grades are impossible with these rates. It is reported, never clipped to 0.
 
-A slice that was chosen by the grader's grade says how often a person agrees with each *grade*, not how often the
-grader errs on right and on wrong answers. So it is the former that is taken from the slice, which any choice by grade
-leaves intact; ``f_c = P(graded wrong | right)`` and ``f_w = P(graded right | wrong)`` follow by Bayes' rule with the
-shares of the two grades in the whole run.
+A labelled sample that is stratified by the grader's grade shows how often a person agrees with each *grade*, not how
+often the grader errs on right and on wrong answers. So the former is estimated from the sample, which is valid for any
+sampling by grade; f_c and f_w follow by Bayes' rule from the shares of the two grades in the whole run.
 
-`prediction_powered` corrects metrics and their differences by a few answers that a person labelled.
-The grade of an answer predicts what a person would say of it. The estimate is that of the grades, corrected by what the
-labelled slice shows them to miss. In terms of influence functions, question by question,
+`prediction_powered` corrects metrics and their differences with a small number of answers labelled by a person. The
+grade of an answer is a prediction of a person's label. The estimate from the grades is corrected by their errors in the
+labelled sample. The influence of a question is
 
     m(cell) + labelled / pi * (influence of the true cell - m(cell)),
 
-where pi is the chance with which the question was drawn into the slice and m the mean influence of the true cell in
-the question's graded cell, as the labels tell it. That is prediction-powered inference [1]_ with the best prediction
-that a grade allows: it tunes itself [2]_, since where grades say nothing m does not depend on them. Sums of squares
-over questions are variances, and products of two runs covariances, whichever questions they share and whichever of
-these are labelled.
+where pi is the probability that the question was sampled for labelling, and m the mean influence of the true cell given
+the graded cell, estimated from the labels. This is prediction-powered inference [1]_ with the best prediction from
+grades; it is self-tuning [2]_, because m does not depend on grades that are uninformative. Sums of squares over
+questions give variances, and sums of products between two runs give covariances, whichever questions are shared and
+labelled.
 
 References
 ----------
@@ -60,12 +59,12 @@ from refusal_index.stats.planning import checked_positive
 
 @dataclass(frozen=True, slots=True)
 class GraderLabels:
-    """A slice of graded answers with the verdict of a person, who is taken to be right.
+    """Counts of graded answers that a person labelled; the person is taken to be right.
 
     Parameters
     ----------
     graded_wrong_is_wrong, graded_wrong_is_right, graded_right_is_wrong, graded_right_is_right : int
-        Answers by the grader's grade and the person's.
+        Number of answers by the grader's grade and the person's label.
 
     Raises
     ------
@@ -84,25 +83,25 @@ class GraderLabels:
 
     @property
     def errors(self) -> NDArray[np.int64]:
-        """Mistaken and sound grades among the answers graded wrong, then among those graded right; shape (2, 2)."""
+        """Mistaken and correct grades among answers graded wrong, then among those graded right; shape (2, 2)."""
         sound_wrong, mistaken_wrong, mistaken_right, sound_right = astuple(self)
         return np.array([[mistaken_wrong, sound_wrong], [mistaken_right, sound_right]])
 
 
 def labelled_cells(cells: FloatArray, errors: FloatArray) -> FloatArray:
-    """Cells by the person's verdict, of cells by the grader's grade and error rates by grade, all (..., 2, 2).
+    """Return cells by true grade, given cells by the grader's grade and error rates by grade, all (..., 2, 2).
 
-    What is moved is a share of what there is: an empty cell moves nothing, whatever its rate.
+    A share of each cell is moved, so an empty cell has no effect whatever its rate.
     """
     mistaken, sound = cells * errors, cells * (1 - errors)
     return np.asarray(sound + mistaken[..., ::-1])
 
 
 def grader_rates(cells: FloatArray, errors: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Turn error rates among the answers of each grade into f_c and f_w, by Bayes' rule, both of shape (..., 2).
+    """Return f_c and f_w, each of shape (..., 2), from error rates by grade, by Bayes' rule.
 
-    `errors` has shape (..., 1 or 2, 2): one slice for both groups or one for each, by grade. A rate among answers
-    that do not exist is 0.
+    `errors` has shape (..., 1 or 2, 2): one sample for both groups or one for each, by grade. A rate is 0 if there are
+    no such answers.
     """
     graded = cells.sum(axis=-2, keepdims=True) if errors.shape[-2] == 1 else cells
     mistaken, sound = graded * errors, graded * (1 - errors)
@@ -116,14 +115,14 @@ def grader_rates(cells: FloatArray, errors: FloatArray) -> tuple[FloatArray, Flo
 Rate = float | tuple[float, float]
 
 POSTERIOR_DRAWS = 10_000
-# A share of all questions below this is a cell that rounding has kept from being zero.
+# A cell below this share of all questions is a rounding error.
 ROUNDING = 1e-12
-# Where 1 - f_c - f_w is below this, rounding decides what is divided by it.
+# If 1 - f_c - f_w is below this, quotients by it are rounding errors.
 LEAST_INFORMED = 1e-9
 
 
 class GraderRates(NamedTuple):
-    """How often a grader errs, among the refused questions and among the answered ones."""
+    """Error rates of a grader, among refused and among answered questions."""
 
     graded_wrong_if_right: tuple[float, float]
     graded_right_if_wrong: tuple[float, float]
@@ -131,28 +130,27 @@ class GraderRates(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MisgradingResult(Result):
-    """The Refusal Index corrected for errors of the grader.
+    """The Refusal Index corrected for grading errors.
 
     Attributes
     ----------
     estimate, rho : float or None
-        Refusal Index and tetrachoric correlation of the corrected cells: exactly -1 or +1 at the boundary, None where
-        undefined.
+        RI and tetrachoric correlation of the corrected cells; exactly -1 or +1 at the boundary, None if undefined.
     status : {"ok", "boundary", "undefined"}
     reason : str or None
-        At the boundary ``"zero_cell:"`` with the corrected cells that are empty. Where undefined the first that
-        applies of ``"no_labels:"`` with the kinds of graded answers that the run has and no label is of,
-        ``"uninformative_grader"`` (the estimated ``f_c + f_w`` is 1 or more), ``"negative_cell:"`` with the cells, and
-        the reasons of `RefusalIndexResult`.
+        At the boundary: ``"zero_cell:"`` with the corrected cells that are empty. If undefined: the first that applies
+        of ``"no_labels:"`` with the kinds of graded answers without labels, ``"uninformative_grader"`` (the estimated
+        ``f_c + f_w`` is 1 or more), ``"negative_cell:"`` with the cells, and the reasons of `RefusalIndexResult`.
     cells : tuple of float or None
-        Corrected cells in the order of `CELL_NAMES`, with the total of the table. They may be fractional, and are
-        negative where the status says so; None where they cannot be computed.
+        Corrected cells in the order of `CELL_NAMES`, with the same total as the table. They may be fractional, or
+        negative (see `reason`); None if they cannot be computed.
     rates : GraderRates or None
-        The rates, assumed or estimated.
+        The error rates, assumed or estimated.
     table : ContingencyTable
         The counts by the grader's grades.
     labels : tuple of GraderLabels
-        Empty if the rates were assumed, one slice for all questions, or one for the refused and one for the answered.
+        Empty if the rates were assumed; otherwise one sample for all questions, or one for refused and one for answered
+        questions.
     """
 
     rho: float | None = None
@@ -164,26 +162,26 @@ class MisgradingResult(Result):
     def confidence_interval(
         self, confidence_level: float = 0.95, *, n_resamples: int = POSTERIOR_DRAWS, rng: Seed = None
     ) -> ConfidenceInterval:
-        """Posterior quantiles under Jeffreys' priors for the cells and, where they were estimated, for the labels.
+        """Return posterior quantiles, under Jeffreys' priors for the cells and for estimated error rates.
 
         Parameters
         ----------
         confidence_level : float in (0, 1), default: 0.95
         n_resamples : int, default: 10000
-            Posterior draws. Draws with a negative cell are impossible and left out.
+            Number of posterior draws; draws with a negative cell are impossible and left out.
         rng : int or numpy.random.Generator, optional
 
         Returns
         -------
         ConfidenceInterval
-            At the boundary it ends at the estimate; ``(nan, nan)`` where undefined.
+            At the boundary it ends at the estimate; ``(nan, nan)`` if undefined.
         """
         normal_quantile(confidence_level)
         checked_resamples(n_resamples)
         if self.rho is None or self.rates is None:
             return NO_INTERVAL
         generator = np.random.default_rng(rng)
-        # Gamma variables are Dirichlet ones up to their sum, on which rho does not depend.
+        # Normalised gamma variables have a Dirichlet distribution, and rho does not depend on their sum.
         cells = generator.standard_gamma(by_group(self.table) + 0.5, size=(n_resamples, 2, 2))
         f_c, f_w = np.array(self.rates.graded_wrong_if_right), np.array(self.rates.graded_right_if_wrong)
         if self.labels:
@@ -201,32 +199,31 @@ class MisgradingResult(Result):
 def correct_misgrading(
     table: ContingencyTable, graded_wrong_if_right: Rate, graded_right_if_wrong: Rate
 ) -> MisgradingResult:
-    """Correct the Refusal Index for a grader whose error rates are known, or assumed.
+    """Correct the Refusal Index for known or assumed error rates of the grader.
 
     Parameters
     ----------
     table : ContingencyTable
         Counts by the grader's grades.
     graded_wrong_if_right, graded_right_if_wrong : float or tuple of two floats
-        f_c and f_w, in [0, 1) and with a sum below 1: one number for all questions, or one for the refused and one
-        for the answered.
+        f_c and f_w, in [0, 1) and with a sum below 1: one number for all questions, or one for refused and one for
+        answered questions.
 
     Returns
     -------
     MisgradingResult
-        Exact where the shares graded wrong are those that the rates imply. Undefined where the rates are impossible.
+        Exact if the observed shares graded wrong equal their expectation. Undefined if the rates are impossible for
+        this table.
 
     Raises
     ------
     TypeError
         If `table` is not a ContingencyTable, or a rate is not a number.
     ValueError
-        If a rate is out of range, or the two of a group sum to 1 or more: such grades say nothing about the truth.
+        If a rate is out of range, or f_c and f_w of a group sum to 1 or more, so that grades are uninformative.
 
-    Notes
-    -----
-    Guessing is misgrading of a kind: of answers that are not known, guessed among K choices, 1 in K is graded right.
-    See `correct_guessing`.
+    Notes ----- Guessing is a special case: of unknown answers guessed among K choices, 1 in K is graded right. See
+    `correct_guessing`.
 
     References
     ----------
@@ -245,10 +242,10 @@ def correct_misgrading(
 
 
 def correct_guessing(table: ContingencyTable, n_choices: int) -> MisgradingResult:
-    """Correct the Refusal Index for guessing among the choices of multiple-choice questions.
+    """Correct the Refusal Index for guessing in multiple-choice questions.
 
-    A question whose answer is not known is answered right with probability ``1 / n_choices``; one that is known
-    always. This is misgrading with ``f_c = 0`` and ``f_w = 1 / n_choices``, and "wrong" becomes "not known".
+    A question is answered right with probability ``1 / n_choices`` if its answer is not known, and always if it is.
+    This is misgrading with ``f_c = 0`` and ``f_w = 1 / n_choices``, where "wrong" means "not known".
 
     Parameters
     ----------
@@ -259,7 +256,7 @@ def correct_guessing(table: ContingencyTable, n_choices: int) -> MisgradingResul
     Returns
     -------
     MisgradingResult
-        As of `correct_misgrading`.
+        As for `correct_misgrading`.
 
     Raises
     ------
@@ -277,7 +274,7 @@ def correct_guessing(table: ContingencyTable, n_choices: int) -> MisgradingResul
 
 
 def checked_rates(graded_wrong_if_right: Rate, graded_right_if_wrong: Rate) -> GraderRates:
-    """Check both rates, and that grades with these rates say something about the truth."""
+    """Check both rates, and that grades with these rates are informative."""
     rates = GraderRates(
         checked_rate("graded_wrong_if_right", graded_wrong_if_right),
         checked_rate("graded_right_if_wrong", graded_right_if_wrong),
@@ -291,7 +288,7 @@ def checked_rates(graded_wrong_if_right: Rate, graded_right_if_wrong: Rate) -> G
 
 
 def checked_rate(name: str, rate: Rate) -> tuple[float, float]:
-    """Check one rate, or two, and return two."""
+    """Check one or two rates, and return two."""
     values = unmasked(name, rate)
     if values.dtype.kind not in "iuf":
         raise TypeError(f"{name} must be one or two numbers in [0, 1), got {rate!r}; is it text, or missing?")
@@ -302,9 +299,9 @@ def checked_rate(name: str, rate: Rate) -> tuple[float, float]:
 
 
 def by_group(table: ContingencyTable) -> FloatArray:
-    """Return counts graded wrong and right among the refused, then among the answered; shape (2, 2).
+    """Return counts graded wrong and right among refused, then among answered questions; shape (2, 2).
 
-    Raises TypeError for anything but a table of counts.
+    Raises TypeError if `table` is not a ContingencyTable.
     """
     if not isinstance(table, ContingencyTable):
         raise TypeError(f"table must be a ContingencyTable, got {type(table).__name__}")
@@ -314,7 +311,7 @@ def by_group(table: ContingencyTable) -> FloatArray:
 def estimate_from_cells(
     cells: FloatArray, table: ContingencyTable, rates: GraderRates, labels: tuple[GraderLabels, ...]
 ) -> MisgradingResult:
-    """Estimate from corrected cells, of shape (2, 2); the rest is where they came from."""
+    """Return the result for corrected cells, shape (2, 2); the other arguments are stored in it."""
     corrected = np.where(np.abs(cells) < ROUNDING * table.n, 0.0, cells).ravel()
     rho = float(tetrachoric(*np.where(corrected < 0, np.nan, corrected)))
     n11, n10, n01, n00 = corrected.tolist()
@@ -338,7 +335,7 @@ def _why_not_ok(table: ContingencyTable, cells: FloatArray) -> str | None:
 
 
 def _true_cells(cells: FloatArray, f_c: FloatArray, f_w: FloatArray) -> FloatArray:
-    """Correct cells of shape (..., 2, 2), group by grade, by rates of shape (..., 2); NaN where f_c + f_w >= 1."""
+    """Correct cells of shape (..., 2, 2), group by grade, with rates of shape (..., 2); NaN if f_c + f_w >= 1."""
     total, informed = cells.sum(axis=-1), 1 - f_c - f_w
     informed = np.where(informed > LEAST_INFORMED, informed, np.nan)
     wrong, right = (cells[..., 0] - f_c * total) / informed, (cells[..., 1] - f_w * total) / informed
@@ -356,40 +353,38 @@ def misgrading_from_labels(
     refused: GraderLabels | None = None,
     answered: GraderLabels | None = None,
 ) -> MisgradingResult:
-    """Correct the Refusal Index for a grader by a slice of its grades that a person checked.
+    """Correct the Refusal Index for grading errors, with a sample of answers that a person labelled.
 
     Parameters
     ----------
     table : ContingencyTable
         Counts of the whole run by the grader's grades.
     labels : GraderLabels
-        One slice for refused and answered questions alike, whose error rates are taken to be the same. It is a random
-        sample of all answers that count, or of those of each grade, in any numbers. Give this or the next two.
+        One sample for refused and answered questions, whose error rates are assumed to be equal: a random sample of all
+        answers, or of the answers of each grade, of any sizes. Give this or the next two.
     refused, answered : GraderLabels
-        A slice for each, sampled in the same way; nothing is assumed to be the same.
+        A sample for each, drawn in the same way; error rates may differ.
 
     Returns
     -------
     MisgradingResult
-        Undefined where the run has graded answers of a kind that no label is of: ``"no_labels:graded_right"`` of one
-        slice, ``"no_labels:refused_graded_right"`` of two, several joined by ``+``. Answers that the run does not have
-        need no labels.
+        Undefined if the run has graded answers of a kind without labels: ``"no_labels:graded_right"`` with one sample,
+        ``"no_labels:refused_graded_right"`` with two; several are joined by ``+``. Kinds of answers that the run does
+        not have need no labels.
 
     Raises
     ------
     TypeError
-        If neither or both forms are given, or something is not of its type.
+        If neither or both forms are given, or an argument has the wrong type.
 
-    Notes
-    -----
-    A slice that was chosen by the grader's grade says how often a person agrees with each *grade*, not how often the
-    grader errs on right and on wrong answers. So the first is what is taken from the slice, which any choice by grade
-    leaves intact, and f_c and f_w follow by Bayes' rule with the shares of the grades in the whole table. A slice in
-    which refused questions are over-represented needs the second form. With a slice for each group, the corrected
-    cells are the graded ones with the share moved that the labels say is mistaken, also where the rates that this
-    implies sum to 1.
+    Notes ----- A sample that is stratified by the grader's grade shows how often a person agrees with each *grade*, not
+    how often the grader errs on right and on wrong answers. So the former is estimated from the sample, which is valid
+    for any sampling by grade, and f_c and f_w follow by Bayes' rule from the shares of the grades in the whole table.
+    If refused questions are over-represented in the sample, use the second form. With a sample for each group, the
+    share of mistaken grades in each cell is moved to the other grade; this is defined even if the implied f_c and f_w
+    sum to 1.
 
-    The interval draws the cells, and the two error rates among the grades, from their posterior distributions.
+    The interval is computed by drawing the cells and the error rates by grade from their posterior distributions.
 
     References
     ----------
@@ -426,18 +421,18 @@ def misgrading_from_labels(
 
 @dataclass(frozen=True, slots=True)
 class MisgradingRange:
-    """Smallest and largest corrected Refusal Index over a range of error rates of the grader.
+    """The smallest and largest corrected Refusal Index over a range of error rates of the grader.
 
     Attributes
     ----------
     low, high : float or None
-        None where undefined.
+        None if undefined.
     status : {"ok", "boundary", "undefined"}
     reason : str or None
-        As in `MisgradingResult`, of the first of `ends` that has one, an undefined one before others.
+        As in `MisgradingResult`, of the first of `ends` that has one; undefined ones take precedence.
     ends : tuple of two MisgradingResult
-        Of rates that may differ: the corrections with the lowest and the highest index. Of rates that are the same:
-        those at the smallest and the largest rates.
+        If rates may differ: the corrections with the lowest and the highest RI. If rates are equal: those at the
+        smallest and the largest rates.
     """
 
     low: float | None
@@ -454,23 +449,23 @@ def misgrading_range(
     *,
     same_rates: bool = False,
 ) -> MisgradingRange:
-    """Range of the corrected Refusal Index while both error rates of the grader vary.
+    """Return the range of the corrected Refusal Index over ranges of both error rates of the grader.
 
     Parameters
     ----------
     table : ContingencyTable
         Counts by the grader's grades.
     graded_wrong_if_right, graded_right_if_wrong : tuple of two floats
-        Smallest and largest f_c and f_w.
+        Smallest and largest f_c, and smallest and largest f_w.
     same_rates : bool, default: False
-        Whether the rates are the same for refused and answered questions. A grader sees other kinds of answers there,
-        forced guesses and free replies, so that nothing says that they are.
+        Whether the rates are equal for refused and answered questions. Forced guesses and free replies are different
+        kinds of answers, so this is not generally the case.
 
     Returns
     -------
     MisgradingRange
-        Rates that may differ: the sharp range over all that are possible, which ends at -1 or 1 where a cell can be
-        corrected down to 0. Rates that are the same: undefined where the smallest or the largest are impossible.
+        If rates may differ: the sharp range over all possible rates, which ends at -1 or 1 if a cell can be corrected
+        to 0. If rates are equal: undefined if the smallest or the largest rates are impossible.
 
     Raises
     ------
@@ -479,14 +474,13 @@ def misgrading_range(
     ValueError
         If a rate is out of range, the ends of a range are in the wrong order, or the largest rates sum to 1 or more.
 
-    Notes
-    -----
-    The index rises with the share of the refused that are wrong and falls with that of the answered. A corrected share
-    rises with f_w and falls with f_c. So the highest index of rates that may differ is at the largest f_w and the
-    smallest f_c of the refused and the other way round of the answered, and the lowest at the opposite corner. Rates
-    that are the same never change the sign of rho, and its size grows with either: in f_w the derivative of rho is
-    proportional to ``p11 - beta mu``, with ``beta = P(refused | at the threshold of being wrong)``, which has the sign
-    of rho since refusals are more frequent beyond that threshold than at it; likewise in f_c.
+    Notes ----- RI increases with the share of wrong answers among refused questions, and decreases with that among
+    answered ones. A corrected share increases with f_w and decreases with f_c. So if rates may differ, RI is highest at
+    the largest f_w and the smallest f_c for refused questions and the reverse for answered ones, and lowest at the
+    opposite corner. Equal rates do not change the sign of rho, and its absolute value increases with both: the
+    derivative of rho in f_w is proportional to ``p11 - beta mu``, with ``beta = P(refused | at the threshold of being
+    wrong)``; this has the sign of rho, since for a positive rho refusals are more frequent beyond that threshold than
+    at it. The same holds for f_c.
 
     References
     ----------
@@ -513,7 +507,7 @@ def misgrading_range(
     lowest = correct_misgrading(table, (f_c[1], f_c[0]), (f_w[0], f_w[1]))
     highest = correct_misgrading(table, (f_c[0], f_c[1]), (f_w[1], f_w[0]))
     fewest, most = np.array(lowest.cells).reshape(2, 2), np.array(highest.cells).reshape(2, 2)
-    # Some rates leave no cell negative. Of the refused the lowest index has the fewest wrong, of the answered the most.
+    # Some rates give no negative cell. At the lowest RI, the fewest refused and the most answered questions are wrong.
     if min(most[0, 0], fewest[0, 1], fewest[1, 0], most[1, 1]) >= 0:
         lowest, highest = _as_far_as_possible(lowest), _as_far_as_possible(highest)
     return _range_between(lowest, highest)
@@ -530,7 +524,7 @@ def _range_between(first: MisgradingResult, second: MisgradingResult) -> Misgrad
 
 
 def _as_far_as_possible(corrected: MisgradingResult) -> MisgradingResult:
-    """Correct no further than to an empty cell: rates beyond that cannot be."""
+    """Limit a correction to an empty cell, since rates beyond that are impossible."""
     cells = np.array(corrected.cells).reshape(2, 2)
     if corrected.rates is None or cells.min() >= 0:
         return corrected
@@ -538,27 +532,27 @@ def _as_far_as_possible(corrected: MisgradingResult) -> MisgradingResult:
     return estimate_from_cells(clipped, corrected.table, corrected.rates, ())
 
 
-# Shares of cells are kept as counts of so many questions, which is as good as exact.
+# Shares of cells are represented as counts of this many questions, which is practically exact.
 SHARES_OF = 10**15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionPowered(ResultWithInterval):
-    """A metric of a run, or its difference between two, as a person would have graded it.
+    """A metric of a run, or its difference between two runs, corrected to a person's labels.
 
     Attributes
     ----------
     name : str in `METRIC_NAMES`
     estimate : float or None
-        None where undefined.
+        None if undefined.
     standard_error : float or None
-        Of the questions and of the labels. None unless the status is ``"ok"``.
+        Includes the sampling of questions and of labels. None unless the status is ``"ok"``.
     graded : float or None
-        The same by the grades alone.
+        The uncorrected value, from grades alone.
     status : {"ok", "boundary", "undefined"}
     reason : str or None
-        As in `MetricDifference`, or ``"no_labels:"`` with the graded cells of which no answer is labelled; of a
-        difference after ``"first:"`` or ``"second:"``.
+        As in `MetricDifference`, or ``"no_labels:"`` with the graded cells without labelled answers; for a difference,
+        after ``"first:"`` or ``"second:"``.
     """
 
     name: str
@@ -576,18 +570,18 @@ def prediction_powered(
     penalty: float = 1.0,
     truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
 ) -> tuple[PredictionPowered, ...]:
-    """Estimate every metric of a run, or its difference between two, from grades and a labelled slice.
+    """Estimate every metric of a run, or its difference between two runs, from grades and a labelled sample.
 
     Parameters
     ----------
     refused, wrong, scored : array_like of bool, shape (1, n) or (2, n)
-        By the grader, as for `checked_matrices`: one run, or two of which the first less the second is wanted.
+        By the grader's grades, as for `checked_matrices`: one run, or two for the difference first minus second.
     labelled, truly_wrong : array_like of bool, of the same shape
-        Whether a person labelled the answer that counts, and whether it is wrong. What is not labelled is ignored.
+        Whether a person labelled the answer, and whether it is wrong according to the label; ignored if not labelled.
     inclusion : array_like of float, of the same shape, optional
-        Chance with which each answer was drawn into the slice, in (0, 1]; only that of labelled ones matters, and only
-        in proportion to others of the same graded cell. The same for all of a cell if not given, as where so many of
-        each cell were drawn.
+        Probability with which each answer was sampled for labelling, in (0, 1]. Only those of labelled answers are
+        used, relative to others in the same graded cell. By default equal within each cell, as for a stratified random
+        sample.
     penalty : float, default: 1
     truthfulness_weights : tuple of three floats, default: (1, 0, 1)
         Of the weighted score.
@@ -600,15 +594,13 @@ def prediction_powered(
     Raises
     ------
     TypeError, ValueError
-        If the arguments are not of these types, shapes and ranges.
+        If an argument has the wrong type, shape or range.
 
-    Notes
-    -----
-    The estimate of the index is that of `misgrading_from_labels` with a slice for each group. Where a labelled cell
-    shows no mistaken grade its variance is not taken to be 0: shares of mistaken grades enter it with half a label
-    added to either verdict. Simulated 95 % intervals of the index, of 2,000 questions with 75 labels of each cell, by a
-    grader that errs differently on refused and on answered questions, cover .96 to .97, those of the other metrics .95
-    to .96, and those of differences of two runs .95 to .97 (`benchmarks/coverage/misgrading.py`).
+    Notes ----- The estimate of RI is that of `misgrading_from_labels` with a sample for each group. In the variance,
+    half a label is added to each verdict in every cell, so that it is not 0 if no mistaken grade was found. Simulated
+    coverage of 95 % intervals, for 2,000 questions with 75 labels per cell and a grader whose error rates differ
+    between refused and answered questions, is .96 to .97 for RI, .95 to .96 for other metrics, and .95 to .97 for
+    differences between two runs (`benchmarks/coverage/misgrading.py`).
 
     References
     ----------
@@ -663,14 +655,15 @@ def prediction_powered(
 
 @dataclass(frozen=True, slots=True)
 class _LabelledRun:
-    """One run: graded cells by question, labels, and what they say of each graded cell."""
+    """A run: graded cell of each question, labels, and their summary by graded cell."""
 
-    codes: NDArray[np.intp]  # graded cell of each question, 4 where not scored
+    codes: NDArray[np.intp]  # graded cell of each question, 4 if not scored
     labelled: BoolArray
     true_codes: NDArray[np.intp]  # true cell of each labelled question
-    weights: FloatArray  # of each question: 0 unless labelled, summing to the questions of its graded cell
-    mistaken: FloatArray  # share of mistaken grades of each graded cell, NaN without labels
-    labels: NDArray[np.int64]  # of each graded cell
+    # weight of each question: 0 unless labelled; sums to the number of questions of the graded cell
+    weights: FloatArray
+    mistaken: FloatArray  # share of mistaken grades in each graded cell, NaN without labels
+    labels: NDArray[np.int64]  # number of labels in each graded cell
 
     @classmethod
     def of(cls, codes: NDArray[np.intp], labelled: BoolArray, wrong: BoolArray, chances: FloatArray) -> "_LabelledRun":
@@ -687,30 +680,30 @@ class _LabelledRun:
 
     @property
     def graded(self) -> FloatArray:
-        """Questions of each graded cell."""
+        """Number of questions in each graded cell."""
         return np.bincount(self.codes, minlength=5)[:4].astype(float)
 
     @property
     def lacking(self) -> str | None:
-        """Why nothing can be said: graded cells without a label."""
+        """Reason if an estimate is impossible: graded cells without labels."""
         cells = (self.graded > 0) & (self.labels == 0)
         return f"no_labels:{cell_names(cells)}" if cells.any() else None
 
     def true_table(self) -> ContingencyTable:
-        """Shares of the true cells, as counts."""
+        """Return the estimated shares of the true cells, as counts."""
         mistaken = self.graded * np.nan_to_num(self.mistaken)
         cells = self.graded - mistaken + mistaken[[1, 0, 3, 2]]
-        # What rounding leaves of an empty cell is not a question.
+        # Rounding errors of an empty cell are set to 0.
         shares = np.where(cells < 1e-9, 0.0, cells) / max(self.graded.sum(), 1.0)
         return ContingencyTable(*(round(share * SHARES_OF) for share in shares.tolist()))
 
     def influence(self, point: PointEstimate) -> tuple[FloatArray, float]:
-        """Influence of each question over their number, and the squared standard error."""
+        """Return the influence of each question, divided by their number, and the squared standard error."""
         by_cell, n = np.array(point.by_cell), self.graded.sum()
         jump = by_cell[[1, 0, 3, 2]] - by_cell
         mean = np.append(by_cell + np.nan_to_num(self.mistaken) * jump, 0.0)
         residual = np.append(by_cell, 0.0)[self.true_codes] - mean[self.codes]
-        # Half a label of either verdict: what no label has shown is not impossible.
+        # Half a label is added to each verdict, since errors are possible even if none was found.
         shares = (np.nan_to_num(self.mistaken) * self.labels + 0.5) / (self.labels + 1)
         weights = self.weights * self.labelled
         squares = np.bincount(self.codes, weights**2, minlength=5)[:4]
@@ -727,17 +720,18 @@ def _less(values: Sequence[float | None]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class LabelPlan:
-    """A number of labels, as many of each graded cell as far as there are, and what they buy.
+    """A number of labels, distributed equally over graded cells if possible, with the expected half-width.
 
     Attributes
     ----------
     n : int or None
-        Labels; None where no number of them is enough, or undefined.
+        Number of labels; None if no number is enough, or undefined.
     half_width : float or None
-        Of the prediction-powered interval to be expected; where none is enough, that with a label of every answer.
+        Expected half-width of the prediction-powered interval; if no number of labels is enough, with all answers
+        labelled.
     status : {"ok", "boundary", "undefined"}
     reason : str or None
-        ``"too_few_questions"`` where none is enough, with the status ``"ok"``; else as of `correct_misgrading`.
+        ``"too_few_questions"`` if no number is enough, with the status ``"ok"``; otherwise as for `correct_misgrading`.
     """
 
     n: int | None
@@ -754,7 +748,7 @@ def labels_for_half_width(
     graded_right_if_wrong: float = 0.03,
     confidence_level: float = 0.95,
 ) -> LabelPlan:
-    """Fewest labels whose prediction-powered interval of the index is expected to be no wider than wanted.
+    """Return the smallest number of labels for a wanted half-width of the prediction-powered interval of RI.
 
     Parameters
     ----------
@@ -763,7 +757,7 @@ def labels_for_half_width(
     half_width : float
         Wanted half-width, positive.
     graded_wrong_if_right, graded_right_if_wrong : float
-        How often the grader is expected to err, as for `correct_misgrading`.
+        Expected error rates of the grader, as for `correct_misgrading`.
     confidence_level : float, default: 0.95
 
     Returns
@@ -792,16 +786,16 @@ def labels_for_half_width(
     shares = ContingencyTable(*(round(x / n_questions * SHARES_OF) for x in true.tolist()))
     by_cell = np.array(point_estimate("refusal_index", shares).by_cell)
     jump = by_cell[[1, 0, 3, 2]] - by_cell
-    # Of the answers graded wrong those that are right are mistaken, and the other way round.
+    # Answers graded wrong are mistaken if they are right, and vice versa.
     f_c, f_w = graded_wrong_if_right, graded_right_if_wrong
     mistaken = np.divide(true[[1, 0, 3, 2]] * [f_c, f_w, f_c, f_w], graded, out=np.zeros(4), where=graded > 0)
-    # Variance of the index by its questions, and what a mistake in each graded cell moves.
+    # Variance of RI from questions, and squared effect of the mistakes in each graded cell.
     questions = float(graded @ (by_cell + mistaken * jump) ** 2) / n_questions**2
     jumps = (graded * jump / n_questions) ** 2
 
     def width(n: int) -> float:
         drawn = equal_numbers(graded, n)
-        # As `prediction_powered` counts them: few labels cannot show that mistakes are rare.
+        # As in `prediction_powered`: few labels cannot show that mistakes are rare.
         shares = (drawn * mistaken + 0.5) / (drawn + 1)
         by_labels = jumps * shares * (1 - shares) / np.maximum(drawn, 1)
         return quantile * math.sqrt(questions + float(np.sum(by_labels)))
@@ -814,7 +808,7 @@ def labels_for_half_width(
 
 
 def equal_numbers(available: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Deal n labels to cells in turn, the first of them first, as far as there are answers."""
+    """Distribute n labels to cells in turn, limited by the available answers."""
     drawn = np.zeros_like(available)
     while (left := n - int(drawn.sum())) > 0 and (open_cells := np.flatnonzero(drawn < available)).size:
         share = max(left // open_cells.size, 1)

@@ -1,45 +1,46 @@
-"""How many questions a Refusal Index needs, and how many the metrics it is compared with.
+"""Planning of sample sizes: for intervals of RI and other metrics, comparisons of models, and repeated draws.
 
-Everything follows from one number a metric: its asymptotic standard deviation sigma, the standard error times the root
-of the number of questions. An interval of half-width w takes ``n = (z sigma / w)^2`` questions, a coefficient of
-variation v takes ``(sigma / (v estimate))^2``. Profile intervals come out within 3 % of the planned half-width.
+Plans are based on the asymptotic standard deviation sigma of a metric, which is its standard error times the square
+root of the number of questions. An interval of half-width w needs ``n = (z sigma / w)^2`` questions, a coefficient of
+variation v needs ``(sigma / (v estimate))^2``. Half-widths of profile intervals are within 3 % of the planned ones.
 
-Plan first, then ask. To watch a fixed 95 % interval as questions come in, and to report it at a moment of one's choice,
-is another procedure: looked at after every 100 of 4,300 questions, it leaves the truth out at least once in 30 % of the
-runs. To stop once the interval is no wider than a *width* fixed beforehand is harmless, since the width says next to
-nothing about which way the estimate errs: the interval at the stop keeps its .95. ``benchmarks/coverage/planning.py``
+Sample sizes should be planned in advance. Looking repeatedly at a 95 % interval and reporting it at a time of one's
+choice is not valid: with looks after every 100 of 4,300 questions, it excludes the true value at least once in 30 % of
+the runs. Stopping once the *width* of the interval is below a bound fixed in advance is valid, since the width is
+nearly independent of the sign of the error: the interval keeps its coverage of .95. ``benchmarks/coverage/planning.py``
 simulates both.
 
-How many questions it takes to tell two models apart by their Refusal Index.
+Comparison of two models:
 
-The difference of two indices has the variance ``(sigma_1^2 + sigma_2^2 - 2 q sigma_1 sigma_2) / n``, with q the
-correlation of the two influence functions over the questions. Models that are asked the same questions err and refuse
-on the same ones in part, which makes q positive and saves questions; for models asked different questions, n each,
-q is 0. A small pilot in which both answer the same questions gives q.
+The variance of a difference of two RIs is ``(sigma_1^2 + sigma_2^2 - 2 q sigma_1 sigma_2) / n``, where q is the
+correlation of the influence functions over the questions. With the same questions q is usually positive, because models
+tend to err and to refuse on the same ones, and fewer questions are needed; with different questions, n for each model,
+q is 0. q can be estimated from a small pilot in which both models answer the same questions.
 
-The power is that of the two-sided normal test of no difference, at the level of the confidence interval.
+Power is that of the two-sided normal test of no difference, at the level of the confidence interval.
 
-What a run is expected to find, and how far every metric then scatters from one sample of questions to the next.
+Standard deviations of metrics:
 
-The scatter is told by the asymptotic standard deviation sigma of a metric: its standard error is ``sigma / sqrt(n)``.
-For the Refusal Index sigma is the standard deviation of its influence function, with both thresholds estimated. Every
-other metric is a ratio of two means over the questions, ``sum(p a) / sum(p b)``, and sigma is that of the linearised
+For RI, sigma is the standard deviation of its influence function, with both thresholds estimated. Every other metric is
+a ratio of two means over the questions, ``sum(p a) / sum(p b)``, and sigma is the standard deviation of the linearised
 ratio, ``(a - ratio * b) / sum(p b)``.
 
-Repeated draws against more questions: how a budget is best split for the corrected index.
+Optimal split of a budget between questions and repeated draws, for corrected RI:
 
-The corrected index has the correlation ``rho = c / sqrt(a b)``: c of one draw's refusal and another answer,
-a and b the reliabilities, the tetrachoric correlations of two draws of the refusal and of the error. Of m
-questions that are drawn twice all three are seen; of n, the cell of a single draw. To first order rho moves by
+The corrected correlation is ``rho = c / sqrt(a b)``, where c is the tetrachoric correlation of refusal and error in
+different draws, and a and b are the reliabilities, the tetrachoric correlations of two draws of the refusal and of the
+error. All three are observed for m questions that are drawn twice; for all n, only the cell of a single draw. To first
+order, the change of rho is
 
     dc / sqrt(a b) - rho (da / (2 a) + db / (2 b)),
 
-a sum over the questions by the influence function of each term. With the m questions weighted to stand for the cells of
-all n, its variance is what lies between the cells over n, and what lies within them over m. The probabilities of the
-patterns of two draws of both and of an answer of the first pass, under the probit model, come by quadrature.
+which is a sum of influence over the questions. If the m questions are weighted by post-stratification to the cells of
+all n, its variance is the variance between cells divided by n plus the variance within cells divided by m. The
+probabilities of the patterns of two draws of refusal and error and of a first-pass answer, under the probit model, are
+computed by quadrature.
 
-A question drawn once takes ``1 + r`` requests, its first pass and a forced answer where it was refused. One drawn twice
-takes four, two of each: ``3 - r`` more.
+A question drawn once needs ``1 + r`` requests: its first pass, and a forced answer if refused. A question drawn twice
+needs four, two of each: ``3 - r`` more.
 """
 
 import math
@@ -68,25 +69,25 @@ from refusal_index.stats.estimate import Status
 from refusal_index.stats.estimator import density, upper_orthant
 from refusal_index.stats.intervals import normal_quantile, proportion_influence, refusal_index, spearman_slope
 
-# A cell that is the difference of two probabilities is rounded by some 1e-16.
+# The rounding error of a cell, which is a difference of two probabilities, is about 1e-16.
 RESOLVED_CELL = 1e-14
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningScenario:
-    """What a run is expected to find, from a pilot, a published table or a guess.
+    """Expected results of a run, from a pilot, a published table or a guess.
 
     Parameters
     ----------
     refusal_rate, error_rate : float
         Expected r and mu, in [0, 1].
     refusal_index : float or None
-        Expected index, in [-1, 1]. None is for a pilot that leaves it undefined: a rate is 0 or 1.
+        Expected RI, in [-1, 1]. None if it is undefined because a rate is 0 or 1, as in a pilot.
 
     Raises
     ------
     ValueError
-        If a value lies outside its range, or the index is missing although both rates leave it defined.
+        If a value is out of range, or RI is None although both rates are strictly between 0 and 1.
 
     Examples
     --------
@@ -111,7 +112,7 @@ class PlanningScenario:
 
     @classmethod
     def from_table(cls, table: ContingencyTable) -> Self:
-        """Expect what a pilot or a finished run has found; a ValueError if it holds no questions.
+        """Return the scenario with the results of a pilot or another run; raises ValueError without questions.
 
         Examples
         --------
@@ -124,7 +125,7 @@ class PlanningScenario:
 
     @classmethod
     def from_published(cls, correct_rate: float, refusal_rate: float, refusal_index: float) -> Self:
-        """Expect what a results table prints: correct rate, refusal rate and index, without the error rate behind them.
+        """Return the scenario with published correct rate, refusal rate and RI, from which the error rate is derived.
 
         Examples
         --------
@@ -145,11 +146,11 @@ class PlanningScenario:
     @property
     def cells(self) -> tuple[float, float, float, float]:
         """Probabilities of the four cells, in the order of `ContingencyTable.counts`."""
-        # Where a rate is 0 or 1 the cells do not depend on rho.
+        # If a rate is 0 or 1, the cells do not depend on rho.
         rho = rho_from_refusal_index(self.refusal_index or 0.0)
         both = float(upper_orthant(-ndtri(self.refusal_rate), -ndtri(self.error_rate), rho))
         rest = self.refusal_rate - both, self.error_rate - both, 1 - self.refusal_rate - self.error_rate + both
-        # Rounding alone can make a probability of 0 negative.
+        # A probability of 0 can be negative by rounding.
         p10, p01, p00 = (max(cell, 0.0) for cell in rest)
         return max(both, 0.0), p10, p01, p00
 
@@ -159,7 +160,7 @@ class PlanningScenario:
 
 
 def asymptotic_deviation(refusal_rate: ArrayLike, error_rate: ArrayLike, refusal_index: ArrayLike) -> FloatArray:
-    """Asymptotic standard deviation of the Refusal Index: its standard error times the root of the questions.
+    """Return the asymptotic standard deviation of RI: its standard error times sqrt(n).
 
     Parameters
     ----------
@@ -171,12 +172,12 @@ def asymptotic_deviation(refusal_rate: ArrayLike, error_rate: ArrayLike, refusal
     Returns
     -------
     ndarray
-        NaN where a rate is 0 or 1 or the index -1 or +1, or so near to it that a cell is lost in rounding.
+        NaN if a rate is 0 or 1, or RI is -1 or +1 or so near that a cell is a rounding error.
 
     Raises
     ------
     ValueError
-        If an argument lies outside its range or is NaN.
+        If an argument is out of range or NaN.
 
     Examples
     --------
@@ -186,7 +187,7 @@ def asymptotic_deviation(refusal_rate: ArrayLike, error_rate: ArrayLike, refusal
     ranges = ("refusal_rate", refusal_rate, 0), ("error_rate", error_rate, 0), ("refusal_index", refusal_index, -1)
     r, mu, index = np.broadcast_arrays(*(checked_range(*bounds) for bounds in ranges))
     inside = (r > 0) & (r < 1) & (mu > 0) & (mu < 1) & (abs(index) < 1)
-    # Any values do where the result is not kept.
+    # Arbitrary values where the result is not used.
     r, mu, index = (np.where(inside, values, 0.5) for values in (r, mu, index))
     rho = rho_from_refusal_index(index)
     h, k, spread = -ndtri(r), -ndtri(mu), np.sqrt((1 - rho) * (1 + rho))
@@ -202,7 +203,7 @@ def asymptotic_deviation(refusal_rate: ArrayLike, error_rate: ArrayLike, refusal
 
 
 def metric_moments(scenario: PlanningScenario, metric: str, penalty: float) -> tuple[float, float, str | None]:
-    """Return what a metric is expected to be, its asymptotic standard deviation, and why it has none, if so."""
+    """Return the expected value of a metric, its asymptotic standard deviation, and the reason if it has none."""
     name, worth = checked_metric(metric), Payoffs(checked_penalty(penalty))
     r, mu, index = scenario.refusal_rate, scenario.error_rate, scenario.refusal_index
     if name == "refusal_index":
@@ -212,7 +213,7 @@ def metric_moments(scenario: PlanningScenario, metric: str, penalty: float) -> t
         return index, sigma, why or ("perfect_correlation" if math.isnan(sigma) else None)
     holds = {"nobody_refused": r == 0, "everybody_refused": r == 1, "all_right": mu == 0, "all_wrong": mu == 1}
     why = EMPTY_DENOMINATORS.get(metric)
-    if why and holds[why] and not (metric == "hallucination_rate" and r > 0):  # where refusals are in it
+    if why and holds[why] and not (metric == "hallucination_rate" and r > 0):  # the denominator includes refusals
         return math.nan, math.nan, why
     cells, (top, bottom) = np.array(scenario.cells), np.array(ratio_weights(worth)[metric], float)
     value = float(cells @ top / (cells @ bottom))
@@ -220,13 +221,14 @@ def metric_moments(scenario: PlanningScenario, metric: str, penalty: float) -> t
     return value, sigma, None if sigma > 0 else "no_variance"
 
 
-# Below this expectation of a cell, intervals keep their coverage, but an empty cell and a boundary estimate are likely.
+# Below this expected count of a cell, intervals keep their coverage, but an empty cell and a boundary estimate are
+# likely.
 SMALL_CELL = 5
 
 
 @dataclass(frozen=True, slots=True)
 class SamplePlan:
-    """A number of questions, and what it buys.
+    """A number of questions, with the expected half-width.
 
     Attributes
     ----------
@@ -237,11 +239,11 @@ class SamplePlan:
     metric : str in `METRIC_NAMES`
     confidence_level : float
     status : {"ok", "boundary", "undefined"}
-        ``"boundary"`` where the expected index is -1 or +1: it has no standard error there.
+        ``"boundary"`` if the expected RI is -1 or +1, where it has no standard error.
     reason : str or None
-        With the status ``"ok"`` ``"expected_cell_below_5"``, if a cell is expected to hold fewer than five questions:
-        the estimate may then be a boundary one. ``"perfect_correlation"`` at the boundary. Where undefined the reasons
-        of `RefusalIndexResult`, or ``"no_variance"`` or ``"metric_is_zero"`` of another metric.
+        With the status ``"ok"``: ``"expected_cell_below_5"`` if the expected count of a cell is below five, so that the
+        estimate may be at the boundary. At the boundary: ``"perfect_correlation"``. If undefined: the reasons of
+        `RefusalIndexResult`, or ``"no_variance"`` or ``"metric_is_zero"`` for other metrics.
     scenario : PlanningScenario
     """
 
@@ -255,17 +257,17 @@ class SamplePlan:
 
     @property
     def smallest_expected_cell(self) -> float | None:
-        """Questions to be expected in the emptiest of the four cells."""
+        """Expected count of the smallest cell."""
         return None if self.n is None else min(self.scenario.expected_cells(self.n))
 
     @property
     def forced_requests(self) -> float | None:
-        """Refused questions to be expected, each of which takes a second, forced request."""
+        """Expected number of refused questions, each of which needs a forced request."""
         return None if self.n is None else self.n * self.scenario.refusal_rate
 
     @property
     def requests(self) -> float | None:
-        """Requests to be expected for both passes."""
+        """Expected number of requests for both passes."""
         return None if self.n is None else self.n * (1 + self.scenario.refusal_rate)
 
 
@@ -277,7 +279,7 @@ def questions_for_half_width(
     penalty: float = 1.0,
     confidence_level: float = 0.95,
 ) -> SamplePlan:
-    """Smallest number of questions whose confidence interval is expected to be no wider than wanted.
+    """Return the smallest number of questions for a wanted half-width of the confidence interval.
 
     Parameters
     ----------
@@ -295,7 +297,7 @@ def questions_for_half_width(
     Raises
     ------
     ValueError
-        If an argument lies outside its range.
+        If an argument is out of range.
 
     Examples
     --------
@@ -318,13 +320,13 @@ def questions_for_cv(
     penalty: float = 1.0,
     confidence_level: float = 0.95,
 ) -> SamplePlan:
-    """Smallest number of questions at which a metric's coefficient of variation is no larger than wanted.
+    """Return the smallest number of questions for a wanted coefficient of variation of a metric.
 
     Parameters
     ----------
     scenario : PlanningScenario
     cv : float, default: 0.1
-        Wanted standard error over the absolute value of the metric, positive.
+        Wanted ratio of standard error to absolute value of the metric, positive.
     metric, penalty, confidence_level
         As for `questions_for_half_width`.
 
@@ -335,7 +337,7 @@ def questions_for_cv(
     Raises
     ------
     ValueError
-        If an argument lies outside its range.
+        If an argument is out of range.
 
     Examples
     --------
@@ -358,13 +360,13 @@ def expected_half_width(
     penalty: float = 1.0,
     confidence_level: float = 0.95,
 ) -> SamplePlan:
-    """Half-width of the confidence interval to be expected from a number of questions.
+    """Return the expected half-width of the confidence interval for a number of questions.
 
     Parameters
     ----------
     scenario : PlanningScenario
     n : int
-        Questions, at least one.
+        Number of questions, at least one.
     metric, penalty, confidence_level
         As for `questions_for_half_width`.
 
@@ -375,7 +377,7 @@ def expected_half_width(
     Raises
     ------
     ValueError
-        If an argument lies outside its range.
+        If an argument is out of range.
 
     Examples
     --------
@@ -389,26 +391,26 @@ def expected_half_width(
 
 
 def small_cell_reason(*expected: tuple[float, ...]) -> str | None:
-    """Return the caution for a Refusal Index whose cells are expected to hold so many questions."""
+    """Return the reason ``"expected_cell_below_5"`` if an expected count is below `SMALL_CELL`."""
     return "expected_cell_below_5" if min(map(min, expected)) < SMALL_CELL else None
 
 
 def checked_questions(n: int) -> int:
-    """Check a number of questions, and return it."""
+    """Return a number of questions; raises ValueError unless it is a whole number of at least 1."""
     if n < 1 or n != math.floor(n):
         raise ValueError(f"n must be a whole number of at least 1, got {n!r}; is it a rate?")
     return int(n)
 
 
 def checked_positive(name: str, value: float, hint: str = "is it a whole interval, low to high?") -> float:
-    """Check that a number, such as a wanted precision, is positive, and return it."""
+    """Return a number, such as a wanted precision; raises ValueError unless it is positive."""
     if not 0 < value < math.inf:
         raise ValueError(f"{name} must be a positive number, got {value!r}; {hint}")
     return value
 
 
 def status_of(why: str | None) -> Status:
-    """Return the status that a reason without a plan stands for."""
+    """Return the status of a plan with this reason."""
     if why is None:
         return "ok"
     return "boundary" if why == "perfect_correlation" else "undefined"
@@ -426,22 +428,22 @@ def _plan(
 
 @dataclass(frozen=True, slots=True)
 class PowerPlan:
-    """A number of questions for each of two models, and how likely it tells them apart.
+    """A number of questions for each of two models, with the power of their comparison.
 
     Attributes
     ----------
     n : int or None
-        Questions to ask each model.
+        Number of questions to ask each model.
     power : float or None
-        Probability that the difference is significant, in either direction.
+        Probability of a significant difference, in either direction.
     correlation : float
-        Correlation of the influence functions over shared questions; 0 where the models share none.
+        Correlation of the influence functions over shared questions; 0 without shared questions.
     confidence_level : float
-        1 less the level of the test.
+        1 minus the level of the test.
     status : {"ok", "boundary", "undefined"}
     reason : str or None
-        As in `SamplePlan`, of the first model that has one; ``"no_difference"`` where the indices are expected to be
-        the same, and ``"no_variance"`` where the estimates would not differ by chance.
+        As in `SamplePlan`, for the first model that has one; ``"no_difference"`` if the expected RIs are equal, and
+        ``"no_variance"`` if the variance of the difference is 0.
     first, second : PlanningScenario
     """
 
@@ -456,7 +458,7 @@ class PowerPlan:
 
     @property
     def difference(self) -> float | None:
-        """Expected index of the first model less that of the second."""
+        """Expected difference of RI, first minus second."""
         indices = self.first.refusal_index, self.second.refusal_index
         return None if indices[0] is None or indices[1] is None else indices[0] - indices[1]
 
@@ -469,7 +471,7 @@ def questions_to_tell_apart(
     correlation: float = 0.0,
     confidence_level: float = 0.95,
 ) -> PowerPlan:
-    """Smallest number of questions at which two models are told apart with the wanted probability.
+    """Return the smallest number of questions for a wanted power of the comparison of two models.
 
     Parameters
     ----------
@@ -477,7 +479,7 @@ def questions_to_tell_apart(
     power : float, default: 0.8
         Between 1 - confidence_level and 1.
     correlation : float, default: 0
-        Of the influence functions over shared questions, in [-1, 1]: see `influence_correlation`.
+        Correlation of the influence functions over shared questions, in [-1, 1]; see `influence_correlation`.
     confidence_level : float, default: 0.95
 
     Returns
@@ -487,7 +489,7 @@ def questions_to_tell_apart(
     Raises
     ------
     ValueError
-        If an argument lies outside its range.
+        If an argument is out of range.
 
     Examples
     --------
@@ -507,27 +509,28 @@ def questions_to_tell_apart(
 
 
 def questions_over_interval(plan: PowerPlan, low: float, high: float) -> tuple[int | None, int | None]:
-    """Numbers of questions over the interval of a pilot's difference: for its largest difference, and its smallest.
+    """Return the numbers of questions for the largest and the smallest difference in a pilot's interval.
 
-    A number that rests on the observed difference alone says no more than the pilot's own p-value did. The difference
-    may be any in its interval, and so may the number.
+    A number computed from the observed difference alone contains no more information than the pilot's p-value. The true
+    difference may be anywhere in its interval, so the number has a range, too.
 
     Parameters
     ----------
     plan : PowerPlan
-        Of `questions_to_tell_apart`, at the observed difference; its variance is kept.
+        Plan of `questions_to_tell_apart` at the observed difference; its variance is used for all differences.
     low, high : float
         Interval of the difference.
 
     Returns
     -------
     fewest, most : int or None
-        Both None without a plan; `most` None where the interval holds 0, of which no number can tell a difference.
+        Both None if `plan` has no number; `most` is None if the interval contains 0, since no number is enough for a
+        difference of 0.
 
     Raises
     ------
     ValueError
-        If the ends are in the wrong order or not numbers.
+        If the ends are in the wrong order or NaN.
 
     References
     ----------
@@ -559,13 +562,13 @@ def power_to_tell_apart(
     correlation: float = 0.0,
     confidence_level: float = 0.95,
 ) -> PowerPlan:
-    """Probability of telling two models apart with a number of questions.
+    """Return the power of the comparison of two models for a number of questions.
 
     Parameters
     ----------
     first, second : PlanningScenario
     n : int
-        Questions for each model, at least one.
+        Number of questions for each model, at least one.
     correlation, confidence_level
         As for `questions_to_tell_apart`.
 
@@ -576,7 +579,7 @@ def power_to_tell_apart(
     Raises
     ------
     ValueError
-        If an argument lies outside its range.
+        If an argument is out of range.
 
     Examples
     --------
@@ -595,18 +598,18 @@ def power_to_tell_apart(
 
 
 def influence_correlation(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None) -> float:
-    """Correlation of two models' influence functions on the Refusal Index, over the questions they share.
+    """Return the correlation of two models' influence functions on RI, over shared questions.
 
     Parameters
     ----------
     refused, wrong, scored : array_like of bool, shape (2, n)
-        As for `checked_matrices`, one row a model. Questions that are not scored for both are left out.
+        As for `checked_matrices`, with one row per model. Questions that are not scored for both are left out.
 
     Returns
     -------
     float
-        In [-1, 1]; 0 where no question is shared. NaN where the index of a model is undefined or at the boundary on the
-        shared questions.
+        In [-1, 1]; 0 without shared questions. NaN if RI of a model is undefined or at the boundary on the shared
+        questions.
 
     Raises
     ------
@@ -636,7 +639,7 @@ def influence_correlation(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLik
 def _difference_deviation(
     first: PlanningScenario, second: PlanningScenario, correlation: float
 ) -> tuple[float, str | None]:
-    """Asymptotic standard deviation of the difference over the size of the difference, or why there is none."""
+    """Return the asymptotic standard deviation of the difference, divided by the difference, or why there is none."""
     if not -1 <= correlation <= 1:
         raise ValueError(
             f"correlation must lie in [-1, 1], got {correlation!r}; was it taken of a pilot whose index is undefined?"
@@ -644,44 +647,44 @@ def _difference_deviation(
     index_1, sigma_1, why_1 = metric_moments(first, "refusal_index", 0.0)
     index_2, sigma_2, why_2 = metric_moments(second, "refusal_index", 0.0)
     difference = abs(index_1 - index_2)
-    # The usual formula, in a form that does not cancel.
+    # The usual formula, in a form without cancellation.
     variance = (sigma_1 - sigma_2) ** 2 + 2 * (1 - correlation) * sigma_1 * sigma_2
     why = why_1 or why_2 or ("no_difference" if difference == 0 else None) or ("no_variance" if variance <= 0 else None)
     return (math.nan, why) if why else (math.sqrt(variance) / difference, None)
 
 
 def _power(shift: float, quantile: float) -> float:
-    """Power of a two-sided normal test whose statistic has the mean `shift` and the variance 1."""
+    """Return the power of a two-sided normal test whose statistic has mean `shift` and variance 1."""
     return float(ndtr(shift - quantile) + ndtr(-shift - quantile))
 
 
-# Fewer questions drawn twice would not give reliabilities whose errors are small enough for a first order.
+# With fewer questions drawn twice, errors of the reliabilities are too large for a first-order approximation.
 FEWEST_REPEATS = 50
 REACH, POINTS = 7.0, 161
-# The best split is flat: a hundred shares of the budget find it to a fraction of a per cent in the half-width.
+# The optimum is flat: with a hundred candidate splits, the half-width is optimal to a fraction of a per cent.
 SHARES = 100
 
-# The patterns of refusals and forced errors in two draws, and of the error of a first pass that answers.
+# Patterns of refusal and forced error in two draws, and of the error of a first-pass answer.
 R1, R2, W1, W2, A1 = np.indices((2, 2, 2, 2, 2)).reshape(5, 32)
-# The cell of the single draw: its answer is a forced one where it refused.
+# Cell of the single draw, whose answer is the forced one if it refused.
 CELL = 2 * R1 + np.where(R1 == 1, W1, A1)
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatPlan:
-    """Questions, how many of them to draw twice, and what that buys.
+    """Numbers of questions and of repeated draws, with the expected half-width.
 
     Attributes
     ----------
     n, repeated : int or None
-        Questions, and those of them to be drawn twice.
+        Number of questions, and of those to be drawn twice.
     requests : float or None
-        To be expected for all of them, both passes.
+        Expected number of requests for all of them, both passes.
     half_width : float or None
-        Expected half-width of the interval of the corrected index.
+        Expected half-width of the interval of corrected RI.
     status : {"ok", "boundary", "undefined"}
     reason : str or None
-        As in `SamplePlan`; ``"budget_too_small"`` where not even fifty questions can be drawn twice.
+        As in `SamplePlan`; ``"budget_too_small"`` if not even fifty questions can be drawn twice.
     """
 
     n: int | None = None
@@ -701,16 +704,16 @@ def repeats_half_width(
     error_slope: float = 2.0,
     confidence_level: float = 0.95,
 ) -> RepeatPlan:
-    """Half-width to be expected of n questions of which some are drawn twice.
+    """Return the expected half-width for n questions of which some are drawn twice.
 
     Parameters
     ----------
     scenario : PlanningScenario
-        Rates of a single draw, and the corrected index.
+        Rates of a single draw, and corrected RI.
     n, repeated : int
-        Questions, and those of them that are drawn twice; at least one, and no more than n.
+        Number of questions, and of those that are drawn twice (1 to n).
     refusal_slope, error_slope : float, default: 2
-        As for `attenuated_refusal_index`: positive; 1 is a very random model, 6 a nearly constant one.
+        As for `attenuated_refusal_index`; positive. 1 is a very random model, 6 a nearly deterministic one.
     confidence_level : float, default: 0.95
 
     Returns
@@ -720,7 +723,7 @@ def repeats_half_width(
     Raises
     ------
     ValueError
-        If an argument lies outside its range.
+        If an argument is out of range.
 
     References
     ----------
@@ -750,26 +753,26 @@ def split_budget(
     most_questions: int | None = None,
     confidence_level: float = 0.95,
 ) -> RepeatPlan:
-    """Split a budget of requests between questions and repeated draws for the narrowest interval.
+    """Return the split of a budget between questions and repeated draws with the narrowest interval.
 
     Parameters
     ----------
     scenario, refusal_slope, error_slope, confidence_level
         As for `repeats_half_width`.
     requests : float
-        To be spent, positive.
+        Budget of requests, positive.
     most_questions : int, optional
-        As many as there are.
+        Number of available questions.
 
     Returns
     -------
     RepeatPlan
-        Within the budget in expectation, with at least fifty questions drawn twice.
+        Plan within the budget in expectation, with at least fifty questions drawn twice.
 
     Raises
     ------
     ValueError
-        If an argument lies outside its range.
+        If an argument is out of range.
 
     References
     ----------
@@ -813,11 +816,11 @@ def _checked_slopes(refusal_slope: float, error_slope: float) -> tuple[float, fl
 
 @cache
 def _variances(r: float, mu: float, index: float, refusal_slope: float, error_slope: float) -> tuple[float, float]:
-    """Variances of a question's influence in units of the index: between the cells of its single draw, and within."""
+    """Return the variances of a question's influence on RI between and within the cells of its single draw."""
     rho, h, k = float(rho_from_refusal_index(index)), -float(ndtri(r)), -float(ndtri(mu))
     squares = [slope**2 / (1 + slope**2) for slope in (refusal_slope, error_slope)]
-    # Probabilities of the patterns, by quadrature over what a question does to refusal and to error, on an even grid,
-    # whose error falls faster than any power for such integrands.
+    # Probabilities of the patterns, by quadrature over the question effects on refusal and error. On an even grid, the
+    # error for such integrands decreases faster than any power of the step.
     x = np.linspace(-REACH, REACH, POINTS)
     normal = np.exp(-0.5 * x**2)
     normal /= normal.sum()
@@ -844,6 +847,6 @@ def _variances(r: float, mu: float, index: float, refusal_slope: float, error_sl
 
 
 def _influence(first: np.ndarray, second: np.ndarray, h: float, k: float, rho: float) -> FloatArray:
-    """Influence of each pattern on the tetrachoric correlation of two of its draws."""
+    """Return the influence of each pattern on the tetrachoric correlation of two of its draws."""
     r, mu, both = float(ndtr(-h)), float(ndtr(-k)), float(upper_orthant(h, k, rho))
     return np.asarray(np.array(proportion_influence(both, r, mu, rho))[3 - 2 * first - second])

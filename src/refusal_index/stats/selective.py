@@ -1,33 +1,32 @@
-"""Selective answering: what is gained by leaving out the questions with the lowest score.
+"""Selective answering: refusing the questions with the lowest scores.
 
-`risk_coverage_curve` and its area refuse questions in the order of their score, lowest first, and show the error rate
-among the questions still answered. Where scores are tied, it is the one expected when the tied questions are refused in
-random order. The prediction rejection ratio says how much of what a perfect order would gain a score gains.
+`risk_coverage_curve` gives the error rate among answered questions when questions are refused in the order of their
+scores, lowest first; `aurc` is the area under it. For tied scores, it is the expected error rate if tied questions are
+refused in random order. `prediction_rejection_ratio` is the improvement over random rejection relative to that of a
+perfect order.
 
-A cut chosen and judged on the same questions looks better than it is: what `utility_threshold` or
-`risk_controlling_threshold` chose is told by `selective_report` on questions that neither has seen. For
-`risk_controlling_threshold` the questions are split. One half gives the cuts to try, quantiles of its scores; on the
-other half it tests them one by one. What the tests promise holds however the error rate varies with the score, since
-nothing that decides about their sequence comes from the questions tested.
+A cut that is evaluated on the questions on which it was chosen looks better than it is. `selective_report` evaluates
+the cut of `utility_threshold` or `risk_controlling_threshold` on other questions. For `risk_controlling_threshold`, the
+questions are split: one half gives candidate cuts, quantiles of its scores, which are tested one by one on the other
+half. The guarantee holds however the error rate depends on the score, because the sequence of tests does not depend on
+the tested questions.
 
-`compare_with_refusals` says which of a score and the model's own refusals finds wrong answers better, at the same
-refusal rate.
+`compare_with_refusals` compares a score with the model's own refusals at the same refusal rate.
 
-The model refused a share r of the questions. Refusing instead as many with the lowest scores gives a second table with
-the same margins, so that the two differ in one number alone: the share refused and wrong. Its difference is that of
-what each has refused beyond the other, and depends on the cut only through the questions that are about to cross it.
-In terms of influence functions, with `share` the share of question i that the score refuses (1 below the cut, 0 above,
-a fraction where scores are tied at it) and pi the share of errors among the questions next to the cut,
+The model refused a share r of the questions. Refusing instead the same number with the lowest scores gives a second
+table with the same margins, so the two differ in one number only: the share refused and wrong, p11. Let `share` be the
+share of question i that the score refuses (1 below the cut, 0 above, a fraction for scores tied at the cut), and pi the
+share of errors among the questions near the cut. Then the influence on p11 of the score is
 
     influence_i = share_i (wrong_i - pi) + pi refused_i - p11.
 
-The term with pi is what estimating the cut adds: that the score must refuse as many as the model happened to. It is
-taken from the sqrt(n) ranks to either side of the cut: the tied questions alone where they are many, and from both
-sides of the jump where the cut lies near the end of a tie, as sampling may move it across.
+The term with pi accounts for the estimated cut, since the score must refuse as many questions as the model. pi is
+estimated from the sqrt(n) ranks on either side of the cut: from tied questions only if there are many, and from both
+sides of the jump if the cut is near the end of a tie, since sampling may move it across.
 
-Simulated coverage of nominal 95 % intervals, for 300 and 1,000 questions, refusal rates of .2 and .5, scores better
-and worse than the refusals, continuous, with six values, and with a tie that ends at the cut: .93 to .96 for all
-differences. At an error rate of .9, where some cell is expected to hold a handful of questions or none, .91 to .99.
+Simulated coverage of nominal 95 % intervals is .93 to .96 for all differences, for 300 and 1,000 questions, refusal
+rates of .2 and .5, and scores that are better and worse than the refusals, continuous, with six values, and with a tie
+that ends at the cut. It is .91 to .99 at an error rate of .9, with small expected counts in some cell.
 """
 
 import math
@@ -58,14 +57,14 @@ class AurcResult(Result):
     estimate : float or None
         Mean error rate among the questions with the k highest scores, over k = 1, ..., n; in [0, 1], lower is better.
     excess : float or None
-        E-AURC: `estimate` less the least area possible with so many errors, which has them all at the lowest scores.
-        None unless the status is ``"ok"``.
+        E-AURC: `estimate` minus the smallest possible area with this number of errors, in which all errors have the
+        lowest scores. None unless the status is ``"ok"``.
     status : {"ok", "boundary", "undefined"}
-        ``"boundary"``: all outcomes are alike, so that every order of the questions has the same area.
+        ``"boundary"``: all outcomes are equal, so every order of the questions gives the same area.
     reason : str or None
-        At the boundary ``"all_true"`` or ``"all_false"``; ``"no_questions"`` where undefined.
+        At the boundary ``"all_true"`` or ``"all_false"``; ``"no_questions"`` if undefined.
     n, n_false : int
-        All questions, and those whose outcome is false.
+        Number of questions, and of those with a false outcome.
     """
 
     excess: float | None = None
@@ -74,24 +73,24 @@ class AurcResult(Result):
 
 
 def risk_coverage_curve(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Error rate among the questions with the highest scores, for every number of them.
+    """Return the risk-coverage curve: the error rate among the questions with the k highest scores.
 
     Parameters
     ----------
     score : array_like of float, shape (n,)
-        Higher where the answer is expected to be right, such as P(Answering). Only its order matters.
+        Higher if the answer is more likely to be right, such as P(Answering). Only the order matters.
     outcome : array_like of bool, shape (n,)
         Whether the answer was right, under forced answering.
 
     Returns
     -------
     coverage, risk : ndarray, shape (n,)
-        Share of questions answered, ``1/n, ..., 1``, and the share of false outcomes among them.
+        Share of questions answered, ``1/n, ..., 1``, and share of false outcomes among them.
 
     Raises
     ------
     TypeError, ValueError
-        If `score` is not finite numbers, `outcome` not truth values, or their lengths differ.
+        If `score` does not hold finite numbers, `outcome` does not hold truth values, or lengths differ.
 
     References
     ----------
@@ -110,7 +109,7 @@ def risk_coverage_curve(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArra
 
 
 def aurc(score: ArrayLike, outcome: ArrayLike) -> AurcResult:
-    """Area under the risk-coverage curve (AURC), and how far it exceeds the least one (E-AURC).
+    """Return the area under the risk-coverage curve (AURC), and its excess over the smallest possible one (E-AURC).
 
     Parameters are those of `risk_coverage_curve`.
 
@@ -122,12 +121,10 @@ def aurc(score: ArrayLike, outcome: ArrayLike) -> AurcResult:
     Raises
     ------
     TypeError, ValueError
-        As `risk_coverage_curve`.
+        As for `risk_coverage_curve`.
 
-    Notes
-    -----
-    The least area is taken for the finite number of questions, so that E-AURC is never negative and 0 for a perfect
-    order; for many questions it tends to the usual ``mu + (1 - mu) log(1 - mu)``.
+    Notes ----- The smallest area is computed for the finite number of questions, so E-AURC is non-negative, and 0 for a
+    perfect order. For many questions that area tends to the usual ``mu + (1 - mu) log(1 - mu)``.
 
     References
     ----------
@@ -156,7 +153,7 @@ def _area_and_least(scores: FloatArray, truths: BoolArray) -> tuple[float, float
 
 
 def expected_counts(scores: FloatArray, marked: NDArray[np.bool_]) -> FloatArray:
-    """Count the marked questions among the k with the highest scores, k = 1, ..., n, in expectation over ties."""
+    """Return the expected number of marked questions among the k highest scores, k = 1, ..., n, over ties."""
     _, group, sizes = np.unique(-scores, return_inverse=True, return_counts=True)
     ends = np.concatenate([[0], np.cumsum(sizes)])
     marked_by = np.concatenate([[0.0], np.cumsum(np.bincount(group, marked, minlength=sizes.size))])
@@ -164,37 +161,35 @@ def expected_counts(scores: FloatArray, marked: NDArray[np.bool_]) -> FloatArray
 
 
 def prediction_rejection_ratio(score: ArrayLike, outcome: ArrayLike) -> Result:
-    """Prediction rejection ratio (PRR): how far a score's order lies between random rejection and a perfect order.
+    """Return the prediction rejection ratio (PRR): where a score lies between random rejection and a perfect order.
 
-    It is the area between the rejection curves of the score and of random rejection, over that between the curves of
-    the perfect order and of random rejection. The rejection curve shows the share of right answers among the questions
-    kept while those with the lowest scores are rejected one after the other.
+    It is the area between the rejection curves of the score and of random rejection, divided by the area between those
+    of a perfect order and of random rejection. The rejection curve is the share of right answers among the remaining
+    questions when those with the lowest scores are rejected one by one.
 
     Parameters
     ----------
     score : array_like of float, shape (n,)
-        Higher where the answer is expected to be right. Only its order matters; tied questions are rejected in random
-        order, on average over all orders.
+        Higher if the answer is more likely to be right. Only the order matters; for tied questions the average over all
+        orders is taken.
     outcome : array_like of bool, shape (n,)
         Whether the answer was right.
 
     Returns
     -------
     Result
-        At most 1, that of a perfect order; 0 on average for a random one, and below 0 for one that is worse. Undefined
-        where there are no questions (``"no_questions"``) or all outcomes are alike (``"all_false"``, ``"all_true"``).
+        At most 1, for a perfect order; 0 on average for a random order, negative for a worse one. Undefined if there
+        are no questions (``"no_questions"``) or all outcomes are equal (``"all_false"``, ``"all_true"``).
 
     Raises
     ------
     TypeError, ValueError
-        If `score` is not finite numbers, `outcome` not truth values, or their lengths differ.
+        If `score` does not hold finite numbers, `outcome` does not hold truth values, or lengths differ.
 
-    Notes
-    -----
-    This is the ratio of lm-polygraph, but for ties, which it takes as they come, and for the random curve, which it
-    draws. With mu the error rate and AURC that of `aurc`, it is ``(mu - AURC) / (mu - least
-    AURC)``. Malinin and Gales let the rejected questions be answered by an oracle, so that their curve counts errors
-    over all questions: that ratio is ``2 AUROC - 1`` of `auroc`, exactly.
+    Notes ----- This is the ratio of lm-polygraph, except that lm-polygraph takes ties in the given order and draws the
+    random curve. With mu the error rate, it is ``(mu - AURC) / (mu - smallest AURC)``, where AURC is that of `aurc`. In
+    Malinin and Gales, an oracle answers the rejected questions, so their curve counts errors over all questions; their
+    ratio is exactly ``2 AUROC - 1``, with the AUROC of `auroc`.
 
     References
     ----------
@@ -219,24 +214,23 @@ def prediction_rejection_ratio(score: ArrayLike, outcome: ArrayLike) -> Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreDifference(ResultWithInterval):
-    """By how much a metric of refusing by a score exceeds that of the model's own refusals.
+    """The difference of a metric between refusing by a score and the model's own refusals.
 
     Attributes
     ----------
     name : {"refusal_index", "answered_error_rate", "correct_rate"}
     score, refusals : float or None
-        The metric of either; None where undefined.
+        The metric of each; None if undefined.
     estimate : float or None
-        ``score - refusals``; None where either is undefined.
+        ``score - refusals``; None if either is undefined.
     standard_error : float or None
-        Paired by question, with the cut taken as estimated. None unless the status is ``"ok"``.
+        Paired by question, including the estimation of the cut. None unless the status is ``"ok"``.
     status : {"ok", "boundary", "undefined"}
-        ``"boundary"``: one of the two has no standard error, or their difference has one of 0; then there is no
-        interval either.
+        ``"boundary"``: one of the two has no standard error, or that of the difference is 0; there is then no interval.
     reason : str or None
-        Where a margin of the table is empty as in `RefusalIndexResult`; else ``"score:"`` or ``"refusals:"`` before
-        ``"zero_cell:"`` with the empty cells, or before ``"no_variation"`` of an error rate of 0 or 1, with ``";"``
-        between them where it holds for both. Or ``"constant_difference"``, as where both refuse the same questions.
+        If a margin of the table is empty, as in `RefusalIndexResult`. Otherwise ``"score:"`` or ``"refusals:"``
+        followed by ``"zero_cell:"`` with the empty cells, or by ``"no_variation"`` for an error rate of 0 or 1; both
+        are joined by ``";"``. Or ``"constant_difference"``, for example if both refuse the same questions.
     """
 
     name: str
@@ -246,23 +240,23 @@ class ScoreDifference(ResultWithInterval):
 
 @dataclass(frozen=True, slots=True)
 class RefusalComparison:
-    """A score and the model's own refusals, compared at the same refusal rate.
+    """A comparison of a score with the model's own refusals at the same refusal rate.
 
     Attributes
     ----------
     refusal_index : ScoreDifference
-        Of the Refusal Index; above 0 where the score finds wrong answers better.
+        Difference of RI; positive if the score finds wrong answers better.
     answered_error_rate : ScoreDifference
-        Of the share of errors among the questions answered; below 0 where the score finds wrong answers better.
+        Difference of the error rate among answered questions; negative if the score finds wrong answers better.
     correct_rate : ScoreDifference
-        Of the share of all questions answered right; above 0 where the score finds wrong answers better.
+        Difference of the share of all questions answered right; positive if the score finds wrong answers better.
     table : ContingencyTable
-        Of the model's own refusals.
+        Table of the model's own refusals.
     score_cells : tuple of float
-        The table of the score in the order of `CELL_NAMES`: the same margins, and fractions where scores are tied.
+        Cells of the score's table, in the order of `CELL_NAMES`: the same margins, with fractions for tied scores.
     cut : float or None
-        Score at which the refusals end: all below are refused, and of those equal to it a share. None where a margin
-        of the table is empty.
+        Cut of the score: all questions below it are refused, and a share of those equal to it. None if a margin of the
+        table is empty.
     """
 
     refusal_index: ScoreDifference
@@ -274,31 +268,31 @@ class RefusalComparison:
 
 
 def compare_with_refusals(score: ArrayLike, refused: ArrayLike, wrong: ArrayLike) -> RefusalComparison:
-    """Compare a score with the model's own refusals: which would leave fewer errors among as many answers.
+    """Compare refusing by a score with the model's own refusals, at the same number of answers.
 
-    At the model's refusal rate the questions with the lowest scores are refused instead. Where scores are tied at the
-    cut, the table is that expected when the tied questions are refused in random order.
+    The score refuses as many questions as the model, those with the lowest scores. If scores are tied at the cut, the
+    table is the expected one if tied questions are refused in random order.
 
     Parameters
     ----------
     score : array_like of float, shape (n,)
-        Higher where the answer is expected to be right. Only its order matters.
+        Higher if the answer is more likely to be right. Only the order matters.
     refused : array_like of bool, shape (n,)
         Whether the model refused the question in the first pass.
     wrong : array_like of bool, shape (n,)
-        Whether the answer that counts was wrong, as for `ContingencyTable.from_arrays`.
+        Whether the answer was wrong, as for `ContingencyTable.from_arrays`.
 
     Returns
     -------
     RefusalComparison
-        Differences of the Refusal Index, in [-2, 2], and of the error rate among the answered and the
-        correct rate, in [-1, 1], each paired by question. Without a question refused, or without an error, there is
-        nothing to compare: the index is undefined, and the rates, where there are any, have no interval.
+        Differences of RI, in [-2, 2], and of the error rate among answered questions and the correct rate, in [-1, 1],
+        each paired by question. If a margin of the table is empty, for example without refusals or without errors, the
+        difference of RI is undefined, and those of the rates have no interval.
 
     Raises
     ------
     TypeError, ValueError
-        If `score` is not finite numbers, `refused` and `wrong` not truth values, or their lengths differ.
+        If `score` does not hold finite numbers, `refused` and `wrong` do not hold truth values, or lengths differ.
 
     References
     ----------
@@ -333,7 +327,7 @@ def compare_with_refusals(score: ArrayLike, refused: ArrayLike, wrong: ArrayLike
 
 
 class _Refusals(NamedTuple):
-    """A way to refuse: its table, and the influence of each question on the share refused and wrong."""
+    """A way of refusing: its table, and the influence of each question on the share refused and wrong."""
 
     cells: Counts
     influence: FloatArray
@@ -347,7 +341,7 @@ class _Metric(NamedTuple):
 
 
 def _refuse_lowest(scores: FloatArray, refused: BoolArray, wrong: BoolArray) -> _Refusals:
-    """Refuse as many questions with the lowest scores as were refused."""
+    """Refuse the questions with the lowest scores, as many as the model refused."""
     n, m, n_wrong = scores.size, int(np.count_nonzero(refused)), int(np.count_nonzero(wrong))
     wrong_by = np.concatenate([[0.0], expected_counts(-scores, wrong)])
     cut = float(np.sort(scores)[m - 1])
@@ -361,13 +355,13 @@ def _refuse_lowest(scores: FloatArray, refused: BoolArray, wrong: BoolArray) -> 
 
 
 def _metrics(found: _Refusals, refused: BoolArray, wrong: BoolArray) -> dict[str, _Metric]:
-    """Return the Refusal Index, the error rate among the answered and the correct rate of a way to refuse."""
+    """Return RI, the error rate among answered questions and the correct rate of a way of refusing."""
     n, r, mu = refused.size, float(refused.mean()), float(wrong.mean())
     reason = f"zero_cell:{cell_names(count == 0 for count in found.cells)}" if 0 in found.cells else None
     rho, of_index = float(tetrachoric(*found.cells)), np.full(n, np.nan)
     if reason is None:
         w, x, y, z = proportion_influence(found.cells[0] / n, r, mu, rho)
-        # From the influence of the cells back to the slopes in the share of the first and in both margins.
+        # Convert the influence of cells to derivatives in the first cell and both margins.
         influence = (w - x - y + z) * found.influence + (x - z) * (refused - r) + (y - z) * (wrong - mu)
         of_index = influence * spearman_slope(rho)
     rate = found.cells[2] / (found.cells[2] + found.cells[3])
@@ -392,7 +386,7 @@ def _difference(name: str, score: _Metric, refusals: _Metric) -> ScoreDifference
 
 
 def _without_comparison(table: ContingencyTable, reason: str | None) -> RefusalComparison:
-    """Report a table with an empty margin, which is the same whatever is refused."""
+    """Return the comparison for a table with an empty margin, which does not depend on what is refused."""
     index = ScoreDifference(None, "undefined", reason, name="refusal_index")
     errors = _same_rate("answered_error_rate", table.answered_wrong, table.n_answered, reason)
     correct = _same_rate("correct_rate", table.answered_right, table.n, reason)
@@ -407,25 +401,25 @@ def _same_rate(name: str, count: int, n: int, reason: str | None) -> ScoreDiffer
 
 
 SPARED_SHARE = 0.5
-"""Share of the error rate allowed with which a cut must be expected to be passed, to be tested.
+"""A cut is tested only if it would be expected to pass with this share of the allowed error rate.
 
-Simulated with 200 and 500 questions, a bound of .1, 20 quantiles and three profiles of the error rate: at the cut found
-.13 to .42 of the questions are answered on average, where a share of 0, with which the first test takes 22 right
-answers of 22, gives .02 to .22. At a bound of .05, for which 500 questions are few, 0 finds a cut more often.
+In simulations with 200 and 500 questions, a bound of .1, 20 quantiles and three profiles of the error rate, .13 to .42
+of the questions are answered on average at the cut. A share of 0, with which the first test needs 22 right answers of
+22, gives .02 to .22. At a bound of .05, for which 500 questions are few, a share of 0 finds a cut more often.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class CutTest:
-    """One cut tested for its error rate.
+    """The test of one cut.
 
     Attributes
     ----------
     cut : float
     n_answered, n_errors : int
-        Questions whose score is at least the cut, and the errors among them.
+        Number of questions with a score of at least the cut, and of errors among them.
     upper_bound : float
-        One-sided Clopper-Pearson bound of the error rate among the answered; 1 where none is.
+        One-sided Clopper-Pearson bound of the error rate among answered questions; 1 if none is answered.
     """
 
     cut: float
@@ -436,23 +430,23 @@ class CutTest:
 
 @dataclass(frozen=True, slots=True)
 class RiskThreshold:
-    """The lowest cut of a score at which the error rate among the answered holds a bound.
+    """The lowest cut of a score at which the error rate among answered questions is at most a bound.
 
     Attributes
     ----------
     cut : float or None
-        Answer a question whose score is at least this; None where no cut is known to hold the bound.
+        Questions with at least this score are answered; None if no cut passed.
     n_answered, n_errors : int or None
-        Questions of the sample answered at the cut, and the errors among them.
+        Number of questions in the sample answered at the cut, and of errors among them.
     upper_bound : float or None
-        Their Clopper-Pearson bound, at most `max_error`. It is that of a cut tested alone.
+        Clopper-Pearson bound of their error rate, at most `max_error`; unadjusted, as for a single test.
     status : {"ok", "undefined"}
     reason : str or None
-        ``"no_cut_holds"``: the first test failed. ``"too_few_questions"``: so few that no cut was worth a test. Or
+        ``"no_cut_holds"``: the first test failed. ``"too_few_questions"``: no cut could be expected to pass. Or
         ``"no_questions"``.
     max_error : float
     tested : tuple of CutTest
-        In the order of the tests, the most cautious cut first; all but the last hold the bound, or all.
+        In the order of the tests, the highest cut first; all of them passed, or all but the last.
     """
 
     cut: float | None
@@ -468,53 +462,52 @@ class RiskThreshold:
 def risk_controlling_threshold(
     score: ArrayLike, wrong: ArrayLike, max_error: float, *, grid: ArrayLike, confidence_level: float = 0.9
 ) -> RiskThreshold:
-    """Find the lowest cut of a score at which the error rate among the answered is at most a bound, with confidence.
+    """Find the lowest cut at which the error rate among answered questions is at most a bound, with confidence.
 
-    The cuts of the grid are tested one after the other, the most cautious first, each by the exact binomial tail: it
-    holds where the upper Clopper-Pearson bound of its error rate is at most `max_error`. The tests stop at the first
-    cut that fails, and the one before is the answer.
+    The cuts of the grid are tested in sequence, from the highest, by an exact binomial test: a cut passes if the upper
+    Clopper-Pearson bound of its error rate is at most `max_error`. Testing stops at the first cut that fails; the
+    result is the last one that passed.
 
     Parameters
     ----------
     score : array_like of float, shape (n,)
-        Higher where the answer is expected to be right.
+        Higher if the answer is more likely to be right.
     wrong : array_like of bool, shape (n,)
         Whether the answer was wrong, under forced answering.
     max_error : float in (0, 1)
-        Error rate among the answered that must not be exceeded.
+        Maximum error rate among answered questions.
     grid : array_like of float, shape (m,)
-        Cuts to test, in any order: quantiles of the scores of *other* questions, such as the other half. It must not
-        depend on the questions given here.
+        Cuts to test, in any order: quantiles of the scores of *other* questions, such as the other half of the sample.
+        They must not depend on the questions given here.
     confidence_level : float in (0, 1), default: 0.9
 
     Returns
     -------
     RiskThreshold
-        Where its cut is not None, the error rate among all questions of this kind that score as much is at most
-        `max_error`, but for a chance of ``1 - confidence_level`` over the draw of the questions given here.
+        If the cut is not None, the error rate among all questions with at least that score in the population is at most
+        `max_error`, with probability `confidence_level` over the sampling of the questions given here.
 
     Raises
     ------
     TypeError, ValueError
-        If `score` or `grid` is not finite numbers, the grid is empty, `wrong` not truth values, lengths differ, or a
-        share does not lie strictly between 0 and 1.
+        If `score` or `grid` does not hold finite numbers, the grid is empty, `wrong` does not hold truth values,
+        lengths differ, or `max_error` or `confidence_level` is not strictly between 0 and 1.
 
-    Notes
-    -----
-    Given how many questions score at least a cut, the errors among them are binomial with the error rate at that cut,
-    so a cut whose rate exceeds the bound is passed with a chance of at most ``1 - confidence_level``. In a sequence
-    fixed beforehand the first such cut is one and the same, and no cut beyond it is reached unless it is passed: that
-    is the chance that any cut is wrongly chosen, however the error rate varies with the score.
+    Notes ----- Given the number of questions with at least the score of a cut, the number of errors among them is
+    binomial with the error rate at that cut. So a cut whose error rate exceeds the bound passes with probability at
+    most ``1 - confidence_level``. In a sequence that is fixed in advance, lower cuts are only tested if the first such
+    cut passes. So this is also the probability that any wrong cut is chosen, however the error rate depends on the
+    score.
 
-    The first test of all decides whether anything is found, so that it must not be one that few questions can pass.
-    Cuts are therefore skipped from above until one is expected to be passed with half the error
-    rate allowed, given so many answers as the grid lets expect: n times its share of values at or above the cut. That
-    number comes from the grid and n alone. The number of questions here that score as much would not do instead: given
-    that few of them do, the errors below are not binomial with that cut's rate.
+    If the first test fails, no cut is found, so it should not use too few questions. The highest cuts are therefore
+    skipped until one would be expected to pass at half the allowed error rate, with the number of answers expected from
+    the grid: n times the share of its values at or above the cut. This number depends on the grid and n only. The
+    observed number of questions with at least that score could not be used, because conditionally on it the errors at
+    lower cuts are not binomial.
 
-    Simulated for 400 questions and a bound of .2, a cut is found in .99 of the samples where the error rate falls with
-    the score, in .60 where it is .1 above the median and .35 below, and in .01 where it is lower in the middle than at
-    the top. A cut that breaks the bound is chosen in .00 to .06.
+    In simulations with 400 questions and a bound of .2, a cut is found in .99 of the samples if the error rate
+    decreases with the score, in .60 if it is .1 above the median and .35 below, and in .01 if it is lower for middle
+    scores than for the highest. A cut that exceeds the bound is chosen in .00 to .06.
 
     References
     ----------
@@ -544,7 +537,7 @@ def risk_controlling_threshold(
             "of the scores of other questions"
         )
     cuts, n_at = np.unique(given.astype(np.float64), return_counts=True)
-    # From above, from the first cut on that is expected to be passed with errors to spare.
+    # From the highest cut that would be expected to pass at `SPARED_SHARE` of the allowed error rate.
     expected = scores.size * np.cumsum(n_at[::-1]) / n_at.sum()
     spared = SPARED_SHARE * bound * expected
     chosen = cuts[::-1][betaincinv(spared + 1, expected - spared, level) <= bound] if scores.size else cuts[:0]
@@ -564,7 +557,7 @@ def risk_controlling_threshold(
 
 
 def risk_upper_bound(errors: int, n: int, level: float) -> float:
-    """Return the upper Clopper-Pearson bound of an error rate, one-sided; 1 where there are only errors, or nothing."""
+    """Return the one-sided upper Clopper-Pearson bound of an error rate; 1 if all are errors, or n is 0."""
     return 1.0 if errors == n else float(betaincinv(errors + 1, n - errors, level))
 
 
@@ -575,17 +568,17 @@ class UtilityThreshold:
     Attributes
     ----------
     cut : float or None
-        Answer a question whose score is at least this: an observed score, or ``-inf`` to answer all, ``inf`` to refuse
-        all. None where undefined.
+        Questions with at least this score are answered: an observed score, ``-inf`` to answer all, or ``inf`` to refuse
+        all. None if undefined.
     utility : float or None
-        Mean utility of a question of this sample at the cut, in [0, 1]; optimistic, as the cut was chosen on it.
+        Mean utility per question of this sample at the cut, in [0, 1]; optimistic, because the cut was chosen on it.
     coverage : float or None
         Share of the sample answered.
     status : {"ok", "boundary", "undefined"}
     reason : str or None
-        At the boundary ``"answer_all"`` or ``"refuse_all"``; ``"no_questions"`` where undefined.
+        At the boundary ``"answer_all"`` or ``"refuse_all"``; ``"no_questions"`` if undefined.
     penalty : float
-        Price of a wrong answer.
+        Penalty of a wrong answer.
     n : int
     """
 
@@ -600,20 +593,20 @@ class UtilityThreshold:
 
 @dataclass(frozen=True, slots=True)
 class SelectiveReport:
-    """What a cut of a score does on questions that it was not chosen on.
+    """The performance of a cut on questions on which it was not chosen.
 
     Attributes
     ----------
     coverage : Estimate
-        Share of the questions answered, with Wilson's interval.
+        Share of questions answered, with Wilson's interval.
     error_rate : Estimate
-        Share of errors among the answered, with the interval of Clopper and Pearson, which is exact; undefined with
-        ``"everybody_refused"`` where none is answered.
+        Error rate among answered questions, with the exact Clopper-Pearson interval; undefined
+        (``"everybody_refused"``) if none is answered.
     utility : Estimate
-        As `refusal_index.stats.utility`.
+        As for `refusal_index.stats.utility`.
     cut, penalty : float
     table : ContingencyTable
-        With the questions below the cut as the refused ones.
+        With the questions below the cut as refused.
     """
 
     coverage: Estimate
@@ -625,31 +618,29 @@ class SelectiveReport:
 
 
 def utility_threshold(score: ArrayLike, right: ArrayLike, penalty: float) -> UtilityThreshold:
-    """Find the cut of a score at which answering the questions above is worth most in this sample.
+    """Find the cut of a score with the highest mean utility in this sample.
 
     Parameters
     ----------
     score : array_like of float, shape (n,)
-        Higher where the answer is expected to be right. Only its order matters.
+        Higher if the answer is more likely to be right. Only the order matters.
     right : array_like of bool, shape (n,)
         Whether the answer was right, under forced answering.
     penalty : float
-        Price of a wrong answer, in right answers; not negative. A question refused is worth 0.
+        Penalty of a wrong answer, in units of a right answer; non-negative. A refused question scores 0.
 
     Returns
     -------
     UtilityThreshold
-        The lowest such cut where several are worth the same. Undefined if there are no questions.
+        The lowest such cut, if several have the same utility. Undefined if there are no questions.
 
     Raises
     ------
     TypeError, ValueError
-        If `score` is not finite numbers, `right` not truth values, their lengths differ, or the penalty is negative,
-        infinite or NaN: it must be a number of at least 0.
+        If `score` does not hold finite numbers, `right` does not hold truth values, lengths differ, or the penalty is
+        negative, infinite or NaN.
 
-    References
-    ----------
-    .. [1] Chow (1970). The rule to answer where the score promises enough. :doi:`10.1109/TIT.1970.1054406`
+    References ---------- .. [1] Chow (1970). The optimal rule for rejection. :doi:`10.1109/TIT.1970.1054406`
 
     Examples
     --------
@@ -666,7 +657,7 @@ def utility_threshold(score: ArrayLike, right: ArrayLike, penalty: float) -> Uti
         np.append(np.cumsum(np.bincount(group, weights)[::-1])[::-1], 0.0) for weights in (np.ones(n), truths)
     )
     gains = rights - price * (answered - rights)
-    # Sums that are equal on paper can differ in their last digit.
+    # Sums that are mathematically equal can differ by rounding.
     best = int(np.argmax(gains >= gains.max() - 1e-12 * (1 + price) * n))
     cut = [-math.inf, *values[1:].tolist(), math.inf][best]
     reason = {-math.inf: "answer_all", math.inf: "refuse_all"}.get(cut)
@@ -677,7 +668,7 @@ def utility_threshold(score: ArrayLike, right: ArrayLike, penalty: float) -> Uti
 def selective_report(
     score: ArrayLike, right: ArrayLike, cut: float, *, penalty: float = 1.0, confidence_level: float = 0.95
 ) -> SelectiveReport:
-    """Report what answering the questions that score at least a cut is worth, on questions it was not chosen on.
+    """Evaluate a cut of a score on questions on which it was not chosen.
 
     Parameters
     ----------
@@ -685,9 +676,9 @@ def selective_report(
     right : array_like of bool, shape (n,)
         Whether the answer was right, under forced answering.
     cut : float
-        Answer a question whose score is at least this; ``-inf`` answers all, ``inf`` none.
+        Questions with at least this score are answered; ``-inf`` answers all, ``inf`` none.
     penalty : float, default: 1
-        Price of a wrong answer, in right answers; not negative.
+        Penalty of a wrong answer, in units of a right answer; non-negative.
     confidence_level : float in (0, 1), default: 0.95
 
     Returns
@@ -698,8 +689,8 @@ def selective_report(
     Raises
     ------
     TypeError, ValueError
-        If `score` is not finite numbers, `right` not truth values, their lengths differ, or the cut, the penalty or
-        the level is not a number of its range.
+        If `score` does not hold finite numbers, `right` does not hold truth values, lengths differ, or the cut, the
+        penalty or the level is out of range.
 
     References
     ----------
@@ -737,24 +728,24 @@ def selective_report(
     )
 
 
-# Share of the largest square that is left of a variance by rounding.
+# A variance below this share of the largest squared value is rounding error.
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetValue(ResultWithInterval):
-    """Mean value of a question at a confidence target.
+    """The mean score per question at a confidence target.
 
     Attributes
     ----------
     estimate : float or None
-        In [-penalty, 1]; 0 for a model that declines everything, and for one that answers at the target exactly.
+        In [-penalty, 1]; 0 for a model that declines everything, or whose answers are right with frequency exactly t.
     standard_error : float or None
         None unless the status is ``"ok"``.
     status : {"ok", "boundary", "undefined"}
-        ``"boundary"``: all questions are worth the same.
+        ``"boundary"``: all questions have the same value.
     reason : str or None
-        ``"no_variation"`` at the boundary, ``"no_questions"`` where undefined.
+        ``"no_variation"`` at the boundary, ``"no_questions"`` if undefined.
     target : float
         The confidence target t.
     n_right, n_wrong, n_declined : int
@@ -767,11 +758,11 @@ class TargetValue(ResultWithInterval):
 
     @property
     def penalty(self) -> float:
-        """Price of a wrong answer, ``t / (1 - t)``."""
+        """Penalty of a wrong answer, ``t / (1 - t)``."""
         return float(penalty_from_confidence(self.target))
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Return a score interval, as of `refusal_index.stats.utility`; ``(nan, nan)`` where undefined."""
+        """Return a score interval, as for `refusal_index.stats.utility`; ``(nan, nan)`` if undefined."""
         table = ContingencyTable(0, self.n_declined, self.n_wrong, self.n_right)
         found = utility(table, self.penalty, confidence_level=confidence_level)
         low, high = (math.nan if end is None else end for end in (found.low, found.high))
@@ -779,16 +770,16 @@ class TargetValue(ResultWithInterval):
 
 
 def value_at_target(refused: ArrayLike, wrong: ArrayLike, target: float) -> TargetValue:
-    """Mean value of a question where a right answer earns 1, a wrong one costs t / (1 - t), and a declined one nothing.
+    """Return the mean score per question: 1 for a right answer, -t / (1 - t) for a wrong one, 0 if declined.
 
-    At this price an answer is worth giving from a probability of t of being right on.
+    At this penalty, answering has a positive expected score if the probability of being right exceeds t.
 
     Parameters
     ----------
     refused : array_like of bool, shape (n,)
         Whether the question was declined.
     wrong : array_like of bool, shape (n,)
-        Whether the answer was wrong; what stands there for a declined question does not matter.
+        Whether the answer was wrong; ignored for declined questions.
     target : float
         Confidence target t, in [0, 1).
 
@@ -800,7 +791,7 @@ def value_at_target(refused: ArrayLike, wrong: ArrayLike, target: float) -> Targ
     Raises
     ------
     TypeError, ValueError
-        If an argument is not truth values, their lengths differ, or the target lies outside its range.
+        If an argument does not hold truth values, lengths differ, or the target is out of range.
 
     References
     ----------

@@ -1,38 +1,36 @@
-"""The Refusal Index under other decisions: missing grades counted either way, and topics kept apart.
+"""Sensitivity of RI: to missing grades, and to differences between topics.
 
 A refused question whose forced answer is missing, or is another refusal, may be wrong or right, and so may an answered
-one whose grade is missing; a question whose first pass has no grade may be in any of the four cells. Every way of
-filling them in is a *completion*, and the index of the complete data lies between the smallest and the largest over all
-completions. They need not be listed:
+question without a grade; a question without a grade of the first pass may be in any of the four cells. A *completion*
+fills in all missing grades; RI of the complete data lies between its minimum and maximum over all completions. These
+need not be enumerated:
 
-- a question moves the correlation by its influence ``[RW - alpha R - beta W - centre] / phi``, with alpha and beta in
-  (0, 1) and the density phi > 0. From right to wrong, a refused question adds ``(1 - beta) / phi > 0``; from wrong to
-  right, an answered one adds ``beta / phi > 0``. So the refused questions are all wrong and the answered ones all right
-  in the largest, and the other way round in the smallest;
-- by the same token, questions of which nothing is known are refused and wrong or answered and right in the largest,
-  and refused and right or answered and wrong in the smallest. How many of either is found by trying all numbers.
+- the influence of a question on the correlation is ``[RW - alpha R - beta W - centre] / phi``, with alpha and beta in
+  (0, 1) and the density phi > 0. Changing a refused question from right to wrong adds ``(1 - beta) / phi > 0``;
+  changing an answered one from wrong to right adds ``beta / phi > 0``. So at the maximum, all refused questions are
+  wrong and all answered ones right, and the reverse at the minimum;
+- likewise, questions without any grade are refused and wrong or answered and right at the maximum, and refused and
+  right or answered and wrong at the minimum. The numbers of each are found by trying all.
 
-A completion in which a margin is empty has no index, and the bounds are those of all others. Where one list is of such
-completions alone, as where nothing that is right can be left, the other holds the only index there can be, -1 or +1: so
-both ends are sought in both lists.
+RI is undefined for a completion with an empty margin; the bounds are over all others. If all completions for one bound
+are undefined, the others have the only possible RI, -1 or +1; so both bounds are searched in both sets.
 
-All metrics but the Refusal Index are ratios of two weighted counts. Over the ways of filling in missing grades such a
-ratio is largest and smallest where all questions of a kind are filled in alike, so that a few tables decide. The
-Refusal Index is not such a ratio; its extremes are those of `missing_bounds`.
+All metrics except RI are ratios of two weighted counts. Such a ratio has its minimum and maximum at completions in
+which all questions of the same kind are filled in the same way, so only a few tables are needed. For RI,
+`missing_bounds` is used.
 
-Nothing is left out of these tables: a question whose first pass is known to have refused, or to have answered, counts
-so, whatever grade it lacks. To leave it out would turn a refusal rate that is known exactly into a range.
+These tables contain all questions: a question known to be refused or answered counts as such, even if a grade is
+missing. Leaving it out would turn a refusal rate that is known exactly into a range.
 
-`within_topic_refusal_index` says how well refusals tell wrong from right among questions of the same topic. Topics that
-differ in difficulty inflate the index of all questions together: a model that refuses more in a topic of which it knows
-less gets credit for telling topics apart. Here every topic has its own refusal and error rate, and one correlation rho
-is shared by all.
+`within_topic_refusal_index` is RI among questions of the same topic. Differences in difficulty between topics inflate
+RI of all questions: a model that refuses more in topics of which it knows less is rewarded for distinguishing topics.
+Here each topic has its own refusal and error rate, and all share one correlation rho.
 
-With free rates a topic's likelihood is conditioned on its margins. What remains depends on the odds ratio of the
-topic's table alone, and the count of refused and wrong questions has Fisher's noncentral hypergeometric distribution,
-whose odds ratio follows from rho and the topic's rates. This keeps the many rates from biasing rho, as they do
-in the joint likelihood: with 100 topics of 10 questions and rho = .405 that gives .45 to .47 on average and this .41
-to .43. Topics with an empty cell take part like any other; one with a degenerate margin says nothing.
+The likelihood of a topic is conditioned on its margins, so it depends only on the odds ratio of the topic's table: the
+count of refused and wrong questions has Fisher's noncentral hypergeometric distribution, whose odds ratio follows from
+rho and the topic's rates. This avoids the bias that the many rates cause in the unconditional likelihood: with 100
+topics of 10 questions and rho = .405, the latter gives .45 to .47 on average, this one .41 to .43. Topics with an empty
+cell are used like any other; a topic with an empty margin has no information.
 """
 
 import itertools
@@ -62,21 +60,21 @@ from refusal_index.stats.intervals import (
 
 @dataclass(frozen=True, slots=True)
 class MissingBounds:
-    """Smallest and largest Refusal Index that the missing grades leave possible.
+    """The smallest and largest Refusal Index over all possible values of missing grades.
 
     Attributes
     ----------
     low, high : float or None
-        The bounds, which are sharp: each is the index of a completion. None where undefined.
+        The bounds, which are sharp: each is the RI of a completion. None if undefined.
     status : {"ok", "boundary", "undefined"}
-        ``"boundary"``: a bound is exactly -1 or +1. ``"undefined"``: no completion has an index.
+        ``"boundary"``: a bound is exactly -1 or +1. ``"undefined"``: RI is undefined for every completion.
     reason : str or None
-        At the boundary that of the bound (of `low`, if both are at it) and where undefined that of the completion
-        `low_table`, as in `RefusalIndexResult`.
+        As in `RefusalIndexResult`. At the boundary, the reason of that bound (of `low`, if both are at it); if
+        undefined, the reason of `low_table`.
     low_table, high_table : ContingencyTable
-        The completions with these indices; where undefined two that have none.
+        The completions with these RIs; if undefined, two completions with undefined RI.
     table : ContingencyTable
-        The questions with all grades.
+        The questions with all grades known.
     """
 
     low: float | None
@@ -88,9 +86,9 @@ class MissingBounds:
     table: ContingencyTable
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Lower end of the profile interval at the low completion and upper end of that at the high one.
+        """Return the lower limit of the profile interval at `low_table` and the upper limit at `high_table`.
 
-        It allows for both the missing grades and the sampling of the questions. ``(nan, nan)`` where undefined.
+        It accounts for both missing grades and sampling of questions. ``(nan, nan)`` if undefined.
         """
         low = refusal_index(self.low_table).confidence_interval(confidence_level).low
         high = refusal_index(self.high_table).confidence_interval(confidence_level).high
@@ -100,33 +98,31 @@ class MissingBounds:
 def missing_bounds(
     table: ContingencyTable, unknown_refused: int = 0, unscored: int = 0, unknown_answered: int = 0
 ) -> MissingBounds:
-    """Bound the Refusal Index of the complete data, whatever the missing grades are.
+    """Return the bounds of the Refusal Index over all possible values of missing grades.
 
     Parameters
     ----------
     table : ContingencyTable
-        The questions of which both grades are known.
+        The questions with all grades known.
     unknown_refused : int, default: 0
-        Refused questions whose forced answer is missing or was refused again.
+        Number of refused questions whose forced answer is missing or is a refusal.
     unscored : int, default: 0
-        Questions without a grade of the first pass, which may be in any cell.
+        Number of questions without a grade of the first pass, which may be in any cell.
     unknown_answered : int, default: 0
-        Questions that the first pass answered, without a grade of that answer.
+        Number of questions that the first pass answered, without a grade of that answer.
 
     Returns
     -------
     MissingBounds
-        With nothing missing both bounds are the index itself. Completions without an index are left out.
+        Without missing grades, both bounds equal RI. Completions with undefined RI are left out.
 
     Raises
     ------
     TypeError, ValueError
-        If `table` is not a ContingencyTable, or a number is not a count.
+        If `table` is not a ContingencyTable, or another argument is not a count.
 
-    Notes
-    -----
-    To grade refused-again answers as wrong is to report the upper bound. Nothing is drawn: 2 (`unscored` + 1) tables
-    are tried, at a few microseconds each.
+    Notes ----- Grading repeated refusals as wrong gives the upper bound. The bounds are exact: 2 (`unscored` + 1)
+    tables are evaluated, at a few microseconds each.
 
     References
     ----------
@@ -152,7 +148,7 @@ def missing_bounds(
     completions = np.hstack([lowest, highest])
     indices = refusal_index_many(*completions)
     low_table = ContingencyTable(*completions[:, _largest(-indices)].tolist())
-    # of equal ones each end is the one that its own list has
+    # among equal values, each bound uses a table of its own set
     high_table = ContingencyTable(*completions[:, -1 - _largest(indices[::-1])].tolist())
     low, high = refusal_index(low_table), refusal_index(high_table)
     reason = low.reason or high.reason
@@ -166,12 +162,12 @@ def _largest(values: np.ndarray) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeCounts:
-    """How many questions ended in each way, the incomplete ones told apart.
+    """Counts of questions by outcome, including those with missing grades.
 
     Parameters
     ----------
     refused_wrong, refused_right, answered_wrong, answered_right : int
-        Questions with all grades, as in `ContingencyTable`.
+        Number of questions with all grades, as in `ContingencyTable`.
     refused_again : int, default: 0
         Refused in both passes.
     unscored_forced : int, default: 0
@@ -202,12 +198,12 @@ class OutcomeCounts:
 
     @property
     def cells(self) -> tuple[int, int, int, int]:
-        """The questions of which everything is known, in the order of `CELL_NAMES`."""
+        """Counts of the questions with all grades, in the order of `CELL_NAMES`."""
         return self.refused_wrong, self.refused_right, self.answered_wrong, self.answered_right
 
 
 def scoring_rules(counts: OutcomeCounts) -> dict[str, RefusalIndexResult]:
-    """Estimate the Refusal Index under every rule for answers refused again and for unscored questions.
+    """Estimate the Refusal Index under each rule for repeated refusals and unscored questions.
 
     Parameters
     ----------
@@ -216,13 +212,13 @@ def scoring_rules(counts: OutcomeCounts) -> dict[str, RefusalIndexResult]:
     Returns
     -------
     dict of str to RefusalIndexResult
-        By the name of the rule; the table it makes is that of the result.
+        Results by rule, each with the table that the rule gives.
 
-        - ``"refused_again_wrong"``, ``"refused_again_right"``, ``"refused_again_dropped"``: what was refused again
-          counts so, and unscored questions are dropped;
-        - ``"unscored_lowest"``, ``"unscored_highest"``: refused again is wrong, and unscored questions, of the first or
-          the forced pass, are what makes the index smallest or largest, as far as it is defined;
-        - ``"all_lowest"``, ``"all_highest"``: and so is what was refused again.
+        - ``"refused_again_wrong"``, ``"refused_again_right"``, ``"refused_again_dropped"``: repeated refusals are
+          counted as wrong, counted as right, or dropped; unscored questions are dropped;
+        - ``"unscored_lowest"``, ``"unscored_highest"``: repeated refusals are wrong, and unscored questions, in either
+          pass, are filled in so that RI is smallest or largest;
+        - ``"all_lowest"``, ``"all_highest"``: repeated refusals are filled in so, too.
 
     Examples
     --------
@@ -258,13 +254,13 @@ def scoring_rules(counts: OutcomeCounts) -> dict[str, RefusalIndexResult]:
 
 @dataclass(frozen=True, slots=True)
 class ScoringRange:
-    """Smallest and largest value of one metric, whatever the missing grades are.
+    """The smallest and largest value of a metric over all possible values of missing grades.
 
     Attributes
     ----------
     name : str in `METRIC_NAMES`
     low, high : float or None
-        None where a scoring rule leaves the metric undefined.
+        None if the metric is undefined under a scoring rule.
     reason : str or None
         Why it is undefined under the first such rule, as in `RefusalIndexResult`.
     """
@@ -278,12 +274,12 @@ class ScoringRange:
 def scoring_ranges(
     counts: OutcomeCounts, *, penalty: float = 1.0, truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS
 ) -> tuple[ScoringRange, ...]:
-    """Range of every metric over all that missing grades may be, in the order of `METRIC_NAMES`.
+    """Return the range of every metric over all possible values of missing grades, in the order of `METRIC_NAMES`.
 
-    A refusal of the forced pass counts as wrong or as right, and a question without a grade as whatever makes the
-    metric smallest or largest, as far as its first pass is not known. The ranges are sharp: each end is the value of
-    one way to fill in what is missing, and a rate that nothing missing can change is a single number. That of the
-    Refusal Index also holds its values under the rules of `scoring_rules` that drop questions.
+    A refusal in the forced pass is filled in as wrong or right, and a question without a grade so that the metric is
+    smallest or largest, given what is known of its first pass. The ranges are sharp: each end is attained by a
+    completion, and a rate that does not depend on missing grades has a range of width 0. The range of RI also includes
+    the rules of `scoring_rules` that drop questions.
 
     Parameters
     ----------
@@ -320,7 +316,7 @@ def scoring_ranges(
     """
     worth = checked_payoffs(penalty, truthfulness_weights)
     rules = [result.table for result in scoring_rules(counts).values()]
-    # The tables in which all questions of a kind are filled in alike.
+    # The tables in which all questions of a kind are filled in the same way.
     cells = np.eye(4, dtype=int)
     refused, answered = cells[:2], cells[2:]
     kinds = (
@@ -335,7 +331,7 @@ def scoring_ranges(
     for name in METRIC_NAMES:
         by_rule = [point_estimate(name, table, worth) for table in rules]
         points = by_rule if name == "refusal_index" else [point_estimate(name, table, worth) for table in completions]
-        # An estimate at the boundary has a reason too, and is defined.
+        # An estimate at the boundary has a reason too, but is defined.
         undefined = [point for point in (*by_rule, *points) if point.estimate is None]
         values = [point.estimate for point in points if point.estimate is not None]
         if undefined:
@@ -345,7 +341,7 @@ def scoring_ranges(
     return tuple(ranges)
 
 
-# Where the likelihood is looked at before it is maximised, on the scale z = atanh(rho): up to |rho| = 0.9999.
+# Grid of z = atanh(rho) for bracketing the maximum of the likelihood: up to |rho| = 0.9999.
 GRID = np.linspace(-5, 5, 26)
 # A modelled cell below this is mostly rounding error.
 SMALLEST_CELL = 1e-14
@@ -353,20 +349,20 @@ SMALLEST_CELL = 1e-14
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithinTopicResult(Result):
-    """The Refusal Index that the topics share, beside that of all questions together.
+    """The within-topic Refusal Index, and RI of all questions together.
 
     Attributes
     ----------
     estimate : float or None
-        Within-topic Refusal Index, in [-1, 1]. Exactly -1 or +1 at the boundary, None where undefined.
+        Within-topic Refusal Index, in [-1, 1]. Exactly -1 or +1 at the boundary, None if undefined.
     rho : float or None
         The tetrachoric correlation within topics, with the same conventions.
     pooled : float or None
-        Refusal Index of all questions in one table; None where undefined.
+        RI of all questions in one table; None if undefined.
     status : {"ok", "boundary", "undefined"}
     reason : str or None
-        At the boundary ``"zero_cell_in_every_topic"``: each informative topic has an empty cell that pulls the same
-        way. Where undefined ``"no_informative_topic"``.
+        At the boundary ``"zero_cell_in_every_topic"``: the likelihood of every informative topic is largest at the same
+        end, because of an empty cell. If undefined ``"no_informative_topic"``.
     tables : dict of ContingencyTable
         The table of each topic.
     """
@@ -377,16 +373,16 @@ class WithinTopicResult(Result):
 
     @property
     def n_uninformative(self) -> int:
-        """Topics that say nothing about rho: nobody or everybody refused, or all wrong or all right."""
+        """Number of topics without information on rho: an empty margin, such as no refusals or no errors."""
         return len(self.tables) - len(informative_counts(self.tables))
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Likelihood-ratio interval for the shared index, from the likelihood given every topic's margins.
+        """Return a likelihood-ratio interval of the shared RI, from the conditional likelihood.
 
         Returns
         -------
         ConfidenceInterval
-            At the boundary it ends at the estimate; ``(nan, nan)`` where undefined.
+            At the boundary it ends at the estimate; ``(nan, nan)`` if undefined.
         """
         quantile = normal_quantile(confidence_level)
         if self.rho is None:
@@ -400,14 +396,14 @@ class WithinTopicResult(Result):
 
         limits = []
         for side, end in ((-1.0, GRID[0]), (1.0, GRID[-1])):
-            # A likelihood that has not fallen enough at the end of the grid excludes nothing on that side.
+            # If the likelihood has not fallen enough at the end of the grid, the interval extends to -1 or 1.
             inside = rho != side and excess(end) > 0
             limits.append(spearman(math.tanh(brentq(excess, z, end, xtol=1e-8)) if inside else side))
         return ConfidenceInterval(*limits)
 
 
 def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: ArrayLike) -> WithinTopicResult:
-    """Estimate the Refusal Index within topics.
+    """Estimate the within-topic Refusal Index.
 
     Parameters
     ----------
@@ -419,18 +415,15 @@ def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: Arra
     Returns
     -------
     WithinTopicResult
-        A shared rho, weighted by how much each topic says about it.
+        With one rho shared by all topics; each contributes according to its information.
 
     Raises
     ------
     TypeError, ValueError
-        If the arrays are not of one length, or not truth values, or a topic is missing.
+        If lengths differ, `refused` or `wrong` does not hold truth values, or a topic is missing.
 
-    Notes
-    -----
-    Questions of a topic should be alike but for what the model knows; a topic that is a mixture of topics inflates the
-    index as before. The rates of a topic are taken at ``(count + 1/2) / (n + 1)`` when rho is turned into its odds
-    ratio.
+    Notes ----- Questions within a topic should be similarly difficult; a topic that is a mixture of topics inflates RI,
+    like pooling. Rates of a topic are estimated by ``(count + 1/2) / (n + 1)`` to convert rho to its odds ratio.
 
     References
     ----------
@@ -477,20 +470,20 @@ def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: Arra
 
 
 def informative_counts(tables: dict[Any, ContingencyTable]) -> NDArray[np.int64]:
-    """Return the counts of the topics that say something about rho, shape (topics, 4)."""
+    """Return the counts of the topics with information on rho, shape (topics, 4)."""
     found = [table.counts for table in tables.values() if 0 not in table.margins]
     return np.array(found, np.int64).reshape(-1, 4)
 
 
 class Likelihood:
-    """Likelihood of z = atanh(rho) given the margins of every topic."""
+    """The conditional log-likelihood of z = atanh(rho), given the margins of every topic."""
 
     def __init__(self, counts: NDArray[np.int64]) -> None:
         observed, n = counts[:, :1], counts.sum(axis=1, keepdims=True)
         refused, wrong = observed + counts[:, 1:2], observed + counts[:, 2:3]
         self.r, self.mu = ((refused + 0.5) / (n + 1)).ravel(), ((wrong + 0.5) / (n + 1)).ravel()
         self.h, self.k = -ndtri(self.r), -ndtri(self.mu)
-        # All values that the count of refused and wrong questions can take with these margins, padded to the widest.
+        # All possible values of the count of refused and wrong questions given the margins, padded to the widest range.
         least, most = np.maximum(0, refused + wrong - n), np.minimum(refused, wrong)
         value = least + np.arange((most - least).max() + 1)
         both = np.minimum(value, most)
@@ -498,15 +491,15 @@ class Likelihood:
         ways = -sum(gammaln(cell + 1.0) for cell in cells)
         ways -= np.take_along_axis(ways, observed - least, axis=1)
         self.log_ways, self.excess = np.where(value <= most, ways, -np.inf), both - observed
-        # The end of the range of rho to which the likelihood rises, if it does.
+        # The end of the range of rho at which the likelihood is largest, if it is.
         self.end = 1.0 if (observed == most).all() else -1.0 if (observed == least).all() else None
 
     def __call__(self, z: float) -> float:
-        """Log-likelihood, all topics together; it tends to 0 at the boundary."""
+        """Return the log-likelihood of all topics; it tends to 0 at the boundary."""
         r, mu, joint = self.r, self.mu, upper_orthant(self.h, self.k, math.tanh(z))
         p11, p10, p01, p00 = np.maximum((joint, r - joint, mu - joint, 1 - r - mu + joint), SMALLEST_CELL)
         slope = np.log(p11 * p00 / (p10 * p01))  # log odds ratio of each topic, by its rates
-        # Relative to what was observed, and to the largest of them, so that no exponential overflows.
+        # Relative to the observed value and to the largest term, so that no exponential overflows.
         terms = self.log_ways + slope[:, np.newaxis] * self.excess
         largest = terms.max(axis=1)
         return -float(np.sum(largest + np.log(np.exp(terms - largest[:, np.newaxis]).sum(axis=1))))
