@@ -1,13 +1,13 @@
-"""One run by every engine and client: the same outcome table row by row, the requests each took, and the time.
+"""Compare the engines and clients on the same run: outcome tables row by row, number of requests, and time.
 
     python -m benchmarks.engines
     python -m benchmarks.engines --data simple_qa_test_set.csv
 
-The default almanac run, or all of SimpleQA where its file is given, by each engine and client in an empty folder:
-within the process, by OpenAI's client, by Inspect's and in batches against ``refusal-index serve`` on loopback, by
-files of requests that ``refusal-index run-batch`` answers, by the engine ``command`` with the same program, and by
-Ray where it is installed. Requests to a server are counted at the server, others by the run's own summary. Exit
-status: 0 all tables are equal, 1 one differs.
+The run is the default almanac run, or all of SimpleQA if its file is given, each time in an empty folder: in this
+process; against ``refusal-index serve`` on loopback with OpenAI's client, with Inspect's and in batches; through
+request files that ``refusal-index run-batch`` answers; with the engine ``command`` and the same program; and with Ray
+if it is installed. Requests to a server are counted at the server, others in the run's summary. Exit status: 0 all
+tables are equal, 1 one differs.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ import polars as pl
 from benchmarks.http_client import COMMAND, MODELS, account, answered, server
 
 KEYS = ("variant", "question_id", "draw")
-WAVES = 6  # more than any run takes
+MAX_ROUNDS = 6  # more than any run needs
 SERVED = (*MODELS, "batch")
 RUN_BATCH = shlex.join([*COMMAND, "run-batch", "-i", "{requests}", "-o", "{replies}", "--model", "almanac/{model}"])
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one engine made of the run.
+    """The measurements of one engine or client.
 
     Attributes
     ----------
     engine, requests, seconds, processor
-        Which engine or client carried it, how many requests it took, and how long, in all and on the processor.
+        The engine or client, the number of requests, and the wall and CPU time in seconds.
     table
-        The outcome table, in order; without the model's name, of which the embedded one has several.
+        The sorted outcome table, without the model's name, which depends on the client.
     """
 
     engine: str
@@ -56,27 +56,27 @@ class Measured:
 
 
 def refusal_index(*arguments: str, environment: Mapping[str, str] | None = None) -> int:
-    """Run a command of the command line, and return its exit status."""
-    found = subprocess.run(
+    """Run a ``refusal-index`` command, and return its exit status."""
+    done = subprocess.run(
         [*COMMAND, *arguments], env={**os.environ, **(environment or {})}, stdout=subprocess.DEVNULL, check=False
     )
-    return found.returncode
+    return done.returncode
 
 
 def by_hand(options: Sequence[str], folder: Path) -> None:
-    """Have the run asked by files of requests, wave by wave."""
+    """Execute the run through request files, round by round."""
     refusal_index("run", *options, "--engine", "files", "--out", str(folder))
-    for number in range(WAVES):
-        asked, came = (folder.parent / f"{name}-{number}.jsonl" for name in ("requests", "results"))
-        refusal_index("requests", str(folder), "--out", str(asked))
-        if not asked.exists():
+    for number in range(MAX_ROUNDS):
+        requests, results = (folder.parent / f"{name}-{number}.jsonl" for name in ("requests", "results"))
+        refusal_index("requests", str(folder), "--out", str(requests))
+        if not requests.exists():
             return
-        refusal_index("run-batch", "-i", str(asked), "-o", str(came), "--model", "almanac/base")
-        refusal_index("replies", str(folder), str(came))
+        refusal_index("run-batch", "-i", str(requests), "-o", str(results), "--model", "almanac/base")
+        refusal_index("replies", str(folder), str(results))
 
 
 def measure(engine: str, options: Sequence[str], folder: Path) -> Measured:
-    """Carry the run out by one engine."""
+    """Execute the run with one engine or client."""
     before, started, log = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic(), folder.parent / "log.jsonl"
     requests = None
     if engine == "files":
@@ -102,28 +102,28 @@ def measure(engine: str, options: Sequence[str], folder: Path) -> Measured:
 
 
 def main() -> None:
-    """Print a row for each engine, and whether its table is that of the first."""
+    """Print a row for each engine, and whether its table equals that of the first."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engines", description=__doc__.split("\n")[0])
     parser.add_argument("--data", help="a local copy of the SimpleQA test set; without it, the default almanac run")
-    parser.add_argument("--limit", type=int, help="only so many questions")
-    parser.add_argument("--engines", nargs="+", help="some of them")
+    parser.add_argument("--limit", type=int, help="number of questions")
+    parser.add_argument("--engines", nargs="+", help="engines and clients to run")
     arguments = parser.parse_args()
     options = ["--limit", str(arguments.limit)] if arguments.limit else []
     if arguments.data:
         options += ["--dataset", "simpleqa", "--data", arguments.data, "--variants", "normal", "--grader", "exact"]
-    known = ["embedded", *SERVED, "files", "command", *(["ray"] if find_spec("ray") else [])]
+    engines = ["embedded", *SERVED, "files", "command", *(["ray"] if find_spec("ray") else [])]
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}: {' '.join(options)}")
     print(f"{'engine':10s}{'requests':>10s}{'seconds':>10s}{'CPU s':>10s}  table")
     first: Measured | None = None
     same = True
-    for engine in arguments.engines or known:
+    for engine in arguments.engines or engines:
         with tempfile.TemporaryDirectory() as name:
-            found = measure(engine, options, Path(name) / "run")
-        first = first or found
-        equal = found.table.equals(first.table)
+            one = measure(engine, options, Path(name) / "run")
+        first = first or one
+        equal = one.table.equals(first.table)
         same = same and equal
-        said = f"{found.table.height:,} rows, {'equal' if equal else 'DIFFERENT'}"
-        print(f"{engine:10s}{found.requests:10,}{found.seconds:10.1f}{found.processor:10.1f}  {said}", flush=True)
+        verdict = f"{one.table.height:,} rows, {'equal' if equal else 'DIFFERENT'}"
+        print(f"{engine:10s}{one.requests:10,}{one.seconds:10.1f}{one.processor:10.1f}  {verdict}", flush=True)
     sys.exit(not same)
 
 

@@ -1,8 +1,8 @@
-"""Time the estimator beside other ways to the same number, in one run: `python -m benchmarks.estimator`.
+"""Time the estimator and other implementations of the same estimate: `python -m benchmarks.estimator`.
 
-Every contender estimates the Refusal Index, or the tetrachoric correlation it comes from, of the same tables. Times
-are the best of a few repetitions, in microseconds a table; the ratio is that of the plain SciPy implementation of
-the paper's likelihood to the contender. `ordinalcorr` and R's `psych` and `polycor` take part where installed.
+Each implementation estimates the Refusal Index, or the tetrachoric correlation behind it, of the same tables. Times
+are the best of a few repetitions, in microseconds per table; the ratio is the time of a plain SciPy implementation of
+the paper's likelihood divided by that time. `ordinalcorr` and R's `psych` and `polycor` are timed if installed.
 """
 
 import argparse
@@ -28,14 +28,14 @@ Counts = tuple[int, int, int, int]
 
 
 class Timing(NamedTuple):
-    """One line of the result."""
+    """A row of the result."""
 
-    contender: str
+    implementation: str
     microseconds: float
 
 
 def sample_tables(n_tables: int, n_questions: int, seed: int) -> npt.NDArray[np.int64]:
-    """Tables at refusal and error rates spread over those of published models, shape (n_tables, 4)."""
+    """Draw tables with the refusal and error rates of published models, shape (n_tables, 4)."""
     rng = np.random.default_rng(seed)
     base = np.array([[0.71, 0.03, 0.21, 0.05], [0.16, 0.01, 0.79, 0.04], [0.30, 0.06, 0.26, 0.38]])
     probabilities = base[rng.integers(len(base), size=n_tables)]
@@ -43,7 +43,7 @@ def sample_tables(n_tables: int, n_questions: int, seed: int) -> npt.NDArray[np.
 
 
 def plain_scipy(counts: Counts) -> float:
-    """Maximise the paper's log-likelihood over rho with SciPy's bounded search and multivariate normal cdf."""
+    """Maximise the paper's log-likelihood in rho with SciPy's bounded search and multivariate normal CDF."""
     n11, n10, n01, _ = counts
     n = sum(counts)
     r, mu = (n11 + n10) / n, (n11 + n01) / n
@@ -60,17 +60,17 @@ def plain_scipy(counts: Counts) -> float:
 
 
 def one_call(counts: Counts) -> float | None:
-    """Estimate with the result object and its standard error."""
+    """Estimate the index, with the result object and its standard error."""
     return refusal_index(ContingencyTable(*counts)).estimate
 
 
 def one_call_with_interval(counts: Counts) -> tuple[float, float]:
-    """Estimate with the result object and its default interval."""
+    """Estimate the index with its default interval."""
     return refusal_index(ContingencyTable(*counts)).confidence_interval()
 
 
 def microseconds_each(function: Callable[[Counts], object], tables: list[Counts], repetitions: int) -> float:
-    """Best time over the repetitions of calling the function on each table, per table."""
+    """Return the best time per table of calling the function on each table."""
 
     def once() -> float:
         start = time.perf_counter()
@@ -82,7 +82,7 @@ def microseconds_each(function: Callable[[Counts], object], tables: list[Counts]
 
 
 def time_many(tables: npt.NDArray[np.int64], repetitions: int) -> float:
-    """Best time of `refusal_index_many` on all the tables, per table."""
+    """Return the best time per table of `refusal_index_many`."""
     columns = tuple(np.ascontiguousarray(column) for column in tables.T)
     elapsed = []
     for _ in range(repetitions):
@@ -93,7 +93,7 @@ def time_many(tables: npt.NDArray[np.int64], repetitions: int) -> float:
 
 
 def time_ordinalcorr(tables: list[Counts], repetitions: int) -> Iterator[Timing]:
-    """Time `ordinalcorr.tetrachoric`, which takes one pair of values a question."""
+    """Time `ordinalcorr.tetrachoric`, which takes a pair of values per question."""
     if importlib.util.find_spec("ordinalcorr") is None:
         return
     from ordinalcorr import tetrachoric  # noqa: PLC0415 # optional, and slow to import
@@ -121,7 +121,7 @@ if (has("polycor")) {
 
 
 def time_r(tables: list[Counts]) -> Iterator[Timing]:
-    """Time R's packages inside one R process, so that its start does not count."""
+    """Time R's packages in one R process, without its start-up."""
     if shutil.which("Rscript") is None:
         return
     numbers = "\n".join(str(count) for counts in tables for count in counts)
@@ -132,7 +132,7 @@ def time_r(tables: list[Counts]) -> Iterator[Timing]:
 
 
 def measure(n_many: int, n_one: int, n_slow: int, repetitions: int) -> list[Timing]:
-    """Time all contenders on samples of the same tables."""
+    """Time all implementations on samples of the same tables."""
     tables = sample_tables(n_many, n_questions=4326, seed=20250)
     few: list[Counts] = [tuple(counts) for counts in tables[:n_one].tolist()]
     fewest = few[:n_slow]
@@ -147,7 +147,7 @@ def measure(n_many: int, n_one: int, n_slow: int, repetitions: int) -> list[Timi
 
 
 def processor() -> str:
-    """Name of the processor, as far as the system tells."""
+    """Return the name of the processor, or else the architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
@@ -156,20 +156,20 @@ def processor() -> str:
 
 
 def main() -> None:
-    """Parse, measure, print."""
+    """Print the time of each implementation."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--many", type=int, default=1_000_000, help="tables for refusal_index_many")
     parser.add_argument("--one", type=int, default=2_000, help="tables for single calls")
     parser.add_argument("--slow", type=int, default=50, help="tables for the other implementations")
-    parser.add_argument("--repetitions", type=int, default=3, help="the best of so many is reported")
+    parser.add_argument("--repetitions", type=int, default=3, help="report the best of this many")
     arguments = parser.parse_args()
 
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("refusal-index", "numpy", "scipy"))
     print(f"Python {platform.python_version()}, {versions}\n{processor()}, {platform.system()}\n")
     timings = measure(arguments.many, arguments.one, arguments.slow, arguments.repetitions)
-    print(f"{'':42}{'us a table':>12}{'ratio':>10}")
-    for contender, microseconds in timings:
-        print(f"{contender:42}{microseconds:12.2f}{timings[0].microseconds / microseconds:10,.1f}")
+    print(f"{'':42}{'us per table':>13}{'ratio':>10}")
+    for implementation, microseconds in timings:
+        print(f"{implementation:42}{microseconds:13.2f}{timings[0].microseconds / microseconds:10,.1f}")
 
 
 if __name__ == "__main__":

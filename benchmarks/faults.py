@@ -1,4 +1,4 @@
-"""Every fault that the tests plan, tried with every engine and client: what came of it, in one table.
+"""Run every fault scenario of the tests with every engine and client, and print the outcomes as a table.
 
     python -m benchmarks.faults
     python -m benchmarks.faults --fast
@@ -6,9 +6,9 @@
     python -m benchmarks.faults --write benchmarks/faults.md
     python -m benchmarks.faults --soak 100000
 
-Each scenario starts the command in a process of its own against a server on loopback, and compares its outcome table
-with that of the undisturbed run. The last line is a soak: many requests at 500 connections, a twentieth of which meet
-with a fault of some kind. With `--fast`, each engine plays one scenario of each group, Ray one in all, without a soak.
+Each scenario runs the command in its own process against a server on loopback, and compares its outcome table with
+that of an undisturbed run. A soak test follows: many requests over 500 connections, one in twenty with a fault. With
+`--fast`, each engine runs one scenario of each group, Ray a single one, without the soak test.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from tests.faults.soak import soak
 from tests.faults.table import KEPT, SCENARIOS
 
 
-def played(what: tuple[Scenario, Engine]) -> Row | str:
-    """Play a scenario; where this machine cannot, say so."""
-    scenario, engine = what
+def run_scenario(pair: tuple[Scenario, Engine]) -> Row | str:
+    """Run a scenario with an engine; return an explanation if this machine cannot run it."""
+    scenario, engine = pair
     try:
         row = carry(scenario, engine)
     except NotPossibleHereError as error:
@@ -46,23 +46,23 @@ def played(what: tuple[Scenario, Engine]) -> Row | str:
 
 
 def one_of_each_group(pairs: Iterable[tuple[Scenario, Engine]]) -> list[tuple[Scenario, Engine]]:
-    """Return one scenario of each group and engine, and one of Ray, if possible one that `make test-all` plays."""
+    """Return one scenario per group and engine, and one for Ray, preferring those that `make test-all` runs."""
     chosen: dict[tuple[str, str], tuple[Scenario, Engine]] = {}
     for scenario, engine in sorted(pairs, key=lambda pair: pair[0].title not in KEPT):
-        group = "" if engine.name == "ray" else scenario.group  # each row of Ray takes a minute, most of it to start
+        group = "" if engine.name == "ray" else scenario.group  # Ray takes a minute, mostly to start
         chosen.setdefault((group, engine.name), (scenario, engine))
     return list(chosen.values())
 
 
 def main() -> int:
-    """Print the table, and return whether a promise was broken."""
+    """Print the table, and return 1 if a promise was broken, else 0."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="scenarios whose group or name matches this pattern")
-    parser.add_argument("--engine", choices=[engine.name for engine in ENGINES], help="one engine or client only")
-    parser.add_argument("--fast", action="store_true", help="one scenario of each group with each engine, and no soak")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="scenarios at a time")
-    parser.add_argument("--write", type=Path, help="write what came out into the page of the documentation")
-    parser.add_argument("--soak", type=int, default=3000, help="requests of the soak; 0 for none")
+    parser.add_argument("--engine", choices=[engine.name for engine in ENGINES], help="a single engine or client")
+    parser.add_argument("--fast", action="store_true", help="one scenario of each group with each engine, no soak test")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of scenarios to run at a time")
+    parser.add_argument("--write", type=Path, help="write the results into this page of the documentation")
+    parser.add_argument("--soak", type=int, default=3000, help="requests of the soak test; 0 for none")
     arguments = parser.parse_args()
     began = time.monotonic()
     chosen = [one for one in SCENARIOS if re.search(arguments.only, f"{one.group}: {one.title}")]
@@ -71,14 +71,14 @@ def main() -> int:
     if arguments.fast:
         pairs = one_of_each_group(pairs)
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        played_all = list(pool.map(played, pairs))
-    rows = [one for one in played_all if isinstance(one, Row)]
+        results = list(pool.map(run_scenario, pairs))
+    rows = [one for one in results if isinstance(one, Row)]
     is_soaked = arguments.soak and not arguments.only and not arguments.fast
     soaked = [soak(engine, arguments.soak) for engine in engines if engine in SOAKED] if is_soaked else []
     print(table(rows, soaked))
-    for one in played_all:
+    for one in results:
         if isinstance(one, str):
-            print(f"not played: {one}")
+            print(f"not run: {one}")
     broken = [row for row in rows if row.broken]
     for row in broken:
         print(f"broken: {row.engine}: {row.scenario.title}: {'; '.join(row.broken)}")

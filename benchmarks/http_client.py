@@ -1,17 +1,17 @@
-"""Processor time a request: whole runs with each client against bare clients on the same requests, over HTTP.
+"""CPU time per request over HTTP: complete runs with each client, compared with bare clients on the same requests.
 
     python -m benchmarks.http_client --data simple_qa_test_set.csv
     python -m benchmarks.http_client --data simple_qa_test_set.csv --rounds 3
     python -m benchmarks.http_client --data simple_qa_test_set.csv --latency 0.05 --connections 200
 
-``refusal-index run`` asks a server on loopback every question of SimpleQA with one variant and the exact grader, once
-with OpenAI's client (``openai-api/...``) and once with a provider of Inspect (``together/...``, which speaks the same
-API). The same conversations are then sent by the bare openai client with its aiohttp transport and by Inspect's bare
-``generate``. Every client and the server are processes of their own. The server counts the requests; it answers at
-once, after a while, or is ``refusal-index serve`` with an embedded model.
+``refusal-index run`` sends every question of SimpleQA to a server on loopback, with one variant and the exact grader,
+once with OpenAI's client (``openai-api/...``) and once with an Inspect provider (``together/...``, which has the same
+API). The same requests are then sent by the bare openai client with its aiohttp transport and by Inspect's bare
+``generate``. Each client and the server run in their own process. The server counts the requests; it answers at once
+or after a delay, or is ``refusal-index serve`` with an embedded model.
 
-The user and system time of a run includes start, store and results; that of a bare client leaves out its imports. Each
-is the best of the rounds, and the ratios are to the bare openai client.
+The CPU time (user and system) of a run includes start-up, storing and results; that of a bare client excludes its
+imports. Each figure is the best of the rounds, and ratios are relative to the bare openai client.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from refusal_index.protocol import load_prompt_set
 
 COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
 MODELS = {"openai": "openai-api/almanac/base", "inspect": "together/base"}
-"""A model by the client that asks it; Inspect's provider `together` speaks the same API as the other."""
+"""The model's name for each client; Inspect's provider `together` has the same API."""
 
 BARE_OPENAI = """
 import asyncio, json, sys, time
@@ -80,43 +80,43 @@ BARE = {"openai": BARE_OPENAI, "inspect": BARE_INSPECT}
 
 @contextmanager
 def server(command: list[str], log: Path) -> Iterator[str]:
-    """Run a server and give its address."""
+    """Run a server for the duration of the block, and yield its base URL."""
     with subprocess.Popen([*command, "--log", str(log)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield next(found[0] for line in process.stdout if (found := re.search(r"http://\S+/v1", line)))
+            yield next(url[0] for line in process.stdout if (url := re.search(r"http://\S+/v1", line)))
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(20)
 
 
 def server_command(arguments: argparse.Namespace) -> list[str]:
-    """Return what starts the server that is asked for."""
+    """Return the command that starts the chosen server."""
     if arguments.embedded:
         return [*COMMAND, "serve", "--port", "0"]
     return [sys.executable, "-m", "benchmarks.loopback", "--latency", str(arguments.latency)]
 
 
 def account(url: str) -> dict[str, str]:
-    """Return the variables by which each client finds a server."""
+    """Return the environment variables from which the clients read the server's address and key."""
     keys = {f"{name}_API_KEY": "none" for name in ("ALMANAC", "TOGETHER")}
     return {**keys, "ALMANAC_BASE_URL": url, "TOGETHER_BASE_URL": url}
 
 
 def answered(log: Path) -> list[dict[str, Any]]:
-    """Return the generation requests that the server answered so far."""
+    """Return the log entries of the chat requests that the server has answered."""
     entries = [json.loads(line) for line in log.read_text().splitlines()]
     return [entry for entry in entries if entry["path"].endswith("/chat/completions") and entry["status"] == 200]
 
 
 def throughput(entries: list[dict[str, Any]]) -> float | None:
-    """Return the requests a second between the first and the last; None where the server does not say when."""
+    """Return the requests per second between the first and the last; None if the log has no times."""
     times = sorted(entry["at"] for entry in entries if "at" in entry)
     return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else None
 
 
 def run(client: str, arguments: argparse.Namespace, url: str, out: Path) -> float:
-    """Run the evaluation in a process of its own and return its processor time in seconds."""
+    """Run the evaluation in its own process, and return its CPU time in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [*COMMAND, "run", "--model", MODELS[client], "--dataset", "simpleqa", "--data", arguments.data]
     command += ["--variants", "normal", "--grader", "exact", "--max-connections", str(arguments.connections)]
@@ -128,10 +128,10 @@ def run(client: str, arguments: argparse.Namespace, url: str, out: Path) -> floa
 
 
 def same_requests(out: Path) -> list[dict[str, object]]:
-    """Return what the run in `out` sent: a first pass for every question, a forced one for every refused one."""
+    """Return the requests of the run in `out`: a first pass for each question, and a forced pass if it was refused."""
     prompts = load_prompt_set("default")
     outcomes = pl.read_parquet(out / "outcomes.parquet").select("question", "forced_reply").rows()
-    asked = [(variant, text) for text, forced in outcomes for variant in ["normal"] + ["forced"] * (forced is not None)]
+    sent = [(variant, text) for text, forced in outcomes for variant in ["normal"] + ["forced"] * (forced is not None)]
     settings = {"temperature": 0.7, "top_p": 0.95, "max_tokens": 4096}
     return [
         {
@@ -139,76 +139,76 @@ def same_requests(out: Path) -> list[dict[str, object]]:
             "seed": number,
             **settings,
         }
-        for number, (variant, text) in enumerate(asked)
+        for number, (variant, text) in enumerate(sent)
     ]
 
 
 def bare(client: str, requests: Path, url: str, connections: int) -> float:
-    """Send requests through a bare client in a process of its own and return its processor time in seconds."""
+    """Send requests with a bare client in its own process, and return its CPU time in seconds."""
     command = [sys.executable, "-c", BARE[client], str(requests), url, str(connections)]
     return float(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1])
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a client took: requests, processor time, and requests a second where the server says when they came."""
+    """The measurements of a client: number of requests, CPU seconds, and requests per second if the log has times."""
 
     requests: int
     seconds: float
     rate: float | None
 
 
-def measured(arguments: argparse.Namespace) -> dict[str, Measured]:
-    """Run the evaluation with each client, and send the same requests through each bare client."""
-    found: dict[str, Measured] = {}
+def measure(arguments: argparse.Namespace) -> dict[str, Measured]:
+    """Run the evaluation with each client, and send the same requests with each bare client."""
+    measurements: dict[str, Measured] = {}
     with tempfile.TemporaryDirectory() as name:
         folder, log = Path(name), Path(name) / "server.jsonl"
         path = folder / "requests.jsonl"
         with server(server_command(arguments), log) as url:
 
-            def take(called: str, seconds: float) -> None:
-                """Keep the time of a client with the requests that the server answered meanwhile."""
-                answers = answered(log)[sum(one.requests for one in found.values()) :]
-                found[called] = Measured(len(answers), seconds, throughput(answers))
+            def record(label: str, seconds: float) -> None:
+                """Record the time of a client, and the requests that the server answered meanwhile."""
+                answers = answered(log)[sum(one.requests for one in measurements.values()) :]
+                measurements[label] = Measured(len(answers), seconds, throughput(answers))
 
             for client in arguments.client or MODELS:
-                take(f"refusal-index run, {client}", run(client, arguments, url, folder / client))
+                record(f"refusal-index run, {client}", run(client, arguments, url, folder / client))
                 path.write_text("\n".join(map(json.dumps, same_requests(folder / client))))
             for client in ["openai", *(one for one in arguments.client or MODELS if one != "openai")]:
-                take(f"bare {client}", bare(client, path, url, arguments.connections))
-    assert len({one.requests for one in found.values()}) == 1, found
-    return found
+                record(f"bare {client}", bare(client, path, url, arguments.connections))
+    assert len({one.requests for one in measurements.values()}) == 1, measurements
+    return measurements
 
 
 def best(clients: list[Measured]) -> Measured:
-    """Return the least time and the highest rate: whatever else runs on the machine adds to the one, never takes."""
+    """Return the shortest time and the highest rate, since other work on the machine can only slow a client down."""
     rates = [one.rate for one in clients if one.rate is not None]
     return Measured(clients[0].requests, min(one.seconds for one in clients), max(rates, default=None))
 
 
 def main() -> None:
-    """Print the processor time of each client, and its ratio to the bare openai client."""
+    """Print the CPU time of each client, and its ratio to the bare openai client."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.http_client", description=__doc__.split("\n")[0])
     parser.add_argument("--data", required=True, help="a local copy of the SimpleQA test set")
-    parser.add_argument("--limit", type=int, help="only so many questions")
+    parser.add_argument("--limit", type=int, help="number of questions")
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--client", action="append", choices=list(MODELS), help="only the run with this client")
-    parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer of the server")
-    parser.add_argument("--embedded", action="store_true", help="ask the embedded model, by refusal-index serve")
-    parser.add_argument("--rounds", type=int, default=1, help="measure so often, and print the best of each")
+    parser.add_argument("--client", action="append", choices=list(MODELS), help="only this client")
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds that the server waits before each answer")
+    parser.add_argument("--embedded", action="store_true", help="use the embedded model behind refusal-index serve")
+    parser.add_argument("--rounds", type=int, default=1, help="number of measurements, of which the best is printed")
     arguments = parser.parse_args()
     arguments.rounds > 0 or parser.error("--rounds: expected at least 1")
-    rounds = [measured(arguments) for _ in range(arguments.rounds)]
+    rounds = [measure(arguments) for _ in range(arguments.rounds)]
     packages = ", ".join(f"{name} {version(name)}" for name in ("openai", "inspect-ai"))
     print(f"{platform.machine()}, Python {platform.python_version()}, {packages}")
-    found = {name: best([one[name] for one in rounds]) for name in rounds[0]}
-    floor = found["bare openai"]
+    fastest = {name: best([one[name] for one in rounds]) for name in rounds[0]}
+    floor = fastest["bare openai"]
     print(f"{floor.requests:,} requests by each client, counted at the server, {arguments.connections} at a time")
-    print(f"{'':27s}{'CPU s':>8s}{'ms a request':>14s}{'ratio':>8s}{'requests a second':>19s}")
-    for name, one in found.items():
+    print(f"{'':27s}{'CPU s':>8s}{'ms per request':>16s}{'ratio':>8s}{'requests per second':>21s}")
+    for name, one in fastest.items():
         each, ratio = 1000 * one.seconds / one.requests, one.seconds / floor.seconds
-        rate = "" if one.rate is None else f"{one.rate:19.0f}"
-        print(f"{name:27s}{one.seconds:8.1f}{each:14.2f}{ratio:8.2f}{rate}")
+        rate = "" if one.rate is None else f"{one.rate:21.0f}"
+        print(f"{name:27s}{one.seconds:8.1f}{each:16.2f}{ratio:8.2f}{rate}")
 
 
 if __name__ == "__main__":

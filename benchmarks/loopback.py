@@ -1,8 +1,8 @@
-"""A server on loopback that speaks OpenAI's chat API and answers at once, or after a while: what a client costs shows.
+"""A loopback server with OpenAI's chat API that answers at once or after a delay, to measure the cost of clients.
 
     python -m benchmarks.loopback --latency 0.05 --log requests.jsonl
 
-It refuses a third of the questions unless it is forced, always the same ones, and notes when each request was answered.
+It refuses a fixed third of the questions unless forced to answer, and logs when each request was answered.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ def body_of(text: str) -> bytes:
     message = {"role": "assistant", "content": text}
     usage = {"prompt_tokens": 300, "completion_tokens": 8, "total_tokens": 308}
     choice = {"index": 0, "finish_reason": "stop", "message": message}
-    about = {"id": "x", "object": "chat.completion", "created": 1, "model": "base"}
-    return json.dumps({**about, "choices": [choice], "usage": usage}).encode()
+    head = {"id": "x", "object": "chat.completion", "created": 1, "model": "base"}
+    return json.dumps({**head, "choices": [choice], "usage": usage}).encode()
 
 
 REFUSAL, ANSWER = body_of("<answer>UNANSWERED</answer>"), body_of("<answer>Lima</answer>")
 
 
 def reply_to(body: bytes) -> bytes:
-    """Refuse or answer a request, by its words."""
-    asked = json.loads(body)["messages"][-1]["content"].encode()
-    return REFUSAL if FORCED not in asked and zlib.crc32(asked) % 3 == 0 else ANSWER
+    """Refuse or answer a request, depending on its text."""
+    text = json.loads(body)["messages"][-1]["content"].encode()
+    return REFUSAL if FORCED not in text and zlib.crc32(text) % 3 == 0 else ANSWER
 
 
 async def serve(latency: float, log: Path) -> None:
-    """Answer until the process ends."""
-    with log.open("a", buffering=1) as noted:
+    """Serve until the process ends."""
+    with log.open("a", buffering=1) as entries:
 
         async def chat(request: web.Request) -> web.Response:
             reply = reply_to(await request.read())
             if latency:
                 await asyncio.sleep(latency)
-            noted.write(json.dumps({"path": request.path, "status": 200, "at": time.monotonic()}) + "\n")
+            entries.write(json.dumps({"path": request.path, "status": 200, "at": time.monotonic()}) + "\n")
             return web.Response(body=reply, content_type="application/json")
 
         app = web.Application()
@@ -62,7 +62,7 @@ def main() -> None:
     """Serve until interrupted."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.loopback", description=__doc__.split("\n")[0])
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
-    parser.add_argument("--log", type=Path, required=True, help="where each answered request is noted")
+    parser.add_argument("--log", type=Path, required=True, help="log file of the answered requests")
     arguments = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(arguments.latency, arguments.log))

@@ -1,14 +1,13 @@
-"""Processor time and memory of P(Answering): many samples a question, as choices of one request or one by one.
+"""CPU time and memory of P(Answering): many samples per question, as choices of one request or one per request.
 
     python -m benchmarks.many_choices
 
-Starts ``refusal-index serve`` on loopback and asks it the almanac's questions through ``refusal-index run --draws 100``
-under one variant: with as many choices a request as samples, then with ``--max-choices 1``. Every run is a process of
-its own; what counts is the user and system time and the peak memory that the operating system booked for it, which
-takes in everything but the server: asking, logs, the store of replies and results. From the time, that of a run over a
-single question is taken off, which is what starting costs. One request a sample takes so long that fewer questions must
-do; requests are counted at the server. Memory is looked at ten times a second; until the last response it is what
-asking takes, and afterwards there are the results, a table with one row a question and sample.
+Starts ``refusal-index serve`` on loopback and runs ``refusal-index run --draws 100`` on the almanac with one variant:
+with all samples as choices of one request, then with ``--max-choices 1`` and fewer questions, since that is slow. Each
+run has its own process. Its CPU time (user and system) and peak memory are those reported by the operating system; they
+include everything but the server: sending requests, logs, the reply store and the results. The time of a run with a
+single question, which is start-up, is subtracted. Requests are counted at the server. Memory is sampled ten times a
+second: its peak until the last response, and overall, which includes the results with a row per question and sample.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ from pathlib import Path
 
 from benchmarks.http_client import COMMAND, answered, server
 
-MEBIBYTE = 1024  # the operating system counts in kibibytes
+MEBIBYTE = 1024  # in kibibytes, the unit of the operating system
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run took.
+    """The measurements of one run.
 
     Attributes
     ----------
     questions, completions, requests
-        How much was asked: completions in both passes, requests as the server counted them.
+        Number of questions, of completions in both passes, and of requests counted by the server.
     cpu
-        User and system time, in seconds.
+        User and system time in seconds.
     asking, memory
-        Peak resident memory, in MiB: until the last response, and in all.
+        Peak resident memory in MiB until the last response, and overall.
     """
 
     questions: int
@@ -55,13 +54,13 @@ class Measured:
     memory: float
 
     def per_thousand(self, start: Measured) -> float:
-        """Seconds for a thousand completions, without what starting took."""
+        """Return the CPU seconds per thousand completions, without start-up."""
         return 1000 * (self.cpu - start.cpu) / self.completions
 
 
 @contextmanager
 def bench(connections: int) -> Iterator[Bench]:
-    """Run the server and give what measures runs against it, in a folder that goes afterwards."""
+    """Run the server and yield a `Bench` for it, with a temporary folder."""
     with (
         tempfile.TemporaryDirectory() as name,
         server([*COMMAND, "serve", "--port", "0"], Path(name) / "server.jsonl") as url,
@@ -71,14 +70,14 @@ def bench(connections: int) -> Iterator[Bench]:
 
 @dataclass(frozen=True)
 class Bench:
-    """Measures runs against a server whose log is in `folder`."""
+    """Measures runs against a server; `folder` holds the server's log."""
 
     folder: Path
     url: str
     connections: int
 
     def measure(self, questions: int, draws: int, max_choices: int) -> Measured:
-        """Run the evaluation in a process of its own."""
+        """Run the evaluation in its own process."""
         out = self.folder / f"{questions}-{draws}-{max_choices}"
         log = self.folder / "server.jsonl"
         before = len(answered(log)) if log.exists() else 0
@@ -87,26 +86,26 @@ class Bench:
         command += ["--max-connections", str(self.connections), "--attempt-timeout", "600", "--out", str(out)]
         environment = {**os.environ, "ALMANAC_BASE_URL": self.url, "ALMANAC_API_KEY": "none"}
         with (
-            (self.folder / "said.txt").open("w+") as said,
-            subprocess.Popen(command, env=environment, stdout=said, stderr=subprocess.STDOUT) as process,
+            (self.folder / "output.txt").open("w+") as output,
+            subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT) as process,
         ):
-            seen = list(watched(process.pid))
-            _, status, used = os.wait4(process.pid, 0)  # of this process alone, unlike RUSAGE_CHILDREN
+            samples = list(memory_samples(process.pid))
+            _, status, used = os.wait4(process.pid, 0)  # this process only, unlike RUSAGE_CHILDREN
             process.returncode = os.waitstatus_to_exitcode(status)
-            assert process.returncode in (0, 1), (said.seek(0), said.read())  # 1: more than 2 % unscored
+            assert process.returncode in (0, 1), (output.seek(0), output.read())  # 1: more than 2 % unscored
         last = json.loads(log.read_text().splitlines()[-1])["time"]
         return Measured(
             questions,
-            2 * draws * questions if draws > 1 else questions,  # what is drawn repeatedly is forced in every draw
+            2 * draws * questions if draws > 1 else questions,  # with several draws, each draw has a forced pass
             len(answered(log)) - before,
             used.ru_utime + used.ru_stime,
-            max((memory for time, memory in seen if time <= last), default=0.0),
+            max((memory for time, memory in samples if time <= last), default=0.0),
             used.ru_maxrss / MEBIBYTE,
         )
 
 
-def watched(process_id: int) -> Iterator[tuple[str, float]]:
-    """Yield the time and the resident memory of a process until it ends."""
+def memory_samples(process_id: int) -> Iterator[tuple[str, float]]:
+    """Yield the time and the resident memory in MiB of a process until it ends."""
     while os.waitid(os.P_PID, process_id, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         pages = int(Path(f"/proc/{process_id}/statm").read_text().split()[1])
         yield datetime.now(UTC).isoformat(timespec="milliseconds"), pages * resource.getpagesize() / 1024 / MEBIBYTE
@@ -114,11 +113,11 @@ def watched(process_id: int) -> Iterator[tuple[str, float]]:
 
 
 def main() -> None:
-    """Print what each way takes, their ratio, and the memory at a fifth of the questions and at all."""
+    """Print the figures of both ways, their ratio, and the memory with a fifth and with all of the questions."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.many_choices", description=__doc__.split("\n")[0])
-    parser.add_argument("--questions", type=int, default=500, help="asked with many choices a request")
-    parser.add_argument("--single-questions", type=int, default=25, help="asked with one request a sample")
-    parser.add_argument("--draws", type=int, default=100, help="samples a question")
+    parser.add_argument("--questions", type=int, default=500, help="questions with many choices per request")
+    parser.add_argument("--single-questions", type=int, default=25, help="questions with one request per sample")
+    parser.add_argument("--draws", type=int, default=100, help="samples per question")
     parser.add_argument("--connections", type=int, default=16)
     arguments = parser.parse_args()
     fewer = max(1, arguments.questions // 5)
@@ -128,24 +127,21 @@ def main() -> None:
         many = runs.measure(arguments.questions, arguments.draws, arguments.draws)
         single = runs.measure(arguments.single_questions, arguments.draws, 1)
     print(f"{platform.machine()}, Python {platform.python_version()}, inspect-ai {version('inspect-ai')}")
-    print(f"{arguments.draws} samples a question and pass; starting takes {start.cpu:.1f} CPU s and is taken off")
-    head = ("questions", "completions", "requests", "CPU s", "a thousand", "MiB asking", "MiB in all")
-    print(f"{'':24}{''.join(f'{name:>12}' for name in head)}")
-    for name, one in (("many choices a request", few), ("", many), ("one request a sample", single)):
+    print(f"{arguments.draws} samples per question and pass; start-up of {start.cpu:.1f} CPU s is subtracted")
+    head = ("questions", "completions", "requests", "CPU s", "per 1,000", "MiB sending", "MiB overall")
+    print(f"{'':26}{''.join(f'{name:>12}' for name in head)}")
+    for name, one in (("many choices per request", few), ("", many), ("one request per sample", single)):
         print(
-            f"{name:24}{one.questions:12,}{one.completions:12,}{one.requests:12,}{one.cpu - start.cpu:12.1f}"
+            f"{name:26}{one.questions:12,}{one.completions:12,}{one.requests:12,}{one.cpu - start.cpu:12.1f}"
             f"{one.per_thousand(start):12.3f}{one.asking:12.0f}{one.memory:12.0f}"
         )
-    print(f"\nrequests a question and pass: {many.requests / many.questions / 2:.2f}")
-    print(f"processor time a completion, one by one against many: {_ratio(single, many, start):.1f} times")
+    ratio = single.per_thousand(start) / many.per_thousand(start)
+    print(f"\nrequests per question and pass: {many.requests / many.questions / 2:.2f}")
+    print(f"CPU time per completion, one per request over many: {ratio:.1f}")
     print(
-        f"memory at {many.questions:,} questions against {few.questions:,}: {many.asking - few.asking:+.0f} MiB while "
-        f"asking, {many.memory - few.memory:+.0f} MiB in all"
+        f"memory with {many.questions:,} questions less that with {few.questions:,}: "
+        f"{many.asking - few.asking:+.0f} MiB while sending, {many.memory - few.memory:+.0f} MiB overall"
     )
-
-
-def _ratio(single: Measured, many: Measured, start: Measured) -> float:
-    return single.per_thousand(start) / many.per_thousand(start)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""A million questions by files: `python -m benchmarks.million [--questions 250000 500000 1000000]`.
+"""A million questions through request files: `python -m benchmarks.million [--questions 250000 500000 1000000]`.
 
-A run of four variants with planted replies goes the way of files: its questions are taken down, the pending wave is
-written as requests, planted results are taken in (twice: the first passes, then the forced ones), and the outcome table
-is derived into its file. Each stage is a process of its own, whose wall time, processor time (user and system) and peak
-memory are printed, beside those of Polars as it reads the same bytes and writes them again. Times should grow in
-proportion to the questions, and memory should not.
+A run of four variants is executed through request files with simulated replies: its questions are recorded, the pending
+round is written as requests, simulated results are loaded (two rounds: first passes, then forced passes), and the
+outcome table is derived. Each stage runs in its own process, whose wall time, CPU time (user and system) and peak
+memory are printed beside those of Polars reading and writing the same bytes. Times should grow in proportion to the
+number of questions, and memory should not grow.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from refusal_index.runs.writing import rebuild
 SIZES = (250_000, 500_000, 1_000_000)
 VARIANTS = "low,normal,high,highest"
 REFUSED = 3  # tenths of the first passes
-ASKED = re.compile(rb"in which it met (\d+) times")
+QUESTION = re.compile(rb"in which it met (\d+) times")
 AT_ONCE = 10_000
-MEBIBYTE = 1024  # the operating system counts in kibibytes
+MEBIBYTE = 1024  # in kibibytes, the unit of the operating system
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one process took.
+    """The measurements of one process.
 
     Attributes
     ----------
     wall, cpu
-        Seconds of the work: elapsed, and of all processors together.
+        Wall time and CPU time of the work, in seconds.
     memory
         Peak resident memory of the process, in MiB.
     requests
-        Requests written, results taken in, or replies that outcomes were derived from.
+        Number of requests written, results loaded, or replies from which outcomes were derived.
     """
 
     wall: float
@@ -66,18 +66,18 @@ class Measured:
 
 
 class Place:
-    """What lies where in the folder of one size."""
+    """The files of one size."""
 
     def __init__(self, folder: Path) -> None:
         self.run, self.out = RunFolder(folder / "run"), folder / "out"
 
-    def requests(self, wave: int) -> list[Path]:
-        """Return the request files of a wave."""
-        return sorted(self.out.parent.glob(f"wave{wave}*.jsonl"))
+    def requests(self, number: int) -> list[Path]:
+        """Return the request files of a round."""
+        return sorted(self.out.parent.glob(f"round{number}*.jsonl"))
 
-    def results(self, wave: int) -> list[Path]:
-        """Return the result files of a wave."""
-        return sorted(self.out.parent.glob(f"results{wave}*.jsonl"))
+    def results(self, number: int) -> list[Path]:
+        """Return the result files of a round."""
+        return sorted(self.out.parent.glob(f"results{number}*.jsonl"))
 
 
 def questions(number: int) -> Iterator[Question]:
@@ -88,7 +88,7 @@ def questions(number: int) -> Iterator[Question]:
 
 
 def begin(place: Place, number: int) -> int:
-    """Make the run's folder and take its questions down."""
+    """Create the run's folder and record its questions."""
     some = Dataset("made-up", tuple(questions(min(number, AT_ONCE))), "0" * 64, "made up", "exact", "none")
     settings = Settings.of(
         model="openai/gpt-4.1-mini", grader="exact", variants=VARIANTS, draws=1, temperature=0.7, max_tokens=256
@@ -109,38 +109,38 @@ def reopen(place: Place) -> Reopened:
     return reopened(place.run.path, Settings())
 
 
-def write(place: Place, wave: int) -> int:
-    """Write the pending wave."""
-    written = write_requests(reopen(place), place.out.with_name(f"wave{wave}.jsonl"), "openai")
+def write(place: Place, number: int) -> int:
+    """Write the request files of the pending round."""
+    written = write_requests(reopen(place), place.out.with_name(f"round{number}.jsonl"), "openai")
     return sum(one.requests for one in written.files)
 
 
-def plant(place: Place, wave: int) -> int:
-    """Write a result for each request, in files of their own: some refuse in the first wave."""
+def plant(place: Place, number: int) -> int:
+    """Write a simulated result for each request; some in the first round are refusals."""
     count = 0
-    for path in place.requests(wave):
-        with path.open("rb") as requests, path.with_name(path.name.replace("wave", "results")).open("w") as results:
+    for path in place.requests(number):
+        with path.open("rb") as requests, path.with_name(path.name.replace("round", "results")).open("w") as results:
             for line in requests:
-                results.write(json.dumps(result(line, first=wave == 1)) + "\n")
+                results.write(json.dumps(result(line, first=number == 1)) + "\n")
                 count += 1
     return count
 
 
 def answer(line: bytes, chance: int, *, first: bool) -> str:
-    """Return whom a request is answered with: rightly in three first passes of four, and every other forced one."""
-    asked = ASKED.search(line)
-    if not asked:
+    """Return the answer to a request: right in three of four first passes, and in every other forced pass."""
+    match = QUESTION.search(line)
+    if not match:
         raise SystemExit(f"expected a question of this benchmark in each request, got {line[:200]!r}")
     wrong = chance // 10 % (4 if first else 2) == 0
-    return f"Person {int(asked[1]) + wrong}"
+    return f"Person {int(match[1]) + wrong}"
 
 
 def result(line: bytes, *, first: bool) -> dict[str, object]:
     """Return a planted result of a request, as OpenAI's batches have it."""
     request = json.loads(line)
     chance = crc32(str(request["custom_id"]).encode())
-    said = "UNANSWERED" if first and chance % 10 < REFUSED else answer(line, chance, first=first)
-    message = {"role": "assistant", "content": f"It is hard to be sure. <answer>{said}</answer>", "refusal": None}
+    text = "UNANSWERED" if first and chance % 10 < REFUSED else answer(line, chance, first=first)
+    message = {"role": "assistant", "content": f"It is hard to be sure. <answer>{text}</answer>", "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     usage = {"prompt_tokens": 180, "completion_tokens": 14, "total_tokens": 194}
     body = {"id": f"c-{chance}", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
@@ -148,30 +148,30 @@ def result(line: bytes, *, first: bool) -> dict[str, object]:
     return {"id": f"b-{chance}", "custom_id": request["custom_id"], "response": response, "error": None}
 
 
-def collect(place: Place, wave: int) -> int:
-    """Take the results of a wave in."""
-    return take_replies(reopen(place), place.results(wave)).counts.replies
+def collect(place: Place, number: int) -> int:
+    """Load the results of a round."""
+    return take_replies(reopen(place), place.results(number)).counts.replies
 
 
 def derived(place: Place, number: int) -> int:
-    """Derive the outcome table into its file; return of how many replies it was made."""
+    """Derive the outcome table into its file, and return the number of replies."""
     with place.run.lock(), open_store(place.run) as store:
-        found = derive_into(place.run.path / "derived.parquet", place.run, store)
+        derivation = derive_into(place.run.path / "derived.parquet", place.run, store)
     rows = pl.scan_parquet(place.run.path / "derived.parquet").select(pl.len()).collect().item()
     if rows != number * len(VARIANTS.split(",")):
         raise SystemExit(f"expected {number * len(VARIANTS.split(',')):,} outcomes, got {rows:,}")
-    return sum(usage.requests for usage in found.usage.values())
+    return sum(usage.requests for usage in derivation.usage.values())
 
 
 def scored(place: Place) -> int:
-    """Write all results of the run, as `refusal-index score` does; return of how many replies they were made."""
+    """Write all results of the run, as `refusal-index score` does, and return the number of replies."""
     summary = rebuild(place.run.path).summary
     return sum(one.usage.requests for one in summary.variants if one.usage)
 
 
-def copied(place: Place, kind: str, wave: int) -> int:
-    """Have Polars read the files of a wave and write them again."""
-    lines = pl.scan_ndjson(place.requests(wave) if kind == "wave" else place.results(wave))
+def copied(place: Place, kind: str, number: int) -> int:
+    """Read the files of a round with Polars and write them again."""
+    lines = pl.scan_ndjson(place.requests(number) if kind == "round" else place.results(number))
     lines.sink_ndjson(place.out)
     count = pl.scan_ndjson(place.out, schema={"custom_id": pl.String}).select(pl.len()).collect().item()
     place.out.unlink()
@@ -179,7 +179,7 @@ def copied(place: Place, kind: str, wave: int) -> int:
 
 
 def tabled(place: Place) -> int:
-    """Have Polars read all results and write them as Parquet."""
+    """Read all results with Polars and write them as Parquet."""
     pl.scan_ndjson([*place.results(1), *place.results(2)]).sink_parquet(place.out)
     count = pl.scan_parquet(place.out).select(pl.len()).collect().item()
     place.out.unlink()
@@ -187,31 +187,31 @@ def tabled(place: Place) -> int:
 
 
 STAGES: dict[str, Callable[[Place, int], int]] = {
-    "questions taken down": begin,
+    "questions recorded": begin,
     "requests written": lambda place, _: write(place, 1),
-    "requests read and written by Polars": lambda place, _: copied(place, "wave", 1),
-    "(results planted)": lambda place, _: plant(place, 1),
-    "results taken in": lambda place, _: collect(place, 1),
+    "requests read and written by Polars": lambda place, _: copied(place, "round", 1),
+    "(results simulated)": lambda place, _: plant(place, 1),
+    "results loaded": lambda place, _: collect(place, 1),
     "results read and written by Polars": lambda place, _: copied(place, "results", 1),
-    "second wave written": lambda place, _: write(place, 2),
-    "(second results planted)": lambda place, _: plant(place, 2),
-    "second wave taken in, results written": lambda place, _: collect(place, 2),
+    "second round written": lambda place, _: write(place, 2),
+    "(second results simulated)": lambda place, _: plant(place, 2),
+    "second round loaded, results written": lambda place, _: collect(place, 2),
     "outcomes derived": derived,
-    "results turned into Parquet by Polars": lambda place, _: tabled(place),
+    "results written as Parquet by Polars": lambda place, _: tabled(place),
     "scored again": lambda place, _: scored(place),
 }
-"""In their order."""
+"""The stages, in order."""
 
-BESIDE = {
+BASELINES = {
     "requests written": "requests read and written by Polars",
-    "results taken in": "results read and written by Polars",
-    "outcomes derived": "results turned into Parquet by Polars",
+    "results loaded": "results read and written by Polars",
+    "outcomes derived": "results written as Parquet by Polars",
 }
-"""What each is compared with."""
+"""The stage with which another is compared."""
 
 
 def measured_here(stage: str, folder: Path, number: int) -> Measured:
-    """Do the work in this process, which should have done nothing else."""
+    """Run a stage in this process, which should have done nothing else."""
     before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     requests = STAGES[stage](Place(folder), number)
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
@@ -220,39 +220,39 @@ def measured_here(stage: str, folder: Path, number: int) -> Measured:
 
 
 def measure(stage: str, folder: Path, number: int) -> Measured:
-    """Do the work in a fresh process."""
-    asked = json.dumps([stage, str(folder), number])
-    command = [sys.executable, "-m", "benchmarks.million", "--asked", asked]
+    """Run a stage in a new process."""
+    work = json.dumps([stage, str(folder), number])
+    command = [sys.executable, "-m", "benchmarks.million", "--work", work]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=Path(__file__).parents[1])
     return Measured(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def measure_all(folder: Path, number: int, stages: list[str]) -> None:
-    """Print what each stage takes, and how much longer than Polars."""
-    found: dict[str, Measured] = {}
+    """Print the figures of each stage, and their ratio to those of Polars."""
+    measurements: dict[str, Measured] = {}
     for stage in stages:
-        one = found[stage] = measure(stage, folder, number)
+        one = measurements[stage] = measure(stage, folder, number)
         wall, cpu = (seconds / max(one.requests, 1) * 1e6 for seconds in (one.wall, one.cpu))
         sizes = f"{number:10,}{one.requests:11,}"
         print(f"{stage:38}{sizes}{one.wall:9.1f}{one.cpu:9.1f}{wall:8.1f}{cpu:8.1f}{one.memory:7.0f}", flush=True)
-    for stage, beside in BESIDE.items():
-        if stage in found and beside in found:
-            ours, theirs = found[stage], found[beside]
+    for stage, baseline in BASELINES.items():
+        if stage in measurements and baseline in measurements:
+            ours, theirs = measurements[stage], measurements[baseline]
             share = theirs.requests / max(ours.requests, 1)
             wall, cpu = ours.wall / theirs.wall * share, ours.cpu / theirs.cpu * share
-            print(f"{stage}: {wall:.1f} times as long a request as Polars, {cpu:.1f} times its processor time")
+            print(f"{stage}: per request {wall:.1f} times the wall time of Polars, {cpu:.1f} times its CPU time")
 
 
 def main() -> None:
-    """Print what each stage takes at each size."""
+    """Print the figures of each stage at each size."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.million", description=__doc__.split("\n")[0])
     parser.add_argument("--questions", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--folder", type=Path, help="where to work, and leave what was made; else a temporary folder")
+    parser.add_argument("--folder", type=Path, help="folder to work in, which is kept; default: a temporary one")
     parser.add_argument("--without", nargs="*", default=[], choices=STAGES, help="stages to leave out")
-    parser.add_argument("--asked", help=argparse.SUPPRESS)
+    parser.add_argument("--work", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.asked:
-        stage, folder, number = json.loads(arguments.asked)
+    if arguments.work:
+        stage, folder, number = json.loads(arguments.work)
         print(json.dumps(asdict(measured_here(stage, Path(folder), number))))
         return
     print(f"Python {platform.python_version()}, polars {version('polars')}\n{processor()}, {platform.system()}\n")

@@ -1,10 +1,10 @@
-"""From the outcome table of a whole paper to every metric with its interval: `python -m benchmarks.outcomes`.
+"""From the outcome table of a complete paper to every metric with its interval: `python -m benchmarks.outcomes`.
 
-Sixteen models, four prompts and the 4,326 questions of SimpleQA make 276,864 rows of made-up outcomes with text of
-ordinary length, written as Parquet. Reading and summarising them is measured beside Polars merely reading the same file
-and counting the four cells, and with a quarter and a half of the models, which shows how both grow. Every measurement
-is a process of its own; it tells wall time and processor time (user and system) of the work without the start of the
-interpreter, and the peak memory of the whole process. The best of a few repetitions counts.
+Sixteen models, four prompts and the 4,326 questions of SimpleQA make 276,864 rows of simulated outcomes with text of
+ordinary length, written as Parquet. Reading and summarising them is compared with Polars reading the same file and
+counting the four cells, with a quarter, a half and all of the models to show how both grow. Each measurement has its
+own process: wall time and CPU time (user and system) of the work without interpreter start-up, and the peak memory of
+the process. The best of a few repetitions is reported.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from refusal_index.findings.summary import summarise
 
 MODELS, QUESTIONS = 16, 4326
 THRESHOLDS = {"low": 0.8, "normal": 0.4, "high": 0.0, "highest": -0.4}
-"""Variants, by the inclination from which a question is refused."""
+"""The variants, with the latent reluctance above which a question is refused."""
 
-MEBIBYTE = 1024  # the operating system counts in kibibytes
+MEBIBYTE = 1024  # in kibibytes, the unit of the operating system
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one process took.
+    """The measurements of one process.
 
     Attributes
     ----------
     wall, cpu
-        Seconds of the work: elapsed, and of all processors together.
+        Wall time and CPU time of the work, in seconds.
     memory
         Peak resident memory of the process, in MiB.
     found
-        Cells counted, or metrics computed, so that nothing can be left out unseen.
+        Number of cells counted or metrics computed, to check that the work was done.
     """
 
     wall: float
@@ -57,17 +57,17 @@ class Measured:
 
 
 def made_up_outcomes(models: int, questions: int, seed: int = 5) -> pl.DataFrame:
-    """Make the outcome table of models that differ in what they know and in how well they know it."""
+    """Simulate the outcome table of models that differ in their error rate and their Refusal Index."""
     rng = np.random.default_rng(seed)
     rhos, thresholds = np.linspace(0.1, 0.7, models), np.linspace(-1.2, 0.4, models)
     difficulty = rng.normal(size=questions)
     frames = []
     for model, (rho, threshold) in enumerate(zip(rhos, thresholds, strict=True)):
-        found_hard = 0.8 * difficulty + 0.6 * rng.normal(size=questions)
-        inclination = rho * found_hard + np.sqrt(1 - rho**2) * rng.normal(size=questions)
-        wrong = found_hard > threshold
+        own_difficulty = 0.8 * difficulty + 0.6 * rng.normal(size=questions)
+        reluctance = rho * own_difficulty + np.sqrt(1 - rho**2) * rng.normal(size=questions)
+        wrong = own_difficulty > threshold
         frames += [
-            _variant(f"model-{model:02}", variant, inclination > limit, wrong) for variant, limit in THRESHOLDS.items()
+            _variant(f"model-{model:02}", variant, reluctance > limit, wrong) for variant, limit in THRESHOLDS.items()
         ]
     return pl.concat(frames)
 
@@ -99,14 +99,14 @@ def _variant(model: str, variant: str, refused: np.ndarray, wrong: np.ndarray) -
 
 
 def write(path: Path, models: int, questions: int) -> int:
-    """Write the table, and say how many rows it has."""
+    """Write the table, and return its number of rows."""
     table = made_up_outcomes(models, questions)
     write_outcomes(table, path)
     return table.height
 
 
 def counted(path: Path) -> int:
-    """Read the file and count its cells, with Polars alone."""
+    """Read the file and count its cells with Polars."""
     return pl.read_parquet(path).group_by("model", "variant", "refused", "wrong").len().height
 
 
@@ -116,7 +116,7 @@ def read(path: Path) -> int:
 
 
 def summarised(path: Path) -> int:
-    """Read the table and compute every metric of every variant, the joint estimates and the tests."""
+    """Read the table and compute all metrics of all variants, the joint estimates and the tests."""
     summary = summarise(read_outcomes(path))
     return sum(len(variant.metrics) for variant in summary.variants) + len(summary.pooled)
 
@@ -134,46 +134,46 @@ def measured_here(work: str, path: Path) -> Measured:
 
 
 def measure(work: str, path: Path, repetitions: int = 1) -> Measured:
-    """Do the work in fresh processes; return the fastest."""
-    asked = json.dumps({"work": work, "path": str(path)})
-    return min((Measured(**_in_fresh_process(asked)) for _ in range(repetitions)), key=lambda one: one.wall)
+    """Do the work in new processes, and return the fastest measurement."""
+    task = json.dumps({"work": work, "path": str(path)})
+    return min((Measured(**_in_new_process(task)) for _ in range(repetitions)), key=lambda one: one.wall)
 
 
 def made(path: Path, models: int, questions: int) -> int:
-    """Write the table in a fresh process: the memory of the one that starts a process counts as that process's."""
-    rows: int = _in_fresh_process(json.dumps({"path": str(path), "models": models, "questions": questions}))["rows"]
+    """Write the table in a new process, since a process's peak memory is inherited by those that it starts."""
+    rows: int = _in_new_process(json.dumps({"path": str(path), "models": models, "questions": questions}))["rows"]
     return rows
 
 
-def _in_fresh_process(asked: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.outcomes", "--asked", asked]
+def _in_new_process(task: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.outcomes", "--task", task]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
-    answered: dict[str, Any] = json.loads(done.stdout)
-    return answered
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
-def answer(asked: str) -> str:
-    """Do what `measure` or `made` ask of this process."""
-    what = json.loads(asked)
-    path = Path(what["path"])
-    if "work" in what:
-        return json.dumps(asdict(measured_here(what["work"], path)))
-    return json.dumps({"rows": write(path, what["models"], what["questions"])})
+def perform(task: str) -> str:
+    """Perform a task of `measure` or `made` in this process."""
+    fields = json.loads(task)
+    path = Path(fields["path"])
+    if "work" in fields:
+        return json.dumps(asdict(measured_here(fields["work"], path)))
+    return json.dumps({"rows": write(path, fields["models"], fields["questions"])})
 
 
 def main() -> None:
-    """Print what each way takes with a quarter, a half and all of the models."""
+    """Print the figures with a quarter, a half and all of the models."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.outcomes", description=__doc__.split("\n")[0])
     parser.add_argument("--models", type=int, default=MODELS)
     parser.add_argument("--questions", type=int, default=QUESTIONS)
-    parser.add_argument("--repetitions", type=int, default=3, help="the best of so many is reported")
-    parser.add_argument("--asked", help=argparse.SUPPRESS)
+    parser.add_argument("--repetitions", type=int, default=3, help="report the best of this many")
+    parser.add_argument("--task", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.asked:
-        print(answer(arguments.asked))
+    if arguments.task:
+        print(perform(arguments.task))
         return
     print(f"Python {platform.python_version()}, polars {version('polars')}\n{processor()}, {platform.system()}\n")
-    print(f"{'':22}{'rows':>10}{'wall s':>10}{'CPU s':>10}{'MiB':>8}{'us a row':>10}")
+    print(f"{'':22}{'rows':>10}{'wall s':>10}{'CPU s':>10}{'MiB':>8}{'us/row':>10}")
     with tempfile.TemporaryDirectory() as folder:
         for models in sorted({max(1, arguments.models // 4), max(1, arguments.models // 2), arguments.models}):
             path = Path(folder) / f"{models}.parquet"

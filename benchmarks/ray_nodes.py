@@ -1,11 +1,11 @@
-"""Two nodes against one on an embedded model, start-up apart.
+"""Throughput of an embedded model on two Ray nodes compared with one, without start-up.
 
     python -m benchmarks.ray_nodes
 
-Each cluster is of Ray's own making on this machine: nodes of one processor each, which stand for machines. The same
-first passes go through the pipeline of the Ray engine to one actor on each node. What counts is the time in which all
-of them are at work: from the first shard of the last to start, until the last shard of the first to run out. The start
-is printed beside. It needs as many cores that are idle otherwise as there are nodes; their load is printed, too.
+The clusters are simulated on this machine, with one CPU per node. The same first passes are sent through the Ray
+engine's pipeline to one actor on each node. Throughput is measured while all actors are working: from the first shard
+of the last actor to start until the last shard of the first actor to finish. The start-up time is printed separately.
+The machine needs as many idle cores as there are nodes; its load is printed, too.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ ON_EACH = {"num_cpus": 1, "object_store_memory": 200 << 20, "include_dashboard":
 
 
 class Timed(EmbeddedWorker):
-    """Answers a shard, and tells on which node and from when to when."""
+    """A worker that returns the times and the node of each shard instead of its results."""
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        """Return one row about the shard."""
+        """Process a shard and return a row of measurements."""
         began, worked = time.time(), time.process_time()
         lines = super().__call__(table)["lines"][0].as_py().count("\n")
         node = ray.get_runtime_context().get_node_id()
@@ -49,20 +49,19 @@ class Timed(EmbeddedWorker):
 
 
 @dataclass(frozen=True)
-class Found:
-    """What some nodes took.
+class Measured:
+    """The measurements of one cluster.
 
     Attributes
     ----------
     nodes
-        On how many an actor through_actors.
+        Number of nodes, each with one actor.
     start
-        Seconds from the first word to the cluster until all actors were at work.
+        Seconds from the start of the cluster until all actors were working.
     requests, seconds
-        How many were through_actors while all of them were, and how long that was.
+        Number of requests answered while all actors were working, and the duration of that phase.
     worked
-        Processor time of the actors for each request, in milliseconds: it tells what spreading costs where other
-        work keeps the cores busy.
+        CPU time of the actors per request in milliseconds, which is meaningful even if other work keeps the cores busy.
     """
 
     nodes: int
@@ -73,12 +72,12 @@ class Found:
 
     @property
     def rate(self) -> float:
-        """Requests a second."""
+        """Requests per second."""
         return self.requests / self.seconds
 
 
 def first_passes(questions: int) -> list[Pending]:
-    """Return the first pass of so many questions under every variant."""
+    """Return the requests of the first passes of some questions under all variants."""
     prompts, settings = load_prompt_set("default"), Settings.of(model=MODEL)
     chosen = sample(load_dataset("almanac"), questions, 0).questions
     conversations = [
@@ -91,8 +90,8 @@ def first_passes(questions: int) -> list[Pending]:
         return [pending for state in states for pending in state.all_pending()]
 
 
-def measured(requests: list[Pending], size: int, nodes: int) -> Found:
-    """Have requests through_actors by one actor on each of some nodes."""
+def measure(requests: list[Pending], size: int, nodes: int) -> Measured:
+    """Send requests through one actor on each of some nodes."""
     tables = list(shards_of(requests, size, MODEL.partition("/")[2], MODEL.partition("/")[0]))
     began = time.time()
     made = Cluster(initialize_head=True, head_node_args=ON_EACH)
@@ -101,25 +100,27 @@ def measured(requests: list[Pending], size: int, nodes: int) -> Found:
             made.add_node(**ON_EACH)
         made.wait_for_nodes()
         with cluster(made.address), tempfile.TemporaryDirectory() as folder:
-            ray.data.DataContext.get_current().wait_for_min_actors_s = 300  # else the first one up has done it all
+            ray.data.DataContext.get_current().wait_for_min_actors_s = (
+                300  # otherwise the first actor does all the work
+            )
             shards = Shards(folder)
             arguments = {"name": MODEL, "coordinator": start_coordinator(), "place": folder, "mark": shards.make()}
             rows = through_actors(tables, Timed, arguments, nodes).take_all()
     finally:
         made.shutdown()
     own = [[row for row in rows if row["node"] == node] for node in {row["node"] for row in rows}]
-    assert len(own) == nodes, f"{nodes} nodes were there, and {len(own)} through_actors"
+    assert len(own) == nodes, f"expected {nodes} nodes to process shards, got {len(own)}"
     start = max(min(row["began"] for row in each) for each in own)
     end = min(max(row["ended"] for row in each) for each in own)
     count = sum(row["requests"] for row in rows if row["began"] >= start and row["ended"] <= end)
     worked = 1000 * sum(row["worked"] for row in rows) / len(requests)
-    return Found(nodes, start - began, count, end - start, worked)
+    return Measured(nodes, start - began, count, end - start, worked)
 
 
 def main() -> None:
     """Print both rates and their ratio."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ray_nodes", description=__doc__.split("\n")[0])
-    parser.add_argument("--questions", type=int, default=1000, help="each is asked under four variants")
+    parser.add_argument("--questions", type=int, default=1000, help="each has four variants")
     parser.add_argument("--shard", type=int, default=50)
     parser.add_argument("--repeats", type=int, default=2)
     arguments = parser.parse_args()
@@ -127,10 +128,10 @@ def main() -> None:
     requests = first_passes(arguments.questions)
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, ray {version('ray')}")
     print(f"{len(requests):,} requests to {MODEL} in shards of {arguments.shard}; load {os.getloadavg()[0]:.1f}\n")
-    print("| nodes | start, s | requests | s | requests/s | CPU ms a request |\n|---|---|---|---|---|---|")
+    print("| nodes | start, s | requests | s | requests/s | CPU ms per request |\n|---|---|---|---|---|---|")
     best: dict[int, float] = {}
     for nodes in (1, 2) * arguments.repeats:
-        one = measured(requests, arguments.shard, nodes)
+        one = measure(requests, arguments.shard, nodes)
         best[nodes] = max(best.get(nodes, 0.0), one.rate)
         print(
             f"| {nodes} | {one.start:.1f} | {one.requests:,} | {one.seconds:.1f} | {one.rate:.1f} | {one.worked:.2f} |",

@@ -1,10 +1,9 @@
-"""Precision and recall of refusals by their wording on graded replies of real models: `python -m benchmarks.refusals`.
+"""Precision and recall of the refusal detector on graded replies of real models: `python -m benchmarks.refusals`.
 
-The replies are those in `../shared/data`, which is not part of this repository. Half of the questions, chosen by a hash
-of their text, served to write the patterns; the figures are of the other half, and `--half written` shows the first.
-What counts as a refusal is what the data says: in Czech SimpleQA the grade of GPT-4o, `C` being "not attempted"; in the
-SQuAD 2.0 replies the rules of the project that they come from. Of BixBench, the choices are tried: one of each question
-declines.
+The replies are in `../shared/data`, which is not part of this repository. Half of the questions, chosen by a hash of
+their text, were used to write the patterns; figures are for the other half, or the first with `--half written`. The
+labels come with the data: in Czech SimpleQA, GPT-4o's grade, where `C` is "not attempted"; in the SQuAD 2.0 replies,
+the rules of the project that published them. For BixBench the replies are the choices, one of which declines.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ LANGUAGES = {"czech_simpleqa": "Czech", "squad2_refusal": "English", "bixbench":
 
 @dataclass(frozen=True)
 class Labelled:
-    """A reply with its question, and whether the data calls it a refusal."""
+    """A reply with its question, and whether it is labelled as a refusal."""
 
     source: str
     question: Question
@@ -38,12 +37,12 @@ class Labelled:
 
     @property
     def is_held_out(self) -> bool:
-        """Whether the reply played no part in writing the patterns."""
+        """Whether the reply was not used to write the patterns."""
         return hashlib.sha256(self.question.text.encode()).digest()[0] % 2 == 1
 
 
 def replies(data: Path = DATA) -> Iterator[Labelled]:
-    """Read every labelled reply of the folder `data`; what is not there is left out."""
+    """Read the labelled replies in the folder `data`; missing files are skipped."""
     for path in sorted((data / "czech_simpleqa").glob("*.csv.gz")):
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             for row in csv.DictReader(lines):
@@ -67,7 +66,7 @@ def replies(data: Path = DATA) -> Iterator[Labelled]:
 
 @dataclass(frozen=True)
 class Score:
-    """How often the wording and the label agree."""
+    """Counts of replies, labelled and recognised refusals, and replies that are both."""
 
     replies: int
     refusals: int
@@ -76,17 +75,17 @@ class Score:
 
     @property
     def precision(self) -> float:
-        """Share of what is recognised that is a refusal."""
+        """Share of the recognised refusals that are labelled as refusals."""
         return self.both / self.recognised if self.recognised else float("nan")
 
     @property
     def recall(self) -> float:
-        """Share of the refusals that are recognised."""
+        """Share of the labelled refusals that are recognised."""
         return self.both / self.refusals if self.refusals else float("nan")
 
 
 def score(labelled: Iterable[Labelled]) -> dict[str, Score]:
-    """Score the replies of each source, and of each data set and language as a whole."""
+    """Score the replies of each source and of each data set."""
     counts: dict[str, Counter[tuple[bool, bool]]] = {}
     for one in labelled:
         cell = one.refused, refuses(one.reply, one.question)

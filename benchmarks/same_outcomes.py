@@ -1,15 +1,15 @@
-"""The same commands by this revision and by another, and what differs in their results.
+"""Run the same commands with this tree and with another revision, and compare the results.
 
     python -m benchmarks.same_outcomes REV              compare this tree with a revision
-    python -m benchmarks.same_outcomes REV --store FILE     and keep the results of REV
-    python -m benchmarks.same_outcomes FILE             compare this tree with results that were kept
+    python -m benchmarks.same_outcomes REV --store FILE     and store the results of REV
+    python -m benchmarks.same_outcomes FILE             compare this tree with stored results
 
-Runs `COMMANDS` with the sources of each tree, in an empty folder each, without a network: the embedded models answer
-200 questions, a server on loopback answers and counts the requests of others, and every study, comparison, gate, plan
-and export reads these runs. Compared are outcome tables row by row, whatever their order; every number in JSON and CSV
-to 1e-12; every code (a string without a space); the numbers in the text of commands that print no JSON; exit statuses;
-and the number of requests at the server. Wording, layout, times and versions are not. `RENAMED` translates names that
-changed. Exit status: 0 all is the same, 1 something differs.
+Runs `COMMANDS` with the sources of each tree, each time in an empty folder and without a network: the embedded models
+answer 200 questions, a server on loopback answers and counts the requests to other models, and every study, comparison,
+gate, plan and export reads these runs. Compared are outcome tables row by row, in any order; every number in JSON and
+CSV to 1e-12; every code (a string without spaces); the numbers in the text of commands that print no JSON; exit
+statuses; and the number of requests at the server. Wording, layout, times and versions are ignored. `RENAMED`
+translates names that changed. Exit status: 0 no difference, 1 something differs.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ ROOT = Path(__file__).parents[1]
 PROGRAM = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
 TOLERANCE = 1e-12
 ROUNDED = {"likelihood": 1e-5, "threshold_error": 1e-5}
-"""Tolerances for log probabilities: their last digits depend on which requests share a batch."""
+"""Tolerances for log probabilities, whose last digits depend on which requests share a batch."""
 
-SHOWN = 20  # differences that are printed of each command
+SHOWN = 20  # differences to print per command
 
-RENAMED = {"inspect": "direct"}  # the engine that is the default
-"""Names in commands and results that changed: from the name in older trees to the one in this tree."""
+RENAMED = {"inspect": "direct"}  # the default engine
+"""Names in commands and results that changed, from older trees to this tree."""
 
 OLDER_SPELLINGS = {
     r"^study --all": "paper",
@@ -52,12 +52,12 @@ OLDER_SPELLINGS = {
     r"^((?:compare|gate|plan) .*)--variants": r"\1--variant",
     r"^(run .*)--half-width (\S+)": r"\1--until half-width=\2",
 }
-"""Commands as trees take them that have no `RENAMED_OPTIONS`: from patterns of this tree's commands."""
+"""Patterns in this tree's commands, and their spelling in older trees, which have no `RENAMED_OPTIONS`."""
 
 VOLATILE = re.compile(
     r"seconds|_at\b|version|created|timestamp|folder|path|elapsed|run_id|sha256|digest|checksum|evaluation_id"
 )
-"""Keys whose values tell two runs of the same command apart."""
+"""Keys whose values differ between two runs of the same command."""
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
 
@@ -110,10 +110,10 @@ COMMANDS = {
     "studies_of_one": "study --all base --format csv",
     "watched": "watch checkpoints --once --model-template almanac/{name} --variants normal --limit {fifth}",
 }
-"""Name of the results, also the folder for `--out`, and the command."""
+"""The commands, by the name of their results, which is also the folder for `--out`."""
 
 OUT = {"run", "regrade", "force", "study", "paper"}
-"""Commands that get ``--out NAME``."""
+"""Commands that are given ``--out NAME``."""
 
 INPUTS = {
     "rates.csv": "model,n,refusal_rate,correct_rate,forced_accuracy\nx,1000,0.4,0.3,0.45\ny,500,0.2,0.35,0.4\n",
@@ -123,15 +123,15 @@ INPUTS = {
 
 
 def prepare(name: str, folder: Path) -> None:
-    """Write the files that later commands read, once the run named `name` is there."""
+    """After the run named ``base``, write the files that later commands read."""
     if name != "base":
         return
     table = pl.read_parquet(folder / "base" / "outcomes.parquet")
     grades = pl.col("first_grade").replace_strict({"correct": "A", "incorrect": "B", "refused": "C"}, default=None)
-    known = ("model", "dataset", "variant", "question_id", "topic", "question", "gold", "first_reply")
+    columns = ("model", "dataset", "variant", "question_id", "topic", "question", "gold", "first_reply")
     graded = table.filter(pl.col("first_grade") != "unscored")
-    graded.select(*known, grade=grades).write_csv(folder / "first.csv")
-    # A fourth model, and other questions than the package's own.
+    graded.select(*columns, grade=grades).write_csv(folder / "first.csv")
+    # a fourth model, and a user's own questions
     kept = ("dataset", "variant", "question_id", "topic", "refused", "wrong")
     shifted = pl.col("wrong").shift(1).fill_null(False).or_(pl.col("wrong") & pl.col("refused"))
     table.select(pl.lit("x/other").alias("model"), *kept).with_columns(wrong=shifted).write_csv(folder / "fourth.csv")
@@ -150,31 +150,31 @@ def prepare(name: str, folder: Path) -> None:
 
 @contextmanager
 def worktree(revision: str) -> Iterator[Path]:
-    """Check a revision out for the length of a block."""
+    """Check out a revision for the duration of the block."""
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "there"
-        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", place, revision], cwd=ROOT, check=True)
+        tree = Path(folder) / "tree"
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", tree, revision], cwd=ROOT, check=True)
         try:
-            _register_plugins(place)
-            yield place
+            _register_plugins(tree)
+            yield tree
         finally:
-            subprocess.run(["git", "worktree", "remove", "--force", place], cwd=ROOT, check=True)
+            subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
 
 
 def _register_plugins(tree: Path) -> None:
-    """Write the metadata of a tree beside its sources, where Python finds it before that of the installed package."""
+    """Write the entry points of a tree beside its sources, where Python finds them before the installed package's."""
     project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     metadata = tree / "src" / "refusal_index-0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: refusal-index\nVersion: 0\n", encoding="utf-8")
     groups = project.get("entry-points", {}).items()
-    lines = [line for group, found in groups for line in (f"[{group}]", *(f"{name} = {found[name]}" for name in found))]
+    lines = [line for group, own in groups for line in (f"[{group}]", *(f"{name} = {own[name]}" for name in own))]
     (metadata / "entry_points.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
 @contextmanager
 def loopback(log: Path) -> Iterator[str]:
-    """Serve for the length of a block; return the address."""
+    """Run the loopback server for the duration of the block, and yield its address."""
     command = [sys.executable, "-m", "benchmarks.loopback", "--log", str(log)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -184,8 +184,8 @@ def loopback(log: Path) -> Iterator[str]:
 
 
 def results(tree: Path, commands: Mapping[str, str], limit: int) -> dict[str, Any]:
-    """Run all commands with the sources of a tree and return what they made, by the name of the command."""
-    found: dict[str, Any] = {}
+    """Run all commands with the sources of a tree, and return their results by the name of the command."""
+    by_name: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder, log = Path(temporary, "work"), Path(temporary, "requests.jsonl")
         folder.mkdir()
@@ -203,23 +203,25 @@ def results(tree: Path, commands: Mapping[str, str], limit: int) -> dict[str, An
                     words += ["--out", name]
                 if words[0] in ("audit", "watch"):
                     words += ["--out", f"{name}.csv" if words[0] == "audit" else name]
-                there = _files(folder)
+                files_before = _files(folder)
                 done = subprocess.run(
                     [*PROGRAM, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
                 )
-                made = sorted(path for path, stamp in _files(folder).items() if there.get(path) != stamp)
-                found[name] = {
+                written = sorted(path for path, time in _files(folder).items() if files_before.get(path) != time)
+                by_name[name] = {
                     "status": done.returncode,
                     "requests": log.read_text().count("\n") - before,
                     "printed": _printed(done.stdout),
                     "error": "" if done.returncode in (0, 1, 3) else done.stderr[-500:],
                     "files": {
-                        UUID.sub("UUID", str(path)): values_of(folder / path) for path in made if path.suffix in READERS
+                        UUID.sub("UUID", str(path)): values_of(folder / path)
+                        for path in written
+                        if path.suffix in READERS
                     },
                 }
                 prepare(name, folder)
                 print(f"  {name}: status {done.returncode}", file=sys.stderr, flush=True)
-    return found
+    return by_name
 
 
 def _as_in(tree: Path, command: str) -> str:
@@ -238,7 +240,7 @@ def _files(folder: Path) -> dict[Path, int]:
 
 
 def _printed(text: str) -> Any:
-    """Return what a command printed: a JSON document, or else the numbers in it."""
+    """Return the output of a command: parsed JSON, or else the numbers in the text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -273,12 +275,12 @@ READERS = {".parquet": _table, ".csv": _csv, ".json": _json}
 
 
 def values_of(path: Path) -> Any:
-    """Return what a file of results holds."""
+    """Return the content of a result file."""
     return READERS[path.suffix](path)
 
 
 def renamed(document: Any, names: Mapping[str, str]) -> Any:
-    """Translate the keys and codes of a document."""
+    """Rename keys and codes in a document."""
     if isinstance(document, dict):
         return {names.get(key, key): renamed(value, names) for key, value in document.items()}
     if isinstance(document, list):
@@ -287,7 +289,7 @@ def renamed(document: Any, names: Mapping[str, str]) -> Any:
 
 
 def differences(here: Any, there: Any, place: str = "", tolerance: float = TOLERANCE) -> Iterator[str]:
-    """Name every value of two documents that differs, by its place; text with a space in it is not compared."""
+    """Yield a line for each value that differs between two documents; strings with spaces are not compared."""
     if isinstance(here, dict) and isinstance(there, dict):
         for key in dict.fromkeys([*here, *there]):
             if not VOLATILE.search(str(key)):
@@ -309,21 +311,21 @@ def _same(here: Any, there: Any, tolerance: float) -> bool:
 
 
 def compare(here: Mapping[str, Any], there: Mapping[str, Any], names: Sequence[str]) -> bool:
-    """Print what differs between the results of two trees, and return whether nothing does."""
+    """Print the differences between the results of two trees, and return whether there are none."""
     print(f"| command | status | requests | files | values | differences |\n|{'---|' * 6}")
     same = True
     for name in names:
         mine, other = here[name], there.get(name, {})
-        found = list(differences(mine, other, tolerance=ROUNDED.get(name, TOLERANCE)))
+        lines = list(differences(mine, other, tolerance=ROUNDED.get(name, TOLERANCE)))
         count = sum(1 for _ in _leaves(mine["files"])) + sum(1 for _ in _leaves(mine["printed"]))
         print(
             f"| `{name}` | {mine['status']} | {mine['requests']:,} | {len(mine['files'])} | {count:,} | "
-            f"{len(found) or 'none'} |",
+            f"{len(lines) or 'none'} |",
             flush=True,
         )
-        for line in [*found[:SHOWN], *([mine["error"]] if mine["error"] else [])]:
+        for line in [*lines[:SHOWN], *([mine["error"]] if mine["error"] else [])]:
             print(f"  {name}: {line}", file=sys.stderr)
-        same &= not found
+        same &= not lines
     return same
 
 
@@ -336,10 +338,10 @@ def _leaves(document: Any) -> Iterator[Any]:
 
 
 def main() -> None:
-    """Compare this tree with the revision, or the file of results, that the command line names."""
+    """Compare this tree with a revision or with stored results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reference", metavar="REV|FILE", help="a revision of this repository, or results of --store")
-    parser.add_argument("--store", type=Path, metavar="FILE", help="keep the results of REV")
+    parser.add_argument("--store", type=Path, metavar="FILE", help="store the results of REV in this file")
     parser.add_argument("--limit", type=int, default=200, help="questions of every run (default: 200)")
     parser.add_argument("--only", metavar="NAME,...", help="run these commands only")
     arguments = parser.parse_args()

@@ -1,8 +1,8 @@
-"""Simulate what the statistics promise: coverage of intervals, size and power of tests, bias, planned widths.
+"""Simulate the properties of the statistics: coverage of intervals, size and power of tests, bias, planned widths.
 
-``python -m benchmarks.coverage`` runs everything; names choose topics, ``--replicates`` trades time for precision. Each
-figure is printed with its Monte-Carlo error and the range in which it should lie; exit status 1 if one does not,
-give or take two of those errors.
+``python -m benchmarks.coverage`` simulates all topics; arguments select topics, and ``--replicates`` trades time for
+precision. Each figure is printed with its Monte Carlo error and the range in which it should lie. Exit status: 1 if a
+figure is more than two Monte Carlo errors outside its range.
 """
 
 from __future__ import annotations
@@ -56,25 +56,25 @@ def print_row(row: Row) -> None:
 
 
 def main() -> None:
-    """Print every figure of the chosen topics."""
+    """Print all figures of the chosen topics."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.coverage", description=__doc__)
-    parser.add_argument("topics", nargs="*", metavar="TOPIC", help=f"some of {', '.join(TOPICS)} (default: all)")
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help=f"topics, out of {', '.join(TOPICS)} (default: all)")
     parser.add_argument("--replicates", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    unknown = sorted(set(given.topics) - set(TOPICS))
+    arguments = parser.parse_args()
+    unknown = sorted(set(arguments.topics) - set(TOPICS))
     if unknown:
-        parser.error(f"unknown topic {', '.join(unknown)}; expected some of {', '.join(TOPICS)}")
-    out = 0
-    for topic in given.topics or TOPICS:
+        parser.error(f"unknown topic {', '.join(unknown)}; expected {', '.join(TOPICS)}")
+    n_outside = 0
+    for topic in arguments.topics or TOPICS:
         started = time.perf_counter()
-        print(f"{topic}, {given.replicates:,} replicates")
-        for row in simulate(topic, given.replicates, given.seed):
+        print(f"{topic}, {arguments.replicates:,} replicates")
+        for row in simulate(topic, arguments.replicates, arguments.seed):
             print_row(row)
-            out += not row.holds
+            n_outside += not row.holds
         print(f"  {time.perf_counter() - started:.0f} s\n")
-    print(f"{out} out of range" if out else "all in range")
-    sys.exit(1 if out else 0)
+    print(f"{n_outside} out of range" if n_outside else "all in range")
+    sys.exit(1 if n_outside else 0)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """Coverage of the confidence interval of the area under the ROC curve.
 
-Each question has a normal latent score, higher by a constant where the answer is right, so that the area of the latent
-score is known. What is seen is the score itself or, as for P(Answering), the share of ten draws in which the model
-answers, whose probability of answering is a steep function of the latent score: then many scores are tied at 0 and 1.
-Right answers are drawn with the rate given. Simulated is the interval a user gets by default: Newcombe's below 20
-questions of a kind, DeLong's above.
+Each question has a normal latent score, which is shifted for right answers, so the area of the latent score is known.
+The observed score is the latent score itself or, as for P(Answering), the share of ten draws in which the model
+answers. The probability of answering is a steep function of the latent score, so many scores are tied at 0 and 1. The
+interval is the default one: Newcombe's with fewer than 20 right or wrong answers, DeLong's otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ STEEPNESS = 3.0
 
 @dataclass(frozen=True)
 class Scenario:
-    """Questions of one simulated run: how many, how often right, how well told apart, and how the score is seen."""
+    """Number of questions, share of right answers, area of the latent score, and whether frequencies are observed."""
 
     n: int
     right: float
@@ -35,7 +34,7 @@ class Scenario:
 
     @property
     def shift(self) -> float:
-        """By how much the latent score of right answers is higher."""
+        """The shift of the latent score of right answers."""
         return float(np.sqrt(2) * norm.ppf(self.latent_area))
 
     def scores(self, right: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.float64]:
@@ -44,11 +43,11 @@ class Scenario:
         return rng.binomial(DRAWS, self.answering(latent)) / DRAWS if self.frequencies else latent
 
     def answering(self, latent: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Probability of answering at a latent score."""
+        """Return the probability of answering at a latent score."""
         return np.asarray(norm.cdf(STEEPNESS * (latent - self.shift / 2 - 0.5)))
 
     def area(self) -> float:
-        """Return the true area of the score as it is seen."""
+        """Return the true area of the observed score."""
         if not self.frequencies:
             return self.latent_area
         latent = norm.ppf((np.arange(20_000) + 0.5) / 20_000)
@@ -56,7 +55,7 @@ class Scenario:
         return float(of_right @ (np.cumsum(of_wrong) - of_wrong / 2))
 
     def _distribution(self, latent: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the probabilities of 0, 1, ... answers among the draws, averaged over latent scores."""
+        """Return the probabilities of 0, 1, ... answers in the draws, averaged over latent scores."""
         answers, probability = np.arange(DRAWS + 1), self.answering(latent)[:, np.newaxis]
         likelihoods = comb(DRAWS, answers) * probability**answers * (1 - probability) ** (DRAWS - answers)
         return np.asarray(likelihoods.mean(axis=0))
@@ -76,10 +75,10 @@ def rows(replicates: int, rng: np.random.Generator, scenarios: tuple[Scenario, .
         truth = scenario.area()
         hits = sum(_covers(scenario, truth, rng) for _ in range(replicates))
         kind = f"share of {DRAWS} draws" if scenario.frequencies else "continuous score"
-        words = f"n {scenario.n}, right {scenario.right}, area {truth:.3f}, {kind}"
-        # With few right answers the variance itself is hardly known.
+        name = f"n {scenario.n}, right {scenario.right}, area {truth:.3f}, {kind}"
+        # with few right answers the variance is poorly estimated
         low, high = (0.93, 0.97) if scenario.n * scenario.right >= 50 else (0.92, 0.975)
-        yield share(words, "coverage of the AUROC interval", hits, replicates, low, high)
+        yield share(name, "coverage of the AUROC interval", hits, replicates, low, high)
 
 
 def _covers(scenario: Scenario, truth: float, rng: np.random.Generator) -> bool:

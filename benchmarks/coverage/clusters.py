@@ -1,10 +1,9 @@
-"""Questions in clusters and with weights: coverage of intervals, and the size of tests.
+"""Clustered and weighted questions: coverage of intervals, and size of tests.
 
-A question's latent difficulty and a model's latent reluctance have a part that all questions of a cluster share, a
-share of .3 of the variance of either (the intra-cluster correlation), and correlate by rho both between and within
-clusters, so that over all questions they correlate by rho. Two models share part of both. Clusters are of one size, or
-of exponential sizes with that mean, in which case the largest of thirty is as large as the smallest fifteen together.
-Beside the intervals of the index stand those that take questions for independent, which cover too little.
+A question's latent difficulty and a model's latent reluctance have an intra-cluster correlation of .3, and correlate by
+rho both between and within clusters, so their overall correlation is rho. Two models share part of both. Clusters have
+equal sizes, or exponential sizes with that mean, in which case the largest of thirty is as large as the smallest
+fifteen together. For contrast, intervals that treat questions as independent are shown; they cover too little.
 
 Run it: ``python -m benchmarks.coverage clusters``.
 """
@@ -37,13 +36,13 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 INTRA_CLUSTER = 0.3
-SHARED = 0.7  # of what makes a question difficult, or refused, for two models: correlation between them
-PROMPTS = (-0.6, -0.2, 0.2, 0.6)  # by how much each of four prompts moves the threshold of refusal
+SHARED = 0.7  # correlation of difficulty, and of reluctance, between two models
+PROMPTS = (-0.6, -0.2, 0.2, 0.6)  # shift of the refusal threshold by each of four prompts
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Clusters, their mean size, the rates and the correlation of a model."""
+    """Number of clusters, their mean size, and the rates and correlation of a model."""
 
     clusters: int
     size: int
@@ -76,14 +75,14 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
         yield from of_one_run(scenario, replicates, rng)
     for scenario in OF_SEVERAL:
         yield from of_two_runs(scenario, max(replicates // 2, 1), rng)
-        if scenario.error_rate < 0.9:  # sparse cells are a matter of the topic "joint", with or without clusters
+        if scenario.error_rate < 0.9:  # the topic "joint" covers sparse cells
             yield from of_prompts(scenario, max(replicates // 2, 1), rng)
     yield from of_a_ranking(SCENARIOS[3], max(replicates // 4, 1), rng)
     yield from of_weights(replicates, rng)
 
 
 def of_one_run(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Coverage of every metric's interval, and of that of the index that knows of no clusters."""
+    """Coverage of each metric's interval, and of the interval of the index that ignores clusters."""
     truth = true_metrics(scenario)
     hits, independent, defined = np.zeros(len(METRIC_NAMES), int), 0, 0
     for _ in range(replicates):
@@ -104,7 +103,7 @@ def of_one_run(scenario: Scenario, replicates: int, rng: np.random.Generator) ->
 
 
 def of_two_runs(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Coverage of the difference of two models that have the same metrics, which is also the size of its test."""
+    """Coverage of the differences of two models with the same metrics, which is one less the size of the tests."""
     covered = {name: [] for name in METRIC_NAMES}
     for _ in range(replicates):
         cluster = scenario.draw_clusters(rng)
@@ -117,7 +116,7 @@ def of_two_runs(scenario: Scenario, replicates: int, rng: np.random.Generator) -
 
 
 def of_prompts(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Coverage of the joint index of four prompts and of its differences, and the size of the test of homogeneity."""
+    """Coverage of the joint index of four prompts and of its differences, and size of the homogeneity test."""
     joint, difference, homogeneous = [], [], []
     for _ in range(replicates):
         cluster = scenario.draw_clusters(rng)
@@ -136,7 +135,7 @@ def of_prompts(scenario: Scenario, replicates: int, rng: np.random.Generator) ->
 
 
 def of_a_ranking(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """How often a ranking of five equal models tells any two of them apart."""
+    """Share of rankings of five equal models with a significant difference."""
     told_apart = ranked = 0
     for _ in range(replicates):
         cluster = scenario.draw_clusters(rng)
@@ -147,7 +146,7 @@ def of_a_ranking(scenario: Scenario, replicates: int, rng: np.random.Generator) 
 
 
 def of_weights(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Coverage of the index of a population of which an easy half is asked four times as often as the other."""
+    """Coverage of the index of a population whose easy half is sampled four times as often as its hard half."""
     rates = ((0.3, 0.4), (0.7, 0.85))
     cells = np.mean([true_cells(r, mu, 0.5) for r, mu in rates], axis=0)
     truth = float(refusal_index_many(*np.round(cells * 1e12)))
@@ -164,7 +163,7 @@ def of_weights(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
             low, high = refusal_index(refused=refused, wrong=wrong, weight=weight).confidence_interval()
             covered += low <= truth <= high
         yield share(
-            f"n {n}, a fifth of them for half the population",
+            f"n {n}, a fifth of them represents half the population",
             "coverage, weighted index",
             covered,
             replicates,
@@ -180,7 +179,7 @@ def draw(
     rng: np.random.Generator,
     shifts: tuple[float, ...] = (),
 ) -> tuple[Bools, Bools]:
-    """Refusals and errors of some models, shape (models, n), or (models, prompts, n)."""
+    """Draw the refusals and errors of models, shape (models, n), or (models, prompts, n) with shifts."""
 
     def latent() -> Floats:
         common, own = in_clusters(cluster, (2, 1), rng), in_clusters(cluster, (2, models), rng)
@@ -196,26 +195,26 @@ def draw(
 
 
 def in_clusters(cluster: NDArray[np.intp], shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
-    """Draw standard normal variables with the intra-cluster correlation, the questions last."""
+    """Draw standard normal variables with the intra-cluster correlation; the last axis is questions."""
     between = rng.standard_normal((*shape, int(cluster.max()) + 1))[..., cluster]
     within = rng.standard_normal((*shape, cluster.size))
     return np.asarray(np.sqrt(INTRA_CLUSTER) * between + np.sqrt(1 - INTRA_CLUSTER) * within)
 
 
 def correlated(rho: float, independent: Floats) -> tuple[Floats, Floats]:
-    """Make two independent normal variables correlate."""
+    """Return two normal variables with correlation `rho`, made from two independent ones."""
     first, second = independent
     return rho * second + np.sqrt(1 - rho * rho) * first, second
 
 
 def true_cells(refusal_rate: float, error_rate: float, rho: float) -> Floats:
-    """Probabilities of the four cells."""
+    """Return the probabilities of the four cells."""
     both = float(upper_orthant(-ndtri(refusal_rate), -ndtri(error_rate), rho))
     return np.array([both, refusal_rate - both, error_rate - both, 1 - refusal_rate - error_rate + both])
 
 
 def true_metrics(scenario: Scenario) -> tuple[float, ...]:
-    """Every metric, in the order of `METRIC_NAMES`."""
+    """Return all metrics, in the order of `METRIC_NAMES`."""
     r, mu = scenario.refusal_rate, scenario.error_rate
     refused_wrong, refused_right, _, c = true_cells(r, mu, scenario.rho).tolist()
     scores: tuple[Callable[..., Floats], ...] = (correct_given_attempted, f_score)

@@ -1,13 +1,13 @@
-"""Differences of two runs: coverage of their intervals, and the size of their tests.
+"""Differences of two runs: coverage of intervals, and size of tests.
 
-Two models answer questions of a latent difficulty that they partly share. From a large sample of it come the
-probabilities of the 4 x 4 cells of one run against the other; the true difference is that of the metrics of these
-probabilities, so that the sample's own error does not matter. Tables are then multinomial. Refusal and error rates are
-like those of published models, for 200 to 4,326 questions: all of them shared, half of them, or none.
+Two models answer questions whose latent difficulty they partly share. The probabilities of the 4 x 4 cells of one run
+against the other come from a large latent sample; the true difference is that of the metrics of these probabilities,
+so the error of that sample does not matter. Tables are multinomial. Refusal and error rates are those of published
+models, with 200 to 4,326 questions: all shared, half shared, or none.
 
-Sparse pairs are two equal models of 500 questions of which 15 % are refused and 90 % wrong: every third pair has an
-empty cell, and the test of equal indices has to do without standard errors. Their size is that over all pairs, by
-whatever test `compare_metrics` chooses; stratified, that of `equal_index_test` over five topics of 100 questions.
+Sparse pairs are two equal models with 500 questions, 15 % refused and 90 % wrong: every third pair has an empty cell,
+so the test of equal indices cannot use standard errors. The size is over all pairs, with the test that
+`compare_metrics` chooses; stratified, it is that of `equal_index_test` over five topics of 100 questions.
 
 Run it: ``python -m benchmarks.coverage.comparison``.
 """
@@ -27,13 +27,13 @@ from refusal_index.stats.comparison import Comparison, compare_metrics
 Floats = NDArray[np.float64]
 
 LATENT_DRAWS = 400_000
-# Correlation of the two models' latent difficulty, and of that part of their reluctance which is independent of it.
+# Correlation between the two models of latent difficulty, and of the part of reluctance that is independent of it.
 SHARED_DIFFICULTY = 0.7
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Rates and correlations of two models, questions, and the share of these that both models are scored on."""
+    """Rates and correlations of two models, number of questions, and the share scored in both runs."""
 
     refusal_rates: tuple[float, float]
     error_rates: tuple[float, float]
@@ -47,7 +47,7 @@ class Scenario:
 
     @property
     def equal(self) -> bool:
-        """Whether the two models are the same in all metrics."""
+        """Whether the two models have the same metrics."""
         return all(len(set(pair)) == 1 for pair in (self.refusal_rates, self.error_rates, self.rhos))
 
 
@@ -77,7 +77,7 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
 def sparse_rows(
     shared: float | None, replicates: int, rng: np.random.Generator, *, stratified: bool = False
 ) -> Iterator[Row]:
-    """Size of the test of equal indices of sparse tables, and the share of pairs that it leaves without a p-value."""
+    """Size of the test of equal indices with sparse tables, and share of pairs without a p-value."""
     cells = with_unscored(joint_probabilities(SPARSE, rng, shared or 0.0), 0.0 if shared is None else 1.0)
     n = 2 * SPARSE.n if shared is None else SPARSE.n
     draws = rng.multinomial(n, cells.ravel(), size=replicates)
@@ -91,7 +91,7 @@ def sparse_rows(
 
 
 def sparse_pvalue(codes: NDArray[np.intp], rng: np.random.Generator, *, stratified: bool) -> float | None:
-    """Test a pair of runs, as a whole or over five topics that tell nothing."""
+    """Return the p-value of a pair of runs, as a whole or stratified by five uninformative topics."""
     matrices = codes < 2, codes % 2 == 0, codes < 4
     if not stratified:
         return compare_metrics(*matrices)["refusal_index"].pvalue
@@ -99,7 +99,7 @@ def sparse_pvalue(codes: NDArray[np.intp], rng: np.random.Generator, *, stratifi
 
 
 def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Coverage of every metric's difference, and for equal models the share of tests that reject."""
+    """Coverage of each metric's difference, and for equal models the size of the test."""
     probabilities = joint_probabilities(scenario, rng)
     truth = true_metrics(probabilities.sum(axis=1)) - true_metrics(probabilities.sum(axis=0))
     cells = with_unscored(probabilities, scenario.overlap)
@@ -114,7 +114,7 @@ def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator)
         yield share(str(scenario), f"coverage, {name}", int(covered.sum()), len(defined), low, high)
         at_boundary = np.array([difference.status == "boundary" for difference in defined])
         if name == "refusal_index" and smallest < 5 and at_boundary.any():
-            # Informative: these are the unlucky samples, so that the overall coverage is not to be expected here.
+            # for information: these are selected samples, so nominal coverage is not expected
             hits = int(np.count_nonzero(covered & at_boundary))
             yield share(str(scenario), f"coverage at the boundary, {name}", hits, int(at_boundary.sum()), 0.4, 1.0)
         if scenario.equal:
@@ -126,7 +126,7 @@ def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator)
 def joint_probabilities(
     scenario: Scenario, rng: np.random.Generator, shared_difficulty: float = SHARED_DIFFICULTY
 ) -> Floats:
-    """Probabilities of the cells of the first model (rows) against those of the second, shape (4, 4)."""
+    """Return the joint probabilities of the cells of the first model (rows) and the second, shape (4, 4)."""
     shared = np.sqrt(shared_difficulty) * rng.standard_normal((2, LATENT_DRAWS))
     codes = []
     for r, mu, rho in zip(scenario.refusal_rates, scenario.error_rates, scenario.rhos, strict=True):
@@ -134,12 +134,12 @@ def joint_probabilities(
         reluctance = rho * difficulty + np.sqrt(1 - rho * rho) * own
         codes.append(2 * (reluctance <= -ndtri(r)) + (difficulty <= -ndtri(mu)))
     counts = np.bincount(4 * codes[0] + codes[1], minlength=16).reshape(4, 4)
-    # Equal models are made exactly equal.
+    # make equal models exactly equal
     return np.asarray((counts + counts.T if scenario.equal else 2 * counts) / (2 * LATENT_DRAWS))
 
 
 def with_unscored(probabilities: Floats, overlap: float) -> Floats:
-    """Add a fifth cell, unscored: a question is scored in both runs with the given probability, or else in one."""
+    """Add a fifth cell, unscored: a question is scored in both runs with probability `overlap`, otherwise in one."""
     cells = np.zeros((5, 5))
     cells[:4, :4] = overlap * probabilities
     cells[:4, 4] = (1 - overlap) / 2 * probabilities.sum(axis=1)
@@ -148,13 +148,13 @@ def with_unscored(probabilities: Floats, overlap: float) -> Floats:
 
 
 def simulate(cells: Floats, n: int, rng: np.random.Generator) -> Comparison:
-    """Draw n questions from the 5 x 5 cells and compare the two runs."""
+    """Draw n questions from the 5 x 5 cells, and compare the two runs."""
     codes = np.repeat(np.indices((5, 5)).reshape(2, 25), rng.multinomial(n, cells.ravel()), axis=1)
     return compare_metrics(codes < 2, codes % 2 == 0, codes < 4)
 
 
 def true_metrics(cells: Floats) -> Floats:
-    """Every metric of the four cell probabilities, in the order of `METRIC_NAMES`."""
+    """Return all metrics of the four cell probabilities, in the order of `METRIC_NAMES`."""
     refusal_rate, error_rate, correct_rate = cells[0] + cells[1], cells[0] + cells[2], cells[3]
     return np.array(
         [
@@ -170,7 +170,7 @@ def true_metrics(cells: Floats) -> Floats:
             cells[0] / refusal_rate,
             cells[0] / error_rate,
             cells[1] / (1 - error_rate),
-            # The probabilities are multiples of 1 / (2 LATENT_DRAWS), so that these are exact counts.
+            # the probabilities are multiples of 1 / (2 LATENT_DRAWS), so these are exact counts
             refusal_index_many(*np.round(cells * 2 * LATENT_DRAWS)),
         ]
     )

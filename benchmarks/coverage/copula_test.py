@@ -1,9 +1,9 @@
-"""Size and power of the test by moments whether several prompts share one copula.
+"""Size and power of the moment test for a common copula of several prompts.
 
-Nested data are multinomial tables of five levels of refusal and two of error, 4,326 questions, in four scenarios A to D
-of refusal rates, error rate and rho. A truth other than the Gaussian has the parameter whose 2x2 table at the mean
-refusal rate is that of the scenario's rho. Data that are not nested are drawn question by question: the refusal scores
-of two prompts correlate at .7, and their errors at .8.
+Nested data are multinomial tables with five levels of refusal and two of error, 4,326 questions, in four scenarios A to
+D of refusal rates, error rate and rho. The parameter of a true copula other than the Gaussian gives the same 2x2 table
+at the mean refusal rate as the scenario's rho. Data that are not nested are simulated per question: the refusal scores
+of two prompts have a correlation of .7, and their errors of .8.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from refusal_index.plugins.studies.copulas import (
 )
 
 N = 4326
-# The Gaussian test's power against each truth, from 2,000 replicates. It looks for drifts rather than bends.
+# Power of the Gaussian test against each true copula, from 2,000 replicates. It detects trends, not curvature.
 POWER: dict[str, dict[CopulaName, float]] = {
     "A": {"t": 0.96, "clayton": 0.92, "survival_gumbel": 0.98, "gumbel": 0.06, "frank": 0.60},
     "B": {"t": 0.93, "clayton": 0.99, "survival_gumbel": 0.91, "gumbel": 0.13, "frank": 0.15},
     "C": {"t": 1.00, "clayton": 1.00, "survival_gumbel": 1.00, "gumbel": 0.12, "frank": 0.68},
     "D": {"t": 0.11, "clayton": 1.00, "survival_gumbel": 0.87, "gumbel": 0.87, "frank": 0.32},
 }
-# The t copula takes a quadrature a cell: fewer replicates of fits with it.
+# Fitting a t copula needs a quadrature per cell, hence fewer replicates.
 MOST_REPLICATES_OF_T = 200
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Rates and dependence, a name to find the expected power by."""
+    """Rates and correlation; the name is the key of the expected power."""
 
     name: str
     refusal_rates: tuple[float, ...]
@@ -48,13 +48,13 @@ class Scenario:
     rho: float
 
     def strength(self, truth: CopulaName) -> float:
-        """Strength of the family whose table at the mean refusal rate is the Gaussian's."""
+        """Return the parameter of a family that gives the Gaussian table at the mean refusal rate."""
         rate = float(np.mean(self.refusal_rates))
         cell = float(copula_upper_orthant(rate, self.error_rate, self.rho))
         return strength_of_table(copula_family(truth), rate, self.error_rate, cell)
 
     def tables(self, truth: CopulaName, replicates: int, rng: np.random.Generator) -> np.ndarray:
-        """Nested counts, shape (replicates, k + 1, 2)."""
+        """Draw nested tables of counts, shape (replicates, k + 1, 2)."""
         rates = np.array(self.refusal_rates)
         cells = copula_family(truth).cell(rates, np.array(self.error_rate), np.array(self.strength(truth)))
         wrong = np.diff([0.0, *cells, self.error_rate])
@@ -71,7 +71,7 @@ SCENARIOS = {
 
 
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Simulate every scenario: size, size without nesting, size of the other families, power."""
+    """Simulate all scenarios: size, size without nesting, size of the other families, power."""
     for scenario in SCENARIOS.values():
         yield from nested_rows(scenario, "gaussian", replicates, rng)
         yield free_row(scenario, 1000, replicates, rng)
@@ -88,7 +88,7 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
 def nested_rows(
     scenario: Scenario, truth: CopulaName, replicates: int, rng: np.random.Generator, family: CopulaName = "gaussian"
 ) -> Iterator[Row]:
-    """Share of nested tables from `truth` on which the test rejects `family`."""
+    """Share of nested tables from `truth` for which the test rejects `family`."""
     pvalues = fit_common_strength(copula_family(family), nested_moments(scenario.tables(truth, replicates, rng))).pvalue
     what = f"size, {family}" if truth == family else f"power of {family}, truth {truth}"
     low, high = (0.03, 0.07) if truth == family else _around(POWER[scenario.name][truth])
@@ -97,7 +97,7 @@ def nested_rows(
 
 
 def free_row(scenario: Scenario, n: int, replicates: int, rng: np.random.Generator) -> Row:
-    """Size of the Gaussian test by moments where neither refusals nor errors are nested."""
+    """Size of the Gaussian moment test if neither refusals nor errors are nested."""
     spec = copula_family("gaussian")
     pvalues = [fit_common_strength(spec, free_moments(scenario, n, rng)).pvalue[0] for _ in range(replicates)]
     hits = int(np.count_nonzero(np.array(pvalues) < 0.05))
@@ -105,7 +105,7 @@ def free_row(scenario: Scenario, n: int, replicates: int, rng: np.random.Generat
 
 
 def nested_moments(counts: np.ndarray) -> Moments:
-    """Moments of nested tables; prompt k refuses the levels 0 to k."""
+    """Return the moments of nested tables; prompt k refuses the levels 0 to k."""
     levels = counts.shape[1]
     level, wrong = np.repeat(np.arange(levels), 2), np.tile([True, False], (levels - 1, levels))
     refused = level <= np.arange(levels - 1)[:, np.newaxis]
@@ -113,7 +113,7 @@ def nested_moments(counts: np.ndarray) -> Moments:
 
 
 def free_moments(scenario: Scenario, n: int, rng: np.random.Generator) -> Moments:
-    """Moments of one data set whose refusal scores correlate at .7 between prompts, and errors at .8."""
+    """Simulate a data set with between-prompt correlations of .7 (refusal scores) and .8 (errors); return moments."""
     k, between, between_errors = len(scenario.refusal_rates), 0.7, 0.8
     with_error = scenario.rho / np.sqrt(between * between_errors)
     common = rng.standard_normal(n)

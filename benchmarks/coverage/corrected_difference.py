@@ -1,10 +1,9 @@
-"""Two models compared by their corrected Refusal Indices: coverage, and what RI would say.
+"""Differences of two models' corrected Refusal Indices: coverage, and comparison with RI.
 
-Questions have a latent error score and refusal score in each model, with a copula correlation rho; a part of both is
-shared by the models. The probabilities are the probits of lines with slope b, the smaller the more random a model is,
-and every draw is made with them. Models with the same rho and other slopes have the same corrected index,
-and other ones of RI. Test and interval agree, so that the coverage of such a difference of 0 is also one less
-the size of the test.
+Each question has a latent error score and refusal score in each model, with copula correlation rho; the models share
+part of both. The probabilities of refusal and error are probit functions of the scores with slope b; a smaller slope
+means a more random model. Models with the same rho but different slopes have the same corrected index and different
+RI. Test and interval agree, so for a true difference of 0 the coverage is one less the size of the test.
 """
 
 import math
@@ -26,12 +25,12 @@ from refusal_index.stats import (
 BoolArray = NDArray[np.bool_]
 
 RHO = 2 * math.sin(0.582 * math.asin(0.5))
-# Share of the variance of the latent scores that both models have in common.
+# Share of the variance of the latent scores that is common to both models.
 SHARED_DIFFICULTY = 0.6
 
 
 class Scenario(NamedTuple):
-    """Slope, correlation and draws of each of two models, rates of both, questions, and whether they share these."""
+    """Slope, correlation and draws of two models, their rates, number of questions, and whether these are shared."""
 
     slopes: tuple[float, float]
     rhos: tuple[float, float] = (RHO, RHO)
@@ -65,13 +64,13 @@ SCENARIOS = (
 
 
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Every scenario."""
+    """Simulate all scenarios."""
     for scenario in SCENARIOS:
         yield from scenario_rows(scenario, replicates, rng)
 
 
 def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Coverage, and for models of one index the share of tests of RI that reject."""
+    """Coverage, and for models with equal corrected indices the share of tests that reject equal RI."""
     indices = [math.asin(rho / 2) / math.asin(0.5) for rho in scenario.rhos]
     covered = rejected = 0
     for _ in range(replicates):
@@ -86,7 +85,7 @@ def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator)
 
 
 def simulate(scenario: Scenario, rng: np.random.Generator) -> tuple[CorrectedDifference, float | None]:
-    """Compare two models once: corrected, and the p-value of their difference in RI."""
+    """Compare two models once; return the corrected difference and the p-value of the difference in RI."""
     shared = rng.standard_normal((2, scenario.n))
     common = [shared, shared if scenario.paired else rng.standard_normal((2, scenario.n))]
     models = [_draws(scenario, model, scores, rng) for model, scores in enumerate(common)]
@@ -108,7 +107,7 @@ def simulate(scenario: Scenario, rng: np.random.Generator) -> tuple[CorrectedDif
 def _draws(
     scenario: Scenario, model: int, shared: NDArray[np.float64], rng: np.random.Generator
 ) -> tuple[BoolArray, BoolArray]:
-    """Refusals and forced errors of one model, shape (draws, n) each."""
+    """Draw the refusals and forced errors of a model, shape (draws, n) each."""
     own = rng.standard_normal((2, scenario.n))
     error, other = math.sqrt(SHARED_DIFFICULTY) * shared + math.sqrt(1 - SHARED_DIFFICULTY) * own
     rho, slope = scenario.rhos[model], scenario.slopes[model]

@@ -1,9 +1,9 @@
-"""Coverage in the accuracy-refusal plane: the band of the fitted curve, intervals of the regret and of the gap left.
+"""Coverage in the accuracy-refusal plane: bands of the fitted curve, intervals of the regret and of the remaining gap.
 
-Tables are multinomial, so that the true curve is that of the cell probabilities. The pointwise band is held to the true
-correct rate at refusal rates from .1 to .9, each by itself, the simultaneous band to all of them at once; that band is
-made for every curve with two parameters and so may cover more than it promises. The regret is that of a stated penalty
-against the best point of the true curve. In some scenarios it is 0, so that the interval has to begin there.
+Tables are multinomial, so the true curve is that of the cell probabilities. The pointwise band should cover the true
+correct rate at each refusal rate from .1 to .9, the simultaneous band at all of them at once; the latter is valid for
+any two-parameter curve and so may be conservative. The regret is relative to the best point of the true curve under a
+given penalty. In some scenarios it is 0, so the interval has to start at 0.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def regret_row(n: int, scenario: PlanningScenario, penalty: float, replicates: i
     for counts in rng.multinomial(n, scenario.cells, size=replicates).tolist():
         point = best_operating_point(ContingencyTable(*counts), penalty)
         low, high = point.confidence_interval(n_resamples=REGRET_DRAWS, rng=rng)
-        # A regret of 0 is known to rounding only.
+        # a regret of 0 has a rounding error
         hits += low - 1e-12 <= regret <= high
     rates = f"r {scenario.refusal_rate:.2g}, mu {scenario.error_rate:g}, RI {scenario.refusal_index:g}"
     name = f"n {n}, {rates}, penalty {penalty:g}, regret {regret:.4f}"
@@ -69,24 +69,24 @@ def regret_row(n: int, scenario: PlanningScenario, penalty: float, replicates: i
 
 
 def gap_row(n: int, scenario: PlanningScenario, replicates: int, rng: np.random.Generator) -> Row:
-    """Coverage of the gap left where the refusal rate equals the error rate."""
+    """Coverage of the remaining gap, with the refusal rate equal to the error rate."""
     truth = float(gap_left(rho_from_refusal_index(scenario.refusal_index), scenario.error_rate))
     hits = 0
     for counts in rng.multinomial(n, scenario.cells, size=replicates).tolist():
         low, high = remaining_gap(ContingencyTable(*counts)).confidence_interval(n_resamples=REGRET_DRAWS, rng=rng)
         hits += low <= truth <= high
     name = f"n {n}, r {scenario.refusal_rate:g}, mu {scenario.error_rate:g}, RI {scenario.refusal_index:g}"
-    return share(f"{name}, gap {truth:.3f}", "coverage of the gap left", hits, replicates, 0.93, 0.97)
+    return share(f"{name}, gap {truth:.3f}", "coverage of the remaining gap", hits, replicates, 0.93, 0.97)
 
 
 def at_its_best(error_rate: float, refusal_index: float, penalty: float) -> PlanningScenario:
-    """Scenario of a model that refuses at its best rate, so that its regret is 0."""
+    """Return the scenario of a model with the optimal refusal rate, whose regret is 0."""
     best = float(best_refusal_rate(rho_from_refusal_index(refusal_index), error_rate, penalty))
     return PlanningScenario(best, error_rate, refusal_index)
 
 
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """All figures of this module."""
+    """Simulate all scenarios."""
     for n, scenario in SCENARIOS:
         yield from band_rows(n, scenario, replicates, rng)
         yield gap_row(n, scenario, replicates, rng)

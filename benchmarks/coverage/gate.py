@@ -1,11 +1,11 @@
-"""Release gates: how often a candidate that is worse than a margin allows passes, and one that is within all fails.
+"""Release gates: error rates and power of the verdicts.
 
-Questions have a latent error score and a refusal score in each model; a part of both is shared by the models, so that
-pairing helps as it does between two versions of one. The candidate is worse in one number by exactly its margin, in the
-others by no more than theirs (then it may pass in 5 % of the cases), in none (then it may fail in 5 %, and how often
-it passes is the power), or by twice the margin (then how often it fails is the power). Margins are those of a gate by
-default. RI is guarded, or with two draws of all questions the corrected index. With looks the candidate
-is judged after equal portions of the questions, as `gate --run` does, and the first verdict that is certain counts.
+Questions have a latent error score and a latent refusal score in each model; the models share part of both, so pairing
+helps as it does between two versions of a model. The candidate is worse in one metric by exactly its margin, and in the
+others by less than theirs (it may pass in at most 5 % of cases); in no metric (it may fail in at most 5 %, and its pass
+rate is the power); or by twice the margin (its failure rate is the power). Margins are the defaults. The guard is RI,
+or with two draws of all questions the corrected index. With several looks the candidate is judged after equal portions
+of the questions, as in `gate --run`, and the first verdict other than inconclusive counts.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from refusal_index.stats.intervals import spearman
 from refusal_index.stats.non_inferiority import Verdict, judge_guards, verdict_of
 
 REFUSAL, ERROR, RHO = 0.4, 0.55, 2 * math.sin(0.4 * math.asin(0.5))
-"""Rates of the baseline, and its copula correlation: an index of .4."""
+"""Refusal rate, error rate and copula correlation of the baseline, whose index is .4."""
 
 SHARED = 0.9
-"""Share of the variance of the latent scores that both models have in common."""
+"""Share of the variance of the latent scores that is common to both models."""
 
 SLOPE = 3.0
-"""Of the probabilities in the latent scores, where questions are drawn twice."""
+"""Slope of the probits of the probabilities in the latent scores, if questions are drawn twice."""
 
 BoolArray = NDArray[np.bool_]
 
 
 class Scenario(NamedTuple):
-    """Which number of the candidate is worse, by how many margins, of how many questions, draws and looks.
+    """The metric in which the candidate is worse, by how many margins, and the number of questions, draws and looks.
 
-    `power` is the least share of replicates that must give the right verdict.
+    `power` is the minimum share of replicates with the right verdict.
     """
 
     metric: str
@@ -71,7 +71,7 @@ class Scenario(NamedTuple):
 
     @property
     def design(self) -> GroupSequential:
-        """The looks at which it is judged."""
+        """The group-sequential design of the looks."""
         return GroupSequential.planned(self.n, self.looks, Policy().alpha)
 
 
@@ -98,31 +98,31 @@ SCENARIOS = (
 
 
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Every scenario."""
+    """Simulate all scenarios."""
     for scenario in SCENARIOS:
         yield from scenario_rows(scenario, max(replicates // 2, 1), rng)
 
 
 def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Yield the error that is bounded by alpha, and the power where there is one."""
-    gated = [simulate(scenario, rng) for _ in range(replicates)]
-    found = [verdict for verdict, _ in gated]
+    """Yield the error rate that alpha bounds, and the power if the scenario has one."""
+    results = [simulate(scenario, rng) for _ in range(replicates)]
+    verdicts = [verdict for verdict, _ in results]
     if scenario.looks > 1:
-        asked = np.array([n for _, n in gated])
-        error = float(asked.std()) / math.sqrt(replicates)
-        yield Row(str(scenario), "mean questions", float(asked.mean()), error, 0, scenario.n)
-    passed, failed = (sum(one == verdict for one in found) for verdict in ("pass", "fail"))
+        questions = np.array([n for _, n in results])
+        error = float(questions.std()) / math.sqrt(replicates)
+        yield Row(str(scenario), "mean questions", float(questions.mean()), error, 0, scenario.n)
+    passed, failed = verdicts.count("pass"), verdicts.count("fail")
     if scenario.margins == 0:
-        yield share(str(scenario), "fails, though as good", failed, replicates, 0, 0.05)
+        yield share(str(scenario), "fails, though equally good", failed, replicates, 0, 0.05)
         yield share(str(scenario), "passes (power)", passed, replicates, scenario.power, 1)
         return
-    yield share(str(scenario), "passes, though worse than allowed", passed, replicates, 0, 0.05)
+    yield share(str(scenario), "passes, though worse than the margin", passed, replicates, 0, 0.05)
     if scenario.margins > 1:
         yield share(str(scenario), "fails (power)", failed, replicates, scenario.power, 1)
 
 
 def simulate(scenario: Scenario, rng: np.random.Generator) -> tuple[Verdict, int]:
-    """Gate one candidate, and return the verdict and after how many questions it came."""
+    """Judge one candidate; return the verdict and the number of questions used."""
     shared = rng.standard_normal((2, scenario.n))
     base = Model(REFUSAL, ERROR, RHO)
     models = candidate_of(scenario.metric, scenario.margins), base
@@ -137,7 +137,7 @@ def simulate(scenario: Scenario, rng: np.random.Generator) -> tuple[Verdict, int
 
 
 def _verdict(drawn: list[tuple[BoolArray, BoolArray]], look: AtLook | None) -> Verdict:
-    """Judge the candidate, the first, at a look."""
+    """Judge the first model, the candidate, against the second at a look."""
     refused, wrong = (np.stack([model[part][0] for model in drawn]) for part in range(2))
     corrected, policy = None, Policy()
     if len(drawn[0][0]) > 1:
@@ -150,17 +150,17 @@ def _verdict(drawn: list[tuple[BoolArray, BoolArray]], look: AtLook | None) -> V
 
 @cache
 def candidate_of(metric: str, margins: float) -> Model:
-    """Return the model that is worse in one number, by so many margins, and in the others not."""
+    """Return a model that is worse than the baseline in one metric by some margins, and not in the others."""
     worse = margins * MARGINS.get(metric, 0.0)
     base = Model(REFUSAL, ERROR, RHO)
     if metric == INDEX:
-        # less index leaves fewer right answers: an error rate that keeps their number is looked for
+        # a lower index means fewer right answers; find the error rate that keeps the correct rate
         rho = 2 * math.sin((spearman(RHO) - worse) * math.asin(0.5))
         return _with_error(base._replace(rho=rho), correct_rate(base))
     if metric == "refusal_rate":
         return _with_error(base._replace(refusal=REFUSAL + worse), correct_rate(base))
     if metric == "correct_rate":
-        # answers as good as the baseline's, and fewer: the index and C/A stay
+        # fewer answers of the same accuracy: the index and C/A are unchanged
         return _with_attempted(base, correct_rate(base) - worse)
     if metric == "correct_given_attempted":
         attempted = correct_rate(base) / (1 - REFUSAL) - worse
@@ -170,20 +170,20 @@ def candidate_of(metric: str, margins: float) -> Model:
 
 
 def correct_rate(model: Model) -> float:
-    """Return the share of questions that a model answers, and answers right."""
+    """Return the share of questions that a model answers right."""
     h, k = -ndtri(model.refusal), -ndtri(model.error)
     return float(upper_orthant(-h, -k, model.rho))
 
 
 def _with_error(model: Model, correct: float) -> Model:
-    """Find the error rate that gives a correct rate."""
+    """Return the model with the error rate that gives a correct rate."""
     return model._replace(
         error=float(brentq(lambda error: correct_rate(model._replace(error=error)) - correct, 1e-3, 1 - 1e-3))
     )
 
 
 def _with_attempted(model: Model, correct: float) -> Model:
-    """Find the model with this correct rate, and the same share of right answers among those that it gives."""
+    """Return the model with a correct rate and the same share of right answers among its answers."""
     refusal = 1 - correct / (correct_rate(model) / (1 - model.refusal))
     return _with_error(model._replace(refusal=refusal), correct)
 
@@ -191,7 +191,7 @@ def _with_attempted(model: Model, correct: float) -> Model:
 def _draws(
     model: Model, shared: NDArray[np.float64], draws: int, rng: np.random.Generator
 ) -> tuple[BoolArray, BoolArray]:
-    """Refusals and errors of one model, shape (draws, n) each."""
+    """Draw the refusals and errors of a model, shape (draws, n) each."""
     n = shared.shape[1]
     error, other = math.sqrt(SHARED) * shared + math.sqrt(1 - SHARED) * rng.standard_normal((2, n))
     scores = model.rho * error + math.sqrt(1 - model.rho**2) * other, error

@@ -1,9 +1,9 @@
 """Coverage of the intervals of a single Refusal Index: profile, Jeffreys, delta and the paper's bootstrap.
 
-Tables are drawn from a bivariate normal with the refusal and error rates of published models. Where every cell is
-expected to hold five questions, a nominal 95 % profile interval should cover .93 to .97, and at least .92 below. The
-bootstrap is shown for contrast: where a cell is nearly empty its coverage breaks down. Tables without an estimate (a
-degenerate margin) have no interval and are left out.
+Tables are drawn from a bivariate normal distribution with the refusal and error rates of published models. If every
+cell is expected to hold five questions, the coverage of a nominal 95 % profile interval should be .93 to .97, otherwise
+at least .92. The bootstrap is shown for contrast: its coverage breaks down if a cell is nearly empty. Tables without an
+estimate (a degenerate margin) are left out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RESAMPLES = 400
 
 
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Yield the coverage of every method in every scenario; Jeffreys and bootstrap on a tenth of the replicates."""
+    """Yield the coverage of each method in each scenario; Jeffreys and bootstrap with a tenth of the replicates."""
     for scenario in SCENARIOS:
         for method in METHODS:
             few = method in ("jeffreys", "bootstrap")
@@ -39,7 +39,7 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
 def coverage_of(
     scenario: tuple[float, float, float, int], method: str, replicates: int, rng: np.random.Generator
 ) -> Row:
-    """Simulate one method in one scenario: refusal rate, error rate, rho, questions."""
+    """Simulate a method in a scenario, given as refusal rate, error rate, rho and number of questions."""
     refusal_rate, error_rate, rho, n = scenario
     truth = 6 / math.pi * math.asin(rho / 2)
     cells = np.array(PlanningScenario(refusal_rate, error_rate, truth).cells)
@@ -59,5 +59,5 @@ def coverage_of(
 def _range(method: str, smallest: float) -> tuple[float, float]:
     if method == "profile":
         return (0.93, 0.97) if smallest >= SPARSE_LIMIT else (0.92, 1.0)
-    # The others are there for comparison: nothing is promised where cells are small, and little of the bootstrap.
+    # the other methods are for comparison: no claim is made for small cells or the bootstrap
     return (0.9, 1.0) if smallest >= SPARSE_LIMIT and method != "bootstrap" else (0.0, 1.0)

@@ -1,11 +1,11 @@
-"""Coverage of the joint Refusal Index and of the spread between prompts, and size of the tests of homogeneity.
+"""Coverage of the joint Refusal Index and of the spread between prompts, and size of the homogeneity tests.
 
-Prompts of one model cut one refusal score at their rates. Where refusals are nested the score is the same under
-every prompt; elsewhere each prompt adds noise of its own, so that the scores of two prompts correlate at .7. The error
-is the same under all prompts, and the score of every prompt has the same correlation with it. In some scenarios each
-prompt has a grade for seven questions in ten, drawn at random, or one prompt refuses so rarely that it often has an
-empty cell. `MANY` goes from 2 to 24 prompts, where few questions and many prompts make their covariance hard to know.
-In those of `SPREADS` every prompt has an index of its own.
+The prompts of a model threshold a latent refusal score at their rates. If refusals are nested, the score is the same
+under all prompts; otherwise each prompt adds its own noise, so the scores of two prompts have a correlation of .7. The
+error is the same under all prompts, and the score of each prompt has the same correlation with it. In some scenarios,
+each prompt has a grade for a random 70 % of the questions, or a prompt refuses so rarely that it often has an empty
+cell. `MANY` has 2 to 24 prompts; with few questions and many prompts their covariance is hard to estimate. In
+`SPREADS`, each prompt has its own index.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Scenario:
     graded: float = 1.0
 
     def __str__(self) -> str:
-        """Describe the scenario in a table of results."""
+        """Describe the scenario for the table of results."""
         kind = "nested" if self.between_prompts == 1 else f"prompts correlate {self.between_prompts:g}"
         missing = "" if self.graded == 1 else f", {self.graded:.0%} graded"
         return (
@@ -45,7 +45,7 @@ class Scenario:
         )
 
     def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Outcomes of one data set: refused, wrong, scored."""
+        """Draw a data set: refused, wrong, scored."""
         shape = len(self.refusal_rates), self.n
         common = rng.standard_normal(self.n)
         with_error = self.rho / math.sqrt(self.between_prompts)
@@ -68,12 +68,12 @@ class Spread:
     between: float
 
     def __str__(self) -> str:
-        """Describe the scenario in a table of results."""
+        """Describe the scenario for the table of results."""
         rates = described(self.refusal_rates)
         return f"n {self.n}, r {rates}, mu {self.error_rate:g}, z {self.z:g} with sd {self.between:g}"
 
     def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
-        """Outcomes of one data set, and the index of one more prompt."""
+        """Draw a data set, and the index of a new prompt."""
         rho = np.tanh(self.z + self.between * rng.standard_normal(len(self.refusal_rates) + 1))
         error, noise = rng.standard_normal((2, self.n))
         score = rho[:-1, np.newaxis] * error + np.sqrt(1 - rho[:-1, np.newaxis] ** 2) * noise
@@ -82,14 +82,14 @@ class Spread:
 
 
 def described(rates: tuple[float, ...]) -> str:
-    """Name a few rates, or the ends of many."""
+    """Format rates: all of a few, or the ends of many."""
     if len(rates) > 5:
         return f"{rates[0]:g} to {rates[-1]:g} in {len(rates)}"
     return " ".join(f"{rate:g}" for rate in rates)
 
 
 def evenly(low: float, high: float, k: int) -> tuple[float, ...]:
-    """Return k rates at equal distances."""
+    """Return k equally spaced rates."""
     return tuple(np.linspace(low, high, k).tolist())
 
 
@@ -134,7 +134,7 @@ FAST_SCENARIOS = (SCENARIOS[0], SCENARIOS[3], SCENARIOS[16], *MANY)
 
 
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Simulate every scenario; the copula test only where there are many prompts."""
+    """Simulate all scenarios; the copula test only for `MANY`."""
     for scenario in SCENARIOS:
         yield from rows_of(scenario, replicates, rng)
     for scenario in MANY:
@@ -145,7 +145,7 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
 
 
 def rows_of(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Coverage of the joint interval, of one that takes the prompts for independent, and the size of homogeneity."""
+    """Coverage of the joint interval and of one that treats prompts as independent; size of the homogeneity test."""
     truth = _index(scenario.rho)
     covered = as_independent = rejected = 0
     for _ in range(replicates):
@@ -155,18 +155,18 @@ def rows_of(scenario: Scenario, replicates: int, rng: np.random.Generator) -> It
         as_independent += covers_as_independent(result, scenario.rho)
         rejected += (result.homogeneity.pvalue or 0.0) < 0.05
     yield share(str(scenario), "coverage of the joint interval", covered, replicates, 0.93, 0.97)
-    yield share(str(scenario), "coverage if prompts were independent", as_independent, replicates, 0.0, 0.93)
+    yield share(str(scenario), "coverage if prompts are treated as independent", as_independent, replicates, 0.0, 0.93)
     yield share(str(scenario), "size of the homogeneity test", rejected, replicates, 0.03, 0.07)
 
 
 def copula_row(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Row:
-    """Size of the test for one Gaussian copula behind all prompts."""
+    """Size of the test for a common Gaussian copula of all prompts."""
     rejected = sum((copula_test(*scenario.draw(rng)).pvalue or 0.0) < 0.05 for _ in range(replicates))
     return share(str(scenario), "size of the copula test", rejected, replicates, 0.03, 0.07)
 
 
 def spread_rows(spread: Spread, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Coverage of the joint interval, of that of the standard deviation, and of the one for a new prompt."""
+    """Coverage of the intervals of the joint index, of the standard deviation, and for a new prompt."""
     truth, deviation = _index(math.tanh(spread.z)), deviation_of_index(spread.z, spread.between**2)
     covered = held = predicted = fixed = 0
     for _ in range(replicates):
@@ -177,7 +177,7 @@ def spread_rows(spread: Spread, replicates: int, rng: np.random.Generator) -> It
         held += _within(result.between_prompts.confidence_interval(), deviation)
         predicted += _within(result.prediction_interval(), new)
     yield share(str(spread), "coverage of the joint interval", covered, replicates, 0.92, 0.98)
-    yield share(str(spread), "coverage of that of these very prompts", fixed, replicates, 0.0, 0.97)
+    yield share(str(spread), "coverage of the interval for fixed prompts", fixed, replicates, 0.0, 0.97)
     yield share(str(spread), "coverage of the standard deviation", held, replicates, 0.91, 0.99)
     yield share(str(spread), "coverage of the interval for a new prompt", predicted, replicates, 0.92, 0.98)
 
@@ -187,7 +187,7 @@ def _within(interval: tuple[float, float], truth: float) -> bool:
 
 
 def covers_as_independent(result: JointRefusalIndexResult, rho: float) -> bool:
-    """Whether the interval that adds the variants' information up, ignoring that they share questions, covers rho."""
+    """Whether the interval that sums the variants' information, as if they were independent, covers rho."""
     used = [(v.rho, v.standard_error) for v in result.variants if v.rho is not None and v.standard_error is not None]
     z = np.array([math.atanh(value) for value, _ in used])
     information = np.array([(spearman_slope(value) * (1 - value**2) / error) ** 2 for value, error in used])

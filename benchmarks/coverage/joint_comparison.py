@@ -1,8 +1,8 @@
-"""Coverage of the difference of two models' joint indices, and false differences in a ranking by them.
+"""Coverage of the difference of two models' joint indices, and false differences in rankings by joint index.
 
-Each model answers the same questions under four prompts, or under 22. What makes a question hard is in part shared by
-the models, so that their errors go together; each has refusal scores of its own, with noise of every prompt's own. The
-indices of the two models differ in half of the scenarios.
+The models answer the same questions under four or 22 prompts. They share part of the latent difficulty, so their errors
+are correlated; each has its own refusal scores, with noise for each prompt. The indices of the two models differ in
+half of the scenarios.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BETWEEN_PROMPTS = 0.8
 
 @dataclass(frozen=True)
 class Scenario:
-    """Rates and dependences of some models over the same questions."""
+    """Rates and correlations of models that answer the same questions."""
 
     n: int
     refusal_rates: tuple[float, ...]
@@ -32,12 +32,12 @@ class Scenario:
     rhos: tuple[float, ...]
 
     def __str__(self) -> str:
-        """Describe the scenario in a table of results."""
+        """Describe the scenario for the table of results."""
         rhos = " ".join(f"{rho:g}" for rho in self.rhos)
         return f"n {self.n}, r {described(self.refusal_rates)}, mu {self.error_rate:g}, rho {rhos}"
 
     def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Outcomes of one data set: refused and wrong, of shape (models, prompts, n)."""
+        """Draw a data set: refused and wrong, shape (models, prompts, n)."""
         shared = rng.standard_normal(self.n)
         pairs = [self._model(rho, shared, rng) for rho in self.rhos]
         return np.stack([refused for refused, _ in pairs]), np.stack([wrong for _, wrong in pairs])
@@ -63,7 +63,7 @@ EQUAL = [Scenario(1000, *rates, (0.4,) * 6) for rates in (HIGH, EVEN)]
 
 
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Simulate every scenario; rankings on a fifth of the replicates."""
+    """Simulate all scenarios; rankings with a fifth of the replicates."""
     for scenario in SCENARIOS:
         yield from difference_rows(scenario, replicates, rng)
     for scenario in EQUAL:
@@ -71,7 +71,7 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
 
 
 def difference_rows(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Coverage of the interval, and size of the test where the models are equal."""
+    """Coverage of the interval, and for equal models the size of the test."""
     truth = _index(scenario.rhos[0]) - _index(scenario.rhos[1])
     covered = rejected = 0
     for _ in range(replicates):

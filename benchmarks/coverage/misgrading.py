@@ -1,12 +1,12 @@
 """Bias and coverage of the Refusal Index corrected for an imperfect grader.
 
-Questions have a true 2x2 table with a Gaussian copula; a grader then errs with f_c on right and f_w on wrong answers.
-The correction knows these rates, or takes them from 300 grades that a person checked: drawn from all, or half from
-each grade, or a quarter from each grade of the refused and of the answered questions.
+The true 2x2 table has a Gaussian copula; a grader misgrades right answers with probability f_c and wrong answers with
+f_w. The correction uses the known rates, or 300 grades checked by a person: a sample of all questions, half from each
+grade, or a quarter from each grade of the refused and of the answered questions.
 
-A grader that errs otherwise on refused questions than on answered ones is corrected by the last of these only, by the
-posterior of the cells and by prediction-powered estimates, also of the difference of two models that answer the same
-questions and of which only some of the labelled answers are to the same ones.
+A grader whose error rates differ between refused and answered questions can be corrected only with the last design: by
+the posterior of the cells, and by prediction-powered estimates, also of the difference of two models that answer the
+same questions and whose labelled answers overlap only in part.
 """
 
 import math
@@ -32,13 +32,13 @@ IntArray = NDArray[np.int64]
 
 N_DRAWS = 1_000
 SLICE = 300
-# Questions of two models are simulated one by one.
+# Two models are simulated question by question, which is slow.
 MOST_PAIRS = 1_000
 DESIGNS = ("known rates", "slice of all", "slice by grade", "slice by refusal and grade")
 
 
 class Scenario(NamedTuple):
-    """Questions, refusal and error rate, rho, and how often the grader errs."""
+    """Number of questions, refusal rate, error rate, rho, and error rates of the grader."""
 
     n: int
     refusal_rate: float
@@ -56,7 +56,7 @@ SCENARIOS = (
 
 
 def simulate(scenario: Scenario, rng: np.random.Generator) -> IntArray:
-    """Questions by group (refused, answered), truth (wrong, right) and grade (wrong, right); shape (2, 2, 2)."""
+    """Draw counts by group (refused, answered), truth (wrong, right) and grade (wrong, right), shape (2, 2, 2)."""
     n, r, mu, rho, f_c, f_w = scenario
     p11 = float(upper_orthant(-ndtri(r), -ndtri(mu), rho))
     truth = np.array([[p11, r - p11], [mu - p11, 1 - r - mu + p11]])
@@ -65,19 +65,19 @@ def simulate(scenario: Scenario, rng: np.random.Generator) -> IntArray:
 
 
 def labels(checked: IntArray) -> GraderLabels:
-    """Return the slice with these numbers by truth and grade."""
+    """Return the labels with these counts by truth and grade."""
     (wrong_wrong, wrong_right), (right_wrong, right_right) = checked.tolist()
     return GraderLabels(wrong_wrong, right_wrong, wrong_right, right_right)
 
 
 def draw_slice(questions: IntArray, size: int, rng: np.random.Generator) -> IntArray:
-    """Of questions by truth and grade draw `size` of each grade, or all there are."""
+    """Draw `size` questions of each grade, or all there are, from counts by truth and grade."""
     columns = [rng.multivariate_hypergeometric(column, min(size, column.sum())) for column in questions.T]
     return np.stack(columns, axis=1)
 
 
 def correct(design: str, scenario: Scenario, questions: IntArray, rng: np.random.Generator) -> MisgradingResult:
-    """Correct the table of the grades as `design` says."""
+    """Correct the table of grades according to `design`."""
     table = ContingencyTable(*questions.sum(axis=1).ravel().tolist())
     everything = questions.sum(axis=0)
     if design == "known rates":
@@ -92,7 +92,7 @@ def correct(design: str, scenario: Scenario, questions: IntArray, rng: np.random
 
 
 def design_rows(design: str, scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Bias and coverage of one design in one scenario."""
+    """Bias and coverage of a design in a scenario."""
     truth = math.asin(scenario.rho / 2) / math.asin(0.5)
     results = [correct(design, scenario, simulate(scenario, rng), rng) for _ in range(replicates)]
     estimates = np.array([result.estimate for result in results if result.estimate is not None])
@@ -106,7 +106,7 @@ def design_rows(design: str, scenario: Scenario, replicates: int, rng: np.random
 
 
 class Differing(NamedTuple):
-    """Questions, rates and rho, and how often the grader errs on the refused and on the answered."""
+    """Number of questions, rates, rho, and error rates of the grader on refused and on answered questions."""
 
     n: int
     refusal_rate: float
@@ -116,7 +116,7 @@ class Differing(NamedTuple):
     f_w: tuple[float, float]
 
     def __str__(self) -> str:
-        return f"grader errs {self.f_c} and {self.f_w}, n {self.n}, r {self.refusal_rate}, mu {self.error_rate}"
+        return f"grader errors {self.f_c} and {self.f_w}, n {self.n}, r {self.refusal_rate}, mu {self.error_rate}"
 
 
 DIFFERING = (
@@ -130,7 +130,7 @@ METRICS_SHOWN = ("refusal_index", "correct_rate", "error_rate", "f_score")
 def two_models(
     scenario: Differing, replicates: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Refusals, true errors and graded errors of two equal models over the same questions, (replicates, 2, n)."""
+    """Draw refusals, true errors and graded errors of two equal models, shape (replicates, 2, n)."""
     n, r, mu, rho, f_c, f_w = scenario
     shape = (replicates, 2, n)
     difficulty, own = math.sqrt(0.6) * rng.standard_normal((2, replicates, 1, n)) + math.sqrt(
@@ -139,7 +139,7 @@ def two_models(
     refused = rho * difficulty + math.sqrt(1 - rho**2) * own > -ndtri(r)
     truth = difficulty > -ndtri(mu)
     error = np.where(refused, np.where(truth, f_w[0], f_c[0]), np.where(truth, f_w[1], f_c[1]))
-    # One answer in three is the same for both models and misread alike.
+    # one answer in three is the same in both models, and graded the same
     chance = np.where(rng.random((replicates, 1, n)) < 1 / 3, rng.random((replicates, 1, n)), rng.random(shape))
     return refused, truth, truth ^ (chance < error)
 
@@ -147,7 +147,7 @@ def two_models(
 def stratified_labels(
     refused: NDArray[np.bool_], wrong: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Draw a quarter of the slice from each graded cell of each run, or all that there is."""
+    """Draw a quarter of the labels, or all questions there are, from each graded cell of each run."""
     codes, labelled = 2 * ~refused + ~wrong, np.zeros(refused.shape, bool)
     for row, cell in np.ndindex(len(codes), 4):
         where = np.flatnonzero(codes[row] == cell)
@@ -156,7 +156,7 @@ def stratified_labels(
 
 
 def differing_rows(scenario: Differing, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Coverage of the posterior, and of prediction-powered estimates and differences."""
+    """Coverage of the posterior, and of prediction-powered estimates and differences of metrics."""
     _, r, mu, rho, *_ = scenario
     p11 = float(upper_orthant(-ndtri(r), -ndtri(mu), rho))
     right = 1 - r - mu + p11
@@ -186,7 +186,7 @@ def differing_rows(scenario: Differing, replicates: int, rng: np.random.Generato
 
 
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Every design in every scenario."""
+    """Simulate each design in each scenario."""
     for scenario in SCENARIOS:
         for design in DESIGNS:
             yield from design_rows(design, scenario, replicates, rng)

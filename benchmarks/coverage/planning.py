@@ -1,12 +1,12 @@
-"""What plans promise and what comes out of them, and what looking early does to an interval.
+"""Planned and simulated precision and power, and the effect of early stopping on an interval.
 
 Half-widths: tables are drawn with the planned number of questions, and the mean half-width of their profile intervals
-is compared with the planned one. Power: two models answer the planned number of shared questions of a latent difficulty
-and reluctance that they have in part in common; the two-sided normal test of their difference is done on each pair of
-tables. Stopping: a run of 4,300 questions is looked at after every hundred, with a delta interval each time; either the
-run stops at the first interval that is narrow enough, or all the intervals have to be right. Repeats: of models with
-noise some questions are drawn twice; the scatter of the corrected index, its cross term from all questions
-and its reliabilities from the repeated ones, is compared with the planned one.
+is compared with the planned one. Power: two models answer the planned number of shared questions, with partly shared
+latent difficulty and reluctance; the two-sided normal test of their difference is applied to each pair of tables.
+Stopping: in a run of 4,300 questions, a delta interval is computed after every hundred; either the run stops at the
+first interval that is narrow enough, or all intervals have to cover. Repeats: some questions of noisy models are drawn
+twice; the standard deviation of the corrected index, with the cross term from all questions and the reliabilities from
+the repeated ones, is compared with the planned one.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ SCENARIOS = (
     PlanningScenario(0.36, 0.49, 0.33),
     PlanningScenario(0.06, 0.65, 0.28),
 )
-# Profile intervals are made one at a time, and their mean width is known well from few.
+# Profile intervals are slow to compute, and a few suffice for their mean width.
 MOST_INTERVALS = 400
 STEP, LOOKS = 100, 43
 LATENT_DRAWS = 200_000
 
 
 def describe(scenario: PlanningScenario) -> str:
-    """Describe a scenario in a table of results."""
+    """Describe a scenario for the table of results."""
     return f"r {scenario.refusal_rate:.2g}, mu {scenario.error_rate:.2g}, RI {scenario.refusal_index:.2g}"
 
 
 def half_width_row(scenario: PlanningScenario, half_width: float, replicates: int, rng: np.random.Generator) -> Row:
-    """Mean half-width of profile intervals over the planned one."""
+    """Ratio of the mean half-width of profile intervals to the planned one."""
     plan = questions_for_half_width(scenario, half_width)
     tables = rng.multinomial(plan.n, scenario.cells, size=min(replicates, MOST_INTERVALS)).tolist()
     intervals = [refusal_index(ContingencyTable(*counts)).confidence_interval() for counts in tables]
@@ -63,7 +63,7 @@ def half_width_row(scenario: PlanningScenario, half_width: float, replicates: in
 
 
 def power_row(rhos: tuple[float, float], shared: float, replicates: int, rng: np.random.Generator) -> Row:
-    """Share of simulated pairs of models whose difference is significant, planned for .8."""
+    """Share of simulated pairs of models with a significant difference; the planned power is .8."""
     refused, wrong = two_models(rhos, shared, rng)
     models = [
         PlanningScenario.from_table(ContingencyTable.from_arrays(*runs)) for runs in zip(refused, wrong, strict=True)
@@ -82,7 +82,7 @@ def power_row(rhos: tuple[float, float], shared: float, replicates: int, rng: np
 def two_models(
     rhos: tuple[float, float], shared: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Refusals and errors of two models with partly common difficulty and reluctance, shape (2, LATENT_DRAWS)."""
+    """Draw refusals and errors of two models with partly shared latent scores, shape (2, LATENT_DRAWS)."""
     common, own = rng.standard_normal((2, 1, LATENT_DRAWS)), rng.standard_normal((2, 2, LATENT_DRAWS))
     difficulty, reluctance = math.sqrt(shared) * common + math.sqrt(1 - shared) * own
     rho = np.array(rhos)[:, np.newaxis]
@@ -91,7 +91,7 @@ def two_models(
 
 
 def estimates(counts: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Refusal Index and its asymptotic standard deviation of tables with their counts in the last axis; or NaN."""
+    """Return the Refusal Index and its asymptotic standard deviation, or NaN; the last axis of `counts` is cells."""
     n11, n10, n01, n00 = np.moveaxis(counts, -1, 0)
     n = counts.sum(axis=-1)
     index = refusal_index_many(n11, n10, n01, n00)
@@ -101,16 +101,16 @@ def estimates(counts: NDArray[np.int64]) -> tuple[Floats, Floats]:
 
 
 def sequential_rows(scenario: PlanningScenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Coverage at the first interval that is narrow enough, and the share of runs with a wrong interval at any look."""
+    """Coverage of the first interval that is narrow enough, and share of runs with a miss at any look."""
     counts = rng.multinomial(STEP, scenario.cells, size=(replicates, LOOKS)).cumsum(axis=1)
     index, sigma = estimates(counts)
     error = sigma / np.sqrt(counts.sum(axis=-1))
-    # Fisher's z of rho, to which the index is nearly proportional.
+    # on Fisher's z of rho, to which the index is nearly proportional
     rho, truth = (2 * np.sin(math.pi / 6 * values) for values in (index, scenario.refusal_index))
     rho_error = error * math.pi * np.sqrt(4 - rho**2) / 6
     missed = np.abs(np.arctanh(rho) - np.arctanh(truth)) > QUANTILE_95 * rho_error / (1 - rho**2)
     name = f"{describe(scenario)}, a look every {STEP} of {STEP * LOOKS}"
-    yield share(name, "runs missed at some look", int(missed.any(axis=1).sum()), replicates, 0.24, 0.34)
+    yield share(name, "runs with a miss at any look", int(missed.any(axis=1).sum()), replicates, 0.24, 0.34)
     for half_width in (0.2, 0.1):
         stop = np.argmax(QUANTILE_95 * error <= half_width, axis=1)
         covered = ~missed[np.arange(replicates), stop]
@@ -132,7 +132,7 @@ def repeats_row(
     replicates: int,
     rng: np.random.Generator,
 ) -> Row:
-    """Scatter of the corrected index over the planned one."""
+    """Ratio of the simulated standard deviation of the corrected index to the planned one."""
     n, repeated = questions
     margins = (
         probit(slope, rate) for slope, rate in zip(slopes, (scenario.refusal_rate, scenario.error_rate), strict=True)
@@ -144,11 +144,11 @@ def repeats_row(
     assert plan.half_width is not None
     ratio = float(np.nanstd(np.array(index, float))) * QUANTILE_95 / plan.half_width
     name = f"{describe(scenario)}, slopes {slopes}, n {n}, {repeated} drawn twice"
-    return Row(name, "scatter over plan", ratio, ratio / math.sqrt(2 * replicates), 0.95, 1.1)
+    return Row(name, "standard deviation over plan", ratio, ratio / math.sqrt(2 * replicates), 0.95, 1.1)
 
 
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """All figures of this module."""
+    """Simulate all scenarios."""
     for scenario in SCENARIOS:
         for half_width in (0.1, 0.05):
             yield half_width_row(scenario, half_width, replicates, rng)

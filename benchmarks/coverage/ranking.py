@@ -1,8 +1,8 @@
-"""Rankings of eight models by the Refusal Index: false differences called, and true ones found.
+"""Rankings of eight models by the Refusal Index: false positives and true positives.
 
-The models answer the same 1,000 questions, of a latent difficulty that they partly share. Where all eight are equal,
-any significant pair is an error; where they are equal two by two, the pairs of equals must still not be told apart,
-and the share of the other pairs that is found says what an adjustment costs.
+The models answer the same 1,000 questions, whose latent difficulty they partly share. If all eight are equal, any
+significant pair is an error. If they are equal in pairs, significant differences within pairs are errors, and the
+share of other pairs that are significant is the power, which shows the cost of an adjustment.
 
 Run it: ``python -m benchmarks.coverage.ranking``.
 """
@@ -18,15 +18,15 @@ from scipy.special import ndtri
 from refusal_index.stats.ranking import Ranking, rank_runs
 
 N_QUESTIONS = 1_000
-# Enough for an error rate: what varies is a test's outcome where it is a close call.
+# Enough for an error rate, since only close decisions depend on the resamples.
 N_RESAMPLES = 1_000
-# Correlation of any two models' latent difficulty, and of that part of their reluctance which is independent of it.
+# Correlation between models of latent difficulty, and of the part of reluctance that is independent of it.
 SHARED_DIFFICULTY = 0.7
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Rates of all eight models, and the tetrachoric correlation of each."""
+    """The rates of all eight models, and the tetrachoric correlation of each."""
 
     refusal_rate: float
     error_rate: float
@@ -38,7 +38,7 @@ class Scenario:
 
     @property
     def true_indices(self) -> NDArray[np.float64]:
-        """Refusal Index of each model."""
+        """The true Refusal Index of each model."""
         return np.asarray(6 / np.pi * np.arcsin(np.array(self.rhos) / 2))
 
 
@@ -54,18 +54,18 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
 
 
 def equal_rows(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Family-wise error of eight equal models, and coverage of the simultaneous intervals."""
+    """Family-wise error rate with eight equal models, and coverage of the simultaneous intervals."""
     results = np.array([_rejections_and_coverage(scenario, rng) for _ in range(replicates)])
     raw, holm, max_t = (int(errors) for errors in results[:, :3].any(axis=2).sum(axis=0))
     yield share(str(scenario), "any false difference, single tests", raw, replicates, 0.45, 0.63)
     yield share(str(scenario), "any false difference, Holm", holm, replicates, 0.0, 0.07)
     yield share(str(scenario), "any false difference, max-t", max_t, replicates, 0.03, 0.07)
     covered = int(results[:, 3].all(axis=1).sum())
-    yield share(str(scenario), "coverage of all intervals at once", covered, replicates, 0.93, 0.97)
+    yield share(str(scenario), "simultaneous coverage of all intervals", covered, replicates, 0.93, 0.97)
 
 
 def planted_rows(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Family-wise error among the models that are equal, and the share of the true differences that is found."""
+    """Family-wise error rate among equal models, and share of the true differences that are significant."""
     results = np.array([_rejections_and_coverage(scenario, rng) for _ in range(replicates)])
     first, second = np.triu_indices(8, 1)
     equal = scenario.true_indices[first] == scenario.true_indices[second]
@@ -73,16 +73,16 @@ def planted_rows(scenario: Scenario, replicates: int, rng: np.random.Generator) 
         errors = int(rejected[:, equal].any(axis=1).sum())
         yield share(str(scenario), f"any false difference, {name}", errors, replicates, 0.0, 0.07)
         found = rejected[:, ~equal].mean(axis=1)
-        # An informative figure: what it should be depends on the differences planted.
+        # for information: the power depends on the true differences
         yield _mean(str(scenario), f"true differences found, {name}", found, 0.3, 0.9)
     gained = results[:, 2][:, ~equal].mean(axis=1) - results[:, 1][:, ~equal].mean(axis=1)
     yield _mean(str(scenario), "more true differences found by max-t than by Holm", gained, 0.0, 0.1)
     covered = int(results[:, 3].all(axis=1).sum())
-    yield share(str(scenario), "coverage of all intervals at once", covered, replicates, 0.93, 0.97)
+    yield share(str(scenario), "simultaneous coverage of all intervals", covered, replicates, 0.93, 0.97)
 
 
 def simulate(scenario: Scenario, rng: np.random.Generator) -> Ranking:
-    """Draw the answers of all models to the same questions, and rank the models."""
+    """Draw the outcomes of all models on the same questions, and rank the models."""
     rho = np.array(scenario.rhos)[:, np.newaxis]
     own_share = np.sqrt(1 - SHARED_DIFFICULTY)
     common = np.sqrt(SHARED_DIFFICULTY) * rng.standard_normal((2, 1, N_QUESTIONS))
@@ -93,7 +93,7 @@ def simulate(scenario: Scenario, rng: np.random.Generator) -> Ranking:
 
 
 def _rejections_and_coverage(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Per pair of rows: rejected by its single test, by Holm, by max-t, and covered by its interval, shape (4, 28)."""
+    """Return for each pair whether its single test, Holm and max-t reject, and its interval covers; shape (4, 28)."""
     truth = scenario.true_indices
     results = np.zeros((4, 8, 8), bool)
     results[3] = True

@@ -1,4 +1,4 @@
-"""One simulated figure beside what it should be."""
+"""A simulated figure and its expected range."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """A figure of one scenario.
+    """A figure of a scenario.
 
     Attributes
     ----------
     scenario
-        What was simulated, in words and numbers.
+        A description of the scenario.
     quantity
-        What was measured, for instance ``"coverage"``.
+        The name of the figure, such as ``"coverage"``.
     value
         The figure.
     monte_carlo_error
-        Its standard error over the replicates.
+        The standard error of the figure over the replicates.
     low, high
-        The range in which it should lie.
+        The expected range.
     """
 
     scenario: str
@@ -33,12 +33,12 @@ class Row:
 
     @property
     def holds(self) -> bool:
-        """Whether the figure lies in its range, give or take two Monte-Carlo errors."""
-        reach = 2 * self.monte_carlo_error
-        return self.low - reach <= self.value <= self.high + reach
+        """Whether the figure is within two Monte Carlo errors of its expected range."""
+        tolerance = 2 * self.monte_carlo_error
+        return self.low - tolerance <= self.value <= self.high + tolerance
 
 
 def share(scenario: str, quantity: str, hits: int, replicates: int, low: float, high: float) -> Row:
-    """Return the row of a share of the replicates, such as a coverage or the size of a test."""
+    """Return the row for a share of the replicates, such as a coverage or the size of a test."""
     value = hits / replicates
     return Row(scenario, quantity, value, math.sqrt(value * (1 - value) / replicates), low, high)

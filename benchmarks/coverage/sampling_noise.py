@@ -1,9 +1,9 @@
-"""Sampling errors taken out: reliability, correlations, Kendall's W that differs by errors only, relative variability.
+"""Corrections for sampling errors: reliability, disattenuated correlation, Kendall's W, relative variability.
 
-True values are normal, errors too and correlated over models, as those of runs over the same questions are. With few
-models the correlation without errors has a long tail, so that its mean is held to a wider range. The rows of relative
-variability are of three models under four prompts whose true coefficient of variation of RI is .08, with errors of .015
-and .045 that correlate with .5 over the prompts.
+True values and errors are normal; errors are correlated over models, as in runs over the same questions. With few
+models the disattenuated correlation has a long tail, so the expected range of its mean is wider. Relative variability
+is simulated for three models and four prompts with a true coefficient of variation of RI of .08, and errors of .015 and
+.045 with a correlation of .5 between prompts.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ RESAMPLES = 200
 
 
 def mean_row(scenario: str, quantity: str, values: list[float], low: float, high: float) -> Row:
-    """Return the row of a mean."""
+    """Return the row for a mean."""
     return Row(scenario, quantity, float(np.mean(values)), float(np.std(values)) / math.sqrt(len(values)), low, high)
 
 
 def correlation_rows(n_models: int, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Mean reliability and correlations where the truth is .8 and .6, and both sides share errors."""
+    """Mean reliability and correlations; the truth is .8 and .6, and errors of both variables are correlated."""
     errors = np.full((n_models, n_models), 0.125) + np.diag([0.125] * n_models)
     root = np.linalg.cholesky(errors)
     plain, corrected, reliable = [], [], []
@@ -42,13 +42,11 @@ def correlation_rows(n_models: int, replicates: int, rng: np.random.Generator) -
     name = f"{n_models} models, true correlation .6, reliability .8"
     yield mean_row(name, "mean reliability", reliable, 0.74, 0.82)
     yield mean_row(name, "mean plain correlation (.64 in the limit)", plain, 0.58, 0.66)
-    yield mean_row(
-        name, "mean correlation without errors", corrected, *((0.56, 0.64) if n_models > 20 else (0.5, 0.66))
-    )
+    yield mean_row(name, "mean disattenuated correlation", corrected, *((0.56, 0.64) if n_models > 20 else (0.5, 0.66)))
 
 
 def agreement_row(spread: float, replicates: int, rng: np.random.Generator) -> Row:
-    """W less its ceiling, where four settings rank eight models alike but for errors."""
+    """Difference of W and its ceiling if four settings rank eight models equally apart from errors."""
     m, n = 4, 8
     covariance = np.kron(np.eye(m), np.eye(n)) * 0.01 + np.kron(np.ones((m, m)), np.eye(n)) * 0.004
     root, differences = np.linalg.cholesky(covariance), []
@@ -57,7 +55,7 @@ def agreement_row(spread: float, replicates: int, rng: np.random.Generator) -> R
         found, ceiling = kendall_w(scores), kendall_w_ceiling(scores, covariance, n_resamples=RESAMPLES, rng=rng)
         if found.estimate is not None and ceiling.estimate is not None:
             differences.append(found.estimate - ceiling.estimate)
-    return mean_row(f"spread {spread:g}, errors .1", "mean of W less its ceiling", differences, -0.02, 0.02)
+    return mean_row(f"spread {spread:g}, errors .1", "mean of W minus its ceiling", differences, -0.02, 0.02)
 
 
 def ratio_row(error: float, replicates: int, rng: np.random.Generator) -> Row:
@@ -83,7 +81,7 @@ def ratio_row(error: float, replicates: int, rng: np.random.Generator) -> Row:
 
 
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """All figures of this module."""
+    """Simulate all scenarios."""
     for n_models in (12, 40):
         yield from correlation_rows(n_models, replicates, rng)
     for spread in (0.15, 0.3):

@@ -1,16 +1,16 @@
-"""Looks at a run that is not over: how often a verdict is wrong, how often it comes, and after how many questions.
+"""Interim looks at a run: size, power, and number of questions until it stops.
 
-One run: a model that refuses .40 and errs on .55 is asked up to 2,000 questions, to see whether its index is above .2.
-Its true index is .2 for the size of the test, .3 for its power, and .3, .4 and .5 for the questions until it stops.
-A fixed sample is looked at once, peeking means an ordinary test after every hundred questions, and group-sequential
-looks are five. Ranges are figures of an independent simulation of 2,000 replicates, give or take two of its own
-Monte-Carlo errors.
+One run: a model with a refusal rate of .40 and an error rate of .55 answers up to 2,000 questions, to test whether its
+index is above .2. The true index is .2 for the size of the test, .3 for its power, and .3, .4 and .5 for the number of
+questions. A fixed sample is tested once; peeking means an ordinary test after every hundred questions; the
+group-sequential design has five looks. The expected ranges are from an independent simulation with 2,000 replicates,
+plus or minus two of its Monte Carlo errors.
 
-Repeated draws: the corrected index rests on 200 questions that were drawn twice, all of them there at the
-first look, and on one draw of all questions until then. Runs either stop at the first of five looks at which the
-ordinary 95 % interval is narrow enough, or are tested at each look against the true index.
+Repeated draws: the corrected index uses 200 questions that were drawn twice, all available at the first look, and one
+draw of all questions so far. Runs either stop at the first of five looks at which the ordinary 95 % interval is narrow
+enough, or are tested at each look against the true index.
 
-Two runs that are judged against each other in looks are in `benchmarks.coverage.gate`.
+For looks at a comparison of two runs, see `benchmarks.coverage.gate`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ OFTEN = tuple(range(STEP, MOST + 1, STEP))
 
 @dataclass(frozen=True)
 class Rule:
-    """When to look and what must be seen, with the figures of an independent simulation.
+    """A stopping rule, with the critical value at each look and the figures of an independent simulation.
 
-    `size` and `power` are at a true index of .2 and .3, `questions` the mean number of them at .3, .4 and .5.
+    `size` and `power` are for a true index of .2 and .3; `questions` is their mean number at .3, .4 and .5.
     """
 
     name: str
@@ -61,7 +61,7 @@ RULES = (
 
 
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """All figures of this module."""
+    """Simulate all scenarios."""
     yield from one_run_rows(replicates, rng)
     for rates, half_width in (((0.4, 0.55), 0.15), ((0.74, 0.9), 0.2)):
         yield from drawn_twice(
@@ -73,24 +73,24 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
 
 
 def one_run_rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Size, power and questions of every rule, all over the same runs."""
+    """Size, power and number of questions of each rule, on the same runs."""
     statistics = {index: distances(index, replicates, rng) for index in (0.2, 0.3, 0.4, 0.5)}
     for rule in RULES:
         yield from one_run(rule, statistics)
 
 
 def distances(index: float, replicates: int, rng: np.random.Generator) -> Floats:
-    """Distance from the bound in standard errors after each hundred questions, shape (replicates, looks)."""
+    """Return the distance from the bound in standard errors after each hundred questions, shape (replicates, looks)."""
     cells = PlanningScenario(REFUSAL_RATE, ERROR_RATE, index).cells
     counts = rng.multinomial(STEP, cells, size=(replicates, len(OFTEN))).cumsum(axis=1)
     found, sigma = estimates(counts)
     statistics = (found - BOUND) / (sigma / np.sqrt(OFTEN))
-    # A look at a table without an index, or at its boundary, finds nothing and is no missing look.
+    # a look at a table with an undefined or boundary index does not reject
     return np.where(np.isnan(statistics), -np.inf, statistics)
 
 
 def stops(rule: Rule, statistics: Floats) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Whether each run was found to be above the bound, and after how many questions it stopped."""
+    """Return whether each run was found to be above the bound, and the number of questions at which it stopped."""
     looks = np.array(list(rule.boundary))
     above = statistics[:, looks // STEP - 1] > list(rule.boundary.values())
     found = above.any(axis=1)
@@ -98,7 +98,7 @@ def stops(rule: Rule, statistics: Floats) -> tuple[NDArray[np.bool_], NDArray[np
 
 
 def one_run(rule: Rule, statistics: dict[float, Floats]) -> Iterator[Row]:
-    """Size, power and questions of one rule."""
+    """Size, power and number of questions of one rule."""
     name = f"{rule.name}, RI above .2, r .40, mu .55"
     for index, quantity, known in ((0.2, "size", rule.size), (0.3, "power at .3", rule.power)):
         if known is not None:
@@ -119,7 +119,7 @@ def one_run(rule: Rule, statistics: dict[float, Floats]) -> Iterator[Row]:
 
 
 def drawn_twice(scenario: Drawn, half_width: float, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Coverage where a run stops once it is narrow enough, and how often its looks put the index above what it is."""
+    """Coverage if a run stops once its interval is narrow enough, and size of five one-sided looks."""
     covered = above = 0
     for _ in range(replicates):
         run = draw(scenario, rng)

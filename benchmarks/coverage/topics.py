@@ -1,7 +1,7 @@
-"""Bias and coverage of the within-topic Refusal Index, and what pooling the topics makes of it.
+"""Bias and coverage of the within-topic Refusal Index, and the index of all topics pooled.
 
-Within every topic refusal and error have a Gaussian copula with an index of .39. The difficulty of a topic is a normal
-variable that moves both thresholds, so that all questions together have an index of .57.
+Within each topic, refusal and error have a Gaussian copula with an index of .39. The difficulty of a topic is a normal
+variable that shifts both thresholds, so that all questions together have an index of .57.
 """
 
 import math
@@ -19,13 +19,13 @@ from refusal_index.stats.sensitivity import WithinTopicResult, within_topic_refu
 TRUE_INDEX = 0.39
 POOLED_INDEX = 0.57
 RHO, POOLED_RHO = (2 * math.sin(index * math.asin(0.5)) for index in (TRUE_INDEX, POOLED_INDEX))
-# The variance of the difficulty, in units of that within a topic, that makes the pooled correlation what it is.
+# The variance of the difficulty, relative to that within a topic, that gives the pooled correlation.
 VARIANCE = (POOLED_RHO - RHO) / (1 - POOLED_RHO)
 CELLS = (np.array([True, True, False, False]), np.array([True, False, True, False]))
 
 
 class Scenario(NamedTuple):
-    """Number of topics, questions in each, refusal and error rate of all questions together."""
+    """Number of topics, questions per topic, and overall refusal and error rate."""
 
     n_topics: int
     n_questions: int
@@ -42,7 +42,7 @@ SCENARIOS = (
 
 
 def simulate(scenario: Scenario, rng: np.random.Generator) -> WithinTopicResult:
-    """Draw topics and their questions, and estimate."""
+    """Draw topics and their questions, and estimate the index."""
     difficulty = rng.normal(0, math.sqrt(VARIANCE), scenario.n_topics)
     h, k = (-ndtri(rate) * math.sqrt(1 + VARIANCE) - difficulty for rate in scenario[2:])
     p11, r, mu = upper_orthant(h, k, RHO), ndtr(-h), ndtr(-k)
@@ -66,6 +66,6 @@ def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator)
 
 
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Every scenario."""
+    """Simulate all scenarios."""
     for scenario in SCENARIOS:
         yield from scenario_rows(scenario, replicates, rng)

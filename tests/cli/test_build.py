@@ -337,7 +337,7 @@ def test_a_dry_run_sends_nothing_and_counts_requests(api):
     write_pages(Path("pages.jsonl"), 40)
     result = build("--questions", "30", "--dry-run")
     assert result.exit_code == 0
-    assert "40 pages of 4 levels of difficulty" in result.stdout
+    assert "40 pages with 4 levels of difficulty" in result.stdout
     assert "30 questions take at least 60 requests" in result.stdout
     assert not api.answered
     assert [path.name for path in Path().iterdir()] == ["pages.jsonl"]

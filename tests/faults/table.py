@@ -241,8 +241,8 @@ def by_others_too(scenario: Scenario) -> Scenario:
     return replace(scenario, engines=(*scenario.engines, *more))
 
 
-ASKS = Promise(RESUMED, BAD_INPUT, "does not tell .*forget=ri-", received=0)
-UNMATCHED = Promise(RESUMED, INCOMPLETE, "(39|40) of 40 results of batch_2 cannot be had .*forget=ri-", received=40)
+ASKS = Promise(RESUMED, BAD_INPUT, "cannot tell .*forget=ri-", received=0)
+UNMATCHED = Promise(RESUMED, INCOMPLETE, "(39|40) of 40 results of batch_2 are not available .*forget=ri-", received=40)
 GIVEN_UP = Step(options=("--engine-option", f"forget={LAST}"))
 NOT_SUBMITTED = Fault(kinds.dropped_connection, of=SUBMIT, times=1)
 BY_TEXT = kinds.lines(lambda lines: [*map(kinds.body_as_text, lines)])
@@ -386,7 +386,7 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     batch("the file is refused: the key (401)", Fault(kinds.KEY_REFUSED, of=UPLOAD), promise=Promise(RESUMED, INCOMPLETE, "401", received=0)),
     batch("the file is refused: no credit (402)", Fault(kinds.NOT_PAID, of=UPLOAD), promise=Promise(RESUMED, INCOMPLETE, "402|Insufficient credits", received=0)),
     batch("the file is refused: too large (413)", Fault(kinds.TOO_LARGE, of=UPLOAD), promise=Promise(RESUMED, INCOMPLETE, "too large.*requests=", received=0)),
-    batch("the server has no batches (404)", Fault(kinds.NO_BATCHES, of=UPLOAD), promise=Promise(RESUMED, INCOMPLETE, "takes no batches", received=0)),
+    batch("the server has no batches (404)", Fault(kinds.NO_BATCHES, of=UPLOAD), promise=Promise(RESUMED, INCOMPLETE, "does not accept batches", received=0)),
     batch("no file can be handed over (500)", Fault(kinds.SERVER_ERROR, of=UPLOAD), promise=Promise(RESUMED, INCOMPLETE, "500|had an error", received=0)),
     batch("no batch can be submitted (500)", Fault(kinds.SERVER_ERROR, of=SUBMIT), promise=Promise(RESUMED, INCOMPLETE, "500|had an error", received=0)),
     batch("the batch is refused: the quota", Fault(kinds.QUOTA, of=SUBMIT), promise=Promise(RESUMED, INCOMPLETE, "quota", received=0)),
@@ -398,23 +398,23 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     batch("a batch does not end within --max-time", Fault(kinds.shown(status="in_progress"), of=LOOK), promise=Promise(RESUMED, INCOMPLETE, "in flight; the same command collects"), options=("--max-time", "2")),
     batch("the server forgets the batch (404)", Fault(kinds.forgotten, of=LOOK, requests=(0, 1)), promise=Promise("missing; error: .*cannot be polled|no outcome table.*cannot be polled", INCOMPLETE, "forget=ri-")),
     Scenario(UNDERWAY, "a batch that the server forgot is given up", (Step((Fault(kinds.forgotten, of=LOOK, requests=(0, 1)),), tells=False), Step(options=("--engine-option", "forget=batch_2"))), Promise(again=40), engines=BATCH),
-    batch("results cannot be fetched (500)", Fault(kinds.SERVER_ERROR, of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "cannot be had")),
+    batch("results cannot be fetched (500)", Fault(kinds.SERVER_ERROR, of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "are not available")),
     batch("the connection is cut within the results", Fault(kinds.cut_connection, of=RESULTS, times=1)),
     batch("results come in half, once", Fault(kinds.half(), of=RESULTS, times=1)),
     batch("results come in half, in whole lines, once", Fault(kinds.half(whole_lines=True), of=RESULTS, times=1)),
-    batch("results come in half, each time", Fault(kinds.half(), of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "cannot be had .*they end early")),
-    batch("results lack 14 of 40 lines, each time", Fault(kinds.lines(lambda lines: lines[:26]), of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "14 of 40 results of batch_2 cannot be had .*forget=ri-", received=40)),
-    batch("results hold 26 of 40 lines twice, each time", Fault(kinds.lines(lambda lines: [*lines[:26], *lines[:26]]), of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "14 of 40 results of batch_2 cannot be had .*forget=ri-", received=40)),
+    batch("results come in half, each time", Fault(kinds.half(), of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "are not available .*the download is incomplete")),
+    batch("results lack 14 of 40 lines, each time", Fault(kinds.lines(lambda lines: lines[:26]), of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "14 of 40 results of batch_2 are not available .*forget=ri-", received=40)),
+    batch("results hold 26 of 40 lines twice, each time", Fault(kinds.lines(lambda lines: [*lines[:26], *lines[:26]]), of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "14 of 40 results of batch_2 are not available .*forget=ri-", received=40)),
     Scenario(UNDERWAY, "results lack 14 of 40 lines, and the batch is given up", (Step((Fault(kinds.lines(lambda lines: lines[:26]), of=RESULTS),), tells=False), GIVEN_UP), Promise(again=14), engines=BATCH),
     batch("results have ids of somebody else", Fault(kinds.changed(lambda body: body.replace(b"ri-", b"no-")), of=RESULTS), promise=UNMATCHED),
     batch("results have texts for bodies", Fault(BY_TEXT, of=RESULTS), promise=UNMATCHED),
     batch("results are in UTF-16", Fault(kinds.changed(lambda body: body.decode().encode("utf-16")), of=RESULTS), promise=UNMATCHED),
     batch("results are none", Fault(kinds.changed(lambda _: b""), of=RESULTS), promise=UNMATCHED),
     batch("a batch is done, and has no results and no counts", Fault(kinds.shown(status="completed", output_file_id=None, request_counts=None), of=LOOK), promise=UNMATCHED),
-    batch("results in small batches have ids of somebody else", Fault(kinds.changed(lambda body: body.replace(b"ri-", b"no-")), of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "cannot be had .*forget=ri-", again=8, received=40), options=("--engine-option", "requests=4")),
-    batch("the name of a batch holds the key", Fault(kinds.shown(id=f"batch_{KEY}"), of=SUBMIT), promise=Promise(RESUMED, INCOMPLETE, "expected a plain name .*forget=ri-", received=40)),
-    batch("the name of a file holds the key", Fault(kinds.shown(id=f"file-{KEY}"), of=UPLOAD), promise=Promise(RESUMED, INCOMPLETE, "expected a plain name", received=0)),
-    batch("the name of a batch is a path", Fault(kinds.shown(id="../files/file-1"), of=SUBMIT), promise=Promise(RESUMED, INCOMPLETE, "expected a plain name .*forget=ri-", received=40)),
+    batch("results in small batches have ids of somebody else", Fault(kinds.changed(lambda body: body.replace(b"ri-", b"no-")), of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "are not available .*forget=ri-", again=8, received=40), options=("--engine-option", "requests=4")),
+    batch("the name of a batch holds the key", Fault(kinds.shown(id=f"batch_{KEY}"), of=SUBMIT), promise=Promise(RESUMED, INCOMPLETE, "expected a plain id .*forget=ri-", received=40)),
+    batch("the name of a file holds the key", Fault(kinds.shown(id=f"file-{KEY}"), of=UPLOAD), promise=Promise(RESUMED, INCOMPLETE, "expected a plain id", received=0)),
+    batch("the name of a batch is a path", Fault(kinds.shown(id="../files/file-1"), of=SUBMIT), promise=Promise(RESUMED, INCOMPLETE, "expected a plain id .*forget=ri-", received=40)),
     resumed("the name of a batch is a path in the list, too", ASKS, SUBMIT, faults=(Fault(kinds.listed_with(id="../files/file-1"), of=LIST),)),
     Scenario(UNDERWAY, "a batch whose name is a path is given up", (Step((Fault(kinds.shown(id="../files/file-1"), of=SUBMIT),), tells=False), GIVEN_UP), Promise(again=40), engines=BATCH),
     resumed("whether a batch was submitted is not known, and the list shows no metadata", FINE, SUBMIT, faults=(Fault(kinds.listed_with(metadata=None), of=LIST),)),
@@ -427,7 +427,7 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     resumed("whether a batch was submitted is not known, and the list has no end when interrupted (SIGINT)", Promise(RESUMED, INTERRUPTED, "interrupted; the same command resumes", received=0), SUBMIT, faults=(Fault("interrupt", of=LIST, requests=(9, 10)), Fault(kinds.listed(lambda _: [kinds.anothers(39)], has_more=True), of=LIST))),
     batch("a submission is lost, and the list shows another run's batch of the same size", NOT_SUBMITTED, Fault(kinds.listed(lambda batches: [kinds.anothers(40, metadata={"refusal_index": "ri-0"}), *batches]), of=LIST)),
     batch("a submission is lost, and the list shows old batches, and others of other sizes and files", NOT_SUBMITTED, Fault(kinds.listed(lambda batches: [*OLD, *batches]), of=LIST)),
-    batch("a submission is lost, and the list shows a batch of the same size that says nothing of itself", NOT_SUBMITTED, Fault(kinds.listed(lambda batches: [kinds.anothers(40), *batches]), of=LIST), promise=Promise(RESUMED, INCOMPLETE, "whether a batch arrived is not known .*batch_other.*forget=ri-", received=0)),
+    batch("a submission is lost, and the list shows a batch of the same size that says nothing of itself", NOT_SUBMITTED, Fault(kinds.listed(lambda batches: [kinds.anothers(40), *batches]), of=LIST), promise=Promise(RESUMED, INCOMPLETE, "it is unknown whether a batch arrived .*batch_other.*forget=ri-", received=0)),
     *calls("kill -9 at a call", "kill", Promise(RESUMED, -9), requests=(0, 1)),
     *(replace(one, graded=True) for one in calls("kill -9 at a call of the second wave", "kill", Promise(RESUMED, -9), requests=(1, 2)) if one.of != LIST),
     *calls("interrupted (SIGINT) at a call", "interrupt", Promise(RESUMED, INTERRUPTED, "interrupted; the same command resumes"), requests=(0, 1)),

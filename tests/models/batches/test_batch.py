@@ -474,7 +474,7 @@ def test_of_results_that_lack_some_all_that_came_is_kept_and_failures_do_not_sta
     lines = [json.dumps(one) for one in ({"custom_id": "ri-1", "response": {"body": body}}, *failures)]
     client, entry = in_doubt(Listing(lines=lines))
     state, results = State("batch_1", "completed", ended=True, total=4, done=4, answered=2), {}
-    with pytest.raises(RequestFailedError, match="expected at least 2 results, got 1: they end early"):
+    with pytest.raises(RequestFailedError, match="expected at least 2 results, got 1: the download is incomplete"):
         asyncio.run(client.collect(entry, state, CircuitBreaker(), results))
     assert list(results) == ["ri-1"]
 

@@ -311,7 +311,7 @@ def estimate(options: BuildOptions) -> Iterator[str]:
     characters = sum(len(prompts.for_question(one)) + len(prompts.for_answer(one, "")) for one in sections)
     tokens = n * (characters / CHARACTERS_PER_TOKEN / max(len(sections), 1))
     levels = len({page.difficulty for page in pages.entries}) if "difficulty" in pages.columns else 0
-    yield f"{len(pages.entries):,} pages{f' of {levels} levels of difficulty' if levels else ''}"
+    yield f"{len(pages.entries):,} pages{f' with {levels} levels of difficulty' if levels else ''}"
     yield (
         f"{n:,} questions take at least {2 * n:,} requests and about {tokens:,.0f} input tokens; each rejected section "
         "takes one or two requests more"
