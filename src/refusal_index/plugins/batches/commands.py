@@ -121,7 +121,8 @@ def _show_received(received: Received, run: Path) -> None:
             console.note(f"  and {problems.count - len(problems.named):,} more")
     pending = f"{_number(counts.pending, 'request')} {'is' if counts.pending == 1 else 'are'} pending"
     if counts.pending and received.in_flight is not None:
-        console.say(f"{pending}, and {received.in_flight}: repeat the run's command with --engine batch to collect them")
+        advice = "repeat the run's command with --engine batch to collect them"
+        console.say(f"{pending}, and {received.in_flight}: {advice}")
     elif counts.pending:
         console.say(f"{pending}: 'refusal-index requests {run} --out FILE' writes them")
 

@@ -549,7 +549,8 @@ class BatchClient:
                 results[result.custom_id] = result
         answers = len(is_failed) + broken - min(sum(is_failed.values()), state.done - state.answered)
         if answers < state.answered and not entry.requests <= results.keys():
-            raise ValueError(f"expected at least {state.answered:,} results, got {answers:,}: the download is incomplete")
+            what = f"expected at least {state.answered:,} results, got {answers:,}"
+            raise ValueError(f"{what}: the download is incomplete")
         return broken
 
     def check_matched(self, entry: Entry, state: State, results: Mapping[str, Result]) -> None:

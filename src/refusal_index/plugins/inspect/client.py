@@ -372,7 +372,8 @@ def chat_messages(request: Request) -> list[ChatMessage]:
 def classify(error: Exception, model: Model) -> Failure:
     """Classify the error of a request to an Inspect model."""
     if isinstance(error, PrerequisiteError):  # a package that is not installed, a key that is not set
-        return Failure(describe_error(error), str(model), FailureKind.LASTING, f"set or install what is missing; {RESUMES}")
+        advice = f"set or install what is missing; {RESUMES}"
+        return Failure(describe_error(error), str(model), FailureKind.LASTING, advice)
     names = model.api.api_key_vars
     known = [name for name in names if os.environ.get(name)] or names
     return classify_error(error, describe_error(error), str(model), " or ".join(known) or "the key")
