@@ -250,18 +250,20 @@ class _Estimator:
     def __init__(self, tokens: Tokens, assumed: Assumptions, paid: Paid, foresee: Foresee) -> None:
         self._tokens, self._assumed, self._paid, self._foresee = tokens, assumed, paid, foresee
         self._first, self._grading, self._there = Load(), Load(), 0
-        self._forced: dict[tuple[str, int, int], _Forced] = {}
+        self._forced: dict[tuple[str, int], _Forced] = {}
 
     def add(self, one: ToAsk) -> None:
         """Count the first pass of a question under a variant, and the forced pass that may follow."""
-        draws = range(one.draws)
         if one.draws == 1:
             first, chance = self._first_in_turn(one)
         else:
-            first, chance = self._portion(one, draws, ()), Range.exactly(1)
+            first, chance = self._portion(one, ()), Range.exactly(1)
         self._first += first.model
         self._grading += first.grading
-        self._force(one, draws, chance)
+        if chance.most:  # all variants share a forced pass, with the highest probability among them
+            key = one.question.question_id, one.draws
+            known = self._forced.get(key) or self._portion(one, (REFUSAL,))
+            self._forced[key] = replace(known, chance=known.chance.or_more(chance))
 
     def result(self) -> Estimate:
         """Return the total, with each shared forced pass counted once."""
@@ -279,7 +281,7 @@ class _Estimator:
             return self._after(one, said, Load())
         foreseen = self._foresee(one)
         if foreseen is None or isinstance(request, Outcome):
-            return self._portion(one, range(1), ()), Range(0, self._assumed.refusal_share, 1)
+            return self._portion(one, ()), Range(0, self._assumed.refusal_share, 1)
         lengths = (1, self._tokens(request), foreseen.output_tokens)
         return self._after(one, [foreseen.reply], Load(*map(Range.exactly, lengths)))
 
@@ -291,32 +293,24 @@ class _Estimator:
         refused = isinstance(next_request(one.question, replies, one.protocol), Request)
         return _Forced(model), Range.exactly(1 if refused else 0)
 
-    def _force(self, one: ToAsk, draws: range, chance: Range) -> None:
-        """Count a forced pass once for all variants, with the highest probability among them."""
-        if not chance.most:
-            return
-        key = (one.question.question_id, draws.start, len(draws))
-        known = self._forced.get(key) or self._portion(one, draws, (REFUSAL,))
-        self._forced[key] = replace(known, chance=known.chance.or_more(chance))
-
-    def _portion(self, one: ToAsk, draws: range, before: Sequence[Reply]) -> _Forced:
-        """Return the remaining load of one pass over some draws: with a refusal in `before`, of the forced pass."""
+    def _portion(self, one: ToAsk, before: Sequence[Reply]) -> _Forced:
+        """Return the remaining load of one pass over all draws: with a refusal in `before`, of the forced pass."""
         request = next_request(one.question, before, one.protocol)
         if isinstance(request, Outcome):
             return _Forced()  # without a gold answer the forced pass needs no request
         said: list[Reply] = []
-        while len(said) < len(draws):
-            found = self._look(one, request, draws[len(said)], len(draws) - len(said))
+        while len(said) < one.draws:
+            found = self._look(one, request, len(said), one.draws - len(said))
             if not found:
                 break
             said += found
-        left = len(draws) - len(said)
+        left = one.draws - len(said)
         given = self._assumed.choices  # the more choices come back, the fewer requests bring so many draws
         requests = Range(*(-(-left // int(choices)) for choices in (given.most, given.expected, given.least)))
         model = Load(requests, requests * self._tokens(request), Range.exactly(left * self._assumed.reply_tokens))
         grading = self._unseen(one, request.pass_, left)
         for reply in dict.fromkeys(said):
-            grading += self._verdicts(one, [reply], before, draws[said.index(reply)])[0]
+            grading += self._verdicts(one, [reply], before, said.index(reply))[0]
         return _Forced(model, grading)
 
     def _verdicts(
