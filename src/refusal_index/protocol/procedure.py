@@ -819,17 +819,13 @@ def completions_to_retire(
         if reason not in reasons or reason not in ASKED_AGAIN:
             continue
         of, kind = Pass(reason.partition("_")[0]), reason.partition("_")[2]
-        if kind in REPLY_REASONS and not conversation.procedure.asks_model:
+        by_model = kind in REPLY_REASONS
+        if by_model and not conversation.procedure.asks_model:
             continue  # the model would not be asked again
-        first = known.first_drawn[of][known.own[of][draw]]
-        for one in replies:
-            of_model = one.reply.role is Role.MODEL
-            if (
-                one.reply.pass_ is of
-                and of_model is (kind in REPLY_REASONS)
-                and one.draw == (draw if of_model else first)
-            ):
-                found[one] = None
+        wanted = (of, by_model, draw if by_model else known.first_drawn[of][known.own[of][draw]])
+        found |= dict.fromkeys(
+            one for one in replies if (one.reply.pass_, one.reply.role is Role.MODEL, one.draw) == wanted
+        )
     return list(found)
 
 
