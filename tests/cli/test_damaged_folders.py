@@ -245,11 +245,11 @@ def test_a_broken_run_among_those_compared_is_named(ran, other, command):
 def full_disk(monkeypatch) -> Iterator[None]:
     """Have no room on the disk for any file that is replaced as a whole."""
 
-    def no_room(path: Path) -> None:
-        raise OSError(28, "No space left on device", str(path))
+    def no_room(_: int) -> None:
+        raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(files, "_flush", no_room)
+        patched.setattr(files.os, "fsync", no_room)
         yield
 
 

@@ -217,11 +217,10 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
     write_outcomes(one(), path)
     before = path.read_bytes()
 
-    def die_half_way(path: Path) -> None:
-        path.write_bytes(b"half")
-        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(files, "_flush", die_half_way)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(NotWrittenError, match=r"outcomes\.parquet cannot be written \(No space left on device\)"):
         write_outcomes(one(Outcome(False, False)), path)
     assert path.read_bytes() == before

@@ -100,7 +100,13 @@ class LazyCommands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
-            self._loaded[name] = _as_command(name, _load(name))
+            holder, found = new_group(), _load(name)
+            holder.callback()(lambda: None)
+            if isinstance(found, typer.Typer):
+                holder.add_typer(found, name=name)
+            else:
+                holder.command(name, cls=GroupedCommand)(documented(found))
+            self._loaded[name] = get_command(holder).commands[name]  # type: ignore[attr-defined]
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -198,16 +204,6 @@ def _load(name: str) -> Command:
         raise entry_points.not_registered("commands") if is_ours else KeyError(name)
     found: Command = entry_points.load(plugin)
     return found
-
-
-def _as_command(name: str, found: Command) -> Any:
-    holder = new_group()
-    holder.callback()(lambda: None)
-    if isinstance(found, typer.Typer):
-        holder.add_typer(found, name=name)
-    else:
-        holder.command(name, cls=GroupedCommand)(documented(found))
-    return get_command(holder).commands[name]  # type: ignore[attr-defined]
 
 
 class SharedOptions:

@@ -70,7 +70,15 @@ def score(
         raise OptionError("score: expected outcome tables or a run's folder, or --rates FILE, got nothing")
     sampling, folder = Sampling(cluster, weight), only_folder("score", files)
     if folder and sampling == OWN_COLUMNS and not column:
-        complete = _score_run(folder, payoffs, confidence_level, regrade=regrade, as_json=json)
+        from refusal_index.cli.runs import show_run
+        from refusal_index.runs.writing import ComparabilityError, open_run, rebuild
+
+        try:
+            run = rebuild(folder, **payoffs, confidence_level=confidence_level, regrade=regrade)
+        except ComparabilityError as error:
+            console.note(f"note: {error}; add --regrade to grade its replies again")
+            run = open_run(folder)
+        complete = show_run(run, as_json=json)
     else:
         summary = summary_of(files, sampling, payoffs, confidence_level, columns_of(column or []))
         complete = is_complete(summary)
@@ -116,20 +124,6 @@ def _score_rates(path: Path, payoffs: Mapping[str, Any], confidence_level: float
     console.say("all metrics: add --json")
 
 
-def _score_run(
-    path: Path, payoffs: Mapping[str, Any], confidence_level: float, *, regrade: bool, as_json: bool
-) -> bool:
-    from refusal_index.cli.runs import show_run
-    from refusal_index.runs.writing import ComparabilityError, open_run, rebuild
-
-    try:
-        run = rebuild(path, **payoffs, confidence_level=confidence_level, regrade=regrade)
-    except ComparabilityError as error:
-        console.note(f"note: {error}; add --regrade to grade its replies again")
-        run = open_run(path)
-    return show_run(run, as_json=as_json)
-
-
 def show(
     files: list[Path],
     /,
@@ -153,8 +147,8 @@ def show(
     - `confidence_level`: Confidence level of every interval. [default: 0.95]
     """
     from refusal_index.data.outcome_table import Sampling
-    from refusal_index.render.summary import run_blocks, summary_blocks
-    from refusal_index.runs.writing import open_run
+    from refusal_index.render.summary import summary_blocks
+    from refusal_index.runs.writing import open_run, run_blocks
 
     folder = only_folder("show", files)
     options = (penalty, truthfulness_weights, confidence_level, cluster, weight, column or None)
@@ -211,7 +205,9 @@ def report(
         raise
     except OSError as error:
         raise OptionError(f"--out: {place} cannot be written ({error.strerror}); choose another place") from error
-    console.say(f"{written.path}: {written.size / 1e6:.1f} MB, {_kept(written.limit, written.n_cut)}")
+    kept = f"{written.n_cut:,} texts cut to {written.limit:,} characters" if written.n_cut else "all texts in full"
+    kept = kept if written.limit else "without replies, which would make it too large"
+    console.say(f"{written.path}: {written.size / 1e6:.1f} MB, {kept}")
     if readable.left_out:
         raise typer.Exit(INCOMPLETE)
 
@@ -228,12 +224,6 @@ def _refuse_foreign(place: Path) -> None:
         raise OptionError(f"--out: {place}: {error.strerror}; name another file, or remove this one") from error
     if foreign:
         raise OptionError(f"--out: {place} exists and is not a report; name another file, or move it away")
-
-
-def _kept(limit: int, n_cut: int) -> str:
-    if limit == 0:
-        return "without replies, which would make it too large"
-    return f"{n_cut:,} texts cut to {limit:,} characters" if n_cut else "all texts in full"
 
 
 def compare(

@@ -21,7 +21,6 @@ from refusal_index.data.files import held
 from refusal_index.data.folder import SUMMARY
 from refusal_index.models.settings import Sending
 from refusal_index.render.gate import baseline_blocks
-from refusal_index.render.summary import run_blocks
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.dry_run import RunEstimate, dry_run_blocks, dry_run_document, estimate_run
 from refusal_index.runs.engine import BATCH, Progress, RunFailedError, WaitingError
@@ -29,7 +28,7 @@ from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.progress import counting, progress_bar
 from refusal_index.runs.sweep import CellResult, Sweep, execute_sweep, set_blocks
-from refusal_index.runs.writing import DISAGREEMENTS, Run
+from refusal_index.runs.writing import DISAGREEMENTS, Run, run_blocks
 
 T = TypeVar("T")
 RESUMES = "interrupted; the same command resumes, and asks for nothing that is stored"

@@ -14,7 +14,6 @@ from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, check_new
 if TYPE_CHECKING:
     from refusal_index.data.folder import ComparedRun
     from refusal_index.findings.planning import PlanOptions
-    from refusal_index.stats import PlanningScenario
 
 
 def plan(
@@ -74,6 +73,7 @@ def plan(
     )
     from refusal_index.render.comparison import missing_lines
     from refusal_index.render.planning import apart_screen, plan_blocks, plan_screen
+    from refusal_index.stats import PlanningScenario
 
     budget = _budget(budget_requests, budget_cost, request_cost)
     slopes = refusal_slope, error_slope
@@ -96,7 +96,7 @@ def plan(
     if len(runs) == 2:
         console.show(apart_screen(plan_apart(runs, variants, options), options))
         return
-    scenarios = scenarios_of(runs[0], variants) if runs else _expected(*rates)
+    scenarios = scenarios_of(runs[0], variants) if runs else {"expected": PlanningScenario(*_expected(*rates))}
     if not corrected:
         plans = {name: plan_scenario(scenario, options) for name, scenario in scenarios.items()}
     else:
@@ -140,17 +140,14 @@ def _pilots(paths: list[Path], options: PlanOptions) -> tuple[ComparedRun, ...]:
     return runs
 
 
-def _expected(
-    refusal_rate: float | None, error_rate: float | None, refusal_index: float | None
-) -> dict[str, PlanningScenario]:
-    from refusal_index.stats import PlanningScenario
-
+def _expected(*rates: float | None) -> tuple[float, float, float]:
+    refusal_rate, error_rate, refusal_index = rates
     if refusal_rate is None or error_rate is None or refusal_index is None:
         raise OptionError(
             "plan: expected a run to plan from, or --refusal-rate, --error-rate and --refusal-index together; "
             "for instance --refusal-rate .5 --error-rate .7 --refusal-index .4"
         )
-    return {"expected": PlanningScenario(refusal_rate, error_rate, refusal_index)}
+    return refusal_rate, error_rate, refusal_index
 
 
 def _check(options: PlanOptions) -> None:
@@ -203,7 +200,14 @@ def audit(
     from refusal_index.render.sentences import sentence
 
     check_new_file(out)
-    _check_sample(size, half_width, grader_error)
+    if size is not None and half_width is not None:
+        raise OptionError("audit: expected --size or --half-width, got both; leave out one of them")
+    if half_width is not None and not 0 < half_width < 2:
+        raise OptionError(f"--half-width: expected a number above 0 and below 2, got {half_width}")
+    if not 0 <= grader_error < 0.5:
+        raise OptionError(
+            f"--grader-error: expected a rate of at least 0 and below 0.5, got {grader_error}; is it a percentage?"
+        )
     outcomes = read_outcomes_of(run)
     if half_width is not None:
         needed = labels_needed(outcomes, half_width, grader_error)
@@ -216,17 +220,6 @@ def audit(
     console.prose(
         f"{sheet.height:,} answers in {out}: fill in human_grade, then 'refusal-index sensitivity {run} --labels {out}'"
     )
-
-
-def _check_sample(size: int | None, half_width: float | None, grader_error: float) -> None:
-    if size is not None and half_width is not None:
-        raise OptionError("audit: expected --size or --half-width, got both; leave out one of them")
-    if half_width is not None and not 0 < half_width < 2:
-        raise OptionError(f"--half-width: expected a number above 0 and below 2, got {half_width}")
-    if not 0 <= grader_error < 0.5:
-        raise OptionError(
-            f"--grader-error: expected a rate of at least 0 and below 0.5, got {grader_error}; is it a percentage?"
-        )
 
 
 def sensitivity(

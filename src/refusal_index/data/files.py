@@ -94,19 +94,19 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _check(found: os.stat_result, path: Path, most: int | None) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, f"expected a plain file, got {_kind(found.st_mode)}", str(path))
+        kind = OTHER_FILES.get(stat.S_IFMT(found.st_mode), "a device")
+        raise OSError(errno.EINVAL, f"expected a plain file, got {kind}", str(path))
     if most is not None and found.st_size > most:
         raise OSError(errno.EFBIG, f"expected at most {most:,} bytes, got {found.st_size:,}", str(path))
 
 
-def _kind(mode: int) -> str:
-    known = {
-        stat.S_IFLNK: "a symbolic link",
-        stat.S_IFDIR: "a folder",
-        stat.S_IFIFO: "a named pipe",
-        stat.S_IFSOCK: "a socket",
-    }
-    return known.get(stat.S_IFMT(mode), "a device")
+OTHER_FILES = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+}
+"""What is no plain file, by its kind; everything else is a device."""
 
 
 @contextmanager
@@ -118,8 +118,11 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
     try:
         yield temporary
-        _flush(temporary)
-        _refuse_device(path)
+        with temporary.open("r+b") as file:  # the content is on the disk before the name points to it
+            os.fsync(file.fileno())
+        mode = path.lstat().st_mode if os.path.lexists(path) else 0
+        if stat.S_ISDIR(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            check_plain(path)  # refuses what must not be replaced, as /dev/null; a link or a pipe may be
         temporary.replace(path)
     except OSError as error:
         raise NotWrittenError(path, error) from error
@@ -140,19 +143,6 @@ def sha256_of(content: bytes | Path) -> str:
         return hashlib.sha256(content).hexdigest()
     with content.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _refuse_device(path: Path) -> None:
-    """Raise OSError if `path` is a folder or a device such as ``/dev/null``; links and pipes may be replaced."""
-    mode = path.lstat().st_mode if os.path.lexists(path) else 0
-    if stat.S_ISDIR(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-        check_plain(path)
-
-
-def _flush(path: Path) -> None:
-    """Flush a file to disk before it replaces another."""
-    with path.open("r+b") as file:
-        os.fsync(file.fileno())
 
 
 def plain(value: Any) -> Any:

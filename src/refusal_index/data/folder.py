@@ -15,7 +15,7 @@ import json
 import os
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -136,7 +136,7 @@ class RunFolder:
 
         Raises RunFolderError if `run.json` is missing, cannot be read, or has another version.
         """
-        return _section(self.run_json, self._read_run_json(), "settings")
+        return self._section("settings")
 
     def read_complete_settings(self) -> dict[str, Any]:
         """Read the settings and check that none that results need is missing; raises RunFolderError."""
@@ -146,7 +146,7 @@ class RunFolder:
 
     def read_about(self) -> dict[str, Any]:
         """Read `about` from `run.json`; raises the errors of `read_settings`."""
-        return _section(self.run_json, self._read_run_json(), "about")
+        return self._section("about")
 
     def read_id(self) -> str:
         """Read the run's unique id, which stays the same if the folder is moved.
@@ -161,12 +161,13 @@ class RunFolder:
     def read_outcomes(self, path: Path | None = None, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
         """Read the outcome table, or another one at `path`; raises OutcomeTableError if it cannot be used."""
         path = path or self.outcomes
+        advice = f"; 'refusal-index score {self.path}' rebuilds it" if path == self.outcomes else ""
         try:
-            return read_outcomes(_plain(path), sampling)
+            return read_outcomes(check_plain(path), sampling)
+        except OSError as error:
+            raise OutcomeTableError(f"{cannot_be_read(path, error, OutcomeTableError)}{advice}") from error
         except OutcomeTableError as error:
-            if path != self.outcomes:
-                raise
-            raise OutcomeTableError(f"{error}; 'refusal-index score {self.path}' rebuilds it") from error
+            raise OutcomeTableError(f"{error}{advice}") from error
 
     def read_confidence(self) -> pl.DataFrame | None:
         """Read the confidence table; None if there is none.
@@ -221,6 +222,15 @@ class RunFolder:
             )
         return dict(document)
 
+    def _section(self, key: str) -> dict[str, Any]:
+        value = self._read_run_json().get(key)
+        if not isinstance(value, dict):
+            raise RunFolderError(
+                f"{self.run_json}: expected {key!r} to be an object, got {shortened(value)}; restore the file"
+            )
+        check_types(self.run_json, key, value)
+        return value
+
     def _instead(self) -> str:
         """Describe what was found instead of a run's folder."""
         if self.path.is_file():
@@ -274,21 +284,6 @@ def _is_run(folder: Path) -> bool:
     except (OSError, ValueError):
         return os.path.lexists(folder / "run.json")
     return isinstance(document, dict) and "run_format" in document
-
-
-def _section(path: Path, document: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = document.get(key)
-    if not isinstance(value, dict):
-        raise RunFolderError(f"{path}: expected {key!r} to be an object, got {shortened(value)}; restore the file")
-    check_types(path, key, value)
-    return value
-
-
-def _plain(path: Path) -> Path:
-    try:
-        return check_plain(path)
-    except OSError as error:
-        raise cannot_be_read(path, error, OutcomeTableError) from error
 
 
 def _reason(error: OSError | ValueError) -> str:
@@ -365,8 +360,7 @@ def set_members(path: Path) -> tuple[SetMember, ...]:
     document = set_document(path)
     check_set_version(path, document)
     runs = document.get("runs") if "set_version" in document else None
-    members = [_member(path, run) for run in runs] if isinstance(runs, list) else []
-    return tuple(member for member in members if member is not None)
+    return tuple(_members(path, runs)) if isinstance(runs, list) else ()
 
 
 def check_set_version(path: Path, document: Mapping[str, Any]) -> None:
@@ -400,19 +394,16 @@ def set_document(path: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _member(path: Path, run: Any) -> SetMember | None:
-    """Parse one entry; None if it is invalid or names a folder elsewhere."""
-    match run:
-        case {"folder": str(name), "model": str(model), "dataset": str(dataset)} if _is_name(name):
-            step = run.get("step")
-            known = isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= LAST_STEP
-            return SetMember(path / name, model, dataset, step if known else None)
-    return None
-
-
-def _is_name(name: str) -> bool:
-    """Whether it is a valid name of a direct subfolder."""
-    return bool(name) and name == Path(name).name != ".." and "\0" not in name and len(name.encode()) <= LONGEST_NAME
+def _members(path: Path, runs: Iterable[Any]) -> Iterator[SetMember]:
+    """Parse the entries; those that are invalid or name a folder elsewhere are left out."""
+    for run in runs:
+        match run:
+            case {"folder": str(name), "model": str(model), "dataset": str(dataset)}:
+                step = run.get("step")
+                known = isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= LAST_STEP
+                is_name = name == Path(name).name not in ("", "..") and "\0" not in name
+                if is_name and len(name.encode()) <= LONGEST_NAME:
+                    yield SetMember(path / name, model, dataset, step if known else None)
 
 
 NEARLY_ALL = 0.9
@@ -571,14 +562,14 @@ def differing_settings(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
     """
     known = [run.settings for run in runs if run.settings]
     keys = ("dataset", "grader", "prompts", "placement", "decoding", "comparability_version")
-    return tuple(key for key in keys if len({_comparable(settings, key) for settings in known}) > 1)
 
+    def comparable(settings: Mapping[str, Any], key: str) -> str:
+        value = settings.get(key)
+        if key == "dataset" and isinstance(value, Mapping):
+            value = {name: value.get(name) for name in ("name", "sha256")}
+        return json.dumps(value, sort_keys=True)
 
-def _comparable(settings: Mapping[str, Any], key: str) -> str:
-    value = settings.get(key)
-    if key == "dataset" and isinstance(value, Mapping):
-        value = {name: value.get(name) for name in ("name", "sha256")}
-    return json.dumps(value, sort_keys=True)
+    return tuple(key for key in keys if len({comparable(settings, key) for settings in known}) > 1)
 
 
 def check_same_refusals(runs: Sequence[ComparedRun]) -> None:

@@ -73,7 +73,11 @@ class SourceFile:
     def is_inspect_log(self) -> bool:
         """Whether it is an Inspect log, in either of Inspect's formats."""
         if self.content.startswith(ZIP):
-            return _is_eval_archive(self.content)
+            try:
+                names = zipfile.ZipFile(io.BytesIO(self.content)).namelist()
+            except zipfile.BadZipFile:  # truncated, for example while being written; the reader of logs reports it
+                return True
+            return any(name in ("header.json", "_journal/start.json") for name in names)
         document = self.document
         return isinstance(document, dict) and "eval" in document and "version" in document
 
@@ -84,7 +88,8 @@ class SourceFile:
         if not start.startswith((b"{", b"[", GZIP)):
             return None
         try:
-            return json.loads(_unpacked(self.content).decode("utf-8-sig"))
+            content = gzip.decompress(self.content) if self.content.startswith(GZIP) else self.content
+            return json.loads(content.decode("utf-8-sig"))
         except (ValueError, RecursionError, OSError, EOFError, zlib.error):
             return None
 
@@ -156,18 +161,6 @@ def _reached(value: Any, steps: Sequence[str]) -> Any:
         else:
             return None
     return value
-
-
-def _unpacked(content: bytes) -> bytes:
-    return gzip.decompress(content) if content.startswith(GZIP) else content
-
-
-def _is_eval_archive(content: bytes) -> bool:
-    try:
-        names = zipfile.ZipFile(io.BytesIO(content)).namelist()
-    except zipfile.BadZipFile:  # truncated, for example while being written; the reader of logs reports it
-        return True
-    return any(name in ("header.json", "_journal/start.json") for name in names)
 
 
 def _items(source: tables.Source, document: Any) -> list[Any]:
@@ -371,9 +364,8 @@ def _of_flags(values: Values) -> Grade | None:
     """Return the grade from the flags for right and wrong; None if neither is set."""
     if values["correct"]:
         return Grade.CORRECT
-    return (
-        Grade.INCORRECT if values["incorrect"] or (values["correct"] is False and values["incorrect"] is None) else None
-    )
+    is_wrong = values["incorrect"] or (values["correct"] is False and values["incorrect"] is None)
+    return Grade.INCORRECT if is_wrong else None
 
 
 def _grade(values: Values, answer: Grade | None) -> Grade | None:
@@ -399,16 +391,9 @@ def _forced(values: Values, by_role: Mapping[str, str], beside: Grade | None) ->
 
 
 def _question(values: Values, question_id: str) -> Question:
-    has_answer = values["answerable"] is not False
-    gold, *aliases = values["answer"] or [NOT_KNOWN]
-    return Question(
-        question_id=question_id,
-        text=values["question"] or NOT_KNOWN,
-        gold=gold if has_answer else None,
-        aliases=tuple(aliases) if has_answer else (),
-        topic=values["topic"],
-        context=values["context"],
-    )
+    answers: list[Any] = [None] if values["answerable"] is False else values["answer"] or [NOT_KNOWN]
+    text, topic, context = values["question"] or NOT_KNOWN, values["topic"], values["context"]
+    return Question(question_id, text, answers[0], tuple(answers[1:]), topic, context)
 
 
 INSPECT, LM_EVAL, GRADED, OUTCOMES = "inspect", "lm-eval", "graded", "outcomes"

@@ -124,7 +124,14 @@ def check_rows(table: pl.DataFrame, where: Where) -> None:
             f" has no {name}, and other questions of its run have one; fill in the column: a question "
             "unlike all others is a cluster of its own, and one that represents none has weight 0",
         )
-    _check_duplicates(table, where)
+    row = first_row(table, ~pl.struct(KEY).is_first_distinct())
+    if row is not None:
+        earlier = first_row(table, pl.all_horizontal(pl.col(name).eq_missing(row[name]) for name in KEY)) or row
+        shown = ", ".join(f"{name}={row[name]!r}" for name in KEY if row[name] is not None)
+        raise OutcomeTableError(
+            f"{where(row['row'] - 1)}: the same question again ({shown}), first at {where(earlier['row'] - 1)}; "
+            "remove one of the two, or tell repeated draws apart in a column 'draw' (0, 1, ...)"
+        )
     for name in (name for name in OPTIONAL if name in table.columns):
         refuse(
             ~pl.col(name).is_between(0, 1),
@@ -137,18 +144,6 @@ def check_rows(table: pl.DataFrame, where: Where) -> None:
             broken,
             f" contradicts itself ({shown}): expected that {rule}; correct the row, or leave out the unreliable column",
         )
-
-
-def _check_duplicates(table: pl.DataFrame, where: Where) -> None:
-    row = first_row(table, ~pl.struct(KEY).is_first_distinct())
-    if row is None:
-        return
-    earlier = first_row(table, pl.all_horizontal(pl.col(name).eq_missing(row[name]) for name in KEY)) or row
-    shown = ", ".join(f"{name}={row[name]!r}" for name in KEY if row[name] is not None)
-    raise OutcomeTableError(
-        f"{where(row['row'] - 1)}: the same question again ({shown}), first at {where(earlier['row'] - 1)}; "
-        "remove one of the two, or tell repeated draws apart in a column 'draw' (0, 1, ...)"
-    )
 
 
 # Each rule: the rows that break it, the columns to show, and what must hold. Null means unknown and contradicts
@@ -194,16 +189,6 @@ _RULES: tuple[tuple[pl.Expr, tuple[str, ...], str], ...] = (
         "unscored_reason is empty where refused and wrong are both known",
     ),
 )
-
-
-def _parsed(raw: TextTable, sampling: Sampling) -> pl.DataFrame:
-    """Parse the columns, fill in optional ones, and check the rows."""
-    _check_columns(raw)
-    # In other tools' tables, a column with the name of one of `OPTIONAL` may hold anything.
-    probabilities = [name for name in OPTIONAL if {name, "schema_version"} <= set(raw.columns)]
-    table = pl.DataFrame([_column(raw, name, sampling) for name in (*SCHEMA, *probabilities)])
-    check_rows(table, raw.where)
-    return table
 
 
 def _check_columns(raw: TextTable) -> None:
@@ -333,7 +318,12 @@ def read_outcomes(
     by_role = resolve_columns(raw.source, raw.columns, columns, dict.fromkeys(SCHEMA, Column((), verbatim)))
     named = raw.frame.with_columns(pl.col(column).alias(name) for name, column in by_role.items())
     raw = replace(raw, frame=named, columns=(*raw.columns, *by_role))
-    return _parsed(raw, sampling)
+    _check_columns(raw)
+    # In tables of other tools a column that is called like one of `OPTIONAL` may hold anything.
+    probabilities = [name for name in OPTIONAL if {name, "schema_version"} <= set(raw.columns)]
+    table = pl.DataFrame([_column(raw, name, sampling) for name in (*SCHEMA, *probabilities)])
+    check_rows(table, raw.where)
+    return table
 
 
 def read_tables(
@@ -498,12 +488,9 @@ def scores_of_outcomes(outcomes: pl.DataFrame) -> pl.DataFrame:
     tables = []
     for name in OPTIONAL:
         if name in outcomes.columns and outcomes[name].null_count() < outcomes.height:
-            known = {
-                "method": pl.lit(METHOD_OF[name]),
-                "confidence": pl.col(name),
-                "pass": pl.lit(None),
-                "fold": pl.lit(None),
-            }
-            columns = ((column, known.get(column, pl.col(column)), kind) for column, kind in CONFIDENCE_SCHEMA.items())
-            tables.append(outcomes.select(value.cast(kind).alias(column) for column, value, kind in columns))
+            nothing = pl.lit(None)
+            added = {"method": pl.lit(METHOD_OF[name]), "confidence": pl.col(name), "pass": nothing, "fold": nothing}
+            tables.append(
+                outcomes.with_columns(**added).select(pl.col(*CONFIDENCE_SCHEMA)).cast(pl.Schema(CONFIDENCE_SCHEMA))
+            )
     return pl.concat(tables) if tables else pl.DataFrame(schema=dict(CONFIDENCE_SCHEMA))

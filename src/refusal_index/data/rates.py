@@ -206,14 +206,9 @@ NOT_STATED = "not_stated"
 """Stands for the reason of an unscored row without one."""
 
 
-def _whether_there(name: str) -> pl.Expr:
-    return pl.when(pl.col(name).is_not_null()).then(pl.lit("")).alias(name)
-
-
 SHORT = {
     "question": pl.when(pl.col("question").is_not_null()).then(pl.col("question").hash()).alias("question"),
-    "gold": _whether_there("gold"),
-    "forced_reply": _whether_there("forced_reply"),
+    **{name: pl.when(pl.col(name).is_not_null()).then(pl.lit("")).alias(name) for name in ("gold", "forced_reply")},
     "forced_grade": pl.col("forced_grade").cast(pl.Enum(GRADES)),
 }
 """Compact replacements of text columns: a hash, an empty text for any value, or an enumeration."""

@@ -348,7 +348,9 @@ class PairComparison(MatchedRuns):
         )
         for name, joint, over in indices[:1] if self.is_ri_corrected else indices:
             if joint is not None:
-                yield name, self._place(over), joint
+                # which variants it rests on, where these are not all
+                place = JOINTLY if len(over) == len(self.variants) else f"{JOINTLY} over {', '.join(over)}"
+                yield name, place, joint
             for variant in self.variants:
                 if (difference := variant.differences().get(name)) is not None:
                     yield name, variant.name, difference
@@ -494,10 +496,6 @@ class PairComparison(MatchedRuns):
             values |= {"power_divergence": without_error and INDEX in names}
             code = "difference_at_boundary" if status == "boundary" else "difference_undefined"
             yield Statement(code, "serious", dict(values))
-
-    def _place(self, over: Sequence[str]) -> str:
-        """Name the variants behind a joint index, unless it uses all."""
-        return JOINTLY if len(over) == len(self.variants) else f"{JOINTLY} over {', '.join(over)}"
 
 
 def ahead(difference: Difference, alpha: float) -> int:

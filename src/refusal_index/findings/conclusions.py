@@ -445,30 +445,24 @@ def tallies(passes: Iterable[FirstPass], *, penalty: float = 1.0) -> tuple[Tally
     groups: dict[tuple[str | None, str | None, str | None], list[FirstPass]] = {}
     for first_pass in passes:
         groups.setdefault((first_pass.model, first_pass.dataset, first_pass.variant), []).append(first_pass)
-    return tuple(_tally(*identification, group, penalty) for identification, group in groups.items())
+    return tuple(_tally(group, penalty) for group in groups.values())
 
 
-def _tally(
-    model: str | None, dataset: str | None, variant: str | None, group: list[FirstPass], penalty: float
-) -> Tally:
+def _tally(group: list[FirstPass], penalty: float) -> Tally:
     grades = Counter(first_pass.grade for first_pass in group)
     correct, incorrect, refused = (grades[grade] for grade in (Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED))
-    unscored = [first_pass for first_pass in group if first_pass.grade in (None, Grade.UNSCORED)]
+    unscored = [one for one in group if one.grade in (None, Grade.UNSCORED)]
     # Forced answers only split the refused cells, which no first-pass metric uses.
     estimates = metrics(ContingencyTable(refused, 0, incorrect, correct), penalty=penalty)
     by_name = {} if too_many_missing(len(unscored), len(group)) else {metric.name: metric for metric in estimates}
-    forced = [
-        first_pass
-        for first_pass in group
-        if first_pass.grade is Grade.REFUSED and first_pass.question.gold is not None and first_pass.forced is not None
-    ]
+    answerable = [one for one in group if one.grade is Grade.REFUSED and one.question.gold is not None]
     return Tally(
-        *(model, dataset, variant),
+        *(group[0].model, group[0].dataset, group[0].variant),
         *(correct, incorrect, refused, len(unscored)),
-        reasons=dict(Counter(first_pass.outcome().unscored_reason or "" for first_pass in unscored).most_common()),
-        to_force=sum(first_pass.needs_forcing for first_pass in group),
-        forced=len(forced),
-        set_aside=sum(first_pass.set_aside is not None for first_pass in group),
+        reasons=dict(Counter(one.outcome().unscored_reason or "" for one in unscored).most_common()),
+        to_force=sum(one.needs_forcing for one in group),
+        forced=sum(one.forced is not None for one in answerable),
+        set_aside=sum(one.set_aside is not None for one in group),
         metrics=tuple(by_name[name] for name in FIRST_PASS_METRICS if name in by_name),
     )
 

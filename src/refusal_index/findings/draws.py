@@ -205,16 +205,9 @@ class PooledSummary:
         return spread is not None and spread > LARGE_SPREAD and not self.differ_by_chance(level)
 
 
-@dataclass(frozen=True, eq=False)
-class JointIndex:
-    """The joint estimate of a model's variants, with its summary and the outcomes behind it."""
-
-    index: stats.Estimate
-    result: stats.JointRefusalIndexResult
-    matrix: OutcomeMatrix
-
-
-def joint_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> JointIndex | None:
+def joint_index(
+    tables: Sequence[pl.DataFrame], confidence_level: float
+) -> tuple[stats.Estimate, stats.JointRefusalIndexResult] | None:
     """Estimate one index from all variants of a model on a dataset; None for fewer than two.
 
     - `tables`: rows of the outcome table, one table a variant.
@@ -224,8 +217,7 @@ def joint_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> Join
         return None
     matrix = outcome_matrix(tables)
     joint = stats.joint_refusal_index(*matrix.arrays, **matrix.design)
-    index = replace(stats.Estimate.of(joint, joint.confidence_interval(confidence_level)), name=INDEX)
-    return JointIndex(index, joint, matrix)
+    return replace(stats.Estimate.of(joint, joint.confidence_interval(confidence_level)), name=INDEX), joint
 
 
 def pool(
@@ -248,18 +240,19 @@ def _pooled(groups: list[VariantGroup], level: float, is_deterministic: bool) ->
     joint = joint_index(tables, level)
     if joint is None:
         return None
+    index, result = joint
     if repeats_ri(tables, is_deterministic=is_deterministic):
-        corrected: stats.Estimate | None = replace(joint.index, name=CORRECTED)
+        corrected: stats.Estimate | None = replace(index, name=CORRECTED)
     else:
         corrected = joint_corrected_index(tables, level, is_deterministic=is_deterministic)
-    result, between = joint.result, joint.result.between_prompts
+    between = result.between_prompts
     new = None if between.estimate is None else result.estimate, *result.prediction_interval(level).or_none()
     names = tuple(str(group.variant) for group in groups)
     return PooledSummary(
         groups[0].model,
         groups[0].dataset,
         variants=names,
-        refusal_index=joint.index,
+        refusal_index=index,
         standard_error=result.standard_error,
         corrected_refusal_index=corrected,
         between_prompts=stats.Estimate.of(between, between.confidence_interval(level)),

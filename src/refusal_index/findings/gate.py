@@ -161,8 +161,7 @@ class GateResult(Shown):
     @property
     def unasked(self) -> str | None:
         """The error that prevented the candidate's next look; None if there was none."""
-        is_unasked = self.obstacle is not None and self.obstacle.code == "unasked"
-        return self.obstacle.values["error"] if self.obstacle is not None and is_unasked else None
+        return self.obstacle.values.get("error") if self.obstacle is not None else None
 
     @property
     def more_questions(self) -> int | None:
@@ -270,13 +269,9 @@ class GateResult(Shown):
         ours, theirs = (run.about.get(RUN_ID) for run in runs)
         return len({(run.source.resolve(), run.label) for run in runs}) == 1 or (ours is not None and ours == theirs)
 
-    @property
-    def settings_that_differ(self) -> tuple[str, ...]:
-        """Settings other than the model in which the runs differ."""
-        return () if self.baseline is None else differing_settings((self.candidate, self.baseline))
-
     def to_document(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary; `refusal_index.render.gate.gate_document` adds the sentences."""
+        runs = (self.candidate,) if self.baseline is None else (self.candidate, self.baseline)
         return {
             "gate_version": GATE_VERSION,
             "verdict": self.verdict,
@@ -295,7 +290,7 @@ class GateResult(Shown):
             "sampling": self.sampling,
             "changed": [asdict(one) for one in self.changed],
             "no_changes": self.no_changes,
-            "settings_that_differ": list(self.settings_that_differ),
+            "settings_that_differ": list(differing_settings(runs)),
             "policy": self.policy.to_document(),
         }
 
@@ -319,7 +314,7 @@ def decide(
       asked at the last of these looks.
     - `within_look`: whether asking ended before that look: nothing is decided then.
     """
-    if baseline is None and not policy.has_bounds:
+    if baseline is None and not (policy.at_least or policy.at_most):
         raise PolicyError(
             "gate: expected a baseline to compare with, or fixed bounds, got neither; name a run with --baseline, or "
             "a bound with --at-least METRIC=NUMBER or --at-most METRIC=NUMBER"

@@ -133,11 +133,6 @@ class Policy:
         except PolicyError as error:
             raise PolicyError(f"{source}, {error}") from error
 
-    @property
-    def has_bounds(self) -> bool:
-        """Whether it has any requirement that needs no baseline."""
-        return bool(self.at_least or self.at_most)
-
     def changed(self, **values: Any) -> Self:
         """Return a copy with other values; tables are merged, and None changes nothing."""
         given = {name: value for name, value in values.items() if value is not None}
@@ -177,9 +172,10 @@ def _check_numbers(name: str, given: object) -> None:
         raise PolicyError(f"{name}: expected a number for each of some metrics, got {shortened(given)}")
     for key, value in given.items():
         if key not in METRICS:
+            keys = {metric.label.casefold(): key for key, metric in METRICS.items()}
+            meant = keys.get(str(key).casefold(), str(key))  # a metric may be called as tables call it
             raise PolicyError(
-                f"{name}: expected metrics out of {listed(METRICS)}, got {shortened(key)}"
-                f"{suggestion(_key_of(str(key)), METRICS)}"
+                f"{name}: expected metrics out of {listed(METRICS)}, got {shortened(key)}{suggestion(meant, METRICS)}"
             )
         metric = METRICS[key]
         if not _is_number(value):
@@ -197,15 +193,6 @@ def _check_numbers(name: str, given: object) -> None:
                 f"margins, {key}: expected by how much worse the candidate may be, a number from 0, got {value:g}; "
                 f"leave out the sign: {-value:g} allows that much"
             )
-
-
-def _key_of(shown: str) -> str:
-    """Return the key of a metric given its label in tables; any other text is returned unchanged.
-
-    >>> _key_of("c/a"), _key_of("corrected RI"), _key_of("refusl_rate")
-    ('correct_given_attempted', 'corrected_refusal_index', 'refusl_rate')
-    """
-    return {metric.label.casefold(): key for key, metric in METRICS.items()}.get(shown.casefold(), shown)
 
 
 def look_of(about: Mapping[str, Any], alpha: float) -> AtLook | None:

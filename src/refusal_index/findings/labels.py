@@ -22,7 +22,7 @@ from refusal_index.data.errors import OutcomeTableError, shortened
 from refusal_index.data.files import write_atomically
 from refusal_index.data.outcome_table import GRADES, GROUP, KEY
 from refusal_index.data.rates import contingency_table, first_draws, variant_groups
-from refusal_index.data.tables import Kind, TextTable, csv_text, read_text, undo_safe
+from refusal_index.data.tables import Kind, csv_text, read_text, undo_safe
 from refusal_index.findings.metrics import Statement
 from refusal_index.stats import GraderLabels, labels_for_half_width
 from refusal_index.stats.estimate import CohenKappaResult, cohen_kappa
@@ -179,7 +179,12 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
     - returned: by model and dataset, for those of the run that have labels; the variants of each are pooled.
     """
     raw = read_text(path, SHEET, "labelled answer", OutcomeTableError)
-    _check_columns(raw, outcomes)
+    several = [name for name in GROUP if outcomes[name].n_unique() > 1]
+    for name in ("question_id", "human_grade", *several):  # without which a row may be about one answer or another
+        if name not in raw.columns:
+            why = f" since the run has several {name}s" if name in several else ""
+            advice = "; label the sheet that 'refusal-index audit' writes"
+            raise raw.source.lacks(f"a column {name!r}{why}", raw.columns, advice)
     graded = first_draws(outcomes).drop_nulls(["refused", "wrong"])
     answers = {
         (tuple(asked), question): (refused, wrong)
@@ -209,20 +214,16 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
             f"{path}: expected answers that are labelled correct or incorrect, got {counted.total():,} labels, "
             "none of them right or wrong; say of each answer whether it agrees with the gold answer"
         )
-    return {
-        source: _labels(counted, source, verdicts.get(source, {}))
-        for source in dict.fromkeys(source for source, *_ in counted)
-    }
-
-
-def _check_columns(raw: TextTable, outcomes: pl.DataFrame) -> None:
-    """Raise if a column is missing that is needed to identify answers."""
-    several = [name for name in GROUP if outcomes[name].n_unique() > 1]
-    for name in ("question_id", "human_grade", *several):
-        if name not in raw.columns:
-            why = f" since the run has several {name}s" if name in several else ""
-            advice = "; label the sheet that 'refusal-index audit' writes"
-            raise raw.source.lacks(f"a column {name!r}{why}", raw.columns, advice)
+    labels = {}
+    kinds = ((True, False), (True, True), (False, False), (False, True))
+    for source in dict.fromkeys(source for source, *_ in counted):
+        refused_labels, answered_labels = (
+            GraderLabels(*(counted[source, is_refused, wrong, right] for wrong, right in kinds))
+            for is_refused in (True, False)
+        )
+        neither = sum(count for (whose, *_, right), count in counted.items() if whose == source and right is None)
+        labels[source] = Labels(refused_labels, answered_labels, neither, verdicts.get(source, {}))
+    return labels
 
 
 def _answer(
@@ -249,23 +250,6 @@ def _answer(
             f"{expected!r}, got {grade!r}; label the sheet of the same run"
         )
     return refused, wrong
-
-
-def _labels(
-    counted: Mapping[tuple[Source, bool, bool, bool | None], int],
-    source: Source,
-    verdicts: Mapping[tuple[str | None, str], tuple[bool, float]],
-) -> Labels:
-    kinds = ((True, False), (True, True), (False, False), (False, True))
-    refused, answered = (
-        GraderLabels(*(counted.get((source, is_refused, wrong, right), 0) for wrong, right in kinds))
-        for is_refused in (True, False)
-    )
-    neither = sum(count for (whose, *_, right), count in counted.items() if whose == source and right is None)
-    return Labels(refused, answered, neither, verdicts)
-
-
-UNSCORED_CELL = "unscored"
 
 
 @dataclass(frozen=True)
@@ -332,7 +316,7 @@ def _cell(suffix: str = "") -> pl.Expr:
     refused, wrong = pl.col(f"refused{suffix}"), pl.col(f"wrong{suffix}")
     first = pl.when(refused).then(pl.lit("refused_")).when(~refused).then(pl.lit("answered_"))
     forced = pl.when(wrong).then(pl.lit("wrong")).when(~wrong).then(pl.lit("right"))
-    return (first + forced).fill_null(UNSCORED_CELL)
+    return (first + forced).fill_null("unscored")
 
 
 def changes_document(changes: GradeChanges) -> dict[str, Any]:

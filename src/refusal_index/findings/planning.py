@@ -116,7 +116,10 @@ def plan_scenario(scenario: stats.PlanningScenario, options: PlanOptions) -> Run
     if plan.sizes[0].half_width is None:
         return plan
     if (most := plan.sizes[-1].n) is not None:
-        plan = replace(plan, other_metrics=dict(_other_metrics(scenario, most, level)))
+        others = (name for name in stats.METRIC_NAMES if name not in (*NOT_COMPARED, "refusal_index"))
+        same = {name: stats.expected_half_width(scenario, most, metric=name, confidence_level=level) for name in others}
+        widths = {name: one.half_width for name, one in same.items() if one.half_width is not None}
+        plan = replace(plan, other_metrics=widths)
     if index is None or options.difference is None or index - options.difference < -1:
         return plan
     lower = replace(scenario, refusal_index=index - options.difference)
@@ -203,15 +206,6 @@ def _sizes(scenario: stats.PlanningScenario, options: PlanOptions) -> tuple[stat
     by_width = [stats.questions_for_half_width(scenario, width, confidence_level=level) for width in HALF_WIDTHS]
     by_size = [stats.expected_half_width(scenario, n, confidence_level=level) for n in SIZES]
     return tuple(sorted(by_width + by_size, key=lambda plan: plan.n or 0))
-
-
-def _other_metrics(scenario: stats.PlanningScenario, n: int, level: float) -> Iterator[tuple[str, float]]:
-    """Yield the precision of the other metrics for the same questions."""
-    for metric in stats.METRIC_NAMES:
-        if metric not in (*NOT_COMPARED, "refusal_index"):
-            plan = stats.expected_half_width(scenario, n, metric=metric, confidence_level=level)
-            if plan.half_width is not None:
-                yield metric, plan.half_width
 
 
 def _plan_pair(match: Match, options: PlanOptions) -> PairPlan:

@@ -70,9 +70,15 @@ class RunRanking(MatchedRuns):
         }
         if self._ranks_repeated_samples:
             if not self.corrected_indices:
+                drawn_once = [
+                    run.label
+                    for run in self.runs
+                    if not is_deterministic(run.settings)
+                    and not any(map(is_defined, corrected_indices([*run.variants.values()])))
+                ]
                 raise OutcomeTableError(
                     f"metric: expected questions sampled more than once in every run for {CORRECTED} (run --draws 2), "
-                    f"got none of {', '.join(_without_draws(self.runs))}; rank by {INDEX}"
+                    f"got none of {', '.join(drawn_once) or 'some run under the same prompt'}; rank by {INDEX}"
                 )
             indices = {name: self.corrected_indices[name] for name in self.variants}
             return rank_corrected(joint_corrected_indices(indices), **known)
@@ -173,11 +179,3 @@ def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
     ranked = RunRanking(tuple(runs), options)
     _ = ranked.ranking  # so that errors are raised here, not while showing the result
     return ranked
-
-
-def _without_draws(runs: Sequence[ComparedRun]) -> list[str]:
-    return [
-        run.label
-        for run in runs
-        if not is_deterministic(run.settings) and not any(map(is_defined, corrected_indices([*run.variants.values()])))
-    ] or ["some run under the same prompt"]

@@ -179,6 +179,11 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
     worth = checked_payoffs(options.penalty, options.truthfulness_weights)
     right, wrong = options.errors
     labels = None if options.labels is None else options.labels.get((group.model, group.dataset), UNLABELLED)
+    powered: dict[str, stats.PredictionPowered] = {}
+    if labels is not None:
+        arrays = labelled_arrays(rows.drop_nulls(["refused", "wrong"]), labels, group.variant)
+        metrics = stats.prediction_powered(**arrays, penalty=worth.penalty, truthfulness_weights=worth.truthfulness)
+        powered = {metric.name: metric for metric in metrics}
     return Decisions(
         model=group.model,
         dataset=group.dataset,
@@ -192,17 +197,9 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
         misgrading=stats.misgrading_range(table, (0.0, right), (0.0, wrong)),
         missing_grades=rows.height - table.n,
         misgrading_same_rates=stats.misgrading_range(table, (0.0, right), (0.0, wrong), same_rates=True),
-        powered={} if labels is None else _powered(rows, labels, group.variant, worth),
+        powered=powered,
         draws=draws_summary(group.outcomes, options.confidence_level),
     )
-
-
-def _powered(
-    rows: pl.DataFrame, labels: Labels, variant: str | None, worth: Payoffs
-) -> dict[str, stats.PredictionPowered]:
-    arrays = labelled_arrays(rows.drop_nulls(["refused", "wrong"]), labels, variant)
-    metrics = stats.prediction_powered(**arrays, penalty=worth.penalty, truthfulness_weights=worth.truthfulness)
-    return {metric.name: metric for metric in metrics}
 
 
 def _corrections(

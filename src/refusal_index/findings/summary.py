@@ -426,19 +426,47 @@ def summarise(
     """
     known, ways, worth = usage or {}, refusals or {}, checked_payoffs(penalty, truthfulness_weights)
     columns = (*COUNTED, "first_reply") if any("wording" in one for one in ways.values()) else COUNTED
-    variants = tuple(
-        _variant_summary(
-            group,
-            known.get(group.variant),
-            ways.get(group.variant),
-            worth,
-            confidence_level,
-            sampling,
-            is_deterministic=is_deterministic,
-            answered_only=answered_only,
+
+    def summarised(group: VariantGroup) -> VariantSummary:
+        rows, again = first_draws(group.outcomes), further_draws(group.outcomes)
+        further = completeness(again, answered_only=answered_only) if again.height else None
+        counts, forced = contingency_table(rows), forced_refusals(rows)
+        complete = completeness(rows, answered_only=answered_only)
+        missing = None if answered_only else missing_range(rows)
+        estimates = variant_metrics(rows, worth, confidence_level)
+        index = _by_name(estimates, INDEX)
+        draws = draws_summary(group.outcomes, confidence_level, is_deterministic=is_deterministic)
+        if draws is not None:
+            corrected = draws.corrected_refusal_index
+        elif is_deterministic:  # a model without sampling noise
+            corrected = replace(index, name=CORRECTED)
+        else:
+            corrected = Estimate(None, status="undefined", reason=NO_REPEATED_QUESTIONS, name=CORRECTED)
+        sampled = sampling_summary(rows, sampled_table(rows), sampling)
+        return VariantSummary(
+            model=group.model,
+            dataset=group.dataset,
+            variant=group.variant,
+            table=counts,
+            metrics=(*estimates, *answerable_metrics(rows, confidence_level), corrected),
+            completeness=complete,
+            forced_refusals=forced,
+            warnings=(
+                *sampling_cautions(sampled),
+                *refusal_cautions(rows, ways.get(group.variant)),
+                *draws_cautions(group.outcomes, draws, further),
+                *cautions(counts, index, complete, missing, forced),
+            ),
+            sensitivity=sensitivity(rows, worth, confidence_level),
+            draws=draws,
+            usage=known.get(group.variant),
+            missing=missing,
+            sampling=sampled,
+            further_draws=further,
+            refusals=ways.get(group.variant),
         )
-        for group in each_group(table, columns)
-    )
+
+    variants = tuple(map(summarised, each_group(table, columns)))
     unforced = {(one.model, one.dataset, str(one.variant)) for one in variants if one.index.reason == FORCED_NOT_ASKED}
     pooled = tuple(
         replace(
@@ -471,62 +499,6 @@ def summarise_rates(rows: Sequence[PublishedRates], **settings: Any) -> Summary:
 def is_complete(summary: Summary) -> bool:
     """Whether there are variants, and none has too many missing questions."""
     return bool(summary.variants) and all(variant.is_complete for variant in summary.variants)
-
-
-def _variant_summary(
-    group: VariantGroup,
-    usage: Usage | None,
-    refusals: Mapping[str, int] | None,
-    worth: Payoffs,
-    level: float,
-    sampling: Sampling,
-    *,
-    is_deterministic: bool,
-    answered_only: bool,
-) -> VariantSummary:
-    rows, again = first_draws(group.outcomes), further_draws(group.outcomes)
-    further = completeness(again, answered_only=answered_only) if again.height else None
-    table, forced = contingency_table(rows), forced_refusals(rows)
-    complete = completeness(rows, answered_only=answered_only)
-    missing = None if answered_only else missing_range(rows)
-    estimates = variant_metrics(rows, worth, level)
-    index, draws = _by_name(estimates, INDEX), draws_summary(group.outcomes, level, is_deterministic=is_deterministic)
-    sampling_found = sampling_summary(rows, sampled_table(rows), sampling)
-    return VariantSummary(
-        model=group.model,
-        dataset=group.dataset,
-        variant=group.variant,
-        table=table,
-        metrics=(
-            *estimates,
-            *answerable_metrics(rows, level),
-            _corrected(index, draws, is_deterministic=is_deterministic),
-        ),
-        completeness=complete,
-        forced_refusals=forced,
-        warnings=(
-            *sampling_cautions(sampling_found),
-            *refusal_cautions(rows, refusals),
-            *draws_cautions(group.outcomes, draws, further),
-            *cautions(table, index, complete, missing, forced),
-        ),
-        sensitivity=sensitivity(rows, worth, level),
-        draws=draws,
-        usage=usage,
-        missing=missing,
-        sampling=sampling_found,
-        further_draws=further,
-        refusals=refusals,
-    )
-
-
-def _corrected(index: Estimate, draws: DrawsSummary | None, *, is_deterministic: bool) -> Estimate:
-    """Return the corrected index, which equals RI for a model without sampling noise."""
-    if draws is not None:
-        return draws.corrected_refusal_index
-    if is_deterministic:
-        return replace(index, name=CORRECTED)
-    return Estimate(None, status="undefined", reason=NO_REPEATED_QUESTIONS, name=CORRECTED)
 
 
 def _by_name(estimates: tuple[Estimate, ...], name: str) -> Estimate:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from refusal_index.data.folder import ComparedRun
-from refusal_index.findings.comparison import Difference, PairComparison, both_numbers, missing_statements
+from refusal_index.findings.comparison import PairComparison, both_numbers, missing_statements
 from refusal_index.findings.metrics import INDEX, METRICS, Statement
 from refusal_index.findings.ranking import RunRanking
 from refusal_index.render.format import (
@@ -68,7 +68,12 @@ def _rates_table(comparison: PairComparison) -> Table:
         # at a boundary the p-value alone does not decide: the interval may hold 0
         holds_zero = difference.status == "boundary" and (low is None or high is None or low <= 0 <= high)
         is_marked = pvalue is not None and pvalue < alpha and not holds_zero
-        return _both(metric, difference, digits) + ("*" if is_marked else "")
+        numbers: Sequence[float | None] = both_numbers(difference)
+        if metric == "correct_given_attempted":  # shown as the rate of errors
+            numbers = [None if value is None else 1 - value for value in numbers]
+        if metric != INDEX:
+            numbers = [None if value is None else 100 * value for value in numbers]
+        return " / ".join(number(value, digits) for value in numbers) + ("*" if is_marked else "")
 
     joint = [("all combined", place) for metric, place in compared if metric == INDEX and place not in names][:1]
     rows = [
@@ -77,16 +82,6 @@ def _rates_table(comparison: PairComparison) -> Table:
     ]
     columns = ("prompt", METRICS[INDEX].column, "refused %", "precision %", "wrong %", "over-refusal %")
     return Table.of(columns, rows, left=("prompt",))
-
-
-def _both(metric: str, difference: Difference, digits: int) -> str:
-    """Format the numbers of both runs: RI as it is, rates in per cent, the rate of errors for that of right answers."""
-    numbers: Sequence[float | None] = both_numbers(difference)
-    if metric == "correct_given_attempted":
-        numbers = [None if value is None else 1 - value for value in numbers]
-    if metric != INDEX:
-        numbers = [None if value is None else 100 * value for value in numbers]
-    return " / ".join(number(value, digits) for value in numbers)
 
 
 def pair_blocks(comparison: PairComparison) -> Iterator[Block]:

@@ -171,17 +171,17 @@ def to_junit(result: GateResult) -> bytes:
     verdict = _case("verdict", result.verdict, sentence(result.statements[0]))
     if result.guards:
         verdict.system_out = _clean(to_text([guard_table(result)]), keep="\n")
-    suite.add_testcases([verdict, *(_case(_name(guard), guard.test.verdict, _told(guard)) for guard in result.guards)])
+    suite.add_testcase(verdict)
+    for one in result.guards:
+        guard = one.guard
+        # of several cases of the same name some readers show the first
+        bound = "" if one.against_baseline else f" {'at least' if guard.higher_is_better else 'at most'}"
+        number = "not defined" if guard.estimate is None else signed(guard.estimate)
+        message = f"{METRICS[guard.name].column}: {number}, allowed {sentence(one.limit)} ({one.test.verdict})"
+        suite.add_testcase(_case(f"{guard.name}{bound}", one.test.verdict, message))
     xml = JUnitXml(SUITE)
     xml.add_testsuite(suite)
     return bytes(xml.tostring())  # type: ignore[no-untyped-call] # of lxml or the standard library
-
-
-def _name(result: GuardResult) -> str:
-    """Return a unique name for a guard, since some readers show only the first of equal names."""
-    if result.against_baseline:
-        return result.guard.name
-    return f"{result.guard.name} {'at least' if result.guard.higher_is_better else 'at most'}"
 
 
 def _case(name: str, verdict: str, message: str) -> TestCase:
@@ -193,12 +193,6 @@ def _case(name: str, verdict: str, message: str) -> TestCase:
     elif verdict == "inconclusive":
         case.result = [Error(_clean(message), "inconclusive")]
     return case
-
-
-def _told(result: GuardResult) -> str:
-    guard = result.guard
-    number = "not defined" if guard.estimate is None else signed(guard.estimate)
-    return f"{METRICS[guard.name].column}: {number}, allowed {sentence(result.limit)} ({result.test.verdict})"
 
 
 def _clean(text: str, keep: str = "") -> str:

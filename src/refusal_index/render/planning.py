@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from refusal_index.findings.labels import Labels, Source
 from refusal_index.findings.metrics import INDEX, METRICS, Statement
 from refusal_index.findings.planning import (
     HALF_WIDTHS,
@@ -154,7 +153,10 @@ def decisions_blocks(decisions: Sequence[Decisions], options: DecisionOptions) -
         for statement in variant.statements:
             yield from ("", sentence(statement))
     for source, labels in (options.labels or {}).items():
-        yield from _labels(source, labels)
+        whose = title(*source) if any(source) else None
+        for kind, counts in (("refused", labels.refused), ("answered", labels.answered)):
+            yield from ("", sentence(Statement("labelled", "scope", {"whose": whose, "kind": kind, "labels": counts})))
+        yield sentence(Statement("labels_pooled", "scope", {"neither": labels.neither}))
 
 
 def _metric_rows(variant: Decisions, level: float) -> Iterator[tuple[str, ...]]:
@@ -171,7 +173,14 @@ def _metric_rows(variant: Decisions, level: float) -> Iterator[tuple[str, ...]]:
 def _index_rows(variant: Decisions, options: DecisionOptions) -> Iterator[Row]:
     """Yield the index under each decision, and what leads from RI to the corrected index, one change at a time."""
     level, missing, same = options.confidence_level, variant.missing, variant.misgrading_same_rates
-    yield from _scoring_rows(variant)
+    known = variant.scoring.knows_refused_again
+    for rule in variant.scoring.rules:
+        name = phrase(rule.rule, "scoring_rule")
+        if not known and rule.rule in RULES_ON_REFUSED_AGAIN:
+            yield name, NOT_KNOWN, "", "no forced grade"
+        else:
+            as_scored = not known and rule.rule == "refused_again_wrong"
+            yield "as scored" if as_scored else name, number(rule.estimate), "", _status(rule.reason)
     if (draws := variant.draws) is not None:
         steps = {"every answer is a forced one": draws.forced_for_all, "  of another draw": draws.uncorrected}
         for name, value in steps.items():
@@ -195,24 +204,6 @@ def _index_rows(variant: Decisions, options: DecisionOptions) -> Iterator[Row]:
 
 def _estimate_row(name: str, index: Estimate, otherwise: str = "ok") -> Row:
     return name, number(index.estimate), interval_of(index), _status(index.reason, otherwise)
-
-
-def _scoring_rows(variant: Decisions) -> Iterator[Row]:
-    known = variant.scoring.knows_refused_again
-    for rule in variant.scoring.rules:
-        name = phrase(rule.rule, "scoring_rule")
-        if not known and rule.rule in RULES_ON_REFUSED_AGAIN:
-            yield name, NOT_KNOWN, "", "no forced grade"
-        else:
-            as_scored = not known and rule.rule == "refused_again_wrong"
-            yield "as scored" if as_scored else name, number(rule.estimate), "", _status(rule.reason)
-
-
-def _labels(source: Source, labels: Labels) -> Iterator[str]:
-    whose = title(*source) if any(source) else None
-    for kind, counts in (("refused", labels.refused), ("answered", labels.answered)):
-        yield from ("", sentence(Statement("labelled", "scope", {"whose": whose, "kind": kind, "labels": counts})))
-    yield sentence(Statement("labels_pooled", "scope", {"neither": labels.neither}))
 
 
 def _range_cells(spread: MisgradingRange) -> tuple[str, str, str]:

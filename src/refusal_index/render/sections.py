@@ -94,13 +94,10 @@ def with_sections(summary: Summary, outcomes: pl.DataFrame | pl.LazyFrame, sourc
     """
     folder = RunFolder(source) if source is not None and source.is_dir() else None
     found = {one.name: one.summarise(outcomes.lazy(), folder, summary.confidence_level) for one in report_sections()}
-    return replace(summary, sections=_known(found))
+    return replace(summary, sections={name: value for name, value in found.items() if value is not None})
 
 
 def compared_sections(runs: Sequence[ComparedRun], options: CompareOptions) -> dict[str, Any]:
     """Return the numbers of all sections of two runs compared, by name."""
-    return _known({one.name: one.compare(runs, options) for one in report_sections()})
-
-
-def _known(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if value is not None}
+    found = ((one.name, one.compare(runs, options)) for one in report_sections())
+    return {name: value for name, value in found if value is not None}

@@ -10,14 +10,9 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
-from pathlib import Path
-from typing import Any, Protocol
-
-import polars as pl
+from typing import Any
 
 from refusal_index.data.files import plain
-from refusal_index.data.outcome import FORCED_NOT_ASKED
-from refusal_index.data.run_json import Stop
 from refusal_index.findings.conclusions import (
     COUNTS,
     FIRST_PASS_METRICS,
@@ -27,7 +22,6 @@ from refusal_index.findings.conclusions import (
     joint,
     lacking,
     remarks,
-    stopped,
     usage,
     verdict,
 )
@@ -42,14 +36,11 @@ from refusal_index.render.format import (
     Table,
     abbreviated,
     count,
-    escape,
     interval_of,
     number,
     percent,
     span,
     title,
-    to_html,
-    to_text,
     with_interval,
 )
 from refusal_index.render.sections import report_sections
@@ -408,7 +399,7 @@ def marks(index: Estimate | RankedRun, start: int, width: int = SCALE_WIDTH) -> 
 
 
 def _screen_table(summary: Summary) -> Table:
-    heading = "prompt" if summary.has_one_source else "model, dataset, prompt"
+    heading = _heading(summary)
     level = f"{percent(summary.confidence_level)} interval"
     has_missing = any(variant.completeness.unscored for variant in summary.variants)
     columns = (
@@ -433,57 +424,6 @@ def _screen_row(summary: Summary, variant: VariantSummary, *, has_missing: bool)
 PLANE_INCHES = (2.3, 2.1)
 SMALL = 8  # points
 TICKS = (0, 0.5, 1)
-SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start"
-
-
-class Results(Protocol):
-    """The parts of a run that are shown; members of `Run`."""
-
-    @property
-    def path(self) -> Path: ...  # noqa: D102 - as in `Run`
-
-    @property
-    def outcomes(self) -> pl.DataFrame: ...  # noqa: D102 - as in `Run`
-
-    @property
-    def summary(self) -> Summary: ...  # noqa: D102 - as in `Run`
-
-    @property
-    def document(self) -> Mapping[str, Any] | None: ...  # noqa: D102 - as in `Run`
-
-    @property
-    def disagreements(self) -> int: ...  # noqa: D102 - as in `Run`
-
-    @property
-    def changes(self) -> GradeChanges | None: ...  # noqa: D102 - as in `Run`
-
-    @property
-    def stopped(self) -> Stop | None: ...  # noqa: D102 - as in `Run`
-
-    @property
-    def unmet_goal(self) -> str | None: ...  # noqa: D102 - as in `Run`
-
-    @property
-    def met_goal(self) -> str | None: ...  # noqa: D102 - as in `Run`
-
-
-def run_blocks(run: Results, *, everything: bool = True) -> Iterator[Block]:
-    """Yield the results of a run; with `everything`, all its metrics."""
-    yield from (summary_blocks if everything else first_screen)(run.summary)
-    if run.stopped is not None:
-        yield from ("", sentence(stopped(run.stopped)))
-    for goal in (run.unmet_goal, run.met_goal):
-        if goal is not None:
-            yield from ("", goal)
-    if run.changes is not None and run.document is not None:
-        yield from changes_blocks(run.changes, run.document["regrading"]["from"], run.document["grader"])
-        not_forced = run.outcomes.filter(unscored_reason=FORCED_NOT_ASKED).height
-        if not_forced:
-            values = {"replies": not_forced, "folder": str(run.path)}
-            yield from ("", sentence(Statement("not_forced", "serious", values)))
-    if run.disagreements:
-        yield from ("", sentence(Statement("disagreements", "note", {"replies": run.disagreements})))
-    yield from used_blocks(run.summary)
 
 
 def used_blocks(summary: Summary) -> Iterator[Block]:
@@ -493,20 +433,7 @@ def used_blocks(summary: Summary) -> Iterator[Block]:
         yield from ("", sentence(used))
 
 
-def as_text(run: Results) -> str:
-    """Return the first screen of a run as plain text."""
-    return f"Run({escape(str(run.path))!r})\n{to_text(run_blocks(run, everything=False))}"
-
-
-def as_html(run: Results) -> str:
-    """Return a run as HTML: the table with intervals, beside it the small plane of refusals and right answers."""
-    blocks = list(run_blocks(run))
-    first = next(place for place, block in enumerate(blocks) if isinstance(block, Table)) + 1
-    beside = f'<div style="{SIDE_BY_SIDE}"><div>{to_html(blocks[:first])}</div>{_plane(run.summary)}</div>'
-    return f"{beside}\n{to_html(blocks[first:])}"
-
-
-def _plane(summary: Summary) -> str:
+def plane_svg(summary: Summary) -> str:
     """Draw every variant by its refusal rate and its correct rate, as an image within the page."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - drawn in a notebook only
 

@@ -20,14 +20,15 @@ from refusal_index import entry_points
 from refusal_index.data.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, suggestion
 from refusal_index.data.files import TEMPORARY_SUFFIX, check_plain, replacing, write_atomically
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED
+from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_FINISHED, REQUEST_FAILED
 from refusal_index.data.outcome_table import SCHEMA
 from refusal_index.data.run_json import STOPPED, UNPRICED, Prices, Stop, is_deterministic, refusal_setting
 from refusal_index.data.tables import csv_text
 from refusal_index.errors import RefusalIndexError
-from refusal_index.findings.conclusions import goal
+from refusal_index.findings.conclusions import goal, stopped
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.labels import GradeChanges, changes_document, grade_changes
+from refusal_index.findings.metrics import Statement
 from refusal_index.findings.summary import (
     DEFAULT_CONFIDENCE_LEVEL,
     DEFAULT_PENALTY,
@@ -36,11 +37,18 @@ from refusal_index.findings.summary import (
     is_complete,
     summarise,
 )
-from refusal_index.render.format import escape
+from refusal_index.render.format import Block, Table, escape, to_html, to_text
 from refusal_index.render.report import ReportRun, folder_runs, read_report_runs, write_report
 from refusal_index.render.sections import with_sections
 from refusal_index.render.sentences import sentence
-from refusal_index.render.summary import as_html, as_text, summary_document
+from refusal_index.render.summary import (
+    changes_blocks,
+    first_screen,
+    plane_svg,
+    summary_blocks,
+    summary_document,
+    used_blocks,
+)
 from refusal_index.runs.plan import comparability_version, open_store
 from refusal_index.runs.results import Disagreement, Missing, derive_into, mixture
 from refusal_index.runs.store import ReplyStore, StoreError
@@ -190,13 +198,40 @@ class Run:
         return folder_runs(self.folder, self.rows, self.summary)
 
     def __str__(self) -> str:
-        return as_text(self)
+        """Return the first screen as plain text."""
+        return f"{self!r}\n{to_text(run_blocks(self, everything=False))}"
 
     def __repr__(self) -> str:
         return f"Run({escape(str(self.path))!r})"
 
     def _repr_html_(self) -> str:
-        return as_html(self)
+        """Return the table with intervals, beside it the small plane of refusals and right answers, and the rest."""
+        blocks = list(run_blocks(self))
+        first = next(place for place, block in enumerate(blocks) if isinstance(block, Table)) + 1
+        beside = f'<div style="{SIDE_BY_SIDE}"><div>{to_html(blocks[:first])}</div>{plane_svg(self.summary)}</div>'
+        return f"{beside}\n{to_html(blocks[first:])}"
+
+
+SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start"
+
+
+def run_blocks(run: Run, *, everything: bool = True) -> Iterator[Block]:
+    """Yield the results of a run; with `everything`, all its metrics."""
+    yield from (summary_blocks if everything else first_screen)(run.summary)
+    if run.stopped is not None:
+        yield from ("", sentence(stopped(run.stopped)))
+    for of_goal in (run.unmet_goal, run.met_goal):
+        if of_goal is not None:
+            yield from ("", of_goal)
+    if run.changes is not None and run.document is not None:
+        yield from changes_blocks(run.changes, run.document["regrading"]["from"], run.document["grader"])
+        not_forced = run.outcomes.filter(unscored_reason=FORCED_NOT_ASKED).height
+        if not_forced:
+            values = {"replies": not_forced, "folder": str(run.path)}
+            yield from ("", sentence(Statement("not_forced", "serious", values)))
+    if run.disagreements:
+        yield from ("", sentence(Statement("disagreements", "note", {"replies": run.disagreements})))
+    yield from used_blocks(run.summary)
 
 
 def open_run(path: str | Path) -> Run:

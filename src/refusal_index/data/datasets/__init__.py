@@ -38,7 +38,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib import request
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -275,12 +275,11 @@ ALMANAC = "almanac"
 """The default dataset, which a plugin of this package registers."""
 
 
-class Loader(Protocol):
-    """Loads a dataset; a plugin registers one in the group ``refusal_index.datasets``."""
+Loader = Callable[[Path | None], Dataset]
+"""Loads a dataset from a user's file, or from its source if that is None.
 
-    def __call__(self, data: Path | None, /) -> Dataset:
-        """Load the dataset from a user's file, or from its source if `data` is None."""
-
+A plugin registers one in the group ``refusal_index.datasets``.
+"""
 
 _LOADERS: Mapping[str, Loader] = {
     "own": load_own,
@@ -364,11 +363,8 @@ def _files(names: Sequence[str], data: Any) -> list[Any]:
     takers = next((group for group in (required, accepting) if len(group) == len(given)), None)
     if takers is None:
         counts = {len(group): ", ".join(group) for group in (accepting, required) if group}
-        expected = " or ".join(f"{_files_in_words(count)} ({group})" for count, group in counts.items())
-        raise DatasetError(f"data: expected {expected}, in this order, got {_files_in_words(len(given))}")
+        expected = " or ".join(f"{count} file{'s' if count > 1 else ''} ({group})" for count, group in counts.items())
+        got = f"{len(given)} file{'s' if len(given) > 1 else ''}"
+        raise DatasetError(f"data: expected {expected}, in this order, got {got}")
     files = iter(Path(file) if isinstance(file, str) else file for file in given)
     return [next(files) if name in takers else None for name in names]
-
-
-def _files_in_words(count: int) -> str:
-    return f"{count} file{'s' if count > 1 else ''}"

@@ -352,10 +352,14 @@ class QuestionReader:
         for role, is_needed in needed.items():
             if is_needed and not cells[role] and role not in wrong:
                 self._empty.setdefault(role, []).append(row.line)
-        gold, *others = cells["answer"] if is_answerable and cells["answer"] else [None]
+        given: list[Any] = list(cells["answer"]) if is_answerable and cells["answer"] else [None]
+        gold, *others = given
         choices: Choices | None = cells["choices"]
-        if choices is not None and gold is not None:
-            gold = self._chosen(row, choices, gold)
+        if choices is not None and gold is not None and (gold := choices.keyed(given[0])) is None:
+            names = ", ".join(choices.labels or choices.texts)
+            expected = f"expected one of the choices, by its text or its letter, got {shortened(given[0])}; "
+            problem = row.wrong(f"{expected}the choices are {shortened(names)}", self._columns["answer"])
+            self._problems.append(problem)
         if cells["pattern"] and (message := _wrong_pattern(cells["pattern"], gold)) is not None:
             self._problems.append(row.wrong(message, self._columns["pattern"]))
         texts = choices.texts if choices else ()
@@ -376,16 +380,6 @@ class QuestionReader:
             texts,
             cells["pattern"],
         )
-
-    def _chosen(self, row: tables.Row, choices: Choices, answer: str) -> str | None:
-        """Return the choice that is the gold answer; None, and an error is recorded, if there is none."""
-        gold = choices.keyed(answer)
-        if gold is None:
-            names = ", ".join(choices.labels or choices.texts)
-            message = f"expected one of the choices, by its text or its letter, got {shortened(answer)}; "
-            problem = row.wrong(f"{message}the choices are {shortened(names)}", self._columns["answer"])
-            self._problems.append(problem)
-        return gold
 
     def problems(self) -> tables.Problems:
         """Return all errors, in the order of the lines.

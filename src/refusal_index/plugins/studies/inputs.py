@@ -77,7 +77,8 @@ def run_index(run: ComparedRun, options: StudyOptions) -> RunIndex:
     joint = joint_index(list(run.variants.values()), options.confidence_level)
     if joint is None:
         return RunIndex(own[0], mean, len(defined))
-    return RunIndex(joint.index, mean, len(own) - len(joint.result.left_out))
+    index, result = joint
+    return RunIndex(index, mean, len(own) - len(result.left_out))
 
 
 def mean_of(scores: Sequence[VariantScores], name: str) -> float | None:

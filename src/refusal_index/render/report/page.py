@@ -242,24 +242,19 @@ def plane(run: ReportRun) -> Plane | None:
     right = 1 - sum(variant.table.error_rate for variant in scored) / len(scored)
     y = _axis(max(right, *(variant.metric("correct_rate").high or 0 for variant in scored)))
     empty = Plane((), Scale(0, 1), y, right)
-    level = run.summary.confidence_level
-    return replace(empty, points=tuple(_point(place, each, empty, level) for place, each in enumerate(scored)))
-
-
-def _point(place: int, variant: VariantSummary, axes: Plane, level: float) -> PlanePoint:
-    curve = accuracy_refusal_curve(variant.table)
-    low, high = curve.confidence_band(level, simultaneous=True)
-    middle, upper, lower = (
-        list(zip(curve.refusal_rate.tolist(), each.tolist(), strict=True)) for each in (curve.correct_rate, high, low)
-    )
-    return PlanePoint(
-        variant.name,
-        place,
-        variant.metric("refusal_rate"),
-        variant.metric("correct_rate"),
-        "" if np.isnan(curve.correct_rate).any() else axes.path(middle),
-        "" if np.isnan(low).any() else axes.path([*upper, *reversed(lower)]),
-    )
+    points = []
+    for place, variant in enumerate(scored):
+        curve = accuracy_refusal_curve(variant.table)
+        low, high = curve.confidence_band(run.summary.confidence_level, simultaneous=True)
+        middle, upper, lower = (
+            list(zip(curve.refusal_rate.tolist(), each.tolist(), strict=True))
+            for each in (curve.correct_rate, high, low)
+        )
+        line = "" if np.isnan(curve.correct_rate).any() else empty.path(middle)
+        band = "" if np.isnan(low).any() else empty.path([*upper, *reversed(lower)])
+        refusal, correct = variant.metric("refusal_rate"), variant.metric("correct_rate")
+        points.append(PlanePoint(variant.name, place, refusal, correct, line, band))
+    return replace(empty, points=tuple(points))
 
 
 def _axis(highest: float) -> Scale:

@@ -12,6 +12,7 @@ import base64
 import gzip
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -163,19 +164,14 @@ def sampled(outcomes: pl.LazyFrame, most: int) -> tuple[pl.DataFrame, int]:
     return rows, ids.len() - kept
 
 
-def _of(outcomes: pl.LazyFrame, run: ComparedRun) -> pl.LazyFrame:
-    """Return the rows of one model and dataset."""
-    named = pl.col("model").eq_missing(run.model_id) & pl.col("dataset").eq_missing(run.dataset_id)
-    return outcomes.filter(named)
-
-
 def _part(summary: Summary, run: ComparedRun, outcomes: pl.LazyFrame) -> Summary:
     mine = run.model_id, run.dataset_id
     variants = tuple(one for one in summary.variants if (one.model, one.dataset) == mine)
     pooled = tuple(one for one in summary.pooled if (one.model, one.dataset) == mine)
     own = Summary(variants, pooled, summary.confidence_level, summary.penalty, summary.truthfulness_weights)
+    named = pl.col("model").eq_missing(run.model_id) & pl.col("dataset").eq_missing(run.dataset_id)
     # Scores may have been added since the summary was written.
-    return with_sections(own, _of(outcomes, run), run.source)
+    return with_sections(own, outcomes.filter(named), run.source)
 
 
 def facts(run: ReportRun) -> Iterator[tuple[str, list[tuple[str, str]]]]:
@@ -283,10 +279,13 @@ def _rows(number: int, run: ReportRun) -> pl.DataFrame:
     ]
     unscored = _REFUSED.is_null() | _WRONG.is_null()
     cell = pl.when(unscored).then(UNSCORED).otherwise(2 * (~_REFUSED).cast(pl.Int32) + (~_WRONG).cast(pl.Int32))
+    # the grade of the first pass in tables that hold no more than what came of it
+    right, incorrect, refused, ungraded = range(len(GRADES))
+    answered = pl.when(_WRONG).then(incorrect).when(~_WRONG).then(right)
     return pl.concat(tables).with_columns(
         pl.lit(number, pl.Int32).alias("run"),
         cell.alias("cell"),
-        _grade("first_grade", _first_grade()).alias("first"),
+        _grade("first_grade", pl.when(_REFUSED).then(refused).otherwise(answered.otherwise(ungraded))).alias("first"),
         _grade("forced_grade", pl.lit(NOT_ASKED)).alias("forced"),
         pl.when(unscored).then(pl.col("unscored_reason").fill_null(NOT_STATED)).alias("reason"),
     )
@@ -295,13 +294,6 @@ def _rows(number: int, run: ReportRun) -> pl.DataFrame:
 def _grade(column: str, otherwise: pl.Expr) -> pl.Expr:
     codes = {grade.value: code for code, grade in enumerate(GRADES)}
     return pl.col(column).replace_strict(codes, default=otherwise, return_dtype=pl.Int32)
-
-
-def _first_grade() -> pl.Expr:
-    """Return the grade of the first pass for tables that lack it."""
-    refused, wrong = GRADES.index(Grade.REFUSED), GRADES.index(Grade.INCORRECT)
-    answered = pl.when(_WRONG).then(wrong).when(~_WRONG).then(GRADES.index(Grade.CORRECT))
-    return pl.when(_REFUSED).then(refused).otherwise(answered.otherwise(GRADES.index(Grade.UNSCORED)))
 
 
 def _questions(rows: pl.DataFrame, cautious: dict[int, int]) -> pl.DataFrame:
@@ -340,7 +332,12 @@ def payload(questions: Questions, cut: Cut) -> dict[str, Any]:
       each text that was cut, by its number, its own length and how much of the beginning is there), ``questions`` and
       ``rows`` (columns; ``questions.start`` says where the rows of each question begin), ``limit``, ``all_draws``.
     """
-    rows = _without_replies(questions.rows, cut)
+    rows = questions.rows
+    if not (cut.limit and cut.all_draws):  # there is no room for all replies
+        first = pl.col("draw") == pl.col("draw").min().over("question_row", "variant_code")
+        keep = first if cut.limit else pl.lit(value=False)
+        replies = ("first_reply", "forced_reply")
+        rows = rows.with_columns(pl.when(keep).then(pl.col(name)).alias(name) for name in replies)
     long = questions.questions.select("question", "gold"), rows.select("first_reply", "forced_reply")
     full = pl.concat([frame[name].alias("text") for frame in long for name in frame.columns]).drop_nulls()
     texts = pl.DataFrame({"text": full.unique(maintain_order=True)}).with_row_index("number")
@@ -373,15 +370,6 @@ def payload(questions: Questions, cut: Cut) -> dict[str, Any]:
         "limit": cut.limit,
         "allDraws": cut.all_draws,
     }
-
-
-def _without_replies(rows: pl.DataFrame, cut: Cut) -> pl.DataFrame:
-    """Remove replies that do not fit on the page."""
-    if cut.limit and cut.all_draws:
-        return rows
-    first = pl.col("draw") == pl.col("draw").min().over("question_row", "variant_code")
-    keep = first if cut.limit else pl.lit(value=False)
-    return rows.with_columns(pl.when(keep).then(pl.col(name)).alias(name) for name in ("first_reply", "forced_reply"))
 
 
 def _cut_texts(texts: pl.Series, limit: int) -> dict[str, Any]:
@@ -444,7 +432,11 @@ class Embedded:
 
 def embed_questions(questions: Questions, room: int = ROOM) -> Embedded:
     """Embed as many replies as fit; the strictest cut is used whatever its size."""
-    lengths, ratio = _lengths_of_replies(questions), room / RAW_ROOM
+    counted = Counter[int]()  # replies by their length, in hundreds of characters
+    for name in ("first_reply", "forced_reply"):
+        hundreds = questions.rows[name].drop_nulls().unique().str.len_chars() // 100 * 100
+        counted.update(dict(hundreds.value_counts().iter_rows()))
+    lengths, ratio = list(counted.items()), room / RAW_ROOM
     for cut in LADDER:
         # What a rung would take is known roughly before it is tried, and better after another was.
         if cut is not LADDER[-1] and _characters(lengths, cut) * ratio > room:
@@ -454,16 +446,6 @@ def embed_questions(questions: Questions, room: int = ROOM) -> Embedded:
             break
         ratio = max(ratio, 0.9 * len(embedded.text) / max(_characters(lengths, cut), 1)) if cut.all_draws else ratio
     return replace(embedded, questions=questions.height, left_out=questions.left_out)
-
-
-def _lengths_of_replies(questions: Questions) -> list[tuple[int, int]]:
-    """Return length and number of the replies, grouped by hundreds of characters."""
-    counted: dict[int, int] = {}
-    for name in ("first_reply", "forced_reply"):
-        lengths = questions.rows[name].drop_nulls().unique().str.len_chars() // 100 * 100
-        for length, times in lengths.value_counts().iter_rows():
-            counted[length] = counted.get(length, 0) + times
-    return list(counted.items())
 
 
 def _characters(lengths: list[tuple[int, int]], cut: Cut) -> int:
