@@ -59,7 +59,7 @@ def test_series_of_different_indexes_do_not_pair_by_position(order: list[str]) -
         lambda: stats.auroc(refused.astype(float), wrong),
         lambda: stats.within_topic_refusal_index(refused, refused, wrong.astype(str)),
     ):
-        with pytest.raises(ValueError, match="must have the same index, got two that differ"):
+        with pytest.raises(ValueError, match="must have the same index, got different ones"):
             call()
     assert refusal_index(refused=refused.to_numpy(), wrong=wrong.to_numpy()).table.n == 5
 

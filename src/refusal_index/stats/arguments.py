@@ -27,8 +27,8 @@ def check_rows(name: str, values: Any) -> None:
     masked = _count_masked(values)
     if masked:
         raise TypeError(
-            f"{name} must hold no masked values, got {masked:,} of them; leave these questions out of all arrays "
-            "alike, or mark them in scored where there is such an argument"
+            f"{name} must hold no masked values, got {masked:,} of them; leave these questions out of all "
+            "arrays, or mark them in scored if there is such an argument"
         )
     check_same_index({f"{name}[{number}]": row for number, row in enumerate(_rows(values))})
 
@@ -56,8 +56,8 @@ def check_same_index(named: dict[str, Any]) -> None:
         first, expected = indexed[0]
         if not index.equals(expected):
             raise ValueError(
-                f"{first} and {name} must have the same index, got two that differ; bring one into the order of the "
-                "other (reindex), or pass both with .to_numpy() if they are in one order already"
+                f"{first} and {name} must have the same index, got different ones; reindex one like the other, or "
+                "pass both with .to_numpy() if they are in the same order"
             )
 
 
@@ -234,12 +234,12 @@ def _checked_matrix(name: str, values: ArrayLike) -> BoolArray:
         array = np.asarray(values)
     except ValueError as error:
         raise ValueError(
-            f"{name} must have rows of one length, one value a question, got rows that differ; "
+            f"{name} must have rows of equal length, one value per question, got different lengths; "
             "was a question left out of one run? Mark it in scored instead"
         ) from error
     if array.ndim != 2:
         raise ValueError(
-            f"{name} must be two-dimensional, one row a run and one column a question, got shape {array.shape}; "
+            f"{name} must be two-dimensional, one row per run and one column per question, got shape {array.shape}; "
             "is it the outcomes of a single run?"
         )
     return truth_values(name, array)
@@ -257,17 +257,17 @@ def checked_weights(n: int, weight: ArrayLike) -> FloatArray:
     weights = np.asarray([math.nan] if missing else array, float)
     if np.isnan(weights).any():
         raise ValueError(
-            "weight must have a number for every question, got missing values; give questions that stand for none the "
-            "weight 0"
+            "weight must have a number for every question, got missing values; give questions that represent none "
+            "the weight 0"
         )
     bad = (weights < 0) | np.isinf(weights)
     if bad.any():
         raise ValueError(
-            f"weight must not be negative or infinite, got {float(weights[bad][0])!r}; how many questions of the "
-            "population does it stand for?"
+            f"weight must not be negative or infinite, got {float(weights[bad][0])!r}; it is the number of "
+            "questions in the population that a question represents"
         )
     if n and not weights.any():
-        raise ValueError("weight must be above 0 for some question, got only zeros; was the population's share lost?")
+        raise ValueError("weight must be above 0 for some question, got only zeros; were weights lost in a join?")
     return weights
 
 
@@ -281,8 +281,8 @@ def group_codes(name: str, n: int, groups: ArrayLike) -> NDArray[np.intp]:
         place = next((place for place, value in enumerate(values) if _is_missing(value)), None)
         if place is not None:
             raise ValueError(
-                f"{name} must name one for every question, got none for question {place} (from 0); a question that "
-                "belongs to no other has a name of its own"
+                f"{name} must have a value for every question, got none for question {place} (from 0); give a "
+                "question without a group one of its own"
             )
     if array.dtype.kind in "iub":
         return np.asarray(np.unique(array, return_inverse=True)[1])
@@ -298,7 +298,7 @@ def _is_missing(value: object) -> bool:
 
 def _check_shape(name: str, array: NDArray[Any], n: int) -> None:
     if array.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional, one value a question, got shape {array.shape}")
+        raise ValueError(f"{name} must be one-dimensional, one value per question, got shape {array.shape}")
     if array.size != n:
         raise ValueError(
             f"{name} must have one value for each of the {n:,} questions, got {array.size:,}; was one of them filtered?"

@@ -242,7 +242,7 @@ def checked_payoffs(penalty: float, truthfulness_weights: Weights) -> Payoffs:
     if len(weights) != 3 or not all(0 <= weight < math.inf for weight in weights) or not any(weights):
         raise ValueError(
             "truthfulness_weights must be three numbers of at least 0, not all of them 0, for a right answer, a "
-            f"refusal and a wrong answer, got {truthfulness_weights!r}; the last is taken off, so that it has no sign"
+            f"refusal and a wrong answer, got {truthfulness_weights!r}; the last is subtracted, so it has no sign"
         )
     return Payoffs(checked_penalty(penalty), (weights[0], weights[1], weights[2]))
 
@@ -394,7 +394,9 @@ def latent_auroc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     ValueError
         If an argument is out of range.
 
-    Notes ----- At ``mu = 1/2`` the area is ``1/2 + (2/pi) asin(rho / sqrt(2))``.
+    Notes
+    -----
+    At ``mu = 1/2`` the area is ``1/2 + (2/pi) asin(rho / sqrt(2))``.
 
     Examples
     --------
@@ -696,7 +698,9 @@ def iso_refusal_index(refusal_rate: ArrayLike, refusal_index: ArrayLike, error_r
     ----------
     .. [1] Pan et al., as cited in `refusal_index`. Appendix "Fixed Endpoints and Shape of Iso-RI Curves".
 
-    Examples -------- At a refusal rate of 1/2, for a model that is right on 40 % of the questions when it answers all:
+    Examples
+    --------
+    At a refusal rate of 1/2, for a model that is right on 40 % of the questions when it answers all:
 
     >>> iso_refusal_index(0.5, [-1, 0, 0.5, 1], error_rate=0.6).round(4).tolist()
     [0.0, 0.2, 0.2836, 0.4]

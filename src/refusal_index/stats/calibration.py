@@ -220,14 +220,14 @@ def checked_scores(score: ArrayLike, outcome: ArrayLike, name: str = "outcome") 
     scores = unmasked("score", score)
     truths = truth_values(name, outcome)
     if scores.dtype.kind not in "iufb":
-        raise TypeError(f"score must hold numbers, got an array of {scores.dtype}; are there questions without one?")
+        raise TypeError(f"score must hold numbers, got an array of {scores.dtype}; are scores missing?")
     if scores.ndim != 1 or scores.shape != truths.shape:
         raise ValueError(
             f"score and {name} must have one value for each of the same questions, "
             f"got shapes {scores.shape} and {truths.shape}; was one of them filtered?"
         )
     if not np.isfinite(scores).all():
-        raise ValueError("score must be finite, got NaN or infinity; are there questions without one?")
+        raise ValueError("score must be finite, got NaN or infinity; are scores missing?")
     return scores.astype(np.float64), truths.astype(bool)
 
 
@@ -487,8 +487,10 @@ def brier_score(score: ArrayLike, outcome: ArrayLike) -> BrierResult:
     TypeError, ValueError
         If the scores are not numbers in [0, 1], `outcome` does not hold truth values, or lengths differ.
 
-    Notes ----- The decomposition is that of this sample. The standard error is that of the mean over independent
-    questions. Simulated coverage of 95 % intervals is .94 to .95 with 200 questions or more, .92 to .94 with 50.
+    Notes
+    -----
+    The decomposition is that of this sample. The standard error is that of the mean over independent questions.
+    Simulated coverage of 95 % intervals is .94 to .95 with 200 questions or more, .92 to .94 with 50.
 
     References
     ----------
@@ -592,10 +594,12 @@ def smooth_calibration_error(score: ArrayLike, outcome: ArrayLike) -> Result:
     TypeError, ValueError
         If the scores are not numbers in [0, 1], `outcome` does not hold truth values, or lengths differ.
 
-    Notes ----- The value agrees with direct integration to 1e-6; an error below 1e-3 is that at bandwidth 1e-3. The
-    authors' package relplot 1.0.3 agrees to 1e-3 for scores strictly between 0 and 1 and errors below .15. Elsewhere it
-    deviates from the definition by up to .12: it counts scores of exactly 0 or 1 half, and truncates the kernel at a
-    distance of 1/2.
+    Notes
+    -----
+    The value agrees with direct integration to 1e-6; an error below 1e-3 is that at bandwidth 1e-3. The authors'
+    package relplot 1.0.3 agrees to 1e-3 for scores strictly between 0 and 1 and errors below .15. Elsewhere it deviates
+    from the definition by up to .12: it counts scores of exactly 0 or 1 half, and truncates the kernel at a distance of
+    1/2.
 
     References
     ----------

@@ -147,18 +147,21 @@ def equal_index_test(
     TypeError, ValueError
         As for `checked_matrices`, or if there are not exactly two rows, or not one stratum per question.
 
-    Notes ----- With 500 questions, 15 % refused and 90 % wrong, and an RI of .38, the smallest cell has an expected
-    count of 1.5, and in 39 % of pairs a cell is empty, so that a test by standard errors is impossible. Using this test
-    for such pairs, `compare_metrics` rejects .046 of the pairs of equal models at the level .05 (.043 with shared
-    questions); this test over five strata rejects .046 and .042. With an expected count below one the test is
-    conservative (.01 to .02), because few tables are extreme enough.
+    Notes
+    -----
+    With 500 questions, 15 % refused and 90 % wrong, and an RI of .38, the smallest cell has an expected count of 1.5,
+    and in 39 % of pairs a cell is empty, so that a test by standard errors is impossible. Using this test for such
+    pairs, `compare_metrics` rejects .046 of the pairs of equal models at the level .05 (.043 with shared questions);
+    this test over five strata rejects .046 and .042. With an expected count below one the test is conservative (.01 to
+    .02), because few tables are extreme enough.
 
     References
     ----------
     .. [1] Cressie and Read (1984). :doi:`10.1111/j.2517-6161.1984.tb01318.x`
 
-    Examples -------- Of 75 questions refused by the first run, none would have been right; of those refused by the
-    second run, 8:
+    Examples
+    --------
+    Of 75 questions refused by the first run, none would have been right; of those refused by the second run, 8:
 
     >>> refused = np.tile(np.arange(500) < 75, (2, 1))
     >>> wrong = np.stack([np.arange(500) < 450, (np.arange(500) < 67) | (np.arange(500) >= 117)])
@@ -213,7 +216,7 @@ def signed_root(tables: Sequence[ContingencyTable], codes: NDArray[np.intp]) -> 
     influence = size * fit.first_cell_given_rates(rho)
     influence -= np.sum(cells * influence, axis=0)
     variances = np.sum(cells * influence**2, axis=0) / fit.n
-    # The covariance over the questions that both runs share: the correlation seen, times what the fit says.
+    # The covariance over shared questions: observed correlation times fitted standard deviations.
     shared = codes[:, (codes < 4).all(axis=0)]
     of_first, of_second = (values[row] for values, row in zip(influence.T, shared, strict=True))
     seen = float(np.linalg.norm(of_first) * np.linalg.norm(of_second))

@@ -217,11 +217,13 @@ def corrected_refusal_index(
     ValueError
         If they are not matrices of the same shape, or have fewer than two rows (draws).
 
-    Notes ----- Simulated coverage of the 95 % interval is .939 to .954, for a corrected RI of .582, probit slopes of 1,
-    2, 3 and 6, refusal and error rates of .4 and .55 or .74 and .9, and two draws of all of 1,000 questions, of 200 of
-    them or of 400 of 4,326. If hardly any pair of draws is refused and right (rates of .15 and .90, .16 and .95, .06
-    and .65, .01 and .50), it is .976 to .995, and the interval always contains the estimate. `single` reduces the
-    variance by a factor of 1.0 to 1.1 at slope 1, 1.2 to 1.4 at 2, 1.4 to 1.9 at 3 and 2.2 to 3.1 at 6.
+    Notes
+    -----
+    Simulated coverage of the 95 % interval is .939 to .954, for a corrected RI of .582, probit slopes of 1, 2, 3 and 6,
+    refusal and error rates of .4 and .55 or .74 and .9, and two draws of all of 1,000 questions, of 200 of them or of
+    400 of 4,326. If hardly any pair of draws is refused and right (rates of .15 and .90, .16 and .95, .06 and .65, .01
+    and .50), it is .976 to .995, and the interval always contains the estimate. `single` reduces the variance by a
+    factor of 1.0 to 1.1 at slope 1, 1.2 to 1.4 at 2, 1.4 to 1.9 at 3 and 2.2 to 3.1 at 6.
 
     If a cell of refusal and error is empty in all pairs of draws, the estimate is the correlation of `single` divided
     by the reliability. It assumes that the noise of refusal and answer is independent, and that first-pass answers are
@@ -402,7 +404,7 @@ def joint_corrected_refusal_index(results: Sequence[CorrectedRefusalIndexResult]
         raise ValueError("results must hold the result of one prompt or more, got none")
     defined = [(one, one._quotient) for one in results if one._quotient is not None]
     if len({part.influence.shape for _, part in defined}) > 1:
-        raise ValueError("results must be made of the same questions as columns, got other numbers of them")
+        raise ValueError("results must be from matrices with the same questions as columns, got different numbers")
     most = max(results, key=lambda one: one.n_repeated)
     if len(defined) <= 1:
         return defined[0][0] if defined else most
@@ -458,7 +460,7 @@ def _single_cells(single: Sequence[ArrayLike] | None, repeated: BoolArray, desig
     if matrices[0].shape[1] != len(repeated):
         raise ValueError(
             f"single must have one value for each of the {len(repeated)} questions, got {matrices[0].shape[1]}; "
-            "give the columns of all questions to both, and mark in scored what was not drawn repeatedly"
+            "pass the columns of all questions to both, and mark in scored which draws there are"
         )
     return np.asarray(cell_codes(*(matrices if design is None else design.taking_part(matrices)))[0])
 
@@ -625,9 +627,11 @@ def compare_corrected(first: CorrectedRefusalIndexResult, second: CorrectedRefus
     ValueError
         If the numbers of columns differ.
 
-    Notes ----- With two draws of 800 questions, of 200 of 1,000 or of 400 of 4,326, corrected RIs of .582, refusal and
-    error rates of .5 and .5, .4 and .55 or .74 and .9, and slopes of 3 and 1 or 6 and 2, the coverage of the interval
-    is .94 to .965, paired or not, whereas the test of RI rejects equality in .71 to 1 of the samples
+    Notes
+    -----
+    With two draws of 800 questions, of 200 of 1,000 or of 400 of 4,326, corrected RIs of .582, refusal and error rates
+    of .5 and .5, .4 and .55 or .74 and .9, and slopes of 3 and 1 or 6 and 2, the coverage of the interval is .94 to
+    .965, paired or not, whereas the test of RI rejects equality in .71 to 1 of the samples
     (`benchmarks/coverage/corrected_difference.py`).
 
     References
@@ -655,8 +659,8 @@ def compare_corrected(first: CorrectedRefusalIndexResult, second: CorrectedRefus
     if parts[0].influence.shape != parts[1].influence.shape:
         one, other = (part.influence.shape[1] for part in (parts[0], parts[1]))
         raise ValueError(
-            f"first and second must be made of the same questions as columns, got {one} and {other} of them; "
-            "give the columns of both and mark in scored what a model was not asked"
+            f"first and second must be from matrices with the same questions as columns, got {one} and {other}; "
+            "pass the columns of both, and mark in scored which questions each model was asked"
         )
     estimate = first.estimate - second.estimate
     influence = np.stack([_on_index(one) for one in (first, second)])
@@ -713,8 +717,10 @@ def rank_corrected(
     ValueError
         If there are fewer than two models, their numbers of columns differ, or another argument is invalid.
 
-    Notes ----- Among eight models with equal corrected RI and slopes from 1 to 8, and 200 of 1,000 questions drawn
-    twice, a false difference is found in .06 of the samples by max-t, and in .02 to .04 by Holm.
+    Notes
+    -----
+    Among eight models with equal corrected RI and slopes from 1 to 8, and 200 of 1,000 questions drawn twice, a false
+    difference is found in .06 of the samples by max-t, and in .02 to .04 by Holm.
 
     References
     ----------
@@ -736,7 +742,7 @@ def rank_corrected(
         raise ValueError(f"results must hold two models or more to rank, got {len(results)}")
     parts = [one._quotient for one in results if one._quotient is not None]
     if len({(part.repeated.size, part.influence.shape) for part in parts}) > 1:
-        raise ValueError("results must be made of the same questions as columns, got other numbers of them")
+        raise ValueError("results must be from matrices with the same questions as columns, got different numbers")
     n, units = (parts[0].repeated.size, parts[0].influence.shape[1]) if parts else (0, 0)
     nothing, nowhere = np.full(units, math.nan), np.zeros(n, bool)
     rows = [nothing if one._quotient is None else _on_index(one) for one in results]

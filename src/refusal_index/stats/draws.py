@@ -117,7 +117,7 @@ def checked_draws(
     matrices = checked_matrices(refused, wrong, scored)
     if len(matrices[0]) < 2:
         raise ValueError(
-            "refused and wrong must have two or more rows, one a draw and one column a question, "
+            "refused and wrong must have two or more rows, one per draw, and one column per question, "
             f"got shape {matrices[0].shape}; is there a single draw, or are they transposed?"
         )
     return matrices

@@ -178,7 +178,7 @@ def cohen_kappa(counts: ArrayLike) -> CohenKappaResult:
     if table.ndim != 2 or table.shape[0] != table.shape[1]:
         raise ValueError(f"counts: expected a square table, got one of shape {table.shape}")
     if not np.all((table >= 0) & (table == np.floor(table)) & np.isfinite(table)):
-        raise ValueError("counts: expected whole numbers from 0, got others; give counts, not shares")
+        raise ValueError("counts: expected non-negative whole numbers; pass counts, not shares")
     n = int(table.sum())
     if n == 0:
         return CohenKappaResult(None, "undefined", "there is no answer that both graded", n=0)

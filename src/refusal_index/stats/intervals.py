@@ -606,9 +606,9 @@ def refusal_index(
     """Estimate the Refusal Index from a table of counts, or from one outcome per question.
 
     The Refusal Index is Spearman's rank correlation between the probability that a model refuses a question and the
-    probability that it would answer it wrongly, under a Gaussian copula. It is measured in two passes over the same
-    questions: in the first, the model may refuse; in the second, it is forced to answer what it refused. From the 2x2
-    table of refusal and error, the tetrachoric correlation rho is estimated by maximum likelihood, and
+    probability that it would answer it wrongly, under a Gaussian copula. Two passes over the same questions measure it:
+    in the first, the model may refuse; in the second, it is forced to answer what it refused. From the 2x2 table of
+    refusal and error, the tetrachoric correlation rho is estimated by maximum likelihood, and
 
         RI = 6 / pi * asin(rho / 2)
 
@@ -635,9 +635,11 @@ def refusal_index(
         If neither or both forms are given, or the arrays are not truth values of one length; also the errors of
         `SamplingDesign.of`.
 
-    Notes ----- The estimate maximises the multinomial likelihood over rho, with the thresholds at the observed rates.
-    The model is saturated, so at the maximum the modelled share of refused and wrong questions equals the observed one.
-    It is found by root finding, with an error below 1e-12 if every cell holds more than 1e-5 of the questions.
+    Notes
+    -----
+    The estimate maximises the multinomial likelihood over rho, with the thresholds at the observed rates. The model is
+    saturated, so at the maximum the modelled share of refused and wrong questions equals the observed one. It is found
+    by root finding, with an error below 1e-12 if every cell holds more than 1e-5 of the questions.
 
     References
     ----------

@@ -393,8 +393,10 @@ class JointRefusalIndexResult(ResultWithInterval):
             ``(nan, nan)`` unless the status is ``"ok"``. Both kinds are equal if the variation between prompts is no
             larger than expected by chance, or there is only one prompt.
 
-        Notes ----- With only two prompts the variation is poorly estimated: if they differ strongly, the coverage of
-        the wider interval is only .87.
+        Notes
+        -----
+        With only two prompts the variation is poorly estimated: if they differ strongly, the coverage of the wider
+        interval is only .87.
         """
         if prompts not in get_args(Prompts):
             raise ValueError(f"prompts must be 'random' or 'fixed', got {prompts!r}")
@@ -468,9 +470,10 @@ def joint_refusal_index(
     TypeError, ValueError
         If the matrices are not truth values of one shape; also the errors of `SamplingDesign.of`.
 
-    Notes ----- Variants are weighted by precision; identical variants both count. Leaving out a variant at +1 or -1,
-    which has an empty cell, biases the joint estimate away from that end; this matters only if expected counts are
-    small.
+    Notes
+    -----
+    Variants are weighted by precision; identical variants both count. Leaving out a variant at +1 or -1, which has an
+    empty cell, biases the joint estimate away from that end; this matters only if expected counts are small.
 
     References
     ----------

@@ -222,7 +222,9 @@ def correct_misgrading(
     ValueError
         If a rate is out of range, or f_c and f_w of a group sum to 1 or more, so that grades are uninformative.
 
-    Notes ----- Guessing is a special case: of unknown answers guessed among K choices, 1 in K is graded right. See
+    Notes
+    -----
+    Guessing is a special case: of unknown answers guessed among K choices, 1 in K is graded right. See
     `correct_guessing`.
 
     References
@@ -282,7 +284,7 @@ def checked_rates(graded_wrong_if_right: Rate, graded_right_if_wrong: Rate) -> G
     if any(1 - f_c - f_w <= LEAST_INFORMED for f_c, f_w in zip(*rates, strict=True)):
         raise ValueError(
             "graded_wrong_if_right and graded_right_if_wrong must sum to less than 1, "
-            f"got {graded_wrong_if_right!r} and {graded_right_if_wrong!r}; is one a share of sound grades?"
+            f"got {graded_wrong_if_right!r} and {graded_right_if_wrong!r}; is one a share of correct grades?"
         )
     return rates
 
@@ -377,12 +379,14 @@ def misgrading_from_labels(
     TypeError
         If neither or both forms are given, or an argument has the wrong type.
 
-    Notes ----- A sample that is stratified by the grader's grade shows how often a person agrees with each *grade*, not
-    how often the grader errs on right and on wrong answers. So the former is estimated from the sample, which is valid
-    for any sampling by grade, and f_c and f_w follow by Bayes' rule from the shares of the grades in the whole table.
-    If refused questions are over-represented in the sample, use the second form. With a sample for each group, the
-    share of mistaken grades in each cell is moved to the other grade; this is defined even if the implied f_c and f_w
-    sum to 1.
+    Notes
+    -----
+    A sample that is stratified by the grader's grade shows how often a person agrees with each *grade*, not how often
+    the grader errs on right and on wrong answers. So the former is estimated from the sample, which is valid for any
+    sampling by grade, and f_c and f_w follow by Bayes' rule from the shares of the grades in the whole table. If
+    refused questions are over-represented in the sample, use the second form. With a sample for each group, the share
+    of mistaken grades in each cell is moved to the other grade; this is defined even if the implied f_c and f_w sum to
+    1.
 
     The interval is computed by drawing the cells and the error rates by grade from their posterior distributions.
 
@@ -474,13 +478,15 @@ def misgrading_range(
     ValueError
         If a rate is out of range, the ends of a range are in the wrong order, or the largest rates sum to 1 or more.
 
-    Notes ----- RI increases with the share of wrong answers among refused questions, and decreases with that among
-    answered ones. A corrected share increases with f_w and decreases with f_c. So if rates may differ, RI is highest at
-    the largest f_w and the smallest f_c for refused questions and the reverse for answered ones, and lowest at the
-    opposite corner. Equal rates do not change the sign of rho, and its absolute value increases with both: the
-    derivative of rho in f_w is proportional to ``p11 - beta mu``, with ``beta = P(refused | at the threshold of being
-    wrong)``; this has the sign of rho, since for a positive rho refusals are more frequent beyond that threshold than
-    at it. The same holds for f_c.
+    Notes
+    -----
+    RI increases with the share of wrong answers among refused questions, and decreases with that among answered ones. A
+    corrected share increases with f_w and decreases with f_c. So if rates may differ, RI is highest at the largest f_w
+    and the smallest f_c for refused questions and the reverse for answered ones, and lowest at the opposite corner.
+    Equal rates do not change the sign of rho, and its absolute value increases with both: the derivative of rho in f_w
+    is proportional to ``p11 - beta mu``, with ``beta = P(refused | at the threshold of being wrong)``; this has the
+    sign of rho, since for a positive rho refusals are more frequent beyond that threshold than at it. The same holds
+    for f_c.
 
     References
     ----------
@@ -596,11 +602,13 @@ def prediction_powered(
     TypeError, ValueError
         If an argument has the wrong type, shape or range.
 
-    Notes ----- The estimate of RI is that of `misgrading_from_labels` with a sample for each group. In the variance,
-    half a label is added to each verdict in every cell, so that it is not 0 if no mistaken grade was found. Simulated
-    coverage of 95 % intervals, for 2,000 questions with 75 labels per cell and a grader whose error rates differ
-    between refused and answered questions, is .96 to .97 for RI, .95 to .96 for other metrics, and .95 to .97 for
-    differences between two runs (`benchmarks/coverage/misgrading.py`).
+    Notes
+    -----
+    The estimate of RI is that of `misgrading_from_labels` with a sample for each group. In the variance, half a label
+    is added to each verdict in every cell, so that it is not 0 if no mistaken grade was found. Simulated coverage of 95
+    % intervals, for 2,000 questions with 75 labels per cell and a grader whose error rates differ between refused and
+    answered questions, is .96 to .97 for RI, .95 to .96 for other metrics, and .95 to .97 for differences between two
+    runs (`benchmarks/coverage/misgrading.py`).
 
     References
     ----------
@@ -619,7 +627,7 @@ def prediction_powered(
     """
     matrices = checked_matrices(refused, wrong, scored)
     if len(matrices[0]) not in (1, 2):
-        raise ValueError(f"refused must have one row or two, one a run, got {len(matrices[0])}")
+        raise ValueError(f"refused must have one or two rows, one per run, got {len(matrices[0])}")
     known, truth, _ = checked_matrices(labelled, truly_wrong)
     chances = np.ones(known.shape) if inclusion is None else np.asarray(inclusion, float)
     if chances.shape != known.shape:

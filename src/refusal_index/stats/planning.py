@@ -106,7 +106,7 @@ class PlanningScenario:
             checked_range("refusal_index", self.refusal_index, -1)
         elif not {0.0, 1.0} & {float(rate) for rate in rates}:
             raise ValueError(
-                f"refusal_index must be a number where both rates lie inside (0, 1), got None with the rates "
+                f"refusal_index must be a number if both rates are inside (0, 1), got None with the rates "
                 f"{self.refusal_rate!r} and {self.error_rate!r}; is it the estimate of another table?"
             )
 
@@ -626,7 +626,7 @@ def influence_correlation(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLik
     """
     r, w, s = checked_matrices(refused, wrong, scored)
     if len(r) != 2:
-        raise ValueError(f"refused must have two rows, one a model, got {len(r)}; is it one row a question?")
+        raise ValueError(f"refused must have two rows, one per model, got {len(r)}; does it have one row per question?")
     shared = s.all(axis=0)
     if not shared.any():
         return 0.0
@@ -642,7 +642,7 @@ def _difference_deviation(
     """Return the asymptotic standard deviation of the difference, divided by the difference, or why there is none."""
     if not -1 <= correlation <= 1:
         raise ValueError(
-            f"correlation must lie in [-1, 1], got {correlation!r}; was it taken of a pilot whose index is undefined?"
+            f"correlation must lie in [-1, 1], got {correlation!r}; is it from a pilot in which RI is undefined?"
         )
     index_1, sigma_1, why_1 = metric_moments(first, "refusal_index", 0.0)
     index_2, sigma_2, why_2 = metric_moments(second, "refusal_index", 0.0)

@@ -141,7 +141,9 @@ def compact_letters(differs: ArrayLike) -> tuple[str, ...]:
     .. [1] Piepho, H.-P. (2004). An algorithm for a letter-based representation of all-pairwise comparisons. Journal of
        Computational and Graphical Statistics, 13, 456-466. :doi:`10.1198/1061860043515`
 
-    Examples -------- Of three items, the outer two differ, and the middle one differs from neither:
+    Examples
+    --------
+    Of three items, the outer two differ, and the middle one differs from neither:
 
     >>> compact_letters([[False, False, True], [False, False, False], [True, False, False]])
     ('a', 'ab', 'b')

@@ -123,8 +123,10 @@ def aurc(score: ArrayLike, outcome: ArrayLike) -> AurcResult:
     TypeError, ValueError
         As for `risk_coverage_curve`.
 
-    Notes ----- The smallest area is computed for the finite number of questions, so E-AURC is non-negative, and 0 for a
-    perfect order. For many questions that area tends to the usual ``mu + (1 - mu) log(1 - mu)``.
+    Notes
+    -----
+    The smallest area is computed for the finite number of questions, so E-AURC is non-negative, and 0 for a perfect
+    order. For many questions that area tends to the usual ``mu + (1 - mu) log(1 - mu)``.
 
     References
     ----------
@@ -186,8 +188,10 @@ def prediction_rejection_ratio(score: ArrayLike, outcome: ArrayLike) -> Result:
     TypeError, ValueError
         If `score` does not hold finite numbers, `outcome` does not hold truth values, or lengths differ.
 
-    Notes ----- This is the ratio of lm-polygraph, except that lm-polygraph takes ties in the given order and draws the
-    random curve. With mu the error rate, it is ``(mu - AURC) / (mu - smallest AURC)``, where AURC is that of `aurc`. In
+    Notes
+    -----
+    This is the ratio of lm-polygraph, except that lm-polygraph takes ties in the given order and draws the random
+    curve. With mu the error rate, it is ``(mu - AURC) / (mu - smallest AURC)``, where AURC is that of `aurc`. In
     Malinin and Gales, an oracle answers the rejected questions, so their curve counts errors over all questions; their
     ratio is exactly ``2 AUROC - 1``, with the AUROC of `auroc`.
 
@@ -493,11 +497,12 @@ def risk_controlling_threshold(
         If `score` or `grid` does not hold finite numbers, the grid is empty, `wrong` does not hold truth values,
         lengths differ, or `max_error` or `confidence_level` is not strictly between 0 and 1.
 
-    Notes ----- Given the number of questions with at least the score of a cut, the number of errors among them is
-    binomial with the error rate at that cut. So a cut whose error rate exceeds the bound passes with probability at
-    most ``1 - confidence_level``. In a sequence that is fixed in advance, lower cuts are only tested if the first such
-    cut passes. So this is also the probability that any wrong cut is chosen, however the error rate depends on the
-    score.
+    Notes
+    -----
+    Given the number of questions with at least the score of a cut, the number of errors among them is binomial with the
+    error rate at that cut. So a cut whose error rate exceeds the bound passes with probability at most
+    ``1 - confidence_level``. In a sequence that is fixed in advance, lower cuts are only tested if the first such cut
+    passes. So this is also the probability that any wrong cut is chosen, however the error rate depends on the score.
 
     If the first test fails, no cut is found, so it should not use too few questions. The highest cuts are therefore
     skipped until one would be expected to pass at half the allowed error rate, with the number of answers expected from
@@ -640,7 +645,9 @@ def utility_threshold(score: ArrayLike, right: ArrayLike, penalty: float) -> Uti
         If `score` does not hold finite numbers, `right` does not hold truth values, lengths differ, or the penalty is
         negative, infinite or NaN.
 
-    References ---------- .. [1] Chow (1970). The optimal rule for rejection. :doi:`10.1109/TIT.1970.1054406`
+    References
+    ----------
+    .. [1] Chow (1970). The optimal rule for rejection. :doi:`10.1109/TIT.1970.1054406`
 
     Examples
     --------
@@ -707,7 +714,7 @@ def selective_report(
     """
     scores, truths = checked_scores(score, right, "right")
     if not isinstance(cut, Real) or isinstance(cut, bool | np.bool_):
-        raise TypeError(f"cut must be a number, got {cut!r} of type {type(cut).__name__}; was no cut found to hold?")
+        raise TypeError(f"cut must be a number, got {cut!r} of type {type(cut).__name__}; was no cut found?")
     if math.isnan(cut):
         raise ValueError("cut must be a number, got NaN")
     threshold, price, quantile = float(cut), checked_penalty(penalty), normal_quantile(confidence_level)

@@ -121,8 +121,10 @@ def missing_bounds(
     TypeError, ValueError
         If `table` is not a ContingencyTable, or another argument is not a count.
 
-    Notes ----- Grading repeated refusals as wrong gives the upper bound. The bounds are exact: 2 (`unscored` + 1)
-    tables are evaluated, at a few microseconds each.
+    Notes
+    -----
+    Grading repeated refusals as wrong gives the upper bound. The bounds are exact: 2 (`unscored` + 1) tables are
+    evaluated, at a few microseconds each.
 
     References
     ----------
@@ -422,8 +424,10 @@ def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: Arra
     TypeError, ValueError
         If lengths differ, `refused` or `wrong` does not hold truth values, or a topic is missing.
 
-    Notes ----- Questions within a topic should be similarly difficult; a topic that is a mixture of topics inflates RI,
-    like pooling. Rates of a topic are estimated by ``(count + 1/2) / (n + 1)`` to convert rho to its odds ratio.
+    Notes
+    -----
+    Questions within a topic should be similarly difficult; a topic that is a mixture of topics inflates RI, like
+    pooling. Rates of a topic are estimated by ``(count + 1/2) / (n + 1)`` to convert rho to its odds ratio.
 
     References
     ----------

@@ -76,7 +76,7 @@ def test_a_report_without_answers_or_questions_is_undefined() -> None:
 
 
 def test_invalid_cuts_and_penalties_are_errors() -> None:
-    with pytest.raises(TypeError, match="cut must be a number, got None of type NoneType; was no cut found to hold"):
+    with pytest.raises(TypeError, match="cut must be a number, got None of type NoneType; was no cut found"):
         selective_report([0.5], [True], None)
     with pytest.raises(TypeError, match="cut must be a number, got True"):
         selective_report([0.5], [True], True)

@@ -59,7 +59,7 @@ def test_arguments_are_left_as_they_were() -> None:
     ("change", "error", "message"),
     [
         ({"refused": [True, False]}, ValueError, r"refused must be two-dimensional, .*got shape \(2,\); is it the out"),
-        ({"wrong": [[True, False], [True]]}, ValueError, "wrong must have rows of one length.*left out of one run"),
+        ({"wrong": [[True, False], [True]]}, ValueError, "wrong must have rows of equal length.*left out of one run"),
         ({"wrong": WRONG.T}, ValueError, r"refused and wrong .* got shapes \(2, 4\) and \(4, 2\); was one.*transposed"),
         ({"scored": SCORED[:1]}, ValueError, r"refused and scored .* got shapes \(2, 4\) and \(1, 4\)"),
         ({"refused": 2 * REFUSED.astype(int)}, TypeError, "refused must hold truth values, got an array of int64"),

@@ -126,7 +126,7 @@ def test_strata_of_the_wrong_number_and_rows_that_are_not_two_are_refused() -> N
     with pytest.raises(ValueError, match="strata must have one value for each of the 20 questions, got 3"):
         equal_index_test(refused, wrong, scored, strata=[1, 2, 3])
     for nothing in (None, math.nan):
-        with pytest.raises(ValueError, match=r"strata must name one for every question, got none for question 19"):
+        with pytest.raises(ValueError, match=r"strata must have a value for every question, got none for question 19"):
             equal_index_test(refused, wrong, scored, strata=np.array([*range(19), nothing]))
     with pytest.raises(ValueError, match="exactly two rows"):
         equal_index_test(refused[:1], wrong[:1])

@@ -170,7 +170,7 @@ def test_deviations_broadcast_and_are_nan_at_the_ends() -> None:
     [
         (lambda: PlanningScenario(74, 0.92, 0.5), r"refusal_rate must lie in \[0, 1\], got 74.0; is it a percentage"),
         (lambda: PlanningScenario(0.7, 0.92, 1.5), r"refusal_index must lie in \[-1, 1\], got 1.5"),
-        (lambda: PlanningScenario(0.7, 0.92, None), "refusal_index must be a number where both rates lie inside"),
+        (lambda: PlanningScenario(0.7, 0.92, None), "refusal_index must be a number if both rates are inside"),
         (lambda: PlanningScenario.from_table(ContingencyTable(0, 0, 0, 0)), "table must hold questions to plan from"),
         (lambda: PlanningScenario.from_published(0.6, 0.5, 0.3), "correct_rate at most 1 - refusal_rate, got 0.5 and"),
         (lambda: questions_for_half_width(SCENARIO, 0), "half_width must be a positive number, got 0"),

@@ -115,7 +115,7 @@ def test_correlation_against_the_scatter_of_estimated_differences() -> None:
         (lambda: questions_to_tell_apart(FIRST, SECOND, power=0.01), "power must lie between"),
         (lambda: questions_to_tell_apart(FIRST, SECOND, correlation=math.nan), r"correlation must lie in \[-1, 1\]"),
         (lambda: power_to_tell_apart(FIRST, SECOND, 0), "n must be a whole number of at least 1"),
-        (lambda: influence_correlation([[True]], [[True]]), "refused must have two rows, one a model, got 1"),
+        (lambda: influence_correlation([[True]], [[True]]), "refused must have two rows, one per model, got 1"),
     ],
 )
 def test_impossible_arguments_are_errors(call, message: str) -> None:

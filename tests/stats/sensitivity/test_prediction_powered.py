@@ -125,7 +125,7 @@ def test_a_run_does_not_differ_from_itself_under_the_same_labels() -> None:
         ({"labelled": [[True, False]]}, ValueError, "labelled and wrong must have|shape"),
         ({"inclusion": [[0.5] * 5]}, ValueError, "inclusion must have the shape of labelled"),
         ({"inclusion": [[0.0] * 4]}, ValueError, r"inclusion must lie in \(0, 1\]"),
-        ({"refused": [[True] * 4] * 3, "wrong": [[True] * 4] * 3}, ValueError, "one row or two"),
+        ({"refused": [[True] * 4] * 3, "wrong": [[True] * 4] * 3}, ValueError, "one or two rows"),
         ({"labelled": [[2, 0, 1, 0]]}, TypeError, "must hold truth values"),
     ],
 )
