@@ -1,4 +1,4 @@
-"""Tables and figures made of runs: one module a study, each a frame, a figure of it and a caption.
+"""Studies: tables and figures of runs, each with a data frame, a figure and a caption.
 
-`refusal_index.plugins.studies.study` lists them by name and writes one to files.
+`refusal_index.plugins.studies.study` lists studies by name and writes them to files.
 """

@@ -1,4 +1,4 @@
-"""Studies from Python."""
+"""The Python API of studies."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from refusal_index.runs.writing import Run
 
 
 def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> Study:
-    """Make one table or figure of the paper, or beyond it, of runs.
+    """Make a study: a table or figure of the given runs, such as those of the paper.
 
     Parameters
     ----------
     name
-        One of ``refusal-index study``.
+        Name of the study, as listed by ``refusal-index study``.
     runs
-        Runs, their folders, folders of sets, or outcome tables.
+        Runs, run folders, set folders, or outcome tables.
     options
-        As `refusal_index.plugins.studies.study.StudyOptions` takes them.
+        Fields of `refusal_index.plugins.studies.study.StudyOptions`.
 
     Raises
     ------
     RefusalIndexError
-        If there is no such study, or the runs do not allow it.
+        If the study is unknown, or the runs do not meet its requirements.
     """
     if name not in STUDY_NAMES and name not in study_names():
         raise unknown("name", name, study_names())

@@ -1,4 +1,4 @@
-"""``refusal-index study``: tables and figures made of runs."""
+"""``refusal-index study``: tables and figures of runs."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: St
         write_study,
     )
 
-    known_models(options.models)  # raises for a bad table of models before any work
+    known_models(options.models)  # checks the table of models before any study is made
     found = readable_runs(runs)
     tell_missing(found.runs)
     made, missing, failed = [], [], False
@@ -122,12 +122,12 @@ def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: St
 
 
 def _chosen_formats(text: str) -> tuple[str, ...]:
-    """Read the option ``--format``.
+    """Parse the option ``--format``.
 
     Raises
     ------
     OptionError
-        If it names a format that is not known, or none.
+        If it contains no format or an unknown one.
     """
     known = FORMATS.split(",")
     named = [one.strip().lower() for one in text.split(",") if one.strip()]
@@ -137,7 +137,7 @@ def _chosen_formats(text: str) -> tuple[str, ...]:
 
 
 def _print_made(made: Study, paths: Sequence[Path], notes: Sequence[str]) -> None:
-    """Print where a study was written, and its notes."""
+    """Print the files of a study and its notes."""
     console.say(f"{made.name}: {', '.join(map(str, paths)) or 'nothing to write'}")
     for note in notes:
         console.prose(f"  {note}")

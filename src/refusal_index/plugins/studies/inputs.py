@@ -1,8 +1,8 @@
-"""What studies start from: runs, the variant that stands for each, their metrics, and what is known of their models.
+"""Inputs of studies: runs, their reference variants and metrics, and information about their models.
 
-The paper's 16 rows [1]_ are context for runs on SimpleQA, rounded to two digits as they are printed. Two of them are
-inconsistent: the interval of Gemma-3-12B misses its own Refusal Index, and the weighted scores are those of a penalty
-of 1, while the text names 0.2.
+The paper's 16 rows [1]_ are shown with runs on SimpleQA, rounded to two digits as printed. They have two
+inconsistencies: the interval of Gemma-3-12B does not contain its Refusal Index, and the weighted scores are those of a
+penalty of 1, whereas the text states 0.2.
 
 References
 ----------
@@ -36,7 +36,7 @@ COMPARED = ("correct_rate", "refusal_rate", "correct_given_attempted", "f_score"
 """The metrics of the paper's tables, in their order."""
 
 ALL = "all"
-"""What the only variant of outcomes without names of variants is called."""
+"""Name of the only variant of outcomes without variants."""
 
 
 @dataclass(frozen=True)
@@ -206,11 +206,11 @@ def with_ends(estimates: Mapping[str, Estimate]) -> dict[str, float | None]:
 
 
 PAPER = "paper"
-"""In a frame's column `source`, of the paper's rows; those of one's own runs have ``run``."""
+"""Value of the column `source` for the paper's rows; rows of runs have ``run``."""
 RUN = "run"
 SIMPLEQA = "simpleqa"
 PAPER_PENALTY = 1.0
-"""Of the paper's printed weighted scores."""
+"""Penalty of the weighted scores printed in the paper."""
 
 KNOWN_FAMILIES = ("claude", "gemini", "gemma", "qwen", "mistral", "llama", "gpt", "deepseek", "glm", "phi", "almanac")
 _COLUMNS = {"model": pl.String, "family": pl.String, "parameters_billion": pl.Float64}

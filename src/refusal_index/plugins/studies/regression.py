@@ -1,4 +1,4 @@
-"""The Refusal Index over models, against accuracy, refusal rate and size: scatter plots with regression lines."""
+"""Scatter plots and regressions of the Refusal Index on accuracy, refusal rate and size, over models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOp
 from refusal_index.render.format import abridged, number, with_interval
 
 FEWEST = 3
-"""Points: two always lie on a line."""
+"""Minimum number of points: two always lie on a line."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Line:
     # slope, intercept: of the line
     slope: float
     intercept: float
-    r_squared: float  # share of the variance of y that it explains
+    r_squared: float  # share of the variance of y that the line explains
     spearman: float  # rank correlation of x and y
-    pvalue: float | None  # two-sided, of a slope of 0, by Student's t; None where the points lie on the line
+    pvalue: float | None  # two-sided t test of a slope of 0; None if all points lie on the line
     n: int  # number of points
 
     def at(self, x: ArrayLike) -> np.ndarray:
@@ -44,7 +44,7 @@ class Line:
 
 
 def fit_line(x: ArrayLike, y: ArrayLike) -> Line | None:
-    """Fit a line by least squares; None for fewer than three points, or where either has no spread.
+    """Fit a line by least squares; None for fewer than three points, or if x or y is constant.
 
     >>> line = fit_line([0, 1, 2, 3], [0, 1, 3, 4])
     >>> round(line.slope, 2), round(line.r_squared, 2), line.spearman, round(line.pvalue, 4)
@@ -61,7 +61,7 @@ def fit_line(x: ArrayLike, y: ArrayLike) -> Line | None:
 
 
 def line_band(line: Line, x: ArrayLike, y: ArrayLike, at: ArrayLike, confidence_level: float) -> np.ndarray:
-    """Return half the width of the pointwise confidence band of a fitted line."""
+    """Return the half-width of the pointwise confidence band of a fitted line."""
     across, up, where = (np.asarray(values, float) for values in (x, y, at))
     freedom = across.size - 2
     left = up - line.at(across)
@@ -74,7 +74,7 @@ REGRESSION_SCHEMA = schema(
     "fitted fitted_low fitted_high slope intercept spearman r_squared pvalue spearman_all r_squared_all points "
     "points_all r_squared_ceiling r_squared_without_noise noise_reason"
 )
-"""The columns that `with_regression` adds."""
+"""Columns added by `with_regression`."""
 
 
 def with_regression(
@@ -86,16 +86,16 @@ def with_regression(
     level: float,
     logarithmic: bool = False,
 ) -> pl.DataFrame:
-    """Regress ``refusal_index`` on a column within groups, and add the line's value and figures to every point.
+    """Regress ``refusal_index`` on a column within groups, and add the fitted values and statistics to every point.
 
-    Points that are ``sparse`` are not in the line and its figures, but only in those that end in ``_all``.
+    Points that are ``sparse`` are excluded from the regression, except for the statistics that end in ``_all``.
 
-    - `frame`: with the columns `x`, `by`, ``source``, ``sparse`` and ``refusal_index``; leaves out points without a
-      number. A column ``metric`` says what x is; without it x has no sampling error.
-    - `x`: column to regress on; on its base-10 logarithm where `logarithmic`.
-    - `errors`: of the runs; those of the paper come from its intervals.
-    - `by`: columns that tell the groups.
-    - `level`: of the pointwise band of the line.
+    - `frame`: table with the columns `x`, `by`, ``source``, ``sparse`` and ``refusal_index``; rows with nulls are
+      dropped. A column ``metric`` names the metric in x; without it x has no sampling error.
+    - `x`: column to regress on, or on its base-10 logarithm if `logarithmic`.
+    - `errors`: sampling errors of the runs; those of the paper's rows are derived from its intervals.
+    - `by`: columns that define the groups.
+    - `level`: confidence level of the pointwise band.
     """
     parts = []
     for _, group in frame.group_by(by, maintain_order=True):
@@ -109,7 +109,7 @@ def with_regression(
             continue
         at, _ = _coordinates(group, x, logarithmic=logarithmic)
         fitted, reach = line.at(at), line_band(line, across, up, at, level)
-        # The line is not drawn out to points that are not in it.
+        # The line does not extend to points that are not in the regression.
         fitted = np.where(group["sparse"].to_numpy(), np.nan, fitted)
         numbers = {
             **{name: getattr(line, name) for name in ("slope", "intercept", "spearman", "r_squared", "pvalue")},
@@ -131,7 +131,7 @@ def with_regression(
 def _without_noise(
     rows: pl.DataFrame, x: str, across: np.ndarray, errors: precision.RunErrors
 ) -> DisattenuatedCorrelation:
-    """Take the sampling errors of both sides out of the correlation of the index with x."""
+    """Return the correlation of the index with x, corrected for the sampling errors of both."""
     up, exact = rows["refusal_index"], "metric" not in rows.columns
     if rows["source"][0] == inputs.PAPER:
         own = precision.printed_errors(rows["low"], rows["high"])
@@ -148,10 +148,10 @@ def _coordinates(rows: pl.DataFrame, x: str, *, logarithmic: bool) -> tuple[np.n
 
 
 def regression_note(row: Mapping[str, Any], against: str) -> str:
-    """Say what a regression found: the rank correlation first, R squared with its noise ceiling, and with all points.
+    """Return a note on a regression: rank correlation, R squared with its noise ceiling, and results with all points.
 
-    - `row`: any of its rows.
-    - `against`: what the index was regressed on.
+    - `row`: any row of the regression.
+    - `against`: name of the quantity that the index was regressed on.
     """
     side, _, why = str(row["noise_reason"] or "unknown").rpartition(":")
     names = {"side": "the index" if side == "first" else "the other side", "why": why.replace("_", " ")}
@@ -159,15 +159,15 @@ def regression_note(row: Mapping[str, Any], against: str) -> str:
 
 
 def scatter_texts(frame: pl.DataFrame) -> dict[str, Any]:
-    """Return what captions say of a scatter plot of models: what its title is, hollow points, the paper's rows."""
+    """Return the values for the caption of a scatter plot: title, hollow points and the paper's rows."""
     sparse = study_text("shared", "sparse") if frame["sparse"].any() else ""
     return {"headline": study_text("shared", "headline"), "sparse": sparse, "paper": inputs.PAPER in frame["source"]}
 
 
 def r_squared_text(rows: pl.DataFrame) -> str:
-    """Return the title of a panel: rank correlation, and how much of the index a line explains, of how much it could.
+    """Return the title of a panel: rank correlation, and R squared with its noise ceiling.
 
-    - `rows`: of one panel, the runs' and the paper's.
+    - `rows`: rows of one panel, of runs and of the paper.
     """
     parts = []
     for source, whose in ((inputs.RUN, ""), (inputs.PAPER, "paper: ")):
@@ -179,13 +179,13 @@ def r_squared_text(rows: pl.DataFrame) -> str:
 
 
 def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, families: Sequence[str], *, at: str | None = None) -> None:
-    """Draw models by family, the paper's in grey, and the line of each group with its band; name them after that.
+    """Draw models coloured by family, the paper's in grey, and each group's line with its band, without names.
 
-    - `axes`: with their scale.
-    - `frame`: one row a model.
-    - `x`: the column that was regressed on; its intervals are in ``x_low`` and ``x_high``, where there are any.
-    - `families`: of the runs of all panels, so that a family looks alike in each.
-    - `at`: the column of the points' places, where these are not x itself.
+    - `axes`: axes whose scale is set.
+    - `frame`: one row per model.
+    - `x`: the column that was regressed on; its intervals, if any, are in ``x_low`` and ``x_high``.
+    - `families`: families of the runs in all panels, so that a family has the same colour in each.
+    - `at`: the column of the points' positions if it is not `x`.
     """
     colours, markers = style.model_colours(families), style.model_markers(families)
     for source, colour in ((inputs.PAPER, style.PALE), (inputs.RUN, style.INK)):
@@ -210,15 +210,15 @@ def run_families(frame: pl.DataFrame) -> list[str]:
 
 
 def name_points(figure: Figure, panels: Iterable[tuple[Axes, pl.DataFrame]], x: str, *, at: str | None = None) -> None:
-    """Name what `draw_scatter` drew: beside the points, or, of many, with numbers and a key below the panels.
+    """Label the points of `draw_scatter` with names, or if there are many, with numbers and a key below the panels.
 
-    - `figure`: grows by the key.
-    - `panels`: each with its rows.
+    - `figure`: its height grows by that of the key.
+    - `panels`: the axes of each panel with its rows.
     - `x`, `at`: as in `draw_scatter`.
     """
     drawn = list(panels)
     models = pl.concat([rows.select("source", "model", "family") for _, rows in drawn]).unique(maintain_order=True)
-    # The runs before the paper's, whose names would take the places beside them.
+    # Runs are labelled first, or the names of the paper's models might take their places.
     models = models.sort(pl.col("source") == inputs.PAPER, maintain_order=True)
     colours = style.model_colours(run_families(models))
     names, many = style.short_names(models["model"].to_list()), models.height > style.MOST_LABELS
@@ -242,7 +242,7 @@ def name_points(figure: Figure, panels: Iterable[tuple[Axes, pl.DataFrame]], x: 
 
 
 def _drawn_over(frame: pl.DataFrame, x: str, at: str | None) -> list[tuple[float, float]]:
-    """Return points of the lines and of the runs' own intervals, for names to keep clear of."""
+    """Return points on the lines and on the runs' intervals, which labels should avoid."""
     clear = []
     for _, group in frame.drop_nulls("fitted").group_by("source", maintain_order=True):
         line = group.sort(x)
@@ -257,14 +257,14 @@ def _drawn_over(frame: pl.DataFrame, x: str, at: str | None) -> list[tuple[float
 
 
 RATES = ("correct_rate", "correct_given_attempted", "refusal_rate")
-"""The metrics beside which the index is set."""
+"""The metrics against which the index is plotted."""
 
 
 SIZES = ("parameters_billion", "active_parameters_billion")
 
 
 def model_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[ComparedRun, dict[str, Any]]]:
-    """Yield each run that has an index with its row: joint index, means of rates, what is known of its model."""
+    """Yield each run that has an index, with its row: joint index, mean rates, and information about the model."""
     known = inputs.known_models(options.models)
     for run in runs:
         scores, overall = inputs.variant_scores(run, options), inputs.run_index(run, options)
@@ -289,7 +289,7 @@ def model_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[t
 
 
 def paper_model_rows(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
-    """Yield the same of the paper's models, with the intervals of all metrics, where all runs are on SimpleQA."""
+    """Yield such rows for the paper's models, with intervals of all metrics, if all runs are on SimpleQA."""
     for row in inputs.paper_context(runs).iter_rows(named=True):
         index = {"low": row["refusal_index_low"], "high": row["refusal_index_high"]}
         yield {**row, **index, "source": inputs.PAPER, "mean_refusal_index": row["refusal_index"], "sparse": False}
@@ -307,9 +307,9 @@ ACCURACY_POINTS = schema(
 
 @study
 def index_and_accuracy(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Regress the index on two measures of accuracy, and on the refusal rate.
+    """Make the study: regressions of the index on two measures of accuracy and on the refusal rate.
 
-    Raises NotPossibleError if fewer than three models have an index, and the paper's are not there to compare with.
+    Raises NotPossibleError if fewer than three models have an index and the paper's rows do not apply.
     """
     chosen, notes = inputs.of_one_dataset(runs)
     rows = list(_rate_rows(chosen, options))
@@ -331,7 +331,7 @@ def index_and_accuracy(runs: Sequence[ComparedRun], options: StudyOptions) -> St
 
 
 def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw one panel a metric."""
+    """Draw one panel per metric."""
     crowded = frame.filter(pl.col("source") == inputs.PAPER).height > 0
     figure.set_size_inches(7.6 if crowded else 7.0, 3.4 if crowded else 2.7)
     panels = figure.subplots(1, len(RATES), sharey=True)
@@ -383,16 +383,16 @@ def _paper_rate_rows(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
 SIZE = "parameters_billion"
 SIZE_POINTS = schema("source model family parameters_billion active_parameters_billion refusal_index low high sparse")
 DRAWN_AT = "drawn_at_billion"
-"""Where a model is drawn: at its size, or beside it where others have the same."""
+"""Column of a model's position: its size, or next to it if several models have the same size."""
 
 STEP = 0.04
 WIDEST = 0.25
-"""Shares of the logarithmic axis: between two models of one size, and at most between the first and the last."""
+"""Shares of the logarithmic axis: distance of two models of the same size, and maximum spread of all of them."""
 
 
 @study
 def index_and_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Regress the index on the logarithm of the number of parameters.
+    """Make the study: the regression of the index on the logarithm of the number of parameters.
 
     Raises NotPossibleError if fewer than two models of known size have an index.
     """
@@ -415,7 +415,7 @@ def index_and_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
 
 
 def side_by_side(frame: pl.DataFrame) -> pl.DataFrame:
-    """Add where each model is drawn: models of the same size beside each other, in their order.
+    """Add the position of each model: models of the same size are placed next to each other, in their order.
 
     >>> side_by_side(pl.DataFrame({SIZE: [1.0, 10.0, 10.0]}))[DRAWN_AT].round(2).to_list()
     [1.0, 9.55, 10.47]
@@ -429,7 +429,7 @@ def side_by_side(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _draw_size(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw the models over a logarithmic axis of their sizes."""
+    """Draw the models on a logarithmic axis of size."""
     crowded = frame.filter(pl.col("source") == inputs.PAPER).height > 0
     figure.set_size_inches(style.WIDTH if crowded else 4.2, 3.2 if crowded else 2.8)
     axes = figure.subplots()
@@ -448,7 +448,7 @@ def _draw_size(figure: Figure, frame: pl.DataFrame) -> None:
 
 
 def size_text(billions: float) -> str:
-    """Return a number of parameters as people say it.
+    """Return a number of parameters in the usual short form.
 
     >>> size_text(0.0026), size_text(72), size_text(1000)
     ('2.6M', '72B', '1T')

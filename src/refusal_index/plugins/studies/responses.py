@@ -1,11 +1,11 @@
 """How models respond to a stated cost of errors, and to thinking.
 
-`response_to_penalty` plots the refusal rate over confidence targets and compares it with the best one. A prompt with
-target t says that a wrong answer costs t / (1 - t) right ones, so answering pays above a confidence of t. The best
-refusal rate follows from the model's own curve, that is, from the correlation of its refusals with its errors and its
-error rate when it must answer.
+`response_to_penalty` plots the refusal rate against confidence targets and compares it with the optimal one. A prompt
+with target t says that a wrong answer costs t / (1 - t) right ones, so answering pays above a confidence of t. The
+optimal refusal rate follows from the model's own accuracy-refusal curve, that is, from the correlation of its refusals
+with its errors and its error rate under forced answering.
 
-`thinking`: runs that differ by a switch for thinking, or by the effort asked for, and nothing else.
+`thinking` compares runs that differ only by a switch for thinking, or by the requested effort.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from refusal_index.stats.comparison import difference_pvalue
 from refusal_index.stats.intervals import normal_quantile
 
 TOO_MUCH, TOO_LITTLE, NOT_TOLD, UNKNOWN = "too much", "too little", "no difference shown", "not known"
-"""Verdicts on the refusal rate against the best rate, by the interval of the difference; unknown without a curve."""
+"""Verdicts on the refusal rate relative to the optimal one, by the interval of the difference."""
 
 _NAMED = re.compile(r"t(\d{1,2})")
 _PANELS_A_ROW = 3
@@ -52,7 +52,7 @@ RESPONSE_SCHEMA = schema(
 
 @study
 def response_to_penalty(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study; raises NotPossibleError if no run states two targets."""
+    """Make the study; raises NotPossibleError if no run has prompts with two targets."""
     stating = [run for run in runs if len(targets_of(run)) > 1]
     if not stating:
         raise NotPossibleError
@@ -73,7 +73,7 @@ def response_to_penalty(runs: Sequence[ComparedRun], options: StudyOptions) -> S
 
 
 def targets_of(run: ComparedRun) -> dict[str, float]:
-    """Return each confidence target by the first variant that states it."""
+    """Return the first variant that states each confidence target."""
     first: dict[float, str] = {}
     for name, target in _stated(run).items():
         first.setdefault(target, name)
@@ -81,7 +81,7 @@ def targets_of(run: ComparedRun) -> dict[str, float]:
 
 
 def _stated(run: ComparedRun) -> dict[str, float]:
-    """Return the confidence target of every variant that states one, by the run's settings or else by its name."""
+    """Return the confidence targets of variants that state one, from the run's settings or the variants' names."""
     prompts = run.settings.get("prompts")
     stated = prompts.get("targets") if isinstance(prompts, Mapping) else None
     if isinstance(stated, Mapping):
@@ -116,7 +116,7 @@ def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str
 
 
 def _threshold_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
-    """Yield what the best cut of each score of confidence would have earned, on the very questions it is chosen on."""
+    """Yield the utility of the best cut of each confidence score, on the same questions on which it is chosen."""
     scored, _ = scored_run(run, inputs.model_name(run)) if run.confidence is not None else (None, ())
     for one in scored.methods if scored else ():
         for name, target in targets_of(run).items():
@@ -139,7 +139,7 @@ def _threshold_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
 
 
 def verdict(excess: stats.Estimate) -> str:
-    """Say by the interval of a difference from the best rate whether a model refuses too much or too little.
+    """Return whether a model refuses too much or too little, by the interval of the difference from the optimum.
 
     >>> verdict(stats.Estimate(-0.3, -0.4, -0.2)), verdict(stats.Estimate(0.1, -0.1, 0.3))
     ('too little', 'no difference shown')
@@ -150,7 +150,7 @@ def verdict(excess: stats.Estimate) -> str:
 
 
 def _response_values(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the note of a run names: how far it moves and what it earns, and how far it should and could."""
+    """Return the values for a run's note: its change in refusal rate and its utility, actual and optimal."""
     stated = [row for row in rows if row["part"] == "target"]
     move = next(row for row in rows if row["part"] == "move")
     low, high = move["refusal_rate_low"], move["refusal_rate_high"]
@@ -171,7 +171,7 @@ def _response_values(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def printed_response(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per model, dataset and target: refusal rate and points earned, and the best of each."""
+    """Return one row per model, dataset and target: refusal rate and points earned, actual and optimal."""
     rows, several = [], frame["dataset"].n_unique() > 1
     for row in frame.filter(part="target").iter_rows(named=True):
         same = pl.col("dataset").eq_missing(row["dataset"])
@@ -185,7 +185,7 @@ def printed_response(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _draw_response(figure: Figure, frame: pl.DataFrame) -> None:
-    """Plot the refusal rate of each model and dataset and the best one over the targets; below, the points earned."""
+    """Plot the actual and the optimal refusal rate against the targets, and below them the points earned."""
     keys = frame.select("model", "dataset").unique(maintain_order=True)
     columns = min(keys.height, _PANELS_A_ROW)
     bands = math.ceil(keys.height / columns)
@@ -241,7 +241,7 @@ PRINTED_RESPONSE: Mapping[str, style.Cell] = {
 
 
 def _draw_pair(axes: Axes, stated: pl.DataFrame, own: str, best: str) -> None:
-    """Draw what a model does and what would be best, side by side at each target."""
+    """Draw the actual and the optimal value side by side at each target."""
     for name, colour, marker, shift in ((best, _BEST, "D", 0.012), (own, _OWN, "o", -0.012)):
         rows = stated.drop_nulls(name).with_columns(place=pl.col("target") + shift)
         axes.plot(rows["place"], rows[name], color=colour, linewidth=0.8, zorder=3)
@@ -260,9 +260,9 @@ THINKING_SCHEMA = schema(
 
 @study
 def thinking(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Compare every run of a model with its run that thinks least.
+    """Make the study: every run of a model is compared with its run that thinks least.
 
-    Raises NotPossibleError if no two runs differ in thinking only.
+    Raises NotPossibleError if no two runs differ only in thinking.
     """
     pairs = list(_pairs(runs))
     if not pairs:
@@ -273,9 +273,9 @@ def thinking(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
 
 
 def thinking_of(run: ComparedRun) -> tuple[int, int, str]:
-    """Return what orders a run by how much it is to think, and what to call that.
+    """Return the rank of a run by how much the model is to think, and a name for it.
 
-    - returned: the effort, from 0; the switch, 0 for one that says not to, 2 for one that says to; both in words.
+    - returned: the rank of the effort from 0; the switch, 0 for off and 2 for on; and both as text.
     """
     effort = (run.settings.get("decoding") or {}).get("reasoning_effort")
     switch = run.settings.get("think") or ""
@@ -286,7 +286,7 @@ def thinking_of(run: ComparedRun) -> tuple[int, int, str]:
 
 
 def _pairs(runs: Sequence[ComparedRun]) -> Iterator[tuple[ComparedRun, ComparedRun]]:
-    """Pair each run with the one that thinks least among those that are like it otherwise."""
+    """Pair each run with the one that thinks least among the runs that are otherwise comparable."""
     groups: dict[tuple[str, ...], list[ComparedRun]] = {}
     for run in runs:
         if run.settings and run.model_id:
@@ -299,9 +299,9 @@ def _pairs(runs: Sequence[ComparedRun]) -> Iterator[tuple[ComparedRun, ComparedR
 
 
 def _alike(run: ComparedRun) -> tuple[str, ...]:
-    """Return what two runs must have in common to be compared."""
+    """Return the settings that two runs must share to be compared."""
     decoding = {key: value for key, value in (run.settings.get("decoding") or {}).items() if key != "reasoning_effort"}
-    # What thinks writes more: the limit on tokens is raised with it.
+    # A model that thinks writes more, so the limit on tokens is usually raised with it.
     decoding.pop("max_tokens", None)
     parts = (run.model_id, run.dataset_id, sorted(decoding.items()), *(run.settings.get(key) for key in ALIKE))
     return tuple(map(repr, parts))
@@ -326,7 +326,7 @@ def _thinking_rows(less: ComparedRun, more: ComparedRun, options: StudyOptions) 
         one, other = errors.of(("less", "more"), metric)
         error, found["estimate"] = float(np.linalg.norm(other - one)), second - first
         if not np.isfinite(error) or error <= ROUNDING:
-            # An interval of no width would claim certainty.
+            # An interval of zero width would suggest certainty.
             found["reason"] = "constant_difference" if error <= ROUNDING else "no_standard_error"
         else:
             reach = normal_quantile(options.confidence_level) * error
@@ -336,7 +336,7 @@ def _thinking_rows(less: ComparedRun, more: ComparedRun, options: StudyOptions) 
 
 
 def _draw_thinking(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw a panel a metric and a line a pair: by how much the metric is higher with more thinking."""
+    """Draw a panel per metric and a line per pair: the increase of the metric with more thinking."""
     pairs = frame.select("model", "dataset", "less", "more").unique(maintain_order=True).rows()
     figure.set_size_inches(7.0, 1.0 + 0.32 * len(pairs))
     panels = figure.subplots(1, len(inputs.COMPARED), sharey=True)

@@ -1,9 +1,9 @@
-"""Results in tables: every metric of every run under every prompt variant, and the index of models over datasets.
+"""Tables of results: every metric of every run and prompt variant, and the index of models on several datasets.
 
-`hallucination_table`: how far the datasets rank the models alike. Unanswerable and inconsistent questions have no right
-answer and are mixed with others. Part of the index of a mix is telling its sources apart, so the index within the
-sources stands beside it. The contrast says how much higher a model's index is where the truth is available, in the
-context or from training, than elsewhere.
+`hallucination_table` shows how far the datasets agree on the ranking of the models. Unanswerable and inconsistent
+questions have no right answer and are mixed with others. The index of a mix partly measures telling its sources apart,
+so the index within the sources is shown as well. The contrast is the difference in a model's index between datasets
+where the truth is available, in the context or from training, and others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.intervals import normal_quantile
 
 JOINT = "joint"
-"""In the column `variant`: the index over all variants of a run."""
+"""Value of the column `variant` for the index over all variants of a run."""
 RESULTS_SCHEMA = schema(
     "model dataset variant source n unscored metric estimate low high bootstrap_low bootstrap_high status reason"
 )
@@ -54,7 +54,7 @@ def results_table(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
 
 
 def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw one panel a metric and one line a variant."""
+    """Draw one panel per metric and one line per variant."""
     lines = frame.select("model", "variant", "source").unique(maintain_order=True).rows()
     places, headings = _places(lines)
     figure.set_size_inches(7.0, 0.9 + 0.17 * (len(lines) + len(headings)))
@@ -86,7 +86,7 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
 
 
 def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
-    """Lay the table out as the paper does: one row a run and variant, one column a metric."""
+    """Return the table in the paper's layout: one row per run and variant, one column per metric."""
     cells = [with_interval(*row) for row in frame.select("estimate", "low", "high", "reason").iter_rows()]
     headings = pl.col("metric").replace_strict({name: one.label for name, one in METRICS.items()})
     named = frame.with_columns(pl.Series("cell", cells), heading=headings)
@@ -121,7 +121,7 @@ def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
 def _places(
     lines: Sequence[tuple[str, str | None, str]],
 ) -> tuple[dict[tuple[str, str | None, str], float], dict[str, float]]:
-    """Place each line from the top down, under a heading for its run; the paper's rows stand under one of their own."""
+    """Return the position of each line from the top, below a heading for its run; the paper's rows have their own."""
     places: dict[tuple[str, str | None, str], float] = {}
     headings: dict[str, float] = {}
     below = 0.0
@@ -140,19 +140,19 @@ CONTRAST, AVERAGE_CONTRAST = "truth_contrast", "truth_contrast_average"
 HEADINGS = {"available": "Truth available", "unavailable": "Truth unavailable"}
 ROUNDING = 1e-12
 FEWEST = 3
-"""Models, for an interval over models."""
+"""Minimum number of models for an interval over models."""
 
 Errors = Mapping[tuple[str, str], FloatArray]
-"""By model and dataset the influence of each question on its index, NaN where it has no standard error."""
+"""Influence of each question on the index, by model and dataset; NaN if the index has no standard error."""
 
 
 def contrast_rows(frame: pl.DataFrame, errors: Errors, confidence_level: float) -> Iterator[dict[str, Any]]:
-    """Yield the contrast of every model that has both kinds of datasets, and their average.
+    """Yield the contrast of every model that was run on both kinds of datasets, and their average.
 
-    - `frame`: with the columns `model`, `dataset`, `truth` and `estimate`.
-    - `errors`: empty where they are not known; the models' own contrasts have no interval then.
-    - returned: the interval of a model's contrast is over questions, that of the average Student's over models, where
-      there are three or more.
+    - `frame`: table with the columns `model`, `dataset`, `truth` and `estimate`.
+    - `errors`: empty if unknown; the contrasts of single models then have no interval.
+    - returned: a model's contrast has an interval over questions; the average has a t interval over models if there are
+      at least three.
     """
     contrasts = []
     for (model,), rows in frame.drop_nulls("estimate").group_by("model", maintain_order=True):
@@ -165,7 +165,7 @@ def contrast_rows(frame: pl.DataFrame, errors: Errors, confidence_level: float) 
         if all(key in errors for keys in parts.values() for key in keys):
             one, other = (np.mean([errors[key] for key in keys], axis=0) for keys in parts.values())
             error = float(np.linalg.norm(one - other))
-            # An interval of no width would claim certainty.
+            # An interval of zero width would suggest certainty.
             reach = normal_quantile(confidence_level) * error if math.isfinite(error) and error > ROUNDING else None
         yield {"statistic": CONTRAST, "model": model, **_interval(contrasts[-1], reach)}
     if contrasts:
@@ -193,7 +193,7 @@ HALLUCINATION_SCHEMA = schema(
 
 @study
 def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Tabulate the index of every model on every dataset.
+    """Make the study: the index of every model on every dataset.
 
     Raises NotPossibleError if there are runs on fewer than two datasets.
     """
@@ -219,7 +219,7 @@ def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> S
         difference, has_interval = with_interval(row["estimate"], *style.ends(row)), row["low"] is not None
         values = {"difference": difference, "models": row["variants"], "has_interval": has_interval, "fewest": FEWEST}
         notes.append(study_text("hallucination_table", "contrast", **values))
-    # The datasets of either kind get their heading where there are both kinds.
+    # Headings for the two kinds of datasets, if both are there.
     known = dict(frame.drop_nulls("truth").select("dataset", "truth").rows())
     groups = {name: HEADINGS[truth] for name, truth in known.items()} if len(set(known.values())) > 1 else {}
     values = {"contrast": CONTRAST in frame["statistic"], "mixed": frame["within_source"].is_not_null().any()}
@@ -229,17 +229,17 @@ def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> S
 def with_agreement(
     frame: pl.DataFrame, errors: Errors = MappingProxyType({}), confidence_level: float = 0.95, seed: int = 0
 ) -> pl.DataFrame:
-    """Add the average of each dataset, the agreement of the datasets' rankings, and the contrast of kinds of datasets.
+    """Add the average of each dataset, the agreement of their rankings, and the contrast between kinds of datasets.
 
-    - `frame`: rows of the statistic ``refusal_index``, with the columns `statistic`, `model`, `dataset` and `estimate`.
-    - `errors`: of the indices, for their intervals; empty where not known.
-    - returned: with further rows of ``average``, ``kendall_w`` (without and, as ``kendall_w_ties``, with the correction
-      for ties), ``winner_entropy``, what both are on average for random rankings, what W would be if only sampling
-      errors kept the rankings apart (``kendall_w_ceiling``), and the contrasts of `contrast_rows`. Agreement takes the
-      models that have an index on every dataset.
+    - `frame`: rows of the statistic ``refusal_index`` with the columns `statistic`, `model`, `dataset` and `estimate`.
+    - `errors`: sampling errors of the indices, for intervals; empty if unknown.
+    - returned: the frame with further rows of ``average``, ``kendall_w`` (without and, as ``kendall_w_ties``, with the
+      correction for ties), ``winner_entropy``, the expectations of both for random rankings, W if the rankings differed
+      by sampling errors only (``kendall_w_ceiling``), and the contrasts of `contrast_rows`. Agreement is measured over
+      the models with an index on every dataset.
     """
     averages = frame.group_by("dataset", "truth", maintain_order=True).agg(pl.col("estimate").mean())
-    # One row a model that has an index on every dataset, one column a dataset.
+    # One row per model with an index on every dataset, one column per dataset.
     whole = frame.drop_nulls("estimate").pivot("dataset", index="model", values="estimate", maintain_order=True)
     whole = whole.drop_nulls()
     rows = [*_agreement_rows(whole)]
@@ -256,7 +256,7 @@ def with_agreement(
 
 
 def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw a column of intervals a dataset; hollow marks are the index within the sources of a mix."""
+    """Draw a column of intervals per dataset; hollow markers are the index within the sources of a mix."""
     shown = frame.filter(pl.col("statistic") == INDEX)
     models = shown["model"].unique(maintain_order=True).to_list()
     datasets = shown["dataset"].unique(maintain_order=True).to_list()
@@ -285,7 +285,7 @@ def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
 
 
 def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
-    """Lay the table out as the paper does: one row a model, one column a dataset, the averages below."""
+    """Return the table in the paper's layout: one row per model, one column per dataset, averages below."""
     shown = frame.filter(pl.col("statistic").is_in([INDEX, AVERAGE, CONTRAST, AVERAGE_CONTRAST]))
     order = pl.col("truth").replace_strict({"available": 0, "unavailable": 1}, default=2)
     cells = shown.with_columns(
@@ -296,7 +296,7 @@ def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
         text, within = with_interval(row["estimate"], *style.ends(row), row["reason"]), row["within_source"]
         has_both = within is not None and text != UNDEFINED
         texts.append(f"{text}; {number(within)} within sources" if has_both else text)
-    # Models keep their order, and the average stays below them.
+    # Models keep their order, with the average below them.
     models = [*shown["model"].drop_nulls().unique(maintain_order=True), "Average"]
     places = pl.col("model").replace_strict({name: place for place, name in enumerate(models)})
     table = style.widened(cells.with_columns(pl.Series("cell", texts)), ["model"], "dataset", "cell")
@@ -304,7 +304,7 @@ def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def truth_of(dataset: str | None) -> str | None:
-    """Say whether the truth is to be had, in the context or from training: ``available``, ``unavailable`` or None."""
+    """Return whether the truth is available, in the context or from training, None if unknown for the dataset."""
     name = dataset or ""
     if any(part in name for part in UNAVAILABLE):
         return "unavailable"
@@ -312,7 +312,7 @@ def truth_of(dataset: str | None) -> str | None:
 
 
 def _within_source(run: ComparedRun, options: StudyOptions) -> tuple[float | None, float | None, float | None]:
-    """Return the index within the sources of a mix, averaged over variants; its interval where there is only one."""
+    """Return the index within the sources of a mix, averaged over variants; with an interval for a single variant."""
     if "+" not in (run.dataset_id or ""):
         return None, None, None
     found = []
@@ -347,7 +347,7 @@ def _agreement_rows(whole: pl.DataFrame) -> Iterator[tuple[str, float | None, st
 
 
 def _ceiling_rows(whole: pl.DataFrame, errors: Errors, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield what W would be if the datasets ranked the models alike but for sampling errors."""
+    """Yield W if the datasets ranked the models alike except for sampling errors."""
     keys = [(model, dataset) for dataset in whole.columns[1:] for model in whole["model"]]
     if not keys or any(key not in errors for key in keys):
         return

@@ -1,9 +1,8 @@
-"""What a study is, the registry of studies, and the files of a study.
+"""Studies: their interface, their registry, and the files they are written to.
 
-A study is a tidy frame, a figure that draws exactly this frame, and a caption that says what it shows. It is made by a
-function with the study's name, which `study` registers; its texts are in ``captions.toml``. A study is written as CSV
-of its frame, LaTeX of its table, and SVG, PDF and PNG of its figure, without dates or random names, so that the same
-study gives the same bytes.
+A study consists of a tidy data frame, a figure that draws exactly this frame, and a caption. It is made by a function
+of the same name, decorated with `study`; its texts are in ``captions.toml``. The frame is written as CSV, the table as
+LaTeX, and the figure as SVG, PDF and PNG, without dates or random names, so that the same study gives the same bytes.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ BIASED = " Missing questions are rarely a random sample, so every number here ma
 
 
 class NotPossibleError(RefusalIndexError, ValueError):
-    """Runs that lack what a study needs; the message says what it needs and what was found.
+    """The runs do not meet the requirements of a study; the message says what it needs and what was found.
 
-    - `brief`: a sentence that begins with "It needs". The function that makes a study gives only what is to follow
-      the study's needs in it, as in ``"; 2 of these have an index"``.
-    - `notes`: what was left out and why, a sentence each.
+    - `brief`: a sentence that begins with "It needs". The function of a study passes only what follows its needs in
+      that sentence, such as ``"; 2 of these have an index"``.
+    - `notes`: sentences that say what was left out and why.
     """
 
     def __init__(self, brief: str = "", notes: Sequence[str] = ()) -> None:
@@ -71,49 +70,49 @@ class NotPossibleError(RefusalIndexError, ValueError):
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """How to make a study."""
+    """Options of a study."""
 
-    # penalty, confidence_level: of the weighted score, and of every interval
+    # penalty of the weighted score, and confidence level of the intervals
     penalty: float = 1.0
     confidence_level: float = 0.95
-    seed: int = 0  # of everything that is simulated or resampled
-    # a table of models (columns ``model``, ``family``, ``parameters``) beside that of the paper; None for no other
+    seed: int = 0  # of simulations and resampling
+    # a table of models (columns ``model``, ``family``, ``parameters_billion``) in addition to that of the paper
     models: Path | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Study:
-    """A study. The function that makes one gives the first fields; `StudySpec.make` adds those from `caption` on."""
+    """A study. The study's function sets the first fields; `StudySpec.make` sets those from `caption` on."""
 
-    frame: pl.DataFrame  # one row an observation, with fixed column names: exactly what `draw` draws
-    # draws the frame into an empty figure, whose size it may set; None for a study that is a table only
+    frame: pl.DataFrame  # one row per observation, with fixed column names; exactly what `draw` draws
+    # draws the frame into an empty figure, whose size it may set; None for a study without a figure
     draw: Callable[[Figure, pl.DataFrame], None] | None = None
-    # makes of the frame the table for print: few rows, formatted cells; None to print the frame as it is
+    # converts the frame to the printed table, with few rows and formatted cells; None to print the frame itself
     printed: Callable[[pl.DataFrame], pl.DataFrame] | None = None
-    notes: Sequence[str] = ()  # what was left out and why, a sentence each
+    notes: Sequence[str] = ()  # sentences that say what was left out and why
     values: Mapping[str, Any] = field(default_factory=dict)  # for the template of the caption
-    groups: Mapping[str, str] = field(default_factory=dict)  # by column of the printed table the heading above it
-    caption: str = ""  # what is shown, of which data, with which intervals, in which convention: complete sentences
-    # name, title: as in the registry, ``accuracy_refusal_plane`` and *Accuracy-refusal plane*
+    groups: Mapping[str, str] = field(default_factory=dict)  # heading above each column of the printed table
+    caption: str = ""  # complete sentences: what is shown, of which data, with which intervals and conventions
+    # name and title as in the registry, such as ``accuracy_refusal_plane`` and *Accuracy-refusal plane*
     name: str = ""
     title: str = ""
-    # incomplete, warning: by name of a model in the frame whether its run is incomplete, and the sentence that says so
+    # whether the run of each model in the frame is incomplete, and the sentence that says so
     # above the figure and in the caption
     incomplete: Mapping[str, bool] = field(default_factory=dict)
     warning: str = ""
 
     @property
     def marked(self) -> pl.DataFrame:
-        """The frame that is drawn and printed: a dagger follows the name of each incomplete run."""
+        """The frame to draw and print, with a dagger after the name of each incomplete run."""
         if not self.warning:
             return self.frame
         marks = {name: f"{name} {MARK}" for name, incomplete in self.incomplete.items() if incomplete}
         return self.frame.with_columns(pl.col(MODEL_COLUMNS & set(self.frame.columns)).replace(marks))
 
     def figure(self) -> Figure:
-        """Draw the figure in the style of the package, without touching Matplotlib's global state.
+        """Draw the figure in the style of the package without changing Matplotlib's global state.
 
-        Raises ValueError if the study is a table only.
+        Raises ValueError if the study has no figure.
         """
         if self.draw is None:
             raise ValueError(f"{self.name} is a table without a figure; use its frame")
@@ -150,13 +149,13 @@ COUNTS = (
     "requests own_requests input_tokens output_tokens training_examples n_folds groups states state_size"
 )
 FLAGS = "trained sparse drawn above_line"
-"""Columns of words, of whole numbers and of truth values; all others hold numbers."""
+"""Columns of strings, integers and Booleans; all others contain floats."""
 
 
 def schema(columns: str, **exceptions: type[pl.DataType]) -> dict[str, type[pl.DataType]]:
-    """Return the schema of a frame: a column has the same type in all studies, but for exceptions.
+    """Return the schema of a frame; a column has the same type in all studies, with few exceptions.
 
-    - `columns`: their names in order, separated by spaces.
+    - `columns`: the column names in order, separated by spaces.
 
     >>> schema("model draws", draws=pl.Float64)
     {'model': String, 'draws': Float64}
@@ -168,19 +167,19 @@ def schema(columns: str, **exceptions: type[pl.DataType]) -> dict[str, type[pl.D
 
 @dataclass(frozen=True)
 class StudySpec:
-    """What a study is called, which runs it needs, and the function that makes it.
+    """A registered study: its name, title, requirements and function.
 
     A plugin registers one in the group ``refusal_index.studies``.
     """
 
-    # name, title: for the command line, and for people
+    # name for the command line, and title
     name: str
     title: str
-    needs: str  # which runs it needs, as a sentence ends that begins with "It needs"
+    needs: str  # the required runs, as the end of a sentence that begins with "It needs"
     function: Callable[[Sequence[ComparedRun], StudyOptions], Study]
 
     def make(self, runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-        """Make the study; raises `NotPossibleError` where the runs do not allow it."""
+        """Make the study; raises `NotPossibleError` if the runs do not meet its requirements."""
         try:
             found = self.function(runs, options)
         except NotPossibleError as error:
@@ -192,19 +191,19 @@ class StudySpec:
 
 
 def study(function: Callable[[Sequence[ComparedRun], StudyOptions], Study]) -> StudySpec:
-    """Make a study of a function that has its name; title, needs and caption are in ``captions.toml``."""
+    """Register a function as the study of its name; title, needs and caption are in ``captions.toml``."""
     texts = _texts()[function.__name__]
     return StudySpec(function.__name__, texts["title"], texts["needs"], function)
 
 
 MARK = "\N{DAGGER}"
 MODEL_COLUMNS = frozenset({"model", "other_model", "panel"})
-"""The columns of a frame that may name runs."""
+"""The columns of a frame that may contain names of runs."""
 
 
 def with_missing(study: Study, runs: Sequence[ComparedRun]) -> Study:
-    """Say in a study which of the runs it shows lack grades, and mark those that lack too many."""
-    frame, notes, told = study.frame, list(study.notes), []
+    """Add notes on runs with ungraded answers to a study, and mark those with too many as incomplete."""
+    frame, notes, gaps = study.frame, list(study.notes), []
     columns = MODEL_COLUMNS & set(frame.columns)
     incomplete = dict.fromkeys(paper_rows()["model"], False)
     for run in runs:
@@ -220,11 +219,11 @@ def with_missing(study: Study, runs: Sequence[ComparedRun]) -> Study:
         if shown and short:
             asked, unscored = _asked_and_unscored(part for variant in short for part in counts[variant])
             under = f" under {abridged(short)}" if len(short) < len(counts) else ""
-            told.append(f"{unscored:,} of {asked:,} answers of {run.label}{under} ({100 * unscored / asked:.1f} %)")
+            gaps.append(f"{unscored:,} of {asked:,} answers of {run.label}{under} ({100 * unscored / asked:.1f} %)")
         asked, unscored = _asked_and_unscored(part for parts in counts.values() for part in parts)
         if shown and unscored:
             notes.append(f"{run.label}: answers left out because they have no grade: {unscored:,} of {asked:,}.")
-    warning = f"{MARK} Incomplete, as answers without a grade are left out: {abridged(told)}.{BIASED}" if told else ""
+    warning = f"{MARK} Incomplete, as answers without a grade are left out: {abridged(gaps)}.{BIASED}" if gaps else ""
     caption = f"{study.caption} {warning}".rstrip()
     return replace(study, caption=caption, notes=tuple(notes), incomplete=incomplete, warning=warning)
 
@@ -235,7 +234,7 @@ def _asked_and_unscored(parts: Iterable[Completeness]) -> tuple[int, int]:
 
 
 def study_text(study: str, code: str = "caption", /, **values: Any) -> str:
-    """Fill in a text of a study from ``captions.toml``: its caption, or a note."""
+    """Render a text of a study from ``captions.toml``: its caption or a note."""
     return fill(_texts()[study][code], values)
 
 
@@ -251,9 +250,7 @@ STUDY_NAMES = tuple(name for name in _texts() if name != "shared")
 
 @cache
 def study_spec(name: str) -> StudySpec:
-    """Find a study by name.
-
-    Raises KeyError if there is none of this name.
+    """Return a study by name; raises KeyError if the name is unknown.
 
     >>> study_spec("results_table").title
     'Full results'
@@ -266,7 +263,7 @@ def study_spec(name: str) -> StudySpec:
 
 
 def study_names() -> tuple[str, ...]:
-    """Name all studies: those of this package, then those of other distributions."""
+    """Return the names of all studies: those of this package, then those of other packages."""
     return tuple(dict.fromkeys((*STUDY_NAMES, *entry_points.installed("studies"))))
 
 
@@ -276,10 +273,10 @@ def study_specs() -> tuple[StudySpec, ...]:
 
 
 def each_study(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[StudySpec, Study | ValueError]]:
-    """Make every study that the runs allow, and give the error of each of the others.
+    """Make every study, and yield each with its registration, or with the error of one that cannot be made.
 
-    A `NotPossibleError` says what other runs it needs; any other is of a study that cannot take these outcomes, which
-    should not cost the others.
+    A `NotPossibleError` says what runs a study needs. Any other ValueError means that the study cannot use these
+    outcomes, which should not prevent the other studies.
     """
     for spec in study_specs():
         try:
@@ -290,18 +287,18 @@ def each_study(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[t
 
 
 FORMATS = ("csv", "tex", "svg", "pdf", "png")
-"""All that can be written, in the order in which they are."""
+"""All output formats, in the order in which they are written."""
 
 
 class WritingError(RefusalIndexError, ValueError):
-    """Files of a study that cannot be written."""
+    """The files of a study cannot be written."""
 
 
 def write_study(study: Study, folder: Path, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:
-    """Write a study into a folder, which is made where there is none, and return what was written.
+    """Write a study into a folder, which is created if necessary, and return the paths of its files.
 
-    A study that is a table only has no pictures, whatever formats are asked for. Raises WritingError if the folder or a
-    file cannot be written.
+    For a study without a figure, image formats are ignored. Raises WritingError if the folder or a file cannot be
+    written.
     """
     contents: dict[str, bytes] = {kind: _TABLES[kind](study) for kind in formats if kind in _TABLES}
     pictures = [kind for kind in formats if kind in _METADATA]
@@ -323,10 +320,10 @@ def write_study(study: Study, folder: Path, formats: Sequence[str] = FORMATS) ->
 
 
 def study_csv(study: Study) -> str:
-    """Return the frame as harmless CSV, with a column that says whether a run behind a row is incomplete."""
+    """Return the frame as CSV that is safe in spreadsheets, with a column that marks rows of incomplete runs."""
     frame = study.frame
     incomplete = pl.lit(value=bool(study.warning))
-    if "model" in frame.columns:  # a row of no run's name is made of all of them
+    if "model" in frame.columns:  # a row without a run's name is computed from all of them
         incomplete = pl.col("model").replace_strict(study.incomplete, default=incomplete, return_dtype=pl.Boolean)
     if "other_model" in frame.columns:
         incomplete |= pl.col("other_model").replace_strict(study.incomplete, default=False, return_dtype=pl.Boolean)
@@ -345,12 +342,12 @@ def index_text(
     runs: Sequence[ComparedRun],
     left_out: Sequence[str] = (),
 ) -> str:
-    """Return the page that shows all studies of a folder: pictures, captions, notes, and what is missing.
+    """Return the Markdown page of all studies in a folder, with figures, captions, notes, and missing studies.
 
-    - `made`: each study with its files.
-    - `missing`: name, title and the reason of each that could not be made.
-    - `runs`: what they were made of.
-    - `left_out`: why runs could not be read, a sentence each.
+    - `made`: each study and its files.
+    - `missing`: name and title of each study that could not be made, and the reason.
+    - `runs`: the runs that the studies show.
+    - `left_out`: sentences that say why runs could not be read.
     """
     parts = ["# Studies", "", "| run | dataset | prompts |", "|---|---|---|"]
     for run in runs:
@@ -374,14 +371,14 @@ MOST_NOTES = 8
 
 
 def few_notes(study: Study) -> tuple[str, ...]:
-    """Return the notes of a study, the first of many with how many more there are."""
+    """Return the first notes of a study, and a note that says how many more there are, if any."""
     more = len(study.notes) - MOST_NOTES
-    said = (f"And {more:,} more notes, which 'refusal-index study {study.name}' prints.",) if more > 0 else ()
-    return (*study.notes[:MOST_NOTES], *said)
+    rest = (f"And {more:,} more notes, which 'refusal-index study {study.name}' prints.",) if more > 0 else ()
+    return (*study.notes[:MOST_NOTES], *rest)
 
 
 def markdown(text: str) -> str:
-    r"""Return the text of others as Markdown shows it: as text, on one line.
+    r"""Return untrusted text escaped for Markdown, on one line.
 
     >>> markdown("<b>a_b</b>\n| c")
     '&lt;b&gt;a\\_b&lt;/b&gt;\\\\n\\| c'
