@@ -1,12 +1,11 @@
-"""How far the Refusal Index rests on its assumptions: on the Gaussian copula, and on how answers are graded.
+"""Sensitivity of the Refusal Index to its assumptions: the Gaussian copula, and the grading of answers.
 
-`copula_comparison`: the paper's table over single 2x2 tables, and beside it the test that can tell copulas apart. One
-table cannot choose between copulas: with its margins given, one parameter fits it exactly in every family that can
-reach it. Several prompts over the same questions can, if they share one dependence.
+`copula_comparison` is the paper's comparison over single 2x2 tables, with a test that can distinguish copulas. A single
+table cannot: given its margins, one parameter fits it exactly in every family that can reach it. Several prompts over
+the same questions can, if they share one dependence.
 
-`grading_sensitivity`: a grader that errs at stated rates moves the index, and the correction says to where. Refusals of
-the forced pass and questions without a grade can be scored in several ways, of which the paper's, wrong, is the one
-with the highest index.
+`grading_sensitivity` shows the index corrected for a grader with given error rates. Refusals of the forced pass and
+ungraded questions can be scored in several ways, of which the paper's, wrong, gives the highest index.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ FAMILY_LABELS = {
     "survival_gumbel": "Survival Gumbel",
 }
 SMALLEST_PVALUE = 1e-4
-"""Smaller p-values are drawn here, at the edge."""
+"""Smaller p-values are drawn at this value, at the edge of the axis."""
 
 
 @study
@@ -48,7 +47,7 @@ def copula_comparison(runs: Sequence[ComparedRun], _options: StudyOptions) -> St
     notes, tables = (*notes, *undefined), [one.table for one in defined]
     if not tables:
         raise NotPossibleError(notes=notes)
-    tests, said = _tests(chosen)
+    tests, impossible = _tests(chosen)
     rows = []
     for of_family in copulas.copula_win_rates(tables, count_df=True):
         fits = {name: getattr(of_family, name) for name in ("family", *FITS, "ties")}
@@ -62,7 +61,7 @@ def copula_comparison(runs: Sequence[ComparedRun], _options: StudyOptions) -> St
         "tested": tested["model"].n_unique(),
         "ruled_out": "; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in copulas.COPULA_NAMES),
     }
-    return Study(frame, _draw_copulas, _printed_copulas, (*notes, *said), values)
+    return Study(frame, _draw_copulas, _printed_copulas, (*notes, *impossible), values)
 
 
 COPULA_SCHEMA = schema(
@@ -75,7 +74,7 @@ FITS = {"log_likelihood": "log-likelihood", "aic": "AIC", "bic": "BIC"}
 
 
 def _tests(runs: Sequence[ComparedRun]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """Test every family on the variants of each run, the p-values of all tests adjusted by Holm's method."""
+    """Test every family on the variants of each run; the p-values of all tests are Holm-adjusted."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     for run, name in zip(runs, inputs.display_names(runs), strict=True):
@@ -98,7 +97,7 @@ _OF_TEST = ("family", "parameter", "statistic", "degrees_of_freedom", "pvalue", 
 
 
 def _printed_copulas(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print the paper's table, and beside it for how many models the test rules the family out at 5 % (Holm)."""
+    """Return the paper's table, with the number of models for which the test rejects the family at 5 % (Holm)."""
     tests = frame.filter(part="test_over_variants")
 
     def ruled_out(row: Mapping[str, Any]) -> str:
@@ -118,9 +117,9 @@ def _printed_copulas(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _draw_copulas(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw mean log-likelihoods less the Gaussian's, and the p-value of every family for every model."""
+    """Draw mean log-likelihoods relative to the Gaussian's, and the p-value of every family and model."""
     fits, tests = (frame.filter(part=part) for part in ("single_tables", "test_over_variants"))
-    # Of many models the points of one family need room below each other.
+    # With many models, the points of a family are spread vertically.
     models = tests["model"].unique(maintain_order=True).to_list()
     height = 2.9 + 0.1 * max(0, len(models) - style.MOST_LABELS)
     figure.set_size_inches(style.WIDTH * 1.25 if tests.height else style.WIDTH * 0.7, height)
@@ -144,7 +143,7 @@ def _draw_fits(axes: Axes, fits: pl.DataFrame) -> None:
     gaps = [(row["log_likelihood"] - gaussian, row["ties"]) for row in fits.iter_rows(named=True)]
     beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "color": style.GREY}
     for y, (gap, ties) in enumerate(gaps):
-        # What rounding leaves of a tie is not a gap.
+        # Ties can differ by rounding.
         axes.plot(0.0 if ties == 1 else gap, y, "o", color=style.INK)
         if y:
             axes.annotate(f"{ties:.0%} ties", (1.02, y), fontsize=6.5, **beside)
@@ -177,11 +176,11 @@ def _draw_tests(axes: Axes, tests: pl.DataFrame) -> None:
 LARGEST_RATE = 0.05
 RATES = tuple(np.linspace(0, LARGEST_RATE, 21).round(6).tolist())
 ERRORS = {"both": (1.0, 1.0), "right_as_wrong": (1.0, 0.0), "wrong_as_right": (0.0, 1.0)}
-"""Which error rates vary: right answers graded wrong, wrong answers graded right, or both alike."""
+"""The error rates that vary: right answers graded wrong, wrong answers graded right, or both equally."""
 _GRADING_LINES = {"both": "-", "right_as_wrong": "--", "wrong_as_right": ":"}
 _RESAMPLES = 2_000
 LEFT_HEIGHT = 3.2
-"""Inches: of the curves beside a long list of variants."""
+"""Height in inches of the curves next to a long list of variants."""
 _BOUNDS = ("everything", "forced_refusals")
 
 
@@ -228,9 +227,9 @@ def misgrading_rows(table: stats.ContingencyTable, options: StudyOptions) -> Ite
 
 
 def misgrading_bounds_rows(table: stats.ContingencyTable) -> Iterator[dict[str, Any]]:
-    """Yield the range of the corrected index while the error rates go from 0 to one and to five in a hundred.
+    """Yield the range of the corrected index for error rates from 0 to 1 % and from 0 to 5 %.
 
-    Those of refused and of answered questions may differ, or are the same.
+    The rates for refused and answered questions may differ, or are equal.
     """
     for rate in (0.01, LARGEST_RATE):
         for name, same in (("differing", False), ("same_rates", True)):
@@ -242,11 +241,11 @@ def misgrading_bounds_rows(table: stats.ContingencyTable) -> Iterator[dict[str, 
 def scoring_rows(
     counts: stats.OutcomeCounts, table: stats.ContingencyTable, confidence_level: float
 ) -> Iterator[dict[str, Any]]:
-    """Yield the index as it is reported, under each scoring rule, and its sharp bounds over the missing answers.
+    """Yield the index as reported, under each scoring rule, and its sharp bounds over the missing answers.
 
-    - `counts`: the questions by how they ended.
-    - `table`: as they are reported: answers refused again are wrong, questions without a grade are left out.
-    - `confidence_level`: of the intervals.
+    - `counts`: numbers of questions by outcome.
+    - `table`: the reported counts: answers refused again count as wrong, ungraded questions are excluded.
+    - `confidence_level`: confidence level of the intervals.
     """
     own = stats.refusal_index(table)
     reported = stats.Estimate.of(own, own.confidence_interval(confidence_level)).to_document()
@@ -267,7 +266,7 @@ def _bounds(found: Any) -> dict[str, Any]:
 
 
 def _printed_grading(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print one row a model and variant: the index, the forced-refusal bounds, and the ranges of misgrading."""
+    """Return one row per model and variant: the index, the forced-refusal bounds, and the misgrading ranges."""
     rows = []
     for _, part in frame.group_by("model", "dataset", "variant", maintain_order=True):
         own = part.filter(part="reported").row(0, named=True)
@@ -289,11 +288,11 @@ def _range(row: dict[str, Any]) -> str:
 
 
 def _draw_grading(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw the corrected index over the assumed error rates, and the scoring rules of every variant."""
+    """Draw the corrected index against the assumed error rates, and the scoring rules of every variant."""
     keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
     height, models = max(2.9, 0.8 + 0.22 * keys.height), keys["model"].unique(maintain_order=True).to_list()
     figure.set_size_inches(style.WIDTH * 1.25, height)
-    # Beside a long list of variants the curves keep their height, and what is free below them names the models.
+    # Next to a long list of variants the curves keep their height, and the space below them names the models.
     tall = height > 1.5 * LEFT_HEIGHT
     grid = figure.add_gridspec(2, 2, height_ratios=[LEFT_HEIGHT, max(0.01, height - LEFT_HEIGHT)])
     left, right = figure.add_subplot(grid[0 if tall else slice(None), 0]), figure.add_subplot(grid[:, 1])
@@ -326,13 +325,13 @@ def _draw_misgrading(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> N
         for model, _, percent, index in ends.iter_rows():
             axes.plot(percent, index, markers[model], color=colours[model], markersize=4)
         return
-    # What the lines are, and each model's name at the end of its curve.
+    # Explains the lines, and puts each model's name at the end of its curve.
     key = "\u2014 both ways   -- right graded wrong   \u00b7\u00b7 wrong graded right"
     axes.annotate(key, (0.01, 0.01), xycoords="axes fraction", fontsize=5.8, color=style.GREY)
     axes.set_xlim(right=145 * LARGEST_RATE)
     labels, inks = style.short_names(ends["model"].to_list(), 22), [colours[model] for model in ends["model"]]
     places = ends.select("percent", "estimate").rows()
-    # Only what the labels could cover: the ends of the lines.
+    # Labels can only cover the ends of the lines.
     near = rows.filter(pl.col("rate") >= 0.9 * LARGEST_RATE).select("percent", "estimate").rows()
     style.label_points(axes, places, [labels[model] for model in ends["model"]], inks, size=6.5, avoid=near)
 

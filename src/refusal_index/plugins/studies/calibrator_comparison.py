@@ -1,11 +1,11 @@
-"""How scores of confidence relate to right answers, and to the Refusal Index: reliability diagrams and ROC curves.
+"""Confidence scores compared with right answers and with the Refusal Index: reliability diagrams and ROC curves.
 
-As in the paper's comparison with external calibration methods, all methods of a run are shown on the same questions.
-A run without scores of its own but with repeated draws has P(Answering): the share of the further draws in which the
-model answered. The first draw is left out of it, since its forced answer is what is predicted.
+As in the paper's comparison with external calibration methods, all methods of a run are shown on the same questions. A
+run without scores but with repeated draws is scored by P(Answering): the share of the further draws in which the model
+answered. The first draw is excluded, since its forced answer is to be predicted.
 
-The figure has a panel a method for one run, a pair of panels a run for several. The calibration error is not 0 by
-chance even where a score is perfectly calibrated, which its interval takes into account.
+The figure has a panel per method for one run, or a pair of panels per run for several. The calibration error of a
+perfectly calibrated score is positive by chance, which its interval takes into account.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from refusal_index.stats.intervals import Seed, checked_resamples, normal_quanti
 
 CALIBRATION_RESAMPLES = 1_000
 LARGEST_FACTOR = 1024.0
-"""By which the observed gaps may be multiplied: beyond, they were nothing but noise."""
+"""Maximum factor for the observed gaps; beyond it they would be mere noise."""
 
 
 def calibration_error_interval(
@@ -50,17 +50,17 @@ def calibration_error_interval(
     n_resamples: int = CALIBRATION_RESAMPLES,
     rng: Seed = None,
 ) -> ConfidenceInterval:
-    """Interval of the calibration error that `expected_calibration_error` estimates with bins of equal width.
+    """Return an interval of the calibration error that `expected_calibration_error` estimates with equal-width bins.
 
     Parameters
     ----------
     score : array_like of float, shape (n,)
-        In [0, 1].
+        Scores in [0, 1].
     outcome : array_like of bool, shape (n,)
-        Whether what the score claims came true.
+        Whether the event that the score predicts occurred.
     n_bins : int, default: 10
-        Bins of equal width.
-    confidence_level : float, default: 0.95
+        Number of bins of equal width.
+        confidence_level : float, default: 0.95
     n_resamples : int, default: 1000
     rng : int, Generator or None
         Seed of the resamples.
@@ -68,21 +68,21 @@ def calibration_error_interval(
     Returns
     -------
     ConfidenceInterval
-        Of the error in as many questions as one likes, with these bins. It reaches up to the estimate at least, and
-        down to 0 where nothing speaks against perfect calibration. ``(nan, nan)`` where no question differs from the
-        claim of its bin, as where all scores are 1 and all outcomes true, or there are no questions.
+        Interval of the population error with these bins. It always includes the estimate, and 0 if perfect calibration
+        cannot be rejected. ``(nan, nan)`` if no question differs from the prediction of its bin, for example if all
+        scores are 1 and all outcomes true, or if there are no questions.
 
     Raises
     ------
     TypeError, ValueError
-        As `expected_calibration_error`, or if the level is not a share.
+        As `expected_calibration_error`, or if the level is not between 0 and 1.
 
     Examples
     --------
     >>> rng = np.random.default_rng(2)
     >>> score = rng.random(400)
     >>> right = rng.random(400) < score
-    >>> for claim in (score, score**2):  # the second claims less than comes true, by 1/6 on average
+    >>> for claim in (score, score**2):  # the second score is too low, by 1/6 on average
     ...     low, high = calibration_error_interval(claim, right, rng=0)
     ...     print(f"[{low:.3f}, {high:.3f}]")
     [0.000, 0.070]
@@ -93,12 +93,12 @@ def calibration_error_interval(
     n_resamples, n = checked_resamples(n_resamples), scores.size
     if not n:
         return NO_INTERVAL
-    # Rounded as the bins themselves are: a frequency at the end of a bin belongs to it.
+    # Rounded like the bins: a frequency at the end of a bin belongs to it.
     ends = [one.high for one in reliability_table(scores, truths, n_bins=n_bins)]
     parts = np.zeros((n, n_bins))
     parts[np.arange(n), np.searchsorted(ends, np.round(scores, 10))] = (scores - truths) / n
     weights = np.random.default_rng(rng).multinomial(n, np.full(n, 1 / n), size=n_resamples)
-    # Of each bin the gap as a share of all questions, and the noise in it on resampled questions.
+    # The gap of each bin as a share of all questions, and its noise over resampled questions.
     gap = parts.sum(axis=0)
     noise = weights @ parts - gap
     if not noise.any():
@@ -116,7 +116,7 @@ def calibration_error_interval(
 
 
 def _root(beyond: Callable[[float], float]) -> float:
-    """Return the factor at which a rising function is 0; 0 where it is not below it there."""
+    """Return the factor at which an increasing function is 0, or 0 if the function is not negative there."""
     if beyond(0.0) >= 0:
         return 0.0  # the end of the range of factors
     end = 1.0
@@ -126,20 +126,20 @@ def _root(beyond: Callable[[float], float]) -> float:
 
 
 INDICES = {name: METRICS[name].label for name in (INDEX, CORRECTED)}
-"""What the two indices are called."""
+"""Names of the two indices."""
 
 WIDTH = style.WIDTH * 1.15
 COLUMNS = 4
 ROW = 0.2
-"""Inches of a line of numbers."""
+"""Height of a line of numbers in inches."""
 
 
 Looks = Mapping[str, scores.MethodLook]
-"""By method, how it is drawn."""
+"""Appearance of each method in figures."""
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw reliability diagrams and ROC curves, and below them the numbers beside the Refusal Index."""
+    """Draw reliability diagrams and ROC curves, and below them their statistics and the Refusal Index."""
     curves, index = frame.filter(pl.col("part") != "index"), frame.filter(part="index")
     if frame["model"].n_unique() == 1:
         _draw_run(figure, curves, index)
@@ -148,7 +148,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
 
 
 def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None:
-    """Draw a panel a method, and below the ROC curves and the numbers."""
+    """Draw a panel per method, and below them the ROC curves and the statistics."""
     looks, variants = scores.method_looks(curves), index["variant"].unique(maintain_order=True).to_list()
     labels, columns = [look.label for look in looks.values()], min(COLUMNS, len(looks))
     grid = 0.5 + math.ceil(len(looks) / columns) * WIDTH / max(3, columns)
@@ -160,7 +160,7 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
         bins = curves.filter(part="reliability", method=method)
         _prepare(panel)
         _draw_bins(panel, bins, look)
-        # Into the corner that the points leave free.
+        # In the corner that is free of points.
         taken = bins.filter((pl.col("x") > 0.5) & (pl.col("low") < 0.2)).height
         corner: dict[str, Any] = {"x": 0, "y": 1, "va": "top"} if taken else {"x": 1, "y": 0, "ha": "right"}
         panel.text(s=f"ECE {bins['ece'][0]:.2f}", fontsize=6.5, color=style.GREY, **corner)
@@ -182,7 +182,7 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
     error.tick_params(labelleft=False)
     for text, (method, look) in zip(area.get_yticklabels(), looks.items(), strict=True):
         text.set_color(style.GREY if method == scores.TOPIC else look.colour)
-    # RI of each variant, and below it corrected RI.
+    # RI of each variant, with corrected RI below it.
     indices = lower.subplots()
     for row in index.drop_nulls("y").iter_rows(named=True):
         place = variants.index(row["variant"]) + (0.16 if row["method"] == CORRECTED else -0.16)
@@ -218,7 +218,7 @@ def _draw_roc(panel: Axes, curves: pl.DataFrame, looks: Looks) -> None:
 
 
 def _draw_numbers(area: Axes, error: Axes, rows: Iterable[tuple[float, dict[str, Any]]], looks: Looks) -> None:
-    """Draw AUROC and ECE of methods with their intervals, each at its height."""
+    """Draw AUROC and ECE of the methods with their intervals, at the given heights."""
     for height, row in rows:
         look = looks[row["method"]]
         for panel, name in ((area, "auroc"), (error, "ece")):
@@ -236,7 +236,7 @@ def _draw_index(panel: Axes, place: float, row: dict[str, Any], colour: str) -> 
 
 
 def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None:
-    """Draw a pair of panels a run, and below the numbers of all runs, a band a run."""
+    """Draw a pair of panels per run, and below them the statistics of all runs, in a band per run."""
     looks, models = scores.method_looks(curves), curves["model"].unique(maintain_order=True).to_list()
     rows, variants = math.ceil(len(models) / 2), index["variant"].unique(maintain_order=True).to_list()
     band = max(0.24, 0.1 * max(len(looks), 2 * len(variants)))
@@ -275,7 +275,7 @@ def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> Non
 
 
 def _spread(place: int, count: int) -> list[float]:
-    """Return the heights of so many marks within a band."""
+    """Return evenly spaced heights of markers within a band."""
     return [place + 0.7 * ((one + 0.5) / count - 0.5) for one in range(count)]
 
 
@@ -285,12 +285,12 @@ SCHEMA = schema(
     "model dataset part method variant trained questions left_out accuracy x y low high count bin_low bin_high "
     "threshold ece ece_low ece_high auroc auroc_low auroc_high status reason"
 )
-"""`part` is ``reliability``, ``roc`` or ``index``: of the last `method` is the index, and `y` its estimate."""
+"""`part` is ``reliability``, ``roc`` or ``index``: for ``index``, `method` names the index and `y` is its estimate."""
 
 
 @study
 def calibrator_comparison(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study; raises NotPossibleError if no run has scores with right and wrong answers."""
+    """Make the study; raises NotPossibleError if no run has scores for both right and wrong answers."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     coarse: list[str] = []
@@ -320,15 +320,15 @@ def calibrator_comparison(runs: Sequence[ComparedRun], options: StudyOptions) ->
 
 
 def _scored(runs: Sequence[ComparedRun], notes: list[str]) -> Iterator[scores.ScoredRun]:
-    """Yield every run with scores and, of each other model and dataset, the run with the most draws."""
+    """Yield every run with scores and, for other models and datasets, the run with the most draws."""
     names = inputs.display_names(runs)
     has_scores = {(inputs.model_name(run), run.dataset) for run in runs if run.confidence is not None}
     drawn: dict[tuple[str, str | None], scores.ScoredRun] = {}
     for run, name in zip(runs, names, strict=True):
         key = inputs.model_name(run), run.dataset
         if run.confidence is not None:
-            scored, said = scores.scored_run(run, name)
-            notes += said
+            scored, further = scores.scored_run(run, name)
+            notes += further
             if scored is not None:
                 yield scored
         elif key not in has_scores:
@@ -343,12 +343,12 @@ def _draws(scored: scores.ScoredRun) -> int:
 
 
 def curve_rows(score: NDArray[np.float64], right: NDArray[np.bool_], options: StudyOptions) -> Iterator[dict[str, Any]]:
-    """Yield the points of the reliability diagram and of the ROC curve, each with the summary of its curve.
+    """Yield the points of the reliability diagram and of the ROC curve, with the statistics of each curve.
 
-    `x` and `y` are mean score and share of right answers in a bin, or false and true positive rate where questions
-    that score at least `threshold` are called right; `low` and `high` are the Wilson interval of `y`.
+    `x` and `y` are the mean score and the share of right answers in a bin, or the false and true positive rates if
+    answers that score at least `threshold` are predicted to be right; `low` and `high` are the Wilson interval of `y`.
 
-    - `score`, `right`: of the same questions, with right and wrong answers among them.
+    - `score`, `right`: scores and correctness of the same questions, with both right and wrong answers.
     """
     area, level = auroc(score, right), options.confidence_level
     low, high = area.confidence_interval(level).or_none()
@@ -380,7 +380,7 @@ def curve_rows(score: NDArray[np.float64], right: NDArray[np.bool_], options: St
 
 
 def _index_rows(scored: scores.ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
-    """Yield RI of each variant on the same questions, and corrected RI where there is one."""
+    """Yield RI of each variant on the same questions, and corrected RI if it is defined."""
     at_zero = is_deterministic(scored.run.settings)
     for variant, every in scored.run.variants.items():
         outcomes = every.filter(pl.col("question_id").is_in(scored.question_ids))
@@ -396,7 +396,7 @@ def _index_rows(scored: scores.ScoredRun, options: StudyOptions) -> Iterator[dic
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print calibration error and AUROC, one row a method, and below them the index, one row a variant."""
+    """Return calibration error and AUROC, one row per method, and below them the index, one row per variant."""
     rows = []
     for (model, _), part in frame.group_by("model", "dataset", maintain_order=True):
         for row in _first_rows(part.filter(pl.col("part") != "index")):
@@ -416,5 +416,5 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _first_rows(curves: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return a row of each method, which has the numbers of its curves."""
+    """Return one row per method, with the statistics of its curves."""
     return curves.unique("method", keep="first", maintain_order=True).to_dicts()

@@ -1,12 +1,12 @@
-"""What goes with the Refusal Index over models: the AUROC of P(Answering), and what tells the index beforehand.
+"""Correlates of the Refusal Index over models: the AUROC of P(Answering), and predictors of the index.
 
-`auroc_correlation`: whether a metric agrees with the AUROC of P(Answering), which takes many draws where the metric
-takes one or two. A point is one model on one dataset under one prompt variant: the metric from the first draws of the
-run with the most graded questions, the AUROC from the run with the most draws, which may be another folder. Points of
-one model are not independent of each other, which an interval for their correlation has to know.
+`auroc_correlation` shows whether a metric agrees with the AUROC of P(Answering), which needs many draws where the
+metric needs one or two. A point is one model on one dataset under one prompt variant: the metric is from the first
+draws of the run with the most graded questions, the AUROC from the run with the most draws, which may be a different
+run. Points of one model are dependent, which intervals of the correlation account for.
 
-`index_predictors`: a model's family, its size, its accuracy, or how often it refuses. Of many families each with few
-models any grouping explains much: shuffled over the models, the index shows how much.
+`index_predictors` shows how much of the index a model's family, size, accuracy or refusal rate explains. Any grouping
+into many families with few models each explains much; permuting the index over the models shows how much.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ from refusal_index.stats.intervals import normal_quantile
 Key = tuple[str, str | None, str | None]
 AREA = "auroc"
 Errors = Mapping[tuple[str | None, str], float]
-"""By dataset and question, what it adds to the error of an estimate."""
+"""Influence of each question on an estimate, by dataset and question."""
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
     """One model on one dataset under one prompt variant."""
 
-    row: Mapping[str, Any]  # its columns of the frame: where it is, its draws, and the area with its interval
+    row: Mapping[str, Any]  # its columns of the frame: identity, number of draws, and the AUROC with its interval
     metrics: Mapping[str, Estimate]
-    errors: Mapping[str, Errors]  # of each metric, and of ``auroc``
+    errors: Mapping[str, Errors]  # influences for each metric and for ``auroc``
 
 
 def points_of(
     runs: Sequence[ComparedRun], every: Sequence[ComparedRun], options: StudyOptions
 ) -> tuple[list[Point], list[str]]:
-    """Find the points of some runs.
+    """Return the points of the runs.
 
-    - `runs`: of which the metrics are taken.
-    - `every`: of which the run with the most draws is taken for P(Answering).
-    - returned `notes`: what was left out, and whose draws come from another run; a sentence each.
+    - `runs`: runs for the metrics.
+    - `every`: all runs; for P(Answering) the one with the most draws is used.
+    - returned `notes`: sentences on what was left out, and on points whose draws come from another run.
     """
     draws, points = _most_draws(every), []
     single, undefined, elsewhere = [], [], []
@@ -99,7 +99,7 @@ def points_of(
 
 
 def _most_draws(runs: Sequence[ComparedRun]) -> dict[Key, tuple[ComparedRun, OutcomeMatrix]]:
-    """Find for every model, dataset and variant the run with the most draws, where there are two or more."""
+    """Return the run with the most draws, at least two, for every model, dataset and variant."""
     found: dict[Key, tuple[ComparedRun, OutcomeMatrix]] = {}
     for run in runs:
         for variant, outcomes in run.variants.items():
@@ -114,7 +114,7 @@ def _by_question(run: ComparedRun, ids: Sequence[str], influence: FloatArray) ->
 
 
 def errors_of(points: Sequence[Point], names: Sequence[str]) -> tuple[FloatArray, ...]:
-    """Lay the errors of some estimates side by side over all questions, each of shape (points, n)."""
+    """Return the influences on several estimates, aligned over all questions, each of shape (points, n)."""
     every = dict.fromkeys(key for point in points for name in names for key in point.errors[name])
     laid = ([[point.errors[name].get(key, 0.0) for key in every] for point in points] for name in names)
     return tuple(np.array(rows, float).reshape(len(points), len(every)) for rows in laid)
@@ -188,15 +188,15 @@ def _both_sides(name: str, points: Sequence[Point]) -> tuple[FloatArray, FloatAr
 
 
 def correlation(values: ArrayLike, others: ArrayLike, *, n_models: int, level: float = 0.95) -> dict[str, Any]:
-    """Correlate two sides of some points that come from fewer models.
+    """Correlate two values of points that come from fewer models.
 
-    - `values`, `others`: one number a point each.
-    - `n_models`: how many models the points come from. Points of one model do not count as independent: the intervals
-      have the standard error ``1 / sqrt(n_models - 3)``, times ``sqrt(1 + r^2 / 2)`` for ranks, which is cautious.
-    - `level`: of the intervals.
-    - returned: ``spearman`` and ``pearson``, None where one side does not vary, with their intervals by Fisher's z; and
-      ``interval_over``, what these count as independent: ``"models"``, or ``"points"`` where there are fewer than four
-      models but four points or more, so that they are too narrow.
+    - `values`, `others`: the two values of each point.
+    - `n_models`: number of models. Points of one model do not count as independent: the intervals use the standard
+      error ``1 / sqrt(n_models - 3)``, times ``sqrt(1 + r^2 / 2)`` for ranks, which is conservative.
+    - `level`: confidence level of the intervals.
+    - returned: ``spearman`` and ``pearson``, None if one side is constant, with intervals by Fisher's z; and
+      ``interval_over``, the unit that counts as independent: ``"models"``, or ``"points"`` if there are fewer than four
+      models but at least four points, so that the intervals are too narrow.
 
     References
     ----------
@@ -215,7 +215,7 @@ def correlation(values: ArrayLike, others: ArrayLike, *, n_models: int, level: f
     columns: dict[str, Any] = {}
     for name, one, other in (("spearman", rankdata(x), rankdata(y)), ("pearson", x, y)):
         r, low, high = float(pearsonr(one, other).statistic), None, None
-        # Rounding can leave a perfect correlation a little inside of 1.
+        # Rounding can make a perfect correlation slightly less than 1.
         if basis and abs(r) <= 1 - ROUNDING:
             reach = normal_quantile(level) / math.sqrt((n_models if basis == "models" else x.size) - 3)
             reach *= math.sqrt(1 + r**2 / 2) if name == "spearman" else 1
@@ -239,12 +239,12 @@ PRINTED_AREAS: Mapping[str, str | style.Cell] = {
 
 
 def _printed_areas(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print one row a metric with both correlations, without sparse points and with them."""
+    """Return one row per metric with both correlations, without and with sparse points."""
     return style.table(PRINTED_AREAS)(frame.group_by("metric", maintain_order=True).first())
 
 
 def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw a panel a metric, the AUROC over the metric, each point with both intervals."""
+    """Draw a panel per metric: the AUROC against the metric, each point with both intervals."""
     figure.set_size_inches(style.WIDTH * 1.25, 4.6)
     axes, models = figure.subplots(2, 3, sharey=True), frame["model"].unique(maintain_order=True).to_list()
     colours, markers = style.model_colours(models), style.model_markers(models)
@@ -262,7 +262,7 @@ def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
     if len(models) > style.MOST_LABELS:
         style.model_legend(figure, models)
         return
-    # Each model's name beside its point in the middle.
+    # Each model's name is next to its middle point.
     last = frame.filter(metric=inputs.COMPARED[-1]).drop_nulls("value")
     middle = last.group_by("model", maintain_order=True).agg(pl.col("value", "auroc").sort_by("auroc").last())
     named = middle["model"].to_list()
@@ -311,9 +311,9 @@ PREDICTOR_SCHEMA = schema(
 
 @study
 def index_predictors(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Find the share of the variance of the index over models that each predictor explains.
+    """Make the study: the share of the variance of the index over models that each predictor explains.
 
-    Raises NotPossibleError if fewer than four models have an index, and the paper's are not there to compare with.
+    Raises NotPossibleError if fewer than four models have an index and the paper's rows do not apply.
     """
     chosen, notes = inputs.of_one_dataset(runs)
     every = [*paper_model_rows(chosen), *(row for _, row in model_rows(chosen, options))]
@@ -327,7 +327,7 @@ def index_predictors(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
     errors = precision.RunErrors(chosen, options)
     rows = [row for source, own in parts.items() if own.height for row in shares(own, source, errors, options.seed)]
     frame = pl.DataFrame(rows, schema=PREDICTOR_SCHEMA)
-    # Of each source which predictor is beyond chance the most, and whether that is sure.
+    # The most significant predictor of each source, and its p-value.
     for _, own in frame.drop_nulls("share").group_by("source", maintain_order=True):
         best = own.sort("share_beyond_chance", descending=True).row(0, named=True)
         texts = {"label": PREDICTORS[best["predictor"]], "adjusted": min(1.0, best["pvalue"] * own.height)}
@@ -338,12 +338,12 @@ def index_predictors(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
 
 
 def shares(points: pl.DataFrame, source: str, errors: precision.RunErrors, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield the share of each predictor among the models of which it is known.
+    """Yield the share of each predictor over the models for which it is known.
 
-    - `points`: of one source.
+    - `points`: the models of one source.
     - `source`: ``run`` or ``paper``.
-    - `errors`: of the runs; those of the paper come from its intervals.
-    - `seed`: of the shuffling.
+    - `errors`: sampling errors of the runs; those of the paper's rows are derived from its intervals.
+    - `seed`: seed of the permutations.
     """
     for predictor in PREDICTORS:
         rows = points.drop_nulls(predictor)
@@ -359,17 +359,17 @@ def shares(points: pl.DataFrame, source: str, errors: precision.RunErrors, seed:
 
 
 def design(values: pl.Series, logarithmic: bool = False) -> FloatArray:
-    """Return the columns to regress on, shape (models, m): one a group for words, else the values themselves."""
+    """Return the design matrix, shape (models, m): an indicator per group for text, else the values."""
     if values.dtype == pl.String:
         return np.asarray(values.to_dummies().to_numpy(), float)
     return np.asarray((values.log10() if logarithmic else values).to_numpy(), float).reshape(-1, 1)
 
 
 def explained(y: FloatArray, columns: FloatArray, seed: int) -> dict[str, Any]:
-    """Return the share of the variance of y that columns explain, and that of y shuffled.
+    """Return the share of the variance of y that the columns explain, and that for permuted y.
 
     - `y`: shape (k,).
-    - `columns`: shape (k, m), an intercept being understood.
+    - `columns`: shape (k, m), without the intercept, which is added.
 
     >>> found = explained(np.array([1.0, 1.1, 3.0, 3.1]), np.array([[1.0, 0], [1, 0], [0, 1], [0, 1]]), 0)
     >>> round(found["share"], 3), round(found["pvalue"], 2)
@@ -390,7 +390,7 @@ def explained(y: FloatArray, columns: FloatArray, seed: int) -> dict[str, Any]:
     return {
         "degrees_of_freedom": freedom,
         "share": share,
-        # The mean over all permutations is known.
+        # The mean over all permutations is known exactly.
         "shuffled": expected,
         "shuffled_high": float(np.quantile(random, 0.95)),
         "pvalue": (1 + int(np.count_nonzero(random >= share - ROUNDING))) / (1 + SHUFFLES),
@@ -409,7 +409,7 @@ def _why_unexplained(y: FloatArray, freedom: int) -> str | None:
 
 
 def _draw_predictors(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw a panel a source: the share of each predictor over what shuffling leaves."""
+    """Draw a panel per source: the share of each predictor over its permutation distribution."""
     sources = frame["source"].unique(maintain_order=True).to_list()
     figure.set_size_inches(style.WIDTH if len(sources) > 1 else 4.2, 2.4)
     panels = figure.subplots(1, len(sources), sharey=True, squeeze=False)[0]

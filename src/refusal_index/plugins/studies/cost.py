@@ -1,4 +1,4 @@
-"""What measuring takes, in requests and tokens as measured.
+"""The cost of measurements, in requests and tokens as recorded.
 
 `cost_table` compares the cost of the two passes with that of repeated sampling; `calibrator_cost` compares confidence
 methods with the Refusal Index and with the paper's figures. The requests and tokens of a method are those of all
@@ -25,7 +25,7 @@ from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOp
 from refusal_index.render.format import UNDEFINED, abridged
 
 SAMPLES = 100
-"""Answers to each question that P(Answering) takes in the paper."""
+"""Number of answers to each question that P(Answering) uses in the paper."""
 TOTAL = "total"
 COST_SCHEMA = schema(
     "model dataset variant questions draws first_answers forced_answers two_pass_answers twice_all_answers "
@@ -37,7 +37,7 @@ _MEASURED = ("requests", "input_tokens", "output_tokens", "cost")
 
 @study
 def cost_table(runs: Sequence[ComparedRun], _options: StudyOptions) -> Study:
-    """Add up what each run took; raises NotPossibleError if there are no runs."""
+    """Make the study: the cost of each run; raises NotPossibleError if there are no runs."""
     if not runs:
         raise NotPossibleError
     rows = [row for run in runs for row in _run_rows(run)]
@@ -48,10 +48,10 @@ def cost_table(runs: Sequence[ComparedRun], _options: StudyOptions) -> Study:
 
 
 def with_rates(counts: pl.DataFrame) -> pl.DataFrame:
-    """Add the totals of each run, and what follows from the counts."""
+    """Add the totals of each run, and the rates that follow from the counts."""
     sums = [name for name, kind in COST_SCHEMA.items() if name in counts.columns and kind != pl.String]
     several = pl.len().over("model", "dataset") > 1
-    # A sum that leaves out what is not known would pass for the whole.
+    # A sum without the unknown parts would be mistaken for the total.
     whole = [pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).sum()).alias(name) for name in sums]
     grouped = counts.filter(several).group_by("model", "dataset", maintain_order=True)
     totals = grouped.agg(*whole, variant=pl.lit(TOTAL))
@@ -84,7 +84,7 @@ PRINTED_COST: Mapping[str, str | style.Cell] = {
 
 
 def _draw_cost(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw answers a question on the left, tokens a question on the right, one line a variant."""
+    """Draw answers per question on the left and tokens per question on the right, one line per variant."""
     lines = frame.filter(pl.col("variant") != TOTAL)
     figure.set_size_inches(style.WIDTH, 1.1 + 0.2 * lines.height)
     measured = lines["requests"].is_not_null().any()
@@ -135,7 +135,7 @@ def _run_rows(run: ComparedRun) -> Iterator[tuple[Any, ...]]:
 
 
 MODEL, TRAINED, PREDICTOR = "the model", "the model, by a trained predictor", "an auxiliary predictor"
-"""What a score is an estimate of."""
+"""The kinds of estimates that a score can be."""
 
 METHOD_SCHEMA = schema(
     "model dataset method variant estimate_of cost questions draws own_replies generations requests "
@@ -147,12 +147,12 @@ _FROM_RECORD = (
     *("groups", "grouped_by", "states", "state_size"),
 )
 ROW = 0.19
-"""Inches of a line."""
+"""Height of a line in inches."""
 
 
 @study
 def calibrator_cost(runs: Sequence[ComparedRun], _options: StudyOptions) -> Study:
-    """Add up what the scores of each run took; raises NotPossibleError if that was measured of none."""
+    """Make the study: the cost of each run's scores; raises NotPossibleError if none was recorded."""
     rows: list[dict[str, Any]] = []
     unmeasured: list[str] = []
     for run, name in zip(runs, inputs.display_names(runs), strict=True):
@@ -178,7 +178,7 @@ def calibrator_cost(runs: Sequence[ComparedRun], _options: StudyOptions) -> Stud
 
 
 def _index_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
-    """Yield what two passes take for one prompt and draw, and what those of the run took, over all that it asked."""
+    """Yield the cost of two passes for one prompt and draw, and that of the run with all its prompts and draws."""
     usage, outcomes, prompts = recorded_usage(run), pl.concat(run.variants.values()), len(run.variants)
     draws, stands = outcomes["draw"].n_unique(), inputs.reference_variant(run)
     measured = _usage(Usage.total(usage.values())) if len(usage) == prompts else {}
@@ -195,7 +195,7 @@ def _index_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
         **({} if several else measured),
     }
     if several:
-        # A forced answer is shared by the variants: each draw of a question has one, however many of them refused.
+        # Variants share forced answers: each draw of a question has one, however many variants refused.
         forced = outcomes.drop_nulls("forced_grade").unique(["question_id", "draw"]).height
         all_of = f"{prompts} prompt{'s' if prompts > 1 else ''}, {draws} draw{'s' if draws > 1 else ''}"
         cost = f"at most {prompts + 1} {'S ' if draws > 1 else ''}N generations"
@@ -209,14 +209,14 @@ def _usage(usage: Usage) -> dict[str, Any]:
 
 
 def estimate_of(record: MethodRecord) -> str:
-    """Say whether a score is an estimate of the model or of a predictor that was trained on its answers."""
+    """Return whether a score is an estimate by the model or by a predictor trained on its answers."""
     if not record.is_of_model:
         return PREDICTOR
     return MODEL if record.training_examples is None else TRAINED
 
 
 def cost_in_words(record: MethodRecord) -> str:
-    """Return what a method costs as the paper counts: for N questions, S draws, N_train answers, states of d numbers.
+    """Return the cost of a method as the paper counts: N questions, S draws, N_train answers, states of size d.
 
     >>> from refusal_index.findings.summary import Usage
     >>> cost_in_words(MethodRecord("p-true", None, 9, 18, Usage(1, 1, 18), 18, None, 1, 10, is_of_model=True))
@@ -258,9 +258,9 @@ PRINTED_METHODS: Mapping[str, str | style.Cell] = {
 
 
 def _draw_methods(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw generations a question on the left and tokens a question on the right, a line a method."""
+    """Draw generations per question on the left and tokens per question on the right, a line per method."""
     lines = frame.drop_nulls("generations")
-    # The height of each line; of several runs each begins with a line that has its name.
+    # The height of each line; with several runs, each begins with a line for its name.
     names, places = style.short_names(lines["model"].to_list(), 40), []
     heads: dict[int, str] = {}
     several = lines["model"].n_unique() > 1

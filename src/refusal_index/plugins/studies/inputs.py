@@ -43,19 +43,19 @@ ALL = "all"
 class VariantScores:
     """One variant of a run."""
 
-    variant: str  # its name
-    table: ContingencyTable  # counts of the scored questions, first draws only
+    variant: str
+    table: ContingencyTable  # counts of scored questions, first draws only
     metrics: Mapping[str, Estimate]  # by name
-    unscored: int  # questions without a grade
+    unscored: int  # number of questions without a grade
 
 
 @dataclass(frozen=True)
 class RunIndex:
     """The Refusal Index of a run over all its variants: the joint estimate, or that of its only variant."""
 
-    index: Estimate  # the number
-    mean: float | None  # the mean of the variants' own indices, as the paper averages; None where none is defined
-    variants: int  # how many variants entered
+    index: Estimate
+    mean: float | None  # mean of the variants' indices, as in the paper; None if none is defined
+    variants: int  # number of variants included
 
 
 def variant_scores(run: ComparedRun, options: StudyOptions) -> tuple[VariantScores, ...]:
@@ -82,17 +82,17 @@ def run_index(run: ComparedRun, options: StudyOptions) -> RunIndex:
 
 
 def mean_of(scores: Sequence[VariantScores], name: str) -> float | None:
-    """Return the mean of a metric over the variants in which it is defined; None where there is none."""
+    """Return the mean of a metric over the variants in which it is defined, None if there are none."""
     values = [one.metrics[name].estimate for one in scores]
     defined = [value for value in values if value is not None]
     return fmean(defined) if defined else None
 
 
 def of_one_dataset(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tuple[str, ...]]:
-    """Keep the runs on the dataset that most of them share, the first of several; say which are left out.
+    """Return the runs on the most frequent dataset, the first of several, and notes on the runs left out.
 
-    What is kept is called by its model where that tells it apart, since all are on one dataset. Raises NotPossibleError
-    if there are no runs.
+    Since all remaining runs are on one dataset, they are labelled by their models if these are distinct. Raises
+    NotPossibleError if there are no runs.
     """
     if not runs:
         raise NotPossibleError("It needs one run or more.")
@@ -107,24 +107,24 @@ def of_one_dataset(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...]
 
 
 def dataset_name(dataset: str | None) -> str:
-    """Return what to call a dataset that may have no name."""
+    """Return the display name of a dataset, which may have no name."""
     return dataset or "a dataset without a name"
 
 
 def questions_text(runs: Sequence[ComparedRun]) -> str:
-    """Say how many questions the runs asked, ``1,000 questions``."""
+    """Return the number of questions in the runs as text, such as ``1,000 questions``."""
     asked = sorted({outcomes["question_id"].n_unique() for run in runs for outcomes in run.variants.values()})
     return f"{asked[0]:,} questions" if len(asked) == 1 else f"{asked[0]:,} to {asked[-1]:,} questions"
 
 
 def data_values(runs: Sequence[ComparedRun]) -> dict[str, str]:
-    """Return what a caption says of the data of runs on one dataset."""
+    """Return the caption values that describe the data of runs on one dataset."""
     return {"dataset": dataset_name(runs[0].dataset), "questions": questions_text(runs)}
 
 
 @dataclass(frozen=True)
 class DefinedTable:
-    """One variant of a run whose Refusal Index is defined: what to call the run, the variant, and its counts."""
+    """A variant of a run with a defined Refusal Index: display name of the run, variant, and counts."""
 
     run: ComparedRun
     name: str
@@ -133,14 +133,14 @@ class DefinedTable:
 
     @property
     def where(self) -> dict[str, str | None]:
-        """The columns that say whose row it is."""
+        """The columns that identify the variant."""
         return {"model": self.name, "dataset": self.run.dataset, "variant": self.variant or ALL}
 
 
 def chosen_runs(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tuple[str, ...]]:
-    """Pick one run of each model and dataset, the one with the most graded questions, and say what is left out.
+    """Return one run for each model and dataset, the one with the most graded questions, and notes on the others.
 
-    - returned `chosen`: in the order of the runs.
+    - returned `chosen`: the selected runs, in their order.
     - returned `notes`: a sentence for each run left out.
     """
     best: dict[tuple[str, str | None], ComparedRun] = {}
@@ -157,33 +157,33 @@ def chosen_runs(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], t
 
 
 def model_name(run: ComparedRun) -> str:
-    """Return what to call a run's model."""
+    """Return the display name of a run's model."""
     return run.model or run.label
 
 
 def display_names(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
-    """Return what to call each run: its model, where that says it, else its label."""
+    """Return the display name of each run: its model if that is unique, else its label."""
     names = [model_name(run) for run in runs]
     return tuple(run.label if names.count(name) > 1 else name for run, name in zip(runs, names, strict=True))
 
 
 def reference_variant(run: ComparedRun) -> str | None:
-    """Return the variant that stands for a run where one has to: ``normal``, else the first."""
+    """Return the variant that represents a run: ``normal``, else the first."""
     return "normal" if "normal" in run.variants else next(iter(run.variants))
 
 
 def table_of(run: ComparedRun, variant: str | None) -> ContingencyTable:
-    """Count the first draws of one variant."""
+    """Return the counts of the first draws of one variant."""
     return contingency_table(first_draws(run.variants[variant]))
 
 
 def defined_tables(
     runs: Sequence[ComparedRun], *, only_reference: bool = False
 ) -> tuple[list[DefinedTable], tuple[str, ...]]:
-    """Count every variant of some runs, or the one that stands for each, and say which has no index.
+    """Return the counts of every variant of the runs, or of each run's reference variant, if the index is defined.
 
-    - returned `tables`: those whose Refusal Index is defined.
-    - returned `notes`: a sentence for each of the others.
+    - returned `tables`: variants with a defined Refusal Index.
+    - returned `notes`: a sentence for each other variant.
     """
     tables, notes = [], []
     for run, name in zip(runs, display_names(runs), strict=True):
@@ -218,19 +218,19 @@ _ACTIVE = "active_parameters_billion"
 
 
 class ModelTableError(RefusalIndexError, ValueError):
-    """A table of models that a study cannot use."""
+    """An invalid table of models."""
 
 
 def paper_context(runs: Sequence[ComparedRun]) -> pl.DataFrame:
-    """Return the paper's rows where all runs are on SimpleQA, and none of them otherwise."""
+    """Return the paper's rows if all runs are on SimpleQA, else an empty table."""
     on_simpleqa = bool(runs) and all(run.dataset_id == SIMPLEQA for run in runs)
     return paper_rows() if on_simpleqa else paper_rows().clear()
 
 
 def known_models(own_table: Path | None) -> pl.DataFrame:
-    """Return what is known of models: the reader's own table first, then the paper's and the embedded ones.
+    """Return the table of known models: the user's own first, then those of the paper and the embedded ones.
 
-    Raises ModelTableError if the reader's table cannot be read or lacks a column.
+    Raises ModelTableError if the user's table cannot be read or lacks a column.
     """
     embedded = pl.read_csv((files("refusal_index.plugins.studies") / "data" / "models.csv").read_bytes())
     columns = [*_COLUMNS, _ACTIVE]
@@ -239,7 +239,7 @@ def known_models(own_table: Path | None) -> pl.DataFrame:
 
 
 def find_model(model: str | None, known: pl.DataFrame) -> dict[str, object] | None:
-    """Find a model by its name, or by what follows the provider's: ``openai/gpt-4.1`` is also ``GPT-4.1``."""
+    """Return a model's row by its name, with or without its provider: ``openai/gpt-4.1`` matches ``GPT-4.1``."""
     if model is None:
         return None
     wanted = {model.casefold(), model.rpartition("/")[2].casefold()}
@@ -247,12 +247,12 @@ def find_model(model: str | None, known: pl.DataFrame) -> dict[str, object] | No
 
 
 def name_in_tables(run: ComparedRun, known: pl.DataFrame) -> str | None:
-    """Return the name by which the tables may know a run's model: that of its set where they do, else its own."""
+    """Return the name of a run's model to look up: its name in a set if the tables know that, else its own."""
     return run.model if find_model(run.model, known) else run.model_id
 
 
 def family_of(model: str | None, known: pl.DataFrame) -> str:
-    """Tell a model's family: from the tables, else from a known name within its own, else from its provider.
+    """Return a model's family: from the tables, else from a known family name in its name, else its provider.
 
     >>> [family_of(model, paper_rows()) for model in ("together/meta-llama-9", "acme/one", None)]
     ['Llama', 'acme', 'unknown']

@@ -1,11 +1,11 @@
-"""Runs in the accuracy-refusal plane, with the lines along which each metric stays the same.
+"""Runs in the accuracy-refusal plane, with contours of constant metrics.
 
-`iso_refusal_index` has a panel a model: its points over the curves of equal Refusal Index.
+`iso_refusal_index` has a panel per model, with its points over curves of constant Refusal Index.
 
-`operating_point`: where a model stands on its accuracy-refusal curve, and where it would be worth most for a stated
-penalty. The curve is fitted to one prompt variant; the other variants of the model are drawn beside it, since the curve
-says where they should lie. The penalty is the price of a wrong answer in right answers: 1, 3 and 9 make an answer worth
-giving from a confidence of a half, three quarters and nine tenths on.
+`operating_point` shows a model's point on its accuracy-refusal curve and the points of maximum utility for given
+penalties. The curve is fitted to one prompt variant; the model's other variants are also drawn, since the curve
+predicts where they lie. The penalty is the cost of a wrong answer in right answers: with 1, 3 and 9 an answer is worth
+giving from a confidence of 1/2, 3/4 and 9/10.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from refusal_index.render.format import number, with_interval
 PLANE_SCHEMA = schema(
     "kind panel model variant level refusal_rate refusal_low refusal_high correct_rate correct_low correct_high"
 )
-"""`kind` is ``point``, ``context``, ``contour`` or ``curve``; `level` is the score that a contour or curve keeps."""
+"""`kind` is ``point``, ``context``, ``contour`` or ``curve``; `level` is the constant score of a contour or curve."""
 
 RATES = np.linspace(0, 1, 51)
 
 
 def point_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
-    """Yield one point a variant, with the intervals of both rates."""
+    """Yield one point per variant, with the intervals of both rates."""
     for scores in inputs.variant_scores(run, options):
         refused, correct = scores.metrics["refusal_rate"], scores.metrics["correct_rate"]
         ends = (refused.estimate, refused.low, refused.high, correct.estimate, correct.low, correct.high)
@@ -45,7 +45,7 @@ def point_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, .
 
 
 def curve_rows(run: ComparedRun, options: StudyOptions, panel: str | None) -> Iterator[tuple[Any, ...]]:
-    """Yield the curve of a run's index over all variants, and of the ends of its interval, at its mean error rate."""
+    """Yield the curves of a run's joint index and of the ends of its interval, at its mean error rate."""
     index, error_rate = inputs.run_index(run, options).index, mean_error_rate(run, options)
     if index.estimate is None or error_rate is None:
         return
@@ -60,7 +60,7 @@ def curve_rows(run: ComparedRun, options: StudyOptions, panel: str | None) -> It
 def contour_rows(
     panel: str | None, model: str | None, level: float, correct_rates: np.ndarray
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield one contour over `RATES`, without the part where no model can be."""
+    """Yield one contour over `RATES`, without its impossible part."""
     for rate, correct in zip(RATES, correct_rates, strict=True):
         if np.isfinite(correct):
             yield ("contour", panel, model, None, level, rate, None, None, correct, None, None)
@@ -77,16 +77,16 @@ def index_contour_rows(
 
 
 def mean_error_rate(run: ComparedRun, options: StudyOptions) -> float | None:
-    """Return the mean of a run's error rates under forced answering; None where it has none."""
+    """Return the mean of a run's error rates under forced answering, None if none is defined."""
     return inputs.mean_of(inputs.variant_scores(run, options), "error_rate")
 
 
 def draw_contours(
     axes: Axes, contours: pl.DataFrame, label_at: Any = None, unlabelled: Collection[float] = ()
 ) -> list[tuple[float, float]]:
-    """Draw contours with their levels on them, at a refusal rate or, where none is given, where they come into view.
+    """Draw contours with their levels, at a given refusal rate or where they enter the visible area.
 
-    Call it when the axes have their limits. Returns where the levels stand.
+    The limits of the axes must be set before. Returns the positions of the levels.
     """
     labelled = []
     top = axes.get_ylim()[1]
@@ -111,13 +111,13 @@ def mark_point(axes: Axes, row: dict[str, Any], colour: str, marker: str = "o", 
 
 
 def draw_curve(axes: Axes, curve: pl.DataFrame, colour: str) -> None:
-    """Draw a run's curve with its band."""
+    """Draw a run's curve with its confidence band."""
     style.shade(axes, curve, "refusal_rate", "correct", colour, alpha=0.16)
     axes.plot(curve["refusal_rate"], curve["correct_rate"], color=colour, linewidth=1.2, zorder=2)
 
 
 def plane_top(frame: pl.DataFrame) -> float:
-    """Return the highest correct rate worth showing: a little above all points and curves."""
+    """Return the upper limit of the correct rate: slightly above all points and curves."""
     shown = frame.filter(pl.col("kind") != "contour")
     highest = shown.select(pl.max_horizontal("correct_rate", "correct_high").max()).item()
     return min(1.0, 1.12 * highest) if highest else 1.0
@@ -127,12 +127,12 @@ SCORES: tuple[curves.ScoreName, ...] = get_args(curves.ScoreName)
 PANELS = (INDEX, *SCORES)
 INDEX_LEVELS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 MOST_IN_PANEL = 4
-"""So many models are named in the corner where no model can be, more of them below the panels."""
+"""Maximum number of models named in the impossible corner of the plane; more are named below the panels."""
 
 
 @study
 def accuracy_refusal_plane(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Place runs in the plane; raises NotPossibleError if no run has an answer with a grade."""
+    """Make the study; raises NotPossibleError if no run has a graded answer."""
     chosen, notes = inputs.of_one_dataset(runs)
     points = [row for run in chosen for row in point_rows(run, options)]
     if not points:
@@ -140,7 +140,7 @@ def accuracy_refusal_plane(runs: Sequence[ComparedRun], options: StudyOptions) -
     lines = [row for run in chosen for row in curve_rows(run, options, INDEX)]
     shown = pl.DataFrame([*points, *_context_rows(chosen), *lines], schema=PLANE_SCHEMA, orient="row")
     contours = [*_score_contours(plane_top(shown), options)]
-    # Contours of the index of several runs would need several error rates in one panel.
+    # Contours of the index for several runs would need several error rates in one panel.
     if len(chosen) == 1:
         contours += index_contour_rows(chosen[0], options, INDEX, None, INDEX_LEVELS)
     frame = pl.concat([shown, pl.DataFrame(contours, schema=PLANE_SCHEMA, orient="row")])
@@ -150,7 +150,7 @@ def accuracy_refusal_plane(runs: Sequence[ComparedRun], options: StudyOptions) -
 
 
 def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw one panel a metric, the same points in each."""
+    """Draw one panel per metric, with the same points in each."""
     figure.set_size_inches(style.WIDTH, 4.6)
     panels = figure.subplots(2, 2, sharex=True, sharey=True)
     panels[0, 0].set(xlim=(0, 1), ylim=(0, plane_top(frame)))
@@ -167,7 +167,7 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
         axes.grid(visible=False)
     for (model,), curve in frame.filter(pl.col("kind") == "curve").group_by("model", maintain_order=True):
         draw_curve(panels[0, 0], curve, colours[str(model)])
-    # Models are named with their index.
+    # The names of models include their index.
     levels = dict(frame.filter(kind="curve").select("model", "level").iter_rows())
     labels = style.short_names(models)
     labels |= {model: f"{labels[model]}  {number(level, 2)}" for model, level in levels.items()}
@@ -176,7 +176,7 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
     else:
         handles = style.model_handles(models, labels)
         panels[0, 0].legend(handles=handles, loc="upper right", labelcolor="linecolor", **_INSIDE)
-    # One label for the whole figure would lie on the legend.
+    # A single label for the whole figure would overlap the legend.
     for axes in panels[1]:
         axes.set_xlabel("Refusal rate")
     for axes in panels[:, 0]:
@@ -198,7 +198,7 @@ def _context_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
 
 
 def _score_contours(top: float, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
-    """Yield the straight lines of the other metrics, at round levels all over what is shown."""
+    """Yield the straight contours of the other metrics, at round levels across the visible area."""
     ranges: dict[curves.ScoreName, tuple[float, float]] = {
         "correct_given_attempted": (0.0, 1.0),
         "f_score": (0.0, 2 * top / (1 + top)),
@@ -207,7 +207,7 @@ def _score_contours(top: float, options: StudyOptions) -> Iterator[tuple[Any, ..
     for score, (low, high) in ranges.items():
         for level in MaxNLocator(nbins=9, steps=[1, 2, 5, 10]).tick_values(low, high):
             line = curves.iso_score(RATES, score, float(level), penalty=options.penalty)
-            # Two points are the least that make a line; a score of nothing right is the axis itself.
+            # A line needs two points; the contour of a score of 0 is the axis.
             if np.isfinite(line).sum() > 1 and np.nanmax(line) > 0:
                 yield from contour_rows(score, None, float(round(level, 10)), line)
 
@@ -217,12 +217,12 @@ _INSIDE: dict[str, Any] = {"handletextpad": 0.1, "borderpad": 0, "fontsize": 6.5
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 COLUMNS = 3
-_COVERED = 0.15  # a contour's label this near to the run's own index would be covered by its curve
+_COVERED = 0.15  # a label this close to the run's own index would be covered by its curve
 
 
 @study
 def iso_refusal_index(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make one panel a run; raises NotPossibleError if no run has an answer with a grade."""
+    """Make the study; raises NotPossibleError if no run has a graded answer."""
     chosen, notes = inputs.of_one_dataset(runs)
     rows = [row for run in chosen for row in _panel_rows(run, options)]
     frame = pl.DataFrame(rows, schema=PLANE_SCHEMA, orient="row")
@@ -232,7 +232,7 @@ def iso_refusal_index(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
 
 
 def _draw_iso_curves(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw the panels, three in a row, each on a scale of its own."""
+    """Draw the panels, three in a row, each with its own scale."""
     models = frame["panel"].unique(maintain_order=True).to_list()
     columns = min(COLUMNS, len(models))
     width = max(style.COLUMN_WIDTH, style.WIDTH * columns / COLUMNS)
@@ -258,7 +258,7 @@ def _draw_panel(axes: Axes, frame: pl.DataFrame, *, named: bool) -> None:
     style.few_ticks(axes.yaxis, 4)
     contours = frame.filter(pl.col("kind") == "contour")
     curve = frame.filter(pl.col("kind") == "curve")
-    # The contours are furthest apart where refusing all that is wrong would end.
+    # The contours are furthest apart at the refusal rate that equals the error rate.
     bend = contours.filter(pl.col("level") == 1, pl.col("correct_rate") > 0.999 * pl.col("correct_rate").max())
     hidden = [level for level in LEVELS if curve.height and abs(level - curve["level"][0]) < _COVERED]
     levels = draw_contours(axes, contours, bend["refusal_rate"].max(), hidden)
@@ -274,7 +274,7 @@ def _draw_panel(axes: Axes, frame: pl.DataFrame, *, named: bool) -> None:
     if named:
         labels = [style.safe_text(variant, 16) for variant in points["variant"]]
         places = points.select("refusal_rate", "correct_rate").rows()
-        # The curve, the ends of the intervals and the levels; labels may cover the pale contours.
+        # Labels avoid the curve, the ends of the intervals and the levels, but may cover the pale contours.
         ends = [("refusal_rate", f"correct_{end}") for end in ("low", "high")]
         ends += [(f"refusal_{end}", "correct_rate") for end in ("low", "high")]
         avoid = [*curve.select("refusal_rate", "correct_rate").rows(), *levels]
@@ -319,10 +319,10 @@ OPERATING_SCHEMA = schema(
 
 
 def operating_point_rows(table: stats.ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:
-    """Yield the fitted curve with its band, today's point, the best points with their regret, and what it is worth.
+    """Yield the fitted curve with its band, the actual point, the best points with their regret, and the metrics.
 
-    - `table`: whose Refusal Index is defined.
-    - `options`: level and seed of the intervals.
+    - `table`: counts with a defined Refusal Index.
+    - `options`: confidence level and seed of the intervals.
     """
     level = options.confidence_level
     yield from _curve(table, level)
@@ -381,7 +381,7 @@ def _metric(metric: stats.Estimate) -> dict[str, Any]:
 
 
 def _printed_operating_points(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print one row a model: the best refusal rate and the regret for each penalty, and the abstention metrics."""
+    """Return one row per model: best refusal rate and regret for each penalty, and the abstention metrics."""
     rows = []
     for _, part in frame.group_by("model", "dataset", maintain_order=True):
         today = part.filter(part="today").row(0, named=True)
@@ -401,7 +401,7 @@ def _printed_operating_points(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _draw_operating_points(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw a panel a model with its curve and points, and below the regret for each penalty."""
+    """Draw a panel per model with its curve and points, and below them the regret for each penalty."""
     keys = frame.select("model", "dataset").unique(maintain_order=True)
     columns = min(keys.height, _PANELS_A_ROW)
     planes, regrets = 2.3 * math.ceil(keys.height / columns), 0.9 + 0.3 * keys.height
@@ -412,7 +412,7 @@ def _draw_operating_points(figure: Figure, frame: pl.DataFrame) -> None:
     panels = style.panel_grid(above, titles, columns, sharex=True, sharey=True)
     for panel, part in zip(panels, frame.partition_by("model", "dataset", maintain_order=True), strict=True):
         _draw_plane(panel, part)
-    # The panels share their axis: a limit set while some are still empty would cut off what comes later.
+    # The panels share an axis, so its limit must be set after all of them are drawn.
     panels[0].set_ylim(bottom=-0.02)
     above.supxlabel("Refusal rate", fontsize=8)
     above.supylabel("Correct rate", fontsize=8)

@@ -1,12 +1,12 @@
-"""What prompts change: how much each metric moves when they make a model more or less cautious, and which answers.
+"""Effects of prompts: how much each metric varies as prompts change a model's caution, and which answers change.
 
-`score_variability` also says by how much less one metric varies over prompts than the others do, relative to its size.
-A coefficient of variation takes in sampling errors, and so do resamples of it, once more: their percentiles cover a
-true one of .08 that is seen as .13 in .00 to .79 of simulated cases. On the scale of squares errors add up, and the
-basic interval, which mirrors the resamples at the estimate, takes them out: it covers .88 to .98 there (1, 3 and 8
-models, 600 replicates), and more where there is no true variation at all.
+`score_variability` also compares the relative variation of RI over prompts with that of the other metrics. A
+coefficient of variation includes sampling errors, and resampling adds them again: in simulations with a true value of
+.08 and an observed one of .13, percentile intervals cover in .00 to .79 of cases. On the scale of squares errors are
+additive, and the basic interval, which reflects the resamples at the estimate, removes them: it covers in .88 to .98
+(1, 3 and 8 models, 600 replicates), and in more if there is no true variation.
 
-`prompt_agreement`: whether two prompts get the same questions right, the forced one included.
+`prompt_agreement` shows whether two prompts, including the forced one, get the same questions right.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ HEURISTIC = ("correct_given_attempted", "f_score", "weighted_score")
 """The metrics that the paper calls heuristic."""
 
 ALL_HEURISTIC = "heuristic"
-"""In the column `metric`: the three together."""
+"""Value of the column `metric` for the three together."""
 
 RATIO = "ratio"
-"""In the column `model` of such rows."""
+"""Value of the column `model` in rows with ratios."""
 
 
 def ratio_rows(
     values: Mapping[str, FloatArray], draws: Sequence[Mapping[str, FloatArray]], penalty: float, confidence_level: float
 ) -> Iterator[dict[str, Any]]:
-    """Yield the ratio of RI's coefficient of variation to that of each heuristic metric, over some models.
+    """Yield the ratio of RI's coefficient of variation to that of each heuristic metric, over models.
 
-    - `values`: by metric its values, shape (models, variants).
-    - `draws`: by model its metrics on resampled questions, the same questions for all.
-    - `penalty`: of the weighted score.
-    - returned: `ratio`, of the coefficients averaged over the models as the paper does, and an interval, for the root
-      mean square coefficients, without what sampling errors add. It begins at 0 where they may account for all; both
-      ends are None where they account for more than there is.
+    - `values`: values by metric, shape (models, variants).
+    - `draws`: metrics of each model on resampled questions, which are the same for all models.
+    - `penalty`: penalty of the weighted score.
+    - returned: `ratio` of the coefficients averaged over the models, as in the paper, and an interval for the ratio of
+      root mean square coefficients, corrected for sampling errors. It begins at 0 if sampling errors may explain all
+      variation; both ends are None if they exceed it.
     """
     own = {name: _cv(values[name]) for name in (INDEX, *HEURISTIC)}
     resampled = {name: np.stack([_cv(precision.metric_draws(one, name, penalty)) for one in draws]) for name in own}
@@ -68,7 +68,7 @@ def ratio_rows(
 
 
 def _basic(square: float, draws: FloatArray, confidence_level: float) -> tuple[float | None, float | None]:
-    """Return the roots of the basic interval of a square."""
+    """Return the square roots of the ends of the basic interval of a square."""
     defined = draws[np.isfinite(draws)]
     if defined.size < precision.USABLE * draws.size:
         return None, None
@@ -78,18 +78,18 @@ def _basic(square: float, draws: FloatArray, confidence_level: float) -> tuple[f
 
 
 def _mean_square(draws: FloatArray) -> FloatArray:
-    """Average squares over everything but the last axis, the resamples."""
+    """Return the mean square over all axes except the last one, the resamples."""
     return np.asarray(np.mean(draws.reshape(-1, draws.shape[-1]) ** 2, axis=0))
 
 
 def _cv(values: FloatArray) -> FloatArray:
-    """Return the population's coefficient of variation along the last axis."""
+    """Return the population coefficient of variation along the last axis."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(values.std(axis=-1) / abs(values.mean(axis=-1)))
 
 
 def ratio_notes(frame: pl.DataFrame) -> tuple[str, ...]:
-    """Say the ratios in a sentence, where there are any."""
+    """Return a note on the ratios, if there are any."""
     said = []
     for row in frame.filter(model=RATIO).iter_rows(named=True):
         label = "the three together" if row["metric"] == ALL_HEURISTIC else METRICS[row["metric"]].label
@@ -102,20 +102,20 @@ def ratio_notes(frame: pl.DataFrame) -> tuple[str, ...]:
 
 AVERAGE = "Average"
 PENALTIES = (1.0, 0.2)
-"""Of the weighted score: as the paper's table was made, and as its text says."""
+"""Penalties of the weighted score: that of the paper's table, and that in its text."""
 WEIGHTED = "weighted_score"
 VARIABILITY_SCHEMA = schema(
     "model metric penalty variants mean mean_low mean_high delta_signed delta_absolute delta_low delta_high "
     "range_absolute cv cv_low cv_high cv_sample cv_chance ratio ratio_low ratio_high reason"
 )
 NEAR_ZERO = pl.col("mean_low").le(0) & pl.col("mean_high").ge(0)
-"""Rows whose mean cannot be told from 0: what is divided by it says nothing."""
+"""Selects rows whose mean does not differ significantly from 0, so that ratios to it are meaningless."""
 _SPREADS = ("delta_signed", "delta_absolute", "range_absolute", "cv", "cv_sample", "cv_chance")
 
 
 @study
 def score_variability(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Measure the variability of every metric over the variants of each run, and average over the runs.
+    """Make the study: the variability of every metric over the variants of each run, and its average over the runs.
 
     Raises NotPossibleError if no run has two variants.
     """
@@ -147,9 +147,9 @@ def score_variability(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
 
 
 def with_averages(frame: pl.DataFrame) -> pl.DataFrame:
-    """Add the mean over the models of every measure of variability, in rows of the model ``Average``.
+    """Add the mean of every measure of variability over the models, in rows of the model ``Average``.
 
-    Models whose mean of the metric cannot be told from 0 are left out of it.
+    Models whose mean of the metric does not differ significantly from 0 are excluded.
     """
     if frame["model"].n_unique() < 2:
         return frame
@@ -162,7 +162,7 @@ def with_averages(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _ratios(runs: Sequence[ComparedRun], frame: pl.DataFrame, options: StudyOptions) -> pl.DataFrame:
-    """Compare the variability of RI with that of the heuristic metrics, over models in which all have a clear mean."""
+    """Return the ratios of RI's variability to that of the heuristic metrics, over models with clear means of all."""
     names = (INDEX, *HEURISTIC)
     heard = frame.filter(pl.col("penalty").is_null() | (pl.col("penalty") == inputs.PAPER_PENALTY))
     near_zero = set(heard.filter(NEAR_ZERO & pl.col("metric").is_in(names))["model"])
@@ -186,7 +186,7 @@ def _ratios(runs: Sequence[ComparedRun], frame: pl.DataFrame, options: StudyOpti
 
 
 def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw the normalised difference on the left and the coefficient of variation on the right, one line a metric."""
+    """Draw the normalised difference on the left and the coefficient of variation on the right, a line per metric."""
     frame = frame.filter(pl.col("model") != RATIO)
     lines = frame.select("metric", "penalty").unique(maintain_order=True).rows()
     models = [model for model in frame["model"].unique(maintain_order=True) if model != AVERAGE]
@@ -196,7 +196,7 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
     shifts = style.shifts(models, 0.27)
     sound = frame.filter(~NEAR_ZERO.fill_null(value=False))
     for axes, name, short in ((left, "delta_absolute", "delta"), (right, "cv", "cv")):
-        # The axis shows all but what was divided by a mean near 0.
+        # The axis covers all values except ratios to a mean near 0.
         values = sound.select(name, f"{short}_low", f"{short}_high").to_numpy().ravel()
         shown = values[np.isfinite(values)].tolist() or [1.0]
         low, high = min(0.0, *shown), max(0.0, *shown)
@@ -223,7 +223,7 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
 
 
 def _printed_variability(frame: pl.DataFrame) -> pl.DataFrame:
-    """Lay the table out as the paper does: differences above, coefficients of variation below, one column a metric."""
+    """Return the table in the paper's layout: differences above coefficients of variation, one column per metric."""
     frame, parts = frame.filter(pl.col("model") != RATIO), []
     for heading, name, has_sign in _PARTS:
         cells = [(signed if has_sign else number)(value, 2) for value in frame[name]]
@@ -261,7 +261,7 @@ def _value(scores: inputs.VariantScores, metric: str, penalty: float | None) -> 
 def _spread(
     values: Sequence[float | None], scores: Sequence[inputs.VariantScores], draws: FloatArray, options: StudyOptions
 ) -> dict[str, Any]:
-    """Return the columns from `variants` on, over the variants in which the metric is defined."""
+    """Return the columns from `variants` on, computed over the variants in which the metric is defined."""
     defined = [place for place, value in enumerate(values) if value is not None]
     if not defined:
         return {"variants": 0, "reason": "undefined_under_every_variant"}
@@ -274,7 +274,7 @@ def _spread(
         means = drawn.mean(axis=1)
         most, least = drawn[:, refused == refused.max()], drawn[:, refused == refused.min()]
         deltas, cvs = (most.mean(axis=1) - least.mean(axis=1)) / abs(means), drawn.std(axis=1) / abs(means)
-    # No interval where there is no estimate. Resamples are compared in the observed order of the refusal rates.
+    # Without an estimate there is no interval. Resamples use the observed order of the refusal rates.
     resampled = {"mean": means, "delta": deltas, "cv": cvs}
     undefined = {"delta": absolute.estimate is None, "cv": cv.estimate is None}
     intervals = {
@@ -283,7 +283,7 @@ def _spread(
     }
     chance = None
     if len(metric) > 1 and metric.mean() != 0 and np.isfinite(drawn).all():
-        # What sampling errors alone would give, were the metric alike everywhere.
+        # The value from sampling errors alone, if the metric were constant.
         errors = drawn - drawn.mean(axis=0)
         chance = float(np.sqrt(np.mean(errors.var(axis=1))) / abs(metric.mean()))
     return {
@@ -312,7 +312,7 @@ AGREEMENT_SCHEMA = schema("model prompt other_prompt both_answered same agreemen
 
 @study
 def prompt_agreement(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Compare the prompts of each run pair by pair.
+    """Make the study: the agreement of each pair of prompts of each run.
 
     Raises NotPossibleError if no two prompts of a run have answered a question in common.
     """
@@ -326,10 +326,10 @@ def prompt_agreement(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
 
 
 def with_ceiling(frame: pl.DataFrame) -> pl.DataFrame:
-    """Add how large kappa could be between two prompts: the root of what two draws of each have with themselves.
+    """Add the maximum kappa between two prompts: the geometric mean of the kappas between two draws of each prompt.
 
-    Two prompts under which every question is right equally often have it, where both are right equally often in all.
-    None where either was drawn once, or where its own draws agree no better than chance.
+    It is reached if every question is right equally often under both prompts. None if a prompt was drawn once, or if
+    its own draws agree no better than by chance.
     """
     own = frame.filter(pl.col("prompt") == pl.col("other_prompt"), pl.col("kappa") > 0)
     joined = frame
@@ -341,7 +341,7 @@ def with_ceiling(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _draw_agreement(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw one matrix a model, two in a row."""
+    """Draw one matrix per model, two in a row."""
     models = frame["model"].unique(maintain_order=True).to_list()
     prompts = frame["prompt"].unique(maintain_order=True).to_list()
     width = style.COLUMN_WIDTH if len(models) == 1 else style.WIDTH
@@ -353,7 +353,7 @@ def _draw_agreement(figure: Figure, frame: pl.DataFrame) -> None:
 
 
 def _printed_agreement(frame: pl.DataFrame) -> pl.DataFrame:
-    """Lay the matrix out, with the counts."""
+    """Return the matrices as a table, with the counts."""
     cells = [
         f"{with_interval(row[0], row[1], row[2], row[3], 2)}, n {row[4]:,}" if row[4] else "-"
         for row in frame.select("agreement", "low", "high", "reason", "both_answered").rows()
@@ -368,20 +368,20 @@ def _agreement_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[A
     names = list(answers)
     for place, name in enumerate(names):
         for other in names[place:]:
-            # Of the same prompt the first draw and the second.
+            # The first and the second draw of the same prompt.
             first, second = answers[name].filter(place=0), answers[other].filter(place=int(other == name))
             pairs = first.join(second, on="question_id", suffix="_other", maintain_order="left")
             yield (run.label, name, other, *_agreement(pairs, options, same_prompt=other == name))
 
 
 def _first_answers(outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Return what was answered in the first pass, and whether right; `place` 0 is a question's first draw."""
+    """Return the answers of the first pass and whether they are right; `place` 0 is a question's first draw."""
     answered = outcomes.with_columns(_PLACE).filter(~pl.col("refused") & pl.col("wrong").is_not_null())
     return answered.select("question_id", "place", right=~pl.col("wrong"))
 
 
 def _forced_answers(run: ComparedRun) -> pl.DataFrame:
-    """Return the forced answers, which the variants share: those that refused again are no answers."""
+    """Return the forced answers, which the variants share, without replies that refused again."""
     every = pl.concat([rows.with_columns(_PLACE) for rows in run.variants.values()])
     answered = every.filter(pl.col("forced_grade").is_in([Grade.CORRECT.value, Grade.INCORRECT.value]))
     once = answered.unique(["question_id", "place"], keep="first", maintain_order=True)

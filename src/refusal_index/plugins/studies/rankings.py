@@ -1,12 +1,12 @@
-"""How models rank: by every metric over settings, and by the Refusal Index with the ties that the data leave.
+"""Rankings of models: their stability over settings for every metric, and by the Refusal Index with ties.
 
-`ranking_stability`: whether a metric ranks models alike in all settings, beyond what correct rate and refusal rate say
-already. A setting is a dataset and a prompt variant. The frame has the paper's table in long form, one row a metric and
-a removed effect; `paper_layout` puts it into the paper's shape. Where the paper leaves a choice, both are given: W with
-and without the correction for ties, and isotonic functions over all models together or, as its appendix words it, for
-each model by itself.
+`ranking_stability` shows whether a metric ranks models alike in all settings, beyond the effects of correct rate and
+refusal rate. A setting is a dataset and a prompt variant. The frame is the paper's table in long form, one row per
+metric and removed effect; `paper_layout` converts it to the paper's layout. Where the paper is ambiguous, both readings
+are given: W with and without the correction for ties, and isotonic functions for all models together or, as in the
+wording of its appendix, for each model separately.
 
-`ranking_with_ties`: the ranking is that of `refusal-index compare` over three runs or more, by the joint index over all
+`ranking_with_ties` shows the ranking of `refusal-index compare` for three or more runs, by the joint index over all
 variants that the models share.
 """
 
@@ -48,13 +48,15 @@ FloatMatrix = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Every metric of some models under the same settings."""
+    """Every metric of several models under the same settings."""
 
-    # models, settings: their names
+    # names of models and settings
     models: tuple[str, ...]
     settings: tuple[str, ...]
-    scores: Mapping[str, FloatMatrix]  # by metric, shape (settings, models)
-    sources: tuple[tuple[tuple[ComparedRun, str | None], ...], ...]  # the run and its variant, setting by setting
+    scores: Mapping[str, FloatMatrix]  # values by metric, shape (settings, models)
+    sources: tuple[
+        tuple[tuple[ComparedRun, str | None], ...], ...
+    ]  # run and variant of each model, by setting
     notes: tuple[str, ...]  # what was left out
 
 
@@ -74,7 +76,7 @@ def ranking_stability(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
 
 
 def grid_of(runs: Sequence[ComparedRun], penalty: float) -> Grid:
-    """Compute every metric of all models under the settings that they share.
+    """Return every metric of all models under the settings that they share.
 
     Raises NotPossibleError if fewer than two models share two settings in which all metrics are defined.
     """
@@ -116,10 +118,10 @@ def grid_of(runs: Sequence[ComparedRun], penalty: float) -> Grid:
 
 
 def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFrame:
-    """Measure the ranking stability of every metric, as it is and with effects removed.
+    """Return the ranking stability of every metric, with and without effects removed.
 
-    - `scores`: by metric, shape (settings, models), `correct_rate` and `refusal_rate` among them.
-    - `seed`: of the random rankings.
+    - `scores`: values by metric, shape (settings, models), including `correct_rate` and `refusal_rate`.
+    - `seed`: seed of the random rankings.
     """
     effects = {name: scores[name] for name in ("correct_rate", "refusal_rate")}
     rows = []
@@ -127,7 +129,7 @@ def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFram
         measured = stability.ranking_stability(
             matrix, *effects.values(), fit_over=fit_over, n_resamples=N_RESAMPLES, rng=seed
         )
-        # With nothing removed there is nothing to fit.
+        # Without removed effects there is no regression.
         for found in measured if fit_over == FIT_OVER[0] else measured[1:]:
             chosen = [effect for removed, effect in effects.items() if found.removed in {removed, "both"}]
             left = matrix
@@ -159,7 +161,7 @@ def _random(statistic: str, found: stability.RandomDistribution) -> dict[str, fl
 
 
 def with_ceiling(frame: pl.DataFrame, grid: Grid, options: StudyOptions) -> pl.DataFrame:
-    """Add what W of each metric would be, nothing removed, if only sampling errors kept the settings apart."""
+    """Add W of each metric, without removed effects, if the settings differed only by sampling errors."""
     runs = {(run.label, run.dataset): run for setting in grid.sources for run, _ in setting}
     errors = precision.RunErrors(list(runs.values()), options, list(runs))
     ceilings = []
@@ -181,10 +183,10 @@ def with_ceiling(frame: pl.DataFrame, grid: Grid, options: StudyOptions) -> pl.D
 
 
 def paper_layout(frame: pl.DataFrame) -> pl.DataFrame:
-    """Put the frame into the shape of the paper's table: one row a metric, W and winner entropy side by side.
+    """Return the table in the paper's layout: one row per metric, W and winner entropy side by side.
 
-    The first row holds the means of random rankings put through the regressions of the last metric, the index; the
-    frame has the baseline of every cell.
+    The first row contains the means for random rankings, adjusted by the regressions of the last metric, the index; the
+    frame contains the baseline of every cell.
     """
     rows = frame.filter(pl.col("fit_over").is_null() | (pl.col("fit_over") == FIT_OVER[0]))
     random = rows.filter(metric=rows["metric"][-1])
@@ -204,7 +206,7 @@ def _printed_cells(rows: pl.DataFrame, prefix: str = "") -> dict[str, str]:
 
 
 def _draw_stability(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw one row of panels for W and one for winner entropy, a column for each effect removed."""
+    """Draw one row of panels for W and one for winner entropy, with a column per removed effect."""
     figure.set_size_inches(style.WIDTH * 1.25, 4.3)
     axes = figure.subplots(2, len(REMOVED_LABELS), sharex=True, sharey=True)
     statistics = {
@@ -241,7 +243,7 @@ def _draw_statistic(axes: Axes, place: int, row: dict[str, Any], statistic: str)
 
 
 MOST_PAIRS = 15
-"""Up to so many pairs are all drawn; of more only those with the model that comes first."""
+"""Maximum number of pairs to draw; beyond it only those with the first-ranked model are drawn."""
 
 
 @study
@@ -254,12 +256,12 @@ def ranking_with_ties(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     frames: list[pl.DataFrame] = []
     for dataset, members in by_dataset.items():
         try:
-            frame, said = _ranked(members, options)
+            frame, further = _ranked(members, options)
         except (NotPossibleError, OutcomeTableError) as problem:
             notes = (*notes, f"{inputs.dataset_name(dataset)} is left out: {problem}.")
             continue
         frames.append(frame)
-        notes = (*notes, *said)
+        notes = (*notes, *further)
     if not frames:
         raise NotPossibleError(notes=notes)
     frame = pl.concat(frames)
@@ -272,7 +274,7 @@ def ranking_with_ties(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
 
 
 def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Rank the runs of one dataset, and say what is to be known about it."""
+    """Return the ranking of the runs on one dataset, and notes on it."""
     if len(runs) < 2:
         raise NotPossibleError(f"it has the model {inputs.model_name(runs[0])} only")
     settings = CompareOptions(penalty=options.penalty, confidence_level=options.confidence_level, seed=options.seed)
@@ -341,7 +343,7 @@ def _draw_ties(figure: Figure, frame: pl.DataFrame) -> None:
 
 
 def _draw_models(axes: Axes, models: pl.DataFrame) -> None:
-    # By the order of the runs, so that a model has the colour that it has in every other figure.
+    # In the order of the runs, so that a model has the same colour in all figures.
     colours = style.model_colours(models.sort("run")["model"].to_list())
     for y, row in enumerate(models.iter_rows(named=True)):
         _draw_interval(axes, y, row, colours[row["model"]])

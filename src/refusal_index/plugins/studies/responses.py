@@ -275,7 +275,7 @@ def thinking(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
 def thinking_of(run: ComparedRun) -> tuple[int, int, str]:
     """Return the rank of a run by how much the model is to think, and a name for it.
 
-    - returned: the rank of the effort from 0; the switch, 0 for off and 2 for on; and both as text.
+    - returned: the rank of the effort from 0; the switch, 0 for off, 1 for none and 2 for on; and both as text.
     """
     effort = (run.settings.get("decoding") or {}).get("reasoning_effort")
     switch = run.settings.get("think") or ""
@@ -299,7 +299,7 @@ def _pairs(runs: Sequence[ComparedRun]) -> Iterator[tuple[ComparedRun, ComparedR
 
 
 def _alike(run: ComparedRun) -> tuple[str, ...]:
-    """Return the settings that two runs must share to be compared."""
+    """Return a key of the settings that two runs must share to be compared."""
     decoding = {key: value for key, value in (run.settings.get("decoding") or {}).items() if key != "reasoning_effort"}
     # A model that thinks writes more, so the limit on tokens is usually raised with it.
     decoding.pop("max_tokens", None)

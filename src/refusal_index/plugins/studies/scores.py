@@ -1,11 +1,11 @@
-"""Scores of confidence side by side, and which prompts a threshold on a score beats.
+"""Confidence scores side by side, and the prompts that a threshold on a score beats.
 
-A method shows only beside others on questions that each of them has a score and a grade for. Which are shown follows
-from that: those with the most questions first, then whichever leaves enough of them.
+Methods are compared on questions for which each of them has a score and a grade. This determines which are shown: those
+with the most questions first, then others that leave enough questions in common.
 
-Refusing the questions with the lowest scores gives a point for every share refused. A prompt's own refusals are one
-such point, on the same questions and the same forced answers: below a curve, the threshold leaves more right answers
-among as many refusals.
+Refusing the questions with the lowest scores gives a curve over all refusal rates. A prompt's own refusals are one
+point, on the same questions and forced answers. If it lies below the curve, the threshold gives more right answers at
+the same refusal rate.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from refusal_index.stats import compare_with_refusals
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
 
 FEWEST = 50
-"""Questions that a further method must leave for the comparison, or half of what there is where that is less."""
+"""Minimum number of common questions after adding a method, or half of all if that is less."""
 
 P_ANSWERING, TOPIC = "p-answering", "topic"
 
@@ -49,7 +49,7 @@ LABELS: Mapping[str, str] = {
     "verbalised-number-after": "number, asked after",
     "verbalised-words-after": "words, asked after",
 }
-"""What figures call methods where it is not their own name."""
+"""Names of methods in figures, if they differ from the methods' own names."""
 
 Key = tuple[str, str | None, str | None]
 """Method, variant and pass."""
@@ -60,8 +60,8 @@ class ScoredMethod:
     """The scores of one method for n questions, in the order of their run."""
 
     method: str
-    variant: str | None  # whose first passes the scores are made of; None where they belong to all
-    is_trained: bool  # whether a predictor that was trained on the other folds gave them
+    variant: str | None  # the variant of the first passes from which scores are computed; None if they apply to all
+    is_trained: bool  # whether the scores come from a predictor trained on the other folds
     score: NDArray[np.float64]
     right: NDArray[np.bool_]
 
@@ -74,17 +74,17 @@ class ScoredRun:
     name: str
     question_ids: tuple[str, ...]
     methods: tuple[ScoredMethod, ...]
-    left_out: int  # questions that some of these methods score, and not all
+    left_out: int  # number of questions that some but not all of these methods score
 
 
 def scored_run(run: ComparedRun, name: str) -> tuple[ScoredRun | None, tuple[str, ...]]:
-    """Put the scores of a run side by side.
+    """Return the scores of a run on the questions that its methods have in common.
 
-    Of a method whose scores differ between prompt variants, those of the variant that stands for the run are taken.
+    If scores of a method differ between prompt variants, those of the run's reference variant are used.
 
-    - `run`, `name`: the run, and what to call it.
-    - returned `scored`: None where no method orders anything, as where all answers are right.
-    - returned `notes`: what was left out, a sentence each.
+    - `run`, `name`: the run and its display name.
+    - returned `scored`: None if no method has right and wrong answers to rank.
+    - returned `notes`: sentences on what was left out.
     """
     groups = {} if run.confidence is None else scores_by_method(run.confidence)
     keys: dict[str, Key] = {}
@@ -125,7 +125,7 @@ def scored_run(run: ComparedRun, name: str) -> tuple[ScoredRun | None, tuple[str
 
 
 def _too_few(rows: pl.DataFrame, usable: pl.DataFrame, most: int) -> str | None:
-    """Say why a method cannot be shown; None where it can."""
+    """Return why a method cannot be shown, None if it can."""
     without = rows["confidence"].null_count()
     if without == rows.height:
         return f"no score in {without:,} of {rows.height:,} replies"
@@ -139,7 +139,7 @@ def _too_few(rows: pl.DataFrame, usable: pl.DataFrame, most: int) -> str | None:
 
 
 def drawn_run(run: ComparedRun, name: str) -> ScoredRun | None:
-    """Score a run without scores by P(Answering), from the variant with the most draws; None where it has none."""
+    """Score a run by P(Answering), from the variant with the most draws; None without repeated draws."""
     found = {variant: draw_matrix(outcomes) for variant, outcomes in run.variants.items()}
     draws = {variant: len(matrix.refused) for variant, matrix in found.items()}
     variant = max(draws, key=lambda one: (draws[one], one == "normal"))
@@ -153,9 +153,9 @@ def drawn_run(run: ComparedRun, name: str) -> ScoredRun | None:
 
 
 def same_answers(scored: ScoredRun) -> tuple[ScoredRun, tuple[str, ...]]:
-    """Keep the methods that score the same answers: those of the most of them, with the same grade of each.
+    """Keep the largest set of methods that score the same answers, with identical grades.
 
-    - returned `notes`: a sentence on the others, such as a method that answers by itself along with its score.
+    - returned `notes`: a sentence on the others, such as methods whose replies contain their own answers.
     """
     kinds = [one.right.tobytes() for one in scored.methods]
     most = max(kinds, key=kinds.count)
@@ -166,7 +166,7 @@ def same_answers(scored: ScoredRun) -> tuple[ScoredRun, tuple[str, ...]]:
 
 
 def label(method: str) -> str:
-    """Return what to call a method.
+    """Return the display name of a method.
 
     >>> label("p-ik"), label("likelihood")
     ('P(IK)', 'likelihood')
@@ -175,10 +175,10 @@ def label(method: str) -> str:
 
 
 def score_texts(frame: pl.DataFrame, variant: str) -> dict[str, str]:
-    """Return what captions say of scores: questions by model, and whose prompts the scores are of.
+    """Return the caption values for scores: questions per model, and the prompts of the scores.
 
-    - `frame`: one or more rows of each method.
-    - `variant`: the column of the prompt that scores are of; null where they belong to all prompts.
+    - `frame`: table with one or more rows of each method.
+    - `variant`: the column with the prompt variant of the scores, null if they apply to all variants.
     """
     models = frame.unique(["model", "dataset"], maintain_order=True)
     whose = frame.drop_nulls(variant).unique(["model", "method"], maintain_order=True)
@@ -191,30 +191,30 @@ def score_texts(frame: pl.DataFrame, variant: str) -> dict[str, str]:
 
 
 def method_colours(methods: Iterable[str]) -> dict[str, str]:
-    """Give every method its colour, by order of appearance; the topic-only baseline is grey."""
+    """Return the colour of each method, by order of appearance; the topic-only baseline is grey."""
     distinct = list(dict.fromkeys(methods))
     coloured = style.model_colours([one for one in distinct if one != TOPIC])
     return {one: coloured.get(one, style.LIGHT) for one in distinct}
 
 
 def line_style(method: str, *, is_trained: bool) -> str:
-    """Return the line of a method: dashed where it was trained, dotted for the topic-only baseline."""
+    """Return the line style of a method: dashed if it was trained, dotted for the topic-only baseline."""
     return ":" if method == TOPIC else "--" if is_trained else "-"
 
 
 @dataclass(frozen=True)
 class MethodLook:
-    """How a method is drawn: with an open mark and a dashed line where a predictor was trained."""
+    """Appearance of a method: open markers and dashed lines for trained predictors."""
 
     label: str
     colour: str
     marker: str
     line: str
-    face: str | None  # the filling of its mark; None for its colour
+    face: str | None  # the fill colour of its markers; None for its own colour
 
 
 def method_looks(frame: pl.DataFrame) -> dict[str, MethodLook]:
-    """Give every method of a frame its look, in order of appearance."""
+    """Return the appearance of each method in a frame, in order of appearance."""
     trained = dict(frame.group_by("method", maintain_order=True).agg(pl.col("trained").any()).iter_rows())
     named = {method: label(method) for method in trained}
     short = style.short_names(list(named.values()), 20)
@@ -229,7 +229,7 @@ def method_looks(frame: pl.DataFrame) -> dict[str, MethodLook]:
 
 
 def method_handles(frame: pl.DataFrame, *, are_filled: bool = False) -> list[Line2D]:
-    """Return what a legend shows of methods: unless all are filled, open where a predictor was trained."""
+    """Return the legend entries of methods, with open markers for trained predictors."""
     return [
         style.handle(look.label, look.colour, look.marker, look.line, face=None if are_filled else look.face)
         for look in method_looks(frame).values()
@@ -237,28 +237,28 @@ def method_handles(frame: pl.DataFrame, *, are_filled: bool = False) -> list[Lin
 
 
 BEATEN, BEATS, NOT_TOLD = "beaten", "beats the score", "not told"
-"""What becomes of a prompt's refusals beside a score."""
+"""Results of comparing a prompt's refusals with a score."""
 
 POINTS = 200
-"""Of a curve with more questions, so many points are kept besides its ends."""
+"""Maximum number of points of a curve, in addition to its ends."""
 
 SCHEMA = schema(
     "model dataset part method scores_of variant trained questions accuracy refusal_rate correct_rate low high "
     "by_score difference difference_low difference_high cut verdict status reason"
 )
-"""`part` is ``curve``, ``refusals`` or ``comparison``; `correct_rate` is by the score in a curve, else by refusals."""
+"""`part` is ``curve``, ``refusals`` or ``comparison``; `correct_rate` is by the score for a curve, else by refusals."""
 
 
 @study
 def score_or_refusal(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study; raises NotPossibleError if no run has scores and refusals to be compared."""
+    """Make the study; raises NotPossibleError if no run has scores and refusals to compare."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     for run, name in zip(runs, inputs.display_names(runs), strict=True):
         if run.confidence is None:
             continue
-        found, said = scored_run(run, name)
-        notes += said
+        found, further = scored_run(run, name)
+        notes += further
         if found is None:
             continue
         scored, others = same_answers(found)
@@ -286,8 +286,8 @@ def score_or_refusal(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
 def run_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the curve of each score, the point of each variant's refusals, and each score against each variant.
 
-    - `scored`: whose methods all score the same answers.
-    - `options`: level of the intervals.
+    - `scored`: a run whose methods all score the same answers.
+    - `options`: confidence level of the intervals.
     """
     right, level = scored.methods[0].right, options.confidence_level
     where = {"model": scored.name, "dataset": scored.run.dataset, "accuracy": float(right.mean())}
@@ -313,7 +313,7 @@ def run_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any
         for one, whose in zip(scored.methods, of_methods, strict=True):
             found = compare_with_refusals(one.score[known], refused, ~one.right[known])
             if found.cut is None:
-                continue  # it refused no question, or all
+                continue  # the variant refused no question, or all
             difference = found.correct_rate
             least, most = difference.confidence_interval(level).or_none()
             verdict = NOT_TOLD
@@ -351,11 +351,11 @@ PRINTED: Mapping[str, str | style.Cell] = {
 
 _PANELS_A_ROW = 3
 MOST_INTERVALS = 40
-"""Of more comparisons the picture has no intervals, which the frame has."""
+"""Maximum number of comparisons drawn with intervals; the frame always contains them."""
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw a plane a run with the curves and the refusals, and below what each score gains on each variant."""
+    """Draw a panel per run with curves and refusals, and below them the gain of each score over each variant."""
     models = frame["model"].unique(maintain_order=True).to_list()
     compared = frame.filter(part="comparison")
     bands = compared.select("model", "variant").unique(maintain_order=True)
@@ -385,7 +385,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
 
 def _draw_plane(panel: Axes, part: pl.DataFrame, colours: dict[str, str]) -> None:
     accuracy = part["accuracy"][0]
-    # No order of the questions is beyond these: errors first, right answers first, and in between any order at random.
+    # Bounds for all orders of the questions, errors first and right answers first, and the line of random orders.
     panel.plot([0, 1 - accuracy, 1], [accuracy, accuracy, 0], color=style.PALE, linewidth=0.9, zorder=1)
     panel.plot([0, 1], [accuracy, 0], color=style.PALE, linewidth=0.9, linestyle="--", zorder=1)
     for (method,), curve in part.filter(part="curve").group_by("method", maintain_order=True):
@@ -400,7 +400,7 @@ def _draw_plane(panel: Axes, part: pl.DataFrame, colours: dict[str, str]) -> Non
 
 
 def _draw_gains(panel: Axes, compared: pl.DataFrame, bands: pl.DataFrame, colours: dict[str, str]) -> None:
-    """Draw the difference in right answers, a band a variant: filled where its interval leaves 0 out."""
+    """Draw the difference in right answers in a band per variant, filled if the interval excludes 0."""
     panel.axvline(0, color=style.PALE, linewidth=1, zorder=1)
     markers, with_intervals = style.model_markers(list(colours)), compared.height <= MOST_INTERVALS
     spread = 0.8 if with_intervals else 0.4
