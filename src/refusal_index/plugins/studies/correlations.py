@@ -327,7 +327,7 @@ def index_predictors(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
     errors = precision.RunErrors(chosen, options)
     rows = [row for source, own in parts.items() if own.height for row in shares(own, source, errors, options.seed)]
     frame = pl.DataFrame(rows, schema=PREDICTOR_SCHEMA)
-    # The most significant predictor of each source, and its p-value.
+    # The predictor with the largest share beyond chance for each source, with its p-value adjusted by Bonferroni.
     for _, own in frame.drop_nulls("share").group_by("source", maintain_order=True):
         best = own.sort("share_beyond_chance", descending=True).row(0, named=True)
         texts = {"label": PREDICTORS[best["predictor"]], "adjusted": min(1.0, best["pvalue"] * own.height)}

@@ -54,9 +54,7 @@ class Grid:
     models: tuple[str, ...]
     settings: tuple[str, ...]
     scores: Mapping[str, FloatMatrix]  # values by metric, shape (settings, models)
-    sources: tuple[
-        tuple[tuple[ComparedRun, str | None], ...], ...
-    ]  # run and variant of each model, by setting
+    sources: tuple[tuple[tuple[ComparedRun, str | None], ...], ...]  # run and variant of each model, by setting
     notes: tuple[str, ...]  # what was left out
 
 
