@@ -1,4 +1,4 @@
-"""Questions, grades and outcomes, the outcome table, and the reader of every other table.
+"""Questions, grades and outcomes, datasets, tables, imports, and run folders.
 
 `Question`, `Grade` and `Outcome` are exported here and need only the standard library. The modules:
 

@@ -319,7 +319,7 @@ def read_outcomes(
     named = raw.frame.with_columns(pl.col(column).alias(name) for name, column in by_role.items())
     raw = replace(raw, frame=named, columns=(*raw.columns, *by_role))
     _check_columns(raw)
-    # In tables of other tools a column that is called like one of `OPTIONAL` may hold anything.
+    # In other tools' tables, a column with the name of one of `OPTIONAL` may hold anything.
     probabilities = [name for name in OPTIONAL if {name, "schema_version"} <= set(raw.columns)]
     table = pl.DataFrame([_column(raw, name, sampling) for name in (*SCHEMA, *probabilities)])
     check_rows(table, raw.where)

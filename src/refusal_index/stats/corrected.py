@@ -603,7 +603,7 @@ class CorrectedDifference(Result):
         return self.interval_at(quantile)
 
     def interval_at(self, quantile: float) -> ConfidenceInterval:
-        """Return the interval of as many standard errors to either side."""
+        """Return the interval with a given quantile."""
         one, other = (Estimate.of(each, each.interval_at(quantile)) for each in (self.first, self.second))
         low, high = square_and_add(one, other, self._correlation)
         return ConfidenceInterval(max(-2.0, low), min(2.0, high))

@@ -5,26 +5,21 @@ and expected counts of at least five in every cell:
 
 - profile likelihood, with both thresholds free (the default): .94 to .96. If a cell is empty, the interval ends at the
   estimate on one side. The other limit is that of an exact one-sided interval for the empty cell in its Poisson limit,
-  where a cell with m expected questions is empty with probability ``exp(-m)``: the log-likelihood may fall by ``-log(1
-  - level)``, 3.0 at 95 %, instead of half a chi-squared quantile, 1.9, which would give a coverage of .90 with two
-  expected questions.
+  where a cell with m expected questions is empty with probability ``exp(-m)``: the log-likelihood may fall by
+  ``-log(1 - level)``, 3.0 at 95 %, instead of half a chi-squared quantile, 1.9, which would give a coverage of .90 with
+  two expected questions.
 - jeffreys: equal-tailed posterior quantiles under a Dirichlet(1/2, 1/2, 1/2, 1/2) prior: .94 to .96.
 - delta: a normal interval for ``atanh(rho)``: .95 to .96. On the scale of RI itself it would be .91 to .95.
 - bootstrap: percentiles over resampled questions: .92 to .96, but as low as .01 with smaller expected counts.
 
-Metrics have score intervals: Wilson's for a proportion, and its generalisation to a ratio of two means over three
-categories.
+Metrics have score intervals: Wilson's for a proportion [1]_, and its generalisation to a ratio of two means over three
+categories [2]_.
 
 A score interval contains the values that a score test does not reject. The test compares the observed mean of a score
 that has expectation zero under the tested value with its standard deviation *under that value*. So the interval keeps
 its coverage and a positive width if a count is zero.
 
-References
-----------
-.. [1] Wilson (1927). :doi:`10.1080/01621459.1927.10502953`
-.. [2] Koopman (1984). :doi:`10.2307/2531405`
-
-Limits of the profile-likelihood interval of a tetrachoric correlation, with both thresholds free:
+Limits of the profile-likelihood interval of a tetrachoric correlation, with both thresholds free [3]_:
 
 The multinomial likelihood has three parameters: two thresholds h and k, and ``z = atanh(rho)``. The limits are the two
 points where the log-likelihood, maximised over h and k, has fallen by half a chi-squared quantile. They are the
@@ -36,17 +31,19 @@ fixed rho (Prekopa). So the log-likelihood is concave in (h, k): a zero of the d
 remains to check on which side of the estimate the solution lies. If Newton's method fails, a bracketed search over z is
 used, with the likelihood maximised over h and k at each z.
 
-References
-----------
-.. [1] Venzon, D. J. and Moolgavkar, S. H. (1988). A method for computing profile-likelihood-based confidence
-   intervals. Applied Statistics, 37, 87-94. :doi:`10.2307/2347496`
-
 Influence functions and standard errors of rho and of the Refusal Index:
 
 The estimate is a smooth function of four cell proportions. Its influence function is the effect of one more question in
 a cell on the estimate, times n; its sample variance over n is the squared standard error. The terms ``alpha`` and
 ``beta`` account for the estimation of the thresholds: treating these as known would make the standard error up to 4 %
 too small.
+
+References
+----------
+.. [1] Wilson (1927). :doi:`10.1080/01621459.1927.10502953`
+.. [2] Koopman (1984). :doi:`10.2307/2531405`
+.. [3] Venzon, D. J. and Moolgavkar, S. H. (1988). A method for computing profile-likelihood-based confidence
+   intervals. Applied Statistics, 37, 87-94. :doi:`10.2307/2347496`
 """
 
 import math

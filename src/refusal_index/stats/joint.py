@@ -47,6 +47,12 @@ approximated by a scaled chi-squared variable with the same mean and variance [3
 ``tr A`` is a sum over questions with an unbiased estimate. ``(tr A)^2`` and ``tr A^2`` are sums over pairs of
 questions; products of a question with itself are left out, since they would cause bias [4]_.
 
+Comparison of models over the same prompts:
+
+The joint z of a model is a weighted mean of the estimates of its prompts, so its influence function is the same mean of
+their influence functions. Models over the same questions are compared by differences of these, like runs with a single
+prompt. The weights are treated as fixed, since their error has only a second-order effect.
+
 References
 ----------
 .. [1] DerSimonian, R. and Kacker, R. (2007). Random-effects model for meta-analysis of clinical trials: an update.
@@ -57,12 +63,6 @@ References
    The Annals of Mathematical Statistics, 25, 290-302. :doi:`10.1214/aoms/1177728786`
 .. [4] Chen, S. X. and Qin, Y.-L. (2010). A two-sample test for high-dimensional data with applications to gene-set
    testing. The Annals of Statistics, 38, 808-835. :doi:`10.1214/09-AOS716`
-
-Comparison of models over the same prompts:
-
-The joint z of a model is a weighted mean of the estimates of its prompts, so its influence function is the same mean of
-their influence functions. Models over the same questions are compared by differences of these, like runs with a single
-prompt. The weights are treated as fixed, since their error has only a second-order effect.
 """
 
 from __future__ import annotations
