@@ -77,7 +77,7 @@ def test_known_refusals_leave_less_open_than_questions_of_which_nothing_is_known
 def test_with_nothing_missing_there_is_no_range_and_no_column() -> None:
     summary = summarise(table_of({REFUSED_WRONG: 40, REFUSED_RIGHT: 10, WRONG: 20, RIGHT: 30}))
     assert summary.variants[0].missing is None
-    assert "range of the missing" not in summary_table(summary).columns
+    assert "range over missing grades" not in summary_table(summary).columns
     assert json.loads(as_json(summary_document(summary)))["variants"][0]["missing"] is None
 
 
@@ -85,7 +85,7 @@ def test_below_two_percent_the_range_stands_beside_the_interval_and_in_the_docum
     summary = summarise(table_of({REFUSED_WRONG: 500, REFUSED_RIGHT: 100, WRONG: 200, RIGHT: 190, UNSCORED: 10}))
     (variant,), table = summary.variants, summary_table(summary)
     bounds = missing_bounds(ContingencyTable(500, 100, 200, 190), unscored=10)
-    assert table.rows[0][table.columns.index("range of the missing")] == f"{bounds.low:.3f} to {bounds.high:.3f}"
+    assert table.rows[0][table.columns.index("range over missing grades")] == f"{bounds.low:.3f} to {bounds.high:.3f}"
     assert (variant.status, table.rows[0][table.columns.index("status")]) == ("ok", "ok")
     assert is_complete(summary)
     (document,) = json.loads(as_json(summary_document(summary)))["variants"]

@@ -213,7 +213,7 @@ def summary_table(summary: Summary) -> Table:
     columns = (
         *(heading, "n", METRICS[INDEX].column, f"{percent(summary.confidence_level)} interval"),
         *(METRICS[name].column for name in RATES),
-        *(["range of the missing"] if has_missing else []),
+        *(["range over missing grades"] if has_missing else []),
         *("scoring rules", "status", "unscored", "forced refused"),
     )
     rows = (_row(summary, variant, has_missing=has_missing) for variant in summary.variants)
@@ -234,7 +234,7 @@ def _key(summary: Summary) -> Iterator[str]:
         ends = "" if (low, high) == (0, 1) else f", from {number(low, None)} to {number(high, None)}"
         yield f"{one.column}: {description(one.name, payoffs, typeset=False)}{ends}"
     has_missing = any(variant.missing is not None for variant in summary.variants)
-    for column in (*(["range of the missing"] if has_missing else []), "scoring rules", "forced refused"):
+    for column in (*(["range over missing grades"] if has_missing else []), "scoring rules", "forced refused"):
         yield f"{column}: {phrase(column, 'column')}"
 
 
