@@ -1,17 +1,17 @@
-"""How precise the numbers of runs are: their sampling errors, and the studies of repeated samples and of sample size.
+"""Precision of metrics: their sampling errors, and the studies of repeated samples and of sample size.
 
-Runs over the same questions err together. Of every run each question has an influence on its joint Refusal Index, or on
-the mean of a metric over its variants; products of influences, summed over the questions, are the covariances. So a
-correlation over models knows how much of it, and of what it lacks to 1, is chance. The variants of a run share its
-questions, so their metrics are resampled together.
+The sampling errors of runs on the same questions are correlated. Each question has an influence on a run's joint
+Refusal Index, or on the mean of a metric over its variants; products of influences, summed over the questions, give the
+covariances. They show how much of a correlation over models, and of its distance from 1, is due to chance. The variants
+of a run share its questions, so their metrics are resampled together.
 
-`attenuation`: noise that is independent between refusal and answer pulls the index of one draw towards 0. With two
-draws or more the reliability of a draw is estimated and divided out. Noise that the refusal and the answer of one draw
-share moves the index away from 0; the refusal of one draw with the answer of another is free of it.
+`attenuation`: independent noise in refusal and answer pulls the index of a single draw towards 0. With two or more
+draws, the reliability of a draw is estimated and the index divided by it. Noise shared by the refusal and the answer of
+one draw moves the index away from 0; crossing the refusal of one draw with the answer of another removes it.
 
-`sample_size`: subsets of one run are drawn without replacement from its finite number of questions, which makes them
-more alike than new questions would be: at n of N the spread shrinks by ``sqrt((N - n) / (N - 1))``. The frame has the
-closed form with that correction, to compare with the subsets, and without it, to plan by.
+`sample_size`: subsets of a run are drawn without replacement from its finite number of questions, so they vary less
+than new questions would: for n of N, the spread shrinks by ``sqrt((N - n) / (N - 1))``. The frame contains the closed
+form with this correction, to compare with the subsets, and without it, for planning.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ RESAMPLES = 1_000
 USABLE = 0.95
 """Share of the resamples in which a statistic must be defined for it to have an interval."""
 
-_CHUNK = 2**22  # weights held at once
+_CHUNK = 2**22  # number of weights held in memory at a time
 
 
 def resampled_metrics(run: ComparedRun, options: StudyOptions) -> Mapping[str, FloatArray]:
     """Return the metrics of all variants on resampled questions.
 
-    - returned: by metric an array of shape (resamples, variants), NaN where it is undefined. The weighted score depends
-      on its penalty and is to be made of the two rates.
+    - returned: an array of shape (resamples, variants) for each metric, NaN where undefined. The weighted score depends
+      on its penalty and has to be computed from the two rates.
     """
     return resampled_together([run], options)[0]
 
 
 def resampled_together(runs: Sequence[ComparedRun], options: StudyOptions) -> list[Mapping[str, FloatArray]]:
-    """Return the metrics of all variants of each run, as `resampled_metrics` does, on questions drawn for all alike."""
+    """Return the metrics of all variants of each run as `resampled_metrics` does, on the same resampled questions."""
     matrix = outcome_matrix([rows for run in runs for rows in run.variants.values()])
     refused, wrong = matrix.refused, matrix.wrong
     cells = np.stack([refused & wrong, refused & ~wrong, ~refused & wrong, ~refused & ~wrong], axis=1)
@@ -74,9 +74,9 @@ def resampled_together(runs: Sequence[ComparedRun], options: StudyOptions) -> li
 
 
 def resampled_tables(table: stats.ContingencyTable, options: StudyOptions) -> Mapping[str, FloatArray]:
-    """Return the metrics of one table on resampled questions, shape (resamples, 1), as `resampled_metrics` does.
+    """Return the metrics of one table on resampled questions as `resampled_metrics` does, shape (resamples, 1).
 
-    Drawing its four counts has the law of drawing its questions, and costs nothing.
+    Its four counts are resampled, which has the same distribution as resampling questions and is much faster.
     """
     shares = np.array(table.counts) / max(1, table.n)
     counts = np.random.default_rng(options.seed).multinomial(table.n, shares, size=RESAMPLES)
@@ -84,7 +84,7 @@ def resampled_tables(table: stats.ContingencyTable, options: StudyOptions) -> Ma
 
 
 def metrics_of_counts(counts: FloatArray) -> Mapping[str, FloatArray]:
-    """Return the metrics of counts of shape (..., 4), by name."""
+    """Return the metrics by name for counts of shape (..., 4)."""
     refused_wrong, refused_right, answered_wrong, answered_right = np.moveaxis(counts, -1, 0)
     total, answered = counts.sum(axis=-1), answered_wrong + answered_right
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -102,14 +102,14 @@ def metrics_of_counts(counts: FloatArray) -> Mapping[str, FloatArray]:
 
 
 def metric_draws(draws: Mapping[str, FloatArray], metric: str, penalty: float | None) -> FloatArray:
-    """Return the draws of a metric, those of the weighted score made of the two rates."""
+    """Return the resamples of a metric; those of the weighted score are computed from the two rates."""
     if metric != "weighted_score":
         return draws[metric]
     return draws["correct_rate"] - (0.0 if penalty is None else penalty) * (1 - draws["refusal_rate"])
 
 
 def percentile_interval(values: FloatArray, confidence_level: float) -> tuple[float | None, float | None]:
-    """Return the percentile interval of a statistic on resamples; none where too often it is undefined."""
+    """Return the percentile interval of a statistic over resamples, none if it is undefined in too many of them."""
     defined = values[np.isfinite(values)]
     if defined.size < USABLE * values.size:
         return None, None
@@ -119,11 +119,11 @@ def percentile_interval(values: FloatArray, confidence_level: float) -> tuple[fl
 
 
 FEW_IN_A_CELL = 5
-"""Questions in the smallest cell of a table, below which its index scatters far and unevenly."""
+"""Minimum count in the smallest cell of a table; below it, the index is very variable and skewed."""
 
 
 def is_sparse(tables: Sequence[stats.ContingencyTable]) -> bool:
-    """Say whether no table of a run has five questions in every cell: its index is at the boundary, or nearly so.
+    """Whether no table of a run has five questions in every cell, so that its index is at or near the boundary.
 
     >>> enough, few = stats.ContingencyTable(40, 5, 30, 25), stats.ContingencyTable(40, 4, 30, 26)
     >>> is_sparse([few]), is_sparse([enough])
@@ -133,11 +133,11 @@ def is_sparse(tables: Sequence[stats.ContingencyTable]) -> bool:
 
 
 def influence(matrix: OutcomeMatrix, metric: str, options: StudyOptions) -> FloatArray:
-    """Return the influence of each question on a run's number, over its number of questions; shape (n,).
+    """Return the influence of each question on a run's estimate, divided by the number of questions, shape (n,).
 
     - `matrix`: the variants of a run.
-    - `metric`: the joint index where it is the Refusal Index, else the mean over the variants in which it is defined.
-    - returned: NaN where the number has no standard error.
+    - `metric`: for the Refusal Index the joint index, else the mean over the variants in which the metric is defined.
+    - returned: NaN if the estimate has no standard error.
     """
     if metric == INDEX:
         return np.asarray(joint_influence(*(rows[np.newaxis] for rows in matrix.arrays))[0])
@@ -147,16 +147,16 @@ def influence(matrix: OutcomeMatrix, metric: str, options: StudyOptions) -> Floa
 
 
 def variant_influence(matrix: OutcomeMatrix, metric: str, options: StudyOptions) -> FloatArray:
-    """Return the influence of each question on each row's metric, over its number of questions; shape (k, n)."""
+    """Return the influence of each question on each row's metric, divided by its number of questions, shape (k, n)."""
     rows = stats.metric_influence(*matrix.arrays, metric=metric, penalty=options.penalty)
     return np.asarray(rows / np.maximum(matrix.scored.sum(axis=1, keepdims=True), 1))
 
 
 class RunErrors:
-    """The influence of each question on the numbers of some runs, laid side by side over all their questions.
+    """The influence of each question on the estimates of several runs, aligned over all their questions.
 
-    A question is the same for all runs on its dataset, and for those on other datasets that ask it in the same words.
-    Runs are known by names that tell them apart, their labels where no others are given.
+    A question is the same for all runs on its dataset, and for runs on other datasets that ask it in the same words.
+    Runs are identified by unique names, by default their labels.
     """
 
     def __init__(
@@ -176,11 +176,11 @@ class RunErrors:
         self._made: dict[tuple[Hashable, str, bool], FloatArray] = {}
 
     def of(self, names: Sequence[Hashable], metric: str) -> FloatArray:
-        """Return those of some runs, by their names, on a metric; shape (runs, n)."""
+        """Return the influences on a metric for the named runs, shape (runs, n)."""
         return np.array([self._laid(name, metric, whole=True)[0] for name in names]).reshape(len(names), self._n)
 
     def of_variants(self, name: Hashable, metric: str) -> FloatArray:
-        """Return those of each variant of a run on a metric; shape (variants, n)."""
+        """Return the influences on a metric for each variant of a run, shape (variants, n)."""
         return self._laid(name, metric, whole=False)
 
     def _laid(self, name: Hashable, metric: str, *, whole: bool) -> FloatArray:
@@ -195,7 +195,7 @@ class RunErrors:
 
 
 def _question_keys(runs: Sequence[ComparedRun], matrices: Sequence[OutcomeMatrix]) -> Iterator[list[Hashable]]:
-    """Give each run what tells its questions from all others."""
+    """Return a unique key for each question of each run."""
     texts: dict[tuple[str | None, str], set[str]] = {}
     for run in runs:
         for rows in run.variants.values():
@@ -205,7 +205,7 @@ def _question_keys(runs: Sequence[ComparedRun], matrices: Sequence[OutcomeMatrix
         keys: list[Hashable] = []
         for one in matrix.question_ids:
             known = texts.get((run.dataset, one), set())
-            # Where runs mean different questions by one id, each keeps its own.
+            # If runs use an id for different questions, each keeps its own.
             keys.append((run.dataset, one) if not known else (one, *known) if len(known) == 1 else (place, one))
         yield keys
 
@@ -213,10 +213,10 @@ def _question_keys(runs: Sequence[ComparedRun], matrices: Sequence[OutcomeMatrix
 def without_noise(
     values: ArrayLike, others: ArrayLike, errors: FloatArray, other_errors: FloatArray
 ) -> DisattenuatedCorrelation:
-    """Take sampling errors out of a correlation over points.
+    """Return a correlation over points corrected for sampling errors.
 
-    - `values`, `others`: two numbers a point.
-    - `errors`, `other_errors`: the influence of each question on either, shape (points, n).
+    - `values`, `others`: the two values of each point.
+    - `errors`, `other_errors`: the influence of each question on them, shape (points, n).
     """
     return disattenuated_correlation(
         values, others, errors @ errors.T, other_errors @ other_errors.T, errors @ other_errors.T
@@ -224,12 +224,12 @@ def without_noise(
 
 
 def printed_errors(low: pl.Series, high: pl.Series) -> FloatArray:
-    """Return the variances that printed intervals of 95 % stand for."""
+    """Return the variances that correspond to printed 95 % intervals."""
     return np.asarray(((high - low) / 2 / normal_quantile(0.95)).to_numpy() ** 2)
 
 
 def noise_columns(found: DisattenuatedCorrelation) -> dict[str, float | str | None]:
-    """Give the noise ceiling of an R squared, and R squared without the sampling errors of both sides."""
+    """Return columns with the noise ceiling of an R squared, and R squared corrected for the errors of both sides."""
     return {
         "r_squared_ceiling": None if found.ceiling is None else found.ceiling**2,
         "r_squared_without_noise": None if found.estimate is None else found.estimate**2,
@@ -239,7 +239,7 @@ def noise_columns(found: DisattenuatedCorrelation) -> dict[str, float | str | No
 
 COUNTS = (2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
 FEW_DRAWS = 3
-"""Up to so many there is nothing to see in how the index changes with them."""
+"""Number of draws up to which the change of the index with the number of draws is not shown."""
 SINGLE, CROSSED, CORRECTED = "one_sample", "crossed_samples", "corrected"
 
 
@@ -272,11 +272,11 @@ def attenuation(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
 
 
 def draws_rows(drawn: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[str, Any]]:
-    """Yield the index of one draw, of two draws crossed, and corrected from more and more draws.
+    """Yield the index of one draw, of two crossed draws, and the corrected index for increasing numbers of draws.
 
-    - `drawn`: draws of the questions that were drawn more than once, all forced, and a single draw of all questions,
-      which the corrected index takes in.
-    - `options`: level and seed of the intervals.
+    - `drawn`: repeated draws of questions, all with forced answers, and a single draw of all questions, which the
+      corrected index also uses.
+    - `options`: confidence level and seed of the intervals.
     """
     refused, wrong, scored = drawn.repeated.arrays
     single = [row[0] for row in drawn.single.arrays]
@@ -294,7 +294,7 @@ def draws_rows(drawn: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[str
 
 
 def _overview(frame: pl.DataFrame) -> pl.DataFrame:
-    """Keep of the corrected indices of each variant the one from the most draws."""
+    """Return the rows with only the corrected index from the most draws for each variant."""
     most = pl.col("draws").max().over("model", "dataset", "variant")
     return frame.filter((pl.col("kind") != CORRECTED) | (pl.col("draws") == most))
 
@@ -306,7 +306,7 @@ ATTENUATION_SCHEMA = schema(
 
 
 def _printed_attenuation(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print one row a model and variant: the three indices and the two reliabilities."""
+    """Return one row per model and variant: the three indices and the two reliabilities."""
     rows, index, reliability = [], style.ranged("estimate", 2), style.fixed
     for _, part in _overview(frame).group_by("model", "dataset", "variant", maintain_order=True):
         single, crossed, corrected = part.iter_rows(named=True)
@@ -318,7 +318,7 @@ def _printed_attenuation(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _draw_attenuation(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw each variant's three indices and reliabilities, and below them the index by the number of draws."""
+    """Draw each variant's three indices and reliabilities, and below them the index by number of draws."""
     keys, long = frame.select(*_KEY).unique(maintain_order=True), _drawn_by_counts(frame)
     height = 0.9 + 0.27 * keys.height
     figure.set_size_inches(style.WIDTH * 1.2, height + (2.3 if long.height else 0))
@@ -335,7 +335,7 @@ _KEY = ("model", "dataset", "variant")
 
 
 def _drawn_by_counts(frame: pl.DataFrame) -> pl.DataFrame:
-    """Keep what has more than a few draws; of many variants the one of each model that stands for it."""
+    """Return the variants with more than a few draws; if there are many, only each model's reference variant."""
     long = frame.filter(pl.col("draws").max().over(_KEY) > FEW_DRAWS)
     if long.select(*_KEY).n_unique() <= style.MOST_LABELS:
         return long
@@ -345,7 +345,7 @@ def _drawn_by_counts(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _labels(keys: pl.DataFrame) -> dict[tuple[Any, ...], str]:
-    """Name each variant of a model."""
+    """Return the display name of each variant of a model."""
     names = style.short_names(keys["model"].to_list(), 26)
     return {key: f"{names[key[0]]}, {style.safe_text(key[2], 10)}" for key in keys.select(*_KEY).iter_rows()}
 
@@ -377,7 +377,7 @@ _RELIABILITIES = {
 
 
 def _draw_counts(left: Axes, right: Axes, frame: pl.DataFrame, labels: dict[tuple[Any, ...], str]) -> None:
-    """Draw what more draws change, for the variants that have more than a few."""
+    """Draw the corrected index against the number of draws, for variants with more than a few."""
     left.axhline(0, color=style.PALE)
     names = list(labels.values())
     colours, markers = style.model_colours(names), style.model_markers(names)
@@ -445,11 +445,11 @@ def sample_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
 
 
 def spread_frame(table: stats.ContingencyTable, options: StudyOptions) -> pl.DataFrame:
-    """Spread of the metrics over subsets of the questions of a table, for every size, beside the closed form.
+    """Return the spread of the metrics over subsets of a table's questions, for every size, with the closed form.
 
-    - `table`: the whole run; which questions are in a subset shows in its four counts only.
-    - `options`: the seed, and the level of the interval of each standard deviation, which takes the scatter as normal.
-    - returned: one row a metric and size.
+    - `table`: counts of the whole run; a subset is described by its four counts alone.
+    - `options`: the seed, and the confidence level for the standard deviations, whose intervals assume normality.
+    - returned: one row per metric and size.
     """
     rng = np.random.default_rng(options.seed)
     whole = {metric.name: metric for metric in stats.metrics(table)}
@@ -462,7 +462,7 @@ def spread_frame(table: stats.ContingencyTable, options: StudyOptions) -> pl.Dat
 
 
 def subset_values(counts: NDArray[np.int64]) -> dict[str, FloatArray]:
-    """Compute the metrics of many tables, shape (k, 4); NaN where undefined."""
+    """Return the metrics of many tables of shape (k, 4), NaN where undefined."""
     found = metrics_of_counts(np.asarray(counts, float))
     return {name: found[name] for name in COMPARED}
 
@@ -502,7 +502,7 @@ def _spread_row(
 
 
 def _printed_sample_size(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print the coefficients of variation, observed and predicted, one row a model and size."""
+    """Return the observed and predicted coefficients of variation, one row per model and size."""
     cells = [f"{number(o)} ({number(p)})" for o, p in frame.select("cv", "predicted_cv").iter_rows()]
     labels = pl.col("metric").replace_strict({name: one.label for name, one in METRICS.items()})
     labelled = frame.with_columns(labels, pl.Series("cell", cells))
@@ -510,7 +510,7 @@ def _printed_sample_size(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _draw_sample_size(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw a panel a run: the coefficient of variation over the number of questions, both axes logarithmic."""
+    """Draw a panel per run: the coefficient of variation against the number of questions, both axes logarithmic."""
     keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
     columns = min(keys.height, _PANELS_A_ROW)
     rows = math.ceil(keys.height / columns)
@@ -520,7 +520,7 @@ def _draw_sample_size(figure: Figure, frame: pl.DataFrame) -> None:
     panels = style.panel_grid(figure, titles, columns, sharex=True, sharey=True)
     for panel, part in zip(panels, frame.partition_by(keys.columns, maintain_order=True), strict=True):
         _draw_run(panel, part)
-    # One label for the whole figure would lie on the legend.
+    # A single label for the whole figure would overlap the legend.
     for panel in panels[::columns]:
         panel.set_ylabel("Coefficient of variation")
     for panel in panels[-columns:]:

@@ -1,48 +1,45 @@
-"""How far several settings agree on the ranking of the same models: Kendall's W and winner entropy.
+"""Agreement of rankings over settings, variability of metrics over prompts, and correction for sampling errors.
 
-A setting is a benchmark, a prompt or a run. Scores are a matrix with one row a setting and one column a model, and a
-higher score is a better one. W compares whole rankings, winner entropy only who comes first. Random rankings agree
-too: with few settings their W is 1/m on average, not 0, so that no W means anything without its random baseline.
+**Agreement of rankings.** A setting is a benchmark, a prompt or a run. Scores are a matrix with one row per setting and
+one column per model; higher scores are better. Kendall's W compares whole rankings, winner entropy only the first
+places. Random rankings agree as well: their W is 1/m on average for m settings, not 0, so that W has to be compared
+with a random baseline.
 
-How much a metric moves when a prompt makes the same model more or less cautious.
+**Variability** is how much a metric changes when prompts make the same model more or less cautious.
 
-How far agreement between estimates of several models is pulled down by the estimates' own sampling errors.
-
-Estimates ``y_i = t_i + e_i`` of k models have the sample variance ``S`` whose expectation is that of the true values
-plus what the errors add,
+**Reliability.** Sampling errors reduce the agreement between estimates of several models. Estimates ``y_i = t_i + e_i``
+of k models have a sample variance ``S`` whose expectation is the variance T of the true values plus a contribution of
+the errors,
 
     E[S] = T + D,    D = mean_i V_ii - mean_{i != j} V_ij,
 
-with V the covariance of the errors: errors that all models share, as those from the same questions are in part, spread
-nothing. ``T = S - D`` estimates the variance of the true values without bias. The reliability ``T / S`` is the share of
-the variance that is not sampling error: the highest R squared that anything without error could reach on average,
-its *noise ceiling*. Where D exceeds S nothing is known of T, which is said and not clipped.
+with V the covariance of the errors. Errors shared by all models, as those from the same questions partly are, add
+nothing. ``S - D`` is an unbiased estimate of T. The reliability ``T / S`` is the share of the variance that is not
+sampling error, and so the highest R squared that an error-free predictor could reach on average, the *noise ceiling*.
+If D exceeds S, T is reported as unknown rather than clipped.
 
-Simulated, 1,000 replicates of 12 models with a reliability of .8, errors that correlate with .5 between models and a
-true correlation of .60: the median reliability is .78, the plain correlation has the median .50, the disattenuated one
-.66 and the mean .61; with 40 models .80, .49, .62 and .61. A W of settings that differ by errors only was .670 on
-average over 300 replicates of 4 settings and 8 models, its ceiling .673.
+In 1,000 simulations of 12 models with reliability .8, a correlation of .5 between the models' errors and a true
+correlation of .60, the median reliability is .78, the median observed correlation .50, and the disattenuated one has
+the median .66 and the mean .61; with 40 models these are .80, .49, .62 and .61. In 300 simulations of 4 settings and 8
+models whose settings differ by errors only, W is .670 on average, and its ceiling .673.
 
-Whether a metric ranks models alike in all settings, beyond what correct rate and refusal rate say already.
+**Ranking stability** is the paper's test whether a metric ranks models alike in all settings, beyond the effects of
+correct rate and refusal rate.
 
-The paper's procedure: Kendall's W and winner entropy of a metric over settings and models, as it is and after
-removing the monotonic effects of correct rate, of refusal rate and of both. Each comes with its random baseline, which
-goes through the same regressions: these tie models and tie their residuals to the covariates, so that 1/m is not what
-random values give any more.
+It computes Kendall's W and winner entropy of a metric before and after removing the monotonic effects of correct rate,
+of refusal rate and of both. Each has a random baseline that goes through the same regressions: these make models tie
+and their residuals depend on the covariates, so that the expectation for random values is no longer 1/m.
 
 A metric that is a sum of monotonic functions of both rates, such as the weighted score ``c - penalty * (1 - r)`` and
-the rates themselves, leaves nothing when both are removed. Its status says so; any ranking would be one of rounding
-errors.
+the rates themselves, has zero residuals when both are removed. Its status then is undefined, since any ranking would be
+due to rounding errors.
 
-What Kendall's W and winner entropy are worth: their values for rankings that are made at random.
+**Isotonic residuals** are the residuals of an additive isotonic regression of a metric on other metrics.
 
-Residuals of a metric after removing what other metrics explain monotonically: (additive) isotonic regression.
-
-The paper removes the monotonic effects of correct rate and refusal rate from a metric before it asks how stably the
-metric ranks models. The sums of monotonic functions of the covariates form a convex cone, spanned by a constant and by
-steps at the covariates' values, and the fit is the projection of the metric onto it. Non-negative least squares finds
-that projection exactly, for any number of covariates, where backfitting (coordinate descent) stops somewhere near it.
-Exactness matters: the residuals are ranked next, and what is left of nothing would be ranked by its rounding errors.
+The sums of monotonic functions of the covariates form a convex cone, spanned by a constant and by steps at the
+covariates' values; the fit is the projection of the metric onto it. Non-negative least squares finds this projection
+exactly for any number of covariates, whereas backfitting (coordinate descent) stops near it. Exactness matters because
+the residuals are ranked: inexact zero residuals would be ranked by their rounding errors.
 
 References
 ----------
@@ -66,31 +63,31 @@ from refusal_index.stats.arguments import FloatArray, unmasked
 from refusal_index.stats.estimate import Estimate, Result, Status
 from refusal_index.stats.intervals import Seed, checked_resamples, symmetric_root
 
-# Two statistics that differ by less come from the same ranks in another order of summation.
+# Smaller differences between statistics are due to the order of summation.
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class KendallWResult(Result):
-    """Kendall's coefficient of concordance of m settings over n models.
+    """Result of Kendall's coefficient of concordance for m settings and n models.
 
     Attributes
     ----------
     estimate : float or None
-        W in [0, 1]: 1 where all settings rank alike, on average 1/m for random rankings.
+        W in [0, 1]: 1 if all settings rank alike, on average 1/m for random rankings.
     chi_squared : float or None
-        ``m (n - 1) W``, which for random rankings without ties follows roughly a chi-squared distribution.
+        ``m (n - 1) W``, which is approximately chi-squared distributed for random rankings without ties.
     degrees_of_freedom : int or None
-        Of that distribution, n - 1.
+        Degrees of freedom of that distribution, n - 1.
     pvalue : float or None
-        Its upper tail. It is too large with few models; `permutation_pvalue` has no such error.
+        Upper tail probability of that distribution. It is too large with few models, unlike `permutation_pvalue`.
     status : {"ok", "undefined"}
     reason : str or None
         Where undefined the first that applies of ``"one_setting"``, ``"one_model"`` and ``"all_tied"``.
     scores : ndarray, shape (m, n)
-        As they came in.
+        The scores.
     correct_ties : bool
-        Whether W is related to the largest value that it can take with these ties.
+        Whether W is relative to its largest possible value with these ties.
     """
 
     chi_squared: float | None = None
@@ -100,12 +97,12 @@ class KendallWResult(Result):
     correct_ties: bool
 
     def permutation_pvalue(self, n_resamples: int = 9_999, *, rng: Seed = None) -> float | None:
-        """Share of random rankings that agree as well, each setting's ranks being shuffled over the models.
+        """Return the share of random rankings that agree at least as well, with ranks permuted within each setting.
 
         Parameters
         ----------
         n_resamples : int, default: 9,999
-            The observed ranking counts as one more, so that the result is never 0.
+            Number of permutations. The observed ranking counts as one more, so the result is never 0.
         rng : int or numpy.random.Generator, optional
 
         Returns
@@ -128,14 +125,14 @@ class KendallWResult(Result):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class WinnerEntropyResult(Result):
-    """How evenly the first place is spread over the models.
+    """Result of winner entropy: how evenly first places are distributed over the models.
 
     Attributes
     ----------
     estimate : float or None
         Entropy of `win_shares` to the base n, in [0, 1]: 0 where one model always wins, 1 where all win equally often.
     win_shares : ndarray of shape (n,), or None
-        Share of the settings in which each model comes first; models that tie for the first place divide it.
+        Share of the settings in which each model comes first; tied models share the first place.
     status : {"ok", "undefined"}
     reason : str or None
         Where undefined the first that applies of ``"one_setting"``, ``"one_model"`` and ``"all_tied"``.
@@ -145,11 +142,11 @@ class WinnerEntropyResult(Result):
 
 
 def kendall_w(scores: ArrayLike, *, correct_ties: bool = False) -> KendallWResult:
-    """Kendall's W, the agreement of m rankings of the same n models.
+    """Return Kendall's W, the agreement of m rankings of the same n models.
 
     With R_i the sum of the ranks of model i over the settings, ``W = 12 sum((R_i - mean)^2) / (m^2 (n^3 - n))``. Ties
-    get their average rank. They keep W below 1 even where all settings agree; the correction subtracts
-    ``m sum(t^3 - t)``, over all groups of t tied models, from the denominator.
+    get their average rank. They keep W below 1 even if all settings agree; the correction subtracts ``m sum(t^3 - t)``,
+    over all groups of t tied models, from the denominator.
 
     Parameters
     ----------
@@ -161,8 +158,7 @@ def kendall_w(scores: ArrayLike, *, correct_ties: bool = False) -> KendallWResul
     Returns
     -------
     KendallWResult
-        Undefined for a single setting (it agrees with itself), a single model, and where every setting ties all
-        models: nothing was ranked there.
+        Undefined for a single setting, a single model, and if every setting ties all models.
 
     Raises
     ------
@@ -198,14 +194,14 @@ def kendall_w(scores: ArrayLike, *, correct_ties: bool = False) -> KendallWResul
 
 
 def winner_entropy(scores: ArrayLike) -> WinnerEntropyResult:
-    """Entropy of the winners, ``-sum(p_i log_n p_i)`` with p_i the share of settings in which model i comes first.
+    """Return the entropy of the winners, ``-sum(p_i log_n p_i)`` with p_i the share of settings that model i wins.
 
     Parameters are those of `kendall_w`.
 
     Returns
     -------
     WinnerEntropyResult
-        Undefined where `kendall_w` is.
+        Undefined if `kendall_w` is.
 
     Raises
     ------
@@ -230,7 +226,7 @@ def winner_entropy(scores: ArrayLike) -> WinnerEntropyResult:
 
 
 def checked_scores_matrix(name: str, values: ArrayLike) -> FloatArray:
-    """Check a matrix of settings by models and return it as floats, of shape (m, n)."""
+    """Return a valid matrix of scores as floats, shape (settings, models); raises for an invalid one."""
     array = unmasked(name, values)
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} must hold numbers, got an array of {array.dtype}; are there names or None in it?")
@@ -247,7 +243,7 @@ def checked_scores_matrix(name: str, values: ArrayLike) -> FloatArray:
 
 
 def why_unranked(scores: FloatArray) -> str | None:
-    """Say why a matrix of scores holds no rankings to compare, or None where it does."""
+    """Return why a matrix of scores has no rankings to compare, None if it has."""
     m, n = scores.shape
     if m == 1:
         return "one_setting"
@@ -257,31 +253,31 @@ def why_unranked(scores: FloatArray) -> str | None:
 
 
 def average_ranks(scores: FloatArray) -> FloatArray:
-    """Ranks along the last axis, 1 for the best; ties get the average of the ranks that they cover."""
+    """Return ranks along the last axis, 1 for the best; ties get the average of their ranks."""
     mine, theirs = scores[..., :, np.newaxis], scores[..., np.newaxis, :]
     better, tied = np.count_nonzero(theirs > mine, axis=-1), np.count_nonzero(theirs == mine, axis=-1)
     return np.asarray(better + (tied + 1) / 2)
 
 
 def concordance(ranks: FloatArray, *, correct_ties: bool) -> FloatArray:
-    """W of rankings of shape (..., m, n): between the models' rank sums, over its largest value; NaN if all tie."""
+    """Return W of rankings of shape (..., m, n): the spread of rank sums over its maximum; NaN if all tie."""
     m, n = ranks.shape[-2:]
     deviations = ranks - (n + 1) / 2
     between = np.sum(np.sum(deviations, axis=-2) ** 2, axis=-1)
-    # (n^3 - n - sum(t^3 - t)) / 12 is what a setting's ranks spread: with average ranks no tie need be counted.
+    # A setting's ranks have the sum of squares (n^3 - n - sum(t^3 - t)) / 12, so ties need not be counted.
     spread = np.sum(deviations**2, axis=(-2, -1))
     largest = m * spread if correct_ties else np.full(spread.shape, m * m * (n**3 - n) / 12)
     return np.asarray(np.divide(between, largest, out=np.full(spread.shape, np.nan), where=spread > 0))[()]
 
 
 def win_shares(scores: FloatArray) -> FloatArray:
-    """Share of the settings won by each model, of shape (..., n) for scores of shape (..., m, n)."""
+    """Return the share of the settings won by each model, shape (..., n), for scores of shape (..., m, n)."""
     first = scores == scores.max(axis=-1, keepdims=True)
     return np.asarray(np.mean(first / first.sum(axis=-1, keepdims=True), axis=-2))
 
 
 def entropy_of_winners(scores: FloatArray) -> FloatArray:
-    """Winner entropy of scores of shape (..., m, n), n at least 2; NaN where every setting ties all models."""
+    """Return the winner entropy of scores of shape (..., m, n), n at least 2; NaN if every setting ties all models."""
     entropy = np.sum(special.entr(win_shares(scores)), axis=-1) / np.log(scores.shape[-1])
     all_tied = np.all(scores == scores[..., :1], axis=(-2, -1))
     return np.asarray(np.where(all_tied, np.nan, entropy))[()]
@@ -293,18 +289,18 @@ Denominator = Literal["absolute_mean", "mean"]
 def normalized_difference(
     values: ArrayLike, refusal_rate: ArrayLike, *, denominator: Denominator = "absolute_mean"
 ) -> Result:
-    """Metric at the most-refusal prompt less metric at the least-refusal prompt, over its mean over all prompts.
+    """Return the metric at the most cautious prompt minus that at the least cautious one, over its mean.
 
     Parameters
     ----------
     values : array_like of float, shape (k,)
         The metric at each prompt.
     refusal_rate : array_like of float, shape (k,)
-        Says which prompts refuse most and least; where several do, their values are averaged.
+        Determines the prompts with the most and the fewest refusals; values of tied prompts are averaged.
     denominator : {"absolute_mean", "mean"}, default: "absolute_mean"
-        Over ``"absolute_mean"``, as in the paper's definition, a positive difference means that the metric rises with
-        refusal. Over the signed ``"mean"`` the sign turns round for a metric with a negative mean, as for the weighted
-        score in four of the five rows of the paper's table.
+        With ``"absolute_mean"``, as in the paper's definition, a positive difference means that the metric increases
+        with refusal. With the signed ``"mean"``, the sign is reversed for a metric with a negative mean, as for the
+        weighted score in four of the five rows of the paper's table.
 
     Returns
     -------
@@ -315,7 +311,7 @@ def normalized_difference(
     Raises
     ------
     TypeError, ValueError
-        If the arrays are not finite numbers of one length, or the denominator is not one of those named.
+        If the arrays are not finite numbers of equal length, or the denominator is unknown.
 
     References
     ----------
@@ -338,14 +334,14 @@ def normalized_difference(
 
 
 def coefficient_of_variation(values: ArrayLike, *, ddof: Literal[0, 1] = 0) -> Result:
-    """Divide the standard deviation of a metric over prompts by the absolute value of its mean.
+    """Return the standard deviation of a metric over prompts, divided by the absolute value of its mean.
 
     Parameters
     ----------
     values : array_like of float, shape (k,)
         The metric at each prompt.
     ddof : {0, 1}, default: 0
-        0 for the population's standard deviation, as in the paper's table; 1 for the sample's.
+        0 for the population standard deviation, as in the paper's table; 1 for the sample standard deviation.
 
     Returns
     -------
@@ -394,21 +390,21 @@ def _checked(name: str, values: ArrayLike) -> FloatArray:
 
 
 FEWEST = 3
-"""Estimates: the variance of two says next to nothing of what they were drawn from."""
+"""Minimum number of estimates: the variance of two is almost uninformative."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReliabilityResult(Result):
-    """How much of the variance of some estimates is not sampling error.
+    """Result of the share of the variance of several estimates that is not sampling error.
 
     Attributes
     ----------
     estimate : float or None
-        True variance over variance of the estimates, at most 1 unless errors are correlated by more than their size.
+        True variance over variance of the estimates; above 1 only if errors are strongly correlated.
     true_variance : float or None
-        ``S - D``, also where it is not positive and the reliability undefined.
+        ``S - D``, even if it is not positive and the reliability is undefined.
     variance, noise : float or None
-        Of the estimates, with k - 1 in the denominator, and what sampling errors add to it on average.
+        Variance of the estimates, with k - 1 in the denominator, and the average contribution of sampling errors.
     status : {"ok", "undefined"}
     reason : str or None
         Where undefined the first that applies of ``"too_few_estimates"`` (fewer than three), ``"no_variation"`` and
@@ -422,23 +418,24 @@ class ReliabilityResult(Result):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisattenuatedCorrelation(Result):
-    """A correlation over models as it is, and without the sampling errors of both sides.
+    """A correlation over models, observed and corrected for the sampling errors of both sides.
 
     Attributes
     ----------
     observed : float or None
         Pearson's correlation of the estimates.
     ceiling : float or None
-        ``sqrt(reliability_x reliability_y)``: about the highest absolute correlation that these errors leave.
+        ``sqrt(reliability_x reliability_y)``: approximately the highest absolute correlation possible with these
+        errors.
     estimate : float or None
-        The correlation of the true values. Not clipped: beyond -1 or +1 the errors account for more than what the
-        estimates fall short of a line.
+        The correlation of the true values. It is not clipped: values beyond -1 or +1 mean that the errors explain more
+        than the estimates' deviation from a line.
     status : {"ok", "undefined"}
     reason : str or None
-        Where the ceiling and the estimate are undefined: ``"first:"`` or ``"second:"`` with the reason of a
+        Why the ceiling and the estimate are undefined: ``"first:"`` or ``"second:"`` with the reason of a
         `ReliabilityResult`.
     first, second : ReliabilityResult
-        Of either side.
+        Reliability of each side.
     """
 
     observed: float | None
@@ -448,14 +445,14 @@ class DisattenuatedCorrelation(Result):
 
 
 def reliability(values: ArrayLike, covariance: ArrayLike) -> ReliabilityResult:
-    """Share of the variance of several estimates that is not sampling error.
+    """Return the share of the variance of several estimates that is not sampling error.
 
     Parameters
     ----------
     values : array_like of float, shape (k,)
-        One estimate a model.
-    covariance : array_like of float, shape (k, k) or (k,)
-        Of the estimates' sampling errors; a vector holds the squared standard errors of independent estimates.
+        One estimate per model.
+        covariance : array_like of float, shape (k, k) or (k,)
+            Covariance of the sampling errors, or the squared standard errors of independent estimates.
 
     Returns
     -------
@@ -492,17 +489,17 @@ def disattenuated_correlation(
     second_covariance: ArrayLike,
     cross_covariance: ArrayLike | None = None,
 ) -> DisattenuatedCorrelation:
-    """Correlate two estimates over models, and take the sampling errors of both out.
+    """Correlate two estimates over models, and correct the correlation for the sampling errors of both.
 
     Parameters
     ----------
     first, second : array_like of float, shape (k,)
         Two estimates of each model.
     first_covariance, second_covariance : array_like of float, shape (k, k) or (k,)
-        Of their sampling errors, as for `reliability`.
+        Covariances of their sampling errors, as for `reliability`.
     cross_covariance : array_like of float, shape (k, k) or (k,), optional
-        Of the errors of the first (rows) with those of the second; 0 if not given. Estimates from the same questions
-        share errors, which would pass for a correlation.
+        Covariances of the errors of the first (rows) with those of the second; by default 0. Estimates from the same
+        questions share errors, which would otherwise look like a correlation.
 
     Returns
     -------
@@ -539,14 +536,14 @@ def disattenuated_correlation(
 def kendall_w_ceiling(
     scores: ArrayLike, covariance: ArrayLike, *, n_resamples: int = 1_000, rng: Seed = None
 ) -> Estimate:
-    """Kendall's W of settings that agree completely, with the sampling errors that these scores have.
+    """Return Kendall's W for settings that agree completely except for the sampling errors of these scores.
 
     Parameters
     ----------
     scores : array_like of float, shape (m, n)
         One row a setting, one column a model.
     covariance : array_like of float, shape (m n, m n)
-        Of the scores' sampling errors, the scores being taken row by row.
+        Covariance of the scores' sampling errors, with the scores in row-major order.
     n_resamples : int, default: 1,000
     rng : int or numpy.random.Generator, optional
 
@@ -563,9 +560,9 @@ def kendall_w_ceiling(
 
     Notes
     -----
-    The true values are the models' means over the settings, drawn together by the root of their reliability, so that
-    they are spread as true values are and not as estimates. Errors are normal. Errors shared by the settings, as those
-    from the same questions are in part, let settings agree without reason, and do so in the ceiling too.
+    The true values are the models' means over the settings, shrunk by the square root of their reliability so that they
+    have the variance of true values rather than of estimates. Errors are normal. Errors shared by the settings, as
+    those from the same questions partly are, increase their agreement, and do so in the ceiling as well.
 
     Examples
     --------
@@ -590,7 +587,7 @@ def kendall_w_ceiling(
 
 
 def _spread(covariance: FloatArray) -> float:
-    """Return what errors of this covariance add to a sample variance, or a sample covariance, on average."""
+    """Return the average contribution of errors with this covariance to a sample variance or covariance."""
     k = len(covariance)
     own = float(np.trace(covariance)) / k
     return own - (float(covariance.sum()) - own * k) / (k * (k - 1))
@@ -618,20 +615,20 @@ def _checked_covariance(name: str, covariance: ArrayLike, size: int) -> FloatArr
 
 FitOver = Literal["all", "model"]
 
-# Residuals that agree to as many digits, counted from the metric's largest value, are the same but for rounding.
+# Residuals that agree to this many digits, relative to the metric's largest value, differ only by rounding.
 RESOLUTION_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsotonicResiduals:
-    """What monotonic functions of the covariates leave of a metric.
+    """Residuals of a metric from monotonic functions of covariates.
 
     Attributes
     ----------
     residuals : ndarray, shape (m, n)
-        Metric less fit, rounded to twelve digits, so that residuals which should be equal are.
+        Metric minus fit, rounded to twelve digits, so that residuals that should be equal are.
     increasing : tuple of bool
-        For each covariate whether the metric was taken to rise with it.
+        Whether the metric increases with each covariate in the fit.
     """
 
     residuals: FloatArray
@@ -641,7 +638,7 @@ class IsotonicResiduals:
 def isotonic_residuals(
     metric: ArrayLike, *covariates: ArrayLike, increasing: Sequence[bool] | None = None, fit_over: FitOver = "all"
 ) -> IsotonicResiduals:
-    """Residuals of a metric from the best sum of one monotonic function of each covariate.
+    """Return the residuals of a metric from the best-fitting sum of one monotonic function of each covariate.
 
     Parameters
     ----------
@@ -651,12 +648,12 @@ def isotonic_residuals(
         One matrix for each effect to remove. Settings in which a covariate is equal get equal values of its function
         (ties are "secondary", de Leeuw's term).
     increasing : sequence of bool, optional
-        For each covariate whether its function may only rise or only fall. If not given, the directions that leave the
-        smallest sum of squares over all models together; where they leave the same, rising.
+        Whether the function of each covariate is increasing or decreasing. By default, the directions with the smallest
+        residual sum of squares over all models; if they are tied, increasing.
     fit_over : {"all", "model"}, default: "all"
-        ``"all"``: the same functions for all models and settings. ``"model"``, as the paper words it: own functions
-        for each model, over its settings. Those take each model's mean away with them, so that of a metric that is
-        perfectly stable, one constant for each model, nothing is left to rank.
+        ``"all"``: the same functions for all models and settings. ``"model"``, as in the paper's wording: separate
+        functions for each model, over its settings. These also remove each model's mean, so that nothing remains to be
+        ranked of a perfectly stable metric, which is constant for each model.
 
     Returns
     -------
@@ -665,8 +662,8 @@ def isotonic_residuals(
     Raises
     ------
     TypeError, ValueError
-        If a matrix is not one of finite numbers, the shapes differ, there is no covariate, or not one direction for
-        each.
+        If a matrix does not contain finite numbers, the shapes differ, there is no covariate, or the number of
+        directions differs from that of covariates.
 
     References
     ----------
@@ -696,7 +693,7 @@ def isotonic_residuals(
 
 
 def checked_covariate(name: str, covariate: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
-    """Check a covariate of a metric of that shape and return it as floats."""
+    """Return a valid covariate of a metric of this shape as floats; raises for an invalid one."""
     effect = checked_scores_matrix(name, covariate)
     if effect.shape != shape:
         raise ValueError(
@@ -709,12 +706,12 @@ def checked_covariate(name: str, covariate: ArrayLike, shape: tuple[int, ...]) -
 def residuals_of(
     metric: FloatArray, effects: Sequence[FloatArray], increasing: tuple[bool, ...] | None
 ) -> IsotonicResiduals:
-    """As `isotonic_residuals`, column by column, for checked matrices."""
-    # A power of ten, so that rounding in units of it leaves short decimals short.
+    """Return the residuals as `isotonic_residuals` does, column by column, for validated matrices."""
+    # A power of ten, so that rounding to multiples of it keeps short decimals short.
     scale = 10.0 ** np.ceil(np.log10(max(float(np.abs(metric).max()), np.finfo(float).tiny)))
     candidates = [increasing] if increasing else list(itertools.product((True, False), repeat=len(effects)))
-    # Steps from 0 to 1 at every value of a covariate but its smallest, less their means, which take the place of the
-    # constant. A falling step differs from a rising one then by its sign only.
+    # Steps from 0 to 1 at every value of a covariate but its smallest, centred to replace the constant. A decreasing
+    # step then is the negative of an increasing one.
     steps = [
         [(column[:, np.newaxis] >= np.unique(column)[1:]).astype(float) for column in effect.T] for effect in effects
     ]
@@ -726,13 +723,13 @@ def residuals_of(
             np.hstack([sign * (step - step.mean(axis=0)) for sign, step in zip(signs, of_model, strict=True)])
             for of_model in zip(*steps, strict=True)
         ]
-        # Distances from the projections onto the cones that these columns span.
+        # Distances from the projections onto the cones spanned by these columns.
         left = [
             values - cone @ nnls(cone, values)[0] if cone.shape[1] else values
             for values, cone in zip(centred.T, cones, strict=True)
         ]
         fits[directions] = np.column_stack(left)
-    # Rounded, so that directions which fit equally well do not win by their last digit.
+    # Rounded, so that ties between directions are not decided by rounding errors.
     best = min(fits, key=lambda directions: round(float(np.sum(fits[directions] ** 2)), RESOLUTION_DIGITS))
     return IsotonicResiduals(np.round(fits[best], RESOLUTION_DIGITS) * scale + 0.0, best)
 
@@ -742,14 +739,14 @@ QUANTILES = 0.05, 0.5, 0.95
 
 @dataclass(frozen=True, slots=True)
 class RandomDistribution:
-    """A statistic over random rankings.
+    """Distribution of a statistic over random rankings.
 
     Attributes
     ----------
     mean, low, median, high : float or None
-        Mean and the quantiles at 5, 50 and 95 per cent; all None where the statistic was never defined.
+        Mean, and 5 %, 50 % and 95 % quantiles; all None if the statistic was never defined.
     n_resamples : int
-        How many random rankings it was defined for.
+        Number of random rankings for which the statistic was defined.
     """
 
     mean: float | None
@@ -760,7 +757,7 @@ class RandomDistribution:
 
     @classmethod
     def of(cls, values: FloatArray) -> Self:
-        """Summarise values, those that are NaN left out."""
+        """Summarise values without NaN."""
         defined = values[~np.isnan(values)]
         if not defined.size:
             return cls(None, None, None, None, 0)
@@ -769,7 +766,7 @@ class RandomDistribution:
 
 
 def expected_kendall_w(n_settings: int) -> float:
-    """Return the expectation of W for random rankings by m settings: 1/m, for any number of models.
+    """Return the expectation of W for random rankings by m settings, 1/m for any number of models.
 
     Parameters
     ----------
@@ -801,7 +798,7 @@ def expected_kendall_w(n_settings: int) -> float:
 def expected_winner_entropy(n_settings: int, n_models: int) -> float:
     """Return the expectation of winner entropy for random rankings without ties.
 
-    Each model wins Binomial(m, 1/n) settings, so that it is ``-n E[(X/m) log_n(X/m)]``.
+    The number X of settings that a model wins is Binomial(m, 1/n), so the expectation is ``-n E[(X/m) log_n(X/m)]``.
 
     Parameters
     ----------
@@ -847,22 +844,22 @@ Removed = Literal["nothing", "correct_rate", "refusal_rate", "both"]
 
 @dataclass(frozen=True, slots=True)
 class RankingStability:
-    """Agreement of the settings' rankings by one metric after one adjustment.
+    """Agreement of the settings' rankings by a metric after one adjustment.
 
     Attributes
     ----------
     removed : {"nothing", "correct_rate", "refusal_rate", "both"}
-        Whose monotonic effects were removed from the metric.
+        The covariates whose monotonic effects were removed.
     kendall_w, winner_entropy : float or None
         As in `kendall_w` and `winner_entropy`; None where undefined.
     random_kendall_w, random_winner_entropy : RandomDistribution
-        The same for the metric's values shuffled over the models within each setting, and adjusted likewise.
+        The same for values permuted over the models within each setting and adjusted in the same way.
     increasing : tuple of bool
-        For each effect removed whether the metric was taken to rise with it.
+        Whether the metric increases with each removed covariate in the fit.
     status : {"ok", "undefined"}
     reason : str or None
-        Where undefined the first that applies of ``"one_setting"``, ``"one_model"`` and ``"all_tied"``: the effects
-        removed explain the metric completely.
+        Where undefined the first that applies of ``"one_setting"``, ``"one_model"`` and ``"all_tied"``: the removed
+        effects explain the metric completely.
     """
 
     removed: Removed
@@ -886,34 +883,35 @@ def ranking_stability(
     n_resamples: int = 1_000,
     rng: Seed = None,
 ) -> tuple[RankingStability, ...]:
-    """Kendall's W and winner entropy of a metric, as it is and without the effects of correct and refusal rate.
+    """Return Kendall's W and winner entropy of a metric with and without the effects of correct and refusal rate.
 
     Parameters
     ----------
     metric : array_like of float, shape (m, n)
         One row a setting, one column a model; higher is better.
     correct_rate, refusal_rate : array_like of float, shape (m, n)
-        Of the same settings and models.
+        The rates of the same settings and models.
     increasing : sequence of two bool, optional
-        Whether the metric may only rise, or only fall, with the correct rate and with the refusal rate. If not given,
-        the better fitting direction for each adjustment, as in `isotonic_residuals`; the baseline chooses as freely.
+        Whether the metric increases or decreases with the correct rate and with the refusal rate. By default, the
+        better fitting directions for each adjustment, as in `isotonic_residuals`, which the baseline chooses in the
+        same way.
     fit_over : {"all", "model"}, default: "all"
         As for `isotonic_residuals`.
     correct_ties : bool, default: False
         As for `kendall_w`.
     n_resamples : int, default: 1,000
-        Shuffles for the baseline.
+        Number of permutations for the baseline.
     rng : int or numpy.random.Generator, optional
 
     Returns
     -------
     tuple of RankingStability
-        With nothing removed, without the correct rate, without the refusal rate, without both.
+        Results with nothing, the correct rate, the refusal rate, and both removed.
 
     Raises
     ------
     TypeError, ValueError
-        If a matrix is not one of finite numbers, the shapes differ, or an option is not one of those named.
+        If a matrix does not contain finite numbers, the shapes differ, or an option is unknown.
 
     References
     ----------
