@@ -1,8 +1,8 @@
-r"""Copula families that could stand behind a 2x2 table, and the cell each of them predicts.
+r"""Copula families for 2x2 tables: predicted cells, fits, rank correlations, and a test over several prompts.
 
-A family turns a refusal rate r, an error rate mu and one parameter into the share of questions that are refused and
-wrong, ``P(U > 1 - r, V > 1 - mu)`` for uniform U and V with that copula. The Gaussian family is the one behind the
-Refusal Index; the others say how far its results depend on that choice.
+**Families.** A family maps a refusal rate r, an error rate mu and one parameter to the share of questions that are
+refused and wrong, ``P(U > 1 - r, V > 1 - mu)`` for uniform U and V with that copula. The Refusal Index assumes the
+Gaussian family; the others show how far results depend on this choice.
 
 ============================  ===========================  ==================================================
 family                        range of the parameter       dependence is strongest
@@ -11,68 +11,69 @@ family                        range of the parameter       dependence is stronge
 ``"t"``                       -1 to 1 (rho), df given      in both tails
 ``"clayton"``                 0 to infinity                among questions least often refused and least often wrong
 ``"survival_clayton"``        0 to infinity                among questions most often refused and most often wrong
-``"gumbel"``                  1 to infinity                as survival Clayton, and milder
-``"survival_gumbel"``         1 to infinity                as Clayton, and milder
+``"gumbel"``                  1 to infinity                as survival Clayton, but weaker
+``"survival_gumbel"``         1 to infinity                as Clayton, but weaker
 ``"frank"``                   -infinity to infinity        in the middle, evenly
 ============================  ===========================  ==================================================
 
-Clayton and Gumbel copulas and their survival forms cannot be negative: their weakest member is independence. (Clayton's
-extension to -1 <= parameter < 0 leaves parts of the square empty, and is not considered here.)
+Clayton and Gumbel copulas and their survival forms have no negative dependence: their weakest member is independence.
+(Clayton's extension to -1 <= parameter < 0 leaves parts of the square empty and is not considered here.)
 
-The bivariate Student t distribution: the probability that both variables exceed their thresholds.
+**Bivariate Student t distribution.** The probability that both variables exceed their thresholds is computed by
+quadrature.
 
-As for the normal distribution the derivative in the correlation is elementary [1]_, and is integrated here from
-perfect correlation, where the probability is the smaller margin, down to the wanted one. In ``z = atanh(rho)``
+As for the normal distribution, the derivative with respect to the correlation is elementary [1]_. It is integrated from
+perfect correlation, where the probability equals the smaller margin, to the given one. In ``z = atanh(rho)``
 
     d orthant / dz = sech(z) / (2 pi) * (1 + Q(z) / df)^(-df / 2),    Q(z) = (h - k)^2 cosh(z)^2 + h k (1 + e^(-2z)).
 
-Every singularity of that integrand lies on the lines where the imaginary part of z is pi/2 or -pi/2, whatever h, k
-and df are, so that Gauss-Legendre panels of length 2 with 16 nodes leave an error below 1e-17 in each, and the
-integrand falls like e^(-z). There is nothing random in it: a Monte-Carlo cdf would add noise to every likelihood.
+For all h, k and df, the singularities of this integrand lie where the imaginary part of z is pi/2 or -pi/2, so
+Gauss-Legendre panels of length 2 with 16 nodes have an error below 1e-17 each, and the integrand decays like e^(-z).
+The result is deterministic, whereas a Monte Carlo cdf would add noise to every likelihood.
 
-One copula fitted to one 2x2 table, and why that cannot choose between copulas.
+**Single tables.** One table cannot choose between copulas.
 
 With both margins fixed at the observed rates, the other three cells follow from the share of refused and wrong
-questions. One parameter therefore fits the table exactly, in every family whose range reaches that share: the
-likelihood is the same in all of them, that of the saturated table, and what differs between two printed likelihoods
-is numerical noise, a penalty for a parameter that does nothing, or a family that cannot be negative on a table that
-is. Ties are the rule here, and are counted as such. What can choose between copulas is several prompts over the same
-questions.
+questions. One parameter therefore fits the table exactly in every family whose range includes that share, and the
+likelihood is always that of the saturated table. Reported likelihoods differ only by numerical noise, by a penalty for
+an ineffective parameter, or because a family has no negative dependence and the table has. Ties are common and counted
+as such. Only several prompts over the same questions can distinguish copulas.
 
-What a single table does allow is to ask how much the answer depends on the family: each fit implies a Spearman
-correlation, and the Gaussian's is the Refusal Index.
+A single table does show how much the result depends on the family: each fit implies a Spearman correlation, and that of
+the Gaussian is the Refusal Index.
 
-Rank correlations of a copula: Kendall's tau in closed form, Spearman's rho by quadrature.
+**Rank correlations.** Kendall's tau is computed in closed form, Spearman's rho by quadrature:
 
 ``rho_S = 12 * integral of (C(u, v) - u v)`` over the unit square, by the trapezoidal rule in ``x = log(u / (1 - u))``
-and likewise y. There the integrand is analytic around the plane and falls like ``e^(-2 max(|x|, |y|))`` or faster, so
-that the rule converges exponentially in its step.
+and the corresponding y. In these variables the integrand is analytic near the real plane and decays like ``e^(-2
+max(|x|, |y|))`` or faster, so the rule converges exponentially in the step size.
 
-Do several prompts over the same questions share one copula? A test that can choose between families.
+**Test over several prompts.** The test whether several prompts over the same questions share one copula can distinguish
+families.
 
-A single table fits every family. K prompts that make the same model more or less cautious cut one and the same
-dependence at K places; a family then predicts K cells with one parameter, and K - 1 predictions can fail. For the
-Gaussian family this tests whether all prompts have the same rho.
+Prompts that make the same model more or less cautious observe one dependence at K thresholds. A family then predicts K
+cells with one parameter, so K - 1 predictions can fail. For the Gaussian family this tests whether all prompts have the
+same rho.
 
-The test takes any prompts over the same questions: refusals need not be nested, not every prompt needs every question,
-the error may be another answer's in each, and a table with an empty cell is no obstacle.
+The test applies to any prompts over the same questions: refusals need not be nested, prompts may lack questions, errors
+may refer to different answers for each prompt, and tables may have empty cells.
 
-One copula parameter fitted to several tables over the same questions, by the method of moments.
+**Fit to several tables.** The parameter is fitted by the method of moments.
 
 For each of k tables the moment is the observed share of refused and wrong questions minus the one predicted at the
 observed rates, ``d = p11 - C(r, mu; theta)``. Its influence function ``R W - alpha R - beta W - mean``, with
 ``alpha = dC/dr`` and ``beta = dC/dmu``, gives the covariances over the questions that tables share [2]_.
 
-The variances are those of the fitted copula and only the correlations those of the questions. With observed variances
-an empty cell, which says little, looks like a table without noise.
+The variances are those of the fitted copula; only the correlations are estimated from the questions. With observed
+variances, a table with an empty cell, which contains little information, would appear to be free of noise.
 
 The sum ``d_k^2 / v_k`` of squares over variances is minimised over theta with the variances at the same theta
-(continuous updating [3]_), so that it does not depend on the scale of the parameter. What is left over is referred to
-a scaled chi-squared distribution (see `refusal_index.stats.joint`); the quadratic form with the inverse of
-the whole covariance, whose reference would be chi-squared itself, rejects a true copula a fifth of the time with 8
-tables of 450 questions.
+(continuous updating [3]_), so that the result does not depend on the scale of the parameter. The minimum is compared
+with a scaled chi-squared distribution (see `refusal_index.stats.joint`). The quadratic form with the inverse of the
+full covariance would be chi-squared distributed, but rejects a true copula in a fifth of simulations with 8 tables of
+450 questions.
 
-All of it is done for many data sets at once: arrays begin with a dimension of b data sets.
+All computations are vectorised over data sets: the first dimension of arrays is that of b data sets.
 
 References
 ----------
@@ -104,7 +105,7 @@ PANEL_LENGTH = 2.0
 # Beyond these panels the integrand is below e^-38.
 N_PANELS = 19
 NODES_PER_PANEL = 16
-# Thresholds a pass; each takes a row of all nodes in memory.
+# Number of thresholds in a pass; each needs a row of all nodes in memory.
 CHUNK_ROWS = 4096
 
 
@@ -117,9 +118,9 @@ WEIGHTS = np.tile(0.5 * PANEL_LENGTH * _WEIGHTS, N_PANELS)
 def t_upper_orthant(
     h: FloatArray, k: FloatArray, tails: tuple[FloatArray, FloatArray], rho: FloatArray, df: float
 ) -> FloatArray:
-    """Probability ``P(X > h, Y > k)`` of a bivariate t distribution, to 1e-15.
+    """Return the probability ``P(X > h, Y > k)`` of a bivariate t distribution, to 1e-15.
 
-    `tails` holds ``P(X > h)`` and ``P(Y > k)``; all arrays broadcast, and rho lies in [-1, 1].
+    `tails` contains ``P(X > h)`` and ``P(Y > k)``; all arrays broadcast, and rho is in [-1, 1].
     """
     arrays = np.broadcast_arrays(h, k, *tails, rho)
     flat = [array.reshape(-1) for array in arrays]
@@ -127,7 +128,7 @@ def t_upper_orthant(
     for start in range(0, result.size, CHUNK_ROWS):
         rows = slice(start, start + CHUNK_ROWS)
         x, y, tail_x, tail_y, correlation = (array[rows] for array in flat)
-        # A negative correlation is turned by P(X > h, Y > k) = P(X > h) - P(X > h, -Y > -k).
+        # Negative correlations are reduced to positive ones by P(X > h, Y > k) = P(X > h) - P(X > h, -Y > -k).
         negative = correlation < 0
         y, tail_y = np.where(negative, -y, y), np.where(negative, 1 - tail_y, tail_y)
         with np.errstate(divide="ignore"):
@@ -146,20 +147,20 @@ CopulaName = Literal["gaussian", "t", "clayton", "gumbel", "frank", "survival_cl
 COPULA_NAMES: tuple[CopulaName, ...] = get_args(CopulaName)
 DEFAULT_DF = 4.0
 
-# Rates this close to 0 and 1 can still be turned into thresholds and logarithms.
+# Rates this close to 0 and 1 can still be converted to thresholds and logarithms.
 SMALLEST_RATE, LARGEST_RATE = 1e-300, 1 - 2.0**-53
-# tanh(18) is 1 but for the last digits; e^30 is as good as infinity.
+# tanh(18) is 1 except for the last digits; e^30 is practically infinity.
 LARGEST_STRENGTH_OF_RHO, LARGEST_STRENGTH = 18.0, 30.0
-# A smaller parameter of Clayton's or Frank's copula is independence to the last digit; its square is a number yet.
+# Smaller parameters of Clayton's or Frank's copula are independence to the last digit; the square does not underflow.
 SMALLEST_THETA = 1e-100
 RELATIVE_STEP = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
 class CopulaFamily:
-    """One family as the fits see it: a function of the rates and of a strength, 0 at independence (rho = 0 for t).
+    """A family parametrised for fitting: a function of the rates and of a strength, 0 at independence (rho = 0 for t).
 
-    The strength is a smooth, rising function of the parameter, on whose scale a root or a step is easily found.
+    The strength is a smooth, increasing function of the parameter, on a scale that suits root finding and steps.
     """
 
     name: CopulaName
@@ -169,17 +170,17 @@ class CopulaFamily:
     limits: tuple[float, float]
 
     def cell(self, r: FloatArray, mu: FloatArray, strength: FloatArray) -> FloatArray:
-        """Share of refused and wrong questions at the given rates, strictly between 0 and 1, and strength."""
+        """Return the share of refused and wrong questions at rates strictly between 0 and 1 and a strength."""
         return self.orthant(r, mu, self.parameter(strength))
 
     @property
     def can_be_negative(self) -> bool:
-        """Whether the family holds negative dependence."""
+        """Whether the family includes negative dependence."""
         return self.limits[0] < 0
 
 
 def copula_family(family: CopulaName, df: float = DEFAULT_DF) -> CopulaFamily:
-    """Look a family up by its name; `df` are the degrees of freedom of the t copula."""
+    """Return a family by name; `df` is the number of degrees of freedom of the t copula."""
     _check_name(family)
     if not 0 < df < math.inf:
         raise ValueError(f"df must be positive and finite, got {df!r}; the t copula without a limit is 'gaussian'")
@@ -199,7 +200,7 @@ def copula_family(family: CopulaName, df: float = DEFAULT_DF) -> CopulaFamily:
         return np.asarray(np.exp(log_copula(-np.log(r), -np.log(mu), theta)))
 
     def upper(r: FloatArray, mu: FloatArray, theta: FloatArray) -> FloatArray:
-        # r + mu - 1 + C(1 - r, 1 - mu), without the loss of digits of small rates.
+        # r + mu - 1 + C(1 - r, 1 - mu), without loss of precision for small rates.
         return np.asarray(r + mu + np.expm1(log_copula(-np.log1p(-r), -np.log1p(-mu), theta)))
 
     orthant = survival if family.startswith("survival") else upper
@@ -219,7 +220,7 @@ def copula_upper_orthant(
     *,
     df: float = DEFAULT_DF,
 ) -> FloatArray:
-    """Share of refused and wrong questions under a copula, ``P(U > 1 - r, V > 1 - mu)``.
+    """Return the share of refused and wrong questions under a copula, ``P(U > 1 - r, V > 1 - mu)``.
 
     Parameters
     ----------
@@ -235,7 +236,7 @@ def copula_upper_orthant(
     Returns
     -------
     ndarray
-        In [max(r + mu - 1, 0), min(r, mu)], with an absolute error below 1e-14. NaN where an argument is NaN.
+        In [max(r + mu - 1, 0), min(r, mu)], with an absolute error below 1e-14. NaN if an argument is NaN.
 
     Raises
     ------
@@ -270,7 +271,7 @@ def parameter_range(family: CopulaName) -> tuple[float, float]:
 
 
 def checked_parameter(parameter: ArrayLike, family: CopulaName) -> FloatArray:
-    """Check that a parameter lies in the range of its family."""
+    """Return a parameter as a float; raises ValueError if it is outside the range of its family."""
     values, (low, high) = np.asarray(parameter, float), parameter_range(family)
     if np.any((values < low) | (values > high)):
         raise ValueError(
@@ -281,7 +282,7 @@ def checked_parameter(parameter: ArrayLike, family: CopulaName) -> FloatArray:
 
 
 def checked_rate(name: str, values: ArrayLike) -> FloatArray:
-    """Check rates in [0, 1] and move those at its ends inside by less than matters."""
+    """Return valid rates, moved from 0 and 1 into the interior by a negligible amount; raises for invalid ones."""
     rates = np.asarray(values, float)
     if np.any((rates < 0) | (rates > 1)):
         raise ValueError(f"{name} must lie in [0, 1], got {values!r}; is it a percentage, or a count?")
@@ -291,7 +292,7 @@ def checked_rate(name: str, values: ArrayLike) -> FloatArray:
 def cell_and_rate_slopes(
     spec: CopulaFamily, r: FloatArray, mu: FloatArray, strength: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the cell and its derivatives in r and mu, by central differences, to about 1e-9."""
+    """Return the cell and its derivatives with respect to r and mu, by central differences, to about 1e-9."""
     dr, dmu = RELATIVE_STEP * r * (1 - r), RELATIVE_STEP * mu * (1 - mu)
     return (
         spec.cell(r, mu, strength),
@@ -301,7 +302,7 @@ def cell_and_rate_slopes(
 
 
 def strength_slope(spec: CopulaFamily, r: FloatArray, mu: FloatArray, strength: FloatArray) -> FloatArray:
-    """Return the derivative of the cell in the strength, one-sided at an end of its range."""
+    """Return the derivative of the cell with respect to the strength, one-sided at the ends of its range."""
     low, high = (np.clip(strength + step, *spec.limits) for step in (-RELATIVE_STEP, RELATIVE_STEP))
     return (spec.cell(r, mu, high) - spec.cell(r, mu, low)) / (high - low)
 
@@ -315,20 +316,20 @@ def _student(r: FloatArray, mu: FloatArray, rho: FloatArray, df: float) -> Float
 
 
 def _log_clayton(a: FloatArray, b: FloatArray, theta: FloatArray) -> FloatArray:
-    """Logarithm of ``(u^-theta + v^-theta - 1)^(-1/theta)`` for ``a = -log u`` and ``b = -log v``."""
+    """Return the logarithm of ``(u^-theta + v^-theta - 1)^(-1/theta)`` for ``a = -log u`` and ``b = -log v``."""
     smaller, theta = np.minimum(a, b), np.maximum(theta, SMALLEST_THETA)
     inner = -np.exp(-theta * np.abs(a - b)) * np.expm1(-theta * smaller)
     return np.asarray(-np.maximum(a, b) - np.log1p(inner) / theta)
 
 
 def _log_gumbel(a: FloatArray, b: FloatArray, theta: FloatArray) -> FloatArray:
-    """Logarithm of ``exp(-(a^theta + b^theta)^(1/theta))``."""
+    """Return the logarithm of ``exp(-(a^theta + b^theta)^(1/theta))``."""
     larger = np.maximum(a, b)
     return -larger * np.exp(np.log1p((np.minimum(a, b) / larger) ** theta) / theta)
 
 
 def _frank(r: FloatArray, mu: FloatArray, theta: FloatArray) -> FloatArray:
-    # The copula is its own survival form, and turning one variable turns the sign of theta.
+    # The copula is its own survival form, and reflecting one variable changes the sign of theta.
     size, other = np.abs(theta), np.where(theta < 0, 1 - mu, mu)
     positive = np.where(size < 1, _weak_frank(r, other, np.minimum(size, 1)), _strong_frank(r, other, size))
     return np.where(theta < 0, r - positive, positive)
@@ -340,7 +341,7 @@ def _weak_frank(u: FloatArray, v: FloatArray, theta: FloatArray) -> FloatArray:
 
 
 def _strong_frank(u: FloatArray, v: FloatArray, theta: FloatArray) -> FloatArray:
-    """Frank's formula with e^(-theta min(u, v)) taken out, which leaves a sum of positive terms."""
+    """Return Frank's formula with e^(-theta min(u, v)) factored out, which leaves a sum of positive terms."""
     small, large, theta = np.minimum(u, v), np.maximum(u, v), np.maximum(theta, 1)
     terms = -np.expm1(-theta * large) - np.exp(-theta * (large - small)) * np.expm1(-theta * (1 - large))
     return np.asarray(small - np.log(terms / -np.expm1(-theta)) / theta)
@@ -349,17 +350,17 @@ def _strong_frank(u: FloatArray, v: FloatArray, theta: FloatArray) -> FloatArray
 # |x| beyond which the integrand is below 1e-13.
 LARGEST_LOGIT = 16.0
 STEP = 0.1
-# The cell of the t copula is costlier and, as smooth as it is, in no need of a finer step.
+# The cell of the t copula is more expensive and so smooth that a coarser step is enough.
 STEP_OF_T = 0.25
 
 
 def kendall_tau(parameter: float, family: CopulaName = "gaussian") -> float:
-    """Kendall's tau of a copula; that of the t copula does not depend on its degrees of freedom.
+    """Return Kendall's tau of a copula, which for the t copula does not depend on the degrees of freedom.
 
     Parameters
     ----------
     parameter, family
-        As for `copula_upper_orthant`. A survival form has the tau of the form it is made from.
+        As for `copula_upper_orthant`. A survival copula has the tau of the original copula.
 
     Returns
     -------
@@ -392,12 +393,12 @@ def kendall_tau(parameter: float, family: CopulaName = "gaussian") -> float:
 
 
 def copula_spearman(parameter: float, family: CopulaName = "gaussian", *, df: float = DEFAULT_DF) -> float:
-    """Spearman's rank correlation of a copula, which for the Gaussian is the Refusal Index.
+    """Return Spearman's rank correlation of a copula, which for the Gaussian is the Refusal Index.
 
     Parameters
     ----------
     parameter, family, df
-        As for `copula_upper_orthant`. A survival form has the correlation of the form it is made from.
+        As for `copula_upper_orthant`. A survival copula has the correlation of the original copula.
 
     Returns
     -------
@@ -436,37 +437,36 @@ def copula_spearman(parameter: float, family: CopulaName = "gaussian", *, df: fl
 
 
 def _debye(x: float) -> float:
-    """Debye function of order 1, ``1/x`` times the integral of ``t / (e^t - 1)`` from 0 to x."""
+    """Return the Debye function of order 1, ``1/x`` times the integral of ``t / (e^t - 1)`` from 0 to x."""
     value, _ = quad(lambda t: t / math.expm1(t) if t else 1.0, 0, x, epsabs=0, epsrel=1e-12)
     return float(value / x)
 
 
-# Log-likelihoods and criteria that differ by less are equal: rounding leaves about 1e-9 of a table of a million.
+# Tolerance for equal log-likelihoods and criteria: rounding errors are about 1e-9 for a table of a million.
 TIE = 1e-6
 CRITERIA = ("log_likelihood", "aic", "bic")
 
 
 @dataclass(frozen=True, slots=True)
 class CopulaFit:
-    """A one-parameter copula fitted to a table with its margins fixed.
+    """A one-parameter copula fitted to a table with fixed margins.
 
     Attributes
     ----------
     family : str
         Name of the family.
     parameter : float or None
-        The maximum-likelihood parameter; an end of its range at the boundary (infinite where the range is), None
-        where undefined.
+        The maximum-likelihood parameter; at the boundary an end of its range, which may be infinite; None if undefined.
     log_likelihood : float or None
-        Multinomial log-likelihood of the counts without its constant, ``sum n log p``. None where undefined.
+        Multinomial log-likelihood of the counts without its constant, ``sum n log p``; None if undefined.
     n_parameters : int
-        What the criteria penalise: 1, or 2 for a t copula whose degrees of freedom are counted.
+        Number of parameters in AIC and BIC: 1, or 2 for a t copula whose degrees of freedom are counted.
     df : float or None
         Degrees of freedom of the t copula, None for other families.
     status : {"ok", "boundary", "undefined"}
-        ``"boundary"``: the parameter lies at an end of its range.
+        ``"boundary"``: the parameter is at an end of its range.
     reason : str or None
-        ``"negative_dependence"``: the table is negative, the family cannot be, and sits at independence.
+        ``"negative_dependence"``: the table has negative dependence, the family has none, and the fit is independence.
         ``"zero_cell:"`` with the empty cells: perfect dependence. Where undefined as in `RefusalIndexResult`.
     table : ContingencyTable
     """
@@ -482,19 +482,19 @@ class CopulaFit:
 
     @property
     def aic(self) -> float | None:
-        """Akaike's criterion, ``2 k - 2 log-likelihood``; None where undefined."""
+        """Akaike's criterion, ``2 k - 2 log-likelihood``; None if undefined."""
         return None if self.log_likelihood is None else 2 * self.n_parameters - 2 * self.log_likelihood
 
     @property
     def bic(self) -> float | None:
-        """Schwarz's criterion, ``k log n - 2 log-likelihood``; None where undefined."""
+        """Schwarz's criterion, ``k log n - 2 log-likelihood``; None if undefined."""
         if self.log_likelihood is None:
             return None
         return self.n_parameters * math.log(self.table.n) - 2 * self.log_likelihood
 
     @property
     def spearman(self) -> float | None:
-        """Spearman correlation of the fitted copula, in the Gaussian family the Refusal Index; None where undefined."""
+        """Spearman correlation of the fitted copula, for the Gaussian the Refusal Index; None if undefined."""
         return (
             None if self.parameter is None else copula_spearman(self.parameter, self.family, df=self.df or DEFAULT_DF)
         )
@@ -519,7 +519,7 @@ def fit_copula(
     Returns
     -------
     CopulaFit
-        Undefined where a margin is degenerate.
+        Undefined if a margin is degenerate.
 
     Raises
     ------
@@ -528,8 +528,8 @@ def fit_copula(
 
     Notes
     -----
-    The table is saturated, so that every family that reaches it has the same likelihood: a smaller one means only that
-    the table is negative and the family cannot be. It is no sign of the right copula, nor is equality.
+    The table is saturated, so every family that can fit it has the same likelihood. A smaller one only means that the
+    table has negative dependence and the family has none. Neither is evidence for or against a copula.
 
     References
     ----------
@@ -547,7 +547,7 @@ def fit_copula(
     (0.4822, 0.5839)
     """
     spec = copula_family(family, df)
-    # Gives the errors and the reasons of tables that hold no estimate.
+    # Raises the errors, and gives the reasons, of tables without an estimate.
     index = refusal_index(table)
     k, used_df = (2 if family == "t" and count_df else 1), (df if family == "t" else None)
     if index.status == "undefined":
@@ -567,14 +567,12 @@ def fit_copula(
 def fit_copulas(
     table: ContingencyTable, *, df: float = DEFAULT_DF, count_df: bool = False
 ) -> dict[CopulaName, CopulaFit]:
-    """Fit every family to a table; see `fit_copula`.
-
-    Parameters are those of `fit_copula`.
+    """Fit every family to a table, with the parameters of `fit_copula`.
 
     Returns
     -------
     dict of str to CopulaFit
-        One a family, in the order of `COPULA_NAMES`.
+        The fit of each family, in the order of `COPULA_NAMES`.
 
     Raises
     ------
@@ -596,18 +594,18 @@ def fit_copulas(
 
 @dataclass(frozen=True, slots=True)
 class CopulaComparison:
-    """A family beside the Gaussian over many tables.
+    """A family compared with the Gaussian over many tables.
 
     Attributes
     ----------
     family : str
         Name of the family.
     log_likelihood, aic, bic : float or None
-        Means over the tables. None without tables.
+        Means over the tables; None without tables.
     log_likelihood_wins, aic_wins, bic_wins : float or None
-        Share of the tables on which the Gaussian copula is better; a tie counts one half.
+        Share of the tables for which the Gaussian copula is better; ties count one half.
     ties : float or None
-        Share of the tables on which the two log-likelihoods are equal.
+        Share of the tables for which both log-likelihoods are equal.
     """
 
     family: CopulaName
@@ -628,14 +626,14 @@ def copula_win_rates(
     Parameters
     ----------
     tables : iterable of ContingencyTable
-        One table a model and prompt. Tables without a defined estimate are left out.
+        One table per model and prompt. Tables without a defined estimate are excluded.
     df, count_df
-        As for `fit_copula`; the paper's criteria are those of ``count_df=True``.
+        As for `fit_copula`; the paper's criteria use ``count_df=True``.
 
     Returns
     -------
     tuple of CopulaComparison
-        One a family, in the order of `COPULA_NAMES`, the Gaussian itself included: all ties.
+        One per family, in the order of `COPULA_NAMES`, including the Gaussian itself with ties only.
 
     Raises
     ------
@@ -644,9 +642,9 @@ def copula_win_rates(
 
     Notes
     -----
-    Tables are saturated (see `fit_copula`), so that on a positive table every family ties and the Gaussian wins against
-    t by its penalty alone if df is counted. A win rate above one half against Clayton or Gumbel counts the negative
-    tables.
+    Tables are saturated (see `fit_copula`), so on a table with positive dependence every family ties, and the Gaussian
+    beats t only by the penalty, if df is counted. A win rate above one half against Clayton or Gumbel reflects tables
+    with negative dependence.
 
     References
     ----------
@@ -678,7 +676,7 @@ def copula_win_rates(
 
 
 def strength_of_table(spec: CopulaFamily, r: float, mu: float, p11: float) -> float:
-    """Solve for the strength at which a family predicts the share `p11` at the rates, inside its range."""
+    """Return the strength, inside its range, at which a family predicts the share `p11` at the given rates."""
     low, high = spec.limits
     if _cell(spec, r, mu, low) >= p11:
         return low
@@ -701,21 +699,22 @@ def _log_likelihood(table: ContingencyTable, p11: float) -> float:
     return sum(count * math.log(cell) for count, cell in zip(table.counts, cells, strict=True) if count)
 
 
-# Strengths beyond this are perfect dependence as far as a test is concerned: |rho| = .999, Kendall's tau above .95.
+# Strengths beyond this count as perfect dependence in the test: |rho| = .999, Kendall's tau above .95.
 LARGEST_TESTED_STRENGTH = 4.0
 GRID_POINTS = 33
-# Each narrows the bracket to 0.618 of its length, down to 1e-8, beyond which a minimum cannot be located.
+# Each step reduces the bracket to 0.618 of its length, to 1e-8 in all; a minimum cannot be located more precisely.
 SECTIONS = 36
 GOLDEN = 0.5 * (5**0.5 - 1)
 SMALLEST_VARIANCE = 1e-300
 
 
 class Moments(NamedTuple):
-    """What the test needs of b data sets of k tables each.
+    """Sufficient statistics of the test for b data sets of k tables each.
 
-    `features` holds (RW, R, W, 1) of every pattern of outcomes under every prompt, shape (b or 1, k, 4, m), and
-    `counts` how many questions have the pattern, shape (b, m). `n` holds the questions of each table, shape (b, k), and
-    `means` their shares of questions refused and wrong, refused, and wrong, shape (b, k, 3).
+    `features` contains (RW, R, W, 1) for every pattern of outcomes under every prompt, shape (b or 1, k, 4, m), and
+    `counts` the number of questions with each pattern, shape (b, m). `n` contains the number of questions of each
+    table, shape (b, k), and `means` their shares of questions that are refused and wrong, refused, and wrong, shape (b,
+    k, 3).
     """
 
     features: FloatArray
@@ -736,9 +735,9 @@ class CommonFit(NamedTuple):
 
 
 def moments(refused: BoolArray, wrong: BoolArray, scored: BoolArray, counts: FloatArray) -> Moments:
-    """Sum over questions, or patterns of outcomes.
+    """Return the sufficient statistics of questions, or of patterns of outcomes.
 
-    The matrices have shape (k, m), or (b, k, m) where every data set has patterns of its own, `counts` (b, m).
+    The matrices have shape (k, m), or (b, k, m) if every data set has its own patterns; `counts` has shape (b, m).
     """
     features = np.stack([refused & wrong & scored, refused & scored, wrong & scored, scored], axis=-2).astype(float)
     features = features.reshape(-1, *features.shape[-3:])
@@ -752,7 +751,7 @@ def _same_length(features: FloatArray, counts: FloatArray) -> tuple[FloatArray, 
 
 
 def fit_common_strength(spec: CopulaFamily, data: Moments) -> CommonFit:
-    """Find the strength with the smallest sum of squares in each data set: on a grid, then by golden sections."""
+    """Return the strength with the smallest sum of squares in each data set, by a grid and golden-section search."""
 
     def sum_of_squares(strength: FloatArray) -> FloatArray:
         left_over, variance, _ = _left_over(spec, data, strength)
@@ -786,10 +785,10 @@ def _golden_section(function: Callable[[FloatArray], FloatArray], low: FloatArra
 def _left_over(
     spec: CopulaFamily, data: Moments, strength: FloatArray
 ) -> tuple[FloatArray, FloatArray, tuple[FloatArray, FloatArray]]:
-    """Return the moments at the given strength, their variances under the copula, and its slopes in the rates."""
+    """Return the moments at a strength, their variances under the copula, and its derivatives in the rates."""
     p11, r, mu = np.moveaxis(data.means, 2, 0)
     cell, alpha, beta = cell_and_rate_slopes(spec, r, mu, strength[:, np.newaxis])
-    # Mean of the squared influence over the four cells that the copula predicts.
+    # The mean squared influence over the four predicted cells.
     cells = np.maximum([cell, r - cell, mu - cell, 1 - r - mu + cell], SMALLEST_VARIANCE)
     influence = np.stack([1 - alpha - beta, -alpha, -beta, np.zeros_like(alpha)]) - (cell - alpha * r - beta * mu)
     variance = np.maximum(np.sum(cells * influence**2, axis=0) / data.n, SMALLEST_VARIANCE)
@@ -799,14 +798,14 @@ def _left_over(
 def _reference(
     spec: CopulaFamily, data: Moments, strength: FloatArray, fitted: BoolArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Scale the sum of squares to be chi-squared; `fitted` is False where no strength was fitted to the moments."""
+    """Return the sum of squares scaled to be chi-squared; `fitted` is False if no strength was fitted."""
     left_over, variance, (alpha, beta) = _left_over(spec, data, strength)
     p11, r, mu = np.moveaxis(data.means, 2, 0)
     coefficients = np.stack([np.ones_like(p11), -alpha, -beta, alpha * r + beta * mu - p11], axis=2)
     influence = np.einsum("bkf,bkfm->bkm", coefficients, _same_length(*data[:2])[0], optimize=True)
     observed = np.sqrt(np.sum(influence**2 * data.counts[:, np.newaxis], axis=2, keepdims=True))
     deviations = influence / np.maximum(observed, SMALLEST_VARIANCE)
-    # What the strength explains is taken out, in the direction in which it moves the moments.
+    # The fitted strength is projected out, in the direction in which it changes the moments.
     slope = strength_slope(spec, r, mu, strength[:, np.newaxis]) / np.sqrt(variance)
     slope *= fitted[:, np.newaxis] / np.maximum(np.linalg.norm(slope, axis=1, keepdims=True), SMALLEST_VARIANCE)
     deviations -= slope[:, :, np.newaxis] * np.einsum("bk,bkm->bm", slope, deviations)[:, np.newaxis]
@@ -817,29 +816,29 @@ def _reference(
 
 @dataclass(frozen=True, slots=True)
 class CopulaTestResult:
-    """Whether several tables share one copula of a family.
+    """Result of the test whether several tables share one copula of a family.
 
     Attributes
     ----------
     family : str
         The family tested.
     parameter : float or None
-        The parameter that fits all tables best. None where undefined.
+        The parameter that fits all tables best; None if undefined.
     statistic : float or None
-        How far the tables are from that fit; scaled to be chi-squared if the family holds. None where undefined.
+        Distance of the tables from that fit, chi-squared distributed if the family is true; None if undefined.
     degrees_of_freedom : float or None
-        At most the tables less one for the parameter, and the fewer the more the tables say the same.
+        At most the number of tables minus one for the parameter; fewer if the tables are correlated.
     pvalue : float or None
-        Probability of a statistic as large if the family holds. None where undefined.
+        Probability of a statistic at least as large if the family is true; None if undefined.
     status : {"ok", "boundary", "undefined"}
         ``"boundary"``: the parameter is at an end of its range.
     reason : str or None
-        At the boundary ``"independence"`` (the family cannot be negative: no parameter was fitted, and none is taken
-        off the degrees of freedom) or ``"perfect_dependence"`` (no statistic). Where undefined
+        At the boundary ``"independence"`` (the family has no negative dependence, so no parameter was fitted or
+        subtracted from the degrees of freedom) or ``"perfect_dependence"`` (no statistic). Where undefined
         ``"fewer_than_two_tables"``, ``"tables_repeat_each_other"`` if all prompts have the same outcomes, or
-        ``"no_variation"`` if a handful of questions leaves nothing to test.
+        ``"no_variation"`` if there are too few questions to test anything.
     tables : tuple of ContingencyTable
-        One a prompt, those of `left_out` included.
+        One table per prompt, including those in `left_out`.
     """
 
     family: CopulaName
@@ -853,7 +852,7 @@ class CopulaTestResult:
 
     @property
     def left_out(self) -> dict[int, str]:
-        """Rows of the tables that say nothing about the dependence, each with the reason of `RefusalIndexResult`."""
+        """Rows of tables without information about the dependence, with the reason as in `RefusalIndexResult`."""
         return why_left_out(self.tables)
 
 
@@ -870,9 +869,9 @@ def copula_test(
     Parameters
     ----------
     refused, wrong : array_like of bool, shape (k, n)
-        One row a prompt of the same model, one column a question; as for `ContingencyTable.from_arrays`.
+        One row per prompt of the same model, one column per question; as for `ContingencyTable.from_arrays`.
     scored : array_like of bool, shape (k, n), optional
-        False where a prompt has no grade for a question; all True if not given.
+        Whether a question has a grade under each prompt; by default all have.
     family : {"gaussian", "t", "clayton", "gumbel", "frank", "survival_clayton", "survival_gumbel"}
         The family under test.
     df : float, default: 4
@@ -881,20 +880,20 @@ def copula_test(
     Returns
     -------
     CopulaTestResult
-        A prompt whose table has a degenerate margin (nobody refused, say) is left out.
+        Prompts whose table has a degenerate margin, such as no refusals, are excluded.
 
     Raises
     ------
     TypeError, ValueError
-        If the matrices are not truth values of one shape, or the family is unknown.
+        If the matrices are not Boolean or differ in shape, or the family is unknown.
 
     Notes
     -----
-    A small p-value speaks against one copula of that family behind all prompts: the family is wrong, or the prompts
-    change the dependence itself. A large one is weak support. The simulated power of the Gaussian test at .05 with four
-    prompts and 4,326 questions is .05 to .15 against a Gumbel copula at error rates from .75 to .92, and .87 at .5;
-    .9 and above against a t copula at these, and .1 at .5; .15 to .7 against Frank's. Its size is .03 to .07 for 2 to
-    24 prompts and 450 to 4,326 questions.
+    A small p-value is evidence against one copula of this family for all prompts: the family is wrong, or the prompts
+    change the dependence. A large one is weak support. The simulated power of the Gaussian test at .05 with four
+    prompts and 4,326 questions is .05 to .15 against a Gumbel copula at error rates from .75 to .92, and .87 at .5; at
+    least .9 against a t copula at the former rates, and .1 at .5; and .15 to .7 against Frank's. Its size is .03 to .07
+    for 2 to 24 prompts and 450 to 4,326 questions.
 
     References
     ----------
@@ -942,15 +941,14 @@ def copula_test(
 def copula_tests(
     refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None, *, df: float = DEFAULT_DF
 ) -> tuple[CopulaTestResult, ...]:
-    """Test every family on the same prompts, the best fitting first.
+    """Test every family on the same prompts; the best fitting family comes first.
 
     Parameters are those of `copula_test`.
 
     Returns
     -------
     tuple of CopulaTestResult
-        By falling p-value, those without one last. The first family fits best; the p-values say which others are not
-        ruled out.
+        Results by decreasing p-value, with those without one last. The p-values show which families are not rejected.
 
     Raises
     ------
@@ -976,6 +974,6 @@ def copula_tests(
 
 
 def why_left_out(tables: tuple[ContingencyTable, ...]) -> dict[int, str]:
-    """Rows of the tables with a degenerate margin, each with its reason."""
+    """Return the rows of tables with a degenerate margin, each with its reason."""
     results = {row: refusal_index(table) for row, table in enumerate(tables)}
     return {row: result.reason or "" for row, result in results.items() if result.status == "undefined"}

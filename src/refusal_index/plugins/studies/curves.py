@@ -1,54 +1,53 @@
-"""The refusal rate that would be worth most, and what is lost by another.
+"""Analyses along the accuracy-refusal curve: optimal refusal rate, remaining gap, and response to stated penalties.
 
-Along its accuracy-refusal curve a model that is charged a penalty L for a wrong answer has the utility
-``U(r) = c(r) - L (1 - r - c(r)) = (1 + L) c(r) - L (1 - r)``. Refusing a little more gives up the questions just below
-the threshold h of the latent refusal score, so the best threshold is where these are worth nothing: where their
+**Optimal refusal rate.** Along its accuracy-refusal curve, with a penalty L for a wrong answer, a model has the utility
+``U(r) = c(r) - L (1 - r - c(r)) = (1 + L) c(r) - L (1 - r)``. Refusing slightly more gives up the questions just below
+the threshold h of the latent refusal score. The best threshold is where their expected value is 0, that is, where their
 probability of being right, ``Phi((k - rho h) / sqrt(1 - rho^2))``, is ``t = L / (1 + L)``. For a positive rho
 
     h = (k - sqrt(1 - rho^2) probit(t)) / rho.
 
-For any other rho a higher score is no reason to refuse, and the best is to answer all or to refuse all.
+For any other rho a higher score is no reason to refuse, and the optimum is to answer all or to refuse all.
 
-The regret is what today's point lacks to the best one. Near the best point it is quadratic, and its estimate cannot
-be negative, so no interval of the usual kind covers. Its root, with the sign of refusing too much, is a regular
-parameter: the interval is made for that, and squared. Where it holds 0, so does the interval of the regret.
+The regret is the utility of the best point minus that of the actual one. It is quadratic near the best point and its
+estimate cannot be negative, so the usual intervals do not cover. Its square root, with a positive sign for refusing too
+much, is a regular parameter; its interval is squared. If it contains 0, so does the interval of the regret.
 
-How much a model that refuses as often as it errs still decides wrongly: what a well-chosen refusal rate leaves.
+**Remaining gap** is the share of wrong decisions of a model that refuses as often as it errs.
 
-A refusal is right where the forced answer is wrong. With as many refusals as errors, mu of the questions, a model that
-knows its errors decides every question rightly, one that refuses at random gets ``2 mu (1 - mu)`` wrong, and one on the
-accuracy-refusal curve of rho ``2 (mu - P(R, W))``, with P the bivariate normal probability above both thresholds. The
-share of the gap between chance and perfection that is left, ``(mu - P) / (mu (1 - mu))``, is one less Cohen's kappa of
-refusals and errors.
+A refusal is right if the forced answer is wrong. If the refusal rate equals the error rate mu, a model that knows its
+errors makes no wrong decision, one that refuses at random makes ``2 mu (1 - mu)``, and one on the accuracy-refusal
+curve of rho makes ``2 (mu - P(R, W))``, with P the bivariate normal probability above both thresholds. The remaining
+share of the gap between chance and perfection, ``(mu - P) / (mu (1 - mu))``, is one minus Cohen's kappa of refusals and
+errors.
 
-Abstention metrics: refusing as the detection of questions that would be answered wrongly.
+**Abstention metrics** describe refusals as a detector of questions that would be answered wrongly.
 
-A refusal is a positive call, a wrong answer under forced answering is what should be called. The 2x2 table then has
-the precision, the recall and the F1 of any detector, and two shares that say what refusing costs: how many of the
-questions that the model would get right it refuses, and how many of its refusals were needless.
+A refusal is a positive prediction, a wrong answer under forced answering the positive class. The 2x2 table then has
+precision, recall and F1, and two shares that describe the cost of refusing: the share of the questions that the model
+would get right which it refuses, and the share of unnecessary refusals.
 
-All of them move with the refusal rate: refusing more raises the recall and the over-refusal of any model. They
-describe one operating point, where the Refusal Index describes the ranking behind it.
+All of them depend on the refusal rate: refusing more raises recall and over-refusal of any model. They describe one
+operating point, whereas the Refusal Index describes the underlying ranking.
 
-Whether a model refuses as its stated penalty asks: along its own curve, too little or too much.
+**Response to stated penalties** is whether a model refuses too little or too much, along its own curve, for a stated
+penalty.
 
-A prompt can say what a wrong answer costs: right 1, wrong ``-t / (1 - t)``, declined 0, so that answering pays above a
-confidence of t. Several such prompts over the same questions move the threshold of one latent refusal score, and how
-far they should move it follows from the score itself: with the joint rho of the prompts and the error rate mu under
-forced answering, the refusal rate that earns most is that of `best_refusal_rate`. The response is what the model does
-beside that.
+A prompt can state the cost of a wrong answer: right 1, wrong ``-t / (1 - t)``, declined 0, so that answering pays above
+a confidence of t. Several such prompts over the same questions move the threshold of one latent refusal score, and the
+score itself determines how far they should: with the joint rho of the prompts and the error rate mu under forced
+answering, the optimal refusal rate is that of `best_refusal_rate`. The model's actual refusal rate is compared with it.
 
-- The curve is one for all prompts: rho is the joint estimate on Fisher's scale, mu the share of wrong forced answers
-  over all of them. It is the curve of single responses, since a single reply is what earns points.
-- What is attainable is the utility at the best point of that curve: what the model's own order of the questions would
-  earn, were its threshold placed where the rule says. Scores of confidence may order them better: they have a curve
-  of their own.
+- All prompts share one curve: rho is the joint estimate on Fisher's scale, mu the share of wrong forced answers over
+  all prompts. It is the curve of single responses, since points are earned by single replies.
+- The attainable utility is that of the best point on this curve: the utility of the model's own ranking of the
+  questions with the optimal threshold. Confidence scores may rank them better; they have their own curve.
 
-Intervals of what rests on the curve are percentiles over resampled questions, all prompts of a question together; the
-weights of the prompts in the joint rho stay as they were found. Those of rates are Wilson's, and that of the own move
-is paired. A difference from the best takes its interval from those of its two sides by the method of variance estimates
-recovery [1]_, as if they were independent: unlike percentiles it does not shrink to nothing where all or no questions
-are refused. Simulated coverage at 400 and 2,000 questions is .92 to 1.
+Intervals of quantities on the curve are percentiles over resampled questions, with all prompts of a question together;
+the weights of the prompts in the joint rho are not resampled. Intervals of rates are Wilson's, and that of the model's
+own change is paired. The interval of a difference from the optimum is computed from those of both sides by the method
+of variance estimates recovery [1]_, as if they were independent: unlike percentiles, it does not vanish if all or no
+questions are refused. The simulated coverage at 400 and 2,000 questions is .92 to 1.
 
 References
 ----------
@@ -77,19 +76,19 @@ from refusal_index.stats.estimator import tetrachoric, upper_orthant
 from refusal_index.stats.joint import joint_refusal_index
 from refusal_index.stats.selective import expected_counts
 
-# Equal steps over the whole real line: for a smooth integrand under a normal density that is exact to rounding.
+# Equal steps over the real line: exact to rounding for a smooth integrand with a normal density.
 NODES = np.linspace(-9.0, 9.0, 181)
 
 
 WEIGHTS = np.exp(-0.5 * NODES**2) * (NODES[1] - NODES[0]) / math.sqrt(2 * math.pi)
 
 
-# Beyond this |rho| the error rate as a function of the score is so steep that its inverse is integrated instead.
+# Beyond this |rho| the error rate is so steep in the score that its inverse is integrated instead.
 STEEP = math.sqrt(0.5)
 
 
 def accuracy_refusal_area(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
-    """Area under the accuracy-refusal curve: the correct rate, averaged over all refusal rates.
+    """Return the area under the accuracy-refusal curve: the correct rate averaged over all refusal rates.
 
     Parameters and broadcasting are those of `latent_auroc`.
 
@@ -117,7 +116,7 @@ def accuracy_refusal_area(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 
 
 def latent_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
-    """Area under the risk-coverage curve: the error rate among answered questions, averaged over all coverages.
+    """Return the area under the risk-coverage curve: the error rate among answered questions over all coverages.
 
     Parameters and broadcasting are those of `latent_auroc`.
 
@@ -133,8 +132,8 @@ def latent_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 
     Notes
     -----
-    The average is ``E[-log(U) w(U)]``, with U the rank of the score and w the share of wrong answers at that rank.
-    Either that is summed, or, where w is steep, its integral by parts.
+    The average is ``E[-log(U) w(U)]``, with U the rank of the score and w the share of wrong answers at that rank. It
+    is computed by summation or, if w is steep, by integration by parts.
 
     References
     ----------
@@ -160,14 +159,14 @@ def latent_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 
 
 def latent_excess_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
-    """E-AURC: how far `latent_aurc` lies above that of the perfect score, which refuses all wrong questions first.
+    """Return E-AURC: `latent_aurc` minus that of a perfect score, which refuses all wrong questions first.
 
     Parameters and broadcasting are those of `latent_auroc`.
 
     Returns
     -------
     ndarray
-        ``AURC - mu - (1 - mu) log(1 - mu)``, not negative but for rounding; 0 at rho = 1.
+        ``AURC - mu - (1 - mu) log(1 - mu)``, not negative except for rounding; 0 at rho = 1.
 
     Raises
     ------
@@ -188,7 +187,7 @@ def latent_excess_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 
 
 def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.95) -> tuple[Estimate, ...]:
-    """Estimate every abstention metric of a table, in the order below.
+    """Return every abstention metric of a table, in the order below.
 
     Parameters
     ----------
@@ -200,11 +199,11 @@ def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.9
     tuple of Estimate
         - ``refusal_precision``: P(wrong | refused);
         - ``refusal_recall``: P(refused | wrong);
-        - ``abstention_f1``: their harmonic mean, undefined where one of them is;
-        - ``over_refusal``: P(refused | right), the share of what the model knows that it keeps to itself;
-        - ``recoverable_accuracy``: P(right | refused), what forcing an answer would gain, 1 less the precision.
+        - ``abstention_f1``: their harmonic mean, undefined if one of them is;
+        - ``over_refusal``: P(refused | right), the share of known answers that the model withholds;
+        - ``recoverable_accuracy``: P(right | refused), the gain from forcing an answer, 1 minus the precision.
 
-        Those undefined say why: ``"no_questions"``, ``"nobody_refused"``, ``"all_right"`` or ``"all_wrong"``.
+        Reasons for undefined metrics are ``"no_questions"``, ``"nobody_refused"``, ``"all_right"`` or ``"all_wrong"``.
 
     Raises
     ------
@@ -213,9 +212,8 @@ def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.9
 
     Notes
     -----
-    The intervals are Wilson's. F1 depends on the table only through the share of refused-and-wrong questions among
-    those that were refused or wrong, J: it is ``2 J / (1 + J)``. So the interval of that share is its interval, on
-    another scale.
+    The intervals are Wilson's. F1 is ``2 J / (1 + J)``, with J the share of refused and wrong questions among those
+    that are refused or wrong. So its interval is that of J, transformed.
 
     References
     ----------
@@ -256,23 +254,23 @@ ScoreName = Literal["correct_given_attempted", "f_score", "weighted_score"]
 
 
 def iso_score(refusal_rate: ArrayLike, metric: ScoreName, value: ArrayLike, *, penalty: float = 1.0) -> FloatArray:
-    """Correct rate that keeps another metric at a value, at each refusal rate: a straight line.
+    """Return the correct rate at which another metric has a given value, at each refusal rate: a straight line.
 
     Parameters
     ----------
     refusal_rate : array_like of float
         In [0, 1].
     metric : {"correct_given_attempted", "f_score", "weighted_score"}
-        Which metric is kept.
+        The metric that is constant.
     value : array_like of float
-        Its value. Both arrays broadcast.
+        Value of the metric. Both arrays broadcast.
     penalty : float, default: 1
-        Of the weighted score, not negative.
+        Penalty of the weighted score, not negative.
 
     Returns
     -------
     ndarray
-        ``value (1 - r)``, ``value (2 - r) / 2`` or ``value + penalty (1 - r)``; NaN where no model can be, below 0 or
+        ``value (1 - r)``, ``value (2 - r) / 2`` or ``value + penalty (1 - r)``; NaN for impossible rates, below 0 or
         above ``1 - r``.
 
     Raises
@@ -300,18 +298,18 @@ def iso_score(refusal_rate: ArrayLike, metric: ScoreName, value: ArrayLike, *, p
 
 @dataclass(frozen=True, slots=True)
 class OperatingPoint:
-    """Where on its accuracy-refusal curve a model would be worth most, beside where it is.
+    """The best operating point on a model's accuracy-refusal curve, compared with its actual one.
 
     Attributes
     ----------
     refusal_rate : float or None
-        The best one.
+        The best refusal rate.
     utility, utility_today : float or None
-        Utility at the best point and at the table's own.
+        Utility at the best point and at the table's own point.
     regret : float or None
         Their difference, not negative.
     status : {"ok", "boundary", "undefined"}
-        ``"boundary"`` where the table's rho is -1 or +1, or the best is to answer all or to refuse all.
+        ``"boundary"`` if the table's rho is -1 or +1, or if answering all or refusing all is best.
     reason : str or None
         As in `RefusalIndexResult`, or ``"answer_all"`` or ``"refuse_all"``.
     penalty : float
@@ -331,19 +329,19 @@ class OperatingPoint:
     def confidence_interval(
         self, confidence_level: float = 0.95, *, n_resamples: int = intervals.JEFFREYS_DRAWS, rng: intervals.Seed = None
     ) -> ConfidenceInterval:
-        """Confidence interval of the regret: posterior quantiles of its signed root, squared.
+        """Return the confidence interval of the regret: squared posterior quantiles of its signed root.
 
         Parameters
         ----------
         confidence_level : float in (0, 1), default: 0.95
         n_resamples : int, default: 10,000
-            Draws from the posterior of the four cells under Jeffreys' prior.
+            Number of draws from the posterior of the four cells under Jeffreys' prior.
         rng : int or numpy.random.Generator, optional
 
         Returns
         -------
         ConfidenceInterval
-            ``(low, high)``, with low = 0 where today's point may be the best; both NaN where the regret is undefined.
+            ``(low, high)``, with low = 0 if the actual point may be the best; both NaN if the regret is undefined.
 
         Examples
         --------
@@ -371,7 +369,7 @@ def _posterior_cells(table: ContingencyTable, n_resamples: int, rng: intervals.S
 
 
 def utility_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> FloatArray:
-    """Mean utility of a question at each refusal rate, along an accuracy-refusal curve.
+    """Return the mean utility per question at each refusal rate, along an accuracy-refusal curve.
 
     Parameters
     ----------
@@ -404,7 +402,7 @@ def utility_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLike, p
 
 
 def best_refusal_rate(rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> FloatArray:
-    """Refusal rate with the highest utility on an accuracy-refusal curve.
+    """Return the refusal rate with the highest utility on an accuracy-refusal curve.
 
     Parameters
     ----------
@@ -417,7 +415,7 @@ def best_refusal_rate(rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> 
     Returns
     -------
     ndarray
-        In [0, 1]. For a rho of at most 0 it is 0 or 1, and 0 where both are worth the same.
+        In [0, 1]. For a rho of at most 0 it is 0 or 1, and 0 if both have the same utility.
 
     Raises
     ------
@@ -439,7 +437,7 @@ def best_refusal_rate(rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> 
     worth_answering = 1 - mu >= price * mu
     ranks = (correlation > 0) & (mu > 0) & (mu < 1) & (price > 0)
     slope, k = np.where(ranks, correlation, 1.0), -ndtri(np.where(ranks, mu, 0.5))
-    # A penalty of 0 never ranks; the probit of t is taken from its other tail, which does not round to 1.
+    # At a penalty of 0 all is answered; the probit of t is taken from its other tail, which does not round to 1.
     probit_t = -ndtri(1 / (1 + price)) if price else 0.0
     with np.errstate(over="ignore"):
         threshold = (k - np.sqrt((1 - slope) * (1 + slope)) * probit_t) / slope
@@ -447,7 +445,7 @@ def best_refusal_rate(rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> 
 
 
 def best_operating_point(table: ContingencyTable, penalty: float) -> OperatingPoint:
-    """Find the best operating point on the accuracy-refusal curve fitted to a table, and the regret of its own.
+    """Return the best operating point on the accuracy-refusal curve fitted to a table, and the regret of its own point.
 
     Parameters
     ----------
@@ -458,7 +456,7 @@ def best_operating_point(table: ContingencyTable, penalty: float) -> OperatingPo
     Returns
     -------
     OperatingPoint
-        All None where the Refusal Index is undefined, since there is no curve then.
+        All None if the Refusal Index is undefined, since there is no curve then.
 
     Raises
     ------
@@ -487,26 +485,26 @@ def best_operating_point(table: ContingencyTable, penalty: float) -> OperatingPo
 
 
 def _signed_root_regret(cells: FloatArray, penalty: float) -> FloatArray:
-    """Root of the regret of tables of cell probabilities, negative where they refuse too little."""
+    """Return the square root of the regret of tables of cell probabilities, negative if they refuse too little."""
     p11, p10, p01, p00 = cells
     rho, refused, mu = tetrachoric(p11, p10, p01, p00), p11 + p10, p11 + p01
     best = best_refusal_rate(rho, mu, penalty)
     regret = utility_at(best, rho, mu, penalty) - (p00 - penalty * p01)
-    # At the best point itself rounding can make the difference negative.
+    # At the best point, rounding can make the difference negative.
     return np.asarray(np.sign(refused - best) * np.sqrt(np.maximum(regret, 0.0)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemainingGap(Result):
-    """What is left to gain where the refusal rate equals the error rate.
+    """The remaining gap to perfect decisions if the refusal rate equals the error rate.
 
     Attributes
     ----------
     estimate : float or None
-        Share of the gap between refusing at random and refusing perfectly that is left: 0 is perfect, 1 chance, more
-        than 1 worse than chance.
+        Remaining share of the gap between random and perfect refusals: 0 is perfect, 1 chance, more than 1 worse than
+        chance.
     wrong_decisions : float or None
-        Share of all questions that are refused though the answer would be right, or answered wrongly.
+        Share of all questions that are answered wrongly, or refused although the answer would be right.
     status : {"ok", "boundary", "undefined"}
     reason : str or None
         As in `RefusalIndexResult`.
@@ -519,7 +517,7 @@ class RemainingGap(Result):
     def confidence_interval(
         self, confidence_level: float = 0.95, *, n_resamples: int = intervals.JEFFREYS_DRAWS, rng: intervals.Seed = None
     ) -> ConfidenceInterval:
-        """Confidence interval of `estimate`: posterior quantiles under Jeffreys' prior on the four cells.
+        """Return the confidence interval of `estimate`: posterior quantiles under Jeffreys' prior on the four cells.
 
         Parameters
         ----------
@@ -530,7 +528,7 @@ class RemainingGap(Result):
         Returns
         -------
         ConfidenceInterval
-            Both NaN where the gap is undefined.
+            Both ends NaN if the gap is undefined.
 
         Examples
         --------
@@ -548,7 +546,7 @@ class RemainingGap(Result):
 
 
 def gap_left(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
-    """Share of the gap between chance and perfection that is left where as many questions are refused as are wrong.
+    """Return the remaining share of the gap between chance and perfection if the refusal rate equals the error rate.
 
     Parameters
     ----------
@@ -559,7 +557,7 @@ def gap_left(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     Returns
     -------
     ndarray
-        NaN where mu is 0 or 1: there is nothing to decide.
+        NaN if mu is 0 or 1, since there is nothing to decide.
 
     Raises
     ------
@@ -579,7 +577,7 @@ def gap_left(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 
 
 def remaining_gap(table: ContingencyTable) -> RemainingGap:
-    """Find what a model would still decide wrongly if it refused as often as it errs.
+    """Return the wrong decisions that a model would make if it refused as often as it errs.
 
     Parameters
     ----------
@@ -588,7 +586,7 @@ def remaining_gap(table: ContingencyTable) -> RemainingGap:
     Returns
     -------
     RemainingGap
-        All None where the Refusal Index is undefined.
+        All None if the Refusal Index is undefined.
 
     References
     ----------
@@ -609,15 +607,15 @@ def remaining_gap(table: ContingencyTable) -> RemainingGap:
 
 
 def empirical_accuracy_refusal_curve(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Share of all questions answered right when those with the lowest scores are refused, for every number of them.
+    """Return the share of questions answered right if those with the lowest scores are refused, for every number.
 
     Parameters are those of `risk_coverage_curve`.
 
     Returns
     -------
     refusal_rate, correct_rate : ndarray, shape (n + 1,)
-        ``0, 1/n, ..., 1``, and the share of *all* questions that are answered and right. Without questions a single
-        NaN each.
+        ``0, 1/n, ..., 1``, and the share of *all* questions that are answered right. Without questions, a single NaN
+        each.
 
     Raises
     ------
@@ -649,27 +647,27 @@ def empirical_accuracy_refusal_curve(score: ArrayLike, outcome: ArrayLike) -> tu
 
 RESAMPLES = 2000
 AT_ONCE = 250
-"""Resamples whose questions are held in memory together."""
+"""Number of resamples held in memory at a time."""
 
 LARGEST_RHO = 1 - 1e-6
-"""What a resample with an empty cell counts as, where it is one of several prompts."""
+"""The rho of a resampled table with an empty cell, if there are several prompts."""
 
 
 @dataclass(frozen=True, slots=True)
 class PenaltyPoint:
-    """What a model does under one stated target, and what would have earned most.
+    """A model's behaviour under one stated target, and the optimum.
 
     Attributes
     ----------
     target, penalty : float
-        t, and what a wrong answer costs by it.
+        The target t, and the cost of a wrong answer that it implies.
     table : ContingencyTable
     refusal_rate, utility : Estimate
-        What it does, and what that earns a question at this penalty.
+        The actual refusal rate, and its utility per question at this penalty.
     best_refusal_rate, best_utility : Estimate
-        The point of its curve that earns most, and what it earns; undefined where there is no curve.
+        The best point on the curve, and its utility; undefined without a curve.
     excess : Estimate
-        Refusal rate less the best one.
+        Refusal rate minus the best one.
     """
 
     target: float
@@ -684,17 +682,17 @@ class PenaltyPoint:
 
 @dataclass(frozen=True, slots=True)
 class PenaltyResponse:
-    """How a model answers to stated penalties.
+    """A model's response to stated penalties.
 
     Attributes
     ----------
     points : tuple of PenaltyPoint
-        One a target, in rising order.
+        One point per target, in increasing order.
     move, best_move, move_excess : Estimate
-        Refusal rate at the highest target less that at the lowest: its own, that of the best points, and the first less
-        the second.
+        Refusal rate at the highest target minus that at the lowest: the actual one, that of the best points, and the
+        difference.
     rho, error_rate : float or None
-        Of the curve; None where there is none.
+        Parameters of the curve; None without a curve.
     """
 
     points: tuple[PenaltyPoint, ...]
@@ -715,16 +713,16 @@ def response_to_penalty(
     n_resamples: int = RESAMPLES,
     rng: intervals.Seed = None,
 ) -> PenaltyResponse:
-    """Hold the refusals under stated confidence targets against those that would have earned most.
+    """Compare the refusal rates under stated confidence targets with the optimal ones.
 
     Parameters
     ----------
     refused, wrong : array_like of bool, shape (k, n)
-        One row a prompt, one column a question; as for `joint_refusal_index`.
+        One row per prompt, one column per question; as for `joint_refusal_index`.
     targets : sequence of k floats in [0, 1)
-        What each prompt states; no two alike.
+        The target of each prompt; all different.
     scored : array_like of bool, shape (k, n), optional
-        False where a prompt has no grade for a question; all True if not given.
+        Whether a question has a grade under each prompt; by default all have.
     confidence_level : float in (0, 1), default: 0.95
     n_resamples : int, default: 2000
     rng : int or numpy.random.Generator, optional
@@ -732,12 +730,12 @@ def response_to_penalty(
     Returns
     -------
     PenaltyResponse
-        What rests on the curve is undefined where no prompt has a Refusal Index, for the reason that they have.
+        Results that depend on the curve are undefined if no prompt has a Refusal Index, with the prompts' reason.
 
     Raises
     ------
     TypeError, ValueError
-        If the matrices are not truth values of one shape, or the targets are not k different numbers in [0, 1).
+        If the matrices are not Boolean or differ in shape, or the targets are not k different numbers in [0, 1).
 
     References
     ----------
@@ -765,14 +763,14 @@ def response_to_penalty(
     matrices = matrices[0][order], matrices[1][order], matrices[2][order]
     tables, penalties = row_tables(*matrices), np.atleast_1d(baseline.penalty_from_confidence(stated))
     joint = joint_refusal_index(*matrices)
-    # Equal weights where all prompts that are defined are at the boundary.
+    # Equal weights if all prompts with a defined index are at the boundary.
     weights = np.array([weight or 0.0 for weight in joint.weights])
     weights = weights if weights.any() else np.array([float(one.rho is not None) for one in joint.variants])
     counts = np.array([table.counts for table in tables], float)
     best, worth = _best(counts, weights, penalties)
     codes = cell_codes(*matrices)
     best_drawn, worth_drawn = _resampled(codes, weights, penalties, n_resamples, np.random.default_rng(rng))
-    # Where there is no curve: the reason that all prompts share, else that of the joint estimate.
+    # Without a curve: the reason that all prompts share, else that of the joint estimate.
     reasons = {one.reason for one in joint.variants}
     why = None if np.isfinite(best).any() else (reasons.pop() if len(reasons) == 1 else joint.reason) or "undefined"
 
@@ -804,7 +802,7 @@ def response_to_penalty(
 
 
 def _checked_targets(targets: Sequence[float], k: int) -> tuple[NDArray[np.intp], FloatArray]:
-    """Return the order that makes targets rise, and the targets in it."""
+    """Return the order that sorts the targets, and the sorted targets."""
     given = np.asarray(targets, float)
     if given.shape != (k,) or k < 2 or np.unique(given).size < k or not ((given >= 0) & (given < 1)).all():
         raise ValueError(
@@ -816,10 +814,10 @@ def _checked_targets(targets: Sequence[float], k: int) -> tuple[NDArray[np.intp]
 
 
 def _joint_z(counts: FloatArray, weights: FloatArray) -> FloatArray:
-    """Weighted mean of atanh(rho) over the prompts of tables of counts, shape (..., k, 4); NaN where none has a rho."""
+    """Return the weighted mean of atanh(rho) over prompts for counts of shape (..., k, 4); NaN if none has a rho."""
     rho = tetrachoric(*np.moveaxis(counts, -1, 0))
     defined = np.isfinite(rho)
-    # Few of the resampled tables lie at the boundary, where atanh is infinite; a curve of rho 1 - 1e-6 is that of 1.
+    # atanh is infinite for the few resampled tables at the boundary; a rho of 1 - 1e-6 has practically the same curve.
     z = np.arctanh(np.clip(np.where(defined, rho, 0.0), -LARGEST_RHO, LARGEST_RHO))
     held = np.where(defined, weights, 0.0)
     total = held.sum(axis=-1)
@@ -833,7 +831,7 @@ def _error_rate(counts: FloatArray) -> FloatArray:
 
 
 def _best(counts: FloatArray, weights: FloatArray, penalties: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the best refusal rates and what they earn, shape (..., k), of tables of counts, shape (..., k, 4)."""
+    """Return the best refusal rates and their utilities, shape (..., k), for counts of shape (..., k, 4)."""
     rho, mu = np.tanh(_joint_z(counts, weights)), _error_rate(counts)
     known = np.isfinite(rho) & np.isfinite(mu)
     best, worth = np.full(counts.shape[:-1], np.nan), np.full(counts.shape[:-1], np.nan)
@@ -847,7 +845,7 @@ def _best(counts: FloatArray, weights: FloatArray, penalties: FloatArray) -> tup
 def _resampled(
     codes: NDArray[np.intp], weights: FloatArray, penalties: FloatArray, n_resamples: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Do the same over resampled questions, shape (n_resamples, k)."""
+    """Return the results of `_best` over resampled questions, shape (n_resamples, k)."""
     patterns, sizes = np.unique(codes, axis=1, return_counts=True)
     cells = (patterns[:, :, np.newaxis] == np.arange(4)).transpose(1, 0, 2).astype(float)
     if not sizes.size:
@@ -861,7 +859,7 @@ def _resampled(
 
 
 def _less(first: Estimate, second: Estimate) -> Estimate:
-    """Subtract estimates, with an interval made of theirs."""
+    """Return the difference of two estimates, with an interval computed from theirs."""
     undefined = next((one.reason for one in (first, second) if one.estimate is None), None)
     if first.estimate is None or second.estimate is None:
         return Estimate(None, status="undefined", reason=undefined)

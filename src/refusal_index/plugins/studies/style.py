@@ -1,9 +1,9 @@
-"""One look for every figure and table: colours, marks, legends and labels of figures, cells and LaTeX of tables.
+"""Common style of figures and tables: colours, markers, legends and labels; cells and LaTeX of tables.
 
-Figures have the same colours for the same things and sizes that print at the width of a column.
+Figures use the same colours for the same things, and sizes that print at the width of a column.
 
-The colours tell models, cells and variants apart for readers with any common colour deficiency; those of the variants
-also rise in darkness, so that they keep their order in grey. Models have the colours of Okabe and Ito [1]_.
+The colours of models, cells and variants are distinguishable with all common colour deficiencies; those of the variants
+also increase in darkness, so that they keep their order in greyscale. Models have the colours of Okabe and Ito [1]_.
 
 References
 ----------
@@ -44,24 +44,24 @@ FloatArray = NDArray[np.float64]
 Ends = tuple[Any, Any]
 
 WIDTH = 5.5
-"""Inches: the width of a page's text in the usual conference styles."""
+"""Text width of the usual conference styles in inches."""
 
 COLUMN_WIDTH = 3.35
-"""Inches: one of two columns."""
+"""Width of one of two columns in inches."""
 
 INK, GREY, LIGHT, PALE, PAPER = "#222222", "#6b6b6b", "#a8a8a8", "#d0d0d0", "#ffffff"
 """Text and axes; secondary text; context; contours and the faintest context; background."""
 
 MODEL_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d1f")
-"""In order of appearance; the ninth model begins again, with another marker."""
+"""Colours of models in order of appearance; from the ninth model on they repeat with other markers."""
 
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 
 MOST_LABELS = 8
-"""More models are named in a legend or a key, where names beside the points would cover them."""
+"""Maximum number of models named beside their points; more are named in a legend or a key."""
 
 MOST_BANDS = 6
-"""Of more models the bands of their intervals would cover the curves; the frame has them."""
+"""Maximum number of models drawn with bands, which would otherwise cover the curves; the frame contains them."""
 
 VARIANT_COLOURS: Mapping[str, str] = {
     "low": "#9ecae1",
@@ -125,26 +125,26 @@ _PROVIDER = re.compile(r"^[^\s,]*/")
 
 @contextmanager
 def house_style(also: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Use the style of the package, and further settings, for what is drawn or saved inside; put all back after."""
+    """Use the style of the package and further settings inside the block, and restore the settings after it."""
     with mpl.rc_context():
-        # A reader's own matplotlibrc should not change what a figure looks like.
+        # The user's matplotlibrc should not affect figures.
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE | dict(also or {}))
         yield
 
 
 def new_figure(width: float = WIDTH, height: float = 3.4) -> Figure:
-    """Make an empty figure, in inches, that arranges its own axes."""
+    """Return an empty figure of the given size in inches, with constrained layout."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def safe_text(text: object, longest: int = _LONGEST) -> str:
-    r"""Return the text of others as Matplotlib shows it: as text.
+    r"""Return untrusted text escaped for Matplotlib.
 
-    Dollar signs are escaped, or Matplotlib would read what is between two of them as mathematics; characters that
-    control a display or turn its direction, and those that the font lacks, are shown as escapes.
+    Dollar signs are escaped, since Matplotlib treats text between two of them as mathematics. Control and bidirectional
+    characters, and those missing from the font, are shown as escape sequences.
 
     >>> safe_text("gpt $x^2$\n")
     'gpt \\$x^2\\$\\n'
@@ -155,10 +155,10 @@ def safe_text(text: object, longest: int = _LONGEST) -> str:
 
 
 def short_names(names: Sequence[str], longest: int = 24) -> dict[str, str]:
-    """Give every name one that fits and is no other's, as Matplotlib shows it.
+    """Return a unique short form of every name, escaped for Matplotlib.
 
-    A name that is too long loses its provider, where it is still the only one without, and then its middle: names of
-    models differ at their ends. Names that are alike even so are numbered.
+    A name that is too long loses its provider, if it remains unique, and then its middle, since names of models differ
+    at their ends. Names that are still equal are numbered.
 
     >>> short_names(["openai/gpt-4.1", "openrouter/mistralai/mistral-large-2411"], 18)
     {'openai/gpt-4.1': 'openai/gpt-4.1', 'openrouter/mistralai/mistral-large-2411': 'mistral-large-2411'}
@@ -176,7 +176,7 @@ def short_names(names: Sequence[str], longest: int = 24) -> dict[str, str]:
 
 
 def _without_middle(text: str, longest: int) -> str:
-    """Cut a text in its middle."""
+    """Shorten a text by cutting its middle."""
     if len(text) <= longest:
         return text
     kept = max(longest - 1, 2)
@@ -184,7 +184,7 @@ def _without_middle(text: str, longest: int) -> str:
 
 
 def model_colours(models: Sequence[str]) -> dict[str, str]:
-    """Give every model its colour, by order of appearance.
+    """Return the colour of each model, by order of appearance.
 
     >>> model_colours(["a", "b", "a"])
     {'a': '#0072b2', 'b': '#d55e00'}
@@ -193,23 +193,23 @@ def model_colours(models: Sequence[str]) -> dict[str, str]:
 
 
 def model_markers(models: Sequence[str]) -> dict[str, str]:
-    """Give every model its marker, so that models are told apart without colour too."""
+    """Return the marker of each model, so that models are distinguishable without colour."""
     return _cycled(models, MARKERS)
 
 
 def variant_colours(variants: Sequence[str | None]) -> dict[str | None, str]:
-    """Give every prompt variant its colour; those of other names get greys."""
+    """Return the colour of each prompt variant; variants with unknown names are grey."""
     return {variant: VARIANT_COLOURS.get(variant or "", GREY) for variant in variants}
 
 
 def few_ticks(axis: Axis, most: int) -> None:
-    """Keep a small axis to a few round ticks, written as shortly as they can be."""
+    """Limit a small axis to a few round ticks with short labels."""
     axis.set_major_locator(MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter(FuncFormatter(lambda value, _place: short_number(value)))
 
 
 def short_number(value: float) -> str:
-    """Return a number for a tick or a contour, with a real minus sign.
+    """Return a number as a label of a tick or contour, with a Unicode minus sign.
 
     >>> short_number(0.20000000001), short_number(-0.5)
     ('0.2', '\u22120.5')
@@ -236,24 +236,24 @@ def _drawn_characters() -> frozenset[int]:
 
 
 def model_legend(figure: Figure, models: Sequence[str], labels: Mapping[str, str] | None = None) -> None:
-    """Name models below a figure, each with its colour and marker; the last thing but labels to draw.
+    """Add a legend of the models below a figure, after everything except labels has been drawn.
 
-    - `figure`: grows by the legend's height, so that the panels keep theirs.
-    - `models`: in the order of their colours.
-    - `labels`: what to write for each, as Matplotlib shows it; None for their `short_names`.
+    - `figure`: its height grows by that of the legend, so that the panels keep theirs.
+    - `models`: the models in the order of their colours.
+    - `labels`: escaped labels of the models; None for their `short_names`.
     """
     outside_legend(figure, model_handles(models, labels))
 
 
 def model_handles(models: Sequence[str], labels: Mapping[str, str] | None = None) -> list[Line2D]:
-    """Make what a legend lists of models: their colours and markers."""
+    """Return the legend entries of models, with their colours and markers."""
     colours, markers = model_colours(models), model_markers(models)
     labels = short_names(models, 32) if labels is None else labels
     return [handle(labels[model], colour, markers[model]) for model, colour in colours.items()]
 
 
 def outside_key(figure: Figure, lines: Sequence[tuple[str, str, str]]) -> None:
-    """Say below a figure what numbers at points stand for: each with its name, in its colour."""
+    """Add a key below a figure that explains the numbers at points: each with its name, in its colour."""
     handles = [
         handle(name, colour, f"${number}$", markersize=3 + len(number), markeredgewidth=0.0)
         for number, name, colour in lines
@@ -262,12 +262,12 @@ def outside_key(figure: Figure, lines: Sequence[tuple[str, str, str]]) -> None:
 
 
 def outside_legend(figure: Figure, handles: Sequence[Line2D]) -> None:
-    """Put a legend below a figure, in as many columns as fit; the figure grows by its height."""
+    """Add a legend below a figure, in as many columns as fit; the figure grows by its height."""
     single = figure.legend(handles=handles, **_LEGEND)
     box = single.get_window_extent()
     single.remove()
     width, height = figure.get_size_inches()
-    # A legend's box holds the frame's padding once, so that columns beside each other take a little less.
+    # The padding of a legend's frame counts once, so several columns need slightly less space.
     fitting = max(1, int(width * figure.dpi // box.width))
     rows = math.ceil(len(handles) / fitting)
     figure.set_size_inches(width, height + 0.05 + rows * box.height / figure.dpi / len(handles))
@@ -275,13 +275,13 @@ def outside_legend(figure: Figure, handles: Sequence[Line2D]) -> None:
 
 
 def write_above(figure: Figure, text: str) -> None:
-    """Write a sentence above a finished figure, which grows by its height."""
+    """Add a sentence above a finished figure, which grows by its height."""
     width, height = figure.get_size_inches()
     shown = safe_text(text, len(text)).replace("\\$", "$")
     fitting = int(width * 72 / (0.6 * _LEGEND["fontsize"]))  # a character is about half an em wide
     lines = textwrap.wrap(shown, fitting, break_on_hyphens=False)
     added = (len(lines) * 1.3 + 0.7) * _LEGEND["fontsize"] / 72
-    for legend in figure.legends:  # one above the panels moves down
+    for legend in figure.legends:  # a legend above the panels moves down
         above = legend.get_window_extent().y0 > figure.bbox.height / 2
         legend.borderaxespad += above * added * 72 / legend.prop.get_size_in_points()
     figure.set_size_inches(width, height + added)
@@ -294,7 +294,7 @@ _LEGEND: dict[str, Any] = {"fontsize": 6.5, "handletextpad": 0.2, "columnspacing
 
 
 def title_with_key(axes: Axes, title: str, looks: Mapping[str, tuple[str, str, str]]) -> None:
-    """Write above a panel its title, and below that which mark is what: its marker, its colour and its filling."""
+    """Add a title above a panel, and below it a key of the markers with their colours and fills."""
     handles = [handle(name, colour, marker, face=face) for name, (marker, colour, face) in looks.items()]
     place: dict[str, Any] = {"bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.0, "borderpad": 0.2, "ncols": len(looks)}
     axes.legend(handles=handles, loc="lower left", **place, **_LEGEND)
@@ -302,7 +302,7 @@ def title_with_key(axes: Axes, title: str, looks: Mapping[str, tuple[str, str, s
 
 
 def name_rows(axes: Axes, labels: Sequence[str], size: float | None = None) -> None:
-    """Name what is drawn at the heights 0, 1, 2 and so on, from the top down."""
+    """Label the rows drawn at the heights 0, 1, 2 and so on, from the top down."""
     font: dict[str, Any] = {} if size is None else {"fontsize": size}
     axes.set_yticks(range(len(labels)), labels, **font)
     axes.set_ylim(len(labels) - 0.5, -0.5)
@@ -310,13 +310,13 @@ def name_rows(axes: Axes, labels: Sequence[str], size: float | None = None) -> N
 
 
 def ticks_above_too(axes: Axes) -> None:
-    """Repeat the ticks of a tall panel above it."""
+    """Repeat the ticks of a tall panel at its top."""
     if axes.figure.figure.get_size_inches()[1] > _TALL:
         axes.tick_params(axis="x", top=True, labeltop=True)
 
 
 _TALL = 7.0
-"""Inches: where one end of a panel is far from the other."""
+"""Height in inches above which ticks are repeated at the top."""
 
 
 def mark(
@@ -333,15 +333,15 @@ def mark(
     width: float = 1.3,
     **look: Any,
 ) -> None:
-    """Draw a point, and its intervals where they have ends.
+    """Draw a point, and its intervals if they are defined.
 
-    Unlike `Axes.errorbar` this takes intervals that miss their own estimate, as one of the paper's does.
+    Unlike `Axes.errorbar`, this allows intervals that do not contain their estimate, like one of the paper's.
 
-    - `x`, `y`: its place; without one of them no point is drawn.
-    - `xs`, `ys`: the ends of its intervals from left to right and from below to above.
-    - `face`: the colour that fills it; None for its own.
-    - `size`, `width`: of the point and of the lines, in points.
-    - `look`: what else `Axes.plot` takes for the point.
+    - `x`, `y`: the position; if either is None, no point is drawn.
+    - `xs`, `ys`: the ends of the horizontal and of the vertical interval.
+    - `face`: the fill colour; None for the point's own colour.
+    - `size`, `width`: size of the point and width of the lines, in points.
+    - `look`: further arguments of `Axes.plot` for the point.
     """
     line: dict[str, Any] = {"color": colour, "linewidth": width, "solid_capstyle": "butt", "zorder": 2}
     if xs is not None and y is not None and None not in xs:
@@ -354,29 +354,29 @@ def mark(
 
 
 def shade(axes: Axes, rows: pl.DataFrame, x: str, name: str, colour: str, alpha: float) -> None:
-    """Shade the intervals of a curve where they have ends, which are in ``NAME_low`` and ``NAME_high``."""
+    """Shade the intervals of a curve where they are defined, from the columns ``NAME_low`` and ``NAME_high``."""
     low, high = (f"{name}_low", f"{name}_high") if name else ("low", "high")
     known = rows.drop_nulls([low, high])
     axes.fill_between(known[x], known[low], known[high], color=colour, alpha=alpha, linewidth=0)
 
 
 def ends(row: Mapping[str, Any], name: str = "") -> Ends:
-    """Return the ends of the interval of a column of a row; without a name its columns ``low`` and ``high``."""
+    """Return the ends of the interval of a column in a row; without a name, the columns ``low`` and ``high``."""
     return (row[f"{name}_low"], row[f"{name}_high"]) if name else (row["low"], row["high"])
 
 
 def handle(
     label: str, colour: str, marker: str = "", line: str = "none", *, face: str | None = None, **look: Any
 ) -> Line2D:
-    """Return what a legend shows of a mark or a line."""
+    """Return the legend entry of a marker or a line."""
     own: dict[str, Any] = {"color": colour, "markerfacecolor": colour if face is None else face, "linestyle": line}
     return Line2D([], [], label=label, **own | {"marker": marker, "markersize": 4.0} | look)
 
 
 def panel_grid(figure: Figure | SubFigure, titles: Sequence[str], columns: int, **shared: Any) -> list[Axes]:
-    """Return a panel for each title, so many in a row; what is left of the last row stays empty.
+    """Return a panel for each title, in rows of a given length; the rest of the last row stays empty.
 
-    - `shared`: what `Figure.subplots` takes.
+    - `shared`: further arguments of `Figure.subplots`.
     """
     columns = min(columns, len(titles))
     panels = figure.subplots(math.ceil(len(titles) / columns), columns, squeeze=False, **shared)
@@ -385,26 +385,26 @@ def panel_grid(figure: Figure | SubFigure, titles: Sequence[str], columns: int, 
     used, spare = np.split(panels.ravel(), [len(titles)])
     for axes in spare:
         axes.set_axis_off()
-    # What stands above an empty panel gets the labels of its axis.
+    # A panel above an empty one gets the labels of the axis.
     for axes in panels.ravel()[len(titles) - columns : panels.size - columns]:
         axes.tick_params(labelbottom=True)
     return list(used)
 
 
 def shifts(names: Sequence[str], reach: float) -> dict[str, float]:
-    """Return by how much to move each of some marks that share a place, evenly from -reach to reach."""
+    """Return offsets for markers that share a position, evenly from -reach to reach."""
     return dict(zip(names, np.linspace(-reach, reach, len(names)) if len(names) > 1 else [0.0], strict=True))
 
 
 def round_ticks(axis: Axis, ticks: Sequence[int], most: float) -> None:
-    """Give a logarithmic axis of counts some of these ticks, up to the largest count."""
+    """Set some of these ticks on a logarithmic axis of counts, up to the largest count."""
     shown = [tick for tick in ticks if tick <= most]
     axis.set_ticks(shown, [f"{tick:,}" for tick in shown])
     axis.set_minor_locator(NullLocator())
 
 
 def draw_tokens(axes: Axes, place: float, row: Mapping[str, Any], questions: int) -> None:
-    """Draw the tokens in and out a question as a bar, where they are known."""
+    """Draw the input and output tokens per question as a bar, if they are known."""
     if row["input_tokens"] is not None:
         read, written = row["input_tokens"] / questions, row["output_tokens"] / questions
         axes.barh(place, read, height=0.6, color=VARIANT_COLOURS["low"])
@@ -412,7 +412,7 @@ def draw_tokens(axes: Axes, place: float, row: Mapping[str, Any], questions: int
 
 
 def token_handles() -> list[Line2D]:
-    """Return what a legend shows of such bars."""
+    """Return the legend entries of bars of tokens."""
     looks = {"tokens in": "low", "tokens out": "highest"}
     return [handle(label, VARIANT_COLOURS[name], "s") for label, name in looks.items()]
 
@@ -426,12 +426,12 @@ def label_points(
     size: float = 7.0,
     avoid: Sequence[tuple[float, float]] = (),
 ) -> None:
-    """Write a label beside every point where it covers neither another label nor a point; the last thing to draw.
+    """Add a label beside every point that covers neither another label nor a point; to be called last.
 
-    - `axes`: with their final limits.
-    - `points`, `labels`, `colours`: in data coordinates; labels are shown as they are, so pass those of others through
-      `safe_text` before.
-    - `size`: of the text, in points.
+    - `axes`: axes with their final limits.
+    - `points`, `labels`, `colours`: points are in data coordinates; labels are not escaped, so pass untrusted ones
+      through `safe_text` first.
+    - `size`: font size in points.
     - `avoid`: further points that no label should cover.
     """
     figure = axes.figure.figure
@@ -468,7 +468,7 @@ _LEADER = {"arrowstyle": "-", "color": GREY, "linewidth": 0.5, "shrinkA": 0.0, "
 
 
 def _text_size(axes: Axes, label: str, size: float) -> FloatArray:
-    """Measure a label: width and height in pixels."""
+    """Return the width and height of a label in pixels."""
     text = axes.text(0, 0, label, fontsize=size)
     box = text.get_window_extent()
     text.remove()
@@ -476,15 +476,15 @@ def _text_size(axes: Axes, label: str, size: float) -> FloatArray:
 
 
 def _places(mark: FloatArray, box: FloatArray, pixels: float) -> tuple[FloatArray, FloatArray]:
-    """Return boxes for a label around its mark, shape (m, 4), and their distances in points, the nearest first."""
+    """Return candidate boxes for a label around its point, shape (m, 4), and their distances, the nearest first."""
     sides, distances = np.tile(_SIDES, (len(_DISTANCES), 1)), np.repeat(_DISTANCES, len(_SIDES))
-    # To the left of a mark, or below, a box ends at its distance; in line with the mark it is centred.
+    # A box to the left of a point, or below it, ends at its distance; a box in line with the point is centred.
     corner = mark + sides * distances[:, np.newaxis] * pixels + box * np.where(sides == 0, -0.5, np.minimum(sides, 0))
     return np.hstack([corner, corner + box]), distances
 
 
 def _covered(boxes: FloatArray, others: FloatArray) -> FloatArray:
-    """Return what share of each box (left, low, right, high) others cover; more than 1 where these overlap."""
+    """Return the share of each box (left, low, right, high) that others cover, more than 1 if these overlap."""
     low = np.maximum(boxes[:, np.newaxis, :2], others[np.newaxis, :, :2])
     high = np.minimum(boxes[:, np.newaxis, 2:], others[np.newaxis, :, 2:])
     shared = np.prod(np.clip(high - low, 0, None), axis=-1).sum(axis=1)
@@ -492,7 +492,7 @@ def _covered(boxes: FloatArray, others: FloatArray) -> FloatArray:
 
 
 def _close_to(boxes: FloatArray, marks: FloatArray, reach: float) -> FloatArray:
-    """Count the marks so close to each box that its label could be taken for theirs."""
+    """Return the number of points so close to each box that its label could be mistaken for theirs."""
     inside = (marks >= boxes[:, np.newaxis, :2] - reach) & (marks <= boxes[:, np.newaxis, 2:] + reach)
     return np.asarray(inside.all(axis=-1).sum(axis=1))
 
@@ -501,15 +501,15 @@ Cell = Callable[[Mapping[str, Any]], Any]
 
 
 def counts(name: str) -> Cell:
-    """Return what formats the count in a column."""
+    """Return a function that formats the count in a column."""
     return lambda row: count(row[name])
 
 
 def table(columns: Mapping[str, str | Cell], **chosen: str) -> Callable[[pl.DataFrame], pl.DataFrame]:
-    """Return what makes of a frame its table for print.
+    """Return a function that converts a frame to its printed table.
 
-    - `columns`: by heading the column to show as it is, with a dash where it is null, or what makes the cell of a row.
-    - `chosen`: by column the value of the rows to print; all rows where none is given.
+    - `columns`: for each heading the column to show, with a dash for null, or a function from a row to its cell.
+    - `chosen`: values of columns that select the rows to print; by default all rows.
     """
 
     def shown(name: str) -> Cell:
@@ -526,33 +526,33 @@ def table(columns: Mapping[str, str | Cell], **chosen: str) -> Callable[[pl.Data
 
 
 def fixed(name: str, digits: int = 3) -> Cell:
-    """Return what formats the number in a column."""
+    """Return a function that formats the number in a column."""
     return lambda row: number(row[name], digits)
 
 
 def ranged(name: str, digits: int = 3) -> Cell:
-    """Return what formats a number with its interval, or why it is undefined.
+    """Return a function that formats a number with its interval, or why it is undefined.
 
-    - `name`: its column; the ends are in ``NAME_low`` and ``NAME_high``, those of `estimate` in ``low`` and ``high``.
+    - `name`: the column; the ends are in ``NAME_low`` and ``NAME_high``, those of `estimate` in ``low`` and ``high``.
     """
     ends = ("low", "high") if name == "estimate" else (f"{name}_low", f"{name}_high")
     return lambda row: with_interval(row[name], row[ends[0]], row[ends[1]], row.get("reason"), digits)
 
 
 def labelled(labels: Mapping[str, str], name: str) -> Cell:
-    """Return what replaces the code in a column by its label."""
+    """Return a function that replaces the code in a column by its label."""
     return lambda row: labels[row[name]]
 
 
 def widened(frame: pl.DataFrame, index: list[str], on: str, cell: str) -> pl.DataFrame:
-    """Spread a column's values into columns, in the order in which they appear; a dash where there is no cell."""
+    """Pivot a column's values into columns, in order of appearance, with a dash for missing cells."""
     names = frame[on].unique(maintain_order=True).to_list()
     wide = frame.pivot(on, index=index, values=cell, maintain_order=True)
     return wide.select(*index, *names).with_columns(pl.col(name).fill_null(UNDEFINED) for name in names)
 
 
 MOST_ROWS = 60
-"""Rows; of a longer frame the rest is left to the CSV file, which is said in a comment."""
+"""Maximum number of rows in a LaTeX table; a comment refers to the CSV file for the rest."""
 
 _ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -572,12 +572,12 @@ _ESCAPES = {
     '"': r"\textquotedbl{}",
 }
 _LIGATURES = re.compile(r"([-'`,?!])(?=[-'`,])")
-"""Two characters that LaTeX would print as one: dashes, quotation marks, Spanish marks."""
+"""Pairs of characters that LaTeX would print as one: dashes, quotation marks, Spanish punctuation."""
 _MINUS = re.compile(r"(?<![\w.-])-(?=\d)")
 
 
 def escaped(text: str) -> str:
-    r"""Return text that LaTeX prints as it is.
+    r"""Return text escaped for LaTeX.
 
     >>> escaped("50% of \\input{x}")
     '50\\% of \\textbackslash{}input\\{x\\}'
@@ -586,9 +586,9 @@ def escaped(text: str) -> str:
 
 
 def latex_table(table: pl.DataFrame, caption: str, label: str, groups: Mapping[str, str] | None = None) -> str:
-    r"""Write a table with its caption; it needs the packages booktabs, graphicx and textcomp, and fonts in T1.
+    r"""Return a LaTeX table with its caption, which needs booktabs, graphicx, textcomp and T1 fonts.
 
-    - `groups`: by column the heading above it; columns side by side share one.
+    - `groups`: the heading above each column; adjacent columns with the same heading share it.
     """
     shown = table.head(MOST_ROWS)
     texts = {name for name, kind in shown.schema.items() if kind == pl.String}
@@ -617,7 +617,7 @@ def latex_table(table: pl.DataFrame, caption: str, label: str, groups: Mapping[s
 
 
 def _group_lines(columns: Sequence[str], groups: Mapping[str, str]) -> Iterator[str]:
-    """Write the headings of groups of columns, each with a rule below; nothing where there are none."""
+    """Return the headings of groups of columns, each with a rule below; empty if there are none."""
     if not any(name in groups for name in columns):
         return
     cells, rules, place = [], [], 1
