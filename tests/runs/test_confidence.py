@@ -127,7 +127,7 @@ def test_a_function_gives_no_log_probabilities_and_the_methods_that_remain_are_n
 
 def test_methods_that_need_draws_name_the_option_that_adds_them():
     run = ri.evaluate("almanac/base", draws=1, **EMBEDDED)
-    with pytest.raises(SettingError, match=r"self-consistency: needs several draws.*--draws 5 adds them"):
+    with pytest.raises(SettingError, match=r"self-consistency: needs several samples.*--draws 5 adds them"):
         ri.confidence_scores(run, ["self-consistency"])
     reasons = {method.name: reason for method, reason in allowed(run.path, Settings.of()).items()}
     assert reasons["likelihood"] is None

@@ -126,5 +126,5 @@ def test_draws_that_were_only_asked_for_are_no_several_draws():
     with open_store(run.folder) as store:
         store.require("high", dict.fromkeys(store.questions().values(), 2))
     assert rebuild(run.path).outcomes.filter(pl.col("draw") > 0).height == 60
-    with pytest.raises(ri.RefusalIndexError, match="p-answering: needs several draws"):
+    with pytest.raises(ri.RefusalIndexError, match="p-answering: needs several samples"):
         ri.confidence_scores(run.path, ["p-answering"])

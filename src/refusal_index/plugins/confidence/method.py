@@ -25,8 +25,8 @@ SAMPLED_AGAIN = (pl.col("draw") > 0) & pl.col("first_reply").is_not_null()
 class Need(StrEnum):
     """Requirements of methods; the values are shown to users."""
 
-    FIRST_DRAWS = "several draws of the first pass"
-    FORCED_DRAWS = "several draws of the forced pass"
+    FIRST_DRAWS = "several samples of the first pass"
+    FORCED_DRAWS = "several samples of the forced pass"
     LOGPROBS = "log probabilities"
     REQUESTS = "requests of its own"
     STATES = "hidden states"

@@ -430,19 +430,19 @@ def _verbalised(name: str, about: str, read: Read) -> Method:
 
 _FIRST, _FORCED = frozenset({Need.FIRST_DRAWS}), frozenset({Need.FORCED_DRAWS})
 _JUDGED = "probability of 'true' when the model judges its own answer"
-_NUMBER, _PHRASE = "number from 0 to 100 that the model gives", "one of seven phrases that the model gives"
-_AGREE = "share of further forced answers that agree with the answer"
+_NUMBER, _PHRASE = "number from 0 to 100 that the model", "one of seven phrases that the model"
+_AGREE = "share of the other forced answers that agree with the answer"
 
 METHODS = (
-    Method("p-answering", "share of draws of the first pass that answer", p_answering, _FIRST),
+    Method("p-answering", "share of the other first-pass samples that answer", p_answering, _FIRST),
     Method("self-consistency", _AGREE, self_consistency, _FORCED),
-    Method("answer-entropy", "how few different answers the draws give", answer_entropy, _FORCED),
+    Method("answer-entropy", "how little the sampled answers vary", answer_entropy, _FORCED),
     _likelihood("likelihood", "probability of the answer: the product over its tokens", math.fsum),
     _likelihood("likelihood-mean", "geometric mean of the probabilities of the answer's tokens", _mean),
     _likelihood("likelihood-min", "probability of the answer's least likely token", min),
     Method(P_TRUE, _JUDGED, p_true, frozenset({Need.REQUESTS}), (PROMPTS[P_TRUE],)),
-    _verbalised("verbalised-number", f"{_NUMBER} along with an answer", read_number),
-    _verbalised("verbalised-words", f"{_PHRASE} along with an answer", read_phrase),
-    _verbalised("verbalised-number-after", f"{_NUMBER} its answer afterwards", read_number),
-    _verbalised("verbalised-words-after", f"{_PHRASE} its answer afterwards", read_phrase),
+    _verbalised("verbalised-number", f"{_NUMBER} states with its answer", read_number),
+    _verbalised("verbalised-words", f"{_PHRASE} states with its answer", read_phrase),
+    _verbalised("verbalised-number-after", f"{_NUMBER} states after its answer", read_number),
+    _verbalised("verbalised-words-after", f"{_PHRASE} states after its answer", read_phrase),
 )

@@ -418,7 +418,7 @@ def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
     if method.lacks:
         yield f"needs {', '.join(method.lacks)}; pip install 'refusal-index[{method.extra}]'"
     if {Need.FIRST_DRAWS, Need.FORCED_DRAWS} & needs and plan.outcomes.filter(SAMPLED_AGAIN).is_empty():
-        yield "needs several draws, but every question was drawn once; the run's own command with --draws 5 adds them"
+        yield "needs several samples, but each question has one; the run's own command with --draws 5 adds them"
     if Need.LOGPROBS in needs and not plan.gives_logprobs:
         yield f"needs log probabilities, but {model} returns none"
     if Need.STATES in needs:

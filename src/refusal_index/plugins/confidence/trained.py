@@ -852,7 +852,7 @@ def _loaded(name: str, load: Callable[..., Loaded]) -> Loaded:
 
 
 _Trained = partial(Method, packages=("sklearn",), extra="confidence")
-_TOPIC = "share of right answers to the other folds' questions of the same topic: the baseline of all that is trained"
+_TOPIC = "share of right answers in the topic, in the other folds: the baseline for trained methods"
 _PROBE = "linear probe, trained on the other folds, on the model's hidden states before the answer"
 _TEXT = "TF-IDF of question and reply and logistic regression, trained on the other folds; needs no weights"
 
