@@ -169,7 +169,7 @@ def test_without_a_key_the_estimate_is_there_and_says_what_it_assumes(command, m
     ("prices", "told"),
     [
         (("--price", "2,8"), "the cost is that of the model without its graders (--grader-price)"),
-        (("--grader-price", "1,4"), "what the model costs is not known (--price)"),
+        (("--grader-price", "1,4"), "the cost of the model is not known (--price)"),
         (("--price", "2,8", "--grader-price", "1,4"), "at most twice."),
     ],
 )

@@ -156,15 +156,15 @@ def _advice(run: Run) -> Iterator[str]:
     """Yield how to replace the confidence scores that were removed, and which study prompts with targets have."""
     if run.outdated:
         yield (
-            f"scores of {', '.join(run.outdated)} rested on grades or draws that have changed, and were removed; "
-            f"'refusal-index confidence {run.path} --method {','.join(run.outdated)}' makes them again"
+            f"Scores of {', '.join(run.outdated)} were removed, since grades or samples behind them have changed; "
+            f"'refusal-index confidence {run.path} --method {','.join(run.outdated)}' computes them again."
         )
     prompts = run.folder.read_settings().get("prompts") if run.folder.run_json.exists() else None
     targets = prompts.get("targets") if isinstance(prompts, dict) else None
     if isinstance(targets, dict) and len(targets.keys() & {variant.variant for variant in run.summary.variants}) > 1:
         yield (
-            f"the prompts state what a wrong answer costs; 'refusal-index study response_to_penalty {run.path}' says "
-            "whether the model refuses as they ask, and what it earns under each"
+            f"The prompts state what a wrong answer costs: 'refusal-index study response_to_penalty {run.path}' shows "
+            "whether the model refuses accordingly, and what it earns under each."
         )
 
 

@@ -429,8 +429,8 @@ def _basis(one: RunEstimate) -> Iterator[str]:
         yield f"On {dataset}, {some} of the questions are sampled {draws} times, for corrected RI."
     if one.foreseen:
         yield (
-            f"The embedded model was asked, within this process, what it refuses: {one.foreseen:,} first passes. "
-            "--assume-refusal assumes a share instead. Variants share a question's forced answer."
+            f"The embedded model ran {one.foreseen:,} first passes to see what it refuses; --assume-refusal assumes a "
+            "share instead. Prompts share a question's forced answer."
         )
     else:
         yield (
@@ -445,9 +445,9 @@ def _basis(one: RunEstimate) -> Iterator[str]:
         + ("counted as the model counts them." if counts_exactly(settings.model) else "estimated, 4 characters each.")
     )
     if draws > 1 and assumed.choices.least < assumed.choices.most:
-        yield f"Assumed: a request brings up to {assumed.choices.expected:,.0f} of a question's draws."
+        yield f"Assumed: one request returns up to {assumed.choices.expected:,.0f} samples of a question."
     if one.plan.graders:
-        alike = " as if no two draws were alike," if draws > 1 else ""
+        alike = " assuming that all samples differ," if draws > 1 else ""
         graders = " and ".join(one.plan.graders)
         yield f"Every answer is graded by {graders},{alike} at most twice{_about_cost(one.plan.prices)}."
 
@@ -457,5 +457,5 @@ def _about_cost(prices: Prices) -> str:
     if prices.model and not prices.grader:
         return "; the cost is that of the model without its graders (--grader-price)"
     if prices.grader and not prices.model:
-        return "; what the model costs is not known (--price)"
+        return "; the cost of the model is not known (--price)"
     return ""

@@ -59,7 +59,7 @@ def confidence(
 ) -> None:
     """Score how likely a run's answers are right, and choose a threshold.
 
-    Without --method, scores the answers by every method that costs nothing: all of an embedded model, else those that
+    Without --method, scores the answers by every method that costs nothing: all for an embedded model, else those that
     need no further request. Other methods send only what is missing: forced answers where the first pass answered, and
     prompts of their own. The same command resumes and never pays for a reply twice. Scores are kept in the
     run's folder, in confidence.parquet; score, report and compare show them.
@@ -74,7 +74,7 @@ def confidence(
     - `run` RUN: Folder of a finished run; with --penalty or --max-error also an outcome table with a column confidence.
     - `method`: Methods, separated by commas, or 'all' that this run allows. [default: those that cost nothing]
     - `list_`: List the methods, what each needs, and whether this run allows it.
-    - `yes`: Send the requests even if they are more than the run itself took.
+    - `yes`: Send the requests even if there are more of them than the run itself sent.
     - `dry_run`: Send nothing; print the requests to expect.
     - `full`: Print every measure, the comparison with the refusals of each prompt, and confidence targets.
     - `json`: Print the results as JSON and nothing else.
