@@ -228,7 +228,7 @@ def test_what_leads_from_ri_to_the_corrected_index_has_a_row_for_each_change(com
     found = corrected_refusal_index(refused, wrong)
     low, high = found.confidence_interval()
     assert f"{found.forced_for_all:.3f}" in line(shown, "every answer is a forced one")
-    assert f"{found.uncorrected:.3f}" in line(shown, "  of another draw")
+    assert f"{found.uncorrected:.3f}" in line(shown, "  from different samples")
     assert f"{found.estimate:.3f}  [{low:.3f}, {high:.3f}]" in line(shown, "  without sampling noise: corrected RI")
     single = refusal_index(refused=refused[0], wrong=wrong[0])
     assert f"{single.estimate:.3f}" in line(shown, "refused again is wrong (as scored)")

@@ -182,7 +182,7 @@ def _index_rows(variant: Decisions, options: DecisionOptions) -> Iterator[Row]:
             as_scored = not known and rule.rule == "refused_again_wrong"
             yield "as scored" if as_scored else name, number(rule.estimate), "", _status(rule.reason)
     if (draws := variant.draws) is not None:
-        steps = {"every answer is a forced one": draws.forced_for_all, "  of another draw": draws.uncorrected}
+        steps = {"every answer is a forced one": draws.forced_for_all, "  from different samples": draws.uncorrected}
         for name, value in steps.items():
             yield name, number(value), "", UNDEFINED if value is None else "ok"
         yield _estimate_row("  without sampling noise: corrected RI", draws.corrected_refusal_index)

@@ -180,7 +180,7 @@ INTERVAL_TABLES: Mapping[str, tuple[Metric, ...]] = {
 }
 """Metrics shown with intervals in tables of their own, by table."""
 
-STEPS = ("forced for all", "of another draw")
+STEPS = ("forced for all", "different samples")
 """Steps from RI to corrected RI before sampling noise is removed."""
 
 
@@ -273,10 +273,10 @@ def interval_table(summary: Summary, metrics: Sequence[Metric]) -> Table:
 
 
 def _draws_table(summary: Summary) -> Table:
-    columns = ("repeated draws", "questions", "draws", METRICS[INDEX].column, *STEPS, METRICS[CORRECTED].column)
-    further = ("refusals repeat", "errors repeat", "Spearman of frequencies", "AUROC of P(Answering)")
+    columns = ("repeated samples", "questions", "samples", METRICS[INDEX].column, *STEPS, METRICS[CORRECTED].column)
+    further = ("reliability of refusals", "reliability of errors", "Spearman of frequencies", "AUROC of P(Answering)")
     rows = ((summary.label(one), *_draws_row(one, one.draws)) for one in summary.variants if one.draws is not None)
-    return Table.of((*columns, *further), rows, left=("repeated draws",))
+    return Table.of((*columns, *further), rows, left=("repeated samples",))
 
 
 def _draws_row(variant: VariantSummary, draws: DrawsSummary) -> Iterator[str]:
