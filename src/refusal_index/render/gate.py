@@ -45,7 +45,7 @@ def gate_blocks(result: GateResult) -> Iterator[Block]:
     if result.guards:
         key = guards_key(result, in_full=False)
         left_out = () if key.values["margins"] else ("change",)
-        yield from ("", guard_table(result).without("baseline", "p beyond, Holm", *left_out), "", sentence(key))
+        yield from ("", guard_table(result).without("baseline", "adjusted p", *left_out), "", sentence(key))
     for one in others:
         if one.severity != "note":
             yield from ("", cautioned(one))
@@ -71,7 +71,7 @@ def gate_document(result: GateResult) -> dict[str, Any]:
 def guard_table(result: GateResult) -> Table:
     """Return every guard as a row."""
     level = f"{percent(1 - 2 * result.alpha)} interval"
-    columns = ("guard", "baseline", "candidate", "change", level, "limit", "p beyond, Holm", "verdict")
+    columns = ("guard", "baseline", "candidate", "change", level, "limit", "adjusted p", "verdict")
     return Table.of(columns, map(_cells, result.guards), left=("guard", "verdict"))
 
 
