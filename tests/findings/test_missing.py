@@ -29,7 +29,7 @@ from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_FINISHED
 from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.findings.conclusions import lacking
-from refusal_index.findings.sensitivity import FEWEST_FAILURES, LEVEL, failures_by_refusal, missing_range
+from refusal_index.findings.sensitivity import FEWEST_FAILURES, LEVEL, failure_pvalue, missing_range
 from refusal_index.findings.summary import VariantSummary, is_complete, summarise
 from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import summary_document, summary_table
@@ -176,12 +176,11 @@ def by_hand(failed: int, refused: int, ungraded: int, answered: int) -> float:
 
 @pytest.mark.parametrize(("failed", "ungraded"), [(5, 0), (10, 3), (12, 9), (8, 10), (6, 20), (5, 80)])
 def test_failures_go_with_refusals_by_the_hypergeometric_distribution(failed: int, ungraded: int) -> None:
-    found = failures_by_refusal(ContingencyTable(200, 50, 400, 340), failed, ungraded)
+    found = failure_pvalue(ContingencyTable(200, 50, 400, 340), failed, ungraded)
     pvalue = by_hand(failed, 250 + failed, ungraded, 740 + ungraded)
     assert (found is not None) == (pvalue <= LEVEL)
     if found is not None:
-        assert found.pvalue == pytest.approx(pvalue)
-        assert (found.refused, found.answered) == (250 + failed, 740 + ungraded)
+        assert found == pytest.approx(pvalue)
 
 
 def test_a_caution_where_failures_go_with_refusals_also_below_two_percent() -> None:

@@ -233,9 +233,9 @@ def test_a_folder_gives_settings_prompts_with_hashes_and_cost(tmp_path: Path) ->
     folder = _folder(tmp_path / "run", table)
     usage = {name: Usage(1000, 20, 50, 0.5) for name in VARIANTS}
     folder.write_summary(as_json(summary_document(summarise(table, usage=usage))))
-    found = read_report_runs([folder.path])
-    assert found.runs[0].summary.penalty == 0.2
-    page = write_report(found.runs, folder.report).path.read_text(encoding="utf-8")
+    found, _ = read_report_runs([folder.path])
+    assert found[0].summary.penalty == 0.2
+    page = write_report(found, folder.report).path.read_text(encoding="utf-8")
     assert hashlib.sha256(b"Say <b>it</b>.").hexdigest() in page
     assert "Say &lt;b&gt;it&lt;/b&gt;." in page
     assert "0" * 64 in page
@@ -249,7 +249,7 @@ def test_a_run_at_hand_gives_the_same_page_as_its_folder(tmp_path: Path) -> None
     summary = summarise(table, penalty=0.2)
     folder.write_summary(as_json(summary_document(summary)))
     at_hand = write_report(folder_runs(folder, table.lazy(), summary), tmp_path / "a.html").path.read_bytes()
-    read = write_report(read_report_runs([folder.path]).runs, tmp_path / "b.html").path.read_bytes()
+    read = write_report(read_report_runs([folder.path])[0], tmp_path / "b.html").path.read_bytes()
     assert at_hand == read
 
 
@@ -258,11 +258,11 @@ def test_a_page_without_room_for_all_says_so_and_its_numbers_rest_on_all(tmp_pat
     folder = _folder(tmp_path / "run", table)
     scored = table.with_columns(confidence=pl.int_range(table.height) / table.height)
     write_table(scores_of_outcomes(scored), folder.confidence)
-    whole = read_report_runs([folder.path]).runs
+    whole, _ = read_report_runs([folder.path])
     said = "a random sample of 80"
     assert said not in write_report(whole, tmp_path / "a.html").path.read_text()
     monkeypatch.setattr(runs, "MOST_ROWS", 40)
-    for some in (read_report_runs([folder.path]).runs, folder_runs(folder, table.lazy(), whole[0].summary)):
+    for some in (read_report_runs([folder.path])[0], folder_runs(folder, table.lazy(), whole[0].summary)):
         assert some[0].summary == whole[0].summary
         assert some[0].run.confidence.equals(whole[0].run.confidence)
         page = write_report(some, tmp_path / "b.html").path.read_text()
@@ -275,10 +275,10 @@ def test_of_several_runs_those_that_cannot_be_read_are_left_out_with_a_sentence(
     unfinished = _folder(tmp_path / "unfinished", rows(30))
     unfinished.outcomes.unlink()
     (tmp_path / "empty.csv").touch()
-    found = read_report_runs([sound, unfinished.path, tmp_path / "empty.csv"])
-    assert [run.run.source for run in found.runs] == [sound]
-    assert len(found.left_out) == 2
-    assert "holds no outcomes yet" in found.left_out[0]
+    found, left_out = read_report_runs([sound, unfinished.path, tmp_path / "empty.csv"])
+    assert [run.run.source for run in found] == [sound]
+    assert len(left_out) == 2
+    assert "holds no outcomes yet" in left_out[0]
     with pytest.raises(RunFolderError):
         read_report_runs([unfinished.path])
 

@@ -53,7 +53,7 @@ def test_it_learns_to_refuse_and_the_panel_says_so(trained: tuple[Path, Any], tm
     (panel,) = panels_of(steps, CompareOptions())
     assert panel.changed("refusal_rate")
     assert not panel.changed("error_rate")
-    page = write_report(read_report_runs([place / "panel"]).runs, tmp_path / "report.html").path.read_text()
+    page = write_report(read_report_runs([place / "panel"])[0], tmp_path / "report.html").path.read_text()
     assert "It refuses more since" in page
 
 

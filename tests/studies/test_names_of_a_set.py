@@ -70,9 +70,9 @@ def test_what_a_run_took_is_found_under_any_name(tmp_path, name):
     folder = RunFolder(make_run(tmp_path / "one", "acme/one"))
     write_summary(tmp_path, {"one": (name, "Ours")})
     usage = {variant: Usage(100, 7, 5, None) for variant in ("low", "normal", "high", "highest")}
-    (found,) = read_report_runs([tmp_path]).runs
+    ((found,), _) = read_report_runs([tmp_path])
     folder.write_summary(as_json(summary_document(summarise(found.shown, usage=usage))))
-    (found,) = read_report_runs([tmp_path]).runs
+    ((found,), _) = read_report_runs([tmp_path])
     assert found.run.label == name
     assert [variant.usage for variant in found.variants] == list(usage.values())
     frame = cost_table.make([found.run], OPTIONS).frame

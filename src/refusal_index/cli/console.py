@@ -79,7 +79,15 @@ def show(blocks: Iterable[Block]) -> None:
     """Print paragraphs and tables; indented text is an item of a list, and stays on one line."""
     for block in blocks:
         if isinstance(block, PlainTable):
-            _print_table(block)
+            from rich.text import Text
+
+            for position, part in enumerate(block.parts(max(TEXT_WIDTH, terminal().width))):
+                if position:
+                    say()
+                shown = plain_table(part.columns, part.left)
+                for row in part.rows:
+                    shown.add_row(*(Text(_shown(cell)) for cell in row))
+                terminal(width=TABLE_WIDTH).print(shown)
         elif block.startswith("  "):
             say(block)
         else:
@@ -120,18 +128,6 @@ def plain_table(columns: Sequence[str], left: Iterable[str]) -> Table:
     for name in columns:
         table.add_column(Text(_shown(name)), justify="left" if name in to_left else "right", no_wrap=True)
     return table
-
-
-def _print_table(table: PlainTable) -> None:
-    from rich.text import Text
-
-    for position, part in enumerate(table.parts(max(TEXT_WIDTH, terminal().width))):
-        if position:
-            say()
-        shown = plain_table(part.columns, part.left)
-        for row in part.rows:
-            shown.add_row(*(Text(_shown(cell)) for cell in row))
-        terminal(width=TABLE_WIDTH).print(shown)
 
 
 def _shown(text: object) -> str:

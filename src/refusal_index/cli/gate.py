@@ -207,7 +207,7 @@ def _write(result: GateResult, runs: Sequence[Path], places: Mapping[str, Path])
         if result.unasked is not None:
             console.note(f"{page} is not written: nothing was judged")
         else:
-            write_report(read_report_runs(runs).runs, page, gate=result)
+            write_report(read_report_runs(runs)[0], page, gate=result)
 
     errors = []
     others = {form: place for form, place in places.items() if form != "report"}

@@ -191,16 +191,16 @@ def report(
         raise OptionError("report: expected --out FILE for a report of several runs, got none")
     place = out or (runs[0] if runs[0].is_dir() else runs[0].parent) / _PAGE
     _refuse_foreign(place)
-    readable = read_report_runs(
+    readable, left_out = read_report_runs(
         runs,
         penalty=penalty,
         truthfulness_weights=weights_of(truthfulness_weights),
         confidence_level=confidence_level,
         sampling=Sampling(cluster, weight),
     )
-    tell_left_out(readable.left_out)
+    tell_left_out(left_out)
     try:
-        written = write_report(readable.runs, place, left_out=readable.left_out)
+        written = write_report(readable, place, left_out=left_out)
     except NotWrittenError:
         raise
     except OSError as error:
@@ -208,7 +208,7 @@ def report(
     kept = f"{written.n_cut:,} texts cut to {written.limit:,} characters" if written.n_cut else "all texts in full"
     kept = kept if written.limit else "without replies, which would make it too large"
     console.say(f"{written.path}: {written.size / 1e6:.1f} MB, {kept}")
-    if readable.left_out:
+    if left_out:
         raise typer.Exit(INCOMPLETE)
 
 

@@ -28,13 +28,13 @@ DEFAULT_LEVEL = 0.95
 ConfidenceLevel = Annotated[float, typer.Option(min=0.5, max=0.9999)]
 
 
-def output(text: str = "", *names: str, metavar: str | None = None, own: str | None = None) -> Any:
+def output(*names: str, own: str | None = None) -> Any:
     """Return an option that names a file or a folder to write, which must not lie in the folder of a run.
 
     Parameters
     ----------
-    text, names, metavar
-        As ``typer.Option`` takes them.
+    names
+        Further names of the option.
     own
         The file or folder within a run's folder that the command may write.
     """
@@ -48,7 +48,7 @@ def output(text: str = "", *names: str, metavar: str | None = None, own: str | N
                 raise OptionError(f"{param.opts[0]}: {place} lies in the folder of a run; choose another place")
         return given
 
-    return typer.Option(*names, help=text, metavar=metavar, callback=outside_runs)
+    return typer.Option(*names, callback=outside_runs)
 
 
 def weights_of(given: str | None) -> TruthfulnessWeights | None:

@@ -251,18 +251,7 @@ def sensitivity(
     from refusal_index.render.planning import decisions_blocks
 
     outcomes = read_outcomes_of(run)
-    options = DecisionOptions(
-        labels=read_labels(labels, outcomes) if labels else None,
-        errors=_rates(grader_error) if grader_error else (0.03, 0.03),
-        choices=choices,
-        penalty=penalty,
-        truthfulness_weights=weights_of(truthfulness_weights) or TruthfulnessWeights(),
-        confidence_level=confidence_level,
-    )
-    console.show(decisions_blocks(decide_otherwise(outcomes, options), options))
-
-
-def _rates(given: str) -> tuple[float, float]:
+    given = grader_error or "0.03,0.03"
     try:
         right, wrong = (float(part) for part in given.split(","))
     except ValueError:
@@ -271,4 +260,12 @@ def _rates(given: str) -> tuple[float, float]:
         raise OptionError(
             f"--grader-error: expected two rates of at least 0 with a sum below 1, got {given!r}; are they percentages?"
         )
-    return right, wrong
+    options = DecisionOptions(
+        labels=read_labels(labels, outcomes) if labels else None,
+        errors=(right, wrong),
+        choices=choices,
+        penalty=penalty,
+        truthfulness_weights=weights_of(truthfulness_weights) or TruthfulnessWeights(),
+        confidence_level=confidence_level,
+    )
+    console.show(decisions_blocks(decide_otherwise(outcomes, options), options))

@@ -29,8 +29,8 @@ def default_run_name(model: str, dataset: str, settings: Mapping[str, Any]) -> s
     return f"{_safe(model)}-{_safe(dataset)}-{hashlib.sha256(canonical).hexdigest()[:8]}"
 
 
-def _safe(name: str, longest: int = 60) -> str:
-    return re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:longest] or "unnamed"
+def _safe(name: str) -> str:
+    return re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:60] or "unnamed"
 
 
 def as_json(settings: Mapping[str, Any]) -> dict[str, Any]:

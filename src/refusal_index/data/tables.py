@@ -249,17 +249,16 @@ class TextTable:
         return values
 
 
-def read_rows(source: Source, data: object, problems: Problems | None = None) -> list[Row]:
+def read_rows(source: Source, data: object) -> list[Row]:
     """Read all rows.
 
     Raises the source's TableError if `data` cannot be read, or has no rows.
 
     - `source`: description of `data`.
     - `data`: the content of a file, or a data frame or dictionaries.
-    - `problems`: list for errors of single rows, which are then skipped; if None, the first such error is raised.
     """
-    rows = list(iter_rows(source, data, problems))
-    if not rows and not problems:
+    rows = list(iter_rows(source, data))
+    if not rows:
         raise no_rows(source)
     return rows
 
@@ -268,6 +267,7 @@ def iter_rows(source: Source, data: Any, problems: Problems | None = None) -> It
     """Yield rows one by one, as `read_rows`; no rows are not an error.
 
     - `data`: also an open file.
+    - `problems`: list for errors of single rows, which are then skipped; if None, the first such error is raised.
     """
     data = io.BytesIO(data) if isinstance(data, bytes) else data
     records: Iterable[Record]

@@ -85,9 +85,10 @@ class MatchedRuns(Shown):
     def corrected_indices(self) -> Mapping[str, tuple[stats.CorrectedRefusalIndexResult, ...]]:
         """The corrected index of each run, by variant, of the variants in which every run has repeated samples."""
         tables = [
-            _matched(run.variants[variant], match)
+            rows.filter(pl.col("question_id").is_in(match.matrix.question_ids)) if match.paired else rows
             for name, match in self.matches.items()
             for run, variant in zip(self.runs, self.variants_compared[name], strict=True)
+            for rows in [run.variants[variant]]
         ]
         deterministic = [is_deterministic(run.settings) for run in self.runs] * len(self.matches)
         results = iter(corrected_indices(tables, deterministic))
@@ -141,11 +142,6 @@ class MatchedRuns(Shown):
         if sampling is not None and sampling["weight"] is not None:
             values = {"column": sampling["weight"], "worth": sampling["effective_by_weight"]}
             yield Statement("weights", "scope", values)
-
-
-def _matched(outcomes: pl.DataFrame, match: Match) -> pl.DataFrame:
-    """Keep the questions that the comparison rests on."""
-    return outcomes.filter(pl.col("question_id").is_in(match.matrix.question_ids)) if match.paired else outcomes
 
 
 def _statuses(match: Match) -> np.ndarray:

@@ -261,32 +261,19 @@ def missing_ranges(variants: Mapping[str | None, pl.DataFrame]) -> dict[str | No
     return {variant: missing for variant, missing in ranges.items() if missing is not None}
 
 
-@dataclass(frozen=True)
-class FailuresByRefusal:
-    """Counts of questions without a grade among those refused and answered in the first pass."""
-
-    # refused, refused_failed, answered, answered_failed: questions, and those of them without a grade
-    refused: int
-    refused_failed: int
-    answered: int
-    answered_failed: int
-    pvalue: float  # one-sided, of Fisher's exact test: small where more are missing of the refused
-
-
-def failures_by_refusal(
-    table: stats.ContingencyTable, refused_failed: int, answered_failed: int
-) -> FailuresByRefusal | None:
+def failure_pvalue(table: stats.ContingencyTable, refused_failed: int, answered_failed: int) -> float | None:
     """Test whether failures are associated with refusals; None if there is no significant association.
 
+    The p-value is one-sided, of Fisher's exact test: small where more grades of refused questions are missing.
     Too few failures to say so are none either: fewer than `FEWEST_FAILURES` refused questions, or a p-value above
     `LEVEL`.
 
     - `table`: the scored questions.
     - `refused_failed`, `answered_failed`: questions without a grade that the first pass refused, and answered.
 
-    >>> failures_by_refusal(stats.ContingencyTable(200, 50, 400, 340), 10, 0).refused_failed
-    10
-    >>> failures_by_refusal(stats.ContingencyTable(200, 50, 400, 340), 4, 0) is None
+    >>> f"{failure_pvalue(stats.ContingencyTable(200, 50, 400, 340), 10, 0):.1e}"
+    '1.2e-06'
+    >>> failure_pvalue(stats.ContingencyTable(200, 50, 400, 340), 4, 0) is None
     True
     """
     if refused_failed < FEWEST_FAILURES:
@@ -295,7 +282,4 @@ def failures_by_refusal(
 
     counts = [[refused_failed, table.n_refused], [answered_failed, table.n_answered]]
     pvalue = float(fisher_exact(counts, alternative="greater").pvalue)
-    if pvalue > LEVEL:
-        return None
-    refused, answered = table.n_refused + refused_failed, table.n_answered + answered_failed
-    return FailuresByRefusal(refused, refused_failed, answered, answered_failed, pvalue)
+    return pvalue if pvalue <= LEVEL else None

@@ -8,7 +8,7 @@ What a reader must know before believing a number is a caution, a statement that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import polars as pl
@@ -45,7 +45,7 @@ from refusal_index.findings.sensitivity import (
     LEVEL,
     MissingRange,
     Sensitivity,
-    failures_by_refusal,
+    failure_pvalue,
     missing_range,
     sensitivity,
 )
@@ -127,21 +127,15 @@ def refusal_cautions(rows: pl.DataFrame, refusals: Mapping[str, int] | None) -> 
         yield Statement("no_refusals_found", "note", {"answered": answered.height})
     wrong, sentence = answered.filter("wrong"), pl.col("sentence")
     is_sentence = sentence.str.count_matches(" ").ge(FEWEST_WORDS - 1) | sentence.str.contains(r"\x{3002}")
-    sentences = wrong.select(sentence=_first_sentence(pl.col("first_reply"))).filter(is_sentence)
+    tags = r"(?s)<(?:think|thinking|reasoning)>.*?</(?:think|thinking|reasoning)>|</?answer>"
+    reply = pl.col("first_reply").str.replace_all(tags, "").str.replace_all(r"\s+", " ").str.strip_chars()
+    first = pl.coalesce(reply.str.extract(r"^(.+?[.!?\x{3002}])(?: |$)"), reply).str.slice(0, LONGEST_QUOTED)
+    sentences = wrong.select(sentence=first).filter(is_sentence)
     same = sentences.group_by(pl.col("sentence").str.to_lowercase().alias("key")).agg(pl.len(), pl.first("sentence"))
     most = same.sort("len", "key", descending=[True, False]).head(1)
     for _, count, quoted in most.iter_rows():
         if count >= FEWEST_REPEATED and count > REPEATED_LIMIT * wrong.height:
             yield Statement("repeated_sentence", "serious", {"sentence": quoted, "count": count, "wrong": wrong.height})
-
-
-def _first_sentence(reply: pl.Expr) -> pl.Expr:
-    """Return the first sentence of a reply on one line, without tags and reasoning."""
-    plain = reply.str.replace_all(
-        r"(?s)<(?:think|thinking|reasoning)>.*?</(?:think|thinking|reasoning)>|</?answer>", ""
-    )
-    plain = plain.str.replace_all(r"\s+", " ").str.strip_chars()
-    return pl.coalesce(plain.str.extract(r"^(.+?[.!?\x{3002}])(?: |$)"), plain).str.slice(0, LONGEST_QUOTED)
 
 
 def _estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Statement]:
@@ -198,10 +192,19 @@ def _unscored_refusals(
     if missing is None:
         return
     failed = missing.refused - completeness.reasons.get(FORCED_NOT_ASKED, 0)
-    failures = failures_by_refusal(table, failed, missing.answered)
-    if failures is not None:
-        ends = missing_bounds(table, unknown_refused=failures.refused_failed)
-        values = {**asdict(failures), "level": LEVEL, "low": ends.low, "high": ends.high}
+    pvalue = failure_pvalue(table, failed, missing.answered)
+    if pvalue is not None:
+        ends = missing_bounds(table, unknown_refused=failed)
+        values = {
+            "refused": table.n_refused + failed,
+            "refused_failed": failed,
+            "answered": table.n_answered + missing.answered,
+            "answered_failed": missing.answered,
+            "pvalue": pvalue,
+            "level": LEVEL,
+            "low": ends.low,
+            "high": ends.high,
+        }
         yield Statement("unscored_refusals", "serious", values)
 
 
@@ -255,13 +258,9 @@ class Usage:
         """
         parts = tuple(usages)
         costs = [one.cost for one in parts if one.cost is not None]
-        return cls(
-            input_tokens=sum(one.input_tokens for one in parts),
-            output_tokens=sum(one.output_tokens for one in parts),
-            requests=sum(one.requests for one in parts),
-            cost=sum(costs) if len(costs) == len(parts) else None,
-            unpriced_tokens=sum(one.unpriced_tokens for one in parts),
-        )
+        names = ("input_tokens", "output_tokens", "requests", "unpriced_tokens")
+        sums = {name: sum(getattr(one, name) for one in parts) for name in names}
+        return cls(**sums, cost=sum(costs) if len(costs) == len(parts) else None)
 
 
 @dataclass(frozen=True)

@@ -78,17 +78,9 @@ def _variant_document(variant: VariantSummary) -> dict[str, Any]:
 
 
 def _pooled_document(pooled: PooledSummary) -> dict[str, Any]:
-    return {
-        "model": pooled.model,
-        "dataset": pooled.dataset,
-        "variants": pooled.variants,
-        INDEX: {**pooled.refusal_index.to_document(), "standard_error": pooled.standard_error},
-        CORRECTED: None if pooled.corrected_refusal_index is None else pooled.corrected_refusal_index.to_document(),
-        "between_prompts": pooled.between_prompts.to_document(),
-        "new_prompt": pooled.new_prompt.to_document(),
-        "left_out": pooled.left_out,
-        "homogeneity": plain(pooled.homogeneity),
-    }
+    document: dict[str, Any] = plain(pooled)
+    document[INDEX]["standard_error"] = document.pop("standard_error")
+    return document
 
 
 POOLED = "pooled"
@@ -344,8 +336,11 @@ def first_screen(summary: Summary) -> Iterator[Block]:
     if (lacks := lacking(summary)) is not None:
         yield from (sentence(lacks), "")
     if summary.index is not None:
-        yield from (_screen_title(summary), "")
-        index = summary.index
+        first, index = summary.variants[0], summary.index
+        source = " on ".join(part for part in (first.model, first.dataset) if part) or "Outcomes"
+        prompts = f", {count(len(summary.variants), 'prompt')}" if len(summary.variants) > 1 else ""
+        asked = max(variant.completeness.asked for variant in summary.variants)
+        yield from (f"{source}: {count(asked, 'question')}{prompts}", "")
         shown = with_interval(index.estimate, index.low, index.high, index.reason, 2)
         yield f"{METRICS[INDEX].label} {shown}   {scale(index)}".rstrip()
         yield from (sentence(verdict(index)), "")
@@ -353,14 +348,6 @@ def first_screen(summary: Summary) -> Iterator[Block]:
     for doubt in doubts(summary):
         if doubt.severity == "serious" or doubt.code == "sampling":  # intervals depend on how questions were sampled
             yield from ("", cautioned(doubt))
-
-
-def _screen_title(summary: Summary) -> str:
-    first = summary.variants[0]
-    source = " on ".join(part for part in (first.model, first.dataset) if part) or "Outcomes"
-    prompts = f", {count(len(summary.variants), 'prompt')}" if len(summary.variants) > 1 else ""
-    asked = max(variant.completeness.asked for variant in summary.variants)
-    return f"{source}: {count(asked, 'question')}{prompts}"
 
 
 def scale(index: Estimate) -> str:

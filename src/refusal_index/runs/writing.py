@@ -244,7 +244,7 @@ def open_run(path: str | Path) -> Run:
     """
     folder = RunFolder(checked_path(path, "path"))
     folder.read_settings()
-    found = read_report_runs([folder.path]).runs
+    found, _ = read_report_runs([folder.path])
     if len(found) != 1:
         raise RunFolderError(f"{path}: expected the folder of one run, got {len(found)} runs")
     about = folder.read_about()

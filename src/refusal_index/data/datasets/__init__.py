@@ -232,9 +232,19 @@ def cache_directory() -> Path:
 
 
 def _download(address: str, timeout: float) -> bytes:
+    """Read a whole response; raises DatasetError if it takes too long, is too large or is cut short."""
+    content, until = bytearray(), time.monotonic() + LONGEST
     try:
         with request.build_opener(_SameScheme).open(address, timeout=timeout) as answer:
-            content = _whole(answer, time.monotonic() + LONGEST)
+            while some := answer.read1(2**16):
+                content += some
+                if len(content) > LARGEST:
+                    raise OSError(f"it is larger than {LARGEST:,} bytes, the maximum for a dataset")
+                if time.monotonic() > until:
+                    raise OSError(f"it was incomplete after {LONGEST:,.0f} s")
+            length = answer.headers["Content-Length"]
+            if length is not None and length.isdecimal() and len(content) != int(length):
+                raise OSError(f"it was cut short: {len(content):,} of {int(length):,} bytes were received")
     except (OSError, http.client.HTTPException) as error:
         if isinstance(error, HTTPError):
             error.close()
@@ -242,21 +252,6 @@ def _download(address: str, timeout: float) -> bytes:
         raise DatasetError(
             f"{address} cannot be downloaded ({why}); try again, or download it yourself and give it as data (--data)"
         ) from error
-    return content
-
-
-def _whole(answer: http.client.HTTPResponse, until: float) -> bytes:
-    """Read a whole response; raises OSError if it takes too long, is too large or is cut short."""
-    content = bytearray()
-    while some := answer.read1(2**16):
-        content += some
-        if len(content) > LARGEST:
-            raise OSError(f"it is larger than {LARGEST:,} bytes, the maximum for a dataset")
-        if time.monotonic() > until:
-            raise OSError(f"it was incomplete after {LONGEST:,.0f} s")
-    length = answer.headers["Content-Length"]
-    if length is not None and length.isdecimal() and len(content) != int(length):
-        raise OSError(f"it was cut short: {len(content):,} of {int(length):,} bytes were received")
     return bytes(content)
 
 

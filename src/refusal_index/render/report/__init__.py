@@ -5,6 +5,6 @@ The page works without a network connection.
 """
 
 from refusal_index.render.report.page import WrittenReport, is_report, write_report
-from refusal_index.render.report.runs import Found, ReportRun, folder_runs, read_report_runs
+from refusal_index.render.report.runs import ReportRun, folder_runs, read_report_runs
 
-__all__ = ["Found", "ReportRun", "WrittenReport", "folder_runs", "is_report", "read_report_runs", "write_report"]
+__all__ = ["ReportRun", "WrittenReport", "folder_runs", "is_report", "read_report_runs", "write_report"]

@@ -86,14 +86,6 @@ class ReportRun:
         return typeset(percent(self.summary.confidence_level))
 
 
-@dataclass(frozen=True)
-class Found:
-    """The readable runs, and a sentence on each of the others."""
-
-    runs: tuple[ReportRun, ...]
-    left_out: tuple[str, ...]
-
-
 def read_report_runs(
     paths: Sequence[Path],
     *,
@@ -101,7 +93,7 @@ def read_report_runs(
     truthfulness_weights: Weights | None = None,
     confidence_level: float = 0.95,
     sampling: Sampling = OWN_COLUMNS,
-) -> Found:
+) -> tuple[tuple[ReportRun, ...], tuple[str, ...]]:
     """Read runs' folders and outcome tables for a report.
 
     Raises RunFolderError or OutcomeTableError if none can be read, or one is not there.
@@ -112,6 +104,7 @@ def read_report_runs(
       the defaults.
     - `confidence_level`: of every interval.
     - `sampling`: which of their columns say how questions were sampled.
+    - returned: the runs that could be read, and a sentence on each of the others.
     """
     found = find_runs(paths, sampling)
     most = MOST_ROWS // len(found.runs)
@@ -132,7 +125,7 @@ def read_report_runs(
         )
         summary = with_sections(summary, outcomes, run.source)
         runs.append(ReportRun(run, summary, *sampled(outcomes.lazy(), most), about))
-    return Found(tuple(runs), found.left_out)
+    return tuple(runs), found.left_out
 
 
 def folder_runs(folder: RunFolder, outcomes: pl.LazyFrame, summary: Summary) -> tuple[ReportRun, ...]:
