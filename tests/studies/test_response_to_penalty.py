@@ -134,7 +134,7 @@ def test_of_variants_that_state_one_target_the_first_counts_and_the_others_are_n
     alike = dataclasses.replace(run, settings=stated)
     found = response_to_penalty.make([alike], OPTIONS)
     assert found.frame.filter(part="target")["variant"].to_list() == ["t0", "t75"]
-    assert found.notes[0].endswith(" Left out because another variant states the same target: t50, t90.")
+    assert found.notes[0].endswith(" Left out because another prompt states the same target: t50, t90.")
 
 
 def test_one_target_alone_is_not_followed():

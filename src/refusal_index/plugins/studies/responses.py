@@ -29,7 +29,7 @@ from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import curves, inputs, precision, style
 from refusal_index.plugins.studies.scores import label, method_colours, scored_run
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
-from refusal_index.render.format import number, pvalue, with_interval
+from refusal_index.render.format import number, pvalue, reason_text, with_interval
 from refusal_index.stats.comparison import difference_pvalue
 from refusal_index.stats.intervals import normal_quantile
 
@@ -161,7 +161,7 @@ def _response_values(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "first": f"{stated[0]['target']:g}",
         "last": f"{stated[-1]['target']:g}",
         "excess": move["excess"],
-        "why": str(move["reason"] or "no questions").replace("_", " "),
+        "why": reason_text(move["reason"] or "no_questions"),
         "verdict": move["verdict"],
         "still": low is not None and low <= 0 <= high,
         "each": [f"{row['verdict']} at {row['target']:g}" for row in stated],
