@@ -212,7 +212,9 @@ def test_a_submission_that_may_have_arrived_is_never_made_again_where_nobody_lis
     with serving(losing) as server:
         with pytest.raises(RunFailedError, match=r"unknown whether a batch arrived .*404"):
             evaluate()
-        with pytest.raises(ModelError, match=r"may be in flight, and the list at http://\S+ cannot tell .*forget=ri-"):
+        with pytest.raises(
+            ModelError, match=r"may be in flight, and the list of batches at http://\S+ cannot tell .*forget=ri-"
+        ):
             evaluate()
         assert server.submitted() == 1
         key = journal()[0]["key"]
