@@ -98,7 +98,7 @@ def test_bad_input_is_one_line_and_status_two(invoke, tmp_path, arguments, said)
 def test_a_run_without_draws_has_no_auroc(invoke, tmp_path):
     result = invoke("study", "calibrator_comparison", written(tmp_path / "a.csv", "a", n=60))
     assert result.exit_code == 2
-    assert "repeated draws" in result.stderr
+    assert "repeated samples" in result.stderr
 
 
 def test_an_unfinished_run_is_said_and_the_rest_is_made(invoke, three, tmp_path):

@@ -136,7 +136,7 @@ def test_p_answering_comes_from_the_run_with_the_most_draws_and_the_metric_from_
 
 def test_runs_without_draws_are_said(models):
     single = [make_run(f"s{i}", seed=i, draws=1) for i in range(3)]
-    with pytest.raises(NotPossibleError, match="repeated draws"):
+    with pytest.raises(NotPossibleError, match="repeated samples"):
         auroc_correlation.make(single, OPTIONS)
     study = auroc_correlation.make([*models, single[0]], OPTIONS)
     assert any(note.startswith("3 left out, since no question was drawn twice") for note in study.notes)

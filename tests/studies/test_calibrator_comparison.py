@@ -191,7 +191,7 @@ def test_few_values_are_said(drawn):
 
 
 def test_runs_without_draws_or_without_wrong_answers_are_said():
-    with pytest.raises(NotPossibleError, match="repeated draws"):
+    with pytest.raises(NotPossibleError, match="repeated samples"):
         calibrator_comparison.make([make_run("a", draws=1)], OPTIONS)
     rows = pl.concat([table_rows(np.arange(20) % 2, np.zeros(20), draw=draw) for draw in range(3)])
     with pytest.raises(NotPossibleError, match=r"the AUROC is undefined \(all true\)"):

@@ -119,7 +119,7 @@ def test_questions_whose_first_pass_has_no_grade_are_left_out_of_that_prompt_alo
 
 
 def test_runs_that_allow_no_comparison_are_said(run):
-    with pytest.raises(NotPossibleError, match="scores of confidence") as error:
+    with pytest.raises(NotPossibleError, match="confidence scores") as error:
         score_or_refusal.make([make_run("a")], OPTIONS)
     assert error.value.notes == ()
     right = table_rows(np.arange(20) % 2, np.zeros(20))

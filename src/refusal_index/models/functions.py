@@ -250,8 +250,8 @@ def check_model_function(function: Callable[..., Any], name: str, procedures: Ma
         )
     if len(asked) > 1:
         raise ModelError(
-            f"{name}: expected a parameter 'messages', got none; the prompt variants {', '.join(asked)} differ only in "
-            "the messages. Declare it, or choose one with {variants}"
+            f"{name}: expected a parameter 'messages', got none; the prompts {', '.join(asked)} differ only in the "
+            "messages. Declare it, or choose one with {variants}"
         )
 
 
