@@ -131,7 +131,7 @@ def test_methods_that_need_draws_name_the_option_that_adds_them():
         ri.confidence_scores(run, ["self-consistency"])
     reasons = {method.name: reason for method, reason in allowed(run.path, Settings.of()).items()}
     assert reasons["likelihood"] is None
-    assert "several draws" in reasons["p-answering"]
+    assert "several samples" in reasons["p-answering"]
 
 
 def test_an_unknown_method_is_named_with_its_nearest(run):
