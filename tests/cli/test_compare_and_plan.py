@@ -59,7 +59,7 @@ def test_two_runs_are_compared_metric_by_metric(command, runs):
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
     assert lines[0] == "Differences: good minus poor"
-    assert "low: 500 questions matched" in lines
+    assert "low: 500 questions matched." in lines
     jointly = next(line for line in lines if line.startswith("RI ") and "jointly" in line)
     assert "<.0001" in jointly
     assert sum(line.startswith("C/A") for line in lines) == 2
@@ -191,7 +191,7 @@ def test_without_repeated_draws_ri_is_all_there_is(command, runs):
 def test_other_questions_are_compared_unpaired_and_said_to_be(command, runs):
     write_outcomes(table_of("other", 0.5, ids=range(N, 2 * N)), Path("other.parquet"))
     done = command("compare", "good.parquet", "other.parquet")
-    assert "compared unpaired, on different questions" in done.stdout.replace("\n", " ")
+    assert "Compared unpaired, on different questions" in done.stdout.replace("\n", " ")
 
 
 def test_questions_of_one_run_only_are_counted(command, runs):
@@ -244,7 +244,7 @@ def test_what_cannot_be_compared_is_refused_in_a_line(command, runs, arguments, 
 def test_rows_without_ids_are_never_taken_for_the_same_question(command, runs):
     for name in ("one", "two"):
         Path(f"{name}.csv").write_text("refused,wrong\n" + "1,1\n1,0\n0,1\n0,0\n" * 30)
-    assert "compared unpaired, on different questions" in command("compare", "one.csv", "two.csv").stdout.replace(
+    assert "Compared unpaired, on different questions" in command("compare", "one.csv", "two.csv").stdout.replace(
         "\n", " "
     )
 
