@@ -332,7 +332,7 @@ def test_a_grading_that_is_stopped_is_resumed_without_asking_for_a_grade_twice(c
         pipeline.stops_after, pipeline.stopping = enough, KeyboardInterrupt()
         stopped = command(*GRADED, "--out", "model")
         assert stopped.exit_code == 130
-        assert "the same command resumes" in stopped.stderr
+        assert "run the same command again" in stopped.stderr
     pipeline.stops_after = None
     resumed = command(*GRADED, "--out", "model").stdout
     assert resumed.replace("model:", "whole:").replace("show model", "show whole") == whole.stdout

@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from refusal_index.cli.runs import RESUMES
 from refusal_index.data.rates import contingency_table
 from refusal_index.runs.plan import prepare
 from refusal_index.runs.settings import Settings
@@ -247,7 +248,7 @@ def test_ctrl_c_says_that_the_same_command_resumes_and_it_does(command, tmp_path
         process.send_signal(signal.SIGINT)
         said, errors = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, "")
-    assert errors.splitlines()[-1] == "interrupted; the same command resumes, and asks for nothing that is stored"
+    assert errors.splitlines()[-1] == RESUMES
     assert "Traceback" not in errors
     kept = stored("r")
     assert 4 <= len(kept) < 24
@@ -264,7 +265,7 @@ SUMS = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low,high", "--grader
     ("stopping", "status", "told"),
     [
         (RuntimeError("out of quota"), 1, "raised RuntimeError: out of quota); fix the function"),
-        (KeyboardInterrupt(), 130, "interrupted; the same command resumes, and asks for nothing that is stored"),
+        (KeyboardInterrupt(), 130, RESUMES),
     ],
 )
 def test_a_run_that_is_stopped_at_any_reply_is_resumed_and_ends_as_one_that_was_not(

@@ -144,7 +144,8 @@ def test_a_table_without_forced_grades_does_not_know_what_was_refused_again(comm
     bare = read_outcomes(run).with_columns(forced_grade=pl.lit(None, pl.String))
     write_outcomes(bare, "bare.parquet")
     done = command("sensitivity", "bare.parquet")
-    for start in ("refused again is right", "refused again is dropped", "both: lowest", "both: highest"):
+    both = ("unscored and refused again: lowest", "unscored and refused again: highest")
+    for start in ("refused again is right", "refused again is dropped", *both):
         assert "not known" in line(done.stdout, start)
     assert f"{refusal_index(ContingencyTable(98, 20, 60, 80)).estimate:.3f}" in line(done.stdout, "as scored")
     assert "not known" not in command("sensitivity", run).stdout

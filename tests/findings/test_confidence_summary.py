@@ -166,27 +166,28 @@ def _found(
     [
         (
             _found(0.3, 0.5),
-            "finds wrong answers better than the refusals under low",
+            "finds wrong answers better than the model's refusals under low",
             "the score finds wrong answers better.",
         ),
         (
             _found(-0.5, -0.3),
-            "finds wrong answers less well than the refusals under low",
+            "finds wrong answers less well than the model's refusals under low",
             "the score finds wrong answers less well.",
         ),
         (
             _found(-0.1, 0.1),
-            "finds wrong answers about as well as the refusals under low",
+            "finds wrong answers about as well as the model's refusals under low",
             "the difference is within sampling error.",
         ),
         (
             _found(None, None, "nobody_refused"),
-            "cannot be compared with the refusals under low (the model refused none of these questions)",
+            "cannot be compared with the model's refusals under low (the model refused none of these questions)",
             "there is no comparison: the model refused none of these questions.",
         ),
         (
             _found(None, None, "score:zero_cell:answered_wrong"),
-            "cannot be compared with the refusals under low (the score leaves no error, so there is no interval)",
+            "cannot be compared with the model's refusals under low "
+            "(the score leaves no error, so there is no interval)",
             "there is no comparison: the score leaves no error, so there is no interval.",
         ),
     ],
@@ -201,9 +202,9 @@ def test_sentences_say_what_the_interval_holds_and_no_more(summary, found, words
 def test_sentences_name_both_differences_with_their_intervals(summary):
     one = replace(summary, against=(_found(0.3, 0.5), replace(_found(-0.1, 0.1), variant="high")))
     assert sentence(one.verdict(numbers=True)) == (
-        "likelihood finds wrong answers better than the refusals under low (RI +0.400 [0.300, 0.500], wrong "
-        "when answering -0.100 [-0.150, -0.050]); it finds wrong answers about as well as the refusals under high "
-        "(RI +0.000 [-0.100, 0.100], wrong when answering -0.100 [-0.150, -0.050])."
+        "likelihood finds wrong answers better than the model's refusals under low (RI +0.400 [0.300, 0.500], wrong "
+        "when answering -0.100 [-0.150, -0.050]); it finds wrong answers about as well as the model's refusals under "
+        "high (RI +0.000 [-0.100, 0.100], wrong when answering -0.100 [-0.150, -0.050])."
     )
     assert sentence(one.against[0].in_full("likelihood")) == (
         "Under low the model refused 100 of 400 questions. Refusing the 100 with the lowest likelihood instead changes "

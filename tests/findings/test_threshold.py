@@ -253,7 +253,7 @@ def test_ways_to_refuse_that_answer_what_the_cut_answers_are_named_and_not_compa
         ("answer_all", None): False,
     }
     assert [one.difference is None for one in found.points] == [True, True, False, False]
-    assert "answers the same questions as refusals of low." in str(found)
+    assert "answers the same questions as its refusals under low." in str(found)
     none = find_threshold(run, ThresholdOptions(max_error=0.9))  # so lenient that nothing is refused
     (all_of_them,) = (one for one in none.points if one.kind == "answer_all")
     assert (none.points[0].worth.coverage.estimate, all_of_them.same_as_cut, all_of_them.difference) == (1, True, None)
@@ -307,19 +307,21 @@ def test_the_promise_is_said_in_words_beside_what_came_of_it():
     said = to_text(threshold_blocks(found))
     rate = found.points[0].worth.error_rate
     assert said.startswith(
-        f"With 90 % confidence at most 20 % of the answers given at {found.rule} are wrong, for questions like these; "
-        f"on the other half {100 * rate.estimate:.1f} % [{100 * rate.low:.1f}, {100 * rate.high:.1f}] were."
+        f"Answer at {found.rule}: on questions like these, at most 20 % of the answers are wrong (90 % confidence). "
+        f"Of the questions not used to choose the threshold, {100 * rate.estimate:.1f} % [{100 * rate.low:.1f}, "
+        f"{100 * rate.high:.1f}] of the answers were wrong."
     )
     assert "95 % intervals; a right answer is worth 1, a wrong one -1" in said
     confident = to_text(threshold_blocks(find_threshold(planted(3000), replace(MAX_ERROR, confidence_level=0.99))))
-    assert "With 99 % confidence" in confident
+    assert "(99 % confidence)" in confident
     assert "99 % intervals" in confident
 
 
 def test_of_a_choice_for_utility_it_is_said_which_ways_to_refuse_it_beats():
     said = str(find_threshold(planted(2000), PENALTY))
     assert "which is optimistic" in said
-    assert "the threshold has a higher utility than refusals of low, refusals of high and answering everything." in said
+    others = "its refusals under low, its refusals under high and answering everything"
+    assert f"the threshold has a higher utility than {others}." in said
 
 
 @pytest.mark.parametrize(

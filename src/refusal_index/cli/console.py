@@ -97,9 +97,7 @@ def show(blocks: Iterable[Block]) -> None:
 def document(content: Any) -> None:
     """Print a document as JSON, unrounded, for programs to read; control characters are written as JSON escapes."""
     text = json.dumps(redacted_in(content), indent=2, ensure_ascii=False, allow_nan=False)
-    # only strings can hold characters that are not printable
-    shown = (each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
-    typer.echo("".join(shown))
+    typer.echo("\n".join(line if line.isprintable() else _escaped(line) for line in text.split("\n")))
 
 
 def print_no_more(descriptor: int | None = None) -> None:
@@ -107,6 +105,11 @@ def print_no_more(descriptor: int | None = None) -> None:
     place = os.open(os.devnull, os.O_WRONLY)
     os.dup2(place, sys.stdout.fileno() if descriptor is None else descriptor)
     os.close(place)
+
+
+def _escaped(line: str) -> str:
+    """Return a line of JSON with what is not printed as escapes; only its strings can hold such characters."""
+    return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in line)
 
 
 def terminal(*, stderr: bool = False, width: int | None = None) -> Console:

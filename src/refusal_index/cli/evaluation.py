@@ -34,7 +34,7 @@ def run(
 
     Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
 
-    - `config` FILE: TOML file of models and datasets, or a configuration of this package such as paper/all.
+    - `config` FILE: TOML file of models and datasets, or a built-in configuration such as paper/all.
     - `out`: Output folder. [default: runs/NAME, derived from the settings]
     - `dry_run`: Send nothing; print the expected requests, tokens and cost. Embedded models run their first pass.
     """

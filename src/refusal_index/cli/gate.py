@@ -55,29 +55,29 @@ def gate(
     *,
     values: Mapping[str, Any],
 ) -> None:
-    """Decide whether a model may be released.
+    """Check a candidate model against release criteria.
 
     The candidate passes if every guarded metric is shown to be within its limit, fails if one is shown to be beyond it,
     and is inconclusive otherwise. With a baseline four metrics are guarded: RI, the share of correct answers, accuracy
     when answering, and the refusal rate. So a model that knows less, never refuses or always refuses fails. A run that
     lacks more than 2 % of its grades is inconclusive.
 
-    With --run, the candidate is evaluated first, with the options of 'refusal-index run'. The result is checked at
-    five interim looks, and the run stops at the first clear verdict; together the looks are as likely to be wrong as a
-    single test. Running the same command again resumes.
+    With --run, the candidate is evaluated first, with the options of 'refusal-index run'. The result is checked
+    five times along the way, and the run stops at the first clear verdict; overall, the chance of a wrong verdict is
+    that of a single test. Running the same command again resumes.
 
     Exit status: 0 pass, 1 fail, 3 inconclusive, 2 bad input or an output that cannot be written, 130 interrupted.
 
     - `candidate` CANDIDATE: Folder of a run, or an outcome table; with --run, the folder to write the run to.
     - `baseline` RUN: Run of the model in use on the same questions: a folder or an outcome table.
-    - `policy` FILE: Release criteria, a TOML file; options add to it.
+    - `policy` FILE: Release criteria, a TOML file; options are added to them.
     - `margin` METRIC=NUMBER: How much worse than the baseline a metric may be. Repeatable. [default:
       refusal_index=0.1, correct_rate=0.05, correct_given_attempted=0.05, refusal_rate=0.1]
     - `at_least` METRIC=NUMBER: Minimum value of a metric of the candidate. Repeatable.
     - `at_most` METRIC=NUMBER: Maximum value of a metric of the candidate. Repeatable.
-    - `variants` NAME: Prompt to judge by. [default: the only one]
+    - `variants` NAME: Prompt to judge. [required if the runs share several]
     - `out` FILE: Also write the verdict to a file: .json, .md, .xml (JUnit) or .html (the report of both runs).
-      Repeatable. On GitHub, the Markdown is also shown below the job.
+      Repeatable. In GitHub Actions, the Markdown is also added to the job summary.
     - `json`: Print the verdict as JSON and nothing else.
     - `run`: Evaluate the candidate, and stop as soon as the verdict is certain.
     """

@@ -31,7 +31,7 @@ from refusal_index.runs.sweep import CellResult, Sweep, execute_sweep, set_block
 from refusal_index.runs.writing import DISAGREEMENTS, Run, run_blocks
 
 T = TypeVar("T")
-RESUMES = "interrupted; the same command resumes, and asks for nothing that is stored"
+RESUMES = "interrupted; run the same command again to resume: stored replies are not requested again"
 WAITS = "interrupted: waiting for the requests in flight; press Ctrl-C again to quit"
 STAYS = "interrupted: batches in flight continue at the provider, to be collected later; press Ctrl-C again to quit"
 PLACES = (

@@ -68,6 +68,14 @@ def payoffs_of(penalty: float | None, truthfulness_weights: str | None) -> dict[
     return {name: value for name, value in given.items() if value is not None}
 
 
+def check_place(out: Path) -> None:
+    """Check a table to write, as `check_new_file`; also raise RefusalIndexError for a suffix that is not a table's."""
+    from refusal_index.data.tables import file_format
+
+    file_format(out)
+    check_new_file(out)
+
+
 def check_new_file(out: Path) -> None:
     """Raise OptionError if ``--out`` already exists, or its folder does not exist."""
     if out.exists() or out.is_symlink():

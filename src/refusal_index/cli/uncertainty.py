@@ -46,11 +46,11 @@ def plan(
 
     - `pilot` RUN: Folder of a run or outcome table to plan from; two of them to plan a comparison.
     - `refusal_rate`: Expected refusal rate, without a pilot.
-    - `error_rate`: Expected share wrong overall: if it must answer every question.
+    - `error_rate`: Expected share wrong overall: when every question must be answered.
     - `refusal_index`: Expected RI.
     - `half_width`: Half-width of the interval to plan for. [default: a table of several]
     - `questions`: Print the precision that this many questions give.
-    - `difference`: Difference in RI to a worse model that should be detected.
+    - `difference`: Smallest difference in RI between two models to detect.
     - `power`: Probability of detecting that difference.
     - `budget_requests`: Number of requests to spend on the narrowest interval.
     - `budget_cost`: The same as an amount of money; needs --request-cost.

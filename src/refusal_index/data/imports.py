@@ -218,6 +218,26 @@ GRADE = grade_kind(WORDS, SIMPLEQA_LETTERS, RIGHT_OR_WRONG)
 """The grades that a column can contain."""
 
 
+def read_as(kind: tables.Kind, value: Any, place: str) -> Any:
+    """Parse a value, None if it is empty; raises FirstPassError if it is invalid.
+
+    - `place`: the file and the place of the value in it, for messages.
+    """
+    try:
+        return kind(value)
+    except ValueError as error:
+        raise FirstPassError(f"{place}: {error}") from None
+
+
+def translated(value: Any, words: tables.Translations) -> Any:
+    """Return the translation of a value in `words`; the value itself if there is none.
+
+    >>> translated(" Pass ", {"pass": "refused"}), translated(1, {"pass": "refused"})
+    ('refused', 1)
+    """
+    return words.get(str(value).strip().casefold(), value) if words and value is not None else value
+
+
 def _answers(cell: Any) -> list[str]:
     """Return the accepted answers, the gold one first. A cell may hold a list, also in JSON or Python syntax."""
     if isinstance(cell, str) and cell.lstrip().startswith("["):

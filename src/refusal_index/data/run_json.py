@@ -44,11 +44,11 @@ def refuse_other_settings(path: Path, there: Mapping[str, Any], here: Mapping[st
     absent = object()
     differing = [key for key in sorted(before.keys() | now.keys()) if before.get(key, absent) != now.get(key, absent)]
     if differing:
-        shown = "; ".join(f"{key}: there {_shown(before, key)}, here {_shown(now, key)}" for key in differing[:5])
+        shown = "; ".join(f"{key}: then {_shown(before, key)}, now {_shown(now, key)}" for key in differing[:5])
         more = f"; and {len(differing) - 5} more" if len(differing) > 5 else ""
         raise RunFolderError(
-            f"{path} holds a run with other settings ({shown}{more}); "
-            "repeat them to resume it, or choose another folder"
+            f"{path} was run with other settings ({shown}{more}); "
+            "use the same settings to resume it, or choose another folder"
         )
 
 

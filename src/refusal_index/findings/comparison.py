@@ -422,6 +422,7 @@ class PairComparison(MatchedRuns):
             "size": None if at_boundary else abs(difference.estimate),
             "low": low,
             "high": high,
+            "level": level,
             "pvalue": difference.pvalue,
             "reason": difference.reason,
         }

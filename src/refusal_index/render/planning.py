@@ -146,7 +146,7 @@ def decisions_blocks(decisions: Sequence[Decisions], options: DecisionOptions) -
         yield from [""] * bool(place)
         yield title(variant.model, variant.dataset, variant.variant)
         by_labels = ("by labels", level) if variant.powered else ()
-        columns = ("metric", "as scored", "missing answers", *by_labels)
+        columns = ("metric", "as scored", "scoring rules", *by_labels)
         yield Table.of(columns, _metric_rows(variant, options.confidence_level), left=("metric",))
         columns = ("RI if", "estimate", level, "status")
         yield from ("", Table.of(columns, _index_rows(variant, options), left=("RI if", "status")))

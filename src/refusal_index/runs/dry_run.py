@@ -437,7 +437,7 @@ def _basis(one: RunEstimate) -> Iterator[str]:
             f"Assumed: {assumed.refusal_share:.0%} of the questions are refused, the same ones under every prompt "
             "(--assume-refusal); prompts share a question's forced answer."
         )
-    which = "reply that is not known" if one.foreseen else "reply"
+    which = "unknown reply" if one.foreseen else "reply"
     pace = f", {settings.forecast.seconds_per_request:g} s a request (--seconds-per-request), {one.connections} at a "
     pace = "" if settings.sending.engine == BATCH else f"{pace}time (--max-connections)"
     yield (

@@ -11,7 +11,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import check_new_file, columns_of, output, takes_settings
+from refusal_index.cli.shared_options import check_place, columns_of, output, takes_settings
 from refusal_index.render.format import Block, Table
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def _choose_threshold(
             "limits their share"
         )
     if out is not None:
-        _check_table(out)
+        check_place(out)
     runs = read_runs([run], Sampling(**sampling))
     if len(runs) != 1:
         raise OptionError(
@@ -260,7 +260,7 @@ def _add_and_export(
     if out is not None:
         if add is not None and add.resolve() == out.resolve():
             raise OptionError(f"--out: {out} is the file to add; choose another name")
-        _check_table(out)  # before the folder is changed
+        check_place(out)  # before the folder is changed
     document: dict[str, Any] = {}
     if add is not None:
         added = add_scores(run, add, method=name, columns=columns_of(column))
@@ -303,11 +303,3 @@ def _added(added: AddedScores) -> Iterator[Block]:
         "assumed": added.assumed,
     }
     yield from _paragraphs(Statement("scores_added", "scope", values))
-
-
-def _check_table(out: Path) -> None:
-    """Check a table to write, as `check_new_file`; also raise RefusalIndexError for a suffix that is not a table's."""
-    from refusal_index.data.tables import file_format
-
-    file_format(out)
-    check_new_file(out)

@@ -22,6 +22,8 @@ from refusal_index.data.imports import (
     ReadOptions,
     SourceFile,
     grade_kind,
+    read_as,
+    translated,
 )
 from refusal_index.data.outcome import REQUEST_FAILED, Grade, Question
 from refusal_index.data.outcome_table import read_outcomes
@@ -222,23 +224,3 @@ def _text(prompt: str | list[ChatMessage]) -> str:
     if isinstance(prompt, str):
         return prompt.strip()
     return next((message.text.strip() for message in reversed(prompt) if message.role == "user"), NOT_KNOWN)
-
-
-def read_as(kind: Kind, value: Any, place: str) -> Any:
-    """Parse a value, None if it is empty; raises FirstPassError if it is invalid.
-
-    - `place`: the file and the place of the value in it, for messages.
-    """
-    try:
-        return kind(value)
-    except ValueError as error:
-        raise FirstPassError(f"{place}: {error}") from None
-
-
-def translated(value: Any, words: Translations) -> Any:
-    """Return the translation of a value in `words`; the value itself if there is none.
-
-    >>> translated(" Pass ", {"pass": "refused"}), translated(1, {"pass": "refused"})
-    ('refused', 1)
-    """
-    return words.get(str(value).strip().casefold(), value) if words and value is not None else value
