@@ -123,7 +123,9 @@ def classify_error(error: BaseException, message: str, model: str, keys: str = "
     """
     message, status, wait = redacted(message), status_of(error), retry_after(error)
     advice = ""
-    if _is_used_up(error):
+    chain = causes(error)
+    said = [text for one in chain for text in (str(getattr(one, "code", "")), str(getattr(one, "type", "")), str(one))]
+    if any(word in text for text in said for word in USED_UP):
         advice = NO_CREDIT
     elif status is not None and status in ADVICE:
         advice = ADVICE[status].format(keys=keys)
@@ -131,10 +133,13 @@ def classify_error(error: BaseException, message: str, model: str, keys: str = "
         advice = f"the provider asks to wait {wait:,.0f} seconds"
     if advice:
         return Failure(message, model, FailureKind.LASTING, f"{advice}; {RESUMES}")
-    is_unreadable = any(isinstance(cause, UnreadableReplyError) for cause in causes(error))
+    is_unreadable = any(isinstance(one, UnreadableReplyError) for one in chain)
     if is_unreadable or (status is not None and 400 <= status < 500 and status not in TOO_SOON):
         return Failure(message, model, FailureKind.REQUEST)
-    if status is None and _is_unreachable(error):
+    is_unreachable = any(
+        isinstance(one, ConnectionRefusedError | socket.gaierror) or type(one).__name__ in UNREACHABLE for one in chain
+    )
+    if status is None and is_unreachable:
         return Failure(message, model, FailureKind.DOUBTFUL, f"is the server running? check the base URL; {RESUMES}")
     return Failure(message, model, retry_after=wait)
 
@@ -177,22 +182,6 @@ def _seconds(given: str, now: datetime | None) -> float:
         return float(given)
     except ValueError:
         return (parsedate_to_datetime(given) - (now or datetime.now(UTC))).total_seconds()
-
-
-def _is_used_up(error: BaseException) -> bool:
-    return any(
-        word in text
-        for cause in causes(error)
-        for text in (str(getattr(cause, "code", "")), str(getattr(cause, "type", "")), str(cause))
-        for word in USED_UP
-    )
-
-
-def _is_unreachable(error: BaseException) -> bool:
-    return any(
-        isinstance(cause, ConnectionRefusedError | socket.gaierror) or type(cause).__name__ in UNREACHABLE
-        for cause in causes(error)
-    )
 
 
 def causes(error: BaseException | None) -> list[BaseException]:

@@ -154,7 +154,12 @@ FORMS: Mapping[str, Callable[[GateResult], bytes]] = {
 def read_one(given: Run | str | Path, argument: str) -> ComparedRun:
     """Read a single run; raises RefusalIndexError if it cannot be read or is a set of runs."""
     place = given.path if isinstance(given, Run) else whole_run(checked_path(given, argument))
-    _refuse_several(place, argument)
+    runs = [] if (place / "run.json").exists() or set_members(place) else sorted(place.glob("*/run.json"))
+    if runs:
+        raise RunFolderError(
+            f"{argument}: expected the folder of one run, got {place}, which holds {len(runs)}; name one of them, such "
+            f"as {runs[0].parent}"
+        )
     found = read_runs([place])
     if len(found) != 1:
         raise OutcomeTableError(
@@ -162,16 +167,6 @@ def read_one(given: Run | str | Path, argument: str) -> ComparedRun:
             f"{listed(one.label for one in found)}; name one run, or split the table"
         )
     return _with_asked(found[0])
-
-
-def _refuse_several(place: Path, argument: str) -> None:
-    """Raise RunFolderError for a folder of several runs."""
-    runs = [] if (place / "run.json").exists() or set_members(place) else sorted(place.glob("*/run.json"))
-    if runs:
-        raise RunFolderError(
-            f"{argument}: expected the folder of one run, got {place}, which holds {len(runs)}; name one of them, such "
-            f"as {runs[0].parent}"
-        )
 
 
 def whole_run(place: Path) -> Path:

@@ -46,7 +46,6 @@ from refusal_index.protocol import (
     ForcedPass,
     GraderKind,
     Pass,
-    Procedure,
     Protocol,
     Regrading,
     Role,
@@ -79,7 +78,6 @@ from refusal_index.runs.results import (
     procedure_of,
 )
 from refusal_index.runs.settings import DEFAULT_GRADER, Settings
-from refusal_index.runs.store import ReplyStore
 from refusal_index.runs.writing import BEFORE
 
 
@@ -115,7 +113,9 @@ def prepare_force(
     read = read or ReadOptions({}, None, None)
     imported = import_file(file, kind, read)
     passes = tuple(map(without_forced, of_one_model(imported.passes, str(file), name)))
-    known = _known_questions(settings)
+    asked = settings.questions
+    named = asked.dataset or ("own" if asked.data else None)
+    known = None if named is None else load_dataset(named, data=asked.data, mix_seed=settings.seed)
     if known is not None:
         passes = filled_in(passes, known, by_id=has_ids(imported.file, imported.kind, read), source=str(file))
     prompts, placement = load_prompt_set(settings.prompting.prompts), placement_of(settings)
@@ -125,7 +125,14 @@ def prepare_force(
             f"{{grader}}: expected exact or a model, got {grader}; imported files hold no choices or patterns: name "
             "the dataset that does ({dataset})"
         )
-    dataset = _refused(imported, passes, grader)
+    dataset = Dataset(
+        name=passes[0].dataset or imported.file.stem,
+        questions=questions_to_force(passes, str(imported.file.path)),
+        sha256=imported.file.sha256,
+        source=f"refused questions of {imported.file.path.name}",
+        default_grader="model" if grader.models else "exact",
+        licence="that of the file",
+    )
     check_gradable(dataset.questions, grader)
     detector = refusal_detector(settings.refusal)
     made_of = {
@@ -148,24 +155,6 @@ def prepare_force(
         cautions=mixture(passes[0].model, settings.model),
     )
     return checked(plan)
-
-
-def _known_questions(settings: Settings) -> Dataset | None:
-    """Return the dataset that fills in missing questions, if one is named."""
-    asked = settings.questions
-    name = asked.dataset or ("own" if asked.data else None)
-    return None if name is None else load_dataset(name, data=asked.data, mix_seed=settings.seed)
-
-
-def _refused(imported: Imported, passes: Sequence[FirstPass], grader: GraderKind) -> Dataset:
-    return Dataset(
-        name=passes[0].dataset or imported.file.stem,
-        questions=questions_to_force(passes, str(imported.file.path)),
-        sha256=imported.file.sha256,
-        source=f"refused questions of {imported.file.path.name}",
-        default_grader="model" if grader.models else "exact",
-        licence="that of the file",
-    )
 
 
 def _default_grader(dataset: str, known: Dataset | None) -> str:
@@ -308,7 +297,10 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
         )
     detector = refusal_detector(settings.refusal)  # before reading the run, which may name the same function
     with open_store(source, made=False) as store:
-        replied = _finished(store, before["prompts"]["variants"], source, procedure_of(before))
+        asked_before = each_asked(store, before["prompts"]["variants"], procedure_of(before))
+        replied = [_replied(*one) for one in asked_before]
+    if not replied:
+        raise UnfinishedError(f"{source.path}: nothing was asked yet; run the same command again to resume")
     settings = replace(settings, model=before["model"], seed=before["seed"])
     kind, graders = grader_of(str(settings.grader))
     asked: dict[str, dict[Question, int]] = {}
@@ -350,14 +342,6 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
         begin=begin,
     )
     return checked(plan)
-
-
-def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, procedure: Procedure) -> list[_Replied]:
-    """Return every question with the model's replies at no cost, because the original run paid for them."""
-    found = [_replied(*one) for one in each_asked(store, variants, procedure)]
-    if not found:
-        raise UnfinishedError(f"{source.path}: nothing was asked yet; run the same command again to resume")
-    return found
 
 
 def _replied(conversation: Conversation, said: list[Completion], error: str | None) -> _Replied:

@@ -509,8 +509,10 @@ class ReplyStore:
         try:
             yield
         except (sqlite3.Error, OSError, UnicodeError) as error:  # names in a damaged schema may not be text
-            advice = f"; {ADVICE}" if _is_damage(error) else ""
-            if _code(error) == sqlite3.SQLITE_READONLY:
+            code = int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+            is_damaged = isinstance(error, UnicodeError) or code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+            advice = f"; {ADVICE}" if is_damaged else ""
+            if code == sqlite3.SQLITE_READONLY:
                 advice = "; it cannot be written: free some disk space, or check the permissions of its folder"
             said = " ".join(str(error).split())[:300]
             raise StoreError(f"{self.path}: the store of replies cannot be used ({said}){advice}") from error
@@ -523,11 +525,3 @@ def _file_at(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _is_damage(error: Exception) -> bool:
-    return isinstance(error, UnicodeError) or _code(error) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-
-
-def _code(error: Exception) -> int:
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

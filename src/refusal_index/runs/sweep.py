@@ -372,7 +372,10 @@ def prepare_sweep(
     """
     config, values = read_config(given), values or {}
     path = out or RUNS / config.name
-    _check_folder(path)
+    if (path / "run.json").exists():
+        raise RunFolderError(f"{path} is the folder of a single run; choose another one for the set")
+    if (path / SUMMARY).exists() and "set_version" not in set_document(path):
+        raise RunFolderError(f"{path / SUMMARY} is not the summary of a set; choose another folder")
     entries = config.datasets
     if any(name in values for name in DATASET_GIVEN):
         entries = (Entry("the command line", None, {}),)
@@ -442,7 +445,9 @@ async def execute_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = 
     """
     results = [CellResult(plan) for plan in sweep.plans]
     budget = budget or Budget(sweep.plans[0].settings.limits)
-    _count_earlier(sweep, budget)
+    for plan in sweep.plans if sweep.plans[0].settings.limits != Limits() else ():  # the budget is the set's
+        with open_store(plan.folder, made=False) as store:
+            budget.count_earlier(plan.folder.path, store.paid(), plan.prices)
     sweep.write(results)  # it has the display names of the runs' own reports
     places, wait = list(range(len(results))), 0.0
 
@@ -490,13 +495,6 @@ async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget, news: 
         return CellResult(plan, error=str(error))
 
 
-def _count_earlier(sweep: Sweep, budget: Budget) -> None:
-    """Count the earlier usage of all runs of a set, finished ones included: the budget is the set's."""
-    for plan in sweep.plans if sweep.plans[0].settings.limits != Limits() else ():
-        with open_store(plan.folder, made=False) as store:
-            budget.count_earlier(plan.folder.path, store.paid(), plan.prices)
-
-
 @contextmanager
 def telling(place: str) -> Iterator[None]:
     """Prefix input errors raised inside the block with the place in the configuration."""
@@ -504,14 +502,6 @@ def telling(place: str) -> Iterator[None]:
         yield
     except RefusalIndexError as error:
         raise ConfigError(f"{place}: {error.message if isinstance(error, SettingError) else error}") from error
-
-
-def _check_folder(path: Path) -> None:
-    """Raise if the folder is not a set's."""
-    if (path / "run.json").exists():
-        raise RunFolderError(f"{path} is the folder of a single run; choose another one for the set")
-    if (path / SUMMARY).exists() and "set_version" not in set_document(path):
-        raise RunFolderError(f"{path / SUMMARY} is not the summary of a set; choose another folder")
 
 
 def _refuse_doubles(source: str, plans: Sequence[Plan]) -> None:

@@ -306,7 +306,10 @@ def check_nothing_lost(folder: RunFolder, table: pl.LazyFrame) -> None:
     lacking = pl.col("unscored_reason").is_in([NOT_FINISHED, REQUEST_FAILED])
     kept = table.filter(~lacking.fill_null(value=False)).select(PLACE)
     variants = scored.select(pl.col("variant").unique(maintain_order=True)).collect()["variant"]
-    lost = [_lost(scored, kept, variant) for variant in variants]
+    lost = []
+    for variant in variants:  # one at a time, because a join holds its tables in memory
+        before, now = (one.filter(pl.col("variant").eq_missing(variant)) for one in (scored, kept))
+        lost.append(before.join(now, on=PLACE, how="anti", nulls_equal=True, maintain_order="left").collect())
     count = sum(one.height for one in lost)
     if count:
         found = next(one for one in lost if one.height)
@@ -330,12 +333,6 @@ def _read_before(folder: RunFolder) -> pl.LazyFrame:
             if not found.select(pl.col("draw").has_nulls()).collect().item():
                 return found
     return folder.read_outcomes().lazy()
-
-
-def _lost(scored: pl.LazyFrame, kept: pl.LazyFrame, variant: str | None) -> pl.DataFrame:
-    """Return one variant's rows that are missing now; by variant, because a join holds its tables in memory."""
-    before, now = (table.filter(pl.col("variant").eq_missing(variant)) for table in (scored, kept))
-    return before.join(now, on=PLACE, how="anti", nulls_equal=True, maintain_order="left").collect()
 
 
 DISAGREEMENTS = "disagreements.csv"
@@ -376,7 +373,12 @@ def write_results(
     prices = prices.or_those(Prices.read(about))
     penalty = about.get("penalty", DEFAULT_PENALTY) if penalty is None else penalty
     with _advising(folder):
-        _clear_away(folder)
+        # A killed process may have left parts of a large table.
+        for path in folder.path.glob(f".{folder.outcomes.name}.*{TEMPORARY_SUFFIX}"):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
         with replacing(folder.outcomes) as new:
             derived = derive_into(new, folder, store, prices)
             check_nothing_lost(folder, derived.outcomes)
@@ -391,8 +393,15 @@ def write_results(
                 is_deterministic=is_deterministic(settings),
                 answered_only=bool(settings.get("answered_only")),
             )
-            outdated = _refresh_scores(folder, store, settings, derived.outcomes)
-            summary = with_sections(_with_mixture(summary, settings), derived.outcomes, folder.path)
+            refresh: RefreshScores | None = (
+                entry_points.hook("refresh_confidence") if folder.confidence.exists() else None
+            )
+            outdated = refresh(folder, store, settings, derived.outcomes) if refresh else ()
+            if "first_pass" in settings:
+                cautions = mixture(settings["first_pass"]["model"], settings["model"])
+                variants = tuple(replace(one, warnings=(*cautions, *one.warnings)) for one in summary.variants)
+                summary = replace(summary, variants=variants)
+            summary = with_sections(summary, derived.outcomes, folder.path)
         run = Run(
             folder,
             _table(folder),
@@ -404,15 +413,6 @@ def write_results(
             **_goals(about, summary),
         )
         return _written(run, settings, derived.disagreements)
-
-
-def _clear_away(folder: RunFolder) -> None:
-    """Remove half-written files of a killed process: parts of a large table take up disk space."""
-    for path in folder.path.glob(f".{folder.outcomes.name}.*{TEMPORARY_SUFFIX}"):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
 
 
 @contextmanager
@@ -435,29 +435,10 @@ RefreshScores = Callable[[RunFolder, ReplyStore, Mapping[str, Any], pl.LazyFrame
 """Updates a folder's confidence table before its outcomes are replaced; returns the methods whose scores it removed."""
 
 
-def _refresh_scores(
-    folder: RunFolder, store: ReplyStore, settings: Mapping[str, Any], outcomes: pl.LazyFrame
-) -> tuple[str, ...]:
-    """Let the confidence plugin refresh the scores of a folder that has any."""
-    if not folder.confidence.exists():
-        return ()
-    refresh: RefreshScores = entry_points.hook("refresh_confidence")
-    return refresh(folder, store, settings, outcomes)
-
-
 def _goals(about: Mapping[str, Any], summary: Summary) -> dict[str, Any]:
     """Return a sentence on whether the run reached its target half-width, by code; empty without a target."""
     statement = goal(about, summary)
     return {} if statement is None else {statement.code: sentence(statement)}
-
-
-def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:
-    """Add a caution if the two passes may be from two models."""
-    if "first_pass" not in settings:
-        return summary
-    said = mixture(settings["first_pass"]["model"], settings["model"])
-    variants = tuple(replace(variant, warnings=(*said, *variant.warnings)) for variant in summary.variants)
-    return replace(summary, variants=variants)
 
 
 def _written(run: Run, settings: Mapping[str, Any], disagreements: Sequence[Disagreement]) -> Run:
