@@ -225,7 +225,12 @@ def describe_error(error: BaseException) -> str:
     >>> describe_error(ConnectionError())
     'ConnectionError'
     """
-    error = _unwrapped(error)
+    while type(error).__name__ in WRAPPERS:
+        attempt = getattr(error, "last_attempt", None)
+        held = (attempt.exception() if attempt else None) or error.__cause__ or error.__context__
+        if held is None:
+            break
+        error = held
     response, words = getattr(error, "response", None), _message_in(getattr(error, "body", None))
     status: int | None = getattr(response, "extensions", {}).get(SAID) or own_status(error)
     parts = [type(error).__name__]
@@ -241,16 +246,6 @@ def describe_error(error: BaseException) -> str:
             parts.clear()
         parts += [type(root).__name__, _shown(root, MAX_LINE)]
     return ": ".join(filter(None, (*(part.removesuffix(".") for part in parts[:-1]), *parts[-1:])))[:MAX_LINE]
-
-
-def _unwrapped(error: BaseException) -> BaseException:
-    while type(error).__name__ in WRAPPERS:
-        attempt = getattr(error, "last_attempt", None)
-        held = (attempt.exception() if attempt else None) or error.__cause__ or error.__context__
-        if held is None:
-            break
-        error = held
-    return error
 
 
 def _message_in(body: Any) -> str:

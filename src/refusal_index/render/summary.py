@@ -26,7 +26,7 @@ from refusal_index.findings.conclusions import (
     verdict,
 )
 from refusal_index.findings.draws import DrawsSummary, PooledSummary
-from refusal_index.findings.labels import GradeAgreement, GradeChanges
+from refusal_index.findings.labels import GradeChanges
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Metric, Statement
 from refusal_index.findings.summary import Summary, VariantSummary, is_complete
 from refusal_index.render.format import (
@@ -61,19 +61,18 @@ def summary_document(summary: Summary) -> dict[str, Any]:
         "penalty": summary.penalty,
         "truthfulness_weights": list(summary.truthfulness_weights),
         **summary.prices.to_document(),
-        "variants": [_variant_document(variant) for variant in summary.variants],
+        "variants": [
+            {
+                **plain(variant),
+                "warnings": [{**plain(item), "message": sentence(item)} for item in variant.warnings],
+                "status": variant.status,
+                "n": variant.table.n,
+                "metrics": {item.name: {**item.to_document(), "method": item.method} for item in variant.metrics},
+            }
+            for variant in summary.variants
+        ],
         "pooled": [_pooled_document(pooled) for pooled in summary.pooled],
         **{name: plain(found) for name, found in summary.sections.items()},
-    }
-
-
-def _variant_document(variant: VariantSummary) -> dict[str, Any]:
-    return {
-        **plain(variant),
-        "warnings": [{**plain(item), "message": sentence(item)} for item in variant.warnings],
-        "status": variant.status,
-        "n": variant.table.n,
-        "metrics": {item.name: {**item.to_document(), "method": item.method} for item in variant.metrics},
     }
 
 
@@ -294,17 +293,13 @@ def changes_blocks(
     yield from ("", sentence(Statement("graded_by", "scope", graded_by)))
     for name, agreement in (("first pass", changes.first), ("forced pass", changes.forced)):
         if agreement.kappa.agreement is not None:
-            yield from ("", _agreement_table(name, agreement))
+            heading, grades, counts = f"{name}: before", agreement.grades, agreement.counts
+            rows = [(one, *(count(counts.get((one, other), 0)) for other in grades)) for one in grades]
+            yield from ("", Table.of((heading, *(f"now {grade}" for grade in grades)), rows, left=(heading,)))
             yield sentence(Statement("grader_agreement", "conclusion", {"kappa": agreement.kappa}))
     moved = [{"before": cell, "now": other, "count": questions} for (cell, other), questions in changes.cells.items()]
     values = {"moved": moved, "total": sum(changes.cells.values()), "n": changes.n}
     yield from ("", sentence(Statement("moved_cells", "conclusion", values)))
-
-
-def _agreement_table(name: str, agreement: GradeAgreement) -> Table:
-    heading, grades = f"{name}: before", agreement.grades
-    rows = ((one, *(count(agreement.counts.get((one, other), 0)) for other in grades)) for one in grades)
-    return Table.of((heading, *(f"now {grade}" for grade in grades)), rows, left=(heading,))
 
 
 def tally_blocks(tallies: Sequence[Tally]) -> Iterator[Block]:

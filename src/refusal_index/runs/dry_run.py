@@ -152,8 +152,15 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
             lambda one: foreseen.get((one.question.question_id, one.protocol.variant)),
             _alike(plan, store),
         )
-    connections = _connections(plan)
-    is_checked = pending and plan.settings.sending.engine == DIRECT
+    sending, model = plan.settings.sending, plan.settings.model
+    if sending.max_connections or is_function_name(model):
+        connections = sending.max_connections or IN_PROCESS_CONCURRENCY
+    elif model.startswith(f"{COMPATIBLE}/"):
+        connections = COMPATIBLE_CONNECTIONS
+    else:
+        provider = provider_of(model)[0]
+        connections = OTHER_CONNECTIONS if provider is None else provider.concurrency
+    is_checked = pending and sending.engine == DIRECT
     models = [one for one in plan.graders if not (is_function_name(one) or callable(plan.objects.get(one)))]
     checks = len(models) if is_checked else 0
     return RunEstimate(
@@ -168,16 +175,6 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         connections=connections,
         remark="; ".join(_remarks(plan)) or None,
     )
-
-
-def _connections(plan: Plan) -> int:
-    given, model = plan.settings.sending.max_connections, plan.settings.model
-    if given or is_function_name(model):
-        return given or IN_PROCESS_CONCURRENCY
-    if model.startswith(f"{COMPATIBLE}/"):
-        return COMPATIBLE_CONNECTIONS
-    provider = provider_of(model)[0]
-    return OTHER_CONNECTIONS if provider is None else provider.concurrency
 
 
 def _seconds(plan: Plan, requests: Range, connections: int) -> Range:

@@ -546,18 +546,17 @@ class DirectEngine:
 
     def __init__(self, settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> None:
         self._settings, self._names = settings, names
-        self._clients = {role: self._client(role, name, objects.get(name)) for role, name in names.items()}
-
-    def _client(self, role: Role, name: str, given: object) -> Client:
-        try:
-            return client_for(role, name, given, self._settings)
-        except ModelError as error:
-            if role is Role.MODEL:
-                raise
-            message = error.args[0].rstrip(".")
-            raise ModelError(
-                f"grader: {message}; choose another one, or {{grader}} exact, which sends no requests"
-            ) from error
+        self._clients: dict[Role, Client] = {}
+        for role, name in names.items():
+            try:
+                self._clients[role] = client_for(role, name, objects.get(name), settings)
+            except ModelError as error:
+                if role is Role.MODEL:
+                    raise
+                message = error.args[0].rstrip(".")
+                raise ModelError(
+                    f"grader: {message}; choose another one, or {{grader}} exact, which sends no requests"
+                ) from error
 
     @asynccontextmanager
     async def open(self, store: ReplyStore | None = None) -> AsyncIterator[None]:

@@ -99,7 +99,13 @@ def open_plan(plan: Plan, progress: Progress = unwatched, budget: Budget | None 
         if folder.read_about().get(UNTIL) != until:
             folder.change_about({UNTIL: until})
         with open_store(folder) as store:
-            _check_own(plan, store)
+            own = {question.question_id for draws in plan.draws.values() for question in draws}
+            others = {question_id for draws in store.draws().values() for question_id in draws} - own
+            if others:  # they would count as this run's
+                raise StoreError(
+                    f"{store.path}: it holds {len(others):,} questions that this run does not ask, the first "
+                    f"{min(others)[:60]!r}: it is another run's; put back the one of this run, or choose another folder"
+                )
             if engine is not None and (settings.sending.forget or not is_new):
                 outstanding().check(plan, store)
             store.retire(plan.asked_again(store))
@@ -125,17 +131,6 @@ def tracked(plan: Plan, progress: Progress) -> Tracked:
         return nullcontext((progress, lambda _store: None))
     following: Tracked = entry_points.hook("trackers").tracked(plan, progress)
     return following
-
-
-def _check_own(plan: Plan, store: ReplyStore) -> None:
-    """Raise StoreError if the store belongs to another run, whose questions would count as this run's."""
-    own = {question.question_id for draws in plan.draws.values() for question in draws}
-    others = {question_id for draws in store.draws().values() for question_id in draws} - own
-    if others:
-        raise StoreError(
-            f"{store.path}: it holds {len(others):,} questions that this run does not ask, the first "
-            f"{min(others)[:60]!r}: it is another run's; put back the one of this run, or choose another folder"
-        )
 
 
 HasResults = Callable[[Plan], Awaitable[bool]]

@@ -553,17 +553,14 @@ def chosen(given: Sequence[str], prompts: PromptSet) -> tuple[str, ...]:
     known = list(prompts.variants)
     if tuple(given) == ("all",):
         return tuple(known)
-    names = {name for part in given for name in _family(part, prompts)}
+    names: set[str] = set()
+    for part in given:
+        if (name := part.removesuffix(PARAPHRASES)) not in prompts.variants:
+            raise unknown("variants", name, known)
+        names.update((part,) if part in prompts.variants else prompts.family(name))
     if not names:
         raise SettingError(f"{{variants}}: expected 'all' or some of {', '.join(known)}, got {','.join(given)!r}")
     return tuple(name for name in known if name in names)
-
-
-def _family(given: str, prompts: PromptSet) -> tuple[str, ...]:
-    name = given.removesuffix(PARAPHRASES)
-    if name not in prompts.variants:
-        raise unknown("variants", name, list(prompts.variants))
-    return (given,) if given in prompts.variants else prompts.family(name)
 
 
 def check_sending(settings: Settings, *, asks_model: bool = True, asks_grader: bool = False) -> None:

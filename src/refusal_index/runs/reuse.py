@@ -119,14 +119,19 @@ def prepare_force(
     if known is not None:
         passes = filled_in(passes, known, by_id=has_ids(imported.file, imported.kind, read), source=str(file))
     prompts, placement = load_prompt_set(settings.prompting.prompts), placement_of(settings)
-    grader, graders = grader_of(settings.grader or _default_grader(passes[0].dataset or imported.file.stem, known))
+    dataset_name = passes[0].dataset or imported.file.stem
+    if known is None:
+        default = str(GraderKind.EXACT) if dataset_name == ALMANAC else DEFAULT_GRADER
+    else:
+        default = DEFAULT_GRADER if known.default_grader == "model" else known.default_grader
+    grader, graders = grader_of(settings.grader or default)
     if grader in {GraderKind.CHOICE, GraderKind.REGEX} and known is None:
         raise SettingError(
             f"{{grader}}: expected exact or a model, got {grader}; imported files hold no choices or patterns: name "
             "the dataset that does ({dataset})"
         )
     dataset = Dataset(
-        name=passes[0].dataset or imported.file.stem,
+        name=dataset_name,
         questions=questions_to_force(passes, str(imported.file.path)),
         sha256=imported.file.sha256,
         source=f"refused questions of {imported.file.path.name}",
@@ -155,12 +160,6 @@ def prepare_force(
         cautions=mixture(passes[0].model, settings.model),
     )
     return checked(plan)
-
-
-def _default_grader(dataset: str, known: Dataset | None) -> str:
-    if known is None:
-        return str(GraderKind.EXACT) if dataset == ALMANAC else DEFAULT_GRADER
-    return DEFAULT_GRADER if known.default_grader == "model" else known.default_grader
 
 
 def _first_pass(imported: Imported, passes: Sequence[FirstPass], known: Dataset | None) -> dict[str, Any]:

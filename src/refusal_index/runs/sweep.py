@@ -184,20 +184,17 @@ def _parse(content: bytes, source: str, name: str) -> Config:
     defaults = document.get("defaults", {})
     if not isinstance(defaults, dict):
         raise ConfigError(f"{source}: expected a table [defaults], got {shortened(defaults)}")
+    called = document.get(NAME, name)
+    if not isinstance(called, str) or not called.strip():
+        raise ConfigError(f"{source}: expected a text as {NAME!r}, got {shortened(called)}")
     return Config(
-        name=_folder_name(document.get(NAME, name), source),
+        name=re.sub(r"[^A-Za-z0-9._-]+", "-", called).strip("-._") or "unnamed",
         source=source,
         sha256=hashlib.sha256(content).hexdigest(),
         defaults=_values(defaults, f"{source}, [defaults]", DEFAULT_KEYS),
         models=_entries(document, "models", MODEL_KEYS, ("model",), source),
         datasets=_entries(document, "datasets", DATASET_KEYS, ("dataset", "data"), source),
     )
-
-
-def _folder_name(name: Any, source: str) -> str:
-    if not isinstance(name, str) or not name.strip():
-        raise ConfigError(f"{source}: expected a text as {NAME!r}, got {shortened(name)}")
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "unnamed"
 
 
 def _entries(
