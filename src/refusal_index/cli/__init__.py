@@ -7,11 +7,12 @@ import inspect
 import os
 import signal
 import stat
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from functools import partial
-from importlib import import_module
+from importlib import import_module, resources
 from keyword import iskeyword
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
@@ -27,49 +28,14 @@ from refusal_index.models.settings import Described, described_parameters
 
 new_group = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
-GROUPS = {
-    "Commands": {
-        "run": "Measure a model's Refusal Index.",
-        "score": "Compute the Refusal Index from graded answers.",
-        "show": "Show every metric of a run.",
-        "report": "Write an HTML report.",
-        "compare": "Compare models on the same questions.",
-        "gate": "Decide whether a model may be released.",
-        "plan": "Estimate how many questions you need.",
-        "import": "Import results from other evaluation tools.",
-        "confidence": "Score how likely a run's answers are right.",
-    },
-    "More commands": {
-        "study": "Reproduce the paper's tables and figures.",
-        "sensitivity": "Show how results depend on grading decisions.",
-        "regrade": "Grade the replies of a run with another grader.",
-        "audit": "Sample graded answers for human review.",
-        "force": "Run the forced pass on imported results.",
-        "watch": "Evaluate each checkpoint during training.",
-        "requests": "Write the pending requests of a run to batch files.",
-        "replies": "Load batch results into a run.",
-        "export": "Export runs to another tool or an experiment tracker.",
-        "validate": "Check a file of questions before a run.",
-        "prompts": "Check a prompt set and show its prompts.",
-        "build": "Build a question set using models.",
-        "ls": "List datasets, prompt sets and embedded models.",
-        "serve": "Serve the embedded models over the OpenAI API.",
-        "run-batch": "Answer a batch file with an embedded model.",
-    },
-}
+_NAMES = tomllib.loads(resources.files("refusal_index.cli").joinpath("commands.toml").read_text(encoding="utf-8"))
+GROUPS: dict[str, dict[str, str]] = _NAMES["groups"]
 """The commands of this package in the order of the help, each with one line of at most 80 columns."""
 
-RENAMED_COMMANDS = {"paper": "study --all", "threshold": "confidence RUN --penalty P (or --max-error E)"}
+RENAMED_COMMANDS: dict[str, str] = _NAMES["renamed_commands"]
 """Old names of commands, each with the command that replaces it."""
 
-RENAMED_OPTIONS = {
-    "--batch": "--engine batch",
-    "--variant": "--variants",
-    "--until": "--half-width NUMBER",
-    "--markdown": "--out FILE.md",
-    "--junit": "--out FILE.xml",
-    "--report": "--out FILE.html",
-}
+RENAMED_OPTIONS: dict[str, str] = _NAMES["renamed_options"]
 """Old names of options, each with what replaces it where the command has no option of the old name."""
 
 CORE = {
