@@ -359,5 +359,5 @@ def test_python_takes_the_name_once_more_or_the_function_itself(made, mark):
 
 def test_a_grader_is_no_use_where_a_rule_graded(made, mark):
     lay_out(made("the model"), mark)
-    with pytest.raises(RefusalIndexError, match=r"^grader: expected none, as 'exact' graded"):
+    with pytest.raises(RefusalIndexError, match=r"^grader: expected none, since 'exact' graded"):
         ri.confidence_scores("gift", "p-answering", grader=lambda *_: True)

@@ -77,7 +77,7 @@ def test_what_cannot_be_corrected_is_undefined_with_its_reason():
 def test_variants_drawn_once_are_said(run):
     study = attenuation.make([run, make_run("b", n=60, variants=("low",))], OPTIONS)
     assert any(note.startswith("b, low is left out") for note in study.notes)
-    with pytest.raises(NotPossibleError, match="two draws or more"):
+    with pytest.raises(NotPossibleError, match="two samples or more"):
         attenuation.make([make_run("b", n=60)], OPTIONS)
 
 

@@ -92,7 +92,7 @@ def test_runs_of_which_nothing_was_measured_are_said(run, tmp_path):
         calibrator_cost.make([run, with_scores(run)], OPTIONS)
     made = in_folder(run, tmp_path, RECORDS)
     (tmp_path / "confidence.json").write_text('{"record_version": 1, "methods": {"likelihood": [{}]}}')
-    with pytest.raises(NotPossibleError, match="which measures what they rest on"):
+    with pytest.raises(NotPossibleError, match="which measures their cost"):
         calibrator_cost.make([made], OPTIONS)
 
 
