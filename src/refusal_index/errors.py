@@ -1,11 +1,128 @@
-"""The base class of this package's errors.
+"""The base class of this package's errors, and errors about data and folders that a user provides.
 
 Errors about input (a file, an argument, a folder) are `ValueError` as well; errors while models are asked are
-`RuntimeError` as well. Each is defined in the package that raises it; the documentation lists all of them.
+`RuntimeError` as well. The message says what was expected, what was found and what to do. Other errors are defined in
+the package that raises them; the documentation lists all.
+
+- `TableError`: a table of any kind, in a file or in memory;
+  - `OutcomeTableError`: an outcome table;
+- `RunFolderError`: a run's folder.
+
+`NotWrittenError` is an `OSError` instead: the input is valid, but the file cannot be written.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+from difflib import get_close_matches
+from os import PathLike, fspath
+from pathlib import Path
+
 
 class RefusalIndexError(Exception):
     """An error that a user can fix: the message says what was expected, what was found and what to do."""
+
+
+class TableError(RefusalIndexError, ValueError):
+    """A table that cannot be used; the message names the line and column."""
+
+    # line, column: where the error is; 0 and None if it concerns the whole table
+    line: int = 0
+    column: str | None = None
+    # role and column name of the --column option that would fix the error, and whether to word the advice for Python
+    setting: tuple[str, str] | None = None
+    is_for_python: bool = False
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if self.setting is None:
+            return text
+        role, name = self.setting
+        return f"{text} with " + (
+            f"columns={json.dumps({role: name})}" if self.is_for_python else f"--column {role}={name}"
+        )
+
+
+class OutcomeTableError(TableError):
+    """An outcome table that cannot be used, or a file that should be one."""
+
+
+class RunFolderError(RefusalIndexError, ValueError):
+    """A folder that cannot be used: it holds another run, is in use, is not a run's folder, or has no results."""
+
+
+class NotWrittenError(RefusalIndexError, OSError):
+    """A file that cannot be written, for example because the disk is full; the old file is kept."""
+
+    def __init__(
+        self, path: Path, error: OSError, advice: str = "free some disk space, or choose another place"
+    ) -> None:
+        super().__init__(error.errno, error.strerror or str(error), str(path))
+        self._advice = advice
+
+    def __str__(self) -> str:
+        return f"{self.filename} cannot be written ({self.strerror}); {self._advice}"
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text can be encoded: Python decodes path bytes that are not UTF-8 to lone surrogates.
+
+    >>> is_utf8("/runs/é"), is_utf8("/runs/" + chr(0xDCFF))
+    (True, False)
+    """
+    return text.encode(errors="ignore").decode() == text
+
+
+def checked_path(given: object, argument: str) -> Path:
+    """Return `given` as a path, or raise RunFolderError if it is not a valid path.
+
+    >>> checked_path("runs/example", "path").name
+    'example'
+    """
+    if not isinstance(given, str | PathLike) or isinstance(fspath(given), bytes) or "\0" in fspath(given):
+        raise RunFolderError(f"{argument}: expected the path of a folder, got {shortened(given)}")
+    if not is_utf8(fspath(given)):
+        raise RunFolderError(f"{argument}: expected a path in UTF-8, got {shortened(fspath(given))}; rename it")
+    return Path(given)
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the known name most similar to `name`, ignoring case; None if none is similar enough.
+
+    >>> nearest("Refusd", ["refused", "wrong"])
+    'refused'
+    """
+    by_folded = {other.casefold(): other for other in known}
+    matches = get_close_matches(name.casefold(), list(by_folded), n=1, cutoff=cutoff)
+    return by_folded[matches[0]] if matches else None
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean ...?" with the most similar known name; empty if none is similar enough.
+
+    >>> suggestion("Refusd", ["refused", "wrong"])
+    "; did you mean 'refused'?"
+    """
+    guess = nearest(name, known)
+    return f"; did you mean {guess!r}?" if guess else ""
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """Format names for a message, at most `most` of them.
+
+    >>> listed(["a", "b"]), listed([])
+    ("'a', 'b'", 'none')
+    """
+    shown = [*map(repr, names)]
+    return ", ".join(shown[:most]) + (", ..." if len(shown) > most else "") if shown else "none"
+
+
+def shortened(value: object, width: int = 60) -> str:
+    """Format a value for a message, cut to `width` characters.
+
+    >>> shortened("x" * 100, width=10)
+    "'xxxxxx..."
+    """
+    shown = repr(value)
+    return shown if len(shown) <= width else shown[: width - 3] + "..."

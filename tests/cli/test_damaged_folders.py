@@ -24,8 +24,7 @@ from hypothesis import strategies as st
 
 import refusal_index as ri
 from refusal_index.data import files
-from refusal_index.data.errors import NotWrittenError
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import NotWrittenError, RefusalIndexError
 from refusal_index.runs.writing import rebuild
 from tests.cli.making import LOW
 from tests.models.checksums import write_checksums

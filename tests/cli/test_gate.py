@@ -17,9 +17,9 @@ import pytest
 from junitparser import JUnitXml
 
 from refusal_index.data import Outcome, Question
-from refusal_index.data.errors import NotWrittenError
 from refusal_index.data.files import write_atomically
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
+from refusal_index.errors import NotWrittenError
 from refusal_index.findings.gate_policy import ChangedQuestion
 from refusal_index.render.format import typeset
 from tests.tiers import others_nightly

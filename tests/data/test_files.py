@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.data.errors import OutcomeTableError, RunFolderError
 from refusal_index.data.files import check_folder, check_plain, opened_plain, read_json, read_plain
 from refusal_index.data.folder import SET_VERSION, RunFolder, read_runs, set_members
+from refusal_index.errors import OutcomeTableError, RunFolderError
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from refusal_index.data import Outcome, Question
-from refusal_index.data.errors import RunFolderError
 from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import RUN_ID, RunFolder
 from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes
 from refusal_index.data.run_json import default_run_name
+from refusal_index.errors import RunFolderError
 
 SETTINGS = {"model": "m", "variants": ("low", "high"), "generation": {"temperature": 0.0, "max_tokens": 256}}
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.rates import PublishedRates, Rate, contingency_table, printed_alike, rates_outcomes, read_rates
+from refusal_index.errors import OutcomeTableError
 from refusal_index.stats import metrics
 from refusal_index.stats.baseline import DEFAULT_PAYOFFS
 

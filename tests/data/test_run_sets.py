@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 from tests.studies.made import made_run
 
-from refusal_index.data.errors import RunFolderError
 from refusal_index.data.folder import SET_VERSION, RunFolder, find_runs, member_of_set, read_runs, set_members
+from refusal_index.errors import RunFolderError
 
 NAMES = {"one": ("Large", "Ours"), "two": ("Small", "Ours")}
 

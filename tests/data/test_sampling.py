@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import read_runs
 from refusal_index.data.outcome_table import Sampling, read_outcomes, read_tables, write_outcomes
 from refusal_index.data.rates import outcome_matrix
+from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.comparison import CompareOptions, compare_pair
 from refusal_index.findings.ranking import rank
 from refusal_index.findings.summary import summarise

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from tests.tiers import dear_examples
 
 from refusal_index.data import Grade, Outcome, Question, files
-from refusal_index.data.errors import NotWrittenError, OutcomeTableError
 from refusal_index.data.outcome_table import (
     SCHEMA,
     SCHEMA_VERSION,
@@ -30,6 +29,7 @@ from refusal_index.data.outcome_table import (
     write_outcomes,
 )
 from refusal_index.data.tables import csv_text, undo_safe
+from refusal_index.errors import NotWrittenError, OutcomeTableError
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".ndjson")
 HOSTILE = (

@@ -10,8 +10,8 @@ import pytest
 
 from refusal_index.data.datasets import Dataset, DatasetError, load_dataset
 from refusal_index.data.datasets.dataset import questions_from
-from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.outcome_table import read_outcomes
+from refusal_index.errors import OutcomeTableError
 
 RECORDS = [
     {"id": 7, "Problem": " Who? ", "gold": "B", "choices": ["Ann", "Bob"], "context": "Bob was it.", "ok": True},

@@ -6,8 +6,8 @@ import shutil
 import polars as pl
 import pytest
 
-from refusal_index.data.errors import RunFolderError
 from refusal_index.data.folder import RUN_ID, RunFolder
+from refusal_index.errors import RunFolderError
 from refusal_index.plugins.trackers.results import key_of, read_exported
 
 

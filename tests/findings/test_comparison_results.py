@@ -14,9 +14,9 @@ import polars as pl
 import pytest
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import ComparedRun, compared_runs, read_runs
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
+from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.comparison import CompareOptions, PairComparison, compare_pair
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.planning import (

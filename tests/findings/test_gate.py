@@ -17,9 +17,9 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import fisher_exact
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import Asked, ComparedRun, compared_runs
 from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes
+from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.gate import GateResult, decide
 from refusal_index.findings.gate_policy import (
     MARGINS,

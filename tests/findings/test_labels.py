@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.outcome_table import Identification, outcome_table
+from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.labels import SHEET, audit_sheet, read_labels, write_sheet
 from refusal_index.stats import GraderLabels
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.rates import draw_matrices, draw_matrix, first_draws, outcome_matrix
+from refusal_index.errors import OutcomeTableError
 
 CELLS = st.sampled_from([None, (False, False), (False, True), (True, False), (True, True)])
 RUNS = st.lists(st.dictionaries(st.sampled_from("abcdefgh"), CELLS, min_size=1), min_size=1, max_size=4)

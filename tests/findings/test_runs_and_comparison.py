@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.errors import OutcomeTableError, RunFolderError
 from refusal_index.data.folder import RunFolder, differing_settings, match, read_runs, shared_variants
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
+from refusal_index.errors import OutcomeTableError, RunFolderError
 from refusal_index.findings.comparison import CompareOptions, compare_pair, matched_variants
 from refusal_index.findings.ranking import rank
 from refusal_index.stats import (

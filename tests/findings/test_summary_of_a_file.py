@@ -10,9 +10,9 @@ from polars.testing import assert_frame_equal
 from tests.render.making import rows
 from tests.tiers import one_fast
 
-from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.outcome_table import SCHEMA
 from refusal_index.data.rates import each_group, variant_groups
+from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.labels import grade_changes
 from refusal_index.findings.summary import summarise
 from refusal_index.render.sections import with_sections

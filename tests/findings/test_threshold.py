@@ -13,7 +13,6 @@ import polars as pl
 import pytest
 from tests.tiers import others_nightly
 
-from refusal_index.data.errors import OutcomeTableError, RunFolderError
 from refusal_index.data.folder import ComparedRun, compared_runs, read_runs
 from refusal_index.data.outcome_table import (
     CONFIDENCE_SCHEMA,
@@ -23,6 +22,7 @@ from refusal_index.data.outcome_table import (
     read_outcomes,
     write_outcomes,
 )
+from refusal_index.errors import OutcomeTableError, RunFolderError
 from refusal_index.findings.comparison import CompareOptions, compare_pair
 from refusal_index.plugins.confidence.scored_answers import ScoredAnswers, rule_of, scored_answers
 from refusal_index.plugins.confidence.threshold import (

@@ -12,10 +12,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.data.errors import RunFolderError
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import scores_of_outcomes, write_outcomes
 from refusal_index.data.tables import write_table
+from refusal_index.errors import RunFolderError
 from refusal_index.findings.summary import Usage, summarise
 from refusal_index.render.report import folder_runs, is_report, read_report_runs, runs, write_report
 from refusal_index.render.report.page import _asset, metric_rows, plane, sensitivity_rows, tiles

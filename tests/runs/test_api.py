@@ -15,8 +15,8 @@ from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelAPI, Model
 
 import refusal_index as ri
 from refusal_index.data.datasets.dataset import questions_from
-from refusal_index.data.errors import OutcomeTableError, RunFolderError
 from refusal_index.data.folder import RunFolder
+from refusal_index.errors import OutcomeTableError, RunFolderError
 from refusal_index.models.settings import SettingError
 from refusal_index.runs.engine import Begun, Event, Finished, Opened, Replied
 from refusal_index.runs.plan import open_store

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.data.errors import RunFolderError
+from refusal_index.errors import RunFolderError
 from refusal_index.plugins.training.watch import Settled, checkpoint_at, checkpoints_in, is_whole
 
 

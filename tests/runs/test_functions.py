@@ -14,8 +14,8 @@ import pytest
 
 import refusal_index as ri
 from refusal_index.data.datasets.dataset import DatasetError, questions_from
-from refusal_index.data.errors import RunFolderError
 from refusal_index.data.outcome import Question
+from refusal_index.errors import RunFolderError
 from refusal_index.models.failures import QUESTIONS_IN_A_ROW
 from refusal_index.models.functions import AnsweringFunction, GradingFunction, load_function, plain_request
 from refusal_index.models.requests import ModelError, model_request

@@ -14,7 +14,7 @@ import pytest
 from scipy.special import ndtri
 
 import refusal_index as ri
-from refusal_index.data.errors import OutcomeTableError, RunFolderError
+from refusal_index.errors import OutcomeTableError, RunFolderError
 from refusal_index.findings.conclusions import stopped
 from refusal_index.findings.gate_policy import Policy, PolicyError, look_of
 from refusal_index.models.settings import SettingError

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import refusal_index as ri
 from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.data.datasets.dataset import questions_from
-from refusal_index.data.errors import RunFolderError
 from refusal_index.data.run_json import as_json
+from refusal_index.errors import RunFolderError
 from refusal_index.plugins.trackers import tracker
 from refusal_index.runs import plan
 from refusal_index.runs.plan import Plan, prepare

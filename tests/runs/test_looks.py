@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import refusal_index as ri
-from refusal_index.data.errors import RunFolderError
 from refusal_index.data.files import held
+from refusal_index.errors import RunFolderError
 from refusal_index.findings.conclusions import stopped
 from refusal_index.findings.summary import half_width_of
 from refusal_index.models.settings import SettingError

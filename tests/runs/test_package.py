@@ -39,15 +39,15 @@ PUBLIC = [
 ERRORS = """
 cli.console.OptionError
 data.datasets.dataset.DatasetError
-data.errors.NotWrittenError
-data.errors.OutcomeTableError
-data.errors.RunFolderError
-data.errors.TableError
 data.first_pass.FirstPassError
 data.outcome_table.ConfidenceError
 data.text.PatternError
 entry_points.PluginError
+errors.NotWrittenError
+errors.OutcomeTableError
 errors.RefusalIndexError
+errors.RunFolderError
+errors.TableError
 findings.gate_policy.PolicyError
 models.failures.EndedError
 models.failures.NoAnswerError

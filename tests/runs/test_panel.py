@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from refusal_index.data.errors import RunFolderError
 from refusal_index.data.folder import SET_VERSION, set_members
+from refusal_index.errors import RunFolderError
 from refusal_index.plugins.training.watch import PanelFolder
 from refusal_index.runs.sweep import CellResult
 

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 import refusal_index as ri
-from refusal_index.data.errors import RunFolderError
 from refusal_index.data.folder import set_members
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, RunFolderError
 from refusal_index.models.settings import SettingError
 from tests.runs.training import trainer_of
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from refusal_index.data.errors import RunFolderError
 from refusal_index.data.folder import SET_VERSION, set_document, set_members
+from refusal_index.errors import RunFolderError
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac.models import model_folder

@@ -23,7 +23,7 @@ from typer.main import get_command
 
 from refusal_index import entry_points
 from refusal_index.cli.console import OptionError, filter_streams, option, print_no_more, report_user_errors
-from refusal_index.data.errors import is_utf8
+from refusal_index.errors import is_utf8
 from refusal_index.models.settings import Described, described_parameters
 
 new_group = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)

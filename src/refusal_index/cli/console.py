@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TextIO, TypeVar, cast
 
 import typer
 
-from refusal_index.data.errors import NotWrittenError, suggestion
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import NotWrittenError, RefusalIndexError, suggestion
 from refusal_index.redaction import redacted, redacted_in
 from refusal_index.render.format import TEXT_WIDTH, Block, escape
 from refusal_index.render.format import Table as PlainTable

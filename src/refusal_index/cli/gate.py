@@ -187,7 +187,7 @@ def _print(result: GateResult, *, as_json: bool) -> None:
 
 def _write(result: GateResult, runs: Sequence[Path], places: Mapping[str, Path]) -> None:
     """Write the verdict to its files, the report of the runs among them, and to the summary of a GitHub job."""
-    from refusal_index.data.errors import NotWrittenError
+    from refusal_index.errors import NotWrittenError
     from refusal_index.runs.gate import write_verdict
 
     if place := os.environ.get(STEP_SUMMARY):

@@ -183,8 +183,8 @@ def report(
     - `out` FILE: File to write. [default: report.html in the folder of the run, or next to the table]
     - `penalty`: Penalty for a wrong answer in the weighted score. [default: that of the run, else 1]
     """
-    from refusal_index.data.errors import NotWrittenError
     from refusal_index.data.outcome_table import Sampling
+    from refusal_index.errors import NotWrittenError
     from refusal_index.render.report import read_report_runs, write_report
 
     if out is None and len(runs) > 1:

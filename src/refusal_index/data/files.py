@@ -20,7 +20,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from refusal_index.data.errors import NotWrittenError, RunFolderError
+from refusal_index.errors import NotWrittenError, RunFolderError
 from refusal_index.stats import Estimate
 
 TEMPORARY_SUFFIX = ".tmp"

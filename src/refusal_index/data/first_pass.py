@@ -11,9 +11,9 @@ from typing import Any
 import polars as pl
 
 from refusal_index.data.datasets.dataset import Dataset, DatasetError
-from refusal_index.data.errors import suggestion
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.data.outcome_table import OPTIONAL, Identification, outcome_table
+from refusal_index.errors import suggestion
 
 NOT_GRADED = "first_not_graded"
 """`unscored_reason` of a question or an answer without a grade."""

@@ -23,7 +23,6 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.data.errors import OutcomeTableError, RunFolderError, shortened, suggestion
 from refusal_index.data.files import LOCK, TEMPORARY_SUFFIX, check_plain, held, make_folder, read_json, write_atomically
 from refusal_index.data.outcome_table import (
     OWN_COLUMNS,
@@ -50,6 +49,7 @@ from refusal_index.data.run_json import (
     refuse_other_settings,
 )
 from refusal_index.data.tables import cannot_be_read
+from refusal_index.errors import OutcomeTableError, RunFolderError, shortened, suggestion
 from refusal_index.redaction import redacted
 
 RUN_FORMAT = 1

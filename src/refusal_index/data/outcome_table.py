@@ -15,7 +15,6 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.data.errors import OutcomeTableError, nearest, shortened
 from refusal_index.data.files import read_plain
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.tables import (
@@ -33,6 +32,7 @@ from refusal_index.data.tables import (
     write_table,
 )
 from refusal_index.data.text import sound_text
+from refusal_index.errors import OutcomeTableError, nearest, shortened
 
 SCHEMA_VERSION = 1
 """Version of the columns below; a file with another one is refused."""

@@ -24,9 +24,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from refusal_index.data import tables
-from refusal_index.data.errors import OutcomeTableError, shortened
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade
 from refusal_index.data.outcome_table import GRADES, GROUP, SAMPLING_COLUMNS, SCHEMA, Sampling, read_outcomes
+from refusal_index.errors import OutcomeTableError, shortened
 from refusal_index.stats import ContingencyTable, Estimate, SampledTable, metrics, refusal_index, tetrachoric
 from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, rate_or_score, ratio_weights
 from refusal_index.stats.contingency import FEW_CLUSTERS, AnyTable, effective_number

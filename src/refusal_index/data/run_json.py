@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
-from refusal_index.data.errors import RunFolderError, shortened
+from refusal_index.errors import RunFolderError, shortened
 from refusal_index.redaction import redacted_in
 
 

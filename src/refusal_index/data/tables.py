@@ -33,7 +33,9 @@ from typing import Any, BinaryIO
 
 import polars as pl
 
-from refusal_index.data.errors import (
+from refusal_index.data.files import write_atomically
+from refusal_index.data.text import sound_text
+from refusal_index.errors import (
     OutcomeTableError,
     TableError,
     listed,
@@ -41,8 +43,6 @@ from refusal_index.data.errors import (
     shortened,
     suggestion,
 )
-from refusal_index.data.files import write_atomically
-from refusal_index.data.text import sound_text
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 """Format by suffix; text formats may be followed by .gz."""

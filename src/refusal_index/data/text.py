@@ -7,8 +7,7 @@ from functools import lru_cache
 
 import regex
 
-from refusal_index.data.errors import shortened
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, shortened
 
 NUL = "\0"
 

@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 
 from refusal_index import stats
-from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.files import plain
 from refusal_index.data.folder import (
     ComparedRun,
@@ -25,6 +24,7 @@ from refusal_index.data.folder import (
 from refusal_index.data.outcome_table import OWN_COLUMNS, Sampling
 from refusal_index.data.rates import describe, first_draws, never_forced, too_many_missing
 from refusal_index.data.run_json import is_deterministic
+from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
 from refusal_index.findings.metrics import CORRECTED, INDEX, Shown, Statement
 from refusal_index.findings.sensitivity import missing_ranges

@@ -16,12 +16,12 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.data.errors import OutcomeTableError, suggestion
 from refusal_index.data.files import plain
 from refusal_index.data.folder import RUN_ID, Asked, ComparedRun, Match, differing_settings, missing_share
 from refusal_index.data.outcome_table import OWN_COLUMNS
 from refusal_index.data.rates import BY_ANSWERABLE, describe, design_of, first_draws, never_forced
 from refusal_index.data.run_json import Stop, is_deterministic
+from refusal_index.errors import OutcomeTableError, suggestion
 from refusal_index.findings.comparison import CompareOptions, PairComparison, settings_statements
 from refusal_index.findings.conclusions import stopped
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS

@@ -16,7 +16,6 @@ import numpy as np
 import polars as pl
 
 from refusal_index import stats
-from refusal_index.data.errors import OutcomeTableError, RunFolderError, listed, shortened, suggestion
 from refusal_index.data.files import read_plain
 from refusal_index.data.folder import ComparedRun, Match
 from refusal_index.data.rates import (
@@ -32,7 +31,7 @@ from refusal_index.data.rates import (
     sampled_table,
 )
 from refusal_index.data.run_json import MOST_LOOKS, GateLooks, Stop, is_deterministic
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import OutcomeTableError, RefusalIndexError, RunFolderError, listed, shortened, suggestion
 from refusal_index.findings.comparison import Difference, VariantComparison, both_numbers
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, corrected_indices
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from refusal_index import stats
-from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import ComparedRun, Match, chosen_variant
 from refusal_index.data.rates import contingency_table, draw_matrix, first_draws
+from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.comparison import matched_variants
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.metrics import Statement

@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import ComparedRun, Match
 from refusal_index.data.run_json import is_deterministic
+from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.comparison import (
     JOINTLY,
     CompareOptions,

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from refusal_index.data.errors import OutcomeTableError, suggestion
 from refusal_index.data.files import read_json
 from refusal_index.data.folder import ComparedRun, RunFolder
 from refusal_index.data.outcome import FORCED_NOT_ASKED
@@ -39,6 +38,7 @@ from refusal_index.data.rates import (
     variant_metrics,
 )
 from refusal_index.data.run_json import UNPRICED, Prices
+from refusal_index.errors import OutcomeTableError, suggestion
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, POOLED, DrawsSummary, PooledSummary, draws_summary, pool
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Statement
 from refusal_index.findings.sensitivity import (

@@ -14,9 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from refusal_index.data.errors import shortened
 from refusal_index.data.outcome import Grade, Question
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, shortened
 from refusal_index.models.failures import Failure, FailureKind, causes, classify_error, describe_error, status_of
 from refusal_index.models.requests import ModelError, ModelRequest, Response, Send, model_request
 from refusal_index.models.settings import RequestSettings

@@ -16,8 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from refusal_index.data.errors import shortened, suggestion
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, shortened, suggestion
 
 NAMED = re.compile(r"\{([a-z_]+)\}|\{(\{[a-z_]+\})\}")
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}

@@ -19,9 +19,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from refusal_index.data.errors import nearest, shortened
 from refusal_index.data.outcome import LETTERS
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, nearest, shortened
 
 FORCED = "forced"
 AUXILIARY = "confidence/"

@@ -26,10 +26,9 @@ from importlib import resources
 from itertools import pairwise
 from typing import Any, NoReturn, TypeGuard
 
-from refusal_index.data.errors import shortened
 from refusal_index.data.outcome import Question
 from refusal_index.data.text import SECONDS, PatternError, compiled, sound_text
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, shortened
 from refusal_index.protocol.prompts import FORCED, UNANSWERED, PromptSet
 
 ANSWER_MARK = re.compile(r"<(/?)answer>", re.IGNORECASE)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from refusal_index.data.errors import shortened
+from refusal_index.errors import shortened
 from refusal_index.findings.gate import GateResult, GuardResult
 from refusal_index.findings.gate_policy import SHOWN, Policy, questions_for_margins
 from refusal_index.findings.metrics import METRICS, Statement

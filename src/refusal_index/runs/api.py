@@ -11,7 +11,7 @@ from rich.console import Console
 
 from refusal_index.data.datasets import Dataset, DatasetError, sample
 from refusal_index.data.datasets.dataset import questions_from
-from refusal_index.data.errors import checked_path
+from refusal_index.errors import checked_path
 from refusal_index.models.functions import FIX, PREFIX, function_name, is_function_name
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import ReasoningEffort, SettingError

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import refusal_index.render.comparison  # noqa: F401 - shows comparisons
-from refusal_index.data.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, listed
 from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import ComparedRun, RunFolder, asked_under, read_runs, run_around, set_members
 from refusal_index.data.run_json import GATE_LOOKS, GateLooks
+from refusal_index.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, listed
 from refusal_index.findings import ranking
 from refusal_index.findings.comparison import CompareOptions, PairComparison, compare_pair
 from refusal_index.findings.gate import GateResult, check_variant, decide, unjudged

@@ -12,11 +12,11 @@ from typing import Any
 
 from refusal_index import entry_points
 from refusal_index.data.datasets import ALMANAC, Dataset, load_dataset, sample
-from refusal_index.data.errors import shortened
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
 from refusal_index.data.run_json import Prices, as_json, default_run_name, refuse_other_settings
 from refusal_index.data.text import PatternError
+from refusal_index.errors import shortened
 from refusal_index.findings.metrics import Statement
 from refusal_index.models.functions import (
     PREFIX,

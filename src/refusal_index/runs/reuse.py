@@ -17,7 +17,6 @@ from typing import Protocol as Interface
 
 from refusal_index import entry_points
 from refusal_index.data.datasets import ALMANAC, Dataset, load_dataset
-from refusal_index.data.errors import suggestion
 from refusal_index.data.files import replacing
 from refusal_index.data.first_pass import (
     BEYOND,
@@ -36,6 +35,7 @@ from refusal_index.data.outcome import Question
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.run_json import default_run_name
 from refusal_index.data.tables import present_columns
+from refusal_index.errors import suggestion
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.requests import to_metadata
 from refusal_index.models.settings import SettingError

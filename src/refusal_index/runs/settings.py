@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from refusal_index.data.errors import suggestion
 from refusal_index.data.run_json import DEFAULT_LOOKS, MOST_LOOKS, Price, Prices, TruthfulnessWeights
+from refusal_index.errors import suggestion
 from refusal_index.models.settings import (
     RequestSettings,
     Setting,

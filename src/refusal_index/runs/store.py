@@ -19,9 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from refusal_index.data.errors import shortened
 from refusal_index.data.outcome import LETTERS, Question
 from refusal_index.data.text import sound_text
+from refusal_index.errors import shortened
 from refusal_index.protocol import Completion, Pass, Reply, Role, StopReason, forced_variant, is_auxiliary
 from refusal_index.redaction import redacted, redacted_in
 from refusal_index.runs.settings import MAX_DRAWS

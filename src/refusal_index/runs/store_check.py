@@ -16,9 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from zlib import crc32
 
-from refusal_index.data.errors import shortened
 from refusal_index.data.files import check_plain, opened_file, read_plain
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, shortened
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS questions (question_id TEXT PRIMARY KEY, document TEXT NOT NULL, checksum INTEGER NOT NULL);

@@ -21,10 +21,9 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from refusal_index.data.errors import RunFolderError, shortened, suggestion
 from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import SET_VERSION, SUMMARY, set_document
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, RunFolderError, shortened, suggestion
 from refusal_index.findings.conclusions import doubts
 from refusal_index.findings.metrics import INDEX, METRICS, Statement
 from refusal_index.findings.summary import INCOMPLETE, Summary

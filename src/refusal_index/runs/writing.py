@@ -17,14 +17,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import polars as pl
 
 from refusal_index import entry_points
-from refusal_index.data.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, suggestion
 from refusal_index.data.files import TEMPORARY_SUFFIX, check_plain, replacing, write_atomically
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_FINISHED, REQUEST_FAILED
 from refusal_index.data.outcome_table import SCHEMA
 from refusal_index.data.run_json import STOPPED, UNPRICED, Prices, Stop, is_deterministic, refusal_setting
 from refusal_index.data.tables import csv_text
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import (
+    NotWrittenError,
+    OutcomeTableError,
+    RefusalIndexError,
+    RunFolderError,
+    checked_path,
+    suggestion,
+)
 from refusal_index.findings.conclusions import goal, stopped
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.labels import GradeChanges, changes_document, grade_changes

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.data.errors import NotWrittenError
 from refusal_index.data.folder import RunFolder
+from refusal_index.errors import NotWrittenError
 from refusal_index.models.failures import UnreadableReplyError, describe_error
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches import journal as module

@@ -54,9 +54,9 @@ from refusal_index.data.datasets.dataset import (
     mix,
     sample,
 )
-from refusal_index.data.errors import shortened, suggestion
 from refusal_index.data.files import sha256_of, write_atomically
 from refusal_index.data.tables import Row, Source, is_in_memory, present_columns, read_content, read_rows
+from refusal_index.errors import shortened, suggestion
 
 __all__ = ["Dataset", "DatasetError", "GraderName", "dataset_names", "load_dataset", "mix", "sample"]
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from refusal_index.data import tables
-from refusal_index.data.errors import TableError, shortened
 from refusal_index.data.files import sha256_of
 from refusal_index.data.outcome import LETTERS, Question
 from refusal_index.data.text import SECONDS, PatternError, compiled, matches, sound_text, wrong_id
+from refusal_index.errors import TableError, shortened
 from refusal_index.redaction import KeySearch
 
 FIELDS = tuple(field.name for field in fields(Question))

@@ -21,8 +21,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
-from refusal_index.data.errors import nearest
 from refusal_index.data.files import sha256_of
+from refusal_index.errors import nearest
 from refusal_index.plugins.almanac import ModelFileError, ModelNotFoundError, RequestError
 from refusal_index.protocol import Message
 

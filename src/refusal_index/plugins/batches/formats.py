@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from refusal_index.data.errors import shortened
 from refusal_index.data.text import sound_text
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, shortened
 from refusal_index.models.chat_api import chat_body, count_in, read_chat, read_refused_prompt, text_in
 from refusal_index.models.failures import Failure, NoAnswerError, classify_error, describe_error
 from refusal_index.models.requests import ModelRequest, Response

@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from refusal_index.data.errors import NotWrittenError, shortened
 from refusal_index.data.files import opened_file, opened_plain
 from refusal_index.data.folder import RunFolder
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import NotWrittenError, RefusalIndexError, shortened
 from refusal_index.models.failures import UnreadableReplyError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.rounds import stored_ids

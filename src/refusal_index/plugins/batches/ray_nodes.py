@@ -24,8 +24,8 @@ import ray
 from openai import BadRequestError
 from pyarrow.fs import FileSelector, FileSystem, FileType, FSSpecHandler, LocalFileSystem, PyFileSystem
 
-from refusal_index.data.errors import shortened
 from refusal_index.data.files import check_folder, check_plain, write_atomically
+from refusal_index.errors import shortened
 from refusal_index.models.chat_api import read_chat, read_refused_prompt
 from refusal_index.models.failures import (
     CircuitBreaker,

@@ -12,11 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from refusal_index.data.errors import shortened
 from refusal_index.data.files import replacing
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.text import sound_text
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, shortened
 from refusal_index.models.failures import Failure
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.requests import Response, called

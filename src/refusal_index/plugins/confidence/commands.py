@@ -213,9 +213,9 @@ def _choose_threshold(
     as_json: bool,
     full: bool,
 ) -> None:
-    from refusal_index.data.errors import listed
     from refusal_index.data.folder import read_runs
     from refusal_index.data.outcome_table import Sampling
+    from refusal_index.errors import listed
     from refusal_index.plugins.confidence import threshold
 
     if options["penalty"] is not None and options["max_error"] is not None:
@@ -288,8 +288,8 @@ def _add_and_export(
 
 def _added(added: AddedScores) -> Iterator[Block]:
     """Yield how many questions of the run the added scores cover, and what was left out."""
-    from refusal_index.data.errors import listed
     from refusal_index.data.outcome_table import place_of
+    from refusal_index.errors import listed
     from refusal_index.findings.metrics import Statement
 
     rows = ((method, *(f"{count:,}" for count in counts)) for method, *counts in added.coverage.iter_rows())

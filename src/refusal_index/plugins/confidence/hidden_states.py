@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_index.data.errors import RunFolderError
 from refusal_index.data.files import check_folder, read_plain, write_atomically
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, RunFolderError
 from refusal_index.models.requests import provider_of
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import Message

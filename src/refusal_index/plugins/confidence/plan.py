@@ -14,9 +14,9 @@ from typing import ClassVar
 import polars as pl
 
 from refusal_index import entry_points
-from refusal_index.data.errors import suggestion
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.outcome_table import ConfidenceError
+from refusal_index.errors import suggestion
 from refusal_index.models.requests import model_request, provider_of
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence import hidden_states, model_scores, trained

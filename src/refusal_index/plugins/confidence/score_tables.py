@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from refusal_index.data import tables
-from refusal_index.data.errors import listed, shortened, suggestion
 from refusal_index.data.imports import GRADE, PARQUET, ZIP, SourceFile
 from refusal_index.data.outcome import Grade
 from refusal_index.data.outcome_table import (
@@ -37,6 +36,7 @@ from refusal_index.data.outcome_table import (
 )
 from refusal_index.data.tables import FLAG, Column, Kind, Row, Source, read_rows
 from refusal_index.data.text import sound_text
+from refusal_index.errors import listed, shortened, suggestion
 from refusal_index.plugins.confidence.method import Score
 
 ROUNDING = 1e-6

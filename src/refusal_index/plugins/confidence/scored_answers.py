@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from refusal_index.data.errors import OutcomeTableError, RunFolderError, shortened, suggestion
 from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome import NO_SCORE, Grade
 from refusal_index.data.outcome_table import (
@@ -24,6 +23,7 @@ from refusal_index.data.outcome_table import (
     scores_by_method,
     scores_of_outcomes,
 )
+from refusal_index.errors import OutcomeTableError, RunFolderError, shortened, suggestion
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,13 +21,12 @@ from typing import Any
 import polars as pl
 
 from refusal_index.data.datasets import Dataset
-from refusal_index.data.errors import OutcomeTableError, RunFolderError, checked_path
 from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import PLACE, ConfidenceError, read_confidence
 from refusal_index.data.run_json import Prices
 from refusal_index.data.tables import write_table
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import OutcomeTableError, RefusalIndexError, RunFolderError, checked_path
 from refusal_index.findings.confidence_record import RECORD_VERSION, MethodRecord, read_record
 from refusal_index.findings.summary import Usage
 from refusal_index.models.settings import SettingError

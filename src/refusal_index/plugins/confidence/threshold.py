@@ -17,10 +17,10 @@ import numpy as np
 import polars as pl
 
 from refusal_index import stats
-from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import ConfidenceError, write_outcomes
 from refusal_index.data.rates import first_draws, matched_design
+from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.comparison import CompareOptions
 from refusal_index.findings.metrics import Shown, Statement
 from refusal_index.models.settings import SettingError

@@ -28,9 +28,8 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import special
 
-from refusal_index.data.errors import suggestion
 from refusal_index.data.outcome import Question
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, suggestion
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.hidden_states import WeightsError, quietly
 from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need, Score

@@ -35,7 +35,7 @@ from openai import DefaultAioHttpClient
 from pydantic import ValidationError
 
 from refusal_index import entry_points
-from refusal_index.data.errors import nearest
+from refusal_index.errors import nearest
 from refusal_index.models.chat_api import choices_in, receive, reply_of
 from refusal_index.models.failures import (
     RESUMES,

@@ -11,7 +11,6 @@ from inspect_ai.log import EvalLog, EvalSample, read_eval_log
 from inspect_ai.model import ChatMessage
 from inspect_ai.scorer import Score
 
-from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.files import check_plain
 from refusal_index.data.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass, FirstPassError, from_outcomes
 from refusal_index.data.imports import (
@@ -28,6 +27,7 @@ from refusal_index.data.imports import (
 from refusal_index.data.outcome import REQUEST_FAILED, Grade, Question
 from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.data.tables import FLAG, Kind, Translations
+from refusal_index.errors import OutcomeTableError
 from refusal_index.plugins.inspect.client import CARRIED, STOP_REASONS
 from refusal_index.plugins.inspect.export_log import OUTCOME
 from refusal_index.protocol import StopReason

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_index.data.datasets import DatasetError, load_dataset
-from refusal_index.data.errors import nearest, shortened
 from refusal_index.data.first_pass import FORCED
 from refusal_index.data.outcome import Grade, Question
+from refusal_index.errors import nearest, shortened
 from refusal_index.plugins.lm_eval.samples import FLAGS, OURS
 from refusal_index.protocol import load_prompt_set
 from refusal_index.protocol.grading import GraderKind, grade_by_rule

@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_index.data.errors import shortened
 from refusal_index.data.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass, FirstPassError
 from refusal_index.data.imports import COLUMNS, RIGHT_OR_WRONG, WORDS, ReadOptions, SourceFile, grade_kind, with_paths
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.data.tables import FLAG, Column, Row, Translations, resolve_columns
+from refusal_index.errors import shortened
 
 FILE_NAME = re.compile(r"samples_(?P<task>.+)_\d{4}-\d{2}-\d{2}T[\d.:-]+")
 OURS = "refusal_index"

@@ -24,8 +24,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from refusal_index import stats
-from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import ComparedRun, shared_variants
+from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.comparison import CompareOptions
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.ranking import rank

@@ -34,7 +34,7 @@ def export(
       configured).
     - `out` PATH: File (csv) or folder to write; not used for a tracker.
     """
-    from refusal_index.data.errors import NotWrittenError
+    from refusal_index.errors import NotWrittenError
     from refusal_index.plugins.trackers.results import ExportError, TrackerError
     from refusal_index.plugins.trackers.tracker import export_runs
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.data.errors import RunFolderError, shortened
 from refusal_index.data.files import read_plain
 from refusal_index.data.folder import ComparedRun, RunFolder, read_runs, set_members
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, RunFolderError, shortened
 from refusal_index.findings.summary import INCOMPLETE, summarise
 from refusal_index.redaction import redacted_in
 from refusal_index.render.sections import with_sections

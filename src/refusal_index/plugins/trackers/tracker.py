@@ -29,9 +29,8 @@ from urllib.parse import urlsplit
 import polars.selectors as cs
 
 from refusal_index import entry_points
-from refusal_index.data.errors import NotWrittenError, checked_path, suggestion
 from refusal_index.data.folder import RunFolder, run_around
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import NotWrittenError, RefusalIndexError, checked_path, suggestion
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.trackers.results import (
     ExportedRun,

@@ -14,8 +14,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.folder import ComparedRun, Match
+from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.comparison import CompareOptions, matched_variants
 from refusal_index.findings.metrics import METRICS, Statement
 from refusal_index.findings.summary import Summary

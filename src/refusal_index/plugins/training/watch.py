@@ -24,10 +24,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from refusal_index.data.errors import RunFolderError, checked_path, is_utf8, suggestion
 from refusal_index.data.files import held, write_atomically
 from refusal_index.data.folder import SET_VERSION, SUMMARY, RunFolder, check_set_version, set_document
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, RunFolderError, checked_path, is_utf8, suggestion
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.requests import ModelError
 from refusal_index.redaction import redacted

@@ -17,11 +17,10 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from refusal_index.data.errors import RunFolderError, shortened
 from refusal_index.data.files import sha256_of, write_atomically
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_json import as_json, refuse_other_settings
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, RunFolderError, shortened
 from refusal_index.findings.summary import Usage
 from refusal_index.models.settings import Decoding, Sending, SettingError
 from refusal_index.plugins.wiki.builder import Builder, BuildState, BuildStoppedError, build_engines

@@ -22,10 +22,10 @@ from pathlib import Path
 import polars as pl
 
 from refusal_index.data.datasets.dataset import DatasetError
-from refusal_index.data.errors import suggestion
 from refusal_index.data.files import sha256_of
 from refusal_index.data.tables import TextTable, read_text
 from refusal_index.data.text import sound_text
+from refusal_index.errors import suggestion
 from refusal_index.protocol import Reply, StopReason
 from refusal_index.protocol.replies import without_reasoning
 

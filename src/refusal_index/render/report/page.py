@@ -30,10 +30,10 @@ import polars as pl
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from refusal_index.data.errors import OutcomeTableError
 from refusal_index.data.files import opened_file, write_atomically
 from refusal_index.data.folder import ComparedRun
 from refusal_index.entry_points import package_version
+from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.comparison import CompareOptions, PairComparison, compare_pair, settings_statements
 from refusal_index.findings.conclusions import Headline, headline
 from refusal_index.findings.gate import GateResult
