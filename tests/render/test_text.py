@@ -70,3 +70,12 @@ def test_property_parts_of_a_table_fit_the_width_or_hold_one_metric(columns: lis
         needed = sum(max(len(name), len(dict(named)[name])) + 2 for name in part.columns) - 2
         assert needed <= width or sum("interval" not in name for name in part.columns[2:]) == 0
         assert len(part.columns) < 2 or len(parts) == 1 or part is parts[0] or "interval" not in part.columns[1]
+
+
+def test_property_columns_that_name_the_rows_are_in_every_part_of_a_wide_table() -> None:
+    columns = ("metric", "prompt", *(f"{place} numbers" for place in range(9)))
+    rows = [("RI", prompt, *("0.123" for _ in range(9))) for prompt in ("low", "high")]
+    parts = list(Table.of(columns, rows, left=("metric", "prompt")).parts())
+    assert len(parts) > 1
+    assert [part.columns[:2] for part in parts] == [("metric", "prompt")] * len(parts)
+    assert [name for part in parts for name in part.columns[2:]] == list(columns[2:])

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -262,21 +263,24 @@ class Table:
         return self._of_columns([place for place, name in enumerate(self.columns) if name not in names])
 
     def parts(self, width: int = TEXT_WIDTH) -> Iterator[Table]:
-        """Split the table into tables that fit the width: each has the first column and some of the others.
+        """Split the table into tables that fit the width; columns that name the rows are in each of them.
 
-        An interval stays in the table of its estimate. A single column that is too wide stays whole.
+        These are the columns on the left that are set to the left, as far as they take half of the width. An interval
+        stays in the table of its estimate. A single column that is too wide stays whole.
         """
         widths = [max(map(len, column)) + 2 for column in zip(self.columns, *self.rows, strict=True)]
+        named = takewhile(lambda place: self.columns[place] in self.left, range(1, len(self.columns) - 1))
+        keys = [0, *takewhile(lambda place: sum(widths[: place + 1]) <= width // 2, named)]
         groups: list[list[int]] = []
-        for place, name in enumerate(self.columns[1:], 1):
-            if groups and name.endswith("interval"):
+        for place, name in enumerate(self.columns[len(keys) :], len(keys)):
+            if groups and name.strip().endswith("interval"):
                 groups[-1].append(place)
             else:
                 groups.append([place])
-        parts: list[list[int]] = [[0]]
+        parts = [list(keys)]
         for group in groups:
-            if parts[-1] != [0] and sum(widths[place] for place in (*parts[-1], *group)) > width + 2:
-                parts.append([0])
+            if parts[-1] != keys and sum(widths[place] for place in (*parts[-1], *group)) > width + 2:
+                parts.append(list(keys))
             parts[-1] += group
         for part in parts:
             yield self._of_columns(part)
