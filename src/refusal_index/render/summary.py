@@ -205,7 +205,7 @@ def summary_table(summary: Summary) -> Table:
         *(heading, "n", METRICS[INDEX].column, f"{percent(summary.confidence_level)} interval"),
         *(METRICS[name].column for name in RATES),
         *(["range over missing grades"] if has_missing else []),
-        *("scoring rules", "status", "unscored", "forced refused"),
+        *("scoring rules", "status", "unscored", "refused again"),
     )
     rows = (_row(summary, variant, has_missing=has_missing) for variant in summary.variants)
     return Table.of(columns, rows, left=(heading, "status"))
@@ -225,7 +225,7 @@ def _key(summary: Summary) -> Iterator[str]:
         ends = "" if (low, high) == (0, 1) else f", from {number(low, None)} to {number(high, None)}"
         yield f"{one.column}: {description(one.name, payoffs, typeset=False)}{ends}"
     has_missing = any(variant.missing is not None for variant in summary.variants)
-    for column in (*(["range over missing grades"] if has_missing else []), "scoring rules", "forced refused"):
+    for column in (*(["range over missing grades"] if has_missing else []), "scoring rules", "refused again"):
         yield f"{column}: {phrase(column, 'column')}"
 
 
