@@ -211,7 +211,11 @@ def shown(name: str) -> Iterator[tuple[str, str, int]]:
     yield command("score", name), rf"\nRI {number} ", 2
     yield command("show", name), rf"\nnormal +60 +{number} ", 3
     yield command("compare", *NAMES, "--full"), rf"\nalmanac/{name} +{number} ", 3
-    yield command("compare", name, next(one for one in NAMES if one != name), "--full"), rf"\nRI +normal +{number} ", 3
+    yield (
+        command("compare", name, next(one for one in NAMES if one != name), "--full"),
+        rf"\nRI +normal +{number} +-?\d\.\d+\n",
+        3,
+    )
     yield command("gate", name, "--baseline", name), rf"\nRI +{number} +[+-]?0\.000 ", 3
     yield command("plan", name), rf"\nnormal +{number} ", 2
     yield str(ri.open_run(name)), rf"\nnormal +{number} ", 2
