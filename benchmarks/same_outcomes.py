@@ -42,7 +42,7 @@ ROUNDED = {"likelihood": 1e-5, "threshold_error": 1e-5}
 
 SHOWN = 20  # differences to print per command
 
-RENAMED = {"inspect": "direct"}  # the default engine
+RENAMED = {"inspect": "direct", "grave": "serious"}  # the default engine; a severity
 """Names in commands and results that changed, from older trees to this tree."""
 
 OLDER_SPELLINGS = {
