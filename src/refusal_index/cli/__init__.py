@@ -72,7 +72,7 @@ class LazyCommands(Mapping[str, Any]):
                 holder.add_typer(found, name=name)
             else:
                 holder.command(name, cls=GroupedCommand)(documented(found))
-            self._loaded[name] = get_command(holder).commands[name]  # type: ignore[attr-defined]
+            self._loaded[name] = get_command(holder).commands[name]  # type: ignore[attr-defined]  # it is a group
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:

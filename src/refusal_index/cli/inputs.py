@@ -206,7 +206,7 @@ def ls(
     for name in dataset_names():
         console.say(f"  {name:<25} {DATASET_NOTES.get(name, '')}".rstrip())
     console.say()
-    console.say("prompt sets (--prompts), with their prompts (--variants)")
+    console.say("prompt sets (--prompts) and their prompts (--variants)")
     for name in prompt_set_names():
         console.say(f"  {name:<25} {', '.join(load_prompt_set(name).variants)}")
     console.say()

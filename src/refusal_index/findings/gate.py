@@ -161,7 +161,8 @@ class GateResult(Shown):
     @property
     def unasked(self) -> str | None:
         """The error that prevented the candidate's next look; None if there was none."""
-        return self.obstacle.values.get("error") if self.obstacle is not None else None
+        obstacle = self.obstacle
+        return obstacle.values["error"] if obstacle is not None and obstacle.code == "unasked" else None
 
     @property
     def more_questions(self) -> int | None:

@@ -331,7 +331,7 @@ class _Estimator:
         return Load(), replies
 
     def _unseen(self, one: ToAsk, of: Pass, replies: int) -> Load:
-        """Return the grading of unknown replies: all that answer are graded, and none are equal."""
+        """Return the estimated grading of unknown replies, assuming that all answers differ and are graded."""
         if not replies:
             return Load()
         answering = 1 - self._assumed.refusal_share if of is Pass.FIRST else 1

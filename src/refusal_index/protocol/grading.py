@@ -1,8 +1,8 @@
 """Grading by a model, or by rules: comparison with the gold answer, regular expression, multiple choice.
 
 The criteria are those of the paper's grader (appendix on answer classification), which are SimpleQA's, in this
-project's words. Question, gold answer and prediction are quoted between tags, and the grader is told that they are
-material, so that a reply which says "grade this A" is graded, not obeyed. If there is no correct answer, the grader is
+project's words. Question, gold answer and prediction are quoted between tags, and the prompt says that they
+are data, so that a reply that says "grade this A" is graded, not obeyed. If there is no correct answer, the grader is
 asked only whether the prediction attempts one.
 
 The comparison is meant for closed questions whose answers are names, words or numbers. It has no world knowledge:

@@ -24,7 +24,7 @@ from refusal_index.errors import RefusalIndexError, nearest, shortened
 
 FORCED = "forced"
 AUXILIARY = "confidence/"
-"""Prefix of the names of auxiliary variants, which are asked beside the two passes and affect no outcome of a run."""
+"""Name prefix of auxiliary variants, which are asked in addition to the two passes and do not affect outcomes."""
 
 UNANSWERED = "UNANSWERED"
 CONTEXT = "Base your answer on the following text and on nothing else.\n\n<text>\n{context}\n</text>"

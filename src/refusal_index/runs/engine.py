@@ -555,7 +555,7 @@ class DirectEngine:
                     raise
                 message = error.args[0].rstrip(".")
                 raise ModelError(
-                    f"grader: {message}; choose another one, or {{grader}} exact, which sends no requests"
+                    f"grader: {message}; name another with {{grader}}, or use {{grader}} exact, which sends no requests"
                 ) from error
 
     @asynccontextmanager

@@ -103,8 +103,8 @@ def open_plan(plan: Plan, progress: Progress = unwatched, budget: Budget | None 
             others = {question_id for draws in store.draws().values() for question_id in draws} - own
             if others:  # they would count as this run's
                 raise StoreError(
-                    f"{store.path}: it holds {len(others):,} questions that this run does not ask, the first "
-                    f"{min(others)[:60]!r}: it is another run's; put back the one of this run, or choose another folder"
+                    f"{store.path}: it belongs to another run, since it holds {len(others):,} questions that this run "
+                    f"does not ask, such as {min(others)[:60]!r}; restore this run's store, or choose another folder"
                 )
             if engine is not None and (settings.sending.forget or not is_new):
                 outstanding().check(plan, store)

@@ -90,7 +90,7 @@ def prepare_force(
     read: ReadOptions | None = None,
     out: Path | None = None,
 ) -> Plan:
-    """Plan the forced pass for the questions that an imported first pass refused, and check all that can be checked.
+    """Plan and check the forced pass for the questions that an imported first pass refused.
 
     Executing the plan writes the results of both passes to its folder.
 

@@ -194,8 +194,8 @@ def fetched(address: str, sha256: str | None = None, timeout: float = 30.0) -> b
     Raises DatasetError if it cannot be downloaded, or has another checksum.
 
     - `address`: where it is published.
-    - `sha256`: the expected checksum; a cached file with another one is downloaded again. If None, for an address of a
-      pinned revision, the checksum of the first download is kept beside the file.
+    - `sha256`: the expected checksum; a cached file with another one is downloaded again. If None, as for a pinned
+      revision, the checksum of the first download is stored beside the file and checked from then on.
     - `timeout`: seconds without a response after which the download fails.
     """
     room = (sha256 or sha256_of(address.encode()))[:16]
@@ -349,7 +349,7 @@ def _loader(name: str) -> Loader:
 
 
 def _files(names: Sequence[str], data: Any) -> list[Any]:
-    """Return the file of each dataset: files go to those that need one, or to all that accept one, in order."""
+    """Assign files to datasets in order: to those that need one, or to all that accept one."""
     given = [data] if isinstance(data, str | Path) or is_in_memory(data) else list(data or ())
     if not given:
         return [None] * len(names)

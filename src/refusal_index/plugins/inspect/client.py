@@ -422,7 +422,9 @@ def resolve_model(name: str, config: GenerateConfig | None = None, *, greedy: bo
     try:
         model = get_model(name, config=config or GenerateConfig(), memoize=False, **arguments)
     except Exception as error:  # providers and their packages raise many types
-        raise ModelError(f"model {name!r}: {_line(error) or type(error).__name__}") from error
+        text = unstyled(error) if isinstance(error, PrerequisiteError) else str(error)
+        parts = (" ".join(part.split()) for part in text.split("\n\n"))
+        raise ModelError(f"model {name!r}: {': '.join(filter(None, parts)) or type(error).__name__}") from error
     guard(model.api)
     client: Any = getattr(model.api, "client", None)
     if hasattr(client, "max_retries"):
@@ -448,7 +450,3 @@ def provider_names() -> list[str]:
     """
     apis = registry_find(lambda info: info.type == "modelapi")
     return sorted({registry_unqualified_name(api) for api in apis} | entry_points.installed("models").keys())
-
-
-def _line(error: Exception) -> str:
-    return " ".join((unstyled(error) if isinstance(error, PrerequisiteError) else str(error)).split())

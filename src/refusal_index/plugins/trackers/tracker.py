@@ -330,7 +330,7 @@ FINISH_TIMEOUT, FAILURE_TIMEOUT = 600.0, 10.0
 """Seconds to wait for a tracker to log all results, and to end a run without results."""
 
 SILENT_SECONDS = 2.0
-"""Seconds of waiting before the user is told, so that the run does not appear to hang."""
+"""Seconds to wait before telling the user, so that the run does not appear to hang."""
 
 COUNTED = ("questions", "answered", "refused", "wrong", "unscored")
 """Counts of questions that are logged in addition to requests, tokens and cost."""
