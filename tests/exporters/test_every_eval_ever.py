@@ -157,7 +157,7 @@ def test_a_table_of_two_columns_is_enough(tmp_path):
 
 @given(model=st.text(max_size=200), dataset=st.text(max_size=200))
 def test_whatever_a_model_is_called_its_files_stay_in_the_folder(model, dataset):
-    run = ExportedRun(Path("x.csv"), model, dataset, {}, ())
+    run = ExportedRun(Path("x.csv"), model, dataset, {}, pl.DataFrame())
     for part in place_of(run):
         assert part
         assert not set(part) & set('/\\:*?"<>|\0\n')

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 from inspect_ai.event import Event, ModelEvent
 from inspect_ai.log import (
     EvalConfig,
@@ -100,10 +101,9 @@ def export(runs: Sequence[Any], out: Path) -> list[str]:
     out.mkdir(parents=True, exist_ok=True)
     lines = []
     for run in runs:
-        for variant in run.variants:
-            if variant.is_joint:
-                continue
-            log = eval_log(run, variant)
+        of_variants = run.metrics.filter(pl.col("n").is_not_null())  # without joint estimates
+        for metrics in of_variants.partition_by("variant", maintain_order=True):
+            log = eval_log(run, metrics.to_dicts())
             parts = (
                 UNSAFE.sub("-", part).strip("-.")[:80] for part in (log.eval.task, log.eval.model, log.eval.eval_id)
             )
@@ -114,57 +114,55 @@ def export(runs: Sequence[Any], out: Path) -> list[str]:
     return lines
 
 
-def eval_log(run: Any, variant: Any) -> EvalLog:
-    """Return the log of one variant of a run.
+def eval_log(run: Any, metrics: Sequence[Row]) -> EvalLog:
+    """Return the log of one variant of a run, given its rows of `run.metrics`.
 
     The status of an incomplete log is ``cancelled`` if questions are pending, and ``error`` otherwise.
     """
-    rows = [row for row in run.outcomes.iter_rows(named=True) if (row["variant"] or variant.name) == variant.name]
+    variant, lacks = metrics[0]["variant"], metrics[0]["lacks"]
+    rows = [row for row in run.outcomes.iter_rows(named=True) if (row["variant"] or variant) == variant]
+    # the table of a run that was killed may not hold all samples
+    planned = max(len(rows), metrics[0]["asked"] + metrics[0]["further_asked"])
     begun = _written(run.folder.run_json if run.folder else run.source)
     ended = _written(run.folder.outcomes if run.folder else run.source)
-    spec = _spec(run, variant, rows, begun)
+    spec = _spec(run, variant, lacks, rows, begun)
     builder = _SampleBuilder(run, rows, spec.eval_id, begun)
     samples = [builder.sample(row) for row in rows]
-    ended_early = _planned(variant, rows) > len(rows) or any(row["unscored_reason"] == NOT_FINISHED for row in rows)
+    ended_early = planned > len(rows) or any(row["unscored_reason"] == NOT_FINISHED for row in rows)
     return EvalLog(
-        status="success" if not variant.lacks else "cancelled" if ended_early else "error",
+        status="success" if not lacks else "cancelled" if ended_early else "error",
         eval=spec,
-        results=_results(run, variant, rows),
+        results=_results(run, metrics, rows, planned),
         stats=EvalStats(
             started_at=begun.isoformat(),
             completed_at=ended.isoformat(),
             model_usage=_total_usage(item for sample in samples for item in sample.model_usage.items()),
         ),
-        error=_error(f"incomplete: {variant.lacks}") if variant.lacks else None,
+        error=_error(f"incomplete: {lacks}") if lacks else None,
         samples=samples,
     )
-
-
-def _planned(variant: Any, rows: Sequence[Row]) -> int:
-    """Return the number of planned samples; the table of a run that was killed may not hold all of them."""
-    return max(len(rows), int(variant.asked + variant.further_asked))
 
 
 def _written(path: Path) -> datetime:
     return datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
 
-def _spec(run: Any, variant: Any, rows: Sequence[Row], begun: datetime) -> EvalSpec:
+def _spec(run: Any, variant: str, lacks: str | None, rows: Sequence[Row], begun: datetime) -> EvalSpec:
     settings, about = run.settings, run.about
     arguments = {
         name: settings[name] for name in ("placement", "think", "seed", "grader", "prompts") if name in settings
     }
-    digest = _digest(run.key, variant.name)
-    metadata = {"settings": settings, "about": about, "variant": variant.name, "incomplete": variant.lacks}
+    digest = _digest(run.key, variant)
+    metadata = {"settings": settings, "about": about, "variant": variant, "incomplete": lacks}
     return EvalSpec(
         eval_id=digest,
         task_id=digest,
         run_id=run.key,
         created=begun.isoformat(),
-        task=f"{run.dataset or 'questions'}-{variant.name}",
+        task=f"{run.dataset or 'questions'}-{variant}",
         task_version=settings.get("comparability_version", 0),
-        task_args={"variant": variant.name, **arguments},
-        tags=["refusal-index", *(["incomplete"] if variant.lacks else [])],
+        task_args={"variant": variant, **arguments},
+        tags=["refusal-index", *(["incomplete"] if lacks else [])],
         dataset=EvalDataset(
             name=run.dataset,
             location=(about.get("dataset") or {}).get("source"),
@@ -183,25 +181,21 @@ def _spec(run: Any, variant: Any, rows: Sequence[Row], begun: datetime) -> EvalS
     )
 
 
-def _results(run: Any, variant: Any, rows: Sequence[Row]) -> EvalResults:
+def _results(run: Any, metrics: Sequence[Row], rows: Sequence[Row], planned: int) -> EvalResults:
     """Return the metrics of the summary; undefined metrics are left out, with their reasons in the metadata."""
-    metrics: dict[str, EvalMetric] = {}
+    shown: dict[str, EvalMetric] = {}
     # Inspect's list of logs shows the first metric
-    for metric in sorted(variant.metrics, key=lambda metric: metric.name != "refusal_index"):
-        name = metric.name
-        metadata = {
-            "status": variant.status_of(metric),
-            "reason": metric.reason,
-            "level": run.level,
-            "method": metric.method,
-        }
-        for key, value in ((name, metric.estimate), (f"{name}/low", metric.low), (f"{name}/high", metric.high)):
-            if value is not None:
-                metrics[key] = EvalMetric(name=key, value=value, metadata=metadata)
+    for row in sorted(metrics, key=lambda row: row["metric"] != "refusal_index"):
+        metadata = {"status": row["status"], "reason": row["reason"], "level": run.level, "method": row["method"]}
+        for end, suffix in (("estimate", ""), ("low", "/low"), ("high", "/high")):
+            if row[end] is not None:
+                name = f"{row['metric']}{suffix}"
+                shown[name] = EvalMetric(name=name, value=row[end], metadata=metadata)
     scored = sum(row["refused"] is not None and row["wrong"] is not None for row in rows)
-    own = [part for part in run.document["variants"] if (part["variant"] or variant.name) == variant.name]
+    variant = metrics[0]["variant"]
+    own = [part for part in run.document["variants"] if (part["variant"] or variant) == variant]
     return EvalResults(
-        total_samples=_planned(variant, rows),
+        total_samples=planned,
         completed_samples=sum(row["unscored_reason"] not in (NOT_FINISHED, REQUEST_FAILED) for row in rows),
         scores=[
             EvalScore(
@@ -209,12 +203,10 @@ def _results(run: Any, variant: Any, rows: Sequence[Row]) -> EvalResults:
                 scorer=SCORER,
                 scored_samples=scored,
                 unscored_samples=len(rows) - scored,
-                metrics=metrics,
+                metrics=shown,
                 metadata={
                     "undefined": {
-                        metric.name: metric.reason or metric.status
-                        for metric in variant.metrics
-                        if metric.estimate is None
+                        row["metric"]: row["reason"] or row["status"] for row in metrics if row["estimate"] is None
                     }
                 },
             )

@@ -19,11 +19,10 @@ from uuid import UUID
 from refusal_index.data.files import write_atomically
 from refusal_index.entry_points import package_version
 from refusal_index.findings.metrics import METRICS
-from refusal_index.plugins.trackers.results import ExportedRun, VariantResults, payoffs_of
+from refusal_index.plugins.trackers.results import ExportedRun, payoffs_of
 from refusal_index.redaction import redacted_in
 from refusal_index.render.sentences import description
 from refusal_index.render.summary import UNNAMED, name_part
-from refusal_index.stats import Estimate
 from refusal_index.stats.baseline import Payoffs
 
 SUFFIX = ""  # a folder
@@ -78,7 +77,7 @@ def place_of(run: ExportedRun) -> tuple[str, ...]:
 def aggregate(run: ExportedRun, now: str) -> Document:
     """Return the aggregate document of a run, without the reference to its samples file."""
     model, generation = run.model or UNNAMED, _generation_config(run)
-    metrics = [(variant, metric) for variant in run.variants for metric in variant.metrics]
+    metrics = run.metrics.to_dicts()
     return {
         "schema_version": SCHEMA_VERSION,
         "evaluation_id": f"{run.dataset or UNSPECIFIED}/{model}/{run.key}",
@@ -89,9 +88,9 @@ def aggregate(run: ExportedRun, now: str) -> Document:
             "source_organization_name": UNSPECIFIED,
             "evaluator_relationship": "other",
             "additional_details": {
-                f"{_result_id(variant, metric)} undefined": metric.reason or metric.status
-                for variant, metric in metrics
-                if metric.estimate is None
+                f"{_result_id(row)} undefined": row["reason"] or row["status"]
+                for row in metrics
+                if row["estimate"] is None
             },
         },
         "eval_library": {"name": "refusal-index", "version": package_version()},
@@ -103,37 +102,37 @@ def aggregate(run: ExportedRun, now: str) -> Document:
         },
         "evaluation_results": [
             {
-                "evaluation_result_id": _result_id(variant, metric),
-                "evaluation_name": f"{run.dataset or UNSPECIFIED} ({variant.name})",
+                "evaluation_result_id": _result_id(row),
+                "evaluation_name": f"{run.dataset or UNSPECIFIED} ({row['variant']})",
                 "source_data": _source_data(run),
-                "metric_config": _metric_config(run, metric),
-                "score_details": _score_details(run, variant, metric),
+                "metric_config": _metric_config(run, row["metric"]),
+                "score_details": _score_details(run, row),
                 "generation_config": generation,
             }
-            for variant, metric in metrics
-            if metric.estimate is not None
+            for row in metrics
+            if row["estimate"] is not None
         ],
     }
 
 
-def _result_id(variant: VariantResults, metric: Estimate) -> str:
-    return f"{name_part(variant.name)}/{metric.name}"
+def _result_id(row: Document) -> str:
+    return f"{name_part(row['variant'])}/{row['metric']}"
 
 
-def _score_details(run: ExportedRun, variant: VariantResults, metric: Estimate) -> Document:
-    details = {"variant": variant.name, "status": variant.status_of(metric)}
-    details |= {"reason": metric.reason} if metric.reason else {}
-    details |= {"incomplete": variant.lacks} if variant.lacks else {}
-    uncertainty: Document = {} if variant.n is None else {"num_samples": variant.n}
-    if metric.low is not None and metric.high is not None:
-        interval = {"lower": metric.low, "upper": metric.high, "confidence_level": run.level}
-        uncertainty["confidence_interval"] = interval | ({"method": metric.method} if metric.method else {})
-    return {"score": metric.estimate, "details": details, "uncertainty": uncertainty}
+def _score_details(run: ExportedRun, row: Document) -> Document:
+    details = {"variant": row["variant"], "status": row["status"]}
+    details |= {"reason": row["reason"]} if row["reason"] else {}
+    details |= {"incomplete": row["lacks"]} if row["lacks"] else {}
+    uncertainty: Document = {} if row["n"] is None else {"num_samples": row["n"]}
+    if row["low"] is not None and row["high"] is not None:
+        interval = {"lower": row["low"], "upper": row["high"], "confidence_level": run.level}
+        uncertainty["confidence_interval"] = interval | ({"method": row["method"]} if row["method"] else {})
+    return {"score": row["estimate"], "details": details, "uncertainty": uncertainty}
 
 
-def _metric_config(run: ExportedRun, estimate: Estimate) -> Document:
-    metric, payoffs = METRICS.get(estimate.name), payoffs_of(run.document)
-    named = {"metric_id": f"refusal_index.{estimate.name}", "metric_name": estimate.name, "score_type": "continuous"}
+def _metric_config(run: ExportedRun, name: str) -> Document:
+    metric, payoffs = METRICS.get(name), payoffs_of(run.document)
+    named = {"metric_id": f"refusal_index.{name}", "metric_name": name, "score_type": "continuous"}
     if metric is None or (metric.setting is not None and payoffs is None):
         return {**named, "lower_is_better": False, "min_score": "-Infinity", "max_score": "Infinity"}
     payoffs = payoffs or Payoffs()

@@ -6,17 +6,16 @@ one of its benchmarks, and the older `model-index` of a model card, which accept
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from refusal_index.data.files import write_atomically
 from refusal_index.entry_points import package_version
 from refusal_index.findings.metrics import METRICS
-from refusal_index.plugins.trackers.results import ExportedRun, ExportError, VariantResults, payoffs_of
+from refusal_index.plugins.trackers.results import ExportedRun, ExportError, payoffs_of
 from refusal_index.render.sentences import description
 from refusal_index.render.summary import name_part
-from refusal_index.stats import Estimate
 
 SUFFIX = ""  # a folder
 FOLDER = ".eval_results"
@@ -36,10 +35,9 @@ def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
         name = _file_name(run, with_model=len(runs) > 1)
         name = name if name not in names else f"{name}-{run.key}"
         names.add(name)
-        metrics = [(variant, metric) for variant in run.variants for metric in variant.metrics]
-        defined = [(variant, metric) for variant, metric in metrics if metric.estimate is not None]
+        defined = run.metrics.drop_nulls("estimate").to_dicts()
         for path, content in (
-            (out / FOLDER / f"{name}.yaml", [_entry(run, variant, metric) for variant, metric in defined]),
+            (out / FOLDER / f"{name}.yaml", [_entry(run, metric) for metric in defined]),
             (out / f"{name}.model-index.yaml", _model_index(run, defined)),
         ):
             write_atomically(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True).encode())
@@ -53,31 +51,33 @@ def _file_name(run: ExportedRun, *, with_model: bool) -> str:
     return "-".join(name_part(part).replace(" ", "_") for part in parts if part) or "results"
 
 
-def _entry(run: ExportedRun, variant: VariantResults, metric: Estimate) -> dict[str, Any]:
+def _entry(run: ExportedRun, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry of `.eval_results`, whose task is a metric under a variant."""
-    payoffs, has_interval = payoffs_of(run.document), metric.low is not None and metric.high is not None
-    title = description(metric.name, payoffs) if metric.name in METRICS and payoffs else metric.name.replace("_", " ")
-    prompts = "all prompts combined" if variant.is_joint else f"prompt {variant.name}, {variant.n:,} questions"
-    interval = f", {run.level * 100:g} % interval {metric.low:g} to {metric.high:g}" if has_interval else ""
-    lacks = f"; incomplete: {variant.lacks}" if variant.lacks else ""
+    variant, metric, low, high = (row[name] for name in ("variant", "metric", "low", "high"))
+    payoffs = payoffs_of(run.document)
+    title = description(metric, payoffs) if metric in METRICS and payoffs else metric.replace("_", " ")
+    prompts = "all prompts combined" if row["n"] is None else f"prompt {variant}, {row['n']:,} questions"
+    has_interval = low is not None and high is not None
+    interval = f", {run.level * 100:g} % interval {low:g} to {high:g}" if has_interval else ""
+    lacks = f"; incomplete: {row['lacks']}" if row["lacks"] else ""
     return {
-        "dataset": {"id": run.dataset or "unknown", "task_id": f"{name_part(variant.name)}/{metric.name}"},
-        "value": metric.estimate,
+        "dataset": {"id": run.dataset or "unknown", "task_id": f"{name_part(variant)}/{metric}"},
+        "value": row["estimate"],
         "notes": f"{title} ({' '.join(prompts.split())}{interval}{lacks})",
     }
 
 
-def _model_index(run: ExportedRun, defined: Sequence[tuple[VariantResults, Estimate]]) -> dict[str, Any]:
+def _model_index(run: ExportedRun, defined: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the `model-index` of a model card; the name of an incomplete metric says what is missing."""
     dataset = run.dataset or "unknown"
     metrics = [
         {
-            "type": metric.name,
-            "value": metric.estimate,
-            "name": f"{variant.name}/{metric.name}" + (f" (incomplete: {variant.lacks})" if variant.lacks else ""),
+            "type": row["metric"],
+            "value": row["estimate"],
+            "name": f"{row['variant']}/{row['metric']}" + (f" (incomplete: {row['lacks']})" if row["lacks"] else ""),
             "verified": False,
         }
-        for variant, metric in defined
+        for row in defined
     ]
     result = {
         "task": {"type": TASK, "name": f"Two-pass refusal evaluation, refusal-index {package_version()}"},

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -18,7 +19,6 @@ from refusal_index.findings.summary import INCOMPLETE, summarise
 from refusal_index.redaction import redacted_in
 from refusal_index.render.sections import with_sections
 from refusal_index.render.summary import POOLED, SUMMARY_VERSION, UNNAMED, finite_number, summary_document
-from refusal_index.stats import Estimate
 from refusal_index.stats.baseline import Payoffs
 
 JOINT = ("refusal_index", "corrected_refusal_index")
@@ -37,37 +37,33 @@ class TrackerError(RefusalIndexError, RuntimeError):
     """A tracker did not accept a run; the run's results are unchanged."""
 
 
-@dataclass(frozen=True)
-class VariantResults:
-    """The results of one variant of a run, or of all variants jointly."""
+METRICS_SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
+    {
+        "model": pl.String(),
+        "dataset": pl.String(),
+        "variant": pl.String(),
+        "metric": pl.String(),
+        "estimate": pl.Float64(),
+        "low": pl.Float64(),
+        "high": pl.Float64(),
+        "status": pl.Enum(["ok", "boundary", "undefined", "not_identified", INCOMPLETE]),
+        "reason": pl.String(),
+        "method": pl.Enum(["wilson", "score", "profile"]),
+        "n": pl.Int64(),
+        "asked": pl.Int64(),
+        "missing": pl.Int64(),
+        "further_asked": pl.Int64(),
+        "further_missing": pl.Int64(),
+        "lacks": pl.String(),
+    }
+)
+"""The columns of `ExportedRun.metrics`.
 
-    name: str
-    n: int | None  # scored questions; None for a joint estimate
-    metrics: tuple[Estimate, ...]
-    # asked, missing: number of questions and how many of them are unscored, summed over the variants if joint
-    asked: int = 0
-    missing: int = 0
-    # whether missing questions and further draws are within the tolerance under every variant
-    is_complete: bool = True
-    # further_asked, further_missing: number of draws after the first and how many of them are unscored
-    further_asked: int = 0
-    further_missing: int = 0
-
-    @property
-    def is_joint(self) -> bool:
-        """Whether the results are joint over all variants; a variant may have the same name as these."""
-        return self.n is None
-
-    def status_of(self, metric: Estimate) -> str:
-        """Return the status of a metric: "incomplete" if it has a value and the variant is incomplete."""
-        return metric.status if self.is_complete or metric.estimate is None else INCOMPLETE
-
-    @property
-    def lacks(self) -> str | None:
-        """Short description of what is missing; None if the variant is complete."""
-        parts = (self.missing, self.asked, "questions"), (self.further_missing, self.further_asked, "further draws")
-        missing = " and ".join(f"{missing:,} of {asked:,} {what}" for missing, asked, what in parts if missing)
-        return None if self.is_complete else f"{missing} not scored"
+`n` is the number of scored questions, null for an estimate that is joint over all variants. `asked` and `missing` are
+the number of questions and how many of them are unscored, `further_asked` and `further_missing` those of draws after
+the first; all are summed over the variants if joint. `lacks` is a short description of what is missing, null if the
+variant is complete. A metric that has a value has the status "incomplete" if its variant is.
+"""
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,7 @@ class ExportedRun:
     model: str | None
     dataset: str | None
     document: Mapping[str, Any]  # the summary as in `summary.json`, API keys redacted
-    variants: tuple[VariantResults, ...]  # one for each variant, then the joint ones
+    metrics: pl.DataFrame  # a row for each variant and metric, then the joint ones; see `METRICS_SCHEMA`
     settings: Mapping[str, Any] = field(default_factory=dict)  # from the run's folder; empty for a table
     about: Mapping[str, Any] = field(default_factory=dict)
     table: pl.DataFrame | None = None  # the outcomes; None if they are in the run's folder
@@ -113,10 +109,8 @@ class ExportedRun:
     @property
     def lacks(self) -> str | None:
         """The incomplete variants and what each is missing, on one line; None if all are complete."""
-        lacking = (
-            f"{variant.name}, {variant.lacks}" for variant in self.variants if variant.lacks and not variant.is_joint
-        )
-        return " ".join("; ".join(lacking).split()) or None
+        lacking = self.metrics.filter(pl.col("n").is_not_null()).select("variant", "lacks").drop_nulls("lacks")
+        return " ".join("; ".join(map(", ".join, lacking.unique(maintain_order=True).iter_rows())).split()) or None
 
     @property
     def level(self) -> float:
@@ -163,7 +157,7 @@ def _run(source: Path, document: Mapping[str, Any], **more: Any) -> ExportedRun:
     """Return the exported run of a summary, which describes one model on one dataset."""
     document = redacted_in(dict(document))
     first: Mapping[str, Any] = next(iter(document["variants"]), {})
-    return ExportedRun(source, first.get("model"), first.get("dataset"), document, variants_of(document), **more)
+    return ExportedRun(source, first.get("model"), first.get("dataset"), document, metrics_of(document), **more)
 
 
 def _from_table(run: ComparedRun) -> ExportedRun:
@@ -184,77 +178,47 @@ def _check(folder: RunFolder, document: Mapping[str, Any]) -> None:
         level = document["confidence_level"]
         if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
             raise ValueError(f"confidence_level is {shortened(level)}")
-        variants_of(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        metrics_of(document)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, pl.exceptions.PolarsError) as error:
+        why = shortened(str(error).partition("\n")[0], 160)
         raise RunFolderError(
-            f"{folder.summary}: expected the metrics of each variant, got something else ({shortened(error)}); {advice}"
+            f"{folder.summary}: expected the metrics of each variant, got something else ({why}); {advice}"
         ) from error
 
 
-def variants_of(document: Mapping[str, Any]) -> tuple[VariantResults, ...]:
-    """Return the results of each variant in a summary, then the joint ones.
+def metrics_of(document: Mapping[str, Any]) -> pl.DataFrame:
+    """Return the metrics of each variant in a summary, then the joint ones, with the columns of `METRICS_SCHEMA`.
 
-    Raises KeyError, TypeError, ValueError or AttributeError if the document is not a valid summary.
+    Raises KeyError, TypeError, ValueError, AttributeError, OverflowError or PolarsError if the document is not a valid
+    summary.
     """
     variants = document["variants"]
-    results = [
-        VariantResults(
-            _text(variant["variant"]) or UNNAMED,
-            _count(variant["n"]),
-            tuple(_estimate(name, value) for name, value in variant["metrics"].items()),
-            *_completeness([variant]),
-        )
-        for variant in variants
-    ]
+    groups = [(each, each["variant"] or UNNAMED, each["n"], each["metrics"], [each]) for each in variants]
     for pooled in document["pooled"]:
-        metrics = tuple(_estimate(name, pooled[name]) for name in JOINT if pooled[name] is not None)
-        members = [variant for variant in variants if variant["variant"] in pooled["variants"]]
-        results.append(VariantResults(POOLED, None, metrics, *_completeness(members)))
-    for variant in variants:
-        _text(variant["model"]), _text(variant["dataset"])
-    return tuple(results)
+        joint = {name: pooled[name] for name in JOINT if pooled[name] is not None}
+        members = [each for each in variants if each["variant"] in pooled["variants"]]
+        groups.append((pooled, POOLED, None, joint, members))
+    rows = []
+    for group, variant, n, metrics, members in groups:
+        is_complete = all(member["status"] != INCOMPLETE for member in members)
+        asked, missing = _totals(member["completeness"] for member in members)
+        further_asked, further_missing = _totals(member["further_draws"] for member in members)
+        parts = (missing, asked, "questions"), (further_missing, further_asked, "further draws")
+        unscored = " and ".join(f"{missing:,} of {asked:,} {what}" for missing, asked, what in parts if missing)
+        lacks = None if is_complete else f"{unscored} not scored"
+        counts = (n, asked, missing, further_asked, further_missing, lacks)
+        for metric, value in metrics.items():
+            status = value["status"] if is_complete or value["estimate"] is None else INCOMPLETE
+            shown = (value["estimate"], value["low"], value["high"], status, value["reason"], value.get("method"))
+            rows.append((group["model"], group["dataset"], variant, metric, *shown, *counts))
+    columns = zip(*rows, strict=True) if rows else [()] * len(METRICS_SCHEMA)
+    return pl.DataFrame(dict(zip(METRICS_SCHEMA, columns, strict=True)), schema=dict(METRICS_SCHEMA))
 
 
-def _completeness(variants: Sequence[Mapping[str, Any]]) -> tuple[int, int, bool, int, int]:
-    """Return the fields of `VariantResults` after `metrics`, for the given variants together.
-
-    Variants without further draws do not count towards the fields of further draws.
-    """
-    further = [variant["further_draws"] for variant in variants if variant["further_draws"]]
-    is_complete = all(variant["status"] != INCOMPLETE for variant in variants)
-    return *_total([variant["completeness"] for variant in variants]), is_complete, *_total(further)
-
-
-def _total(parts: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    return sum(_count(part["asked"]) for part in parts), sum(_count(part["unscored"]) for part in parts)
-
-
-def _estimate(name: str, value: Mapping[str, Any]) -> Estimate:
-    estimate, low, high = (_number(value[end]) for end in ("estimate", "low", "high"))
-    status, method = value["status"], value.get("method")
-    if status not in ("ok", "boundary", "undefined", "not_identified"):
-        raise ValueError(f"status is {shortened(status)}")
-    if method not in (None, "wilson", "score", "profile"):
-        raise ValueError(f"method is {shortened(method)}")
-    return Estimate(estimate, low, high, status=status, reason=_text(value["reason"]), name=name, method=method)
-
-
-def _number(value: object) -> float | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise TypeError(f"{shortened(value)} is not a number")
-    return None if value is None else float(value)
-
-
-def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{shortened(value)} is not a count")
-    return value
-
-
-def _text(value: object) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"{shortened(value)} is not text")
-    return value
+def _totals(parts: Iterable[Mapping[str, Any] | None]) -> tuple[int, int]:
+    """Return the sums of the asked and of the unscored rows; None, for a variant without further draws, adds none."""
+    present = [part for part in parts if part]
+    return sum(part["asked"] for part in present), sum(part["unscored"] for part in present)
 
 
 def payoffs_of(document: Mapping[str, Any]) -> Payoffs | None:
