@@ -86,7 +86,7 @@ def test_a_run_that_a_tracker_took_in_part_only_ends_there_as_failed(run, monkey
         def __init__(self, _subject):
             pass
 
-        def finish(self, _run):
+        def log(self, _run):
             raise ValueError("no room")
 
         def abandon(self):

@@ -42,8 +42,8 @@ class Recorder:
         self._fail("count")
         self.counts.append(found)
 
-    def finish(self, run):
-        self._fail("finish")
+    def log(self, run):
+        self._fail("log")
         self.finished.append(run)
         return "there"
 
@@ -93,7 +93,7 @@ def test_a_tracker_is_told_how_far_the_run_has_come_and_everything_at_its_end(re
     }
     assert (last["progress/requests"], last["progress/cost"]) == (8 + refused, 0.0)
     (finished,) = recorder.finished
-    assert finished == run.path
+    assert finished.source == run.path
     assert notes_of(events) == ["wandb: there"]
     (subject,) = recorder.begun
     assert subject.config["decoding"]["temperature"] == 0.7
@@ -137,7 +137,7 @@ def test_repeated_draws_count_a_question_once_by_its_first(recorder):
     assert last["progress/wrong"] == first["wrong"].sum()
 
 
-@pytest.mark.parametrize("where", ["begin", "count", "finish"])
+@pytest.mark.parametrize("where", ["begin", "count", "log"])
 def test_a_tracker_that_fails_is_a_line_and_the_run_goes_on(recorder, monkeypatch, where):
     monkeypatch.setenv("SOME_API_KEY", "hush-hush-9")
     recorder.fails = where
@@ -175,7 +175,7 @@ def test_a_tracker_that_works_warns_of_nothing(recorder):
 def test_a_tracker_that_hangs_is_not_waited_for_without_end(recorder, monkeypatch):
     monkeypatch.setattr(tracker, "FINISH_TIMEOUT", 0.2)
     monkeypatch.setattr(tracker, "SILENT_SECONDS", 0.1)
-    monkeypatch.setattr(recorder, "finish", lambda _self, _run: time.sleep(2))
+    monkeypatch.setattr(recorder, "log", lambda _self, _run: time.sleep(2))
     events = []
     run = run_with(events)
     assert run.is_complete
@@ -187,7 +187,7 @@ def test_a_tracker_that_hangs_is_not_waited_for_without_end(recorder, monkeypatc
 def test_an_interruption_ends_the_waiting_for_a_tracker_and_the_results_are_there(recorder, monkeypatch, tmp_path):
     monkeypatch.setattr(tracker, "SILENT_SECONDS", 0.1)
     released = threading.Event()
-    monkeypatch.setattr(recorder, "finish", lambda _self, _run: released.wait(30))
+    monkeypatch.setattr(recorder, "log", lambda _self, _run: released.wait(30))
     events = []
 
     def tell(event):

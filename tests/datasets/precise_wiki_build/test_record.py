@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from refusal_index.findings.summary import Usage
 from refusal_index.plugins.wiki.build import (
     BuildError,
     BuildPaths,
@@ -16,7 +15,9 @@ from refusal_index.plugins.wiki.build import (
     write_tried,
 )
 from refusal_index.plugins.wiki.builder import BuildState
-from refusal_index.plugins.wiki.questions import Candidate, Reason, Tried, build_prompts
+from refusal_index.plugins.wiki.questions import Candidate, Reason, Tried
+from refusal_index.protocol import Completion, Pass, Reply, Role
+from refusal_index.runs.budget import UsageCounter
 
 SETTINGS = {"seed": 0, "writer": {"model": "a/b"}}
 ULM = Candidate("pw-1", "Ulm", "Minster", "text", "3", "Towns", "77")
@@ -32,7 +33,9 @@ def frozen(paths: BuildPaths) -> dict:
     drawing = BuildState({"3": iter([ULM]), None: iter([BONN])}, 2)
     drawing.next_round()
     drawing.take([Tried(ULM, "How tall? ü", "161.5 m"), Tried(BONN, "Who?", "", Reason.UNANSWERABLE)])
-    return freeze(paths, SETTINGS, drawing, {"writer": Usage(10, 4, 2)}, build_prompts(), {"versions": {}})
+    reply = Reply(Pass.FIRST, Role.MODEL, "<question>How tall?</question>")
+    usage = UsageCounter([Completion("pw-1", "writer", 0, reply, input_tokens=10, output_tokens=4, requests=2)])
+    return freeze(paths, SETTINGS, drawing, {"writer": usage}, {"versions": {}})
 
 
 def test_each_line_is_a_question_with_where_it_comes_from(paths):

@@ -14,7 +14,6 @@ from typing import Any
 from refusal_index.plugins.trackers.results import ExportedRun
 from refusal_index.plugins.trackers.tracker import (
     PROJECT,
-    RunTracker,
     Subject,
     completeness_of,
     files_of,
@@ -38,7 +37,7 @@ TIMEOUTS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT
 """Retries and timeout for a server that does not answer; MLflow's defaults block for four minutes or much longer."""
 
 
-class MlflowTracker(RunTracker):
+class MlflowTracker:
     """A run in MLflow, whose environment variables set the tracking server or database and the experiment."""
 
     package = "mlflow"

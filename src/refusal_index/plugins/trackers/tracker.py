@@ -13,7 +13,6 @@ import signal
 import threading
 import time
 import warnings
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
@@ -29,7 +28,7 @@ from urllib.parse import urlsplit
 import polars.selectors as cs
 
 from refusal_index import entry_points
-from refusal_index.data.folder import RunFolder, run_around
+from refusal_index.data.folder import run_around
 from refusal_index.errors import NotWrittenError, RefusalIndexError, checked_path, suggestion
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.trackers.results import (
@@ -80,8 +79,8 @@ class Tracker(Protocol):
     def count(self, counts: Mapping[str, float]) -> None:
         """Log the progress of the run."""
 
-    def finish(self, folder: Path) -> str:
-        """Log all results in a run's folder, end the tracker's run and return its address."""
+    def log(self, run: ExportedRun) -> str:
+        """Log all results of a run, end the tracker's run and return its address."""
 
     def abandon(self) -> None:
         """End the run as failed."""
@@ -102,18 +101,6 @@ class TrackerClass(Protocol):
 
     def __call__(self, subject: Subject) -> Tracker:
         """Start a run; may raise any exception of the tracker's client."""
-
-
-class RunTracker(ABC):
-    """A tracker that can log run folders and outcome tables."""
-
-    def finish(self, folder: Path) -> str:
-        """Log all results in a run's folder, end the tracker's run and return its address."""
-        return self.log(read_folder(folder))
-
-    @abstractmethod
-    def log(self, run: ExportedRun) -> str:
-        """Log all results of a run, end the tracker's run and return its address."""
 
 
 def tracker_class(name: str) -> TrackerClass:
@@ -138,12 +125,8 @@ def check_trackers(names: Sequence[str]) -> None:
             raise SettingError(f"{{log_to}}: {package} is not installed; pip install 'refusal-index[{name}]'")
 
 
-def subject_of(folder: RunFolder, title: str) -> Subject:
-    """Return the description of a new run's folder for trackers; raises RunFolderError if it is not a run's folder."""
-    return _subject(key_of(folder), redacted(title), folder.read_settings(), folder.read_about())
-
-
-def _subject(key: str, title: str, settings: Mapping[str, Any], about: Mapping[str, Any]) -> Subject:
+def subject_of(key: str, title: str, settings: Mapping[str, Any], about: Mapping[str, Any]) -> Subject:
+    """Return the description of a run for trackers, given its key, its title, and both parts of its `run.json`."""
     config = redacted_in({**settings, **({"about": dict(about)} if about else {})})
     return Subject(key, " ".join(title.split())[:MAX_TITLE], config)
 
@@ -172,25 +155,16 @@ def export_to(name: str, runs: Sequence[ExportedRun]) -> list[str]:
     for run in runs:
         settings = run.settings or {"model": run.model, "dataset": run.dataset, "source": run.source.name}
         try:
-            tracker = tracker_class(name)(_subject(run.key, run.title, settings, run.about))
-            lines.append(f"{name}: {_log(tracker, run)}")
+            tracker = tracker_class(name)(subject_of(run.key, run.title, settings, run.about))
+            try:
+                lines.append(f"{name}: {tracker.log(run)}")
+            except BaseException:
+                with suppress(Exception):
+                    tracker.abandon()
+                raise
         except Exception as error:
             raise TrackerError(f"{name}: {error_line(name, error)}") from error
     return lines
-
-
-def _log(tracker: Tracker, run: ExportedRun) -> str:
-    """Log a run and return its address; if that fails half-way, the tracker marks its run as failed."""
-    try:
-        if run.folder is not None:
-            return tracker.finish(run.source)
-        if isinstance(tracker, RunTracker):
-            return tracker.log(run)
-        raise TrackerError(f"{run.source} is a table, and this tracker accepts run folders only")
-    except BaseException:
-        with suppress(Exception):
-            tracker.abandon()
-        raise
 
 
 def table_of(run: ExportedRun) -> tuple[list[str], list[list[Any]]]:
@@ -500,11 +474,13 @@ class _Follower:
 
     def _open(self) -> Tracker:
         if self._tracker is None:
-            self._tracker = tracker_class(self._name)(subject_of(self._plan.folder, self._plan.called))
+            folder, title = self._plan.folder, redacted(self._plan.called)
+            subject = subject_of(key_of(folder), title, folder.read_settings(), folder.read_about())
+            self._tracker = tracker_class(self._name)(subject)
         return self._tracker
 
     def _finish(self) -> None:
-        self._lines.put(f"{self._name}: {self._open().finish(self._plan.folder.path)}")
+        self._lines.put(f"{self._name}: {self._open().log(read_folder(self._plan.folder.path))}")
 
     def _leave(self, *, waits: bool) -> None:
         if self._tracker is not None:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from refusal_index.plugins.trackers.results import ExportedRun, TrackerError
 from refusal_index.plugins.trackers.tracker import (
     PROJECT,
-    RunTracker,
     Subject,
     completeness_of,
     files_of,
@@ -39,7 +38,7 @@ INIT_TIMEOUT = {"init_timeout": 15.0}
 """Seconds to wait for the server at the start, unless WANDB_INIT_TIMEOUT is set."""
 
 
-class WandbTracker(RunTracker):
+class WandbTracker:
     """A run in W&B, whose environment variables set the project, the entity and the offline mode."""
 
     package = "wandb"

@@ -12,34 +12,43 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from refusal_index.data.files import sha256_of, write_atomically
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.run_json import as_json, refuse_other_settings
+from refusal_index.data.run_json import UNPRICED, as_json, refuse_other_settings
 from refusal_index.errors import RefusalIndexError, RunFolderError, shortened
-from refusal_index.findings.summary import Usage
 from refusal_index.models.settings import Decoding, Sending, SettingError
 from refusal_index.plugins.wiki.builder import Builder, BuildState, BuildStoppedError, build_engines
 from refusal_index.plugins.wiki.questions import (
     ANSWERER,
+    TAGS,
     WRITER,
-    BuildPrompts,
     Candidate,
     Lengths,
     Pages,
     Tried,
-    build_prompts,
     draw_order,
+    prompt_for,
     read_pages,
+    templates,
 )
-from refusal_index.render.format import escape
-from refusal_index.runs.engine import BATCH, Engine, RunFailedError, check_engines_own, check_sends, note_on
+from refusal_index.runs.budget import UsageCounter
+from refusal_index.runs.engine import (
+    BATCH,
+    Begun,
+    Engine,
+    Opened,
+    RunFailedError,
+    check_engines_own,
+    check_sends,
+    note_on,
+)
 from refusal_index.runs.execute import outstanding
 from refusal_index.runs.plan import versions
+from refusal_index.runs.progress import progress_bar
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
@@ -76,8 +85,7 @@ def freeze(
     paths: BuildPaths,
     settings: Mapping[str, Any],
     state: BuildState,
-    usage: Mapping[str, Usage],
-    prompts: BuildPrompts,
+    usage: Mapping[str, UsageCounter],
     about: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Write the questions, then the record of the build, and return the record.
@@ -87,7 +95,6 @@ def freeze(
     - `settings`: everything on which the questions depend.
     - `state`: the sections tried and their results.
     - `usage`: requests and tokens by ``"writer"`` and ``"answerer"``.
-    - `prompts`: the prompts, which are recorded in full.
     - `about`: information that may differ between builds with the same settings, such as versions.
     """
     taken = state.taken()
@@ -105,10 +112,10 @@ def freeze(
             "questions_by_difficulty": {level: count for level, count in levels.items() if level is not None},
         },
         "usage": {
-            role: {name: getattr(one, name) for name in ("requests", "input_tokens", "output_tokens")}
+            role: dict(zip(("requests", "input_tokens", "output_tokens"), (one.requests, *one.tokens), strict=True))
             for role, one in usage.items()
         },
-        "prompts": asdict(prompts),
+        "prompts": dict(templates()),
         "about": as_json(about),
     }
     write_atomically(paths.questions, content)
@@ -276,12 +283,12 @@ async def _build(
     store: ReplyStore,
     console: Console,
 ) -> dict[str, Any]:
-    paths, prompts, state = options.paths, build_prompts(), BuildState(options.candidates(pages), options.questions)
+    paths, state = options.paths, BuildState(options.candidates(pages), options.questions)
     try:
-        with BuildBar(console, options.questions) as bar:
-            if note := note_on(options.sending):
-                bar.note(note)
-            builder = Builder(options.settings, engines, prompts, store, bar, RunFolder(paths.folder))
+        with progress_bar(console, options.questions, UNPRICED) as bar:
+            bar(Opened(0, note_on(options.sending)))
+            bar(Begun("questions"))
+            builder = Builder(options.settings, engines, store, bar, RunFolder(paths.folder))
             await builder.build(state)
         if not state.taken():
             raise BuildStoppedError(f"none of the {len(state.tried):,} sections yielded a question")
@@ -293,7 +300,7 @@ async def _build(
         "source": {"name": options.pages.name, "pages": len(pages.entries), "rows_left_out": dict(pages.left_out)},
         "versions": {"python": platform.python_version(), **versions(PACKAGES)},
     }
-    return freeze(paths, identity, state, builder.usage, prompts, about)
+    return freeze(paths, identity, state, builder.usage, about)
 
 
 def estimate(options: BuildOptions) -> Iterator[str]:
@@ -304,10 +311,10 @@ def estimate(options: BuildOptions) -> Iterator[str]:
     RefusalIndexError
         If an option or the pages cannot be used.
     """
-    pages, prompts, n = _read_pages(options), build_prompts(), options.questions
+    pages, n = _read_pages(options), options.questions
     drawn = (one for order in options.candidates(pages).values() for one in islice(order, ESTIMATED_FROM))
     sections = list(islice(drawn, ESTIMATED_FROM))
-    characters = sum(len(prompts.for_question(one)) + len(prompts.for_answer(one, "")) for one in sections)
+    characters = sum(len(prompt_for(role, one)) for one in sections for role in TAGS)
     tokens = n * (characters / CHARACTERS_PER_TOKEN / max(len(sections), 1))
     levels = len({page.difficulty for page in pages.entries}) if "difficulty" in pages.columns else 0
     yield f"{len(pages.entries):,} pages{f' with {levels} levels of difficulty' if levels else ''}"
@@ -323,7 +330,7 @@ def identity_of(options: BuildOptions, pages: Pages) -> dict[str, Any]:
         "source": {"sha256": pages.sha256, "revision": options.revision, "columns": dict(pages.columns)},
         "writer": {"model": options.writer, "decoding": asdict(options.writing)},
         "answerer": {"model": options.answerer, "decoding": asdict(options.answering)},
-        "prompts_sha256": build_prompts().hashes,
+        "prompts_sha256": {name: sha256_of(template.encode()) for name, template in templates().items()},
         "questions": options.questions,
         "seed": options.seed,
         "characters": asdict(options.lengths),
@@ -366,46 +373,3 @@ def build_lines(record: Mapping[str, Any], paths: BuildPaths, wanted: int) -> It
     if file["questions"] < wanted:
         yield f"the pages ran out before {wanted:,} questions were made; add pages, or lower --shortest"
     yield f"{paths.questions}: saved, sha256 {file['sha256']}; {paths.record.name} records the build"
-
-
-class BuildBar:
-    """A progress bar that counts questions, sections and tokens while the block runs."""
-
-    def __init__(self, console: Console, wanted: int) -> None:
-        columns = (
-            TextColumn("questions"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(compact=True),
-            TextColumn("left"),
-            TextColumn("{task.fields[spent]}"),
-            TextColumn("{task.fields[note]}", markup=False),
-        )
-        self._progress, self._wanted = Progress(*columns, console=console, refresh_per_second=4), wanted
-        self._task = self._progress.add_task("", total=wanted, spent="", note="")
-        self._good = self._tried = 0
-        self._usage = Usage(0, 0, 0)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def note(self, text: str) -> None:
-        """Print a note above the progress bar."""
-        self._progress.console.print(escape(text), markup=False, highlight=False, soft_wrap=True)
-
-    def __call__(self, event: Usage | Tried | str) -> None:
-        """Count a reply's usage or a finished section, or show a note about requests in flight."""
-        if isinstance(event, str):
-            self._progress.update(self._task, note=escape(event))
-            return
-        if isinstance(event, Tried):
-            self._tried += 1
-            self._good += event.reason is None
-        else:
-            self._usage = Usage.total([self._usage, event])
-        spent = f"{self._tried:,} sections, {self._usage.input_tokens:,} tokens in, {self._usage.output_tokens:,} out"
-        self._progress.update(self._task, completed=min(self._good, self._wanted), spent=spent)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import count, islice
@@ -17,13 +17,12 @@ from typing import ClassVar
 
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Grade, Outcome, Question
-from refusal_index.findings.summary import Usage
 from refusal_index.models.failures import CircuitBreaker
 from refusal_index.plugins.wiki.questions import (
+    ANSWERER,
     MAX_DETAIL,
     TAGS,
     Ask,
-    BuildPrompts,
     Candidate,
     Reason,
     Tried,
@@ -44,10 +43,13 @@ from refusal_index.protocol import (
     Step,
     next_requests,
 )
+from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.engine import (
     Assignment,
     Engine,
     Event,
+    Finished,
+    Progress,
     Replied,
     RunFailedError,
     Underway,
@@ -194,9 +196,9 @@ class Builder:
     ----------
     settings, engines
         The settings and the engine of each role; the builder opens and closes the engines.
-    prompts, store, progress
-        The prompts, the store of replies, and a function that is called with the usage of each reply, the result of
-        each section, and notes about requests in flight.
+    store, progress
+        The store of replies, and a function that is called for each reply, each question, and notes about requests in
+        flight.
     folder
         The folder in which an engine may keep files, such as the journal of batches.
 
@@ -210,17 +212,16 @@ class Builder:
         self,
         settings: Mapping[str, Settings],
         engines: Mapping[str, Engine],
-        prompts: BuildPrompts,
         store: ReplyStore,
-        progress: Callable[[Usage | Tried | str], object],
+        progress: Progress,
         folder: RunFolder,
     ) -> None:
-        self._settings, self._engines, self._prompts, self._store = settings, engines, prompts, store
+        self._settings, self._engines, self._store = settings, engines, store
         self._progress, self._folder = progress, folder
         self._breakers = {role: CircuitBreaker() for role in TAGS}
         self._candidates: dict[str, Candidate] = {}
         self._shown: set[str] = set()
-        self.usage = dict.fromkeys(TAGS, Usage(0, 0, 0))
+        self.usage = {role: UsageCounter() for role in TAGS}
 
     async def build(self, state: BuildState) -> None:
         """Try sections until `state` has enough questions or no more sections.
@@ -279,7 +280,7 @@ class Builder:
     def _conversation(self, candidate: Candidate, role: str) -> Iterator[Conversation]:
         """Yield the conversation of a role about a section, answered or not; nothing if the role is not needed."""
         before = list(self._completions(candidate))[: list(TAGS).index(role)]
-        ask = next_ask(candidate, [one.reply for one in before], self._prompts)
+        ask = next_ask(candidate, [one.reply for one in before])
         if isinstance(ask, Ask) and ask.role == role:
             settings, question = self._settings[role], Question(candidate.candidate_id, ask.message, None)
             seed = request_seed(settings.seed, candidate.candidate_id, TAGS[role])
@@ -292,11 +293,11 @@ class Builder:
             yield from islice((one for one in completions if one.variant == role), 1)
 
     def _next(self, candidate: Candidate) -> Ask | Tried:
-        return next_ask(candidate, [one.reply for one in self._completions(candidate)], self._prompts)
+        return next_ask(candidate, [one.reply for one in self._completions(candidate)])
 
     def _watch(self, event: Event) -> None:
         if isinstance(event, Underway):
-            self._progress(event.note)
+            self._progress(event)
         elif isinstance(event, Replied):
             self._count(event.completion)
             result = self._next(self._candidates[event.completion.question_id])
@@ -304,14 +305,14 @@ class Builder:
                 self._show(result)
 
     def _count(self, one: Completion) -> None:
-        usage = Usage(one.input_tokens, one.output_tokens, 1)
-        self.usage[one.variant] = Usage.total([self.usage[one.variant], usage])
-        self._progress(usage)
+        self.usage[one.variant].add(one)
+        self._progress(Replied(one))
 
     def _show(self, one: Tried) -> Tried:
         if one.candidate.candidate_id not in self._shown:
             self._shown.add(one.candidate.candidate_id)
-            self._progress(one)
+            if one.reason is None:
+                self._progress(Finished(ANSWERER, one.candidate.candidate_id))
         return one
 
     def _result(self, candidate: Candidate) -> Tried:
