@@ -206,7 +206,7 @@ def test_runs_that_were_asked_differently_are_said_to_be(command, runs):
         folder = RunFolder(Path(name))
         with folder.lock():
             folder.create_or_resume({"model": name, "decoding": {"temperature": temperature}})
-            folder.write_outcomes(table_of(name, 0.5))
+            write_outcomes(table_of(name, 0.5), folder.outcomes)
     assert "used different settings (decoding)" in " ".join(command("compare", "one", "two").stdout.split())
 
 

@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
     made = RunFolder(tmp_path / "run")
     with made.lock():
         made.create_or_resume({"model": "m"})
-        made.write_outcomes(rows(40))
+        write_outcomes(rows(40), made.outcomes)
     return made.path
 
 

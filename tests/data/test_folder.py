@@ -15,7 +15,7 @@ import pytest
 from refusal_index.data import Outcome, Question
 from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import RUN_ID, RunFolder
-from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes
+from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes, write_outcomes
 from refusal_index.data.run_json import default_run_name
 from refusal_index.errors import RunFolderError
 
@@ -141,7 +141,7 @@ def test_derived_files_are_written_where_the_design_puts_them(tmp_path):
     folder = RunFolder(tmp_path)
     row = (Identification("m", "d", "low"), Question("q", "?", "!"), Outcome(True, True))
     table = outcome_table([row])
-    folder.write_outcomes(table)
+    write_outcomes(table, folder.outcomes)
     folder.write_summary("{}")
     assert read_outcomes(tmp_path / "outcomes.parquet").equals(table)
     assert (tmp_path / "summary.json").read_text() == "{}"

@@ -10,6 +10,7 @@ import pytest
 from tests.studies.made import made_run
 
 from refusal_index.data.folder import SET_VERSION, RunFolder, find_runs, member_of_set, read_runs, set_members
+from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.errors import RunFolderError
 
 NAMES = {"one": ("Large", "Ours"), "two": ("Small", "Ours")}
@@ -19,7 +20,7 @@ def make_run(path: Path, model: str) -> Path:
     folder = RunFolder(path)
     with folder.lock():
         folder.create_or_resume({"model": model})
-        folder.write_outcomes(pl.concat(list(made_run(model, n=20).variants.values())))
+        write_outcomes(pl.concat(list(made_run(model, n=20).variants.values())), folder.outcomes)
     return path
 
 
@@ -77,7 +78,7 @@ def test_runs_of_two_sets_are_told_apart(made, tmp_path):
 
 def test_a_folder_with_several_models_goes_by_its_table(made):
     both = pl.concat([rows for m in ("a", "b") for rows in made_run(m, n=20).variants.values()])
-    RunFolder(made / "one").write_outcomes(both)
+    write_outcomes(both, RunFolder(made / "one").outcomes)
     assert [run.label for run in read_runs([made])] == ["a", "b", "Small"]
 
 

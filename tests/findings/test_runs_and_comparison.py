@@ -232,7 +232,7 @@ def folder_with(path: Path, table: pl.DataFrame | None, **settings: object) -> P
     with folder.lock():
         folder.create_or_resume({"model": "m", **settings})
         if table is not None:
-            folder.write_outcomes(table)
+            write_outcomes(table, folder.outcomes)
     return path
 
 

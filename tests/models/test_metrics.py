@@ -9,7 +9,7 @@ from inspect_ai.scorer import SampleScore, Score
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.data import Outcome
-from refusal_index.plugins.inspect.tasks import CELLS, cell_of, two_pass_metrics
+from refusal_index.plugins.inspect.tasks import cell_of, two_pass_metrics
 
 
 def metrics(unscored: int = 0, **counts: int) -> dict[str, float]:
@@ -57,11 +57,17 @@ def test_nothing_at_all_is_nan_throughout():
     assert all(math.isnan(value) for value in metrics().values())
 
 
-@pytest.mark.parametrize(("refused", "wrong"), CELLS)
-def test_every_cell_has_its_name(refused, wrong):
-    assert cell_of(Outcome(refused, wrong)) == (
-        f"{'refused' if refused else 'answered'}_{'wrong' if wrong else 'right'}"
-    )
+@pytest.mark.parametrize(
+    ("refused", "wrong", "cell"),
+    [
+        (True, True, "refused_wrong"),
+        (True, False, "refused_right"),
+        (False, True, "answered_wrong"),
+        (False, False, "answered_right"),
+    ],
+)
+def test_every_cell_has_its_name(refused, wrong, cell):
+    assert cell_of(Outcome(refused, wrong)) == cell
 
 
 @pytest.mark.parametrize(("refused", "wrong"), [(None, None), (True, None)])

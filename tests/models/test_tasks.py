@@ -13,9 +13,10 @@ from aiohttp import web
 from inspect_ai.log import read_eval_log
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.plugins.inspect.tasks import CELLS, almanac_task, faitheval_counterfactual, mixed, own_questions
+from refusal_index.plugins.inspect.tasks import almanac_task, faitheval_counterfactual, mixed, own_questions
 from refusal_index.protocol import GraderError
 from refusal_index.runs.settings import COMPARABILITY_VERSION
+from refusal_index.stats import CELL_NAMES
 from tests.models.fake_api import FakeApi, is_grading, question_of
 from tests.models.test_keys import every_content
 
@@ -36,7 +37,7 @@ def test_inspect_eval_runs_a_task_and_its_metrics_are_the_statistics_of_its_cell
     assert log.eval.task_version == COMPARABILITY_VERSION
     cells = [sample.scores["two_pass_scorer"].value for sample in log.samples]
     assert len(cells) == 30
-    table = ContingencyTable(**{cell: cells.count(cell) for cell in CELLS.values()})
+    table = ContingencyTable(**{cell: cells.count(cell) for cell in CELL_NAMES})
     expected = refusal_index(table)
     told = {name: metric.value for name, metric in log.results.scores[0].metrics.items()}
     assert told["refusal_index"] == pytest.approx(expected.estimate, abs=0, nan_ok=True)

@@ -224,7 +224,7 @@ def _folder(path: Path, table: pl.DataFrame) -> RunFolder:
     with folder.lock():
         settings = {"model": "m", "prompts": {"name": "default", "sha256": "0" * 64}, "seed": 3}
         folder.create_or_resume(settings, about={"penalty": 0.2, "prompt_set": {"low": "Say <b>it</b>."}})
-        folder.write_outcomes(table)
+        write_outcomes(table, folder.outcomes)
     return folder
 
 

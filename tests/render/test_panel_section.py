@@ -14,7 +14,6 @@ from refusal_index.findings.comparison import CompareOptions
 from refusal_index.plugins.training.section import (
     SECTION,
     TESTED,
-    Chart,
     PanelOfSteps,
     panel_values,
     panels_of,
@@ -102,11 +101,11 @@ def test_where_nothing_is_shown_nothing_is_said():
 def test_a_step_that_refused_nothing_is_a_gap_with_its_reason():
     (view,) = panel_values(on_page(runs := of_steps([-50.0, -0.8, -0.8, -0.7])))
     index = view["charts"][0]
-    assert [(point.step, point.value.reason) for point in index.gaps] == [(500, "nobody_refused")]
-    assert all(point.value.estimate is None for point in index.gaps)
-    assert index.gap_words == "no refusals at step 500"
-    assert len(index.lines) == len(index.bands) == 1
-    assert len(index.lines[0].split()) == 3
+    gaps = [(point.step, point.value.reason) for point in index["points"] if point.value.estimate is None]
+    assert gaps == [(500, "nobody_refused")]
+    assert index["gap_words"] == "no refusals at step 500"
+    assert len(index["lines"]) == len(index["bands"]) == 1
+    assert len(index["lines"][0].split()) == 3
     assert "Left out: 1 step without an interval." in sentence(view["statements"][2], "page")
     assert len(runs) == len(view["rows"]) == 4
 
@@ -187,7 +186,7 @@ def test_steps_that_lack_questions_are_named_first_and_marked_in_their_row(tmp_p
     half = replace(report_run(lost), run=replace(second.run, variants={"normal": lost}))
     (panel,) = panel_values(on_page([first, half, third]))
     assert panel["lacking"] == ("Incomplete; do not rely on these numbers: step 1,000 (70 of 100 questions scored).")
-    assert [row.lacks for row in panel["rows"]] == [None, "70 of 100 questions scored", None]
+    assert [row["lacks"] for row in panel["rows"]] == [None, "70 of 100 questions scored", None]
     page = write_report([first, half, third], tmp_path / "report.html").path.read_text(encoding="utf-8")
     section = page[page.index('id="panel-1"') : page.index('id="overview"')]
     assert section.count('<small class="undefined">incomplete</small>') == 1
@@ -221,7 +220,6 @@ def test_axes_hold_whatever_is_drawn_between_round_numbers(
 def test_charts_say_in_words_what_they_show():
     runs = on_page(of_steps([-1.0, -1.0, -0.2, -0.2]))
     (view,) = panel_values(runs)
-    chart: Chart = view["charts"][1]
-    assert chart.since == 1500
+    assert view["charts"][1]["since"] == 1500
     (section,) = SECTION.of_page(runs, "h1")
     assert 'aria-label="Refused over steps, from 0.' in section.html

@@ -14,8 +14,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,7 +29,6 @@ from refusal_index.data.outcome_table import (
     read_confidence,
     read_outcomes,
     scores_of_outcomes,
-    write_outcomes,
 )
 from refusal_index.data.rates import (
     OutcomeMatrix,
@@ -192,10 +190,6 @@ class RunFolder:
                 f"{self.summary} cannot be read ({_reason(error)}); 'refusal-index score {self.path}' rebuilds it"
             ) from error
         return document
-
-    def write_outcomes(self, table: pl.DataFrame) -> None:
-        """Replace the outcome table."""
-        write_outcomes(table, self.outcomes)
 
     def write_summary(self, summary: str) -> None:
         """Replace the summary with a JSON text."""
@@ -638,15 +632,14 @@ def _read_all(
 
 def _labelled(runs: Sequence[ComparedRun]) -> tuple[ComparedRun, ...]:
     """Give runs unique labels: the model; if that is not enough, also the dataset, or the folder or file."""
-    ways: tuple[Callable[[ComparedRun], str], ...] = (
-        lambda run: run.label,
-        lambda run: f"{run.label}, {run.dataset}",
-        lambda run: f"{run.label} ({run.source.name})",
-        lambda run: f"{run.label} ({run.source})",
-        lambda run: f"{run.label}, {run.dataset} ({run.source})",
-    )
-    for way in ways:
-        labels = [way(run) for run in runs]
-        if max(Counter(labels).values(), default=1) == 1:
+    for way in (
+        "{0.label}",
+        "{0.label}, {0.dataset}",
+        "{0.label} ({0.source.name})",
+        "{0.label} ({0.source})",
+        "{0.label}, {0.dataset} ({0.source})",
+    ):
+        labels = [way.format(run) for run in runs]
+        if len(set(labels)) == len(labels):
             break
     return tuple(replace(run, label=label) for run, label in zip(runs, labels, strict=True))

@@ -85,8 +85,17 @@ def read_foreign_log(path: Path, scorer: str | None = None, words: Translations 
         )
     if not samples:
         raise FirstPassError(f"{path}: expected samples, found none; is the log complete?")
-    reader = _GradeReader(path, scorer or _only_scorer(path, samples), samples, words or {})
-    return tuple(_first_pass(path, log, sample, reader) for sample in samples)
+    names = list(dict.fromkeys(name for sample in samples for name in sample.scores or ()))
+    scorer = scorer or _only_scorer(path, names)
+    if scorer not in names:
+        raise FirstPassError(
+            f"{path}: expected scores of {scorer!r}, got {', '.join(names) or 'none'}; choose one of these"
+        )
+    values = [translated(_grade_in((sample.scores or {}).get(scorer)), words or {}) for sample in samples]
+    # C is CORRECT for Inspect and NOT_ATTEMPTED in SimpleQA's letters, so all letters that occur decide.
+    letters = SIMPLEQA_LETTERS if {"A", "B"} & {str(value).strip().upper() for value in values} else INSPECT_LETTERS
+    kind = grade_kind(WORDS, letters, RIGHT_OR_WRONG)
+    return tuple(_first_pass(path, log, *pair, scorer, kind) for pair in zip(samples, values, strict=True))
 
 
 def _read(path: Path) -> EvalLog:
@@ -124,8 +133,7 @@ def check_size(path: Path) -> None:
             total += size
 
 
-def _only_scorer(path: Path, samples: Sequence[EvalSample]) -> str:
-    scorers = list(dict.fromkeys(name for sample in samples for name in sample.scores or ()))
+def _only_scorer(path: Path, scorers: Sequence[str]) -> str:
     if len(scorers) == 1:
         return scorers[0]
     if not scorers:
@@ -133,40 +141,12 @@ def _only_scorer(path: Path, samples: Sequence[EvalSample]) -> str:
     raise FirstPassError(f"{path}: scored by {', '.join(scorers)}; choose one with --scorer, for instance {scorers[0]}")
 
 
-class _GradeReader:
-    """Reads the grades in a log's scores; the meaning of letters depends on all letters that occur."""
-
-    def __init__(self, path: Path, scorer: str, samples: Sequence[EvalSample], words: Translations) -> None:
-        self._path, self._scorer, self._words = path, scorer, words
-        scores = [score for sample in samples if (score := self._score(sample)) is not None]
-        if not scores:
-            names = ", ".join(dict.fromkeys(name for sample in samples for name in sample.scores or ())) or "none"
-            raise FirstPassError(f"{path}: expected scores of {scorer!r}, got {names}; choose one of these")
-        self._grades = _grade_words([translated(_grade_in(score), words) for score in scores])
-
-    def grade(self, sample: EvalSample) -> Grade | None:
-        """Return the grade of a sample, or None."""
-        score = self._score(sample)
-        if score is None:
-            return None
-        place = f"{self._path}, sample {sample.id!r}, score {self._scorer!r}"
-        value = translated(_grade_in(score), self._words)
-        return _grade_of_flags(value, place) if isinstance(value, Mapping) else read_as(self._grades, value, place)
-
-    def _score(self, sample: EvalSample) -> Score | None:
-        return (sample.scores or {}).get(self._scorer)
-
-
-def _grade_in(score: Score) -> Any:
-    """Return the part of a score that holds the grade."""
+def _grade_in(score: Score | None) -> Any:
+    """Return the part of a score that holds the grade; None without a score."""
+    if score is None:
+        return None
     grade = (score.metadata or {}).get("grade")
     return grade if isinstance(grade, str) and grade.strip() else score.value
-
-
-def _grade_words(values: Sequence[Any]) -> Kind:
-    """Return the vocabulary of the scores; C is CORRECT for Inspect and NOT_ATTEMPTED in SimpleQA's letters."""
-    letters = SIMPLEQA_LETTERS if {"A", "B"} & {str(value).strip().upper() for value in values} else INSPECT_LETTERS
-    return grade_kind(WORDS, letters, RIGHT_OR_WRONG)
 
 
 def _grade_of_flags(value: Mapping[str, Any], place: str) -> Grade | None:
@@ -182,32 +162,29 @@ def _grade_of_flags(value: Mapping[str, Any], place: str) -> Grade | None:
     return grades.pop() if grades else None
 
 
-def _first_pass(path: Path, log: EvalLog, sample: EvalSample, reader: _GradeReader) -> FirstPass:
+def _first_pass(path: Path, log: EvalLog, sample: EvalSample, value: Any, scorer: str, kind: Kind) -> FirstPass:
+    """Return the first pass of a sample, whose grade is read from `value`."""
+    place, grade, reason = f"{path}, sample {sample.id!r}", None, REQUEST_FAILED
     if sample.choices:
         raise FirstPassError(
-            f"{path}, sample {sample.id!r}: expected questions with free answers, got multiple choice; "
+            f"{place}: expected questions with free answers, got multiple choice; "
             "the forced pass cannot be requested without the choices"
         )
-    grade, reason = _judged(sample, reader)
+    if not sample.error:
+        place, reason = f"{place}, score {scorer!r}", NOT_GRADED
+        grade = _grade_of_flags(value, place) if isinstance(value, Mapping) else read_as(kind, value, place)
+        cut = CUT.get(STOP_REASONS.get(sample.output.stop_reason, StopReason.STOP)) if sample.output.choices else None
+        if grade is Grade.REFUSED and cut:
+            grade, reason = None, cut
     return FirstPass(
         question=_question(sample),
         model=log.eval.model,
         dataset=log.eval.dataset.name or log.eval.task,
-        grade=grade,
+        grade=grade or Grade.UNSCORED,
         reply=sample.output.completion or None,
         draw=sample.epoch - 1,
-        reason=reason,
+        reason=reason if grade in (None, Grade.UNSCORED) else None,
     )
-
-
-def _judged(sample: EvalSample, reader: _GradeReader) -> tuple[Grade, str | None]:
-    if sample.error:
-        return Grade.UNSCORED, REQUEST_FAILED
-    grade = reader.grade(sample)
-    cut = CUT.get(STOP_REASONS.get(sample.output.stop_reason, StopReason.STOP)) if sample.output.choices else None
-    if grade is Grade.REFUSED and cut:
-        return Grade.UNSCORED, cut
-    return (Grade.UNSCORED, NOT_GRADED) if grade is None else (grade, NOT_GRADED if grade is Grade.UNSCORED else None)
 
 
 def _question(sample: EvalSample) -> Question:

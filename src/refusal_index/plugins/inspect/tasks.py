@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from inspect_ai import Epochs, Task, task
@@ -38,24 +38,18 @@ from refusal_index.protocol import (
 from refusal_index.runs.engine import Assignment, converse
 from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Settings
 from refusal_index.runs.store import ReplyStore
-from refusal_index.stats import ContingencyTable, refusal_index
+from refusal_index.stats import CELL_NAMES, ContingencyTable, refusal_index
 
 NO_GOLD = "no_gold"
 """Metadata key of a question without a right answer, since Inspect requires a target for every sample."""
 
 
-def from_metadata(entries: Iterable[Mapping[str, Any]], question_id: str, variant: str) -> Iterator[Completion]:
-    """Yield the completions in a log's sample; a reply's usage goes to the first of its draws.
-
-    A verdict is yielded only for the first draw of the reply that it grades.
-    """
+def from_metadata(entries: Iterable[Mapping[str, Any]], question_id: str) -> Iterator[Completion]:
+    """Yield the completions in a log's sample, without their usage; a verdict for the first draw of its reply only."""
     for entry in entries:
         reply = Reply(Pass(entry["of"]), Role(entry["asked"]), entry["text"], StopReason(entry["stop_reason"]))
-        draws = entry["draws"]
-        own = "" if reply.pass_.is_shared else variant
-        took = (entry["input_tokens"], entry["output_tokens"], entry["requests"])
-        for place, draw in enumerate(draws if reply.role is Role.MODEL else draws[:1]):
-            yield Completion(question_id, own, draw, reply, entry["attempt"], *(took if place == 0 else (0, 0, 0)))
+        for draw in entry["draws"] if reply.role is Role.MODEL else entry["draws"][:1]:
+            yield Completion(question_id, "", draw, reply, entry["attempt"])
 
 
 def to_dataset(name: str, conversations: Iterable[Conversation]) -> MemoryDataset:
@@ -95,44 +89,6 @@ def to_question(sample_id: object, text: str, gold: str, metadata: Mapping[str, 
         metadata.get("context"),
         tuple(metadata.get("choices", ())),
         metadata.get("pattern"),
-    )
-
-
-CELLS = {
-    (True, True): "refused_wrong",
-    (True, False): "refused_right",
-    (False, True): "answered_wrong",
-    (False, False): "answered_right",
-}
-
-
-def two_pass_task(
-    dataset: str,
-    conversations: Sequence[Conversation],
-    settings: Settings,
-    shared: Mapping[str, str],
-    metadata: Mapping[str, Any],
-) -> Task:
-    """Return an Inspect task that asks questions in two passes.
-
-    Parameters
-    ----------
-    dataset, conversations, settings
-        The name of the dataset, the questions to ask and the settings.
-    shared
-        The arguments of the solver, which are also part of the log's metadata.
-    metadata
-        Further metadata of the log.
-    """
-    return Task(
-        dataset=to_dataset(dataset, conversations),
-        solver=two_pass(**shared, seed=settings.seed),
-        scorer=two_pass_scorer(shared["grader"]),
-        config=to_config(settings.decoding),
-        epochs=Epochs(1, "mode"),  # the default reducer would treat the cells as numbers
-        metadata={**shared, "dataset": dataset, **metadata},
-        name=f"{dataset}-{shared['variant']}",
-        version=COMPARABILITY_VERSION,
     )
 
 
@@ -208,7 +164,7 @@ def cell_of(outcome: Outcome) -> str:
     """Return the cell of the 2x2 table to which an outcome belongs, or ``"unscored"``."""
     if outcome.refused is None or outcome.wrong is None:
         return str(Grade.UNSCORED)
-    return CELLS[outcome.refused, outcome.wrong]
+    return f"{'refused' if outcome.refused else 'answered'}_{'wrong' if outcome.wrong else 'right'}"
 
 
 @metric
@@ -217,7 +173,7 @@ def two_pass_metrics() -> Metric:
 
     def compute(scores: list[SampleScore]) -> Value:
         counts = Counter(str(score.score.value) for score in scores)
-        table = ContingencyTable(**{cell: counts[cell] for cell in CELLS.values()})
+        table = ContingencyTable(**{cell: counts[cell] for cell in CELL_NAMES})
         result = refusal_index(table)
         return {
             "refusal_index": math.nan if result.estimate is None else result.estimate,
@@ -244,7 +200,7 @@ def two_pass_scorer(grader: str = GraderKind.EXACT) -> Scorer:
 
     async def score(state: TaskState, target: Target) -> Score | None:  # noqa: ARG001 - Inspect's signature
         conversation = _conversation(state, "", TwoPass(kind))
-        completions = from_metadata(state.metadata[CARRIED], conversation.question.question_id, conversation.variant)
+        completions = from_metadata(state.metadata[CARRIED], conversation.question.question_id)
         graded = outcomes(conversation, completions)
         if graded is None:
             return None
@@ -304,7 +260,17 @@ def _task_of(name: str, default_grader: GraderKind = GraderKind.MODEL) -> Callab
         procedure = TwoPass(kind, Protocol(load_prompt_set(prompts), variant, kind, Placement(placement), think))
         shared = {"variant": variant, "prompts": prompts, "grader": grader, "placement": placement, "think": think}
         conversations = [Conversation(question, variant, procedure, draws) for question in dataset.questions]
-        return two_pass_task(dataset.name, conversations, Settings.of(seed=seed), shared, {"draws": draws})
+        settings = Settings.of(seed=seed)
+        return Task(
+            dataset=to_dataset(dataset.name, conversations),
+            solver=two_pass(**shared, seed=settings.seed),
+            scorer=two_pass_scorer(grader),
+            config=to_config(settings.decoding),
+            epochs=Epochs(1, "mode"),  # the default reducer would treat the cells as numbers
+            metadata={**shared, "dataset": dataset.name, "draws": draws},
+            name=f"{dataset.name}-{variant}",
+            version=COMPARABILITY_VERSION,
+        )
 
     return ask
 

@@ -31,14 +31,12 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.models.functions import AnsweringFunction, FunctionError
 from refusal_index.models.requests import ModelError, ModelRequest, Response
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.training.watch import PanelFolder
+from refusal_index.plugins.training.watch import PanelFolder, evaluate_step
 from refusal_index.protocol import StopReason
 from refusal_index.redaction import redacted
 from refusal_index.render.summary import numbers
 from refusal_index.runs.api import plan_of
-from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import RUNS, Plan
-from refusal_index.runs.sweep import CellResult
 from refusal_index.runs.writing import Run, run_to_completion
 
 MOMENT = 0.02  # seconds to wait for a batch to fill
@@ -322,12 +320,10 @@ class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # the base cl
 
     def _execute(self, plan: Plan, step: int) -> Run:
         with held(self._panel.path):
-            try:
-                run = run_to_completion(execute(plan))
-            except RefusalIndexError as error:
-                self._panel.put(CellResult(plan, error=redacted(str(error))), step)
-                raise
-            self._panel.put(CellResult(plan, run), step)
+            result = run_to_completion(evaluate_step(plan, self._panel, step))
+        run = result.run
+        if run is None:
+            raise RefusalIndexError(str(result.error or result.waits))
         if not run.is_complete:
             failed = run.missing[0].error if run.missing else "too many replies have no grade"
             why = run.ended or failed

@@ -168,49 +168,6 @@ class Point:
     value: Estimate
 
 
-@dataclass(frozen=True)
-class Chart:
-    """One metric over the steps."""
-
-    name: str
-    meaning: str
-    x: Scale
-    y: Scale
-    points: tuple[Point, ...]
-    bands: tuple[str, ...]  # polygons, one for each run of consecutive steps with intervals
-    lines: tuple[str, ...]  # polylines, one for each run of consecutive steps with estimates
-    since: int | None  # the step of the change, if one is shown
-    is_gradual: bool  # whether it changes elsewhere too, so that `since` is approximate
-    digits: int
-
-    @property
-    def gaps(self) -> tuple[Point, ...]:
-        """The steps whose estimate is undefined or at its boundary."""
-        return tuple(point for point in self.points if point.value.status != "ok")
-
-    @property
-    def gap_words(self) -> str:
-        """The reasons for the gaps, each with its steps."""
-        by_reason: dict[str, list[str]] = {}
-        for point in self.gaps:
-            by_reason.setdefault(reason_text(point.value.reason), []).append(f"{point.step:,}")
-        return "; ".join(
-            f"{reason} at step{'s' if len(steps) > 1 else ''} {', '.join(steps)}" for reason, steps in by_reason.items()
-        )
-
-
-@dataclass(frozen=True)
-class Row:
-    """One checkpoint."""
-
-    anchor: str
-    label: str
-    step: int
-    questions: int
-    cells: tuple[Estimate, ...]  # in the order of `FIRST`
-    lacks: str | None  # how many questions and draws are scored, if the run is incomplete
-
-
 def panel_values(runs: Sequence[RunOnPage]) -> Iterator[dict[str, Any]]:
     """Yield the template values for each training with several steps among the runs, and each shared variant."""
     places = {id(run.run): run for run in runs}
@@ -226,7 +183,7 @@ def panel_values(runs: Sequence[RunOnPage]) -> Iterator[dict[str, Any]]:
         payoffs = Payoffs(summary.penalty, summary.truthfulness_weights)
         charts = {metric: _chart(panel, metric, payoffs) for metric in panel.metrics}
         # Missing questions may bias the metrics, so they are stated first.
-        lacking = ", ".join(f"step {row.step:,} ({row.lacks})" for row in rows if row.lacks)
+        lacking = ", ".join(f"step {row['step']:,} ({row['lacks']})" for row in rows if row["lacks"])
         yield {
             "anchor": f"panel-{place}",
             "title": f"{len(panel.runs)} steps{f' on {dataset}' if dataset else ''}, {panel.variant}",
@@ -239,11 +196,18 @@ def panel_values(runs: Sequence[RunOnPage]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _rows(panel: PanelOfSteps, runs: Sequence[RunOnPage]) -> Iterator[Row]:
+def _rows(panel: PanelOfSteps, runs: Sequence[RunOnPage]) -> Iterator[dict[str, Any]]:
+    """Yield the template values of each checkpoint; `cells` are in the order of `FIRST`."""
     scored = panel.match.matrix.scored.sum(axis=1).tolist()
     for row, (run, step) in enumerate(zip(runs, panel.steps, strict=True)):
-        cells = tuple(panel.metrics[metric].points[row] for metric in FIRST)
-        yield Row(run.anchor, run.run.label, step, scored[row], cells, _lacks(run.summary, panel.variant))
+        yield {
+            "anchor": run.anchor,
+            "label": run.run.label,
+            "step": step,
+            "questions": scored[row],
+            "cells": [panel.metrics[metric].points[row] for metric in FIRST],
+            "lacks": _lacks(run.summary, panel.variant),
+        }
 
 
 def _lacks(summary: Summary, variant: str) -> str | None:
@@ -257,7 +221,13 @@ def _lacks(summary: Summary, variant: str) -> str | None:
     return f"{' and '.join(lacking)} scored"
 
 
-def _chart(panel: PanelOfSteps, metric: str, payoffs: Payoffs) -> Chart:
+def _chart(panel: PanelOfSteps, metric: str, payoffs: Payoffs) -> dict[str, Any]:
+    """Return the template values of the chart of one metric over the steps.
+
+    `bands` and `lines` are polygons and polylines, one for each run of consecutive steps with intervals or estimates.
+    `gap_words` are the reasons why estimates are undefined or at their boundary, each with its steps. `since` is the
+    step of the change, if one is shown; it is approximate if `is_gradual`: the metric then changes elsewhere too.
+    """
     over_steps = panel.metrics[metric]
     points = tuple(
         Point(run.label, step, value)
@@ -282,18 +252,24 @@ def _chart(panel: PanelOfSteps, metric: str, payoffs: Payoffs) -> Chart:
     )
     change = over_steps.change if metric in TESTED and panel.changed(metric) else None
     since = None if change is None else panel.steps[change.row]
-    return Chart(
-        name="Refusal Index" if metric == INDEX else METRICS[metric].label,
-        meaning=description(metric, payoffs),
-        x=x,
-        y=y,
-        points=points,
-        bands=tuple(_places([*ends(each, "high"), *ends(each, "low")[::-1]], x, y) for each in banded),
-        lines=tuple(_places(ends(each, "estimate"), x, y) for each in joined),
-        since=since,
-        is_gradual=since is not None and not panel.changed_at_once(metric),
-        digits=min(METRICS[metric].digits, 2),
-    )
+    by_reason: dict[str, list[str]] = {}
+    for point in points:
+        if point.value.status != "ok":
+            by_reason.setdefault(reason_text(point.value.reason), []).append(f"{point.step:,}")
+    gap_words = (f"{reason} at step{'s' * (len(at) > 1)} {', '.join(at)}" for reason, at in by_reason.items())
+    return {
+        "name": "Refusal Index" if metric == INDEX else METRICS[metric].label,
+        "meaning": description(metric, payoffs),
+        "x": x,
+        "y": y,
+        "points": points,
+        "bands": [_places([*ends(each, "high"), *ends(each, "low")[::-1]], x, y) for each in banded],
+        "lines": [_places(ends(each, "estimate"), x, y) for each in joined],
+        "gap_words": "; ".join(gap_words),
+        "since": since,
+        "is_gradual": since is not None and not panel.changed_at_once(metric),
+        "digits": min(METRICS[metric].digits, 2),
+    }
 
 
 def vertical(metric: str, values: Sequence[Estimate]) -> Scale:

@@ -31,7 +31,7 @@ from refusal_index.models.functions import is_function_name
 from refusal_index.models.requests import ModelError
 from refusal_index.redaction import redacted
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import DIRECT, Progress, WaitingError
+from refusal_index.runs.engine import DIRECT, Progress, WaitingError, unwatched
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import RUNS, Plan, load_questions, prepare
 from refusal_index.runs.settings import Settings
@@ -508,16 +508,24 @@ async def _evaluated(
         plan = _plan(watch, one)
     except (RefusalIndexError, OSError) as error:
         return CheckpointResult(one, None, str(error))
+    with watched(plan) as progress:
+        result = await evaluate_step(plan, panel, one.step, progress, budget)
+    return CheckpointResult(one, result, result.error)
+
+
+async def evaluate_step(
+    plan: Plan, panel: PanelFolder, step: int | None, progress: Progress = unwatched, budget: Budget | None = None
+) -> CellResult:
+    """Execute the run of a step and add its result to the panel; errors become part of the result."""
     try:
-        with watched(plan) as progress:
-            result = CellResult(plan, await execute(plan, progress, budget))
+        result = CellResult(plan, await execute(plan, progress, budget))
     except WaitingError as error:
         result = CellResult(plan, waits=str(error))
     except Exception as error:  # a provider that loads weights on this machine may raise anything
         message = str(error) if isinstance(error, RefusalIndexError) else f"{type(error).__name__}: {error}"
         result = CellResult(plan, error=redacted(message))
-    panel.put(result, one.step)
-    return CheckpointResult(one, result, result.error)
+    panel.put(result, step)
+    return result
 
 
 def _plan(watch: Watch, one: Checkpoint) -> Plan:
