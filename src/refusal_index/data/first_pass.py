@@ -95,7 +95,15 @@ class FirstPass:
     def outcome(self, forced: Outcome | None = None) -> Outcome:
         """Return the outcome of the question; `wrong` is None if it needs a forced pass and has none."""
         forced = forced or self.forced
-        refused, wrong, reason = self._first_outcome()
+        refused: bool | None = self.grade is Grade.REFUSED
+        wrong: bool | None = self.grade is not Grade.CORRECT
+        reason = None
+        if self.needs_forcing:
+            wrong, reason = None, FORCED_NOT_ASKED
+        elif self.grade is None:
+            wrong, reason = None, NOT_GRADED
+        elif self.grade is Grade.UNSCORED:
+            refused, wrong, reason = None, None, self.reason or NOT_GRADED
         if refused and self.question.gold is not None and forced is not None:
             return replace(forced, refused=True, first_grade=self.grade, first_reply=self.reply)
         if refused is False and self.forced is not None:
@@ -103,16 +111,6 @@ class FirstPass:
             return Outcome(refused, wrong, self.grade, grade, reason, self.reply, reply)
         # If no answer can be right, the forced pass is not asked.
         return Outcome(refused, wrong, self.grade, Grade.INCORRECT if refused and wrong else None, reason, self.reply)
-
-    def _first_outcome(self) -> tuple[bool | None, bool | None, str | None]:
-        """Return `refused`, `wrong`, and the reason if one of them is None, from the first pass alone."""
-        if self.grade is Grade.REFUSED:
-            return (True, None, FORCED_NOT_ASKED) if self.needs_forcing else (True, True, None)
-        if self.grade is Grade.UNSCORED:
-            return None, None, self.reason or NOT_GRADED
-        if self.grade is None:
-            return False, None, NOT_GRADED
-        return False, self.grade is Grade.INCORRECT, None
 
 
 def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | None = None) -> pl.DataFrame:
@@ -130,11 +128,6 @@ def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | Non
         pl.col("question", "gold").replace(NOT_KNOWN, None),
         *(column for column in probabilities if column.is_not_null().any()),
     )
-
-
-def without_forced(first: FirstPass) -> FirstPass:
-    """Return the first pass without its forced pass, which a new one will replace."""
-    return replace(first, forced=None, set_aside=None)
 
 
 def self_contained(first: FirstPass) -> FirstPass:

@@ -93,7 +93,7 @@ STOPPED = "stopped"
 """Key of a planned stop in `run.json` and `summary.json`."""
 
 UNTIL = "until"
-"""Key of a run's stopping rule, such as a half-width, in `run.json`."""
+"""Key of a run's stopping rule in `run.json`: the ``half_width`` of RI's interval at which it may stop."""
 
 GATE_LOOKS = "gate_looks"
 """Key of a gate's interim looks in `run.json`."""
@@ -125,24 +125,6 @@ class _Record:
     def to_document(self) -> dict[str, Any]:
         """Return it as a JSON-serialisable dictionary."""
         return asdict(self)
-
-
-@dataclass(frozen=True)
-class Until(_Record):
-    """The stopping rule of a run: it may stop before all questions are asked.
-
-    Raises ValueError unless the half-width is a number above 0 and below 1.
-    """
-
-    key = UNTIL
-    half_width: float  # of the interval of RI: the run stops once it is this small
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.half_width) and 0 < self.half_width < 1):
-            raise ValueError(f"expected a half-width above 0 and below 1, got {self.half_width!r}")
-
-    def __str__(self) -> str:
-        return f"half-width={self.half_width:g}"
 
 
 @dataclass(frozen=True)
@@ -316,6 +298,12 @@ def _is_weights(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 3 and all(map(_is_amount, value)) and any(value)
 
 
+def _is_until(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return value is None
+    return set(value) == {"half_width"} and _is_amount(value["half_width"]) and 0 < value["half_width"] < 1
+
+
 def _builds(made: Callable[..., object]) -> Callable[[Any], bool]:
     """Return a check that an object holds valid arguments of `made`, or is null."""
 
@@ -360,7 +348,7 @@ ABOUT: Mapping[str, Check] = {
     "penalty": ("a number from 0", _is_amount),
     "truthfulness_weights": ("three numbers from 0, not all 0", _is_weights),
     "stopped": ("where it stopped, or null", _builds(Stop)),
-    "until": ("a half_width above 0 and below 1, or null", _builds(Until)),
+    "until": ("a half_width above 0 and below 1, or null", _is_until),
     "gate_looks": ("of and looks, or null", _builds(GateLooks)),
     "price": ("input and output from 0, or null", _builds(Price)),
     "grader_price": ("input and output from 0, or null", _builds(Price)),

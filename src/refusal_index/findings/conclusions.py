@@ -18,7 +18,7 @@ import numpy as np
 from refusal_index.data.first_pass import FirstPass
 from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_FINISHED, REQUEST_FAILED, Grade
 from refusal_index.data.rates import too_many_missing
-from refusal_index.data.run_json import STOPPED, Stop, Until
+from refusal_index.data.run_json import STOPPED, UNTIL, Stop
 from refusal_index.findings.draws import LARGE_SPREAD, PooledSummary
 from refusal_index.findings.metrics import INDEX, Severity, Statement
 from refusal_index.findings.summary import Summary, VariantSummary, half_width_of, is_complete
@@ -160,13 +160,14 @@ def goal(about: Mapping[str, Any], summary: Summary) -> Statement | None:
     - `about`: what the run's folder says of how it was made.
     - `summary`: of all questions asked so far.
     """
-    until = Until.read(about)
+    until = about.get(UNTIL)
     if until is None or about.get(STOPPED):
         return None
+    target = until["half_width"]
     half_width, whole = half_width_of(summary), is_complete(summary)
-    is_reached = whole and half_width is not None and half_width <= until.half_width
+    is_reached = whole and half_width is not None and half_width <= target
     asked = max((variant.completeness.asked for variant in summary.variants), default=0)
-    values = {"goal": str(until), "half_width": half_width, "asked": asked, "is_complete": whole}
+    values = {"goal": f"half-width={target:g}", "half_width": half_width, "asked": asked, "is_complete": whole}
     return Statement("met_goal" if is_reached else "unmet_goal", "note" if is_reached else "serious", values)
 
 

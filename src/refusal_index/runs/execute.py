@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from refusal_index import entry_points
 from refusal_index.data.datasets import sample
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.run_json import STOPPED, UNTIL, Stop, Until
+from refusal_index.data.run_json import STOPPED, UNTIL, Stop
 from refusal_index.findings.summary import half_width_of
 from refusal_index.models.failures import CircuitBreaker
 from refusal_index.protocol import Conversation
@@ -95,7 +95,7 @@ def open_plan(plan: Plan, progress: Progress = unwatched, budget: Budget | None 
         is_new = not folder.run_json.exists()
         folder.create_or_resume(plan.identity, about=plan.about)
         goal = settings.stopping.half_width
-        until = None if goal is None else Until(goal).to_document()
+        until = None if goal is None else {"half_width": goal}
         if folder.read_about().get(UNTIL) != until:
             folder.change_about({UNTIL: until})
         with open_store(folder) as store:

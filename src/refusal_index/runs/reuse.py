@@ -27,7 +27,6 @@ from refusal_index.data.first_pass import (
     questions_to_force,
     to_outcomes,
     with_forced,
-    without_forced,
 )
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.imports import FORMATS, ReadOptions, SourceFile, detected_format, has_ids, read_first_passes
@@ -112,7 +111,8 @@ def prepare_force(
     """
     read = read or ReadOptions({}, None, None)
     imported = import_file(file, kind, read)
-    passes = tuple(map(without_forced, of_one_model(imported.passes, str(file), name)))
+    chosen = of_one_model(imported.passes, str(file), name)
+    passes = tuple(replace(one, forced=None, set_aside=None) for one in chosen)  # a new forced pass replaces theirs
     asked = settings.questions
     named = asked.dataset or ("own" if asked.data else None)
     known = None if named is None else load_dataset(named, data=asked.data, mix_seed=settings.seed)

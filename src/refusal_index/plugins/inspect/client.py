@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import suppress
 from copy import copy
+from dataclasses import asdict
 from itertools import count
 from logging import LogRecord, getLogger
 from typing import Any
@@ -207,7 +208,8 @@ def guard(api: ModelAPI) -> None:
             _clean_error(error)
             raise
         output, call = result if isinstance(result, tuple) else (result, None)
-        _clean_call(call)
+        if call is not None:
+            call.request, call.response = redacted_in(call.request), redacted_in(call.response)
         if isinstance(output, Exception):
             _clean_error(output)
         else:
@@ -265,11 +267,6 @@ def _clean_output(output: ModelOutput) -> ModelOutput:
     content = output.model_dump()
     clean = redacted_in(content)
     return output if clean == content else without_logprobs(ModelOutput.model_validate(clean))
-
-
-def _clean_call(call: ModelCall | None) -> None:
-    if call is not None:
-        call.request, call.response = redacted_in(call.request), redacted_in(call.response)
 
 
 HUGGING_FACE = "hf"
@@ -381,23 +378,18 @@ def classify(error: Exception, model: Model) -> Failure:
 
 def to_config(decoding: Decoding) -> GenerateConfig:
     """Convert decoding settings to Inspect's."""
-    return GenerateConfig(
-        temperature=decoding.temperature,
-        top_p=decoding.top_p,
-        max_tokens=decoding.max_tokens,
-        reasoning_effort=decoding.reasoning_effort,
-    )
+    return GenerateConfig(**asdict(decoding))
 
 
-def resolve_model(name: str, config: GenerateConfig | None = None, *, greedy: bool = False) -> Model:
+def resolve_model(name: str, *, greedy: bool = False) -> Model:
     """Create the model `name`; it is not memoized, so the caller can close it.
 
     May be expensive: a provider that runs models on this machine loads the weights here.
 
     Parameters
     ----------
-    name, config
-        The name of the model, and its default generation settings.
+    name
+        The name of the model.
     greedy
         Whether the temperature will be 0, which some providers need to know when they load a model.
 
@@ -420,7 +412,7 @@ def resolve_model(name: str, config: GenerateConfig | None = None, *, greedy: bo
     if provider == HUGGING_FACE and greedy:
         arguments = {"do_sample": False}  # transformers does not accept temperature 0
     try:
-        model = get_model(name, config=config or GenerateConfig(), memoize=False, **arguments)
+        model = get_model(name, memoize=False, **arguments)
     except Exception as error:  # providers and their packages raise many types
         text = unstyled(error) if isinstance(error, PrerequisiteError) else str(error)
         parts = (" ".join(part.split()) for part in text.split("\n\n"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ from inspect_ai.scorer import Score
 from refusal_index.data.files import replacing
 from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED, Question
 from refusal_index.models.functions import is_function_name
+from refusal_index.models.settings import Decoding
 from refusal_index.plugins.inspect.client import chat_messages
 from refusal_index.protocol import (
     FORCED,
@@ -401,9 +403,7 @@ def _total_usage(pairs: Iterable[tuple[str, ModelUsage | None]]) -> dict[str, Mo
 
 def _decoding(settings: Mapping[str, Any]) -> GenerateConfig:
     decoding = settings.get("decoding") or {}
-    return GenerateConfig(
-        **{name: decoding.get(name) for name in ("temperature", "top_p", "max_tokens", "reasoning_effort")}
-    )
+    return GenerateConfig(**{field.name: decoding.get(field.name) for field in fields(Decoding)})
 
 
 def _names(settings: Mapping[str, Any]) -> dict[Role, str]:

@@ -59,17 +59,14 @@ def to_dataset(name: str, conversations: Iterable[Conversation]) -> MemoryDatase
     )
 
 
+DETAILS = ("topic", "aliases", "context", "choices", "pattern")
+"""Fields of a question that are in the metadata of its sample, if they are not empty."""
+
+
 def to_sample(question: Question, draws: int = 1) -> Sample:
     """Convert a question to an Inspect sample."""
-    metadata: dict[str, Any] = {
-        "topic": question.topic,
-        "aliases": list(question.aliases),
-        "context": question.context,
-        "choices": list(question.choices),
-        "pattern": question.pattern,
-        NO_GOLD: question.gold is None,
-        "draws": draws if draws > 1 else None,
-    }
+    details = {name: getattr(question, name) for name in DETAILS}
+    metadata = {**details, NO_GOLD: question.gold is None, "draws": draws if draws > 1 else None}
     return Sample(
         id=question.question_id,
         input=question.text,
@@ -80,16 +77,9 @@ def to_sample(question: Question, draws: int = 1) -> Sample:
 
 def to_question(sample_id: object, text: str, gold: str, metadata: Mapping[str, Any]) -> Question:
     """Convert the parts of an Inspect sample, from the task state or a log, to a question."""
-    return Question(
-        str(sample_id),
-        text,
-        None if metadata.get(NO_GOLD) else gold,
-        tuple(metadata.get("aliases", ())),
-        metadata.get("topic"),
-        metadata.get("context"),
-        tuple(metadata.get("choices", ())),
-        metadata.get("pattern"),
-    )
+    details = {name: metadata[name] for name in DETAILS if name in metadata}
+    details |= {name: tuple(details.get(name, ())) for name in ("aliases", "choices")}
+    return Question(str(sample_id), text, None if metadata.get(NO_GOLD) else gold, **details)
 
 
 @solver

@@ -149,8 +149,22 @@ def read_folder(path: Path) -> ExportedRun:
         raise RunFolderError(
             f"{path} has no results yet; finish the run, or rebuild them with 'refusal-index score {path}'"
         )
-    _check(folder, document)
-    return _run(path, document, settings=redacted_in(settings), about=redacted_in(about))
+    advice = f"'refusal-index score {folder.path}' rebuilds it"
+    version = document.get("summary_version")
+    if version != SUMMARY_VERSION:
+        raise RunFolderError(
+            f"{folder.summary}: expected summary_version {SUMMARY_VERSION}, got {shortened(version)}; {advice}"
+        )
+    try:  # the folder may be untrusted
+        level = document["confidence_level"]
+        if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
+            raise ValueError(f"confidence_level is {shortened(level)}")
+        return _run(path, document, settings=redacted_in(settings), about=redacted_in(about))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, pl.exceptions.PolarsError) as error:
+        why = shortened(str(error).partition("\n")[0], 160)
+        raise RunFolderError(
+            f"{folder.summary}: expected the metrics of each variant, got something else ({why}); {advice}"
+        ) from error
 
 
 def _run(source: Path, document: Mapping[str, Any], **more: Any) -> ExportedRun:
@@ -164,26 +178,6 @@ def _from_table(run: ComparedRun) -> ExportedRun:
     outcomes = pl.concat(run.variants.values())
     summary = with_sections(summarise(outcomes), outcomes, run.source)
     return _run(run.source, summary_document(summary), table=outcomes)
-
-
-def _check(folder: RunFolder, document: Mapping[str, Any]) -> None:
-    """Raise RunFolderError if the summary read from a folder, which may be untrusted, is not valid."""
-    advice = f"'refusal-index score {folder.path}' rebuilds it"
-    version = document.get("summary_version")
-    if version != SUMMARY_VERSION:
-        raise RunFolderError(
-            f"{folder.summary}: expected summary_version {SUMMARY_VERSION}, got {shortened(version)}; {advice}"
-        )
-    try:
-        level = document["confidence_level"]
-        if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
-            raise ValueError(f"confidence_level is {shortened(level)}")
-        metrics_of(document)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, pl.exceptions.PolarsError) as error:
-        why = shortened(str(error).partition("\n")[0], 160)
-        raise RunFolderError(
-            f"{folder.summary}: expected the metrics of each variant, got something else ({why}); {advice}"
-        ) from error
 
 
 def metrics_of(document: Mapping[str, Any]) -> pl.DataFrame:
