@@ -13,7 +13,7 @@ import openai
 import pytest
 from tests.faults.almanac import BatchFaults, faulty_app
 
-from refusal_index.plugins.almanac import batches, chat_api, server
+from refusal_index.plugins.almanac import batches, server
 from refusal_index.plugins.almanac.server import ModelPool, RequestLog, listening
 
 DATA = Path(__file__).parent / "data"
@@ -390,7 +390,7 @@ def test_a_file_that_comes_in_pieces_of_untold_size_is_refused_once_it_is_too_la
 
 def test_a_client_that_uploads_slowly_or_goes_is_let_go_and_leaves_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(chat_api, "PATIENCE", 0.03)
+    monkeypatch.setattr(server, "PATIENCE", 0.03)
     head = (
         "POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
         "Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"

@@ -9,36 +9,38 @@ from contextlib import aclosing
 import pytest
 from tests.faults.almanac import BatchFaults
 
-from refusal_index.plugins.almanac.batches import NEXT, Batch, Status
+from refusal_index.plugins.almanac.batches import NEXT, CountedBatch
 from refusal_index.plugins.almanac.chat_api import Answer, in_order, parse_line
 
+STATES = {"validating", "failed", "in_progress", "finalizing", "completed", "expired", "cancelling", "cancelled"}
 
-@pytest.mark.parametrize("before", list(Status))
-@pytest.mark.parametrize("after", list(Status))
+
+@pytest.mark.parametrize("before", sorted(STATES))
+@pytest.mark.parametrize("after", sorted(STATES))
 def test_a_state_is_reached_from_those_before_it_only(before, after):
-    batch, began = Batch("batch_1", "file-1", 100, status=before), int(time.time())
+    batch, began = CountedBatch.new("file-1"), int(time.time())
+    batch.status = before
     if after in NEXT.get(before, ()):
         batch.move(after)
         assert batch.status == after
-        assert began <= batch.document()[f"{after}_at"] <= time.time()
+        assert began <= getattr(batch, f"{after}_at") <= time.time()
     else:
         with pytest.raises(ValueError, match=f"{before} cannot become {after}"):
             batch.move(after)
 
 
 def test_every_state_can_be_reached_and_the_last_ones_are_left_for_no_other():
-    reached = {Status.VALIDATING}.union(*NEXT.values())
-    assert reached == set(Status) - {Status.EXPIRED}, "a batch of this server has no deadline"
-    assert set(Status) - NEXT.keys() == {Status.FAILED, Status.COMPLETED, Status.EXPIRED, Status.CANCELLED}
+    reached = {"validating"}.union(*NEXT.values())
+    assert reached == STATES - {"expired"}, "a batch of this server has no deadline"
+    assert STATES - NEXT.keys() == {"failed", "completed", "expired", "cancelled"}
 
 
 def test_a_batch_counts_what_was_answered_and_the_tokens():
-    batch = Batch("batch_1", "file-1", 100)
+    batch = CountedBatch.new("file-1")
     batch.count(Answer(200, {"usage": {"prompt_tokens": 5, "completion_tokens": 2}}))
     batch.count(Answer(429, {"error": {}}))
-    counted = batch.document()
-    assert (counted["request_counts"]["completed"], counted["request_counts"]["failed"]) == (1, 1)
-    assert counted["usage"]["total_tokens"] == 7
+    assert (batch.request_counts.completed, batch.request_counts.failed) == (1, 1)
+    assert batch.usage.total_tokens == 7
 
 
 def test_the_share_that_fails_is_the_one_asked_for_and_each_try_draws_anew():

@@ -12,7 +12,7 @@ import aiohttp
 import openai
 import pytest
 
-from refusal_index.plugins.almanac import chat_api
+from refusal_index.plugins.almanac import server as server_module
 from refusal_index.plugins.almanac.runtime import Runtime
 from refusal_index.plugins.almanac.server import ModelPool, RequestLog, create_app, listening
 from refusal_index.protocol import Message
@@ -372,7 +372,7 @@ def test_a_body_of_a_hundred_megabytes_is_refused_unread():
 
 
 def test_a_client_that_sends_slowly_is_let_go_and_the_others_are_served(monkeypatch):
-    monkeypatch.setattr(chat_api, "PATIENCE", 0.2)
+    monkeypatch.setattr(server_module, "PATIENCE", 0.2)
 
     async def run():
         app = create_app(ModelPool(["tied"], DATA.joinpath), RequestLog(None))

@@ -17,7 +17,7 @@ from unittest.mock import patch
 from aiohttp import web
 
 from refusal_index.plugins.almanac import server
-from refusal_index.plugins.almanac.batches import Batch, Batches, RequestLog, Status
+from refusal_index.plugins.almanac.batches import Batches, CountedBatch, RequestLog
 from refusal_index.plugins.almanac.chat_api import Answer, BatchLine, ModelPool, as_line, read_lines, refusal
 
 
@@ -62,22 +62,22 @@ class FaultyBatches(Batches):
         self._faults = faults
         self._came: Counter[str] = Counter()
 
-    def _is_faulty(self, batch: Batch) -> bool:
+    def _is_faulty(self, batch: CountedBatch) -> bool:
         return self._faults.batches is None or list(self._batches).index(batch.id) < self._faults.batches
 
-    def _late(self, batch: Batch) -> int:
-        return math.ceil(self._faults.expire * batch.total) if self._is_faulty(batch) else 0
+    def _late(self, batch: CountedBatch) -> int:
+        return math.ceil(self._faults.expire * batch.request_counts.total) if self._is_faulty(batch) else 0
 
-    async def _process(self, batch: Batch, source: Path) -> None:
+    async def _process(self, batch: CountedBatch, source: Path) -> None:
         await asyncio.sleep(self._faults.delay)
         await super()._process(batch, source)
 
-    async def _write(self, batch: Batch, file: BinaryIO, output: BinaryIO, errors: BinaryIO) -> None:
+    async def _write(self, batch: CountedBatch, file: BinaryIO, output: BinaryIO, errors: BinaryIO) -> None:
         await asyncio.sleep(self._faults.delay)
         lines = read_lines(file)
-        await self._write_answers(batch, islice(lines, batch.total - self._late(batch)), output, errors)
-        if batch.status is Status.IN_PROGRESS:
-            batch.move(Status.FINALIZING)
+        await self._write_answers(batch, islice(lines, batch.request_counts.total - self._late(batch)), output, errors)
+        if batch.status == "in_progress":
+            batch.move("finalizing")
             for line in lines:
                 error = {"code": "batch_expired", "message": "not executed before the completion window expired"}
                 errors.write(
@@ -85,13 +85,13 @@ class FaultyBatches(Batches):
                 )
         await asyncio.sleep(self._faults.delay)
 
-    async def _answer(self, batch: Batch, file: BinaryIO) -> None:
+    async def _answer(self, batch: CountedBatch, file: BinaryIO) -> None:
         await super()._answer(batch, file)
-        if self._late(batch) and batch.status is Status.COMPLETED:  # nobody saw it in that state
-            batch.times["expired_at"] = batch.times.pop("completed_at")
-            batch.status = Status.EXPIRED
+        if self._late(batch) and batch.status == "completed":  # nobody saw it in that state
+            batch.expired_at, batch.completed_at = batch.completed_at, None
+            batch.status = "expired"
 
-    async def _ask(self, batch: Batch, line: BatchLine) -> Answer:
+    async def _ask(self, batch: CountedBatch, line: BatchLine) -> Answer:
         earlier = self._came[line.custom_id]
         status = self._faults.status(line.custom_id, earlier) if self._is_faulty(batch) else None
         self._came[line.custom_id] += 1

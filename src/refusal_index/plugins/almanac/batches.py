@@ -13,33 +13,36 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
-from refusal_index.plugins.almanac import BatchLineError, RequestError
+from openai.types import Batch, BatchError, BatchRequestCounts, BatchUsage, FileObject
+from openai.types.batch import Errors
+from openai.types.batch_usage import InputTokensDetails, OutputTokensDetails
+
+from refusal_index.plugins.almanac import BatchLineError, ModelNotFoundError, RequestError
 from refusal_index.plugins.almanac.chat_api import (
     ENDPOINT,
     MAX_IN_FLIGHT,
     Answer,
     BatchLine,
-    Checked,
-    Json,
     ModelPool,
     answer,
-    check_lines,
+    as_line,
+    filled,
     in_order,
+    parse_line,
     read_lines,
-    result_line,
 )
 
 WINDOW, WINDOW_SECONDS = "24h", 24 * 60 * 60
 
 MAX_REQUESTS, MAX_FILE_SIZE, MAX_KEPT = 50_000, 200_000_000, 2_000_000_000
 """Maximum requests and bytes in a batch's input file, as at OpenAI, and maximum bytes of all files on the server."""
+
+MAX_ERRORS = 100  # errors to report for a file, since one mistake is often in every line
 
 MAX_METADATA, MAX_KEY, MAX_VALUE = 16, 64, 512
 
@@ -64,53 +67,37 @@ class RequestLog:
             self._file.close()
 
 
-@dataclass(frozen=True)
-class StoredFile:
-    """A file that a client uploaded or a batch wrote."""
-
-    id: str
-    name: str
-    purpose: str
-    size: int
-    created_at: int
-    path: Path
-
-    def document(self) -> Json:
-        """Return the file object of the API."""
-        return {
-            "id": self.id,
-            "object": "file",
-            "bytes": self.size,
-            "created_at": self.created_at,
-            "filename": self.name,
-            "purpose": self.purpose,
-            "status": "processed",
-            "expires_at": None,
-            "status_details": None,
-        }
-
-
 class FileStore:
     """The server's files, in a temporary folder that is created for the first file and removed by `close`."""
 
     def __init__(self) -> None:
         self._folder: TemporaryDirectory[str] | None = None
-        self._files: dict[str, StoredFile] = {}
+        self._files: dict[str, FileObject] = {}
 
-    def new_path(self) -> Path:
-        """Return the path of a new file."""
+    def new(self) -> str:
+        """Return the id of a new file."""
+        return f"file-{uuid.uuid4().hex}"
+
+    def path(self, identity: str) -> Path:
+        """Return the path of a file; it must be written before `add`."""
         if self._folder is None:
             self._folder = TemporaryDirectory(prefix="refusal-index-serve-", ignore_cleanup_errors=True)
-        return Path(self._folder.name) / uuid.uuid4().hex
+        return Path(self._folder.name) / identity
 
-    def add(self, path: Path, name: str, purpose: str) -> StoredFile:
-        """Add the file at a path from `new_path`, with a new id."""
-        size, now = path.stat().st_size, int(time.time())
-        stored = StoredFile(f"file-{uuid.uuid4().hex}", name, purpose, size, now, path)
-        self._files[stored.id] = stored
-        return stored
+    def add(self, identity: str, name: str, purpose: Literal["batch", "batch_output"]) -> FileObject:
+        """Add a file that has been written."""
+        self._files[identity] = FileObject(
+            id=identity,
+            object="file",
+            bytes=self.path(identity).stat().st_size,
+            created_at=int(time.time()),
+            filename=name,
+            purpose=purpose,
+            status="processed",
+        )
+        return self._files[identity]
 
-    def get(self, identity: str) -> StoredFile:
+    def get(self, identity: str) -> FileObject:
         """Return a file; raise RequestError if the id is unknown."""
         if identity not in self._files:
             raise RequestError(f"No such File object: {identity}", param="id", code="not_found", status=404)
@@ -118,12 +105,11 @@ class FileStore:
 
     def delete(self, identity: str) -> None:
         """Delete a file; raise RequestError if the id is unknown."""
-        stored = self.get(identity)
-        del self._files[identity]
+        del self._files[self.get(identity).id]
         with suppress(OSError):  # if the file is being read, `close` removes it
-            stored.path.unlink()
+            self.path(identity).unlink()
 
-    def __iter__(self) -> Iterator[StoredFile]:
+    def __iter__(self) -> Iterator[FileObject]:
         """Iterate over the files, oldest first."""
         return iter(self._files.values())
 
@@ -133,94 +119,69 @@ class FileStore:
             self._folder.cleanup()
 
 
-class Status(StrEnum):
-    """The state of a batch."""
-
-    VALIDATING = "validating"
-    FAILED = "failed"
-    IN_PROGRESS = "in_progress"
-    FINALIZING = "finalizing"
-    COMPLETED = "completed"
-    EXPIRED = "expired"
-    CANCELLING = "cancelling"
-    CANCELLED = "cancelled"
-
-
-NEXT: Mapping[Status, frozenset[Status]] = {
-    Status.VALIDATING: frozenset({Status.IN_PROGRESS, Status.FAILED, Status.CANCELLING}),
-    Status.IN_PROGRESS: frozenset({Status.FINALIZING, Status.FAILED, Status.CANCELLING}),
-    Status.FINALIZING: frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLING}),
-    Status.CANCELLING: frozenset({Status.CANCELLED, Status.FAILED}),
+NEXT: Mapping[str, frozenset[str]] = {
+    "validating": frozenset({"in_progress", "failed", "cancelling"}),
+    "in_progress": frozenset({"finalizing", "failed", "cancelling"}),
+    "finalizing": frozenset({"completed", "failed", "cancelling"}),
+    "cancelling": frozenset({"cancelled", "failed"}),
 }
-"""The allowed transitions; a state that is not a key is final."""
+"""The allowed transitions of a batch; a state that is not a key is final."""
+
+State = Literal["failed", "in_progress", "finalizing", "completed", "cancelling", "cancelled"]
+"""A state that a batch can enter."""
 
 
-@dataclass
-class Batch:
+class CountedBatch(Batch):
     """A batch and its progress."""
 
-    id: str
-    input_file_id: str
-    created_at: int
-    metadata: Mapping[str, str] | None = None
-    status: Status = Status.VALIDATING
-    times: dict[str, int] = field(default_factory=dict)  # when each state was entered, by the API's field name
-    model: str | None = None
-    errors: tuple[BatchLineError, ...] = ()
-    total: int = 0
-    completed: int = 0
-    failed: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    output_file_id: str | None = None
-    error_file_id: str | None = None
+    request_counts: BatchRequestCounts
+    usage: BatchUsage
 
-    def move(self, status: Status) -> None:
+    @classmethod
+    def new(cls, input_file_id: str, metadata: Mapping[str, str] | None = None) -> CountedBatch:
+        """Return a batch that is not checked yet."""
+        now = int(time.time())
+        return cls(
+            id=f"batch_{uuid.uuid4().hex}",
+            object="batch",
+            endpoint=ENDPOINT,
+            completion_window=WINDOW,
+            status="validating",
+            input_file_id=input_file_id,
+            metadata=None if metadata is None else dict(metadata),
+            created_at=now,
+            expires_at=now + WINDOW_SECONDS,
+            request_counts=BatchRequestCounts(total=0, completed=0, failed=0),
+            usage=BatchUsage(
+                input_tokens=0,
+                input_tokens_details=InputTokensDetails(cached_tokens=0),
+                output_tokens=0,
+                output_tokens_details=OutputTokensDetails(reasoning_tokens=0),
+                total_tokens=0,
+            ),
+        )
+
+    def move(self, status: State) -> None:
         """Change to another state; raise ValueError if the transition is not allowed."""
-        if status not in NEXT.get(self.status, frozenset()):
+        if status not in NEXT.get(self.status, ()):
             raise ValueError(f"a batch that is {self.status} cannot become {status}")
         self.status = status
-        self.times[f"{status}_at"] = int(time.time())
+        setattr(self, f"{status}_at", int(time.time()))
+
+    def fail(self, errors: Iterable[BatchLineError]) -> None:
+        """Change to the state ``failed``."""
+        data = [BatchError(code=one.code, line=one.line, message=str(one), param=one.param) for one in errors]
+        self.errors = Errors(object="list", data=data)
+        self.move("failed")
 
     def count(self, answered: Answer) -> None:
         """Count an answered request and its tokens."""
-        self.completed += not answered.failed
-        self.failed += answered.failed
+        self.request_counts.completed += not answered.failed
+        self.request_counts.failed += answered.failed
         usage = answered.body.get("usage", {})
-        self.input_tokens += usage.get("prompt_tokens", 0)
-        self.output_tokens += usage.get("completion_tokens", 0)
-
-    def document(self) -> Json:
-        """Return the batch object of the API."""
-        errors = [
-            {"code": error.code, "line": error.line, "message": str(error), "param": error.param}
-            for error in self.errors
-        ]
-        return {
-            "id": self.id,
-            "object": "batch",
-            "endpoint": ENDPOINT,
-            "errors": {"object": "list", "data": errors} if errors else None,
-            "input_file_id": self.input_file_id,
-            "completion_window": WINDOW,
-            "status": self.status,
-            "model": self.model,
-            "output_file_id": self.output_file_id,
-            "error_file_id": self.error_file_id,
-            "created_at": self.created_at,
-            "expires_at": self.created_at + WINDOW_SECONDS,
-            **{f"{status}_at": None for status in Status if status is not Status.VALIDATING},
-            **self.times,
-            "request_counts": {"total": self.total, "completed": self.completed, "failed": self.failed},
-            "usage": {
-                "input_tokens": self.input_tokens,
-                "input_tokens_details": {"cached_tokens": 0},
-                "output_tokens": self.output_tokens,
-                "output_tokens_details": {"reasoning_tokens": 0},
-                "total_tokens": self.input_tokens + self.output_tokens,
-            },
-            "metadata": self.metadata,
-        }
+        self.usage.input_tokens += usage.get("prompt_tokens", 0)
+        self.usage.output_tokens += usage.get("completion_tokens", 0)
+        self.usage.total_tokens = self.usage.input_tokens + self.usage.output_tokens
 
 
 def parse_batch_request(body: object) -> tuple[str, Mapping[str, str] | None]:
@@ -254,6 +215,61 @@ def _is_metadata(value: object) -> bool:
     return all(len(key) <= MAX_KEY and isinstance(text, str) and len(text) <= MAX_VALUE for key, text in value.items())
 
 
+def check_lines(lines: Iterable[bytes], pool: ModelPool) -> tuple[int, str | None, list[BatchLineError]]:
+    """Check the input file of a batch before any of its requests is answered.
+
+    Returns the number of requests, their model, and the errors found. All requests must name the same model.
+    """
+    total, model, errors, seen = 0, None, list[BatchLineError](), set[str]()
+    for total, (number, raw) in enumerate(filled(lines), 1):
+        if total > MAX_REQUESTS:
+            too_many = BatchLineError(f"the file holds more than {MAX_REQUESTS:,} requests", code="too_many_tasks")
+            return total, model, [too_many]
+        if len(errors) == MAX_ERRORS:
+            continue
+        try:
+            line = parse_line(number, raw)
+            is_repeated = line.custom_id in seen
+            seen.add(line.custom_id)
+            _check_line(line, model, is_repeated=is_repeated)
+            if model is None:
+                model = line.body["model"]
+                pool.name(model)
+        except BatchLineError as error:
+            errors.append(error)
+        except ModelNotFoundError as error:
+            errors.append(BatchLineError(str(error), code="model_not_found", line=number, param="body.model"))
+    if not total:
+        errors.append(BatchLineError("the file holds no request", code="empty_file"))
+    return total, model, errors
+
+
+def _check_line(line: BatchLine, model: str | None, *, is_repeated: bool) -> None:
+    """Raise BatchLineError if a request is not allowed in a batch whose earlier requests name `model`."""
+    name = line.body.get("model")
+    for is_wrong, param, code, message in (
+        (is_repeated, "custom_id", "duplicate_custom_id", f"'{line.custom_id}' also appears on an earlier line"),
+        (line.method != "POST", "method", "invalid_method", f"expected POST, found '{line.method}'"),
+        (line.url != ENDPOINT, "url", "url_mismatch", f"expected the batch's endpoint {ENDPOINT}, found '{line.url}'"),
+        (not isinstance(name, str), "body.model", "missing_required_parameter", "expected the name of a model"),
+        (
+            model not in (None, name),
+            "body.model",
+            "model_mismatch",
+            f"a batch must use one model; found '{name}' after '{model}'",
+        ),
+    ):
+        if is_wrong:
+            raise BatchLineError(message, code=code, line=line.number, param=param)
+
+
+def result_line(custom_id: str, answer: Answer) -> bytes:
+    """Return the line of a result, in OpenAI's format."""
+    response = {"status_code": answer.status, "request_id": f"req_{uuid.uuid4().hex}", "body": answer.body}
+    identity = f"batch_req_{uuid.uuid4().hex}"
+    return as_line({"id": identity, "custom_id": custom_id, "response": response, "error": None})
+
+
 class Batches:
     """The batches of a server.
 
@@ -269,40 +285,40 @@ class Batches:
 
     def __init__(self, pool: ModelPool, files: FileStore, log: RequestLog) -> None:
         self._pool, self._files, self._log = pool, files, log
-        self._batches: dict[str, Batch] = {}
+        self._batches: dict[str, CountedBatch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)  # shared, so that many batches do not flood the runtime
 
-    def start(self, input_file_id: str, metadata: Mapping[str, str] | None = None) -> Batch:
+    def start(self, input_file_id: str, metadata: Mapping[str, str] | None = None) -> CountedBatch:
         """Start a batch; raise RequestError if there is no such input file."""
         source = self._files.get(input_file_id)
         if source.purpose != "batch":
             message = f"{source.id} has the purpose '{source.purpose}'; expected a file with the purpose 'batch'"
             raise RequestError(message, param="input_file_id")
-        batch = Batch(f"batch_{uuid.uuid4().hex}", input_file_id, int(time.time()), metadata)
+        batch = CountedBatch.new(input_file_id, metadata)
         self._batches[batch.id] = batch
-        task = asyncio.create_task(self._process(batch, source.path))
+        task = asyncio.create_task(self._process(batch, self._files.path(source.id)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return batch
 
-    def get(self, identity: str) -> Batch:
+    def get(self, identity: str) -> CountedBatch:
         """Return a batch; raise RequestError if the id is unknown."""
         if identity not in self._batches:
             raise RequestError(f"No batch found with id '{identity}'.", param="id", code="not_found", status=404)
         return self._batches[identity]
 
-    def cancel(self, identity: str) -> Batch:
+    def cancel(self, identity: str) -> CountedBatch:
         """End a batch once the requests in flight are answered; raise RequestError if it has ended already."""
         batch = self.get(identity)
         if batch.status not in NEXT:
             message = f"Cannot cancel a batch with status '{batch.status}'."
             raise RequestError(message, code="invalid_status", status=409)
-        if batch.status is not Status.CANCELLING:
-            batch.move(Status.CANCELLING)
+        if batch.status != "cancelling":
+            batch.move("cancelling")
         return batch
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[CountedBatch]:
         """Iterate over the batches, oldest first."""
         return iter(self._batches.values())
 
@@ -312,50 +328,44 @@ class Batches:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _process(self, batch: Batch, source: Path) -> None:
+    async def _process(self, batch: CountedBatch, source: Path) -> None:
         """Process a batch until it reaches a final state."""
         try:
             with source.open("rb") as file:
-                checked = await asyncio.to_thread(self._check, file)
-                if batch.status is Status.VALIDATING:
-                    batch.errors = tuple(checked.errors)
-                    if batch.errors:
-                        batch.move(Status.FAILED)
+                total, model, errors = await asyncio.to_thread(check_lines, file, self._pool)
+                if batch.status == "validating":
+                    if errors:
+                        batch.fail(errors)
                         return
-                    batch.model, batch.total = checked.model, checked.total
-                    batch.move(Status.IN_PROGRESS)
+                    batch.model, batch.request_counts.total = model, total
+                    batch.move("in_progress")
+                file.seek(0)
                 await self._answer(batch, file)
         except Exception:
             _logger.exception("%s failed", batch.id)
-            batch.errors = (BatchLineError("the server failed; its log says why", code="server_error"),)
-            batch.move(Status.FAILED)
+            batch.fail([BatchLineError("the server failed; its log says why", code="server_error")])
 
-    def _check(self, file: BinaryIO) -> Checked:
-        checked = check_lines(file, ENDPOINT, MAX_REQUESTS, self._pool.name)
-        file.seek(0)
-        return checked
-
-    async def _answer(self, batch: Batch, file: BinaryIO) -> None:
+    async def _answer(self, batch: CountedBatch, file: BinaryIO) -> None:
         """Answer the requests of a batch, and add its output files."""
-        output, errors = self._files.new_path(), self._files.new_path()
-        with output.open("xb") as output_file, errors.open("xb") as error_file:
+        output, errors = self._files.new(), self._files.new()
+        with self._files.path(output).open("xb") as output_file, self._files.path(errors).open("xb") as error_file:
             await self._write(batch, file, output_file, error_file)
         batch.output_file_id = self._add(output, f"{batch.id}_output.jsonl")
         batch.error_file_id = self._add(errors, f"{batch.id}_error.jsonl")
-        batch.move(Status.CANCELLED if batch.status is Status.CANCELLING else Status.COMPLETED)
+        batch.move("cancelled" if batch.status == "cancelling" else "completed")
 
-    async def _write(self, batch: Batch, file: BinaryIO, output: BinaryIO, errors: BinaryIO) -> None:
+    async def _write(self, batch: CountedBatch, file: BinaryIO, output: BinaryIO, errors: BinaryIO) -> None:
         """Write the answers to the requests of a batch until it is done or cancelled."""
         await self._write_answers(batch, read_lines(file), output, errors)
-        if batch.status is Status.IN_PROGRESS:
-            batch.move(Status.FINALIZING)
+        if batch.status == "in_progress":
+            batch.move("finalizing")
 
     async def _write_answers(
-        self, batch: Batch, lines: Iterable[BatchLine], output: BinaryIO, errors: BinaryIO
+        self, batch: CountedBatch, lines: Iterable[BatchLine], output: BinaryIO, errors: BinaryIO
     ) -> None:
         async def ask(line: BatchLine) -> None:
             async with self._slots:
-                answered = await self._ask(batch, line) if batch.status is Status.IN_PROGRESS else None
+                answered = await self._ask(batch, line) if batch.status == "in_progress" else None
             if answered is not None:
                 (errors if answered.failed else output).write(result_line(line.custom_id, answered))
                 batch.count(answered)
@@ -364,7 +374,7 @@ class Batches:
             async for _ in asked:
                 pass  # lines are written as soon as they are answered, in no particular order
 
-    async def _ask(self, batch: Batch, line: BatchLine) -> Answer:
+    async def _ask(self, batch: CountedBatch, line: BatchLine) -> Answer:
         started, notes = time.perf_counter(), dict[str, Any]()
         answered = await answer(self._pool, line.body, notes)
         seconds = round(time.perf_counter() - started, 4)
@@ -372,9 +382,10 @@ class Batches:
         self._log.write(method=line.method, path=line.url, status=answered.status, seconds=seconds, **fields)
         return answered
 
-    def _add(self, path: Path, name: str) -> str | None:
+    def _add(self, identity: str, name: str) -> str | None:
         """Add a complete output file and return its id; remove it and return None if it is empty."""
+        path = self._files.path(identity)
         if path.stat().st_size:
-            return self._files.add(path, name, "batch_output").id
+            return self._files.add(identity, name, "batch_output").id
         path.unlink()
         return None

@@ -8,14 +8,12 @@ import logging
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-
-from aiohttp import web
 
 from refusal_index.data.files import replacing
 from refusal_index.plugins.almanac import ALMANAC, AlmanacError, BatchLineError, ModelNotFoundError, RequestError
@@ -217,70 +215,6 @@ def _kind(value: object) -> str:
     return "nothing" if value is None else _KINDS[type(value)]
 
 
-Form = dict[str, "str | web.FileField"]
-
-PATIENCE = 60.0
-"""Seconds within which the body of a chat request must arrive; a file may take ten times as long."""
-
-_FORM_MARGIN = 1 << 16  # bytes that a form may hold apart from its file
-
-
-async def read_json(request: web.Request) -> object:
-    """Read a JSON body.
-
-    Raises RequestError if the body is not valid JSON, and HTTPRequestTimeout after `PATIENCE` seconds.
-    """
-    async with _within(PATIENCE):
-        raw = await request.read()
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise RequestError(f"the body is not valid JSON: {error}") from error
-
-
-@asynccontextmanager
-async def read_form(request: web.Request, most: int) -> AsyncIterator[Form]:
-    """Read a form whose file may have at most `most` bytes; large files are spooled to disk until the block ends.
-
-    Raises RequestError if the form is invalid or the file too large, and HTTPRequestTimeout if it takes too long.
-    """
-    try:
-        async with _within(10 * PATIENCE):
-            form = await _form(request, most + _FORM_MARGIN)
-    except web.HTTPRequestEntityTooLarge as error:
-        raise too_large(most) from error
-    except ValueError as error:
-        raise RequestError(f"the body is not a valid form: {error}") from error
-    try:
-        yield form
-    finally:
-        for value in form.values():
-            if isinstance(value, web.FileField):
-                value.file.close()
-
-
-def too_large(most: int) -> RequestError:
-    """Return the error for a file with more than `most` bytes."""
-    return RequestError(f"a file may have at most {most:,} bytes; split it", param="file", status=413)
-
-
-async def _form(request: web.Request, most: int) -> Form:
-    announced = request.content_length or 0
-    if announced > most:  # reject before reading anything
-        raise web.HTTPRequestEntityTooLarge(most, announced)
-    posted = await request.clone(client_max_size=most).post()
-    return {name: value for name, value in posted.items() if isinstance(value, str | web.FileField)}
-
-
-@asynccontextmanager
-async def _within(seconds: float) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except TimeoutError as error:
-        raise web.HTTPRequestTimeout(reason=f"the body did not arrive within {seconds:g} s") from error
-
-
 class ModelPool:
     """The models of a server, each loaded when first used.
 
@@ -388,8 +322,6 @@ def refusal(status: int, message: str, *, param: str | None = None, code: str | 
 
 ENDPOINT = "/v1/chat/completions"
 
-MAX_ERRORS = 100  # errors to report for a file, since one mistake is often in every line
-
 
 @dataclass(frozen=True)
 class BatchLine:
@@ -402,21 +334,12 @@ class BatchLine:
     body: Json
 
 
-@dataclass
-class Checked:
-    """The number of requests in a file, their model, and the errors found."""
-
-    total: int = 0
-    model: str | None = None
-    errors: list[BatchLineError] = field(default_factory=list)
-
-
 def read_lines(lines: Iterable[bytes]) -> Iterator[BatchLine]:
     """Yield the requests of a file; empty lines are skipped.
 
     Raises BatchLineError at the first line that is not a request.
     """
-    for number, raw in _filled(lines):
+    for number, raw in filled(lines):
         yield parse_line(number, raw)
 
 
@@ -445,70 +368,13 @@ def parse_line(number: int, raw: bytes) -> BatchLine:
     return BatchLine(number, record["custom_id"], record["method"], record["url"], record["body"])
 
 
-def check_lines(lines: Iterable[bytes], endpoint: str, most: int, find: Callable[[str], object]) -> Checked:
-    """Check the input file of a batch before any of its requests is answered.
-
-    - `most`: maximum number of requests in a batch.
-    - `find`: called with the model's name; raises an error if it is unknown.
-    """
-    checked, seen = Checked(), set[str]()
-    for number, raw in _filled(lines):
-        checked.total += 1
-        if checked.total > most:
-            checked.errors = [BatchLineError(f"the file holds more than {most:,} requests", code="too_many_tasks")]
-            return checked
-        if len(checked.errors) < MAX_ERRORS:
-            try:
-                line = parse_line(number, raw)
-                if line.custom_id in seen:
-                    message = f"'{line.custom_id}' also appears on an earlier line"
-                    raise BatchLineError(message, code="duplicate_custom_id", line=number, param="custom_id")
-                seen.add(line.custom_id)
-                _check(line, endpoint, checked, find)
-            except BatchLineError as error:
-                checked.errors.append(error)
-    if not checked.total:
-        checked.errors.append(BatchLineError("the file holds no request", code="empty_file"))
-    return checked
-
-
-def _check(line: BatchLine, endpoint: str, checked: Checked, find: Callable[[str], object]) -> None:
-    """Raise BatchLineError if a request is not allowed in its batch; all requests must name the same model."""
-
-    def error(param: str, code: str, message: str) -> BatchLineError:
-        return BatchLineError(message, code=code, line=line.number, param=param)
-
-    if line.method != "POST":
-        raise error("method", "invalid_method", f"expected POST, found '{line.method}'")
-    if line.url != endpoint:
-        raise error("url", "url_mismatch", f"expected the batch's endpoint {endpoint}, found '{line.url}'")
-    model = line.body.get("model")
-    if not isinstance(model, str):
-        raise error("body.model", "missing_required_parameter", "expected the name of a model")
-    if checked.model is None:
-        checked.model = model
-        try:
-            find(model)
-        except ValueError as cause:
-            raise error("body.model", "model_not_found", str(cause)) from cause
-    if model != checked.model:
-        message = f"a batch must use one model; found '{model}' after '{checked.model}'"
-        raise error("body.model", "model_mismatch", message)
-
-
-def result_line(custom_id: str, answer: Answer) -> bytes:
-    """Return the line of a result, in OpenAI's format."""
-    response = {"status_code": answer.status, "request_id": f"req_{uuid.uuid4().hex}", "body": answer.body}
-    identity = f"batch_req_{uuid.uuid4().hex}"
-    return as_line({"id": identity, "custom_id": custom_id, "response": response, "error": None})
-
-
 def as_line(content: Json) -> bytes:
     """Return an object as a JSON line in ASCII."""
     return json.dumps(content).encode() + b"\n"
 
 
-def _filled(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+def filled(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that are not empty, with their numbers from 1."""
     return ((number, raw) for number, raw in enumerate(lines, start=1) if raw.strip())
 
 

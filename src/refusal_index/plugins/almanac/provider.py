@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,9 @@ from refusal_index.models.failures import classify_error, describe_error
 from refusal_index.models.requests import Client, ModelError, ModelProvider, ModelRequest, Response, Send
 from refusal_index.models.settings import RequestSettings
 from refusal_index.plugins.almanac import ALMANAC, ModelNotFoundError, models
+from refusal_index.plugins.almanac.chat_api import ModelPool, answer
 from refusal_index.plugins.almanac.runtime import hidden_states, shared_runtime
 from refusal_index.protocol import Message, StopReason, write_logprobs
-
-if TYPE_CHECKING:
-    from refusal_index.plugins.almanac.chat_api import ModelPool
 
 CONCURRENCY = 64  # enough requests in flight for large batches
 
@@ -37,7 +35,7 @@ class EmbeddedModels(ModelProvider):
     reply_tokens = 8  # measured
 
     def __init__(self) -> None:
-        self._pools: dict[str, ModelPool] = {}
+        self._pool = ModelPool(self.names, models.model_folder)
 
     def client(self, model: str, settings: RequestSettings) -> Client:  # noqa: ARG002 - required by the interface
         """Return a client for a model."""
@@ -60,13 +58,9 @@ class EmbeddedModels(ModelProvider):
         """Count the tokens of a conversation, markers included."""
         return models.count_tokens(model, messages)
 
-    async def answer(self, model: str, body: Mapping[str, Any]) -> tuple[int, Any]:
+    async def answer(self, model: str, body: Mapping[str, Any]) -> tuple[int, Any]:  # noqa: ARG002 - the body names it
         """Answer a request of the OpenAI chat API; return the status and the body of the response."""
-        from refusal_index.plugins.almanac import chat_api  # noqa: PLC0415 - imports aiohttp
-
-        if model not in self._pools:
-            self._pools[model] = chat_api.ModelPool([model], models.model_folder)
-        response = await chat_api.answer(self._pools[model], body, {})
+        response = await answer(self._pool, body, {})
         return response.status, response.body
 
     def layers(self, model: str) -> int:
@@ -83,6 +77,8 @@ class EmbeddedModels(ModelProvider):
 
 
 PROVIDER = EmbeddedModels()
+
+
 STOP_REASONS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
 
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from ipaddress import ip_address
@@ -18,16 +18,15 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
+from openai.types import Batch, FileObject
 
 from refusal_index.plugins.almanac import ALMANAC, RequestError
 from refusal_index.plugins.almanac.batches import (
     MAX_FILE_SIZE,
     MAX_KEPT,
-    Batch,
     Batches,
     FileStore,
     RequestLog,
-    StoredFile,
     parse_batch_request,
 )
 from refusal_index.plugins.almanac.chat_api import (
@@ -38,10 +37,7 @@ from refusal_index.plugins.almanac.chat_api import (
     completion_body,
     error_answer,
     new_identity,
-    read_form,
-    read_json,
     refusal,
-    too_large,
 )
 from refusal_index.plugins.almanac.models import model_folder, model_names
 
@@ -53,6 +49,11 @@ _notes: ContextVar[dict[str, Any]] = ContextVar("_notes")
 CLIENT_GONE = 499
 GRACE_SECONDS = 2.0
 MAX_WAITING = 1024  # length of the queue of connections to accept
+
+PATIENCE = 60.0
+"""Seconds within which the body of a chat request must arrive; a file may take ten times as long."""
+
+FORM_MARGIN = 1 << 16  # bytes that a form may hold apart from its file
 
 
 class Api:
@@ -96,7 +97,7 @@ class Api:
 
     async def chat(self, request: web.Request) -> web.Response:
         """Answer a chat request."""
-        asked, completions = await ask(self._pool, await read_json(request), _notes.get())
+        asked, completions = await ask(self._pool, await _read_json(request), _notes.get())
         if not asked.stream:
             return web.json_response(completion_body(asked, completions, **new_identity()))
         events = [*map(json.dumps, chunk_bodies(asked, completions, **new_identity())), "[DONE]"]
@@ -105,26 +106,26 @@ class Api:
 
     async def upload(self, request: web.Request) -> web.Response:
         """Store a file."""
-        async with read_form(request, MAX_FILE_SIZE) as form, self._uploading:
+        async with _read_form(request) as form, self._uploading:
             if form.get("purpose") != "batch":
                 raise RequestError("'purpose' must be 'batch'", param="purpose")
             uploaded = form.get("file")
             if not isinstance(uploaded, web.FileField):
                 raise RequestError("'file' must be a file", param="file")
-            for name in sorted(form.keys() - {"purpose", "file"}):
+            for name in sorted({*form} - {"purpose", "file"}):
                 message = f"'{name}' is not supported by this server"
                 raise RequestError(message, param=name, code="unsupported_parameter")
             size = uploaded.file.seek(0, os.SEEK_END)
             if size > MAX_FILE_SIZE:
-                raise too_large(MAX_FILE_SIZE)
-            if size + sum(stored.size for stored in self._files) > MAX_KEPT:
+                raise _too_large()
+            if size + sum(stored.bytes for stored in self._files) > MAX_KEPT:
                 message = f"the server keeps at most {MAX_KEPT:,} bytes of files; delete some first"
                 raise RequestError(message, param="file", status=413)
             uploaded.file.seek(0)
-            path = self._files.new_path()
-            with path.open("xb") as file:
+            identity = self._files.new()
+            with self._files.path(identity).open("xb") as file:
                 await asyncio.to_thread(shutil.copyfileobj, uploaded.file, file)
-            return web.json_response(self._files.add(path, uploaded.filename, "batch").document())
+            return web.json_response(self._files.add(identity, uploaded.filename, "batch").model_dump())
 
     async def list_files(self, request: web.Request) -> web.Response:
         """List the files, newest first."""
@@ -134,11 +135,11 @@ class Api:
 
     async def file(self, request: web.Request) -> web.Response:
         """Describe a file."""
-        return web.json_response(self._files.get(request.match_info["id"]).document())
+        return web.json_response(self._files.get(request.match_info["id"]).model_dump())
 
     async def content(self, request: web.Request) -> web.FileResponse:
         """Return the content of a file."""
-        path = self._files.get(request.match_info["id"]).path
+        path = self._files.path(self._files.get(request.match_info["id"]).id)
         return web.FileResponse(path, headers={"Content-Type": "application/jsonl"})
 
     async def delete(self, request: web.Request) -> web.Response:
@@ -149,9 +150,9 @@ class Api:
 
     async def start(self, request: web.Request) -> web.Response:
         """Start a batch."""
-        batch = self._batches.start(*parse_batch_request(await read_json(request)))
+        batch = self._batches.start(*parse_batch_request(await _read_json(request)))
         _notes.get().update(batch=batch.id)
-        return web.json_response(batch.document())
+        return web.json_response(batch.model_dump())
 
     async def list_batches(self, request: web.Request) -> web.Response:
         """List the batches, newest first."""
@@ -159,14 +160,61 @@ class Api:
 
     async def batch(self, request: web.Request) -> web.Response:
         """Describe a batch."""
-        return web.json_response(self._batches.get(request.match_info["id"]).document())
+        return web.json_response(self._batches.get(request.match_info["id"]).model_dump())
 
     async def cancel(self, request: web.Request) -> web.Response:
         """Cancel a batch."""
-        return web.json_response(self._batches.cancel(request.match_info["id"]).document())
+        return web.json_response(self._batches.cancel(request.match_info["id"]).model_dump())
 
 
-def _page(request: web.Request, oldest_first: Sequence[StoredFile | Batch], most: int, default: int) -> web.Response:
+async def _read_json(request: web.Request) -> object:
+    """Read a JSON body; raise RequestError if it is not valid JSON."""
+    async with _within(PATIENCE):
+        raw = await request.read()
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"the body is not valid JSON: {error}") from error
+
+
+@asynccontextmanager
+async def _read_form(request: web.Request) -> AsyncIterator[Mapping[str, object]]:
+    """Read a form with one file; a large file is spooled to disk until the block ends.
+
+    Raises RequestError if the form is invalid or the file too large.
+    """
+    most = MAX_FILE_SIZE + FORM_MARGIN
+    if (request.content_length or 0) > most:  # reject before reading anything
+        raise _too_large()
+    try:
+        async with _within(10 * PATIENCE):
+            form = await request.clone(client_max_size=most).post()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise _too_large() from error
+    except ValueError as error:
+        raise RequestError(f"the body is not a valid form: {error}") from error
+    try:
+        yield form
+    finally:
+        for value in form.values():
+            if isinstance(value, web.FileField):
+                value.file.close()
+
+
+def _too_large() -> RequestError:
+    return RequestError(f"a file may have at most {MAX_FILE_SIZE:,} bytes; split it", param="file", status=413)
+
+
+@asynccontextmanager
+async def _within(seconds: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise web.HTTPRequestTimeout(reason=f"the body did not arrive within {seconds:g} s") from error
+
+
+def _page(request: web.Request, oldest_first: Sequence[FileObject | Batch], most: int, default: int) -> web.Response:
     """Return a page of a list, newest first, after the id given in the request."""
     newest_first = oldest_first[::-1]
     start, after = 0, request.query.get("after")
@@ -178,7 +226,7 @@ def _page(request: web.Request, oldest_first: Sequence[StoredFile | Batch], most
     if not (limit.isascii() and limit.isdigit() and len(limit) < 10 and 1 <= int(limit) <= most):
         raise RequestError(f"'limit' must be a whole number from 1 to {most}, found '{limit}'", param="limit")
     end = start + int(limit)
-    shown = [listed.document() for listed in newest_first[start:end]]
+    shown = [listed.model_dump() for listed in newest_first[start:end]]
     first, last = (shown[0]["id"], shown[-1]["id"]) if shown else (None, None)
     return web.json_response(
         {"object": "list", "data": shown, "first_id": first, "last_id": last, "has_more": end < len(newest_first)}
