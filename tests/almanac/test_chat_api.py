@@ -127,7 +127,7 @@ COMPLETIONS = [
 
 
 def test_the_response_has_the_apis_shape():
-    body = completion_body(parse(logprobs=True), COMPLETIONS, identity="chatcmpl-1", created=7)
+    body = completion_body(parse(logprobs=True), COMPLETIONS)
     assert json.loads(json.dumps(body)) == body
     assert body["usage"] == {"prompt_tokens": 10, "completion_tokens": 7, "total_tokens": 17}
     assert [choice["finish_reason"] for choice in body["choices"]] == ["stop", "length"]
@@ -146,7 +146,7 @@ def test_the_response_has_the_apis_shape():
 
 def test_chunks_put_together_are_the_response():
     asked = parse(stream=True, stream_options={"include_usage": True})
-    *chunks, last = chunk_bodies(asked, COMPLETIONS, identity="chatcmpl-1", created=7)
+    *chunks, last = chunk_bodies(asked, COMPLETIONS)
     for index, completion in enumerate(COMPLETIONS):
         own = [chunk["choices"][0] for chunk in chunks if chunk["choices"][0]["index"] == index]
         assert "".join(choice["delta"].get("content", "") for choice in own) == completion.text

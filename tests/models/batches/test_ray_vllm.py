@@ -23,17 +23,17 @@ from refusal_index.plugins.almanac.models import model_folder
 from refusal_index.plugins.batches.command import ray_engine
 from refusal_index.plugins.batches.ray_executor import (
     ERROR,
-    FromVllm,
     RayExecutor,
     RayOptions,
-    ShardWriter,
     check_gpus,
     cluster,
     config_of,
+    from_vllm,
     read_options,
     shards_of,
     through_vllm,
     to_vllm,
+    write_shard,
 )
 from refusal_index.plugins.batches.ray_nodes import Shards, read_shard
 from refusal_index.plugins.batches.rounds import question_states
@@ -63,7 +63,7 @@ def generated(row: Mapping[str, Any], tokens: int = 3) -> dict[str, Any]:
     if "What is 0 plus" in about:
         return {"custom_id": row["custom_id"], ERROR: "ValueError: the prompt is too long", "prompt": about}
     told = {"generated_text": "<answer>4</answer>", "num_input_tokens": 20, "num_generated_tokens": tokens}
-    return {**FromVllm()({**row, **told}), ERROR: ""}
+    return {**from_vllm({**row, **told}), ERROR: ""}
 
 
 def test_the_engine_of_vllm_gets_the_arguments_that_were_given():
@@ -93,7 +93,7 @@ def test_a_request_reaches_vllm_with_its_seed_and_a_length_of_its_own():
 def test_a_reply_of_the_greatest_length_counts_as_cut(read, written, longest, reason):
     (row, *_) = tables()[0].to_pylist()
     counts = {"generated_text": "x", "num_input_tokens": read, "num_generated_tokens": written}
-    found = read_shard([FromVllm(longest)({**row, **counts})["line"]], NAME)[row["custom_id"]].response
+    found = read_shard([from_vllm({**row, **counts}, longest)["line"]], NAME)[row["custom_id"]].response
     assert found is not None
     assert found.replies == [("x", StopReason.LENGTH if reason == "length" else StopReason.STOP)]
     assert (found.input_tokens, found.output_tokens) == (read, written)
@@ -106,7 +106,10 @@ def test_batches_around_the_stage_are_kept_as_they_come_and_failures_are_values(
     with cluster(None):
         dataset = ray.data.from_arrow(tables()).map(lambda row: row | to_vllm(row)).map(generated)
         rows = dataset.map_batches(
-            ShardWriter(NAME, shards.place, mark), batch_size=None, batch_format="pyarrow"
+            write_shard,
+            fn_kwargs={"model": NAME, "place": shards.place, "mark": mark},
+            batch_size=None,
+            batch_format="pyarrow",
         ).take_all()
     assert all(row["is_kept"] for row in rows)
     kept = {key: one for _, lines in shards.read() for key, one in read_shard(lines, NAME).items()}
@@ -142,6 +145,6 @@ def test_the_stages_of_rays_are_put_together_around_the_weights(tmp_path, capsys
     with cluster(None):
         through_vllm(tables(), f"vllm/{model_folder('base')}", Shards(str(tmp_path), "mark"), options).explain()
     plan = capsys.readouterr().out.rpartition("Optimized")[2]
-    order = [plan.index(one) for one in ("(ShardWriter)", "vLLMEngineStageUDF", "ChatTemplateUDF", "Input")]
+    order = [plan.index(one) for one in ("(write_shard)", "vLLMEngineStageUDF", "ChatTemplateUDF", "Input")]
     assert order == sorted(order)
-    assert "_postprocess)->MapBatches(ShardWriter)" in plan, "kept by whoever puts it into lines, and no step later"
+    assert "_postprocess)->MapBatches(write_shard)" in plan, "kept by whoever puts it into lines, and no step later"

@@ -67,7 +67,7 @@ def parse_chat_request(body: object) -> ChatRequest:
     )
 
 
-def completion_body(request: ChatRequest, completions: Sequence[Completion], *, identity: str, created: int) -> Json:
+def completion_body(request: ChatRequest, completions: Sequence[Completion]) -> Json:
     """Return the JSON of a response that is not streamed."""
     choices = [
         {
@@ -78,13 +78,12 @@ def completion_body(request: ChatRequest, completions: Sequence[Completion], *, 
         }
         for index, completion in enumerate(completions)
     ]
-    head = _head(request, "chat.completion", identity, created)
-    return head | {"choices": choices, "usage": usage(completions)}
+    return _head(request, "chat.completion") | {"choices": choices, "usage": usage(completions)}
 
 
-def chunk_bodies(request: ChatRequest, completions: Sequence[Completion], *, identity: str, created: int) -> list[Json]:
+def chunk_bodies(request: ChatRequest, completions: Sequence[Completion]) -> list[Json]:
     """Return the JSON chunks of a streamed response: for each reply one chunk with its text and one for its end."""
-    head = _head(request, "chat.completion.chunk", identity, created)
+    head = _head(request, "chat.completion.chunk")
     chunks = []
     for index, completion in enumerate(completions):
         delta = {"role": "assistant", "content": completion.text}
@@ -102,8 +101,9 @@ def usage(completions: Sequence[Completion]) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}
 
 
-def _head(request: ChatRequest, kind: str, identity: str, created: int) -> Json:
-    return {"id": identity, "object": kind, "created": created, "model": request.model}
+def _head(request: ChatRequest, kind: str) -> Json:
+    identity = f"chatcmpl-{uuid.uuid4().hex}"
+    return {"id": identity, "object": kind, "created": int(time.time()), "model": request.model}
 
 
 def _settings(body: Json) -> Settings:
@@ -291,14 +291,9 @@ async def answer(pool: ModelPool, body: object, notes: dict[str, Any]) -> Answer
     try:
         if isinstance(body, dict) and body.get("stream"):
             raise RequestError("a request of a batch cannot be streamed", param="stream")
-        return Answer(200, completion_body(*await ask(pool, body, notes), **new_identity()))
+        return Answer(200, completion_body(*await ask(pool, body, notes)))
     except Exception as error:
         return error_answer(error, "a request of a batch")
-
-
-def new_identity() -> dict[str, Any]:
-    """Return the id and the creation time of a new response."""
-    return {"identity": f"chatcmpl-{uuid.uuid4().hex}", "created": int(time.time())}
 
 
 def error_answer(error: Exception, what: str) -> Answer:

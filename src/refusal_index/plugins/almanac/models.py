@@ -310,35 +310,3 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ModelFileError(f"{path}: cannot be read ({error.strerror}); reinstall the package") from error
-
-
-def context_length(name: str) -> int:
-    """Return the context length of a model in tokens, prompt and reply together.
-
-    >>> context_length("base")
-    1024
-    """
-    return read_config(model_folder(name)).context
-
-
-def layer_count(name: str) -> int:
-    """Return the number of layers of a model.
-
-    >>> layer_count("base")
-    4
-    """
-    return read_config(model_folder(name)).n_layers
-
-
-@cache
-def _tokenizer(name: str) -> ChatTokenizer:
-    return ChatTokenizer(model_folder(name))
-
-
-def count_tokens(name: str, messages: Sequence[Message]) -> int:
-    """Count the tokens of a conversation, markers included.
-
-    >>> count_tokens("base", [Message("user", "Who?")])
-    10
-    """
-    return len(_tokenizer(name).encode(messages))

@@ -52,11 +52,11 @@ class EmbeddedModels(ModelProvider):
 
     def context_length(self, model: str) -> int:
         """Return the context length of a model in tokens, prompt and reply together."""
-        return models.context_length(model)
+        return shared_runtime(model).model.config.context
 
     def count_tokens(self, model: str, messages: Sequence[Message]) -> int:
         """Count the tokens of a conversation, markers included."""
-        return models.count_tokens(model, messages)
+        return len(shared_runtime(model).tokenizer.encode(messages))
 
     async def answer(self, model: str, body: Mapping[str, Any]) -> tuple[int, Any]:  # noqa: ARG002 - the body names it
         """Answer a request of the OpenAI chat API; return the status and the body of the response."""
@@ -65,7 +65,7 @@ class EmbeddedModels(ModelProvider):
 
     def layers(self, model: str) -> int:
         """Return the number of layers of a model."""
-        return models.layer_count(model)
+        return shared_runtime(model).model.config.n_layers
 
     def weights_sha256(self, model: str) -> str:
         """Return the hash of a model's weights."""

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterator
 from collections.abc import Sequence as Sequence_
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from threadpoolctl import OpenBLASController, ThreadpoolController
@@ -38,9 +38,7 @@ class _OneBlasThread:
                 self._limiter = ThreadpoolController().limit(limits=1, user_api="blas")
             self._users += 1
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._users -= 1
             if self._users == 0:
@@ -87,7 +85,7 @@ class _Job:
             self.future.set_exception(error)
 
 
-class Runtime:
+class Runtime(AbstractContextManager["Runtime"]):
     """A model and the single thread that runs it.
 
     Requests may come from several event loops; concurrent requests are batched. Cancelling the task that awaits a reply
@@ -134,12 +132,7 @@ class Runtime:
             self._closed = True
         self._executor.shutdown()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _prepare(self, messages: Sequence_[Message], settings: Settings) -> Request:

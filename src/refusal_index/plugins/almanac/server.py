@@ -36,7 +36,6 @@ from refusal_index.plugins.almanac.chat_api import (
     chunk_bodies,
     completion_body,
     error_answer,
-    new_identity,
     refusal,
 )
 from refusal_index.plugins.almanac.models import model_folder, model_names
@@ -99,8 +98,8 @@ class Api:
         """Answer a chat request."""
         asked, completions = await ask(self._pool, await _read_json(request), _notes.get())
         if not asked.stream:
-            return web.json_response(completion_body(asked, completions, **new_identity()))
-        events = [*map(json.dumps, chunk_bodies(asked, completions, **new_identity())), "[DONE]"]
+            return web.json_response(completion_body(asked, completions))
+        events = [*map(json.dumps, chunk_bodies(asked, completions)), "[DONE]"]
         text = "".join(f"data: {event}\n\n" for event in events)
         return web.Response(text=text, content_type="text/event-stream")
 

@@ -278,7 +278,7 @@ def through_vllm(tables: list[pa.Table], name: str, shards: Shards, options: Ray
 
         config = config_of(name.partition("/")[2], options)
         max_length = options.vllm.get("max_model_len")
-        processor = build_processor(config, preprocess=to_vllm, postprocess=FromVllm(max_length))
+        processor = build_processor(config, preprocess=to_vllm, postprocess=lambda row: from_vllm(row, max_length))
     except ImportError as error:
         raise ModelError(
             f"model {name!r}: Ray's stage for vLLM is not installed ({error}); on this machine and on every node, pip "
@@ -287,7 +287,12 @@ def through_vllm(tables: list[pa.Table], name: str, shards: Shards, options: Ray
     except ValueError as error:
         raise ModelError(f"model {name!r}: {{engine_option}}: {error}") from error
     dataset: ray.data.Dataset = processor(ray.data.from_arrow(tables))
-    return dataset.map_batches(ShardWriter(name, shards.place, shards.mark), batch_size=None, batch_format="pyarrow")
+    return dataset.map_batches(
+        write_shard,
+        fn_kwargs={"model": name, "place": shards.place, "mark": shards.mark},
+        batch_size=None,
+        batch_format="pyarrow",
+    )
 
 
 def to_vllm(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -304,58 +309,49 @@ def to_vllm(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"messages": body["messages"], "sampling_params": sampling}
 
 
-class FromVllm:
-    """Converts the output of Ray's vLLM stage to result lines.
+def from_vllm(row: Mapping[str, Any], max_length: int | None = None) -> dict[str, Any]:
+    """Convert the output of Ray's vLLM stage for a request to its id and result line.
 
     Parameters
     ----------
+    row
+        The output.
     max_length
         Maximum number of tokens of prompt and reply together; None if not set in the options.
     """
-
-    def __init__(self, max_length: int | None = None) -> None:
-        self._max_length = max_length
-
-    def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the id and the result line of a request."""
-        read, written = int(row["num_input_tokens"]), int(row["num_generated_tokens"])
-        most = json.loads(row["body"]).get("max_tokens", MAX_REPLY_TOKENS)
-        # the stage does not say why a reply ended
-        is_cut = written >= most or (self._max_length is not None and read + written >= self._max_length)
-        choice = {
-            "index": 0,
-            "message": {"role": "assistant", "content": str(row["generated_text"])},
-            "finish_reason": "length" if is_cut else "stop",
-        }
-        usage = {"prompt_tokens": read, "completion_tokens": written}
-        line = result_line(row["custom_id"], 200, {"choices": [choice], "usage": usage})
-        return {"custom_id": row["custom_id"], "line": line}
+    read, written = int(row["num_input_tokens"]), int(row["num_generated_tokens"])
+    most = json.loads(row["body"]).get("max_tokens", MAX_REPLY_TOKENS)
+    # the stage does not say why a reply ended
+    is_cut = written >= most or (max_length is not None and read + written >= max_length)
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": str(row["generated_text"])},
+        "finish_reason": "length" if is_cut else "stop",
+    }
+    usage = {"prompt_tokens": read, "completion_tokens": written}
+    line = result_line(row["custom_id"], 200, {"choices": [choice], "usage": usage})
+    return {"custom_id": row["custom_id"], "line": line}
 
 
-class ShardWriter:
-    """Writes each batch of results as a shard.
+def write_shard(table: pa.Table, model: str, place: str, mark: str | None) -> pa.Table:
+    """Write a batch of the vLLM stage's results as a shard, and return its row.
 
     Parameters
     ----------
-    name
-        The name of the model.
+    table, model
+        The results, and the name of the model.
     place, mark
         The arguments of `Shards`.
     """
 
-    def __init__(self, name: str, place: str, mark: str | None) -> None:
-        self._name, self._place, self._mark = name, place, mark
-
-    def __call__(self, table: pa.Table) -> pa.Table:
-        """Write the lines of a batch as a shard, and return its row."""
-        lines = "".join(f"{self._line(row)}\n" for row in table.to_pylist())
-        name = hashlib.sha256(lines.encode()).hexdigest()[:24]
-        return finished(Shards(self._place, self._mark), name, lines, table.num_rows)
-
-    def _line(self, row: Mapping[str, Any]) -> str:
+    def line(row: Row) -> str:
         if row.get(ERROR):
-            return failure_line(row["custom_id"], Failure(str(row[ERROR])[:300], self._name, FailureKind.REQUEST))
+            return failure_line(row["custom_id"], Failure(str(row[ERROR])[:300], model, FailureKind.REQUEST))
         return str(row["line"])
+
+    lines = "".join(f"{line(row)}\n" for row in table.to_pylist())
+    name = hashlib.sha256(lines.encode()).hexdigest()[:24]
+    return finished(Shards(place, mark), name, lines, table.num_rows)
 
 
 CPUS_PER_ACTOR = 0.5

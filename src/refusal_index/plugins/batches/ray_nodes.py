@@ -334,9 +334,9 @@ class ShardWorker(ABC):
 class EmbeddedWorker(ShardWorker):
     """An actor that runs an embedded model."""
 
-    def __init__(self, name: str, coordinator: Any, place: str, mark: str) -> None:
-        super().__init__(name, coordinator, place, mark)
-        self._provider, self._model = provider_of(name)
+    def __init__(self, **worker: Any) -> None:
+        super().__init__(**worker)
+        self._provider, self._model = provider_of(self._name)
 
     async def answer(self, request: Request) -> str:
         """Run the model on a request."""
@@ -354,20 +354,13 @@ class HttpWorker(ShardWorker):
     ----------
     concurrency, max_retries, attempt_timeout
         Maximum number of requests in flight, maximum number of retries, and timeout in seconds for each attempt.
+    worker
+        The arguments of `ShardWorker`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        coordinator: Any,
-        place: str,
-        mark: str,
-        concurrency: int,
-        max_retries: int,
-        attempt_timeout: float,
-    ) -> None:
-        super().__init__(name, coordinator, place, mark)
-        account = ray.get(coordinator.account.remote(name))
+    def __init__(self, concurrency: int, max_retries: int, attempt_timeout: float, **worker: Any) -> None:
+        super().__init__(**worker)
+        account = ray.get(self._coordinator.account.remote(self._name))
         remember(account.api_key, *secrets_in_url(account.base_url))
         self._account, self._client = account, client_of(account, concurrency)
         self._slots = asyncio.Semaphore(concurrency)

@@ -6,11 +6,10 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any
 
 from refusal_index.data.files import replacing
 from refusal_index.data.folder import RunFolder
@@ -88,7 +87,7 @@ class Problems:
             self.named.append(description)
 
 
-class StagedResults:
+class StagedResults(AbstractContextManager["StagedResults"]):
     """Results in a temporary SQLite table, looked up by id; a context manager that removes the table on exit.
 
     Attributes
@@ -107,15 +106,8 @@ class StagedResults:
         self.unreadable, self.contradicting = Problems(), Problems()
         self.empty: list[Path] = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _kind: type | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
-
-    def __len__(self) -> int:
-        (count,) = self._connection.execute("SELECT count(*) FROM results").fetchone()
-        return int(count)
 
     def read(self, path: Path) -> None:
         """Read a result file in any of the formats; lines that hold no result are skipped and counted.
