@@ -54,16 +54,20 @@ def parse_chat_request(body: object) -> ChatRequest:
     """
     if not isinstance(body, dict):
         raise RequestError(f"the body must be a JSON object, found {_kind(body)}")
+    body = {name: value for name, value in body.items() if value is not None}  # null is as good as absent
     for name, neutral in _UNSUPPORTED.items():
-        if body.get(name) not in (None, neutral):
+        if body.get(name, neutral) != neutral:
             raise RequestError(f"'{name}' is not supported by this server", param=name, code="unsupported_parameter")
-    options = _field(body, "stream_options", dict) or {}
+    for name in ("model", "messages"):
+        if name not in body:
+            raise RequestError(f"'{name}' is missing", param=name, code="missing_required_parameter")
+    model, messages = _field(body, "model", str), _field(body, "messages", list)
     return ChatRequest(
-        model=_required(body, "model", str),
-        messages=tuple(_message(entry, index) for index, entry in enumerate(_required(body, "messages", list))),
+        model=model,
+        messages=tuple(_message(entry, index) for index, entry in enumerate(messages)),
         settings=_settings(body),
-        stream=_field(body, "stream", bool) or False,
-        stream_usage=_field(options, "include_usage", bool) or False,
+        stream=_field(body, "stream", bool, default=False),
+        stream_usage=_field(_field(body, "stream_options", dict, default={}), "include_usage", bool) or False,
     )
 
 
@@ -107,13 +111,13 @@ def _head(request: ChatRequest, kind: str) -> Json:
 
 
 def _settings(body: Json) -> Settings:
-    n = _or(_field(body, "n", int), 1)
+    n = _field(body, "n", int, default=1)
     if n > _MAX_CHOICES:
         raise RequestError(f"'n' must be at most {_MAX_CHOICES}; got {n}", param="n")
     return Settings(
         temperature=_number(body, "temperature"),
         top_p=_number(body, "top_p"),
-        max_tokens=_or(_field(body, "max_completion_tokens", int), _field(body, "max_tokens", int)),
+        max_tokens=_field(body, "max_completion_tokens", int, default=_field(body, "max_tokens", int)),
         stop=_stop(body),
         seed=_field(body, "seed", int),
         n=n,
@@ -121,9 +125,9 @@ def _settings(body: Json) -> Settings:
     )
 
 
-def _number(body: Json, name: str, default: float = 1.0) -> float:
+def _number(body: Json, name: str) -> float:
     try:
-        return float(_or(_field(body, name, int, float), default))
+        return float(_field(body, name, int, float, default=1.0))
     except OverflowError as error:
         raise RequestError(f"'{name}' is too large", param=name) from error
 
@@ -181,24 +185,15 @@ def _scored(text: str, logprob: float) -> Json:
     return {"token": text, "logprob": logprob, "bytes": None if "\ufffd" in text else list(text.encode())}
 
 
-def _required(body: Json, name: str, kind: type) -> Any:
-    value = _field(body, name, kind)
-    if value is None:
-        raise RequestError(f"'{name}' is missing", param=name, code="missing_required_parameter")
-    return value
-
-
-def _field(body: Json, name: str, *kinds: type) -> Any:
+def _field(body: Json, name: str, *kinds: type, default: Any = None) -> Any:
     value = body.get(name)
+    if value is None:
+        return default
     # in Python a bool is an int, in JSON it is not
-    if value is None or (isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))):
+    if isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool)):
         return value
     expected = " or ".join(_KINDS[kind] for kind in kinds)
     raise RequestError(f"'{name}' must be {expected}, found {_kind(value)}", param=name, code="invalid_type")
-
-
-def _or(value: Any, default: Any) -> Any:
-    return default if value is None else value
 
 
 _KINDS = {
