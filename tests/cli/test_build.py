@@ -22,11 +22,12 @@ from typer.testing import CliRunner
 
 from refusal_index.cli import app
 from refusal_index.data.datasets import load_dataset
+from refusal_index.plugins.almanac.batches import RequestLog
 from refusal_index.plugins.wiki.build import BuildOptions
 from refusal_index.plugins.wiki.commands import precise_wiki as build_command
 from refusal_index.runs.settings import DEFAULT_GRADER, Settings
-from tests.faults.almanac import BatchFaults
-from tests.models.batch_server import answered, batch_server
+from tests.faults.almanac import BatchFaults, faulty_app
+from tests.models.batches.batch_server import Server, in_a_thread
 from tests.models.fake_api import FakeApi
 from tests.models.wiki_writer import FACT, FAULTS, WriterPool, error_500, fault_of, is_question, write_pages, writer
 from tests.tiers import one_fast
@@ -154,7 +155,7 @@ def test_the_frozen_set_loads_as_a_dataset(built):
 def test_every_engine_builds_the_same_file_with_the_same_record(engine, built, tmp_path, monkeypatch):
     log = tmp_path / "log.jsonl"
     write_pages(Path("pages.jsonl"), 60)
-    with batch_server(log, pool=WriterPool("writer", "answerer")) as url:
+    with in_a_thread(faulty_app(WriterPool("writer", "answerer"), RequestLog(log))) as url:
         monkeypatch.setenv("FAKE_BASE_URL", url)
         poll = ["--engine-option", "poll=0.05"] if engine == "batch" else []
         command = ["--questions", "20", "--answerer", "openai-api/fake/answerer", "--engine", engine, *poll]
@@ -163,7 +164,7 @@ def test_every_engine_builds_the_same_file_with_the_same_record(engine, built, t
     assert record() == record(str(built[0] / "wiki.jsonl"))
     asked = [one["seed"] for one in lines(log) if one["path"] == "/v1/chat/completions"]
     assert sorted(asked) == sorted(body["seed"] for body in built[1].answered)
-    assert (answered(log) == len(asked)) is (engine == "batch")
+    assert (len(Server(url, log).asked()) == len(asked)) is (engine == "batch")
 
 
 @pytest.mark.slow
@@ -171,7 +172,8 @@ def test_a_build_that_was_detached_is_collected_and_no_other_engine_pays_for_it_
     log, command = tmp_path / "log.jsonl", ("--questions", "20", "--answerer", "openai-api/fake/answerer")
     batches = ("--engine", "batch", "--engine-option", "poll=0.05")
     write_pages(Path("pages.jsonl"), 60)
-    with batch_server(log, pool=WriterPool("writer", "answerer"), faults=BatchFaults(delay=0.3)) as url:
+    server = faulty_app(WriterPool("writer", "answerer"), RequestLog(log), faults=BatchFaults(delay=0.3))
+    with in_a_thread(server) as url:
         monkeypatch.setenv("FAKE_BASE_URL", url)
         detached = build(*command, *batches, "--detach")
         assert (detached.exit_code, detached.stderr.count("error")) == (1, 0), detached.stderr
@@ -181,7 +183,7 @@ def test_a_build_that_was_detached_is_collected_and_no_other_engine_pays_for_it_
         assert "--engine batch" in refused.stderr
         assert build(*command, *batches).exit_code == 0
     assert Path("wiki.jsonl").read_bytes() == (built[0] / "wiki.jsonl").read_bytes()
-    assert answered(log) == len(built[1].answered)
+    assert len(Server(url, log).asked()) == len(built[1].answered)
 
 
 @pytest.mark.slow

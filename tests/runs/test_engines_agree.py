@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
-from threading import Event, Thread
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from inspect_ai.model import get_model
@@ -15,43 +11,17 @@ import refusal_index as ri
 from refusal_index.plugins.almanac.batches import RequestLog
 from refusal_index.plugins.almanac.chat_api import ModelPool
 from refusal_index.plugins.almanac.models import model_folder, model_names
-from refusal_index.plugins.almanac.server import create_app, listening
+from refusal_index.plugins.almanac.server import create_app
+from tests.models.batches.batch_server import in_a_thread
 from tests.runs.test_two_engines import completions
 
 SERVED = "openai-api/almanac/base"
 SMALL = {"limit": 12, "variants": "low,high", "draws": 2}
 
 
-@contextmanager
-def embedded_server() -> Iterator[str]:
-    """Serve the embedded models in a thread, and give the address."""
-    addresses: list[str] = []
-    loop, started, stop = asyncio.new_event_loop(), Event(), asyncio.Event()
-
-    async def serve() -> None:
-        async with listening(create_app(ModelPool(model_names(), model_folder), RequestLog(None))) as url:
-            addresses.append(url)
-            started.set()
-            await stop.wait()
-
-    thread = Thread(target=run_and_close, args=(loop, serve()))
-    thread.start()
-    assert started.wait(30)
-    try:
-        yield addresses[0]
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(30)
-
-
-def run_and_close(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> None:
-    loop.run_until_complete(coroutine)
-    loop.close()
-
-
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with embedded_server() as url:
+    with in_a_thread(create_app(ModelPool(model_names(), model_folder), RequestLog(None))) as url:
         yield url
 
 
