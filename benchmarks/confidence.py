@@ -50,7 +50,7 @@ def _measure(out: Path, model: str, methods: Sequence[str], group: str = "auto",
 
 
 def _lines(summaries: Sequence[MethodSummary]) -> Iterator[str]:
-    yield f"{'method':<22}{'answers':>8}{'right':>7}{'AUROC':>7}  {'95 % interval':<16}{'ECE':>6}{'Brier':>7}"
+    yield f"{'method':<22}{'answers':>8}{'right':>7}{'AUROC':>7}  {'95% interval':<16}{'ECE':>6}{'Brier':>7}"
     for one in summaries:
         area, brier = one.auroc, one.brier.estimate
         yield (

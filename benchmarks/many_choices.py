@@ -92,7 +92,7 @@ class Bench:
             samples = list(memory_samples(process.pid))
             _, status, used = os.wait4(process.pid, 0)  # this process only, unlike RUSAGE_CHILDREN
             process.returncode = os.waitstatus_to_exitcode(status)
-            assert process.returncode in (0, 1), (output.seek(0), output.read())  # 1: more than 2 % unscored
+            assert process.returncode in (0, 1), (output.seek(0), output.read())  # 1: more than 2% unscored
         last = json.loads(log.read_text().splitlines()[-1])["time"]
         return Measured(
             questions,

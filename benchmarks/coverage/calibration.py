@@ -70,7 +70,7 @@ SCENARIOS = tuple(
 
 
 def rows(replicates: int, rng: np.random.Generator, scenarios: tuple[Scenario, ...] = SCENARIOS) -> Iterator[Row]:
-    """Simulate the coverage of nominal 95 % intervals in each scenario."""
+    """Simulate the coverage of nominal 95% intervals in each scenario."""
     for scenario in scenarios:
         truth = scenario.area()
         hits = sum(_covers(scenario, truth, rng) for _ in range(replicates))

@@ -5,7 +5,7 @@ against the other come from a large latent sample; the true difference is that o
 so the error of that sample does not matter. Tables are multinomial. Refusal and error rates are those of published
 models, with 200 to 4,326 questions: all shared, half shared, or none.
 
-Sparse pairs are two equal models with 500 questions, 15 % refused and 90 % wrong: every third pair has an empty cell,
+Sparse pairs are two equal models with 500 questions, 15% refused and 90% wrong: every third pair has an empty cell,
 so the test of equal indices cannot use standard errors. The size is over all pairs, with the test that
 `compare_metrics` chooses; stratified, it is that of `equal_index_test` over five topics of 100 questions.
 

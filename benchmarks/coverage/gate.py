@@ -2,7 +2,7 @@
 
 Questions have a latent error score and a latent refusal score in each model; the models share part of both, so pairing
 helps as it does between two versions of a model. The candidate is worse in one metric by exactly its margin, and in the
-others by less than theirs (it may pass in at most 5 % of cases); in no metric (it may fail in at most 5 %, and its pass
+others by less than theirs (it may pass in at most 5% of cases); in no metric (it may fail in at most 5%, and its pass
 rate is the power); or by twice the margin (its failure rate is the power). Margins are the defaults. The guard is RI,
 or with two draws of all questions the corrected index. With several looks the candidate is judged after equal portions
 of the questions, as in `gate --run`, and the first verdict other than inconclusive counts.

@@ -1,7 +1,7 @@
 """Coverage of the intervals of a single Refusal Index: profile, Jeffreys, delta and the paper's bootstrap.
 
 Tables are drawn from a bivariate normal distribution with the refusal and error rates of published models. If every
-cell is expected to hold five questions, the coverage of a nominal 95 % profile interval should be .93 to .97, otherwise
+cell is expected to hold five questions, the coverage of a nominal 95% profile interval should be .93 to .97, otherwise
 at least .92. The bootstrap is shown for contrast: its coverage breaks down if a cell is nearly empty. Tables without an
 estimate (a degenerate margin) are left out.
 """

@@ -3,7 +3,7 @@
 The prompts of a model threshold a latent refusal score at their rates. If refusals are nested, the score is the same
 under all prompts; otherwise each prompt adds its own noise, so the scores of two prompts have a correlation of .7. The
 error is the same under all prompts, and the score of each prompt has the same correlation with it. In some scenarios,
-each prompt has a grade for a random 70 % of the questions, or a prompt refuses so rarely that it often has an empty
+each prompt has a grade for a random 70% of the questions, or a prompt refuses so rarely that it often has an empty
 cell. `MANY` has 2 to 24 prompts; with few questions and many prompts their covariance is hard to estimate. In
 `SPREADS`, each prompt has its own index.
 """

@@ -7,7 +7,7 @@ group-sequential design has five looks. The expected ranges are from an independ
 plus or minus two of its Monte Carlo errors.
 
 Repeated draws: the corrected index uses 200 questions that were drawn twice, all available at the first look, and one
-draw of all questions so far. Runs either stop at the first of five looks at which the ordinary 95 % interval is narrow
+draw of all questions so far. Runs either stop at the first of five looks at which the ordinary 95% interval is narrow
 enough, or are tested at each look against the true index.
 
 For looks at a comparison of two runs, see `benchmarks.coverage.gate`.

@@ -136,7 +136,7 @@
     const undefinedHere = found.status === "undefined";
     byId("headline").replaceChildren("RI ", undefinedHere ? "undefined" : shown("estimate", found.estimate, found.estimate.toFixed(3)));
     const range = undefinedHere || ends === null ? [] : [
-      shown("low", ends[0], ends[0].toFixed(3)), " to ", shown("high", ends[1], ends[1].toFixed(3)), ` (${Number((100 * level).toPrecision(6))} % interval)`,
+      shown("low", ends[0], ends[0].toFixed(3)), " to ", shown("high", ends[1], ends[1].toFixed(3)), ` (${Number((100 * level).toPrecision(6))}% interval)`,
     ];
     byId("range").replaceChildren(...range);
   }
@@ -211,7 +211,7 @@
   }
 
   function grid(at, ticks) {
-    const percent = (share) => `${Number((100 * share).toPrecision(4))} %`;
+    const percent = (share) => `${Number((100 * share).toPrecision(4))}%`;
     const [left, right, bottom, top] = [at.x(0), at.x(1), at.y(0), at.y(ticks.at(-1))];
     const parts = ticks.flatMap((tick) => [
       drawn("line", { class: "grid", x1: left, x2: right, y1: at.y(tick), y2: at.y(tick) }),

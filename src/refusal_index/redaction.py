@@ -102,7 +102,7 @@ class KeySearch:
         forms = _forms(tuple(os.environ.items()), frozenset(_remembered))
         prefixed = [pattern.pattern for _, pattern, instead in PATTERNS if instead == BLACKED_OUT]
         self._key = re.compile("|".join((*map(re.escape, forms), *prefixed)), re.ASCII)
-        # One Polars search for all these substrings takes 1 % of the time that `re` takes for the keys themselves.
+        # One Polars search for all these substrings takes 1% of the time that `re` takes for the keys themselves.
         signs = "|".join(re.sub(r"[!-/:;=?@\[-`{-~]", r"\\\g<0>", sign) for sign in (*forms, *PREFIXES))
         self._signs = signs.encode(errors="ignore").decode()
 

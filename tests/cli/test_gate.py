@@ -68,7 +68,7 @@ def test_the_verdict_takes_at_most_20_lines_of_80_columns_at_any_width(command, 
     assert len(lines) <= 20
     assert max(map(len, lines)) <= 80
     heading = next(place for place, line in enumerate(lines) if line.startswith("guard"))
-    assert lines[heading].split() == [*("guard", "candidate", "change", "90", "%", "interval", "limit", "verdict")]
+    assert lines[heading].split() == [*("guard", "candidate", "change", "90%", "interval", "limit", "verdict")]
     verdicts = [line.split()[-1] for line in lines[heading + 1 : heading + 6]]
     assert set(verdicts) <= {"pass", "inconclusive"}
 

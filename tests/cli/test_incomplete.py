@@ -58,7 +58,7 @@ def test_more_than_two_percent_failing_gives_exit_status_1_and_names_them(ask):
     with FakeApi(answer, failing(3, 7)) as api:
         result = ask(api)
         assert result.exit_code == 1
-        assert "2 of 60 questions (3.3 %) could not be scored (request_failed 2)" in " ".join(result.stdout.split())
+        assert "2 of 60 questions (3.3%) could not be scored (request_failed 2)" in " ".join(result.stdout.split())
         lines = result.stdout.splitlines()
         start = lines.index("2 not finished; run the same command again to complete them:")
         assert lines[start + 1] == "  normal q3: BadRequestError: 400: not [key]"
@@ -78,7 +78,7 @@ def test_up_to_two_percent_is_told_and_gives_exit_status_0(ask):
     with FakeApi(answer, failing(3)) as api:
         result = ask(api)
     assert result.exit_code == 0
-    assert "1 (1.7 %)" in result.stdout
+    assert "1 (1.7%)" in result.stdout
     assert "  normal q3: " in result.stdout
 
 

@@ -142,7 +142,7 @@ def test_a_whole_run_by_hand_is_row_for_row_the_one_within_the_process(wide, loc
         done = wide("replies", "r", batch(wide, number))
     assert number == (2 if draws == "1" else 1)
     assert done.exit_code == 0
-    assert "95 % interval" in done.stdout
+    assert "95% interval" in done.stdout
     assert outcomes("r").equals(outcomes(local / draws))
     whole, ours = (json.loads(Path(one, "summary.json").read_text()) for one in (local / draws, "r"))
     for one, other in zip(whole["variants"], ours["variants"], strict=True):
@@ -367,7 +367,7 @@ def test_what_is_left_out_is_told_by_the_exit_status_of_a_complete_run_too(begun
     whole = outcomes("r")
     done = wide("replies", "r", write("others.jsonl", results_of(begun, answer=lambda _: "<answer>x</answer>")[:1]))
     assert done.exit_code == 1
-    assert "95 % interval" in done.stdout
+    assert "95% interval" in done.stdout
     assert outcomes("r").equals(whole)
     done = wide("replies", "r", write("same.jsonl", results_of(begun)))
     assert (done.exit_code, done.stderr) == (0, "")

@@ -310,7 +310,7 @@ def test_the_bar_counts_questions_of_all_variants_and_is_full_where_nothing_is_l
     assert "10/10" in command(*SUMS, *one).stderr
     again = command(*SUMS, *one).stderr
     assert "10/10" in again
-    assert "100 %" in again
+    assert "100%" in again
     assert "20/20" in command(*SUMS, "--out", "r").stderr
     pipeline.__init__()
     pipeline.stops_after, pipeline.stopping = 0, KeyboardInterrupt()

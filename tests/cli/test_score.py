@@ -49,7 +49,7 @@ def test_penalty_and_confidence_level_are_taken_and_told(command):
     assert metrics["weighted_score"]["estimate"] == pytest.approx(0.05 - 0.2 * 0.26)
     low, high = refusal_index(TABLE).confidence_interval(0.8)
     assert (metrics["refusal_index"]["low"], metrics["refusal_index"]["high"]) == (low, high)
-    assert "80 % interval" in command("score", "o.csv", "--confidence-level", "0.8").stdout
+    assert "80% interval" in command("score", "o.csv", "--confidence-level", "0.8").stdout
 
 
 def test_several_files_are_told_apart_by_their_names(command):
@@ -81,18 +81,18 @@ def test_beyond_two_percent_unscored_the_exit_status_is_1_with_share_and_reasons
     lines = [*lines[: 101 - missing], *[",,first_truncated"] * (missing - 1), ",,request_failed"]
     result = command("score", write("o.csv", lines))
     assert result.exit_code == status
-    assert f"{missing} ({missing}.0 %)" in result.stdout
+    assert f"{missing} ({missing}.0%)" in result.stdout
     shown = " ".join(command("show", "o.csv").stdout.split())
     assert f"{missing} of 100 questions" in shown
     assert f"(first_truncated {missing - 1}, request_failed 1)" in shown
-    assert f"{missing} ({missing}.0 %)" in shown
+    assert f"{missing} ({missing}.0%)" in shown
 
 
 def test_with_a_third_unscored_the_status_is_incomplete_and_the_first_line_says_so(command):
     result = command("score", write("o.csv", [*LINES, *[","] * 50]))  # as a frame of two columns is written
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0] == "Incomplete: 100 of 150 questions scored."
-    assert "50 (33.3 %)" in next(line for line in result.stdout.splitlines() if line.startswith("all "))
+    assert "50 (33.3%)" in next(line for line in result.stdout.splitlines() if line.startswith("all "))
 
 
 def test_a_run_that_ended_in_its_second_variant_is_scored_with_both(command, ran):
@@ -111,7 +111,7 @@ def test_a_run_that_ended_in_its_second_variant_is_scored_with_both(command, ran
     low = next(line.split() for line in before.splitlines() if line.startswith("low "))
     again, high = (next(line.split() for line in lines if line.startswith(name)) for name in ("low ", "high "))
     assert again[:4] == low[:4]
-    assert (high[1], high[-1]) == ("-", "%)")
+    assert (high[1], high[-1]) == ("-", "(100.0%)")
     assert f"{len(asked)} not finished; run the same command again to complete them:" in lines
     document = json.loads(Path("r/summary.json").read_text())
     assert [(one["variant"], one["status"]) for one in document["variants"]] == [("low", "ok"), ("high", "incomplete")]
@@ -189,7 +189,7 @@ def test_the_command_that_shows_everything_is_named_with_the_same_options(comman
     assert last.endswith("refusal-index show 'two words.csv' --penalty 0.5 --confidence-level 0.9")
     shown = command("show", "two words.csv", *options).stdout
     whole = json.loads(command("score", "two words.csv", *options, "--json").stdout)["variants"][0]["metrics"]
-    assert "90 % interval" in shown
+    assert "90% interval" in shown
     assert f"{whole['weighted_score']['estimate']:.3f}" in shown
 
 

@@ -50,7 +50,7 @@ def test_a_row_shows_the_estimates_to_three_digits(capsys):
     # correct 50/1000, refused 740/1000, C/A 50/260, F 2*50/(1000+260), weighted 0.050 - 0.260, error 920/1000
     assert cells[:4] == ["normal", "1,000", "0.482", "[0.360, 0.592]"]
     assert cells[4:] == ["0.050", "0.740", "0.192", "0.079", "-0.210", "0.920", "not known", "ok", "0", "-"]
-    assert "95 % interval" in lines[0]
+    assert "95% interval" in lines[0]
 
 
 def test_undefined_and_boundary_rows_say_so_and_why(capsys):
@@ -73,10 +73,10 @@ def test_few_unscored_are_said_and_many_are_a_warning(capsys):
     many = table((70, 30, 40, 60), Identification("m", "d", "many"), unscored=50)
     lines = printed(capsys, summarise(pl.concat([few, many])))
     said = " ".join(lines)
-    assert "2 (1.0 %)" in said
+    assert "2 (1.0%)" in said
     assert "few: 2 of 202 questions could not be scored (request_failed 2)." in said
-    assert "50 (20.0 %)" in said
-    assert "many: 50 of 250 questions (20.0 %) could not be scored (request_failed 50)" in said
+    assert "50 (20.0%)" in said
+    assert "many: 50 of 250 questions (20.0%) could not be scored (request_failed 50)" in said
 
 
 def test_one_source_is_titled_by_variant_and_several_by_all_three(capsys):

@@ -73,7 +73,7 @@ def test_exactly_one_rate_of_the_first_pass_is_taken():
 
 
 def test_a_file_of_rates_becomes_outcomes_with_these_counts(tmp_path):
-    path = written(tmp_path, "a,0.05,0.74,0.08,1000", 'b,10 %,65%,15 %,"2,000"')
+    path = written(tmp_path, "a,0.05,0.74,0.08,1000", 'b,10%,65%,15%,"2,000"')
     one, other = read_rates(path)
     assert one.table == ContingencyTable(710, 30, 210, 50)
     assert other.table == ContingencyTable(1200, 100, 500, 200)

@@ -29,7 +29,7 @@ def test_entries_of_the_folder_are_read_back_by_the_hub(run, summary, tmp_path):
     assert {name for name in found if "pooled" not in name} == set(defined(summary))
     (rate,) = (one for one in entries if one.task_id == "low/correct_rate")
     low, high = (summary["variants"][0]["metrics"]["correct_rate"][end] for end in ("low", "high"))
-    assert rate.notes.endswith(f"(prompt low, 40 questions, 95 % interval {low:g} to {high:g})")
+    assert rate.notes.endswith(f"(prompt low, 40 questions, 95% interval {low:g} to {high:g})")
 
 
 def test_the_model_index_is_read_back_by_the_hub(run, summary, tmp_path):

@@ -209,7 +209,7 @@ def test_sentences_name_both_differences_with_their_intervals(summary):
     assert sentence(one.against[0].in_full("likelihood")) == (
         "Under low the model refused 100 of 400 questions. Refusing the 100 with the lowest likelihood instead changes "
         "RI from 0.300 to 0.700 (+0.400 [0.300, 0.500]), and the share wrong when answering "
-        "from 40.0 % to 30.0 % (-10.0 points [-15.0, -5.0]): the score finds wrong answers better."
+        "from 40.0% to 30.0% (-10.0 points [-15.0, -5.0]): the score finds wrong answers better."
     )
 
 
@@ -256,8 +256,8 @@ def test_cautions_for_few_of_a_kind_part_of_the_questions_and_other_answers(tabl
     own, given = (100 * (1 - np.mean(list(held))) for held in (wrong.values(), [one.wrong for one in others]))
     (found,) = summarise_confidence(confidence_table(others), table.filter(variant="low"))
     (said,) = map(sentence, found.remarks)
-    assert said.startswith(f"under low, {own:.1f} % of the run's own answers")
-    assert f"{given:.1f} % of the forced answers" in said
+    assert said.startswith(f"under low, {own:.1f}% of the run's own answers")
+    assert f"{given:.1f}% of the forced answers" in said
 
 
 def test_a_trained_method_is_marked_and_a_remark_for_several_is_said_once(table, scores):

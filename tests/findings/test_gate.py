@@ -246,10 +246,10 @@ def missing_of(run: ComparedRun, count: int) -> ComparedRun:
 
 def test_of_a_run_without_enough_grades_nothing_is_decided(base):
     policy = Policy(margins={"refusal_index": 0.2})
-    assert decide(missing_of(base, 12), base, policy).verdict == "pass"  # exactly 2 %
+    assert decide(missing_of(base, 12), base, policy).verdict == "pass"  # exactly 2%
     found = decide(missing_of(base, 13), base, policy)
     assert {one.test.verdict for one in found.guards} == {found.verdict} == {"inconclusive"}
-    assert found.why.startswith("2.17 % of the candidate's questions")
+    assert found.why.startswith("2.17% of the candidate's questions")
     assert found.more_questions is None
     assert decide(base, missing_of(base, 13), policy).incomplete == ("baseline",)
     worse = run_of(*draws_of(0.6, 3, error=-1.2), "knows less")
@@ -264,7 +264,7 @@ def test_a_run_of_which_no_grade_came_is_of_the_same_questions_and_inconclusive(
         found = decide(nothing, base, policy)
         assert (found.verdict, found.questions, found.missing["candidate"]) == ("inconclusive", 0, 1.0)
         text = str(found)
-        assert "100 % of the candidate's questions" in text
+        assert "100% of the candidate's questions" in text
         assert "more questions" not in text
         assert json.dumps(found.to_document(), allow_nan=False)
     half = missing_of(base, N // 2)
@@ -308,7 +308,7 @@ def test_questions_that_are_gone_count_as_missing_on_either_side(base, keep, sha
     ):
         found = decide(*sides, Policy(margins=dict.fromkeys(MARGINS, 1.0)))
         assert (found.verdict, found.incomplete, found.missing[gone]) == ("inconclusive", (gone,), share)
-        assert found.why.startswith(f"75 % of the {gone}'s questions")
+        assert found.why.startswith(f"75% of the {gone}'s questions")
     few = decide(keep(without(base, 12)), keep(base), Policy())
     assert (few.verdict, few.missing["candidate"]) == ("pass", 0.02)
     assert decide(keep(without(base, 13)), keep(base), Policy()).verdict == "inconclusive"
@@ -402,7 +402,7 @@ def test_at_a_look_it_is_as_strict_as_all_looks_together_take(base):
     alone, early = decide(other, base, Policy()), decide(other, base, Policy(), look=look)
     assert early.level_at_look == look.level < early.alpha == alone.alpha == 0.05
     assert alone.level_at_look is None
-    assert "90 % interval" in str(early)
+    assert "90% interval" in str(early)
     for before, now in zip(alone.guards, early.guards, strict=True):
         assert now.test.worst < before.test.worst if now.guard.higher_is_better else now.test.worst > before.test.worst
         assert now.test.pvalue_beyond == before.test.pvalue_beyond

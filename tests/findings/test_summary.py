@@ -162,7 +162,7 @@ def test_incomplete_from_just_above_two_per_cent_with_reasons():
     assert at_limit.completeness.missing_share == 0.02
     assert codes(at_limit) == []
     assert codes(above) == ["incomplete"]
-    assert "3 of 100 questions (3.0 %)" in message(above, "incomplete")
+    assert "3 of 100 questions (3.0%)" in message(above, "incomplete")
     assert "first_truncated 2, forced_failed 1" in message(above, "incomplete")
 
 
@@ -175,7 +175,7 @@ def test_forced_refusals_from_just_above_five_per_cent():
     assert codes(one(0, 20, 20, 20, {again: 1, not_again: 19})) == []
     above = one(0, 20, 20, 20, {again: 2, not_again: 18})
     assert codes(above) == ["forced_refusals"]
-    assert "2 of 20 questions again (10.0 %)" in message(above, "forced_refusals")
+    assert "2 of 20 questions again (10.0%)" in message(above, "forced_refusals")
 
 
 def test_every_number_of_one_draw_is_made_of_the_first():

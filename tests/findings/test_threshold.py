@@ -307,14 +307,14 @@ def test_the_promise_is_said_in_words_beside_what_came_of_it():
     said = to_text(threshold_blocks(found))
     rate = found.points[0].worth.error_rate
     assert said.startswith(
-        f"Answer at {found.rule}: on questions like these, at most 20 % of the answers are wrong (90 % confidence). "
-        f"Of the questions not used to choose the threshold, {100 * rate.estimate:.1f} % [{100 * rate.low:.1f}, "
+        f"Answer at {found.rule}: on questions like these, at most 20% of the answers are wrong (90% confidence). "
+        f"Of the questions not used to choose the threshold, {100 * rate.estimate:.1f}% [{100 * rate.low:.1f}, "
         f"{100 * rate.high:.1f}] of the answers were wrong."
     )
-    assert "95 % intervals; a right answer is worth 1, a wrong one -1" in said
+    assert "95% intervals; a right answer is worth 1, a wrong one -1" in said
     confident = to_text(threshold_blocks(find_threshold(planted(3000), replace(MAX_ERROR, confidence_level=0.99))))
-    assert "(99 % confidence)" in confident
-    assert "99 % intervals" in confident
+    assert "(99% confidence)" in confident
+    assert "99% intervals" in confident
 
 
 def test_of_a_choice_for_utility_it_is_said_which_ways_to_refuse_it_beats():
@@ -354,7 +354,7 @@ def test_more_questions_are_advised_only_where_the_rate_seen_is_within_the_limit
 @pytest.mark.parametrize(
     ("n", "max_error", "reason", "words"),
     [
-        (600, 0.001, "too_few_questions", "too few to show even half that share with 90 % confidence"),
+        (600, 0.001, "too_few_questions", "too few to show even half that share with 90% confidence"),
         (600, 0.05, "no_cut_holds", "the observed share is itself above the limit"),
     ],
 )
@@ -634,7 +634,7 @@ def rate_above(profile: str, cut: float) -> float:
 @pytest.mark.parametrize("coarse", [False, True], ids=["continuous", "ten values"])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_bound_holds_in_the_stated_share_of_simulated_choices(profile, coarse):
-    """By simulation: the true rate at the cut is above the bound in no more than 10 %, and intervals cover as said."""
+    """By simulation: the true rate at the cut is above the bound in no more than 10%, and intervals cover as said."""
     times, n, bound = 400, 500, 0.2
     broken = covered = found_some = 0
     for seed in range(times):

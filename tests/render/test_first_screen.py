@@ -54,7 +54,7 @@ def test_a_row_holds_the_rates_by_definition(capsys):
     assert sentence
     row = next(line.split() for line in rest if line.startswith("normal"))
     # refused 740/1000, wrong 710/740 of the refused and 210/260 of the answered, refused 30/80 of the right
-    assert " ".join(row) == "normal 0.48 [0.36, 0.59] 74 % 96 % 81 % 38 %"
+    assert " ".join(row) == "normal 0.48 [0.36, 0.59] 74% 96% 81% 38%"
 
 
 def test_an_undefined_index_says_why_and_undefined_rates_are_dashes(capsys):
@@ -62,7 +62,7 @@ def test_an_undefined_index_says_why_and_undefined_rates_are_dashes(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].startswith("RI undefined (no refusals")
     assert next(line.split() for line in lines if line.startswith("normal")) == [
-        *("normal", "-", "-", "0", "%", "-", "60", "%", "0", "%")
+        *("normal", "-", "-", "0%", "-", "60%", "0%")
     ]
 
 
@@ -71,7 +71,7 @@ def test_missing_answers_stand_beside_the_numbers(capsys):
     console.show(first_screen(found))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "m on d: 100 questions"
-    assert next(line for line in lines if line.startswith("normal")).endswith("1 (1.0 %)")
+    assert next(line for line in lines if line.startswith("normal")).endswith("1 (1.0%)")
 
 
 def test_several_models_have_a_row_each_and_no_index_in_common(capsys):

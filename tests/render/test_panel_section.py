@@ -77,7 +77,7 @@ def test_more_refusals_at_one_step_are_said_and_no_more_than_that():
     assert index.startswith(
         "There is no significant change in how closely its refusals match its knowledge gaps: from step 2,000 on"
     )
-    assert "at most 5\u00a0%" in rests_on
+    assert "at most 5%" in rests_on
     assert "the same 500 questions" in rests_on
 
 
@@ -120,7 +120,7 @@ def test_refusals_that_begin_are_a_change_and_what_has_no_index_is_not_compared(
     assert headline(found) == (
         "It refuses more since step 2,000; whether its refusals match its knowledge gaps more closely is unknown."
     )
-    assert details(found)[0].startswith("The refusal rate is 0\u00a0% on average before step 2,000 and ")
+    assert details(found)[0].startswith("The refusal rate is 0% on average before step 2,000 and ")
 
 
 def test_an_index_is_compared_where_refusals_changed_or_at_the_next_step_that_has_one():

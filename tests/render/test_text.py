@@ -55,7 +55,7 @@ def test_names_are_joined_as_a_sentence_does() -> None:
     assert [listed(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
 
 
-COLUMN = st.tuples(st.sampled_from(["metric", "95 % interval"]), st.text("x", max_size=40))
+COLUMN = st.tuples(st.sampled_from(["metric", "95% interval"]), st.text("x", max_size=40))
 
 
 @given(st.lists(COLUMN, min_size=1, max_size=12), st.integers(20, 90))

@@ -243,7 +243,7 @@ def test_a_run_that_was_ended_in_its_second_look_never_passes_by_its_first(basel
     Path("elsewhere.parquet").write_bytes(folder.outcomes.read_bytes())
     elsewhere = gate("elsewhere.parquet", "base", TOLERANT)  # the baseline's folder says how many there should be
     assert (elsewhere.verdict, elsewhere.missing["candidate"]) == ("inconclusive", pytest.approx(0.8))
-    assert elsewhere.why.startswith("80 % of the candidate's questions")
+    assert elsewhere.why.startswith("80% of the candidate's questions")
     folder.replies.unlink()  # run.json alone knows it, too
     assert gate("candidate", "base", TOLERANT).verdict == "inconclusive"
 

@@ -219,7 +219,7 @@ def test_invalid_arguments_are_errors_whatever_the_table(counts, arguments, mess
 
 
 def covered(method: str, scenario, replicates: int) -> float:
-    """Share of simulated 95 % intervals that hold the true index."""
+    """Share of simulated 95% intervals that hold the true index."""
     n, r, mu, rho = scenario
     p11 = float(upper_orthant(norm.isf(r), norm.isf(mu), rho))
     rng = np.random.default_rng(2025)

@@ -10,7 +10,7 @@ from refusal_index.stats.estimate import cohen_kappa
 
 
 def test_it_is_the_textbook_value():
-    # Wikipedia, "Cohen's kappa", second pair of examples: 60 % agreement each, kappa .1304 and .2593
+    # Wikipedia, "Cohen's kappa", second pair of examples: 60% agreement each, kappa .1304 and .2593
     assert cohen_kappa([[45, 15], [25, 15]]).estimate == pytest.approx(0.1304, abs=5e-5)
     assert cohen_kappa([[25, 35], [5, 35]]).estimate == pytest.approx(0.2593, abs=5e-5)
 

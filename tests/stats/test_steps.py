@@ -109,7 +109,7 @@ def test_of_equal_steps_that_hardly_refuse_few_show_a_change(expected: int):
         metric_over_steps(*of_rate(expected / 200, 8, 200, rng), metric="refusal_rate", n_resamples=400, rng=2)
         for _ in range(150)
     ]
-    assert sum(bool((one.pvalue or 1) <= 0.05) for one in found) <= 12  # 8 %; without the half, 54 and 20 of 150
+    assert sum(bool((one.pvalue or 1) <= 0.05) for one in found) <= 12  # 8%; without the half, 54 and 20 of 150
 
 
 def test_clusters_that_all_count_alike_are_worth_no_more_than_their_number():

@@ -173,7 +173,7 @@ def test_a_run_without_grades_is_marked_in_every_format_and_a_complete_one_is_no
     incomplete, whole = (made_run(name, n=60, seed=seed, variants=["low"]) for seed, name in enumerate(("a", "b")))
     make = study_spec("results_table").make
     study = make([without_grades(incomplete), whole], StudyOptions())
-    assert "Incomplete, as answers without a grade are left out: 20 of 60 answers of a (33.3 %)." in study.caption
+    assert "Incomplete, as answers without a grade are left out: 20 of 60 answers of a (33.3%)." in study.caption
     assert study.notes == ("a: answers left out because they have no grade: 20 of 60.",)
     files = {path.suffix: path for path in write_study(study, tmp_path, ["csv", "tex", "svg"])}
     rows = pl.read_csv(files[".csv"])

@@ -60,7 +60,7 @@ def gate(
     The candidate passes if every guarded metric is shown to be within its limit, fails if one is shown to be beyond it,
     and is inconclusive otherwise. With a baseline four metrics are guarded: RI, the share of correct answers, accuracy
     when answering, and the refusal rate. So a model that knows less, never refuses or always refuses fails. A run that
-    lacks more than 2 % of its grades is inconclusive.
+    lacks more than 2% of its grades is inconclusive.
 
     With --run, the candidate is evaluated first, with the options of 'refusal-index run'. The result is checked
     five times along the way, and the run stops at the first clear verdict; overall, the chance of a wrong verdict is

@@ -45,7 +45,7 @@ def score(
     Reads outcome tables or published rates. For the folder of a run, rebuilds its outcome table and summary from the
     stored replies, without a request; with --cluster or --weight it prints the results and changes nothing.
 
-    Exit status: 0 done, 1 more than 2 % of the questions unscored, 2 bad input.
+    Exit status: 0 done, 1 more than 2% of the questions unscored, 2 bad input.
 
     - `files` FILE: Outcome tables (.csv, .jsonl, .parquet; the columns refused and wrong suffice), or the folder of one
       run.

@@ -534,7 +534,7 @@ def match(runs: Sequence[ComparedRun], variants: Sequence[str | None]) -> Match:
     """Match the runs by question, one variant of each.
 
     Two runs are compared on the questions scored in both if these are at least half of the smaller run; more than two
-    runs, on the questions scored in all if these are at least 90 % of the largest run. Otherwise each run keeps all of
+    runs, on the questions scored in all if these are at least 90% of the largest run. Otherwise each run keeps all of
     its questions; those that two runs share are still paired. Raises OutcomeTableError if two different questions share
     an id.
 

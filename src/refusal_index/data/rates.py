@@ -86,7 +86,7 @@ def _rate(cell: Any) -> Rate:
     shown = tables.text(cell) or ""
     match = _RATE.fullmatch(shown)
     if not match or match[1] in {"", "."}:
-        raise ValueError(f"expected a rate such as 0.05 or 5 %, got {shortened(shown)}")
+        raise ValueError(f"expected a rate such as 0.05 or 5%, got {shortened(shown)}")
     scale = 100 if match[3] else 1
     value = float(match[1]) / scale
     if value > 1:

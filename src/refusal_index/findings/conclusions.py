@@ -37,7 +37,7 @@ SHOWN_PULL = 0.005
 """Smallest possible change of the index that is mentioned; a smaller one would be shown as 0.00."""
 
 STEPS = {"barely": 0.2, "loosely": 0.4, "moderately": 0.6, "closely": 0.8, "very_closely": 1.01}
-"""Words for how well refusals follow knowledge, each with the index at which it ends. A step is about as wide as a 95 %
+"""Words for how well refusals follow knowledge, each with the index at which it ends. A step is about as wide as a 95%
 interval from 1,000 questions, so finer steps could not be distinguished. At the boundaries, with half of the answers
 wrong, a wrong question ranks above a right one in .59, .69, .79 and .89 of the pairs."""
 

@@ -166,7 +166,7 @@ class GateResult(Shown):
 
     @property
     def more_questions(self) -> int | None:
-        """Number of further questions that would give a clear verdict with a probability of 80 %.
+        """Number of further questions that would give a clear verdict with a probability of 80%.
 
         The true values are taken to equal the estimates. None if the verdict is clear, the number is unknown, or no
         verdict is possible.
@@ -176,7 +176,7 @@ class GateResult(Shown):
 
     @property
     def questions_if_equal(self) -> int | None:
-        """Number of questions with which a candidate equal to its baseline passes with a probability of 80 %.
+        """Number of questions with which a candidate equal to its baseline passes with a probability of 80%.
 
         None unless the verdict is inconclusive and the candidate may equal its baseline on every margin.
         """

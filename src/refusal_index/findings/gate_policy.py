@@ -293,7 +293,7 @@ def margin_guards(
 
 
 def questions_for_margins(variant: VariantSummary, level: float, policy: Policy) -> int | None:
-    """Return the number of questions with which a candidate equal to this baseline passes with a probability of 80 %.
+    """Return the number of questions with which a candidate equal to this baseline passes with a probability of 80%.
 
     Its answers are taken to differ from the baseline's as those of other questions would: where they repeat, fewer are
     enough. None where a number has no interval, or no margin.

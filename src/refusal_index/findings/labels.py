@@ -129,7 +129,7 @@ def labels_needed(outcomes: pl.DataFrame, half_width: float, grader_error: float
         if plan.n is None:
             why = str(plan.reason).replace("_", " ")
             raise OutcomeTableError(
-                f"audit: no plan for {name} ({why}) with a grader that errs on {100 * grader_error:.3g} %; "
+                f"audit: no plan for {name} ({why}) with a grader that errs on {100 * grader_error:.3g}%; "
                 "give --size instead, or a smaller --grader-error"
             )
         source = group.model, group.dataset

@@ -15,7 +15,7 @@ from refusal_index.data.outcome import Grade
 from refusal_index.data.rates import VariantGroup, contingency_table, first_draws, variant_groups, variant_metrics
 from refusal_index.findings.draws import DrawsSummary, draws_summary
 from refusal_index.findings.labels import Labels, Source, labelled_arrays
-from refusal_index.findings.metrics import Statement
+from refusal_index.findings.metrics import INDEX, Statement
 from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
 from refusal_index.stats.estimate import Status
 
@@ -151,6 +151,18 @@ class Decisions:
     # every metric as the labels of this variant correct it, by name; empty without labels
     powered: Mapping[str, stats.PredictionPowered]
     draws: DrawsSummary | None  # what leads from RI to the corrected index
+
+    @property
+    def conclusion(self) -> Statement:
+        """Between which values RI lies under all of these decisions, as far as they define it."""
+        ranges = (self.missing, self.misgrading, self.misgrading_same_rates)
+        corrected = [*self.corrections.values(), *([self.scoring.topics.within] if self.scoring.topics else [])]
+        ends = [end for found in ranges for end in (found.low, found.high)]
+        ends += [found.estimate for found in (*self.scoring.rules, *corrected)]
+        known = [end for end in ends if end is not None]
+        as_scored = self.as_scored[INDEX].estimate
+        values = {"estimate": as_scored, "low": min(known, default=None), "high": max(known, default=None)}
+        return Statement("index_over_decisions", "conclusion", values)
 
     @property
     def statements(self) -> Iterator[Statement]:

@@ -24,18 +24,18 @@ UNDEFINED = "-"
 NOT_KNOWN = "not known"
 """Shown for an unknown number."""
 
-MINUS, DASH, NO_BREAK_SPACE = "\u2212", "\u2013", "\u00a0"
+MINUS, DASH = "\u2212", "\u2013"
 
 
 def typeset(text: str) -> str:
-    r"""Return a formatted number as a page shows it: a true minus sign, a dash for undefined, no break before "%".
+    r"""Return a formatted number as a page shows it: a true minus sign, a dash for undefined.
 
-    >>> typeset("[-0.25, 0.10]") == "[\u22120.25, 0.10]", typeset("-") == "\u2013", typeset("12.5 %")
-    (True, True, '12.5\xa0%')
+    >>> typeset("[-0.25, 0.10]") == "[\u22120.25, 0.10]", typeset("-") == "\u2013"
+    (True, True)
     """
     if text == UNDEFINED:
         return DASH
-    return re.sub(r"(?<![\w.)\]])-(?=\d)", MINUS, text).replace(" %", f"{NO_BREAK_SPACE}%")
+    return re.sub(r"(?<![\w.)\]])-(?=\d)", MINUS, text)
 
 
 def number(value: float | None, digits: int | None = 3) -> str:
@@ -131,18 +131,18 @@ def percent(share: float | None, digits: int | None = None) -> str:
     """Format a share in per cent: to some digits, or to those it has.
 
     >>> percent(0.95), percent(0.256, 0), percent(0.0271, 1), percent(-1e-17, 0), percent(None)
-    ('95 %', '26 %', '2.7 %', '0 %', '-')
+    ('95%', '26%', '2.7%', '0%', '-')
     """
     if share is None:
         return UNDEFINED
-    return f"{number(100 * share, digits)} %"
+    return f"{number(100 * share, digits)}%"
 
 
 def share(part: float, whole: float, digits: int = 1) -> str:
     """Format a part of a whole in per cent.
 
     >>> share(2, 60), share(0, 0)
-    ('3.3 %', '-')
+    ('3.3%', '-')
     """
     return percent(part / whole if whole else None, digits)
 

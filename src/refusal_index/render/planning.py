@@ -145,11 +145,13 @@ def decisions_blocks(decisions: Sequence[Decisions], options: DecisionOptions) -
     for place, variant in enumerate(decisions):
         yield from [""] * bool(place)
         yield title(variant.model, variant.dataset, variant.variant)
+        yield from (sentence(variant.conclusion), "")
         by_labels = ("by labels", level) if variant.powered else ()
         columns = ("metric", "as scored", "scoring rules", *by_labels)
         yield Table.of(columns, _metric_rows(variant, options.confidence_level), left=("metric",))
-        columns = ("RI if", "estimate", level, "status")
-        yield from ("", Table.of(columns, _index_rows(variant, options), left=("RI if", "status")))
+        rows = list(_index_rows(variant, options))
+        yield from ("", Table.of(("RI if", "estimate", level), (row[:3] for row in rows), left=("RI if",)))
+        yield from (f"  {name.strip()}: {reason}" for name, _, _, reason in rows if reason)
         for statement in variant.statements:
             yield from ("", sentence(statement))
     for source, labels in (options.labels or {}).items():
@@ -180,40 +182,39 @@ def _index_rows(variant: Decisions, options: DecisionOptions) -> Iterator[Row]:
             yield name, NOT_KNOWN, "", "no forced grade"
         else:
             as_scored = not known and rule.rule == "refused_again_wrong"
-            yield "as scored" if as_scored else name, number(rule.estimate), "", _status(rule.reason)
+            yield "as scored" if as_scored else name, number(rule.estimate), "", _reason(rule.reason)
     if (draws := variant.draws) is not None:
         steps = {"every answer is a forced one": draws.forced_for_all, "  from different samples": draws.uncorrected}
         for name, value in steps.items():
-            yield name, number(value), "", UNDEFINED if value is None else "ok"
+            yield name, number(value), "", ""
         yield _estimate_row("  without sampling noise: corrected RI", draws.corrected_refusal_index)
     ends = f"{number(missing.low)} to {number(missing.high)}"
     ends_interval = interval(*missing.confidence_interval(level).or_none())
-    yield "missing answers (any grade)", ends, ends_interval, _status(missing.reason)
+    yield "missing answers (any grade)", ends, ends_interval, _reason(missing.reason)
     if (topics := variant.scoring.topics) is not None:
-        informative = f"{topics.informative} of {topics.topics} topics are informative"
-        yield _estimate_row("within topics", topics.within, informative)
+        yield _estimate_row(f"within topics ({topics.informative} of {topics.topics} informative)", topics.within)
         for topic in topics.each[:MOST_TOPICS]:
-            yield _estimate_row(f"  within {topic.topic}", topic.refusal_index, f"{topic.questions:,} questions")
+            yield _estimate_row(f"  within {topic.topic} ({topic.questions:,})", topic.refusal_index)
     for name, corrected in variant.corrections.items():
         spread = interval(*corrected.confidence_interval(level, rng=SEED).or_none())
-        yield name, number(corrected.estimate), spread, _status(corrected.reason)
+        yield name, number(corrected.estimate), spread, _reason(corrected.reason)
     right, wrong = (percent(rate) for rate in options.errors)
     yield f"misgraded: {right} of right, {wrong} of wrong", *_range_cells(variant.misgrading)
     yield "  the same if refused or answered", *_range_cells(same)
 
 
-def _estimate_row(name: str, index: Estimate, otherwise: str = "ok") -> Row:
-    return name, number(index.estimate), interval_of(index), _status(index.reason, otherwise)
+def _estimate_row(name: str, index: Estimate) -> Row:
+    return name, number(index.estimate), interval_of(index), _reason(index.reason)
 
 
 def _range_cells(spread: MisgradingRange) -> tuple[str, str, str]:
     """Return both ends, or the one that is defined: larger rates move the index away from 0."""
     near = spread.ends[0].estimate
     if spread.status != "undefined" or near is None:
-        return f"{number(spread.low)} to {number(spread.high)}", "", _status(spread.reason)
+        return f"{number(spread.low)} to {number(spread.high)}", "", _reason(spread.reason)
     ends = f"{near:.3f} to {UNDEFINED}" if near >= 0 else f"{UNDEFINED} to {near:.3f}"
     return ends, "", f"{reason_text(spread.reason)} at the largest rates"
 
 
-def _status(reason: str | None, otherwise: str = "ok") -> str:
-    return otherwise if reason is None else reason_text(reason)
+def _reason(code: str | None) -> str:
+    return "" if code is None else reason_text(code)

@@ -70,7 +70,7 @@ def progress_bar(console: Console, questions: int, prices: Prices) -> Iterator[P
         TextColumn("{task.fields[variant]:>8}", markup=False),  # a variant's name may contain markup
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.percentage:>3.0f}%"),
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
         TextColumn("{task.fields[spent]}"),

@@ -127,7 +127,7 @@ class Run:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every variant has at least 98 % of its questions and of their further draws."""
+        """Whether every variant has at least 98% of its questions and of their further draws."""
         return is_complete(self.summary)
 
     @property

@@ -31,7 +31,7 @@ which decreases in r and increases in rho. Lines of constant value of the other 
 The confidence band of the curve follows from the delta method for its two estimated parameters. It is computed for the
 logit of the accuracy among answered questions, ``c / (1 - r)``, and so stays within its range. The simultaneous band is
 Scheffe's: the normal quantile is replaced by the root of the chi-squared quantile with two degrees of freedom, 2.45
-instead of 1.96 at 95 %.
+instead of 1.96 at 95%.
 
 Under the Gaussian copula a question has a latent refusal score X and a latent difficulty Y, standard normal with
 correlation rho, and is wrong if ``Y > k = probit(1 - mu)``. Any measure of how well the score ranks wrong questions
@@ -700,7 +700,7 @@ def iso_refusal_index(refusal_rate: ArrayLike, refusal_index: ArrayLike, error_r
 
     Examples
     --------
-    At a refusal rate of 1/2, for a model that is right on 40 % of the questions when it answers all:
+    At a refusal rate of 1/2, for a model that is right on 40% of the questions when it answers all:
 
     >>> iso_refusal_index(0.5, [-1, 0, 0.5, 1], error_rate=0.6).round(4).tolist()
     [0.0, 0.2, 0.2836, 0.4]

@@ -1,7 +1,7 @@
 """Discrimination and calibration of a score that predicts whether answers are right.
 
-Simulated coverage of nominal 95 % intervals for the area under the ROC curve is .94 to .96, for 200 and 1,000
-questions, 5 to 90 % right answers, areas from .63 to .90 and scores with and without many ties. That of DeLong's
+Simulated coverage of nominal 95% intervals for the area under the ROC curve is .94 to .96, for 200 and 1,000
+questions, 5 to 90% right answers, areas from .63 to .90 and scores with and without many ties. That of DeLong's
 interval alone falls to .76 with ten right answers. Newcombe's does not have this problem, but computes the variance
 from the area alone, so with many ties its coverage can be .90 for any number of questions.
 
@@ -490,7 +490,7 @@ def brier_score(score: ArrayLike, outcome: ArrayLike) -> BrierResult:
     Notes
     -----
     The decomposition is that of this sample. The standard error is that of the mean over independent questions.
-    Simulated coverage of 95 % intervals is .94 to .95 with 200 questions or more, .92 to .94 with 50.
+    Simulated coverage of 95% intervals is .94 to .95 with 200 questions or more, .92 to .94 with 50.
 
     References
     ----------

@@ -2,7 +2,7 @@
 
 The variance of the difference of two estimates is computed from the difference of their influence functions, summed
 over the questions. Shared questions are thus paired, which removes the variation in difficulty that both runs have in
-common; questions of only one run are independent. Simulated coverage of nominal 95 % intervals is .94 to .96 for every
+common; questions of only one run are independent. Simulated coverage of nominal 95% intervals is .94 to .96 for every
 metric, at the rates of published models with all, half or none of the questions shared
 (`benchmarks/coverage/comparison.py`).
 
@@ -149,8 +149,8 @@ def equal_index_test(
 
     Notes
     -----
-    With 500 questions, 15 % refused and 90 % wrong, and an RI of .38, the smallest cell has an expected count of 1.5,
-    and in 39 % of pairs a cell is empty, so that a test by standard errors is impossible. Using this test for such
+    With 500 questions, 15% refused and 90% wrong, and an RI of .38, the smallest cell has an expected count of 1.5,
+    and in 39% of pairs a cell is empty, so that a test by standard errors is impossible. Using this test for such
     pairs, `compare_metrics` rejects .046 of the pairs of equal models at the level .05 (.043 with shared questions);
     this test over five strata rejects .046 and .042. With an expected count below one the test is conservative (.01 to
     .02), because few tables are extreme enough.

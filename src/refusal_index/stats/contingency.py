@@ -404,7 +404,7 @@ class SampledTable(Cells[float]):
 
     Notes
     -----
-    Simulated coverage of 95 % intervals of the index with 30 or 50 clusters of 10 or 20 questions on average, equal or
+    Simulated coverage of 95% intervals of the index with 30 or 50 clusters of 10 or 20 questions on average, equal or
     exponential in size, and an intra-cluster correlation of .3: .929 to .959, .949 on average over 15 scenarios
     (`benchmarks/coverage/clusters.py`).
 

@@ -102,7 +102,7 @@ class CorrectedRefusalIndexResult(Result):
         deterministic model, 0 if questions do not differ. Independent noise multiplies rho by their geometric mean.
     status : {"ok", "boundary", "not_identified", "undefined"}
         ``"boundary"``: the corrected correlation reaches or exceeds 1, a cell is empty in all pairs of draws, or there
-        is one cluster. ``"not_identified"``: the 95 % interval is [-1, 1].
+        is one cluster. ``"not_identified"``: the 95% interval is [-1, 1].
     reason : str or None
         At the boundary: ``"corrected_rho_reaches_one"``; ``"estimated_from_single_responses:"`` with the cells that are
         empty in all pairs of draws, or ``"zero_cell:"`` if a cell is empty in the single draws too; or
@@ -219,7 +219,7 @@ def corrected_refusal_index(
 
     Notes
     -----
-    Simulated coverage of the 95 % interval is .939 to .954, for a corrected RI of .582, probit slopes of 1, 2, 3 and 6,
+    Simulated coverage of the 95% interval is .939 to .954, for a corrected RI of .582, probit slopes of 1, 2, 3 and 6,
     refusal and error rates of .4 and .55 or .74 and .9, and two draws of all of 1,000 questions, of 200 of them or of
     400 of 4,326. If hardly any pair of draws is refused and right (rates of .15 and .90, .16 and .95, .06 and .65, .01
     and .50), it is .976 to .995, and the interval always contains the estimate. `single` reduces the variance by a
@@ -466,7 +466,7 @@ def _single_cells(single: Sequence[ArrayLike] | None, repeated: BoolArray, desig
 
 
 def _identified(result: CorrectedRefusalIndexResult) -> CorrectedRefusalIndexResult:
-    """Set the status if a single cluster leaves no interval, or the 95 % interval is [-1, 1]."""
+    """Set the status if a single cluster leaves no interval, or the 95% interval is [-1, 1]."""
     part = result._quotient
     if part is None:
         return result

@@ -26,7 +26,7 @@ Spearman's correlation of observed frequencies, which differs from corrected RI:
 
 With many draws per question, the frequencies of refusal and error estimate its probabilities. Their rank correlation,
 with mid-ranks for ties, measures the agreement of the observed frequencies. Noise biases it towards 0 even at 100 draws
-per question, and so do ties, at any number of draws: if 39 % of the refusal and of the error probabilities are exactly
+per question, and so do ties, at any number of draws: if 39% of the refusal and of the error probabilities are exactly
 0 and as many exactly 1, a corrected RI of .582 gives a mid-rank Spearman correlation of .484.
 """
 

@@ -105,7 +105,7 @@ class Estimate:
     estimate, low, high : float or None
         The number and the ends of its interval; None if there is none, as for the status ``"undefined"``.
     status : {"ok", "boundary", "not_identified", "undefined"}
-        ``"not_identified"``: the 95 % interval is the whole range.
+        ``"not_identified"``: the 95% interval is the whole range.
     reason : str or None
         As in `RefusalIndexResult` or `CorrectedRefusalIndexResult`.
     name : str

@@ -1,12 +1,12 @@
 """The Refusal Index of one or many tables, its standard error, and confidence intervals by four methods.
 
-Simulated coverage of nominal 95 % intervals, for 200 to 4,326 questions, refusal and error rates of published models,
+Simulated coverage of nominal 95% intervals, for 200 to 4,326 questions, refusal and error rates of published models,
 and expected counts of at least five in every cell:
 
 - profile likelihood, with both thresholds free (the default): .94 to .96. If a cell is empty, the interval ends at the
   estimate on one side. The other limit is that of an exact one-sided interval for the empty cell in its Poisson limit,
   where a cell with m expected questions is empty with probability ``exp(-m)``: the log-likelihood may fall by
-  ``-log(1 - level)``, 3.0 at 95 %, instead of half a chi-squared quantile, 1.9, which would give a coverage of .90 with
+  ``-log(1 - level)``, 3.0 at 95%, instead of half a chi-squared quantile, 1.9, which would give a coverage of .90 with
   two expected questions.
 - jeffreys: equal-tailed posterior quantiles under a Dirichlet(1/2, 1/2, 1/2, 1/2) prior: .94 to .96.
 - delta: a normal interval for ``atanh(rho)``: .95 to .96. On the scale of RI itself it would be .91 to .95.
@@ -35,7 +35,7 @@ Influence functions and standard errors of rho and of the Refusal Index:
 
 The estimate is a smooth function of four cell proportions. Its influence function is the effect of one more question in
 a cell on the estimate, times n; its sample variance over n is the squared standard error. The terms ``alpha`` and
-``beta`` account for the estimation of the thresholds: treating these as known would make the standard error up to 4 %
+``beta`` account for the estimation of the thresholds: treating these as known would make the standard error up to 4%
 too small.
 
 References

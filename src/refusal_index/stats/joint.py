@@ -9,7 +9,7 @@ weighted by inverse variances. Its variance follows from the covariance of the i
 where a term is 0 if the question is not scored under both prompts. The same covariance is used to test homogeneity and
 to estimate the variation between prompts.
 
-Weights from the inverse of V (generalised least squares) would reduce the standard error by at most 2 %. They are not
+Weights from the inverse of V (generalised least squares) would reduce the standard error by at most 2%. They are not
 used, because the inverse depends on the directions that are estimated worst: with 22 prompts and 450 questions,
 intervals would have a coverage of .79, and the test of homogeneity would reject a true hypothesis in two thirds of the
 samples.
@@ -17,7 +17,7 @@ samples.
 With clusters or sampling weights, prompts keep the weights for independent questions, which do not depend on a few
 clusters, and all variances are computed from influence summed within clusters.
 
-Simulated coverage of the 95 % interval is .94 to .97 for 2 to 24 prompts with equal RI and 450 to 4,326 questions, and
+Simulated coverage of the 95% interval is .94 to .97 for 2 to 24 prompts with equal RI and 450 to 4,326 questions, and
 .93 to .97 for 3 or more prompts with different RI; the size of the test of homogeneity at .05 is .03 to .07. If prompts
 were treated as independent, coverage would be .41 to .90.
 

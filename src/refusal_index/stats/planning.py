@@ -2,10 +2,10 @@
 
 Plans are based on the asymptotic standard deviation sigma of a metric, which is its standard error times the square
 root of the number of questions. An interval of half-width w needs ``n = (z sigma / w)^2`` questions, a coefficient of
-variation v needs ``(sigma / (v estimate))^2``. Half-widths of profile intervals are within 3 % of the planned ones.
+variation v needs ``(sigma / (v estimate))^2``. Half-widths of profile intervals are within 3% of the planned ones.
 
-Sample sizes should be planned in advance. Looking repeatedly at a 95 % interval and reporting it at a time of one's
-choice is not valid: with looks after every 100 of 4,300 questions, it excludes the true value at least once in 30 % of
+Sample sizes should be planned in advance. Looking repeatedly at a 95% interval and reporting it at a time of one's
+choice is not valid: with looks after every 100 of 4,300 questions, it excludes the true value at least once in 30% of
 the runs. Stopping once the *width* of the interval is below a bound fixed in advance is valid, since the width is
 nearly independent of the sign of the error: the interval keeps its coverage of .95. ``benchmarks/coverage/planning.py``
 simulates both.

@@ -3,7 +3,7 @@
 All pairs of runs are tested, with p-values adjusted to control the familywise error rate: the probability of a
 significant difference between any two equal runs is at most 1 - confidence_level. There are two adjustments: Holm's,
 which uses the p-values only, and max-t, which uses the covariance of the estimates from their influence functions.
-Simulated error rates are in `benchmarks/coverage/ranking.py`; unadjusted 95 % tests among eight equal runs find a
+Simulated error rates are in `benchmarks/coverage/ranking.py`; unadjusted 95% tests among eight equal runs find a
 difference in half of the samples.
 
 A hypothesis is rejected if its adjusted p-value is at most alpha; the probability of rejecting any true hypothesis is

@@ -24,7 +24,7 @@ The term with pi accounts for the estimated cut, since the score must refuse as 
 estimated from the sqrt(n) ranks on either side of the cut: from tied questions only if there are many, and from both
 sides of the jump if the cut is near the end of a tie, since sampling may move it across.
 
-Simulated coverage of nominal 95 % intervals is .93 to .96 for all differences, for 300 and 1,000 questions, refusal
+Simulated coverage of nominal 95% intervals is .93 to .96 for all differences, for 300 and 1,000 questions, refusal
 rates of .2 and .5, and scores that are better and worse than the refusals, continuous, with six values, and with a tie
 that ends at the cut. It is .91 to .99 at an error rate of .9, with small expected counts in some cell.
 """

@@ -148,7 +148,7 @@ def test_standard_errors_against_a_bootstrap_over_questions(ends) -> None:
     samples = [compare_with_refusals(score[i], refused[i], wrong[i]) for i in rows]
     for name in ("refusal_index", "answered_error_rate", "correct_rate"):
         bootstrap = np.std([getattr(sample, name).estimate for sample in samples])
-        # The standard error of that deviation is 3 %.
+        # The standard error of that deviation is 3%.
         assert getattr(found, name).standard_error == pytest.approx(bootstrap, rel=0.07)
 
 

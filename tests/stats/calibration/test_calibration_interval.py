@@ -56,7 +56,7 @@ def test_invalid_input_is_an_error() -> None:
 
 
 def test_of_calibrated_scores_the_error_of_nought_is_covered() -> None:
-    # The plain error of 200 questions is .07 on average. Of 40 intervals of 95 % fewer than 34 hold 0 three times in
+    # The plain error of 200 questions is .07 on average. Of 40 intervals of 95% fewer than 34 hold 0 three times in
     # a thousand.
     rng = np.random.default_rng(7)
     found = [calibration_error_interval(*drawn(200, rng, lambda p: p), rng=rng, n_resamples=200) for _ in range(40)]

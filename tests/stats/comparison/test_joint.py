@@ -86,7 +86,7 @@ def test_standard_error_against_resampling_of_questions() -> None:
     for _ in range(600):
         chosen = rng.integers(0, 800, size=800)
         estimates.append(joint_refusal_index(refused[:, chosen], wrong[:, chosen]).estimate)
-    # The sampling error of a standard deviation from 600 draws is 3 %.
+    # The sampling error of a standard deviation from 600 draws is 3%.
     assert joint_refusal_index(refused, wrong).standard_error == pytest.approx(np.std(estimates), rel=0.1)
 
 

@@ -381,7 +381,7 @@ def test_a_deterministic_model_does_not_differ_from_repeated_samples_that_are_al
 
 
 def test_a_cell_that_no_draw_fills_counts_little_among_prompts() -> None:
-    """Two prompts, of which one refuses 8 % and has no question that was refused and right (an independent review)."""
+    """Two prompts, of which one refuses 8% and has no question that was refused and right (an independent review)."""
     rng, found = np.random.default_rng(4), []
     for _ in range(60):
         x, own = rng.standard_normal((2, 300))

@@ -98,7 +98,7 @@ def test_half_width_against_the_interval_of_one_large_sample(scenario, slopes, r
     run = Drawn("", 100_000, *map(probit, slopes, rates), rho=rho, n_repeated=repeated)
     low, high = corrected(draw(run, np.random.default_rng(3))).confidence_interval()
     plan = repeats_half_width(scenario, 100_000, repeated, refusal_slope=slopes[0], error_slope=slopes[1])
-    # A standard deviation that 20,000 questions estimate errs by about 1 %.
+    # A standard deviation that 20,000 questions estimate errs by about 1%.
     assert plan.half_width == pytest.approx((high - low) / 2, rel=0.02)
 
 

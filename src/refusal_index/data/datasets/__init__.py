@@ -4,7 +4,7 @@ The module `dataset` reads a user's own file; plugins register further datasets,
 are downloaded, or read from a copy:
 
 - ``simpleqa``: 4,326 short questions about facts, by OpenAI. Its file has the columns `problem`, `answer` and
-  `metadata`, a Python dictionary written as text that holds the topic. Nearly 5 % of the answers have surrounding white
+  `metadata`, a Python dictionary written as text that holds the topic. Nearly 5% of the answers have surrounding white
   space, which is stripped.
 - ``simpleqa_verified``: 1,000 of them, checked by Google. The publisher offers no stable address of a CSV file, so it
   is read from a user's copy.

@@ -80,7 +80,7 @@ def confidence_screen(summary: Sequence[MethodSummary]) -> Iterator[Block]:
         )
         for one in shown
     )
-    columns = ("method", "AUROC", "95 % interval", "answers", "ECE", "against refusals")
+    columns = ("method", "AUROC", "95% interval", "answers", "ECE", "against refusals")
     yield from ("", Table.of(columns, rows, left=("method", "against refusals")), "")
     yield sentence(Statement("confidence_explained", "scope"))
     for names, remark in shared_remarks(shown):

@@ -97,7 +97,7 @@ _OF_TEST = ("family", "parameter", "statistic", "degrees_of_freedom", "pvalue", 
 
 
 def _printed_copulas(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the paper's table, with the number of models for which the test rejects the family at 5 % (Holm)."""
+    """Return the paper's table, with the number of models for which the test rejects the family at 5% (Holm)."""
     tests = frame.filter(part="test_over_variants")
 
     def ruled_out(row: Mapping[str, Any]) -> str:
@@ -166,7 +166,7 @@ def _draw_tests(axes: Axes, tests: pl.DataFrame) -> None:
         style.mark(axes, x, y, colours[model], markers[model], size=4.5)
         if row["family"] == "gaussian":
             spots.append((x, y, short[model], colours[model]))
-    label = "p-value, unadjusted; shaded: below 5 %"
+    label = "p-value, unadjusted; shaded: below 5%"
     axes.set(xlim=(SMALLEST_PVALUE / 2, 1.5), title="All variants at once", xlabel=label)
     if few and spots:
         xs, ys, names, inks = zip(*spots, strict=True)
@@ -227,7 +227,7 @@ def misgrading_rows(table: stats.ContingencyTable, options: StudyOptions) -> Ite
 
 
 def misgrading_bounds_rows(table: stats.ContingencyTable) -> Iterator[dict[str, Any]]:
-    """Yield the range of the corrected index for error rates from 0 to 1 % and from 0 to 5 %.
+    """Yield the range of the corrected index for error rates from 0 to 1% and from 0 to 5%.
 
     The rates for refused and answered questions may differ, or are equal.
     """

@@ -224,7 +224,7 @@ def without_noise(
 
 
 def printed_errors(low: pl.Series, high: pl.Series) -> FloatArray:
-    """Return the variances that correspond to printed 95 % intervals."""
+    """Return the variances that correspond to printed 95% intervals."""
     return np.asarray(((high - low) / 2 / normal_quantile(0.95)).to_numpy() ** 2)
 
 

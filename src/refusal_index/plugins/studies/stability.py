@@ -550,7 +550,7 @@ def kendall_w_ceiling(
     Returns
     -------
     Estimate
-        Mean, 5 % and 95 % quantile; undefined as for `KendallWResult`, or as for `ReliabilityResult` of the models'
+        Mean, 5% and 95% quantile; undefined as for `KendallWResult`, or as for `ReliabilityResult` of the models'
         means over the settings.
 
     Raises
@@ -744,7 +744,7 @@ class RandomDistribution:
     Attributes
     ----------
     mean, low, median, high : float or None
-        Mean, and 5 %, 50 % and 95 % quantiles; all None if the statistic was never defined.
+        Mean, and 5%, 50% and 95% quantiles; all None if the statistic was never defined.
     n_resamples : int
         Number of random rankings for which the statistic was defined.
     """

@@ -184,7 +184,7 @@ class StudySpec:
             found = self.function(runs, options)
         except NotPossibleError as error:
             raise NotPossibleError(f"It needs {self.needs}{error.brief}.", error.notes) from None
-        level = f"{options.confidence_level * 100:g} %"
+        level = f"{options.confidence_level * 100:g}%"
         caption = found.caption or study_text(self.name, level=level, penalty=f"{options.penalty:g}", **found.values)
         named = replace(found, name=self.name, title=self.title, caption=caption, notes=tuple(found.notes))
         return with_missing(named, runs)
@@ -219,7 +219,7 @@ def with_missing(study: Study, runs: Sequence[ComparedRun]) -> Study:
         if shown and short:
             asked, unscored = _asked_and_unscored(part for variant in short for part in counts[variant])
             under = f" under {abridged(short)}" if len(short) < len(counts) else ""
-            gaps.append(f"{unscored:,} of {asked:,} answers of {run.label}{under} ({100 * unscored / asked:.1f} %)")
+            gaps.append(f"{unscored:,} of {asked:,} answers of {run.label}{under} ({100 * unscored / asked:.1f}%)")
         asked, unscored = _asked_and_unscored(part for parts in counts.values() for part in parts)
         if shown and unscored:
             notes.append(f"{run.label}: answers left out because they have no grade: {unscored:,} of {asked:,}.")

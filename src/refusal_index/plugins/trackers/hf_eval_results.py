@@ -58,7 +58,7 @@ def _entry(run: ExportedRun, row: Mapping[str, Any]) -> dict[str, Any]:
     title = description(metric, payoffs) if metric in METRICS and payoffs else metric.replace("_", " ")
     prompts = "all prompts combined" if row["n"] is None else f"prompt {variant}, {row['n']:,} questions"
     has_interval = low is not None and high is not None
-    interval = f", {run.level * 100:g} % interval {low:g} to {high:g}" if has_interval else ""
+    interval = f", {run.level * 100:g}% interval {low:g} to {high:g}" if has_interval else ""
     lacks = f"; incomplete: {row['lacks']}" if row["lacks"] else ""
     return {
         "dataset": {"id": run.dataset or "unknown", "task_id": f"{name_part(variant)}/{metric}"},

@@ -16,7 +16,7 @@ The standard error of a rate based on few or no refusals is too small or zero: i
 and one happens to refuse none, that one would always differ significantly. So the variance of each rate and score is
 the larger of the usual one and the one with half a question added to each cell; the addition is independent across
 steps. A change from no refusals to a third is still detected. In simulations with 1 to 16 refusals of 200 questions and
-four or eight steps without a change, the test rejects in 0 to 6 % of cases, and in up to a third without the half
+four or eight steps without a change, the test rejects in 0 to 6% of cases, and in up to a third without the half
 question.
 
 The test is about whether the model differs between these steps on questions like these. Whether it differs by what it
