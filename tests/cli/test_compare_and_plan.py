@@ -60,8 +60,8 @@ def test_two_runs_are_compared_metric_by_metric(command, runs):
     lines = done.stdout.splitlines()
     assert lines[0] == "Differences: good minus poor"
     assert "low: 500 questions matched." in lines
-    jointly = next(line for line in lines if line.startswith("RI ") and "jointly" in line)
-    assert "<.0001" in jointly
+    combined = next(line for line in lines if line.startswith("RI ") and "combined" in line)
+    assert "<.0001" in combined
     assert sum(line.startswith("C/A") for line in lines) == 2
 
 

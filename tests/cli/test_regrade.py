@@ -211,7 +211,6 @@ def test_two_graders_that_differ_are_listed_in_a_file_that_a_spreadsheet_can_ope
     with Second(two) as api:
         result = ask(api, "regrade", "exact", "--grader", "openai-api/fake/mild,openai-api/fake/strict", "--out", "two")
     assert "The graders disagree on 4 replies: see disagreements.csv." in result.stdout
-    assert "disagreements.csv" in result.stdout.splitlines()[-1]
     with Path("two/disagreements.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert Counter((row["question_id"], row["variant"], row["pass"]) for row in rows) == {

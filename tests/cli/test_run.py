@@ -55,8 +55,7 @@ def test_a_folder_that_looks_like_a_pattern_is_itself(command, folder):
 def test_a_variant_added_later_gives_the_rows_of_a_run_of_both(command):
     begun = command(*LOW, "--out", "mixed")
     assert begun.exit_code == 0
-    files = "report.html, outcomes.parquet, summary.json, run.json, replies.sqlite"
-    assert begun.stdout.splitlines()[-1] == f"mixed: {files}"
+    assert begun.stdout.splitlines()[-1] == f"Report: {Path('mixed', 'report.html')}"
     assert command("run", "--limit", "20", "--variants", "low,highest", "--out", "mixed").exit_code == 0
     assert command("run", "--limit", "20", "--variants", "low,highest", "--out", "whole").exit_code == 0
     assert outcomes("mixed").equals(outcomes("whole"))

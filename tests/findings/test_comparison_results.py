@@ -69,7 +69,7 @@ def test_one_comparison_is_primary_and_the_others_are_adjusted_by_definition(run
     frame = found.to_frame()
     adjusted, given = frame["pvalue_holm"].to_list(), frame["pvalue"].to_list()
     assert adjusted[0] is None
-    primary = {"metric": "refusal_index", "variant": "jointly", "has_pvalue": True, "others": 26}
+    primary = {"metric": "refusal_index", "variant": "combined", "has_pvalue": True, "others": 26}
     assert codes(found)["primary"] == primary
     others = [place for place, p in enumerate(given) if p is not None][1:]
     for place in others:
@@ -93,7 +93,7 @@ def test_two_runs_can_be_ranked_too(runs):
 def test_the_frame_of_a_pair_holds_what_its_document_holds(runs):
     found = compare_pair((runs[0], runs[1]), OPTIONS)
     frame, document = found.to_frame(), found.to_document()
-    joint = frame.filter(variant="jointly").row(0, named=True)
+    joint = frame.filter(variant="combined").row(0, named=True)
     told = document["joint"]["refusal_index"]
     assert document["joint"]["corrected_refusal_index"] is None
     assert document["joint_over"] == {"refusal_index": ("low", "high"), "corrected_refusal_index": ()}

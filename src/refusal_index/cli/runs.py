@@ -18,7 +18,7 @@ from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, INTERRUPTED
 from refusal_index.cli.shared_options import how_to_show
 from refusal_index.data.files import held
-from refusal_index.data.folder import SUMMARY
+from refusal_index.data.folder import SUMMARY, RunFolder
 from refusal_index.models.settings import Sending
 from refusal_index.render.gate import baseline_blocks
 from refusal_index.runs.budget import Budget
@@ -28,21 +28,12 @@ from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.progress import counting, progress_bar
 from refusal_index.runs.sweep import CellResult, Sweep, execute_sweep, set_blocks
-from refusal_index.runs.writing import DISAGREEMENTS, Run, run_blocks
+from refusal_index.runs.writing import Run, run_blocks
 
 T = TypeVar("T")
 RESUMES = "interrupted; run the same command again to resume: stored replies are not requested again"
 WAITS = "interrupted: waiting for the requests in flight; press Ctrl-C again to quit"
 STAYS = "interrupted: batches in flight continue at the provider, to be collected later; press Ctrl-C again to quit"
-PLACES = (
-    "report.html",
-    "outcomes.parquet",
-    "confidence.parquet",
-    "summary.json",
-    "run.json",
-    "replies.sqlite",
-    "batches.jsonl",
-)
 SHOWN = 5
 
 
@@ -145,10 +136,9 @@ def show_run(run: Run, *, as_json: bool) -> bool:
     if run.ended is not None:
         console.say()
         console.say(f"ended early: {run.ended}")
-    places = [name for name in (*PLACES, DISAGREEMENTS) if (run.path / name).exists()]
     console.show(baseline_blocks(run.summary))
     console.say(how_to_show([run.path]))
-    console.say(f"{run.path}: {', '.join(places)}")
+    console.say(f"Report: {RunFolder(run.path).report}")
     return run.is_complete
 
 

@@ -191,7 +191,7 @@ _RULES: tuple[tuple[pl.Expr, tuple[str, ...], str], ...] = (
 )
 
 
-def _check_columns(raw: TextTable) -> None:
+def _check_columns(raw: TextTable, *, can_name: bool) -> None:
     """Raise OutcomeTableError for another version, a missing column, or a misspelt key column.
 
     If a misspelt key column were ignored, different rows would be merged.
@@ -205,7 +205,9 @@ def _check_columns(raw: TextTable) -> None:
         if name not in raw.columns:
             guess = nearest(name, raw.columns)
             advice = f"; rename {guess!r} to {name!r}" if guess else f"; add a column {name!r} of true and false"
-            raise raw.source.lacks(f"a column {name!r}", raw.columns, advice)
+            error = raw.source.lacks(f"a column {name!r}", raw.columns, advice + ", or name one" * can_name)
+            error.setting = (name, guess or "NAME") if can_name else None
+            raise error
     missing = [name for name in KEY if name not in raw.columns]
     for found in raw.columns:
         meant = None if found in SCHEMA else nearest(found.strip(), missing, cutoff=0.8)
@@ -295,7 +297,7 @@ def _record(asked: Identification, question: Question, outcome: Outcome) -> tupl
 
 
 def read_outcomes(
-    data: object, sampling: Sampling = OWN_COLUMNS, columns: Mapping[str, str] = MappingProxyType({})
+    data: object, sampling: Sampling = OWN_COLUMNS, columns: Mapping[str, str] | None = None
 ) -> pl.DataFrame:
     """Read an outcome table.
 
@@ -308,17 +310,17 @@ def read_outcomes(
       `SCHEMA` are filled in if missing: `draw` with 0, `question_id` with the file's name and row number, others with
       null. Columns with other names are ignored.
     - `sampling`: names of the columns to read as `cluster` and `weight`.
-    - `columns`: by column of `SCHEMA`, the name of the column to read it from.
+    - `columns`: by column of `SCHEMA`, the name of the column to read it from; None if the user cannot name any.
     - returned: the columns of `SCHEMA`; also those of `OPTIONAL` if `data` has them and `schema_version`.
     """
-    wanted = tuple(dict.fromkeys((*SCHEMA, *OPTIONAL, *map(sampling.column, SAMPLING_COLUMNS), *columns.values())))
+    wanted = tuple(dict.fromkeys((*SCHEMA, *OPTIONAL, *map(sampling.column, SAMPLING_COLUMNS), *(columns or {}).values())))
     raw = read_text(data, wanted, "row of outcomes", OutcomeTableError)
     if raw.source.kind == "csv" and "schema_version" in raw.columns:
         raw = replace(raw, frame=undo_safe(raw.frame))
-    by_role = resolve_columns(raw.source, raw.columns, columns, dict.fromkeys(SCHEMA, Column((), verbatim)))
+    by_role = resolve_columns(raw.source, raw.columns, columns or {}, dict.fromkeys(SCHEMA, Column((), verbatim)))
     named = raw.frame.with_columns(pl.col(column).alias(name) for name, column in by_role.items())
     raw = replace(raw, frame=named, columns=(*raw.columns, *by_role))
-    _check_columns(raw)
+    _check_columns(raw, can_name=columns is not None)
     # In other tools' tables, a column with the name of one of `OPTIONAL` may hold anything.
     probabilities = [name for name in OPTIONAL if {name, "schema_version"} <= set(raw.columns)]
     table = pl.DataFrame([_column(raw, name, sampling) for name in (*SCHEMA, *probabilities)])
@@ -327,7 +329,7 @@ def read_outcomes(
 
 
 def read_tables(
-    paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS, columns: Mapping[str, str] = MappingProxyType({})
+    paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS, columns: Mapping[str, str] | None = None
 ) -> pl.DataFrame:
     """Read and concatenate outcome tables; in several files, a missing model is filled in with the file's name.
 

@@ -236,7 +236,7 @@ def settings_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
 
 Difference = stats.MetricDifference | stats.JointDifference | stats.CorrectedDifference
 
-JOINTLY = "jointly"
+COMBINED = "combined"
 """Stands for the variant's name in a joint estimate."""
 
 
@@ -345,7 +345,7 @@ class PairComparison(MatchedRuns):
         for name, joint, over in indices[:1] if self.is_ri_corrected else indices:
             if joint is not None:
                 # which variants it rests on, where these are not all
-                place = JOINTLY if len(over) == len(self.variants) else f"{JOINTLY} over {', '.join(over)}"
+                place = COMBINED if len(over) == len(self.variants) else f"{COMBINED} over {', '.join(over)}"
                 yield name, place, joint
             for variant in self.variants:
                 if (difference := variant.differences().get(name)) is not None:
@@ -356,7 +356,7 @@ class PairComparison(MatchedRuns):
     @property
     def has_primary(self) -> bool:
         """Whether the first of `rows` is the primary difference: RI, joint or of the only variant."""
-        return len(self.variants) == 1 or next(self.rows())[1].startswith(JOINTLY)
+        return len(self.variants) == 1 or next(self.rows())[1].startswith(COMBINED)
 
     def adjusted_pvalues(self) -> tuple[float | None, ...]:
         """Return Holm's p-values of all differences in `rows` but the primary; None for it, and where there is none.

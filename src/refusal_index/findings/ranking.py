@@ -13,7 +13,7 @@ from refusal_index.data.folder import ComparedRun, Match
 from refusal_index.data.run_json import is_deterministic
 from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.comparison import (
-    JOINTLY,
+    COMBINED,
     CompareOptions,
     MatchedRuns,
     joint_corrected_indices,
@@ -152,7 +152,7 @@ class RunRanking(MatchedRuns):
             document["simultaneous_interval"] = pair.simultaneous_interval.or_none()
         return {
             "metric": ranking.metric,
-            "variant": self.variant or JOINTLY,
+            "variant": self.variant or COMBINED,
             "variants": self.variants,
             "left_out_variants": self.left_out,
             **self.match_document(self.match),

@@ -75,7 +75,7 @@ def _rates_table(comparison: PairComparison) -> Table:
             numbers = [None if value is None else 100 * value for value in numbers]
         return " / ".join(number(value, digits) for value in numbers) + ("*" if is_marked else "")
 
-    joint = [("all combined", place) for metric, place in compared if metric == INDEX and place not in names][:1]
+    joint = [("combined", place) for metric, place in compared if metric == INDEX and place not in names][:1]
     rows = [
         (label, cell(INDEX, name, 2), *(cell(metric, name, 0) for metric in RATES))
         for label, name in (*joint, *((label, name) for name, label in names.items()))
