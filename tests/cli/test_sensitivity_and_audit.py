@@ -263,8 +263,8 @@ def test_labels_correct_every_metric_of_their_variant(command, run):
     for one, name in zip(prediction_powered(refused, wrong, **arrays), METRIC_NAMES, strict=True):
         low, high = one.confidence_interval()
         row = line(shown, METRICS[name].column + " ")
-        assert f"{one.estimate:.3f}" in row
-        assert f"[{low:.3f}, {high:.3f}]" in row
+        assert f"{one.estimate:.{METRICS[name].digits}f}" in row
+        assert f"[{low:.{METRICS[name].digits}f}, {high:.{METRICS[name].digits}f}]" in row
     assert "By labels: prediction-powered" in shown
 
 

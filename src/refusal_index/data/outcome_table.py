@@ -313,7 +313,8 @@ def read_outcomes(
     - `columns`: by column of `SCHEMA`, the name of the column to read it from; None if the user cannot name any.
     - returned: the columns of `SCHEMA`; also those of `OPTIONAL` if `data` has them and `schema_version`.
     """
-    wanted = tuple(dict.fromkeys((*SCHEMA, *OPTIONAL, *map(sampling.column, SAMPLING_COLUMNS), *(columns or {}).values())))
+    named_columns = (columns or {}).values()
+    wanted = tuple(dict.fromkeys((*SCHEMA, *OPTIONAL, *map(sampling.column, SAMPLING_COLUMNS), *named_columns)))
     raw = read_text(data, wanted, "row of outcomes", OutcomeTableError)
     if raw.source.kind == "csv" and "schema_version" in raw.columns:
         raw = replace(raw, frame=undo_safe(raw.frame))

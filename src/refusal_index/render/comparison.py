@@ -109,8 +109,8 @@ def differences_table(comparison: PairComparison) -> Table:
         (
             METRICS[metric].column,
             variant,
-            *map(number, (*both_numbers(difference), difference.estimate)),
-            interval(*difference.confidence_interval(level).or_none()),
+            *(number(value, METRICS[metric].digits) for value in (*both_numbers(difference), difference.estimate)),
+            interval(*difference.confidence_interval(level).or_none(), METRICS[metric].digits),
             pvalue(difference.pvalue),
             pvalue(holm),
             difference.status,

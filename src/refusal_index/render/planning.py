@@ -164,12 +164,14 @@ def decisions_blocks(decisions: Sequence[Decisions], options: DecisionOptions) -
 def _metric_rows(variant: Decisions, level: float) -> Iterator[tuple[str, ...]]:
     """Yield every metric as scored, over the scoring rules, and as the labels of this variant correct it."""
     for ends in variant.scoring.ranges:
-        row = METRICS[ends.name].column, number(variant.as_scored[ends.name].estimate), span(ends.low, ends.high)
-        powered = variant.powered.get(ends.name)
+        name, digits, powered = ends.name, METRICS[ends.name].digits, variant.powered.get(ends.name)
+        as_scored = number(variant.as_scored[name].estimate, digits)
+        row = METRICS[name].column, as_scored, span(ends.low, ends.high, digits)
         if powered is None:
             yield row
         else:
-            yield (*row, number(powered.estimate), interval(*powered.confidence_interval(level).or_none()))
+            low, high = powered.confidence_interval(level).or_none()
+            yield (*row, number(powered.estimate, digits), interval(low, high, digits))
 
 
 def _index_rows(variant: Decisions, options: DecisionOptions) -> Iterator[Row]:

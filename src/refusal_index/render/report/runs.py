@@ -168,7 +168,7 @@ def _part(summary: Summary, run: ComparedRun, outcomes: pl.LazyFrame) -> Summary
 
 
 def facts(run: ReportRun) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yield the settings by name, each with the names of its parts, in the order of the file, and where that lies."""
+    """Yield the settings that are set, each with the names of its parts, in the order of the file, and its source."""
     known = {**run.run.settings, **{key: run.about[key] for key in ("versions", "price") if run.about.get(key)}}
     source = run.about.get("dataset")
     if isinstance(source, Mapping) and isinstance(known.get("dataset"), Mapping):
@@ -176,8 +176,9 @@ def facts(run: ReportRun) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     titles = sentences()["fact"]
     for key, value in known.items():
         parts = value if isinstance(value, Mapping) else {"": value}
-        shown = [(str(name).replace("_", " "), _shown(part)) for name, part in parts.items()]
-        yield titles.get(key, reason_text(key).capitalize()), shown
+        shown = [(str(name).replace("_", " "), _shown(part)) for name, part in parts.items() if part is not None]
+        if shown:
+            yield titles.get(key, reason_text(key).capitalize()), shown
     yield "Source", [("", str(run.run.source))]
     weights = ",".join(f"{weight:g}" for weight in run.summary.truthfulness_weights)
     level = f"{run.level} intervals, penalty {run.summary.penalty:g}, truthfulness weights {weights}"
