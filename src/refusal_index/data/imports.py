@@ -34,7 +34,7 @@ from refusal_index.data.first_pass import (
 )
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.outcome_table import REQUIRED, read_outcomes
-from refusal_index.data.text import SECONDS, PatternError, compiled
+from refusal_index.data.text import SECONDS
 
 ZIP, PARQUET, GZIP = b"PK\x03\x04", b"PAR1", b"\x1f\x8b"
 SUFFIXES = (".gz", ".csv", ".jsonl", ".ndjson", ".json", ".parquet", ".eval")
@@ -114,14 +114,9 @@ class SourceFile:
             raise self.source.wrong("expected one JSON document, got something else; is it cut off?")
         return tuple(tables.read_rows(self.source, _items(self.source, self.document)))
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that occur in any record."""
-        return tables.present_columns(self.records)
-
     def with_paths(self, columns: Iterable[str]) -> tuple[tables.Row, ...]:
         """Return the records, with additional columns for nested values, named by paths such as ``result.grades.0``."""
-        present = set(self.columns)
+        present = tables.present_columns(self.records)
         paths = [column for column in columns if "." in column and column not in present]
         return tuple(replace(record, cells=with_paths(record.cells, paths)) for record in self.records)
 
@@ -400,9 +395,6 @@ INSPECT, LM_EVAL, GRADED, OUTCOMES = "inspect", "lm-eval", "graded", "outcomes"
 FORMATS = (GRADED, OUTCOMES)
 """Formats that this module reads; plugins read others."""
 
-Detector = Callable[[str, Question], bool]
-"""Returns whether a reply to a question is a refusal."""
-
 
 @dataclass(frozen=True)
 class ReadOptions:
@@ -410,28 +402,34 @@ class ReadOptions:
 
     columns: Mapping[str, str] = field(default_factory=dict)  # column by role
     scorer: str | None = None  # the score of an Inspect log, or the metric of lm-eval samples, to use as the grade
-    # regular expression: a reply that contains a match is a refusal, unless it was graded as correct
+    # how a refusal is recognised: ``"wording"``, ``"tag"``, a regular expression, or the name of a function
     refusal: str | None = None
     # name, dataset: names of the model and the dataset, instead of those in the files
     name: str | None = None
     dataset: str | None = None
     words: tables.Translations = field(default_factory=dict)  # translations of words for grades and flags
-    # detects refusals instead of `refusal`
-    detector: Detector | None = None
+    # what `refusal` stands for: a reply that it detects is a refusal, unless it was graded as correct
+    detector: Callable[[str, Question], bool] | None = None
 
     def applied(self, passes: Iterable[FirstPass]) -> tuple[FirstPass, ...]:
         """Return the first passes with these names, and with refusals detected in their replies.
 
-        Raises FirstPassError if `refusal` is not a regular expression, or matching a reply takes too long.
+        Raises FirstPassError if matching a reply takes too long.
         """
-        detector = self.detector or (_pattern_detector(self.refusal) if self.refusal else None)
-        return tuple(self._applied(first, detector) for first in passes)
+        return tuple(map(self._applied, passes))
 
-    def _applied(self, first: FirstPass, detector: Detector | None) -> FirstPass:
+    def _applied(self, first: FirstPass) -> FirstPass:
         named = replace(first, model=self.name or first.model, dataset=self.dataset or first.dataset)
-        if detector is None or first.grade is Grade.CORRECT or first.reply is None:
+        if self.detector is None or first.grade is Grade.CORRECT or first.reply is None:
             return named
-        return replace(named, grade=Grade.REFUSED, reason=None) if detector(first.reply, first.question) else named
+        try:
+            is_refusal = self.detector(first.reply, first.question)
+        except TimeoutError as error:
+            raise FirstPassError(
+                f"--refusal: {self.refusal!r} takes more than {SECONDS:g} second on the reply to question "
+                f"{first.question.question_id!r}; choose a pattern without nested repetitions"
+            ) from error
+        return replace(named, grade=Grade.REFUSED, reason=None) if is_refusal else named
 
 
 def detected_format(file: SourceFile) -> str:
@@ -467,24 +465,6 @@ def read_first_passes(file: SourceFile, kind: str, options: ReadOptions) -> tupl
                 f"{option}: {file.path} is an outcome table, whose columns and words are fixed; leave it out"
             )
     return options.applied(from_outcomes(read_outcomes(file.path)))
-
-
-def _pattern_detector(refusal: str) -> Detector:
-    try:
-        pattern = compiled(refusal)
-    except PatternError as error:
-        raise FirstPassError(f"--refusal: expected a regular expression, got {refusal!r} ({error})") from error
-
-    def refuses(reply: str, question: Question) -> bool:
-        try:
-            return pattern.search(reply, timeout=SECONDS) is not None
-        except TimeoutError as error:
-            raise FirstPassError(
-                f"--refusal: {refusal!r} takes more than {SECONDS:g} second on the reply to question "
-                f"{question.question_id!r}; choose a pattern without nested repetitions"
-            ) from error
-
-    return refuses
 
 
 def has_ids(file: SourceFile, kind: str, read: ReadOptions) -> bool:

@@ -232,9 +232,11 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
     ValueError
         An error of this package if the file cannot be used; the message names the line.
     """
-    refusal = options.refusal or ""
-    if refusal in (WORDING, TAG) or is_function_name(refusal):
-        options = replace(options, refusal=None, detector=partial(_refuses, refusal_detector(refusal)))
+    if refusal := options.refusal:
+        detector = refusal_detector(refusal)
+        if refusal in (WORDING, TAG) or is_function_name(refusal):  # a pattern is searched in the whole reply
+            detector = partial(_refuses, detector)
+        options = replace(options, detector=detector)
     file = SourceFile.read(path)
     found = kind or detected_format(file)
     if found in FORMATS:

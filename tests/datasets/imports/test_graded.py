@@ -11,14 +11,15 @@ import pytest
 from refusal_index.data import Grade
 from refusal_index.data.datasets import DatasetError
 from refusal_index.data.first_pass import FirstPass
-from refusal_index.data.imports import ReadOptions, SourceFile, detected_format, read_first_passes
+from refusal_index.data.imports import ReadOptions
+from refusal_index.errors import RefusalIndexError
+from refusal_index.runs.reuse import import_file
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
 
 
 def read(path: Path, **options: object) -> tuple[FirstPass, ...]:
-    file = SourceFile.read(path)
-    return read_first_passes(file, detected_format(file), ReadOptions(**options))
+    return import_file(path, None, ReadOptions(**options)).passes
 
 
 @pytest.fixture
@@ -149,7 +150,7 @@ BAD = {
     "draw": ("draw,question,target,grade\nx,Who?,I,A\n", {}, ["line 2", "'draw'", "'x'"]),
     "nothing": ("problem,grade\n", {}, ["gpt-4.1.csv"]),
     "semicolons": ("problem;grade\nWho?;A\n", {}, ["';'", "commas"]),
-    "pattern": (SIMPLEQA, {"refusal": "("}, ["--refusal", "regular expression"]),
+    "pattern": (SIMPLEQA, {"refusal": "("}, ["refusal", "regular expression"]),
     "slow pattern": (
         f"question,target,response,grade\na,1,{'a' * 40},0\n",
         {"refusal": "(a|aa)+$b"},
@@ -161,9 +162,10 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_a_file_that_cannot_be_used_is_told_in_one_line(written, case, monkeypatch):
-    monkeypatch.setattr("refusal_index.data.imports.SECONDS", 0.05)
+    for module in ("data.imports", "protocol.replies"):
+        monkeypatch.setattr(f"refusal_index.{module}.SECONDS", 0.05)
     text, options, expected = BAD[case]
-    with pytest.raises(DatasetError) as caught:
+    with pytest.raises(RefusalIndexError) as caught:
         read(written(text), **options)
     message = str(caught.value)
     assert "\n" not in message
