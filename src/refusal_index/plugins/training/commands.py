@@ -40,7 +40,7 @@ def watch(
     """Evaluate each checkpoint during training.
 
     Evaluates every complete checkpoint in DIR once, in the order of the number in its name, with the options of
-    'refusal-index run'. It runs until Ctrl-C, or or as set by --once and --until-idle; running the same command again
+    'refusal-index run'. It runs until Ctrl-C, or as set by --once and --until-idle; running the same command again
     resumes. 'refusal-index report' then plots every metric over the training steps.
 
     Exit status: 0 done, 1 no checkpoint, or one that failed or is incomplete, 2 bad input, 130 interrupted.
