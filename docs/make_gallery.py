@@ -64,6 +64,8 @@ SCALE = 0.9
 
 COLOURS = 224
 
+NO_GRADE = "answers left out because they have no grade"
+
 HEAD = """\
 ---
 hide: [navigation]
@@ -83,7 +85,8 @@ makes every study that is possible with the runs, and lists what the others need
 ```
 
 `books.csv` contains the almanac's questions about books, as a second dataset. All studies use
-[RI as the paper reports it](reading.md#ri-and-corrected-ri).
+[RI as the paper reports it](reading.md#ri-and-corrected-ri). Answers without a grade are left out, at most 1 in 1,000
+of a run.
 """
 
 
@@ -138,17 +141,18 @@ def head() -> str:
 
 
 def section(study: Study, command: str) -> str:
-    """Write the picture of a study, and return its part of the page."""
+    """Write the picture of a study, and return its part of the page, without the notes that the head replaces."""
     parts = [f"## {study.title} {{#{study.name}}}", ""]
     picture = draw(study)
     if picture is not None:
         with Image.open(picture) as image:
             width = round(image.width / 1.75)
-        alternative = f"{study.title}: what it shows is in the text below"
+        alternative = f"{study.title}, described below"
         parts += [f"![{alternative}]({picture.relative_to(DOCS)}){{ width={width} }}", ""]
     parts += [markdown(study.caption), ""]
-    parts += [*(f"- {markdown(note)}" for note in study.notes), ""] if study.notes else []
-    return "\n".join([*parts, "<!-- not run: its runs are those above -->", "```bash", command, "```", ""])
+    notes = [note for note in study.notes if NO_GRADE not in note]
+    parts += [*(f"- {markdown(note)}" for note in notes), ""] if notes else []
+    return "\n".join([*parts, "<!-- not run: needs the runs above -->", "```bash", command, "```", ""])
 
 
 def photograph_report() -> None:
