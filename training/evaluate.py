@@ -111,14 +111,14 @@ def main() -> None:
     arguments = parser.parse_args()
     dataset = load_dataset("almanac")
     questions = list((sample(dataset, arguments.limit, 0) if arguments.limit else dataset).questions)
-    with Runtime(arguments.models / arguments.name) as runtime:
-        if arguments.draws:
-            table = asyncio.run(many_draws(runtime, questions, arguments.name, arguments.variant, arguments.draws))
-            print_frequencies(table)
-            if arguments.out:
-                write_outcomes(table, arguments.out)
-        else:
-            asyncio.run(one_sample(runtime, questions))
+    runtime = Runtime(arguments.models / arguments.name)
+    if arguments.draws:
+        table = asyncio.run(many_draws(runtime, questions, arguments.name, arguments.variant, arguments.draws))
+        print_frequencies(table)
+        if arguments.out:
+            write_outcomes(table, arguments.out)
+    else:
+        asyncio.run(one_sample(runtime, questions))
 
 
 if __name__ == "__main__":

@@ -30,5 +30,4 @@ def tokenizer(folder):
 
 @pytest.fixture
 def runtime():
-    with Runtime(DATA / "grouped") as runtime:
-        yield runtime
+    return Runtime(DATA / "grouped")

@@ -14,8 +14,7 @@ from refusal_index.protocol.prompts import load_prompt_set
 
 @pytest.fixture(params=model_names())
 def runtime(request):
-    with Runtime(model_folder(request.param)) as runtime:
-        yield runtime
+    return Runtime(model_folder(request.param))
 
 
 def replies(runtime, variant, questions):

@@ -61,9 +61,9 @@ def test_a_reply_is_the_runtimes_under_both_names(name):
         )
 
     response = with_client(use)
-    with Runtime(DATA / "grouped") as runtime:
-        message = Message(**HELLO[0])
-        expected = asyncio.run(runtime.complete([message], seed=3, n=3, temperature=0.8, top_p=0.9, max_tokens=9))
+    runtime = Runtime(DATA / "grouped")
+    message = Message(**HELLO[0])
+    expected = asyncio.run(runtime.complete([message], seed=3, n=3, temperature=0.8, top_p=0.9, max_tokens=9))
     assert [choice.message.content for choice in response.choices] == [reply.text for reply in expected]
     assert [choice.finish_reason for choice in response.choices] == [reply.finish_reason for reply in expected]
     assert [choice.index for choice in response.choices] == [0, 1, 2]
@@ -257,8 +257,7 @@ def test_models_are_loaded_when_first_asked_for():
 
     pool = ModelPool(["tied", "grouped"], folder_of)
     assert pool.runtime("tied") is pool.runtime("almanac/tied")
-    assert loaded == ["tied"]
-    pool.close()
+    assert set(loaded) == {"tied"}
 
 
 ASKED = {"model": "tied", "messages": HELLO, "max_tokens": 3}

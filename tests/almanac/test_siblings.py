@@ -57,9 +57,9 @@ async def readings(runtime: Runtime, variant: str, seed: int) -> np.ndarray:
 def siblings() -> dict[str, Draws]:
     drawn = {}
     for name in model_names():
-        with Runtime(model_folder(name)) as runtime:
-            first = asyncio.run(readings(runtime, VARIANT, 777_000))
-            forced = asyncio.run(readings(runtime, "forced", 888_000))
+        runtime = Runtime(model_folder(name))
+        first = asyncio.run(readings(runtime, VARIANT, 777_000))
+        forced = asyncio.run(readings(runtime, "forced", 888_000))
         drawn[name] = Draws(first[..., 0].T, first[..., 1].T, forced[..., 1].T)
     return drawn
 

@@ -34,9 +34,9 @@ def test_against_transformers_in_every_layer(folder):
     """`make_fixtures.py` wrote what transformers gives as ``output_hidden_states``."""
     talks = [[Message(**message) for message in one] for one in CONVERSATIONS]
     expected = np.load(folder / "states.npy")
-    with Runtime(folder) as runtime:
-        found = hidden_states(runtime, talks)
-        alone = np.concatenate([hidden_states(runtime, [one]) for one in talks])
+    runtime = Runtime(folder)
+    found = hidden_states(runtime, talks)
+    alone = np.concatenate([hidden_states(runtime, [one]) for one in talks])
     assert found.dtype == np.float32
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, atol=TOLERANCE)
@@ -70,8 +70,7 @@ def test_beginnings_that_conversations_share_are_computed_once(monkeypatch):
 
 @pytest.fixture(scope="module")
 def tiny():
-    with Runtime(DATA / "grouped") as runtime:
-        yield runtime
+    return Runtime(DATA / "grouped")
 
 
 TALKS = st.lists(st.tuples(st.booleans(), st.text("abc ", max_size=12)), max_size=12)

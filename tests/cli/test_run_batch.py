@@ -47,10 +47,10 @@ def test_results_stand_in_the_order_of_the_requests_and_are_the_models_replies(c
     assert all(set(one) == {"id", "custom_id", "response", "error"} for one in found)
     assert {(one["response"]["status_code"], one["error"]) for one in found} == {(200, None)}
     assert len({one["id"] for one in found}) == len({one["response"]["request_id"] for one in found}) == 41
-    with Runtime(model_folder("base")) as runtime:
-        expected = asyncio.run(
-            runtime.complete([Message(**asked(17)["messages"][0])], seed=17, max_tokens=6),
-        )
+    runtime = Runtime(model_folder("base"))
+    expected = asyncio.run(
+        runtime.complete([Message(**asked(17)["messages"][0])], seed=17, max_tokens=6),
+    )
     body = found[0]["response"]["body"]
     assert [choice["message"]["content"] for choice in body["choices"]] == [reply.text for reply in expected]
     assert (body["object"], body["model"]) == ("chat.completion", "almanac/base")

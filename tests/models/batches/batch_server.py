@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,18 +64,6 @@ def in_a_thread(app: web.Application) -> Iterator[str]:
         loop.close()
 
 
-class Shared(ModelPool):
-    """Models that outlast the server, so that each is loaded once for all tests."""
-
-    def close(self) -> None:
-        pass
-
-
-@cache
-def pool() -> ModelPool:
-    return Shared(model_names(), model_folder)
-
-
 @contextmanager
 def almanac(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *middlewares: Middleware, **options: Any
@@ -84,7 +71,7 @@ def almanac(
     """Serve the embedded models as a provider that the model openai-api/almanac/... is asked at."""
     log = folder / "requests.jsonl"
     log.unlink(missing_ok=True)
-    app = faulty_app(pool(), RequestLog(log), **options)
+    app = faulty_app(ModelPool(model_names(), model_folder), RequestLog(log), **options)
     app.middlewares.extend(middlewares)
     with in_a_thread(app) as url:
         monkeypatch.setenv("ALMANAC_BASE_URL", url)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from refusal_index.data.files import replacing
 from refusal_index.plugins.almanac import ALMANAC, AlmanacError, BatchLineError, ModelNotFoundError, RequestError
 from refusal_index.plugins.almanac.llama import Completion, Settings
-from refusal_index.plugins.almanac.runtime import Runtime
+from refusal_index.plugins.almanac.runtime import Runtime, runtime_in
 from refusal_index.protocol import Message, TokenLogprob
 
 Json = dict[str, Any]
@@ -224,7 +224,6 @@ class ModelPool:
     def __init__(self, names: Sequence[str], folder_of: Callable[[str], Path]) -> None:
         self.names = tuple(names)
         self._folder_of = folder_of
-        self._runtimes: dict[str, Runtime] = {}
 
     def name(self, model: str) -> str:
         """Return the name of a model called ``base`` or ``almanac/base``.
@@ -242,15 +241,7 @@ class ModelPool:
 
         Raises ModelNotFoundError if there is no such model.
         """
-        name = self.name(model)
-        if name not in self._runtimes:
-            self._runtimes[name] = Runtime(self._folder_of(name))
-        return self._runtimes[name]
-
-    def close(self) -> None:
-        """Stop the threads of the models."""
-        for runtime in self._runtimes.values():
-            runtime.close()
+        return runtime_in(self._folder_of(self.name(model)))
 
 
 _logger = logging.getLogger(__name__)
@@ -402,7 +393,7 @@ def count_requests(source: Path) -> int:
         return sum(1 for _ in read_lines(file))
 
 
-async def run_batch(pool: ModelPool, source: Path, target: Path, answered: Callable[[], None]) -> Counter[str]:
+async def answer_file(pool: ModelPool, source: Path, target: Path, answered: Callable[[], None]) -> Counter[str]:
     """Answer all requests in `source`, write the results to `target` atomically, and count failures by message.
 
     Only the requests in flight are held in memory; `answered` is called for each result written. Raises

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -74,7 +73,12 @@ def run_batch(
     - `model`: Embedded model, as 'refusal-index ls' names it.
     - `output_tmp_dir`: Accepted for compatibility with vLLM, and ignored.
     """
-    from refusal_index.plugins.almanac import BatchLineError
+    import asyncio
+
+    from refusal_index.plugins.almanac import ALMANAC, BatchLineError
+    from refusal_index.plugins.almanac.chat_api import ModelPool, answer_file, count_requests
+    from refusal_index.plugins.almanac.models import model_folder, model_names
+    from refusal_index.runs.progress import counting
 
     if output_tmp_dir is not None:
         console.note(f"--output-tmp-dir: ignored; the results go to {output_file}")
@@ -82,8 +86,12 @@ def run_batch(
         raise OptionError(f"--input-file: expected a file of requests, got {input_file}, which is not a file")
     if input_file.resolve() == output_file.resolve():
         raise OptionError(f"--output-file: {output_file} is the input file; choose another name")
+    name = one_of("--model", model, [f"{ALMANAC}/{name}" for name in model_names()]).removeprefix(f"{ALMANAC}/")
+    pool = ModelPool([name], model_folder)
     try:
-        total, failed = _run(input_file, output_file, _name(model))
+        total = count_requests(input_file)
+        with counting(console.terminal(stderr=True), "Running batch", total) as answered:
+            failed = asyncio.run(answer_file(pool, input_file, output_file, answered))
     except BatchLineError as error:
         raise OptionError(f"--input-file: {input_file}, line {error.line}: {error}") from error
     count = failed.total()
@@ -92,26 +100,3 @@ def run_batch(
         console.note(f"  {times:,} failed: {message[:MAX_LENGTH]}")
     if len(failed) > MAX_REASONS:
         console.note(f"  see the file for {len(failed) - MAX_REASONS:,} more kinds of failure")
-
-
-def _name(model: str) -> str:
-    from refusal_index.plugins.almanac import ALMANAC
-    from refusal_index.plugins.almanac.models import model_names
-
-    return one_of("--model", model, [f"{ALMANAC}/{name}" for name in model_names()]).removeprefix(f"{ALMANAC}/")
-
-
-def _run(source: Path, target: Path, name: str) -> tuple[int, Counter[str]]:
-    """Run a batch; return the number of requests, and the number of failures by message."""
-    import asyncio
-
-    from refusal_index.plugins.almanac.chat_api import ModelPool, count_requests, run_batch
-    from refusal_index.plugins.almanac.models import model_folder
-    from refusal_index.runs.progress import counting
-
-    total, pool = count_requests(source), ModelPool([name], model_folder)
-    try:
-        with counting(console.terminal(stderr=True), "Running batch", total) as answered:
-            return total, asyncio.run(run_batch(pool, source, target, answered))
-    finally:
-        pool.close()

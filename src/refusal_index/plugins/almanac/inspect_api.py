@@ -69,19 +69,16 @@ class AlmanacAPI(ModelAPI):
             n=config.num_choices or 1,
             top_logprobs=(config.top_logprobs or 0) if config.logprobs else None,
         )
-        return self._output(completions)
-
-    def max_connections(self) -> int:
-        """Return the number of requests that Inspect should keep in flight."""
-        return CONCURRENCY
-
-    def _output(self, completions: list[Completion]) -> ModelOutput:
         read, written = completions[0].prompt_tokens, sum(completion.completion_tokens for completion in completions)
         return ModelOutput(
             model=self.model_name,
             choices=[self._choice(completion) for completion in completions],
             usage=ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written),
         )
+
+    def max_connections(self) -> int:
+        """Return the number of requests that Inspect should keep in flight."""
+        return CONCURRENCY
 
     def _choice(self, completion: Completion) -> ChatCompletionChoice:
         return ChatCompletionChoice(

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from collections.abc import Sequence as Sequence_
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
-from refusal_index.plugins.almanac import AlmanacError, ContextLengthError
+from refusal_index.plugins.almanac import ContextLengthError
 from refusal_index.plugins.almanac.decoding import Cohort, Decoder, Prefix, PrefixStore, run
 from refusal_index.plugins.almanac.llama import Completion, Llama, Request, Sequence, Settings
 from refusal_index.plugins.almanac.models import ChatTokenizer, FloatArray, IntArray, model_folder
@@ -85,11 +84,11 @@ class _Job:
             self.future.set_exception(error)
 
 
-class Runtime(AbstractContextManager["Runtime"]):
+class Runtime:
     """A model and the single thread that runs it.
 
     Requests may come from several event loops; concurrent requests are batched. Cancelling the task that awaits a reply
-    drops the reply from the batch. The thread idles between requests and ends with `close` or with the program.
+    drops the reply from the batch. The thread idles between requests and ends with the runtime or the program.
 
     Parameters
     ----------
@@ -114,7 +113,6 @@ class Runtime(AbstractContextManager["Runtime"]):
         self._arrived: list[_Job] = []
         self._jobs: list[_Job] = []
         self._pumping = False
-        self._closed = False
 
     async def complete(self, messages: Sequence_[Message], **settings: Any) -> list[Completion]:
         """Generate `n` replies to a conversation.
@@ -125,15 +123,6 @@ class Runtime(AbstractContextManager["Runtime"]):
         is invalid, and ContextLengthError if the conversation leaves no room for a reply.
         """
         return await asyncio.wrap_future(self._submit(self._prepare(messages, Settings(**settings))))
-
-    def close(self) -> None:
-        """Fail the requests in progress and end the thread; may be called more than once."""
-        with self._lock:
-            self._closed = True
-        self._executor.shutdown()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _prepare(self, messages: Sequence_[Message], settings: Settings) -> Request:
         context = self.model.config.context
@@ -156,8 +145,6 @@ class Runtime(AbstractContextManager["Runtime"]):
     def _submit(self, request: Request) -> Future[list[Completion]]:
         job = _Job([Sequence(request, choice) for choice in range(request.settings.n)], Future())
         with self._lock:
-            if self._closed:
-                raise AlmanacError("the runtime is closed")
             self._arrived.append(job)
             if not self._pumping:
                 self._pumping = True
@@ -180,8 +167,6 @@ class Runtime(AbstractContextManager["Runtime"]):
             for job in arrived:
                 self._decoder.add(job.sequences)
             self._jobs += arrived
-            if self._closed:
-                self._fail_all(AlmanacError("the runtime was closed before the reply was finished"))
             self._pumping = bool(self._jobs) or self._decoder.busy
             return self._pumping
 
@@ -193,9 +178,14 @@ class Runtime(AbstractContextManager["Runtime"]):
 
 
 @cache
+def runtime_in(folder: Path) -> Runtime:
+    """Return the runtime of the model in a folder, which is loaded once per process and shared."""
+    return Runtime(folder)
+
+
 def shared_runtime(name: str) -> Runtime:
-    """Return the runtime of an embedded model, which is loaded once per process and shared."""
-    return Runtime(model_folder(name))
+    """Return the runtime of an embedded model."""
+    return runtime_in(model_folder(name))
 
 
 # Memory limits: conversations grouped at a time, and tokens in one step including padding.

@@ -233,7 +233,7 @@ def _page(request: web.Request, oldest_first: Sequence[FileObject | Batch], most
 
 
 def create_app(pool: ModelPool, log: RequestLog, *, any_host: bool = False) -> web.Application:
-    """Create the server as an application; its cleanup closes `pool` and `log`.
+    """Create the server as an application; its cleanup closes `log`.
 
     - `any_host`: whether to accept requests whose Host header names another machine. On loopback, such requests come
       from a page in a browser whose domain was made to resolve to this machine (DNS rebinding).
@@ -246,8 +246,8 @@ def create_app(pool: ModelPool, log: RequestLog, *, any_host: bool = False) -> w
 
     async def close(_app: web.Application) -> None:
         await batches.close()
-        for resource in (pool, files, log):
-            resource.close()
+        files.close()
+        log.close()
 
     app.on_cleanup.append(close)
     return app

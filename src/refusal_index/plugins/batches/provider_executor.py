@@ -65,19 +65,16 @@ def read_options(settings: Settings) -> dict[str, float]:
     {'poll': 2.0, 'requests': 50000}
     """
     options = {name: default for name, (default, *_) in OPTIONS.items()}
-    for name, text in settings.sending.engine_option:
-        if name not in (*OPTIONS, FORGET):
+    for name, text in settings.sending.own_options:
+        if name not in OPTIONS:
             raise unknown("engine_option", name, (*OPTIONS, FORGET))
-        if name != FORGET:
-            _, low, high = OPTIONS[name]
-            try:
-                options[name] = value = float(text)
-            except ValueError:
-                value = math.nan
-            if not low <= value <= high or (name == "requests" and not value.is_integer()):
-                raise SettingError(
-                    f"{{engine_option}} {name}: expected a number from {low} to {high:,.0f}, got {text!r}"
-                )
+        _, low, high = OPTIONS[name]
+        try:
+            options[name] = value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high or (name == "requests" and not value.is_integer()):
+            raise SettingError(f"{{engine_option}} {name}: expected a number from {low} to {high:,.0f}, got {text!r}")
     return options
 
 
