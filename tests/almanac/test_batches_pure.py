@@ -9,6 +9,7 @@ from contextlib import aclosing
 import pytest
 from tests.faults.almanac import BatchFaults
 
+from refusal_index.plugins.almanac import chat_api
 from refusal_index.plugins.almanac.batches import NEXT, CountedBatch
 from refusal_index.plugins.almanac.chat_api import Answer, in_order, parse_line
 
@@ -58,18 +59,21 @@ def test_a_name_that_is_half_a_pair_is_read_as_it_stands():
     assert (parse_line(1, line).custom_id, parse_line(1, line).body) == ("\ud800", {"model": 3})
 
 
-def test_answers_come_in_order_though_the_last_ones_are_ready_first():
+def test_answers_come_in_order_though_the_last_ones_are_ready_first(monkeypatch):
+    monkeypatch.setattr(chat_api, "MAX_IN_FLIGHT", 4)
+
     async def ask(number):
         await asyncio.sleep((10 - number) / 1000)
         return number
 
     async def use():
-        return [found async for found in in_order(range(10), ask, most=4)]
+        return [found async for found in in_order(range(10), ask)]
 
     assert asyncio.run(use()) == list(range(10))
 
 
-def test_what_is_under_way_is_cancelled_where_one_fails_or_the_caller_leaves():
+def test_what_is_under_way_is_cancelled_where_one_fails_or_the_caller_leaves(monkeypatch):
+    monkeypatch.setattr(chat_api, "MAX_IN_FLIGHT", 3)
     begun, ended = [], []
 
     async def ask(number):
@@ -81,10 +85,10 @@ def test_what_is_under_way_is_cancelled_where_one_fails_or_the_caller_leaves():
         return 1 // number
 
     async def fails():
-        return [found async for found in in_order(range(9), ask, most=3)]
+        return [found async for found in in_order(range(9), ask)]
 
     async def leaves():
-        async with aclosing(in_order(range(1, 9), ask, most=3)) as found:
+        async with aclosing(in_order(range(1, 9), ask)) as found:
             async for _ in found:
                 return
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from refusal_index.plugins.almanac import decoding
 from refusal_index.plugins.almanac.decoding import PrefixStore, shared_length
 
 BEGINNING = np.arange(10, 90)
 
 
 @pytest.fixture
-def store(model):
-    return PrefixStore(model, capacity=200)
+def store(model, monkeypatch):
+    monkeypatch.setattr(decoding, "_CAPACITY", 200)
+    return PrefixStore(model)
 
 
 def prompt(*ending, beginning=BEGINNING):
@@ -73,8 +75,8 @@ def test_beyond_the_capacity_the_least_recently_used_is_given_up(store):
     assert len(store) == 2
 
 
-def test_a_prefix_beyond_the_capacity_is_used_and_not_kept(model):
-    store = PrefixStore(model, capacity=10)
+def test_a_prefix_beyond_the_capacity_is_used_and_not_kept(store, monkeypatch):
+    monkeypatch.setattr(decoding, "_CAPACITY", 10)
     assert len(store.prefix_of(prompt(1), repeated=True)) == len(BEGINNING)
     assert len(store) == 0
 

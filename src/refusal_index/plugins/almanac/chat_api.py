@@ -366,10 +366,8 @@ MAX_IN_FLIGHT = 256
 """Maximum number of requests in flight: twice what a runtime generates at once, so that it never idles."""
 
 
-async def in_order(
-    items: Iterable[T], ask: Callable[[T], Awaitable[R]], most: int = MAX_IN_FLIGHT
-) -> AsyncGenerator[R, None]:
-    """Call `ask` for each item, at most `most` at a time, and yield the results in the order of the items.
+async def in_order(items: Iterable[T], ask: Callable[[T], Awaitable[R]]) -> AsyncGenerator[R, None]:
+    """Call `ask` for each item, at most `MAX_IN_FLIGHT` at a time, and yield the results in the order of the items.
 
     Calls in flight are cancelled when the generator is closed.
     """
@@ -377,7 +375,7 @@ async def in_order(
     try:
         for item in items:
             waiting.append(asyncio.ensure_future(ask(item)))
-            if len(waiting) >= most:
+            if len(waiting) >= MAX_IN_FLIGHT:
                 yield await waiting.popleft()
         while waiting:
             yield await waiting.popleft()

@@ -219,20 +219,15 @@ def compute_prefix(model: Llama, tokens: IntArray, base: Prefix | None) -> Prefi
 # Tokens that a longer prefix must save a request to be worth a separate cohort.
 _MIN_GAIN = 64
 _REMEMBERED_PROMPTS = 8
+# Maximum number of tokens in all prefixes together.
+_CAPACITY = 8192
 
 
 class PrefixStore:
-    """An LRU cache of prefixes of recent prompts.
+    """An LRU cache of prefixes of recent prompts."""
 
-    Parameters
-    ----------
-    capacity
-        Maximum number of tokens in all prefixes together.
-    """
-
-    def __init__(self, model: Llama, capacity: int = 8192) -> None:
+    def __init__(self, model: Llama) -> None:
         self._model = model
-        self._capacity = capacity
         self._stored: list[Prefix] = []
         self._recent: deque[IntArray] = deque(maxlen=_REMEMBERED_PROMPTS)
 
@@ -268,7 +263,7 @@ class PrefixStore:
     def _touch(self, prefix: Prefix) -> None:
         latest_first = [prefix, *(p for p in self._stored if p is not prefix)]
         held = accumulate(map(len, latest_first))
-        self._stored = [p for p, tokens in zip(latest_first, held, strict=True) if tokens <= self._capacity]
+        self._stored = [p for p, tokens in zip(latest_first, held, strict=True) if tokens <= _CAPACITY]
 
 
 def shared_length(first: IntArray, second: IntArray) -> int:
@@ -286,6 +281,8 @@ def _same_beginning(longer: IntArray, shorter: IntArray) -> bool:
     return bool(np.array_equal(longer[: len(shorter)], shorter))
 
 
+# Maximum number of sequences in progress; further ones are queued.
+_MAX_ROWS = 128
 # Memory limits: new tokens in one step, and tokens in the caches of running rows.
 _MAX_NEW_TOKENS = 2560
 _MAX_HELD_TOKENS = 12288
@@ -313,18 +310,11 @@ class _Group:
 
 
 class Decoder:
-    """Generates one token per step for each of its sequences.
+    """Generates one token per step for each of its sequences."""
 
-    Parameters
-    ----------
-    max_rows
-        Maximum number of sequences in progress; further ones are queued.
-    """
-
-    def __init__(self, model: Llama, *, max_rows: int = 128) -> None:
+    def __init__(self, model: Llama) -> None:
         self._model = model
         self._prefixes = PrefixStore(model)
-        self._max_rows = max_rows
         self._waiting: deque[Sequence] = deque()
         self._groups: list[_Group] = []
         self._looked_up: tuple[Request, Prefix | None] | None = None
@@ -380,7 +370,7 @@ class Decoder:
         admitted: list[tuple[Sequence, Prefix | None]] = []
         rows = sum(len(group.sequences) for group in self._groups)
         held, new = sum(group.cohort.held_tokens for group in self._groups), 0
-        while self._waiting and rows + len(admitted) < self._max_rows:
+        while self._waiting and rows + len(admitted) < _MAX_ROWS:
             request = self._waiting[0].request
             prefix = self._prefix_of(request)
             new += len(request.prompt) - (len(prefix) if prefix else 0)

@@ -94,8 +94,6 @@ class Runtime:
     ----------
     folder
         A Llama checkpoint with a ChatML tokenizer; `model_folder` returns those of the embedded models.
-    max_rows
-        Maximum number of replies generated at a time; further ones are queued.
 
     Raises
     ------
@@ -103,11 +101,10 @@ class Runtime:
         If a file is missing or damaged, or the kind of model is not supported.
     """
 
-    def __init__(self, folder: Path, *, max_rows: int = 128) -> None:
+    def __init__(self, folder: Path) -> None:
         self.model = Llama.load(folder)
         self.tokenizer = ChatTokenizer(folder)
-        self._max_rows = max_rows
-        self._decoder = Decoder(self.model, max_rows=max_rows)
+        self._decoder = Decoder(self.model)
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="almanac")
         self._lock = threading.Lock()
         self._arrived: list[_Job] = []
@@ -174,7 +171,7 @@ class Runtime:
         for job in self._jobs:
             job.fail(error)
         self._jobs = []
-        self._decoder = Decoder(self.model, max_rows=self._max_rows)
+        self._decoder = Decoder(self.model)
 
 
 @cache

@@ -17,7 +17,7 @@ from refusal_index.models.failures import RESUMES, EndedError, RequestFailedErro
 from refusal_index.models.settings import FORGET, SettingError, unknown
 from refusal_index.plugins.batches import journal
 from refusal_index.plugins.batches.engine import BatchEngine, asked_by_name, refuse_left
-from refusal_index.plugins.batches.formats import MEGABYTE, Format, Result, to_line
+from refusal_index.plugins.batches.formats import MEGABYTE, Format, Result, is_singly, to_line
 from refusal_index.plugins.batches.journal import Entry, Journal, describe_in_flight, in_flight, journal_of
 from refusal_index.plugins.batches.providers import (
     BatchClient,
@@ -128,9 +128,8 @@ class BatchExecutor:
         self._settings, self._names, self._options = settings, names, read_options(settings)
         timeout = float(settings.sending.attempt_timeout)
         self._providers = {name: batches_of(name, timeout) for name in dict.fromkeys(names.values())}
-        model = names.get(Role.MODEL)
         self.max_requests: int | None = None  # a round may take a day, so send everything in one
-        self.gives_choices = model is None or self._providers[model].style.gives_choices
+        self.gives_choices = not is_singly(names)
         self._journal, self._clients = Journal(), dict[str, BatchClient]()
         self._held_back: set[str] = set()  # requests that wait until the provider has capacity
         self._full: set[str] = set()  # models whose provider accepts no further batch for now

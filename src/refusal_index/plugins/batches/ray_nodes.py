@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -368,13 +369,8 @@ class HttpWorker(ShardWorker):
 
     async def answer(self, request: Request) -> str:
         """Send a request, and retry after temporary failures."""
-
-        async def once() -> str:
-            async with self._slots:
-                return await self._send(request)
-
         return await send_with_retries(
-            once,
+            partial(self._send, request),
             lambda error: classify_error(error, describe_error(error), self._name, self._account.key_name),
             self._breaker,
             role=request["role"],
@@ -383,15 +379,16 @@ class HttpWorker(ShardWorker):
         )
 
     async def _send(self, request: Request) -> str:
-        if self._breaker.reason is not None:
-            raise EndedError
-        self._sent += 1
-        try:
-            response = await posted(self._client, request["body"].encode(), self._timeout)
-        except BadRequestError as error:
-            if read_refused_prompt(error.body) is None:
-                raise
-            return result_line(request["custom_id"], error.status_code, redacted_in({"error": error.body}))
+        async with self._slots:
+            if self._breaker.reason is not None:
+                raise EndedError
+            self._sent += 1
+            try:
+                response = await posted(self._client, request["body"].encode(), self._timeout)
+            except BadRequestError as error:
+                if read_refused_prompt(error.body) is None:
+                    raise
+                return result_line(request["custom_id"], error.status_code, redacted_in({"error": error.body}))
         body = json.loads(response.content)
         if all(reply is None for reply in read_chat(body).replies):
             raise NoAnswerError("the response holds no answer")
