@@ -86,7 +86,7 @@ def test_detached_it_is_gone_through_once_and_the_same_command_goes_on(folder, m
     with almanac(folder, monkeypatch, faults=BatchFaults(delay=0.5)) as server:
         said = command(*RUN, "--detach")
         assert said.output.count("collects the results") == 3, "said of each run, once"
-        assert server.submitted() == 3
+        assert len(server.batches()) == 3
         assert {name: run["status"] for name, run in runs(folder).items()} == dict.fromkeys(
             ("small", "base", "nobody"), "waiting"
         )
@@ -96,7 +96,7 @@ def test_detached_it_is_gone_through_once_and_the_same_command_goes_on(folder, m
             "base": "complete",
             "nobody": "failed",
         }
-        assert server.submitted() == 5
+        assert len(server.batches()) == 5
 
 
 def test_a_dry_run_prices_batches_by_their_rate_and_says_so(folder, command):

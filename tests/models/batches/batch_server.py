@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +17,8 @@ from refusal_index.plugins.almanac.batches import RequestLog
 from refusal_index.plugins.almanac.chat_api import ModelPool
 from refusal_index.plugins.almanac.models import model_folder, model_names
 from refusal_index.plugins.almanac.server import listening
+from tests.cli.serving import Server
 from tests.faults.almanac import faulty_app
-
-
-@dataclass
-class Server:
-    url: str
-    log: Path
-
-    def entries(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
-
-    def submitted(self) -> int:
-        """How many batches were made."""
-        return sum(
-            (one["method"], one["path"], one["status"]) == ("POST", "/v1/batches", 200) for one in self.entries()
-        )
-
-    def asked(self) -> list[str]:
-        """The ids of all requests that were answered."""
-        return [one["custom_id"] for one in self.entries() if "custom_id" in one and one["status"] == 200]
 
 
 @contextmanager

@@ -80,9 +80,9 @@ def test_the_table_is_that_of_every_other_engine_and_each_request_is_asked_once(
         run, notes = evaluate()
         assert outcomes(run).equals(local)
         assert len(server.asked()) == len(set(server.asked())) > 16
-        assert server.submitted() == 2, "one for the first passes, one for the forced"
+        assert len(server.batches()) == 2, "one for the first passes, one for the forced"
         evaluate()
-        assert server.submitted() == 2, "a complete run asks for nothing"
+        assert len(server.batches()) == 2, "a complete run asks for nothing"
     assert any("1 batch at almanac: 1 " in note for note in notes)
     assert [one["event"] for one in journal()] == ["begun", "uploaded", "submitted", "collected"] * 2
     assert "sk-none-needed" not in Path("run/batches.jsonl").read_text()
@@ -133,12 +133,12 @@ def test_detached_it_submits_and_ends_and_the_same_command_collects(serving, loc
     with serving(faults=BatchFaults(delay=0.1)) as server:
         with pytest.raises(WaitingError, match=r"^1 batch with 16 requests at almanac is in flight; the same command"):
             evaluate(detach=True)
-        assert server.submitted() == 1
+        assert len(server.batches()) == 1
         with pytest.raises(SettingError, match=r"1 batch with 16 requests at almanac is in flight: another engine"):
             evaluate(engine="direct", engine_option=())
         run, _ = evaluate()
         assert outcomes(run).equals(local)
-        assert server.submitted() == 2
+        assert len(server.batches()) == 2
         assert len(server.asked()) == len(set(server.asked()))
 
 
@@ -156,7 +156,7 @@ def test_detached_again_and_again_it_comes_to_its_end(serving, local):
                 break
             ended.append(run.ended)
         assert outcomes(run).equals(local)
-        assert server.submitted() == 2
+        assert len(server.batches()) == 2
     assert len(ended) > 1
 
 
@@ -174,10 +174,10 @@ def test_killed_as_it_writes_it_finds_the_batch_again_and_pays_for_it_once(servi
             patch.setattr(Journal, moment, killed)
             with pytest.raises(Killed):
                 evaluate()
-        assert server.submitted() == (moment != "uploaded")
+        assert len(server.batches()) == (moment != "uploaded")
         run, _ = evaluate()
         assert outcomes(run).equals(local)
-        assert server.submitted() == 2
+        assert len(server.batches()) == 2
         assert len(server.asked()) == len(set(server.asked()))
     assert journal()[-1]["event"] == "collected"
 
@@ -195,7 +195,7 @@ def test_a_submission_whose_answer_is_lost_is_looked_for_before_it_is_made_again
     with serving(losing) as server:
         run, _ = evaluate()
         assert outcomes(run).equals(local)
-        assert len(lost) == server.submitted() == 2
+        assert len(lost) == len(server.batches()) == 2
 
 
 @pytest.mark.slow
@@ -216,11 +216,11 @@ def test_a_submission_that_may_have_arrived_is_never_made_again_where_nobody_lis
             ModelError, match=r"may be in flight, and the list of batches at http://\S+ cannot tell .*forget=ri-"
         ):
             evaluate()
-        assert server.submitted() == 1
+        assert len(server.batches()) == 1
         key = journal()[0]["key"]
         with pytest.raises(RunFailedError, match="whether a batch arrived"):
             evaluate(engine_option=("poll=0.01", f"forget={key}"))
-        assert server.submitted() == 2, "as told"
+        assert len(server.batches()) == 2, "as told"
 
 
 @pytest.mark.slow
@@ -262,7 +262,7 @@ def test_a_torn_journal_is_read_as_far_as_it_is_whole(serving, local):
             file.write('{"event": "collected", "key": "ri-')
         run, _ = evaluate()
         assert outcomes(run).equals(local)
-        assert server.submitted() == 2
+        assert len(server.batches()) == 2
 
 
 def test_a_server_without_batches_is_told_of_at_once(monkeypatch, serving):
@@ -286,7 +286,7 @@ def test_a_batch_that_is_too_large_is_not_sent_over_and_over_and_smaller_ones_ar
     with serving() as server:
         with pytest.raises(RunFailedError, match=r"small: a batch was refused \(too_many_tasks: .*5"):
             evaluate()
-        assert server.submitted() == 1
+        assert len(server.batches()) == 1
         run, _ = evaluate(engine_option=("poll=0.01", "requests=5"))
         assert outcomes(run).equals(local)
         assert all(len(one["requests"]) <= 5 for one in journal()[4:] if one["event"] == "begun")
@@ -306,7 +306,7 @@ def test_an_unknown_model_ends_the_run_at_once(serving):
     with serving() as server:
         with pytest.raises(RunFailedError, match=r"a batch was refused \(line 1: model_not_found: "):
             evaluate(model="openai-api/almanac/nobody")
-        assert server.submitted() == 1
+        assert len(server.batches()) == 1
         assert not server.asked()
 
 
@@ -339,7 +339,7 @@ def test_time_that_is_up_ends_the_waiting_and_the_batch_goes_on(serving, local):
             evaluate(max_time=0.2, engine_option=("poll=30",))
         run, _ = evaluate()
         assert outcomes(run).equals(local)
-        assert server.submitted() == 2
+        assert len(server.batches()) == 2
 
 
 @pytest.mark.slow
@@ -363,7 +363,7 @@ def test_interrupted_it_says_what_stays_on_its_way(serving, local):
         assert notes[-1] == "1 batch with 16 requests at almanac is in flight; the same command collects the results"
         run, _ = evaluate()
         assert outcomes(run).equals(local)
-        assert server.submitted() == 2
+        assert len(server.batches()) == 2
 
 
 @pytest.mark.slow
@@ -543,7 +543,7 @@ def test_a_server_that_is_down_is_told_of_at_once_and_the_waiting_ends_after_a_w
         down.clear()
         run, _ = evaluate()
         assert outcomes(run).equals(local)
-        assert server.submitted() == 2
+        assert len(server.batches()) == 2
         assert len(server.asked()) == len(set(server.asked()))
     assert sum("cannot be polled" in note for note in notes) == 1, "said once, not at every look"
 
@@ -593,7 +593,7 @@ def test_a_batch_at_another_address_is_collected_there_and_not_given_up(serving,
         monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
         run, _ = evaluate()
         assert outcomes(run).equals(local)
-        assert server.submitted() == 2
+        assert len(server.batches()) == 2
 
 
 @pytest.mark.slow
