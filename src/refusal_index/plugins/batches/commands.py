@@ -103,15 +103,17 @@ def replies(
 
 
 def _show_received(received: Received, run: Path) -> None:
+    from refusal_index.render.format import count
+
     counts = received.counts
     stored = f", {counts.stored:,} {'was' if counts.stored == 1 else 'were'} stored before" if counts.stored else ""
-    console.say(f"{run}: {_number(counts.replies, 'new reply', 'new replies')}{stored}")
+    console.say(f"{run}: {counts.replies:,} new repl{'y' if counts.replies == 1 else 'ies'}{stored}")
     for path in received.empty:
         console.note(f"{path} is empty; no results have been written to it yet")
-    for message, count in received.failures.most_common(5):
-        console.say(f"  {_number(count, 'request')} failed and stay{'s' if count == 1 else ''} pending: {message}")
+    for message, times in received.failures.most_common(5):
+        console.say(f"  {count(times, 'request')} failed and stay{'s' if times == 1 else ''} pending: {message}")
     if received.unknown_failures:
-        failures = _number(received.unknown_failures, "failure")
+        failures = count(received.unknown_failures, "failure")
         console.say(f"  {failures} of requests that are not, or no longer, part of this run")
     for what, problems in received.left_out.items():
         console.note(f"left out: {problems.count:,} {what}")
@@ -119,13 +121,9 @@ def _show_received(received: Received, run: Path) -> None:
             console.note(f"  {place}")
         if problems.count > len(problems.named):
             console.note(f"  and {problems.count - len(problems.named):,} more")
-    pending = f"{_number(counts.pending, 'request')} {'is' if counts.pending == 1 else 'are'} pending"
+    pending = f"{count(counts.pending, 'request')} {'is' if counts.pending == 1 else 'are'} pending"
     if counts.pending and received.in_flight is not None:
         advice = "repeat the run's command with --engine batch to collect them"
         console.say(f"{pending}, and {received.in_flight}: {advice}")
     elif counts.pending:
         console.say(f"{pending}: 'refusal-index requests {run} --out FILE' writes them")
-
-
-def _number(count: int, singular: str, plural: str | None = None) -> str:
-    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"

@@ -79,19 +79,14 @@ class Entry:
     is_guess: bool = False
 
 
-def _remaining(entry: Entry, line: Json) -> Entry | None:
-    requests = entry.requests & frozenset(line["left"])
-    return replace(entry, requests=requests) if requests else None
-
-
-CHANGES: Mapping[str, Callable[[Entry, Json], Entry | None]] = {
+CHANGES: Mapping[str, Callable[[Entry, Json], Entry]] = {
     "uploaded": lambda entry, line: replace(entry, file=line["file"]),
     "submitted": lambda entry, line: replace(entry, batch=line["batch"], is_guess=line.get("is_guess") is True),
     "not_it": lambda entry, line: replace(entry, batch=None, others=entry.others | {line["batch"]}),
-    "collected": _remaining,
-    "given_up": lambda _entry, _line: None,
+    "collected": lambda entry, line: replace(entry, requests=entry.requests & frozenset(line["left"])),
+    "given_up": lambda entry, _line: replace(entry, requests=frozenset()),
 }
-"""How each event changes the entry of its batch; None if no request of it is in flight any more."""
+"""How each event changes the entry of its batch, which is dropped when none of its requests is in flight any more."""
 
 
 def _is_text(value: Any) -> bool:
@@ -251,18 +246,15 @@ class Journal:
             if key in self._open:
                 raise JournalError("expected a key that no other batch uses")
             fields = {name: line[name] for name in ("provider", "place", "model", "time")}
-            changed: Entry | None = Entry(
-                key, requests=frozenset(line["requests"]), size=len(line["requests"]), **fields
-            )
+            changed = Entry(key, requests=frozenset(line["requests"]), size=len(line["requests"]), **fields)
         elif key not in self._open:
             raise JournalError(f"expected the key of a batch that was started, got {shortened(key)}")
         else:
             changed = CHANGES[event](self._open[key], line)
         self.names |= {key, line.get("batch") or key}
-        if changed is None:
+        self._open[key] = changed
+        if not changed.requests:
             del self._open[key]
-        else:
-            self._open[key] = changed
 
 
 def _append(path: Path, n_bytes: int, content: bytes) -> None:

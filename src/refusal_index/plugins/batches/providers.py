@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -101,9 +102,12 @@ class Batches(ABC):
         Address and key, and the format of requests.
     keeps_keys
         Whether the provider stores our key of a batch and returns it when listing batches.
+    resource
+        The name of the client's resource for batches.
     """
 
     keeps_keys: bool
+    resource: str
 
     def __init__(self, account: Account, make_client: Any, timeout: float) -> None:
         self.account, self.style = account, format_of(account.name)
@@ -111,17 +115,14 @@ class Batches(ABC):
             make_client, api_key=account.api_key, base_url=account.base_url, max_retries=0, timeout=timeout
         )
         self._client: Any = None
+        self._batches: Any = None
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Create the client, and close it on exit."""
         async with self._make_client() as self._client:
+            self._batches = attrgetter(self.resource)(self._client)
             yield
-
-    @property
-    @abstractmethod
-    def _batches(self) -> Any:
-        """The client's resource for batches."""
 
     @abstractmethod
     def _state(self, batch: Any) -> State:
@@ -152,22 +153,18 @@ class Batches(ABC):
         """Cancel a batch."""
         await self._batches.cancel(batch)
 
-    @abstractmethod
-    async def delete(self, file: str) -> None:
-        """Delete a request file, if the provider has files."""
+    async def delete(self, file: str) -> None:  # noqa: B027 - some providers take no files
+        """Delete a request file, if the provider takes files."""
 
 
 class OpenAIBatches(Batches):
     """Files and batches of a server with OpenAI's API."""
 
     keeps_keys = True
+    resource = "batches"
 
     def __init__(self, name: str, timeout: float) -> None:
         super().__init__(account_of(name), import_module("openai").AsyncOpenAI, timeout)
-
-    @property
-    def _batches(self) -> Any:
-        return self._client.batches
 
     async def upload(self, content: bytes, key: str) -> str:
         """Upload a request file named after our key."""
@@ -234,6 +231,7 @@ class AnthropicBatches(Batches):
     """
 
     keeps_keys = False
+    resource = "messages.batches"
 
     def __init__(self, name: str, timeout: float) -> None:
         account = account_of(name, {"ANTHROPIC_BASE_URL": "https://api.anthropic.com", **os.environ})
@@ -247,10 +245,6 @@ class AnthropicBatches(Batches):
             ) from error
         super().__init__(account, package.AsyncAnthropic, timeout)
 
-    @property
-    def _batches(self) -> Any:
-        return self._client.messages.batches
-
     async def submit(self, content: bytes, file: str | None, key: str) -> State:  # noqa: ARG002 - see the base class
         """Submit a batch with its requests."""
         requests = [json.loads(line) for line in content.split(b"\n") if line]
@@ -261,9 +255,6 @@ class AnthropicBatches(Batches):
         async with self._batches.with_streaming_response.results(state.id) as response:
             async for line in lines_of(response.iter_bytes(CHUNK)):
                 yield line
-
-    async def delete(self, file: str) -> None:
-        """Do nothing: Anthropic has no request files."""
 
     def _state(self, batch: Any) -> State:
         counts, status = batch.request_counts, batch.processing_status
