@@ -44,14 +44,11 @@ def asked_by_name(names: Mapping[Role, str], objects: Mapping[str, object]) -> d
     ModelError
         If a model is given as an object that only Inspect can ask.
     """
-    away = {}
-    for asked, name in names.items():
-        if is_function_name(name) or callable(objects.get(name)):
-            continue
+    asked = {role: name for role, name in names.items() if not (is_function_name(name) or callable(objects.get(name)))}
+    for name in asked.values():
         if name in objects:
             raise ModelError(f"model {name!r}: this engine asks for models by name; choose {{engine}} direct")
-        away[asked] = name
-    return away
+    return asked
 
 
 class Executor(Protocol):
@@ -107,7 +104,8 @@ class BatchEngine:
         self, settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object], executor: Executor
     ) -> None:
         self._names, self._executor = names, executor
-        own = {role: name for role, name in names.items() if is_function_name(name) or callable(objects.get(name))}
+        asked = asked_by_name(names, objects)
+        own = {role: name for role, name in names.items() if role not in asked}
         self._functions = DirectEngine(settings, own, objects)
         self._own = frozenset(own)
         self._counted: frozenset[str] = frozenset()  # requests already charged to the budget
