@@ -110,7 +110,7 @@ def passes(file, options):
     return (FirstPass(ASKED, None, None, Grade.CORRECT),)
 
 def scores(evidence):
-    return score_each(evidence.answers, "coin", lambda question_id, answer: 0.5)
+    return score_each(evidence.answers, lambda question_id, answer: 0.5)
 
 COIN = Method("coin", "the toss of a coin", scores)
 

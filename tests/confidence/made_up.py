@@ -37,9 +37,7 @@ def evidence_of(
     }
     answers = {one: answer_of(word(rng), grade, score) for one, grade, score in zip(ids, right, given, strict=True)}
     places = {one: place for place, one in enumerate(ids)}
-    return Evidence(
-        "made up", questions, answers, states=lambda asked: known[[places[one] for one in asked]], seed=seed, **more
-    )
+    return Evidence(questions, answers, states=lambda asked: known[[places[one] for one in asked]], seed=seed, **more)
 
 
 def answer_of(text: str, right: bool | None, likelihood: float | None) -> Answer:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from refusal_index.plugins.confidence.hidden_states import WeightsError
+from refusal_index.plugins.confidence.method import lacking
 from refusal_index.plugins.confidence.plan import METHODS
 from refusal_index.plugins.confidence.trained import PUBLISHED, Recipe, apricot, fine_tuned
 from refusal_index.stats import auroc
 from tests.confidence.made_up import LETTERS, evidence_of, word
 
-LACKING = [name for name in METHODS["apricot"].packages if find_spec(name) is None]
+LACKING = lacking(METHODS["apricot"].packages)
 QUICK = Recipe(steps=120, batch_size=16, learning_rate=2e-3, longest=64)
 
 pytestmark = [

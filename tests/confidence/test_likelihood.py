@@ -19,8 +19,8 @@ TOKENS = tuple(
 
 
 def scored(answer: Answer) -> dict[str, float | None]:
-    known = Evidence("m", {"q": Question("q", "?", "!")}, {"q": answer})
-    return {one.name: next(iter(one.score(known))).confidence for one in LIKELIHOODS}
+    known = Evidence({"q": Question("q", "?", "!")}, {"q": answer})
+    return {one.name: one.scores(known)["confidence"].item() for one in LIKELIHOODS}
 
 
 def test_product_geometric_mean_and_least_of_the_answer_s_own_tokens_against_theory():
@@ -35,8 +35,8 @@ def test_an_answer_without_log_probabilities_has_no_score():
 
 
 def test_an_answer_that_was_asked_without_them_has_no_row():
-    known = Evidence("m", {"q": Question("q", "?", "!")}, {"q": Answer("Talara", "Talara", False)})
-    assert [list(one.score(known)) for one in LIKELIHOODS] == [[], [], []]
+    known = Evidence({"q": Question("q", "?", "!")}, {"q": Answer("Talara", "Talara", False)})
+    assert [one.scores(known).height for one in LIKELIHOODS] == [0, 0, 0]
 
 
 def test_rounding_makes_no_probability_above_one():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.plugins.confidence.method import Answer, Evidence, Score
+from refusal_index.plugins.confidence.method import Answer, Evidence
 from refusal_index.plugins.confidence.model_scores import believed, choice_probability, chosen, p_true
 from refusal_index.protocol import StopReason, TokenLogprob
 from refusal_index.protocol.replies import IMPOSSIBLE
@@ -171,9 +171,9 @@ def test_any_reply_is_true_false_or_none(text):
 def test_it_is_scored_for_the_forced_answer_that_it_was_asked_about():
     answers = {f"q{n}": Answer("Lima", "Lima", wrong=n == 2) for n in (1, 2, 3, 4)}
     replies = {"q2": [replied("B")], "q1": [replied("A")], "q3": [replied("hm")], "q4": [], "q5": [replied("A")]}
-    assert list(p_true(Evidence("model", {}, answers, probes={"p-true": replies}))) == [
-        Score("q1", "p-true", 1.0, False),
-        Score("q2", "p-true", 0.0, True),
-        Score("q3", "p-true", None, False),
+    assert p_true(Evidence({}, answers, probes={"p-true": replies})).rows() == [
+        ("q1", 1.0, False),
+        ("q2", 0.0, True),
+        ("q3", None, False),
     ]
-    assert list(p_true(Evidence("model", {}, answers))) == []
+    assert p_true(Evidence({}, answers)).is_empty()

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import math
 
+import polars as pl
 import pytest
 
 from refusal_index.data import Question
 from refusal_index.plugins.confidence.method import Answer, Evidence
-from refusal_index.plugins.confidence.model_scores import answer_entropy, cluster_sizes, p_answering, self_consistency
+from refusal_index.plugins.confidence.model_scores import METHODS, answer_entropy, cluster_sizes, self_consistency
+
+P_ANSWERING = METHODS[0]
+
+
+def confidences(method, known: Evidence) -> list[float | None]:
+    return method(known)["confidence"].to_list()
 
 
 def answer(text: str, *, wrong: bool | None = False) -> Answer:
@@ -17,20 +24,24 @@ def answer(text: str, *, wrong: bool | None = False) -> Answer:
 
 def evidence(first: str, *further: str, **others: object) -> Evidence:
     question = Question("q", "?", "!")
-    return Evidence("m", {"q": question}, {"q": answer(first)}, {"q": [answer(one) for one in further]}, **others)
+    return Evidence({"q": question}, {"q": answer(first)}, {"q": [answer(one) for one in further]}, **others)
 
 
 def test_the_share_of_further_draws_that_answer_is_by_variant_and_against_the_forced_answer():
-    known = evidence(
-        "Lima", refusals={"low": {"q": [False, False, True, False]}, "high": {"q": [True], "gone": [False]}}
-    )
-    found = {(one.variant, one.question_id): (one.confidence, one.wrong) for one in p_answering(known)}
-    assert found == {("low", "q"): (0.75, False), ("high", "q"): (0.0, False)}
+    drawn = [
+        *(("low", "q", draw, draw == 3) for draw in range(5)),
+        *(("high", "q", 0, False), ("high", "q", 1, True), ("high", "q", 2, None), ("high", "gone", 1, False)),
+    ]
+    outcomes = pl.DataFrame(drawn, schema=["variant", "question_id", "draw", "refused"], orient="row")
+    found = P_ANSWERING.scores(evidence("Lima", outcomes=outcomes))
+    assert found.select("variant", "question_id", "confidence", "wrong", "pass").rows() == [
+        ("low", "q", 0.75, False, "forced"),
+        ("high", "q", 0.0, False, "forced"),
+    ]
 
 
 def test_agreement_takes_no_part_of_the_answer_itself_and_no_notice_of_spelling():
-    (found,) = self_consistency(evidence("Lima", "lima.", "Cusco", "the LIMA", "Puno"))
-    assert found.confidence == 0.5
+    assert confidences(self_consistency, evidence("Lima", "lima.", "Cusco", "the LIMA", "Puno")) == [0.5]
 
 
 @pytest.mark.parametrize(
@@ -43,13 +54,13 @@ def test_agreement_takes_no_part_of_the_answer_itself_and_no_notice_of_spelling(
     ],
 )
 def test_certainty_is_one_less_the_entropy_over_the_most_against_theory(said, certainty):
-    (found,) = answer_entropy(evidence(*said))
-    assert found.confidence == pytest.approx(certainty, abs=1e-15)
-    assert 0 <= found.confidence <= 1
+    (found,) = confidences(answer_entropy, evidence(*said))
+    assert found == pytest.approx(certainty, abs=1e-15)
+    assert 0 <= found <= 1
 
 
 def test_a_question_that_was_drawn_once_has_no_row():
-    assert list(self_consistency(evidence("Lima"))) == list(answer_entropy(evidence("Lima"))) == []
+    assert confidences(self_consistency, evidence("Lima")) == confidences(answer_entropy, evidence("Lima")) == []
 
 
 def test_clusters_are_of_answers_that_agree():
@@ -58,7 +69,7 @@ def test_clusters_are_of_answers_that_agree():
 
 def test_a_draw_that_was_cut_or_empty_neither_agrees_nor_differs():
     known = evidence("Lima", "lima", "", "")
-    assert [one.confidence for one in self_consistency(known)] == [1.0]
-    assert [one.confidence for one in answer_entropy(known)] == [1.0]
     unread = evidence("", "", "")
-    assert [one.confidence for one in (*self_consistency(unread), *answer_entropy(unread))] == [None, None]
+    for method in (self_consistency, answer_entropy):
+        assert confidences(method, known) == [1.0]
+        assert confidences(method, unread) == [None]

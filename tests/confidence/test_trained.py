@@ -12,11 +12,10 @@ import scipy.optimize
 import statsmodels.api as sm
 from scipy import special
 
-from refusal_index.plugins.confidence.method import Evidence, Need
+from refusal_index.plugins.confidence.method import Evidence, Need, TrainingError
 from refusal_index.plugins.confidence.plan import METHODS
-from refusal_index.plugins.confidence.score_tables import confidence_table
 from refusal_index.plugins.confidence.trained import (
-    TrainingError,
+    N_FOLDS,
     classify,
     cluster_targets,
     isotonic,
@@ -33,8 +32,8 @@ SEEING_TOPICS = ["topic", "p-ik", "text-classifier"]
 
 
 def area(method: str, evidence: Evidence) -> AurocResult:
-    table = confidence_table(METHODS[method].score(evidence))
-    assert table["fold"].n_unique() == evidence.n_folds
+    table = METHODS[method].scores(evidence)
+    assert table["fold"].n_unique() == N_FOLDS
     assert set(table["method"]) == {method}
     return auroc(table["confidence"].to_numpy(), ~table["wrong"].to_numpy())
 
@@ -74,7 +73,7 @@ def test_a_topic_that_leaks_is_found_and_grouped_folds_take_it_away(method, leak
 @pytest.mark.parametrize("method", TRAINED)
 def test_scores_are_the_same_again(method):
     score, noise = METHODS[method].score, evidence_of([number % 3 > 0 for number in range(100)], seed=3)
-    assert list(score(noise)) == list(score(noise))
+    assert score(noise).equals(score(noise))
 
 
 @pytest.mark.parametrize("method", ["likelihood-platt", "likelihood-isotonic"])
@@ -82,14 +81,14 @@ def test_a_calibrated_likelihood_is_as_often_right_as_it_says(method):
     rng = np.random.default_rng(8)
     raw = rng.beta(8, 1, size=2500)  # most scores lie near 1, as those of short answers do
     evidence = evidence_of((rng.uniform(size=raw.size) < raw**3).tolist(), likelihood=raw.tolist())
-    found = np.array([one.confidence for one in METHODS[method].score(evidence)])
+    found = METHODS[method].score(evidence)["confidence"].to_numpy()
     assert np.mean((found - raw**3) ** 2) < 0.03 * np.mean((raw - raw**3) ** 2)
 
 
 def test_an_answer_without_a_likelihood_has_no_calibrated_score():
     scores = [None, None, *np.linspace(0.05, 0.95, 60)]
     evidence = evidence_of([number % 3 > 0 for number in range(62)], likelihood=scores)
-    found = [one.confidence for one in METHODS["likelihood-platt"].score(evidence)]
+    found = METHODS["likelihood-platt"].score(evidence)["confidence"].to_list()
     assert found[:2] == [None, None]
     assert None not in found[2:]
 
@@ -97,9 +96,9 @@ def test_an_answer_without_a_likelihood_has_no_calibrated_score():
 def test_an_answer_that_nobody_graded_is_scored_and_teaches_nothing():
     grades = [number % 3 > 0 for number in range(60)]
     known = evidence_of([*grades, None, None])
-    found = list(METHODS["text-classifier"].score(known))
-    assert [one.wrong for one in found[-2:]] == [None, None]
-    assert all(one.confidence is not None for one in found)
+    found = METHODS["text-classifier"].scores(known)
+    assert found["wrong"].to_list()[-2:] == [None, None]
+    assert found["confidence"].null_count() == 0
 
 
 def test_platt_against_statsmodels_on_the_targets_of_the_paper():
@@ -152,7 +151,7 @@ def test_a_probe_reads_the_middle_layer_or_the_one_that_is_named():
     assert areas[None] == areas[2] > 0.95
     assert max(areas[0], areas[4]) < 0.65
     with pytest.raises(TrainingError, match=r"p-ik: expected a layer from 0, .* to 4, after the last, got 5"):
-        list(METHODS["p-ik"].score(replace(evidence, layer=5)))
+        METHODS["p-ik"].scores(replace(evidence, layer=5))
 
 
 def test_the_share_of_a_topic_is_that_of_the_training_folds():

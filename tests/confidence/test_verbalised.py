@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.plugins.confidence.method import Answer, Evidence, Score
+from refusal_index.plugins.confidence.method import Answer, Evidence
 from refusal_index.plugins.confidence.model_scores import read_number, read_phrase, stated_confidence
 from refusal_index.plugins.confidence.plan import METHODS
-from refusal_index.plugins.confidence.score_tables import confidence_table
 from refusal_index.protocol import StopReason
+from tests.scores import Score, rows_of
 
 ONE_STAGE = ("verbalised-number", "verbalised-words")
 TWO_STAGES = ("verbalised-number-after", "verbalised-words-after")
@@ -24,7 +24,7 @@ def replied(reply: str, *, wrong: bool | None = None, stop_reason: StopReason = 
 
 
 def scores(name: str, replies: dict[str, list[Answer]], answers: dict[str, Answer] | None = None) -> list[Score]:
-    return list(METHODS[name].score(Evidence("model", {}, answers or {}, probes={name: replies})))
+    return rows_of(METHODS[name].scores(Evidence({}, answers or {}, probes={name: replies})))
 
 
 @pytest.mark.parametrize(
@@ -258,8 +258,8 @@ def test_in_two_stages_it_is_for_the_forced_answer(name, said):
 @pytest.mark.parametrize("name", [*ONE_STAGE, *TWO_STAGES])
 def test_a_model_that_never_states_one_has_no_score_in_as_many_replies(name):
     replies = {f"q{n}": [replied("<answer>UNANSWERED</answer>", wrong=True)] for n in range(7)}
-    table = confidence_table(scores(name, replies, {one: said[0] for one, said in replies.items()}))
-    assert (table.height, table["confidence"].null_count()) == (7, 7)
+    found = scores(name, replies, {one: said[0] for one, said in replies.items()})
+    assert [one.confidence for one in found] == [None] * 7
     assert scores(name, {}) == []
 
 

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.scores import Score, confidence_table
 from tests.tiers import dear_examples
 
 from refusal_index.data.outcome_table import (
@@ -23,10 +24,8 @@ from refusal_index.data.outcome_table import (
     scores_of_outcomes,
 )
 from refusal_index.data.tables import write_table
-from refusal_index.plugins.confidence.method import Score
 from refusal_index.plugins.confidence.score_tables import (
     READINGS,
-    confidence_table,
     has_no_range,
     join_outcomes,
     read_score_table,

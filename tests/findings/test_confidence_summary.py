@@ -12,12 +12,11 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.render.making import HOSTILE, rows
+from tests.scores import Score, confidence_table
 
 from refusal_index.data.files import plain
 from refusal_index.data.folder import ComparedRun
 from refusal_index.findings.summary import summarise
-from refusal_index.plugins.confidence.method import Score
-from refusal_index.plugins.confidence.score_tables import confidence_table
 from refusal_index.plugins.confidence.section import confidence_blocks, measures_blocks
 from refusal_index.plugins.confidence.summary import (
     NAME,

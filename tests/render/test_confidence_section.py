@@ -17,8 +17,6 @@ from hypothesis import strategies as st
 
 from refusal_index.data.folder import ComparedRun
 from refusal_index.findings.summary import summarise
-from refusal_index.plugins.confidence.method import Score
-from refusal_index.plugins.confidence.score_tables import confidence_table
 from refusal_index.plugins.confidence.section import MOST_POINTS, SECTION, roc_points, section_values
 from refusal_index.plugins.confidence.summary import NAME, summarise_outcomes
 from refusal_index.render.format import DASH
@@ -29,6 +27,7 @@ from refusal_index.render.sentences import sentence
 from refusal_index.stats import auroc
 from tests.render.chromium import Page
 from tests.render.making import HOSTILE, report_run, rows
+from tests.scores import Score, confidence_table
 
 METHODS = (
     "likelihood",

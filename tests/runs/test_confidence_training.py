@@ -113,9 +113,7 @@ def test_a_run_of_right_answers_only_is_refused_before_anything_is_asked():
 
 
 def test_hidden_states_of_hf_need_their_packages(run, monkeypatch):
-    monkeypatch.setattr(
-        "refusal_index.plugins.confidence.method.find_spec", lambda name: None if name == "torch" else name
-    )
+    monkeypatch.setattr("refusal_index.plugins.confidence.method.versions", lambda names: {*names} - {"torch"})
     document = (run / "run.json").read_text().replace('"model": "almanac/base"', '"model": "hf/some/model"')
     (run / "run.json").write_text(document)
     reasons = {method.name: reason for method, reason in allowed(run, Settings()).items()}
@@ -144,7 +142,6 @@ def test_groups_are_the_first_that_is_known_and_makes_folds_enough():
     other = {**of("x", "q1"), **of("y", "q2"), **of(None, "q3")}
     outcomes = pl.DataFrame({"question_id": list(other)})
     assert groups_of(outcomes, other) == {}, "two topics make no five folds"
-    assert groups_of(outcomes, other, n_folds=2) == {"q1": "x", "q2": "y"}
     assert groups_of(clusters, known, "none") == {}
 
 
@@ -162,15 +159,12 @@ def test_groups_that_are_not_known_are_refused(by, said):
 
 
 def test_a_shortage_is_counted_by_question_over_all_variants():
-    wrong = [True, False, False, None] * 3
-    outcomes = pl.DataFrame({"question_id": ["a", "b", "c", "d"] * 3, "wrong": wrong})
-    assert training_shortage(outcomes, {}, n_folds=1) is None
-    assert "there are 2 right and 1 wrong" in str(training_shortage(outcomes, {}, n_folds=2))
-    assert "needs 2 groups" in str(
-        training_shortage(
-            outcomes.with_columns(wrong=pl.Series([True, False] * 6)), dict.fromkeys("abcd", "g"), n_folds=2
-        )
-    )
+    ids = [f"q{number}" for number in range(10)]
+    outcomes = pl.DataFrame({"question_id": ids * 3, "wrong": [True, False] * 15})
+    assert training_shortage(outcomes, {}) is None
+    few = pl.DataFrame({"question_id": ["a", "b", "c", "d"] * 3, "wrong": [True, False, False, None] * 3})
+    assert "there are 2 right and 1 wrong" in str(training_shortage(few, {}))
+    assert "needs 5 groups" in str(training_shortage(outcomes, dict.fromkeys(ids, "g")))
 
 
 def test_states_of_other_words_or_weights_are_not_used(tmp_path, computed):

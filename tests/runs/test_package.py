@@ -67,7 +67,7 @@ plugins.batches.formats.ResultError
 plugins.batches.journal.JournalError
 plugins.batches.request_files.ResultFileError
 plugins.confidence.hidden_states.WeightsError
-plugins.confidence.trained.TrainingError
+plugins.confidence.method.TrainingError
 plugins.inspect.IncompatibleError
 plugins.studies.inputs.ModelTableError
 plugins.studies.study.NotPossibleError

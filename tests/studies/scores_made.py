@@ -9,12 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from tests.scores import Score, confidence_table
 
 from refusal_index.data.folder import ComparedRun, RunFolder
 from refusal_index.findings.confidence_record import MethodRecord
 from refusal_index.findings.summary import Usage
-from refusal_index.plugins.confidence.method import Score
-from refusal_index.plugins.confidence.score_tables import confidence_table
 from refusal_index.plugins.confidence.scores import write_record
 
 TRAINED = ("likelihood-platt", "p-ik", "topic", "text-classifier")

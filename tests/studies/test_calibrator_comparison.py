@@ -8,12 +8,11 @@ import math
 import numpy as np
 import polars as pl
 import pytest
+from tests.scores import Score, confidence_table
 from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, table_rows
 from tests.studies.scores_made import forced_answers, with_scores
 from tests.tiers import others_nightly
 
-from refusal_index.plugins.confidence.method import Score
-from refusal_index.plugins.confidence.score_tables import confidence_table
 from refusal_index.plugins.studies.calibrator_comparison import calibrator_comparison, curve_rows
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.render.format import number

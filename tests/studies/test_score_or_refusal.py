@@ -7,12 +7,11 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+from tests.scores import Score, confidence_table
 from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, table_rows
 from tests.studies.scores_made import forced_answers, with_scores
 from tests.tiers import others_nightly
 
-from refusal_index.plugins.confidence.method import Score
-from refusal_index.plugins.confidence.score_tables import confidence_table
 from refusal_index.plugins.studies.scores import BEATEN, BEATS, NOT_TOLD, score_or_refusal
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import compare_with_refusals

@@ -704,6 +704,12 @@ def completions_and_outcomes(
     return known, list(_each_drawn(conversation, _Transcript(conversation, known)))
 
 
+def replies_by_draw(conversation: Conversation, said: Iterable[Completion]) -> dict[int, list[Reply]]:
+    """Return the replies and verdicts of each draw; a reply that occurs in several draws is graded in one of them."""
+    known = _Transcript(conversation, said)
+    return {draw: known.in_draw(draw) for draw in sorted({draw for own in known.own.values() for draw in own})}
+
+
 def _each_drawn(conversation: Conversation, known: _Transcript) -> Iterator[Outcome]:
     step = partial(conversation.procedure.step, conversation.question, force_answered=conversation.draws > 1)
     found: dict[tuple[Reply | None, ...], Outcome] = {}  # draws with the same replies have the same outcome

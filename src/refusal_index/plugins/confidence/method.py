@@ -1,7 +1,8 @@
 """Interface of confidence methods: what a method needs, the prompts that it sends, and how it computes scores.
 
 A method scores the forced answer of the first draw, which every question has under every variant and which all variants
-share. The score is compared with whether this answer is right.
+share. The score is compared with whether this answer is right. Scores are rows of a confidence table, with the columns
+of `CONFIDENCE_SCHEMA`, from the method to the summary.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from importlib.util import find_spec
+from functools import partial
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from refusal_index.data.outcome import Question
+from refusal_index.data.outcome_table import CONFIDENCE_SCHEMA, SCHEMA, check_scores
+from refusal_index.errors import RefusalIndexError
 from refusal_index.protocol import AUXILIARY, StopReason, TokenLogprob
+from refusal_index.runs.plan import versions
 
 SAMPLED_AGAIN = (pl.col("draw") > 0) & pl.col("first_reply").is_not_null()
 """Whether a row of a run's outcome table is a further draw with a reply."""
@@ -91,16 +95,14 @@ class Evidence:
 
     Attributes
     ----------
-    model
-        Name of the model.
     questions
         All questions of the run, by id.
     answers
         The forced answers to score, by question id; questions without one are missing.
     further
         Forced answers of further draws, by question id.
-    refusals
-        Whether further draws of the first pass refused, by variant and question id.
+    outcomes
+        The run's outcome table.
     probes
         Replies to the methods' own prompts, by prompt and question id.
     groups
@@ -110,51 +112,23 @@ class Evidence:
         first layer and after each layer.
     layer
         The layer that a probe reads; None for the middle one.
-    n_folds, seed
-        Number of folds of trained methods, and their seed.
+    seed
+        Seed of the folds of trained methods.
     """
 
-    model: str
     questions: Mapping[str, Question]
     answers: Mapping[str, Answer]
     further: Mapping[str, Sequence[Answer]] = field(default_factory=dict)
-    refusals: Mapping[str, Mapping[str, Sequence[bool]]] = field(default_factory=dict)
+    outcomes: pl.DataFrame = field(default_factory=partial(pl.DataFrame, schema=dict(SCHEMA)))
     probes: Mapping[str, Mapping[str, Sequence[Answer]]] = field(default_factory=dict)
     groups: Mapping[str, str] = field(default_factory=dict)
     states: Callable[[Sequence[str]], NDArray[np.float32]] | None = None
     layer: int | None = None
-    n_folds: int = 5
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class Score:
-    """The score of one answer by one method.
-
-    Attributes
-    ----------
-    question_id, method
-        The question, and the name of the method.
-    confidence
-        Confidence in [0, 1]; None if the method produced no score.
-    wrong
-        Whether the answer is wrong; None while it is unscored.
-    variant
-        The variant of the score; None if it applies to all variants.
-    draw, of
-        Draw and pass of the answer.
-    fold
-        The fold of the question, for methods that are trained on the other folds.
-    """
-
-    question_id: str
-    method: str
-    confidence: float | None
-    wrong: bool | None
-    variant: str | None = None
-    draw: int = 0
-    of: str | None = "forced"
-    fold: int | None = None
+class TrainingError(RefusalIndexError, ValueError):
+    """Answers on which a confidence method cannot be trained; the message says what is missing."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +142,8 @@ class Method:
     about
         One-line description.
     score
-        Computes the scores; an answer that the method cannot score gets a score whose confidence is None.
+        Returns a frame with `question_id` and `confidence`, null for an answer that the method cannot score. Further
+        columns of `CONFIDENCE_SCHEMA` are filled in as for the forced answers if they are missing.
     needs
         Requirements in addition to the forced answers.
     prompts
@@ -176,22 +151,45 @@ class Method:
     is_of_model
         Whether the score is the model's own rather than that of another predictor, trained on the model's answers.
     packages, extra
-        Import names of the packages that the method needs, and the extra that installs them.
+        Names of the packages that the method needs, as on PyPI, and the extra that installs them.
     """
 
     name: str
     about: str
-    score: Callable[[Evidence], Iterable[Score]]
+    score: Callable[[Evidence], pl.DataFrame]
     needs: frozenset[Need] = frozenset()
     prompts: tuple[Prompt, ...] = ()
     is_of_model: bool = True
     packages: tuple[str, ...] = ()
     extra: str = ""
 
-    @property
-    def lacks(self) -> tuple[str, ...]:
-        """Required packages that are not installed."""
-        return lacking(self.packages)
+    def scores(self, evidence: Evidence) -> pl.DataFrame:
+        """Return the confidence table of the method.
+
+        Raises
+        ------
+        ConfidenceError
+            If a score is outside [0, 1] or occurs twice.
+        TrainingError
+            If the answers are not enough to train on.
+        """
+        try:
+            found = self.score(evidence)
+        except TrainingError as error:
+            raise TrainingError(f"{self.name}: {error}") from error
+        grades = {"question_id": list(evidence.answers), "wrong": [one.wrong for one in evidence.answers.values()]}
+        if "wrong" not in found.columns:
+            found = found.join(
+                pl.DataFrame(grades, schema_overrides=CONFIDENCE_SCHEMA),
+                on="question_id",
+                how="left",
+                maintain_order="left",
+            )
+        usual = {"method": self.name, "variant": None, "draw": 0, "pass": "forced", "fold": None}
+        added = (pl.lit(value).alias(name) for name, value in usual.items() if name not in found.columns)
+        table = found.with_columns(added).select(pl.col(name).cast(kind) for name, kind in CONFIDENCE_SCHEMA.items())
+        check_scores(table, self.name)
+        return table
 
 
 def lacking(packages: Iterable[str]) -> tuple[str, ...]:
@@ -199,23 +197,27 @@ def lacking(packages: Iterable[str]) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> lacking(["numpy", "no_such_package"])
-    ('no_such_package',)
+    >>> lacking(["numpy", "no-such-package"])
+    ('no-such-package',)
     """
-    return tuple(name for name in packages if find_spec(name) is None)
+    return tuple(name for name in packages if name not in versions(packages))
 
 
-def score_each(
-    answers: Mapping[str, Answer], name: str, confidence: Callable[[str, Answer], float | None]
-) -> Iterable[Score]:
-    """Yield a score for every answer, in the order of the questions' ids.
+def score_each(answers: Mapping[str, Answer], confidence: Callable[[str, Answer], float | None]) -> pl.DataFrame:
+    """Return the confidence in every answer and whether it is wrong, in the order of the questions' ids.
 
     Parameters
     ----------
-    answers, name
-        The answers by question id, and the name of the method.
+    answers
+        The answers by question id.
     confidence
         Returns the confidence for a question id and its answer.
+
+    Examples
+    --------
+    >>> score_each({"q1": Answer("Lima", "Lima", wrong=False)}, lambda question_id, answer: 0.5).rows()
+    [('q1', 0.5, False)]
     """
-    for question_id, answer in sorted(answers.items()):
-        yield Score(question_id, name, confidence(question_id, answer), answer.wrong)
+    rows = [(one, confidence(one, answer), answer.wrong) for one, answer in sorted(answers.items())]
+    columns = {name: CONFIDENCE_SCHEMA[name] for name in ("question_id", "confidence", "wrong")}
+    return pl.DataFrame(rows, schema=columns, orient="row")

@@ -22,13 +22,16 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import resources
 from itertools import accumulate, pairwise
+from statistics import fmean
+
+import polars as pl
 
 from refusal_index.data.outcome import Question
-from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need, Prompt, Score, score_each
+from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need, Prompt, score_each
 from refusal_index.protocol import Pass, StopReason, TokenLogprob, answer_start, read_reply, same_answer
 from refusal_index.protocol.grading import named_choices
 from refusal_index.protocol.replies import DECORATION, without_reasoning
@@ -45,22 +48,22 @@ SCALE: Mapping[str, float] = _SHIPPED["scale"]
 """Probability for each phrase of stated confidence."""
 
 
-def p_answering(evidence: Evidence) -> Iterable[Score]:
-    """Yield P(Answering): the share of the further draws of the first pass that answered, for each variant.
+def p_answering(evidence: Evidence) -> pl.DataFrame:
+    """Return P(Answering): the share of the further draws of the first pass that answered, for each variant.
 
     References
     ----------
     Wei et al. (2024). Measuring short-form factuality in large language models. :arxiv:`2411.04368`
     """
-    for variant, refusals in evidence.refusals.items():
-        for question_id, refused in sorted(refusals.items()):
-            if (answer := evidence.answers.get(question_id)) is not None:
-                share = 1 - sum(refused) / len(refused)
-                yield Score(question_id, "p-answering", share, answer.wrong, variant)
+    is_scored = pl.col("question_id").is_in(list(evidence.answers))
+    drawn = evidence.outcomes.filter(is_scored, pl.col("draw") > 0).drop_nulls("refused")
+    variants = pl.Enum(drawn["variant"].unique(maintain_order=True))
+    shares = drawn.group_by("variant", "question_id").agg(confidence=1 - pl.col("refused").mean())
+    return shares.sort(pl.col("variant").cast(variants), "question_id")
 
 
-def self_consistency(evidence: Evidence) -> Iterable[Score]:
-    """Yield the share of the further forced answers that agree with the scored answer.
+def self_consistency(evidence: Evidence) -> pl.DataFrame:
+    """Return the share of the further forced answers that agree with the scored answer.
 
     References
     ----------
@@ -71,11 +74,11 @@ def self_consistency(evidence: Evidence) -> Iterable[Score]:
         drawn = _readable(evidence, question_id) if answer.text else []
         return sum(same_answer(answer.text, one.text) for one in drawn) / len(drawn) if drawn else None
 
-    return score_each(_with_draws(evidence), "self-consistency", share)
+    return score_each(_with_draws(evidence), share)
 
 
-def answer_entropy(evidence: Evidence) -> Iterable[Score]:
-    """Yield one minus the entropy of the answer clusters, relative to the maximum for this number of draws.
+def answer_entropy(evidence: Evidence) -> pl.DataFrame:
+    """Return one minus the entropy of the answer clusters, relative to the maximum for this number of draws.
 
     Answers that agree form a cluster. All draws count, including the scored answer.
 
@@ -93,7 +96,7 @@ def answer_entropy(evidence: Evidence) -> Iterable[Score]:
         entropy = -sum(share * math.log(share) for share in shares)
         return 1 - min(entropy / math.log(len(drawn)), 1.0)  # may exceed 1 by rounding
 
-    return score_each(_with_draws(evidence), "answer-entropy", certainty)
+    return score_each(_with_draws(evidence), certainty)
 
 
 def cluster_sizes(answers: Sequence[str]) -> list[int]:
@@ -124,13 +127,13 @@ def _with_draws(evidence: Evidence) -> dict[str, Answer]:
 Reduce = Callable[[Sequence[float]], float]
 
 
-def likelihood(evidence: Evidence, name: str, reduce: Reduce) -> Iterable[Score]:
-    """Yield the probability of each answer that has log probabilities of its tokens.
+def likelihood(evidence: Evidence, reduce: Reduce = math.fsum) -> pl.DataFrame:
+    """Return the probability of each answer that has log probabilities of its tokens.
 
     Parameters
     ----------
-    evidence, name
-        The answers, and the name of the method.
+    evidence
+        The answers.
     reduce
         Reduces the tokens' log probabilities to one value: the sum gives the probability of the answer, the mean its
         length-normalised probability, and the minimum that of its least likely token.
@@ -142,7 +145,7 @@ def likelihood(evidence: Evidence, name: str, reduce: Reduce) -> Iterable[Score]
         # Providers round log probabilities, some of them to values above 0.
         return min(math.exp(reduce([one.logprob for one in tokens])), 1.0) if tokens else None
 
-    return score_each(reported, name, probability)
+    return score_each(reported, probability)
 
 
 def answer_tokens(answer: str, tokens: Sequence[TokenLogprob]) -> Sequence[TokenLogprob]:
@@ -177,8 +180,8 @@ LEAST_SHARE = 0.5
 """Minimum share of the probability, or of the replies, that must fall on the two choices together."""
 
 
-def p_true(evidence: Evidence) -> Iterable[Score]:
-    """Yield P(True) of the forced answers that the model was asked to judge.
+def p_true(evidence: Evidence) -> pl.DataFrame:
+    """Return P(True) of the forced answers that the model was asked to judge.
 
     P(True) is the probability of A ("true") divided by that of A or B ("false"). It is computed from the log
     probabilities of the token with the letter or, without log probabilities, from the share of A among the replies that
@@ -195,13 +198,13 @@ def p_true(evidence: Evidence) -> Iterable[Score]:
     Examples
     --------
     >>> replies = [Answer(text, text, None) for text in ("A", "A) true", "B", "A")]
-    >>> evidence = Evidence("model", {}, {"q1": Answer("Lima", "Lima", False)}, probes={"p-true": {"q1": replies}})
-    >>> [one.confidence for one in p_true(evidence)]
+    >>> evidence = Evidence({}, {"q1": Answer("Lima", "Lima", False)}, probes={"p-true": {"q1": replies}})
+    >>> p_true(evidence)["confidence"].to_list()
     [0.75]
     """
     replies = evidence.probes.get(P_TRUE, {})
     asked = {one: answer for one, answer in evidence.answers.items() if replies.get(one)}
-    return score_each(asked, P_TRUE, lambda one, _: believed(replies[one]))
+    return score_each(asked, lambda one, _: believed(replies[one]))
 
 
 def believed(replies: Sequence[Answer]) -> float | None:
@@ -218,7 +221,7 @@ def believed(replies: Sequence[Answer]) -> float | None:
     True
     """
     probabilities = [one for one in map(_probability_of_true, replies) if one is not None]
-    return _mean(probabilities) if len(probabilities) >= LEAST_SHARE * len(replies) else None
+    return fmean(probabilities) if len(probabilities) >= LEAST_SHARE * len(replies) else None
 
 
 def _probability_of_true(reply: Answer) -> float | None:
@@ -293,13 +296,13 @@ AROUND = "*_`\"'\u201c\u201d\u2018\u2019()[] "
 """Characters around a number or a phrase that are ignored."""
 
 
-def verbalised(evidence: Evidence, name: str, prompt: Prompt, read: Read) -> Iterable[Score]:
-    """Yield the stated confidence in each answer, ordered by question id; nothing for questions without a reply.
+def verbalised(evidence: Evidence, prompt: Prompt, read: Read) -> pl.DataFrame:
+    """Return the stated confidence in each answer, ordered by question id; no row for questions without a reply.
 
     Parameters
     ----------
-    evidence, name
-        The replies, and the name of the method.
+    evidence
+        The replies.
     prompt
         The prompt that was sent.
     read
@@ -309,18 +312,19 @@ def verbalised(evidence: Evidence, name: str, prompt: Prompt, read: Read) -> Ite
     --------
     >>> reply = Answer("Lima", "<answer>Lima</answer> <confidence>85</confidence>", wrong=False)
     >>> prompt = PROMPTS["verbalised-number"]
-    >>> evidence = Evidence("model", {}, {}, probes={prompt.name: {"q1": [reply]}})
-    >>> [(one.confidence, one.wrong, one.of) for one in verbalised(evidence, prompt.name, prompt, read_number)]
-    [(0.85, False, 'probe')]
+    >>> evidence = Evidence({}, {}, probes={prompt.name: {"q1": [reply]}})
+    >>> verbalised(evidence, prompt, read_number).rows()
+    [('q1', 0.85, False, 'probe')]
     """
-    for question_id, replies in sorted(evidence.probes.get(prompt.name, {}).items()):
-        scored = replies[0] if replies and prompt.is_graded else evidence.answers.get(question_id)
-        if not replies or scored is None:
-            continue
-        stated = stated_confidence(replies[0], beside_answer=prompt.is_graded)
-        confidence = None if stated is None else read(stated)
-        of = Pass.PROBE if prompt.is_graded else Pass.FORCED
-        yield Score(question_id, name, confidence, scored.wrong, of=str(of))
+    replies = {one: found[0] for one, found in evidence.probes.get(prompt.name, {}).items() if found}
+    scored = replies if prompt.is_graded else {one: evidence.answers[one] for one in replies if one in evidence.answers}
+
+    def confidence(question_id: str, _answer: Answer) -> float | None:
+        stated = stated_confidence(replies[question_id], beside_answer=prompt.is_graded)
+        return None if stated is None else read(stated)
+
+    of = Pass.PROBE if prompt.is_graded else Pass.FORCED
+    return score_each(scored, confidence).with_columns(pl.lit(str(of)).alias("pass"))
 
 
 def stated_confidence(reply: Answer, *, beside_answer: bool = False) -> str | None:
@@ -415,20 +419,13 @@ def _bare(text: str) -> str:
     return " ".join(text.split()).strip(AROUND).removesuffix(".").strip(AROUND)
 
 
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def _likelihood(name: str, about: str, reduce: Reduce) -> Method:
-    return Method(name, about, partial(likelihood, name=name, reduce=reduce), frozenset({Need.LOGPROBS}))
-
-
 def _verbalised(name: str, about: str, read: Read) -> Method:
-    score = partial(verbalised, name=name, prompt=PROMPTS[name], read=read)
+    score = partial(verbalised, prompt=PROMPTS[name], read=read)
     return Method(name, about, score, frozenset({Need.REQUESTS}), (PROMPTS[name],))
 
 
-_FIRST, _FORCED = frozenset({Need.FIRST_DRAWS}), frozenset({Need.FORCED_DRAWS})
+_FIRST, _FORCED, _LOGPROBS = (frozenset({need}) for need in (Need.FIRST_DRAWS, Need.FORCED_DRAWS, Need.LOGPROBS))
+_MEAN, _MIN = partial(likelihood, reduce=fmean), partial(likelihood, reduce=min)
 _JUDGED = "probability of 'true' when the model judges its own answer"
 _NUMBER, _PHRASE = "number from 0 to 100 that the model", "one of seven phrases that the model"
 _AGREE = "share of the other forced answers that agree with the answer"
@@ -437,9 +434,9 @@ METHODS = (
     Method("p-answering", "share of the other first-pass samples that answer", p_answering, _FIRST),
     Method("self-consistency", _AGREE, self_consistency, _FORCED),
     Method("answer-entropy", "how little the sampled answers vary", answer_entropy, _FORCED),
-    _likelihood("likelihood", "probability of the answer: the product over its tokens", math.fsum),
-    _likelihood("likelihood-mean", "geometric mean of the probabilities of the answer's tokens", _mean),
-    _likelihood("likelihood-min", "probability of the answer's least likely token", min),
+    Method("likelihood", "probability of the answer: the product over its tokens", likelihood, _LOGPROBS),
+    Method("likelihood-mean", "geometric mean of the probabilities of the answer's tokens", _MEAN, _LOGPROBS),
+    Method("likelihood-min", "probability of the answer's least likely token", _MIN, _LOGPROBS),
     Method(P_TRUE, _JUDGED, p_true, frozenset({Need.REQUESTS}), (PROMPTS[P_TRUE],)),
     _verbalised("verbalised-number", f"{_NUMBER} states with its answer", read_number),
     _verbalised("verbalised-words", f"{_PHRASE} states with its answer", read_phrase),

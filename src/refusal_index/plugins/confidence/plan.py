@@ -5,6 +5,7 @@ The module contains the methods by name, the parsing of stored replies as answer
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -43,7 +44,7 @@ from refusal_index.protocol import (
     read_logprobs,
     read_reply,
 )
-from refusal_index.protocol.procedure import pass_outcome, to_request
+from refusal_index.protocol.procedure import pass_outcome, replies_by_draw, to_request
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.dry_run import request_tokens
 from refusal_index.runs.engine import Opened, Progress, engine_of, note_on
@@ -117,26 +118,21 @@ class Replies:
         """Return the forced answers to a question by draw: the run's own by default."""
         completions = self.store.effective_completions(question.question_id, variant)
         forced = [one for one in completions if one.reply.pass_ is Pass.FORCED]
-        return self.answers(question, ForcedPass(self.grader), forced)
+        return answers_of(Conversation(question, variant, ForcedPass(self.grader), sys.maxsize), forced)
 
     def scored(self, question: Question) -> Answer | None:
         """Return the forced answer to score: the one requested for methods, or else the run's own."""
         return self.forced(question, FORCED_ANSWER).get(0) or self.forced(question).get(0)
 
-    def answers(self, question: Question, procedure: Procedure, completions: Sequence[Completion]) -> dict[int, Answer]:
-        """Return the answers by draw; `wrong` is None if a verdict is missing."""
-        own = {one.draw: one for one in completions if one.reply.role is Role.MODEL}
-        verdicts = [one for one in completions if one.reply.role is not Role.MODEL]
-        judged = {one.draw for one in verdicts}
-        graded: dict[Reply, int] = {}  # identical replies in several draws are graded once
-        for draw in sorted(own, key=lambda draw: (draw not in judged, draw)):
-            graded.setdefault(own[draw].reply, draw)
-        found = {}
-        for draw, one in sorted(own.items()):
-            on_it = [verdict.reply for verdict in verdicts if verdict.draw == graded[one.reply]]
-            outcome = procedure.step(question, [one.reply, *on_it])
-            found[draw] = _answer(one, outcome.wrong if isinstance(outcome, Outcome) else None)
-        return found
+
+def answers_of(conversation: Conversation, completions: Sequence[Completion]) -> dict[int, Answer]:
+    """Return the answers by draw; `wrong` is None if a verdict is missing."""
+    own = {one.draw: one for one in completions if one.reply.role is Role.MODEL}
+    found = {}
+    for draw, said in replies_by_draw(conversation, completions).items():
+        outcome = conversation.procedure.step(conversation.question, said)
+        found[draw] = _answer(own[draw], outcome.wrong if isinstance(outcome, Outcome) else None)
+    return found
 
 
 def _answer(one: Completion, wrong: bool | None) -> Answer:
@@ -378,21 +374,18 @@ class ConfidencePlan:
         """Return the data from which the methods compute scores."""
         forced = {one: replies.forced(question) for one, question in self.questions.items()}
         further = {one: [found[draw] for draw in found if draw > 0] for one, found in forced.items()}
-        drawn = self.outcomes.filter(pl.col("draw") > 0).drop_nulls("refused").sort("draw", maintain_order=True)
-        refusals: dict[str, dict[str, list[bool]]] = {}
-        for variant, question_id, refused in drawn.select("variant", "question_id", "refused").iter_rows():
-            refusals.setdefault(variant, {}).setdefault(question_id, []).append(refused)
-        probes: dict[str, dict[str, list[Answer]]] = {prompt.name: {} for prompt in self.prompts}
-        for prompt in self.prompts:
-            for one in self.probes(prompt, replies):
-                found = replies.answers(one.question, one.procedure, self.current(one, replies.store))
-                probes[prompt.name][one.question.question_id] = list(found.values())
+        probes = {
+            prompt.name: {
+                one.question.question_id: list(answers_of(one, self.current(one, replies.store)).values())
+                for one in self.probes(prompt, replies)
+            }
+            for prompt in self.prompts
+        }
         return Evidence(
-            self.settings.model,
             self.questions,
             self.answers(replies),
             further={one: answers for one, answers in further.items() if answers},
-            refusals=refusals,
+            outcomes=self.outcomes,
             probes=probes,
             groups=self.groups,
             states=self.states,
@@ -415,8 +408,8 @@ def unmet(plan: ConfidencePlan, method: Method) -> str | None:
 
 def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
     model, needs = plan.settings.model, method.needs
-    if method.lacks:
-        yield f"needs {', '.join(method.lacks)}; pip install 'refusal-index[{method.extra}]'"
+    if lacks := lacking(method.packages):
+        yield f"needs {', '.join(lacks)}; pip install 'refusal-index[{method.extra}]'"
     if {Need.FIRST_DRAWS, Need.FORCED_DRAWS} & needs and plan.outcomes.filter(SAMPLED_AGAIN).is_empty():
         yield "needs several samples, but each question has one; the run's own command with --draws 5 adds them"
     if Need.LOGPROBS in needs and not plan.gives_logprobs:

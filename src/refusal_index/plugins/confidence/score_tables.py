@@ -15,7 +15,7 @@ import re
 import tomllib
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,14 +30,12 @@ from refusal_index.data.outcome_table import (
     PASSES,
     PLACE,
     ConfidenceError,
-    check_scores,
     first_row,
     place_of,
 )
 from refusal_index.data.tables import FLAG, Column, Kind, Row, Source, read_rows
 from refusal_index.data.text import sound_text
 from refusal_index.errors import listed, shortened, suggestion
-from refusal_index.plugins.confidence.method import Score
 
 ROUNDING = 1e-6
 """Tolerance for numbers outside their range: a single-precision cosine can be 1.0000001."""
@@ -203,7 +201,7 @@ def read_score_table(
         )
     graded = next((role for role in (*given, *GRADES) if role in GRADES and role in found), None)
     read = {role: column for role, column in found.items() if role not in {"confidence", *GRADES} or role == graded}
-    table = confidence_table(_scores(rows, read, scorers))
+    table = pl.DataFrame(_scores(rows, read, scorers), schema=dict(CONFIDENCE_SCHEMA), orient="row")
     methods = table["method"].unique(maintain_order=True).to_list()
     if method is not None and len(methods) > 1:
         raise source.wrong(
@@ -300,8 +298,8 @@ def _scorers(source: Source, present: Sequence[str], found: Mapping[str, str], n
     return scorers
 
 
-def _scores(rows: Iterable[Row], found: Mapping[str, str], scorers: Sequence[_Scorer]) -> Iterator[Score]:
-    """Yield the scores; raises if two scores by the same method are for the same answer."""
+def _scores(rows: Iterable[Row], found: Mapping[str, str], scorers: Sequence[_Scorer]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a confidence table; raises if two scores by the same method are for the same answer."""
     question = "question_id" if "question_id" in found else "question"
     needed = {question: "an id" if question == "question_id" else "the text of a question"}
     if any(scorer.method is None for scorer in scorers):
@@ -323,7 +321,7 @@ def _scores(rows: Iterable[Row], found: Mapping[str, str], scorers: Sequence[_Sc
                     f"{earlier.place}; remove one of the two, or distinguish the answers by a column 'draw' (0, 1, "
                     "...), 'variant' or 'pass'"
                 )
-            yield Score(asked, method, confidence, _wrong_by(cells), *answer, cells["fold"])
+            yield asked, method, confidence, _wrong_by(cells), *answer, cells["fold"]
 
 
 def _wrong_by(cells: Mapping[str, Any]) -> bool | None:
@@ -331,24 +329,6 @@ def _wrong_by(cells: Mapping[str, Any]) -> bool | None:
     if cells["grade"] not in (None, Grade.UNSCORED):
         return cells["grade"] is not Grade.CORRECT
     return cells["wrong"] if cells["correct"] is None else not cells["correct"]
-
-
-def confidence_table(scores: Iterable[Score]) -> pl.DataFrame:
-    """Return the confidence table, in the order of the scores.
-
-    Raises
-    ------
-    ConfidenceError
-        If a score is outside [0, 1] or occurs twice.
-
-    Examples
-    --------
-    >>> confidence_table([Score("q1", "likelihood", 0.9, False)])["confidence"].to_list()
-    [0.9]
-    """
-    table = pl.DataFrame(map(astuple, scores), schema=dict(CONFIDENCE_SCHEMA), orient="row")
-    check_scores(table, "a score")
-    return table
 
 
 def with_scores(before: pl.DataFrame | None, table: pl.DataFrame) -> pl.DataFrame:

@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import packages_distributions
-from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ import polars as pl
 from refusal_index.data.datasets import Dataset
 from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.outcome_table import PLACE, ConfidenceError, read_confidence
+from refusal_index.data.outcome_table import CONFIDENCE_SCHEMA, PLACE, ConfidenceError, is_trained, read_confidence
 from refusal_index.data.run_json import Prices
 from refusal_index.data.tables import write_table
 from refusal_index.errors import OutcomeTableError, RefusalIndexError, RunFolderError, checked_path
@@ -31,7 +29,7 @@ from refusal_index.findings.confidence_record import RECORD_VERSION, MethodRecor
 from refusal_index.findings.summary import Usage
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.hidden_states import PACKAGES, check_layer
-from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Evidence, Method, Need, Score
+from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Evidence, Method, Need
 from refusal_index.plugins.confidence.plan import (
     FORCED_ANSWER,
     METHODS,
@@ -46,12 +44,11 @@ from refusal_index.plugins.confidence.plan import (
 )
 from refusal_index.plugins.confidence.score_tables import (
     JoinedScores,
-    confidence_table,
     join_outcomes,
     read_score_table,
     with_scores,
 )
-from refusal_index.plugins.confidence.trained import KNOWN, TOPIC, groups_of, known_groups
+from refusal_index.plugins.confidence.trained import KNOWN, TOPIC, groups_of, groups_or_own, known_groups
 from refusal_index.protocol import FORCED, Completion, ForcedPass, GraderKind, Pass, Placement, Protocol, Role
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Progress, RunFailedError, check_sends, unwatched
@@ -239,17 +236,18 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
         usage = total((one for one in store.paid(auxiliary=True) if one not in before), prices)
         earlier = folder.read_confidence()
         every = _with_earlier(plan, earlier)
-        evidence, scores, failed = every.evidence(plan.replies(store)), dict[Method, list[Score]](), None
+        evidence, scores, failed = every.evidence(plan.replies(store)), dict[Method, pl.DataFrame](), None
         for method in every.methods:  # if one fails, the scores of the others are kept
             try:
-                scores[method] = list(method.score(evidence))
+                scores[method] = method.scores(evidence)
             except RefusalIndexError as error:
                 failed = failed or (error if method in plan.methods else None)
-        table = _in_order(with_scores(earlier, confidence_table(chain.from_iterable(scores.values()))))
+        none = pl.DataFrame(schema=dict(CONFIDENCE_SCHEMA))
+        table = _in_order(with_scores(earlier, pl.concat([none, *scores.values()])))
         write_table(table, folder.confidence)
         prices = prices.or_those(Prices.read(folder.read_about()))
         records = method_records(every, scores, evidence, store, prices)
-        write_record(folder, records, {method.name for method, given in scores.items() if given})
+        write_record(folder, records, {method.name for method, given in scores.items() if given.height})
         write_results(folder, store)
     if failed is not None:
         raise failed
@@ -277,7 +275,7 @@ def _in_order(table: pl.DataFrame) -> pl.DataFrame:
 
 def method_records(
     plan: ConfidencePlan,
-    scores: Mapping[Method, Sequence[Score]],
+    scores: Mapping[Method, pl.DataFrame],
     evidence: Evidence,
     store: ReplyStore,
     prices: Prices,
@@ -296,14 +294,10 @@ def method_records(
     grouping = (by for by in KNOWN if known_groups(plan.outcomes, plan.questions, by) == plan.groups)
     grouped_by = next(grouping, None) if plan.groups else None
     for method, found in scores.items():
-        imported = {*method.packages}
-        if Need.STATES in method.needs and evidence.model.startswith("hf/"):
-            imported |= {*PACKAGES}
-        brought_by = packages_distributions() if imported else {}
-        packages = sorted({one for name in imported for one in brought_by.get(name, ())})
-        for variant in dict.fromkeys(one.variant for one in found):
-            own = [one for one in found if one.variant == variant]
-            asked = list(dict.fromkeys(one.question_id for one in own))
+        is_of_hf = Need.STATES in method.needs and plan.settings.model.startswith("hf/")
+        packages = sorted({*method.packages, *(PACKAGES if is_of_hf else ())})
+        for (variant,), own in found.group_by("variant", maintain_order=True):
+            asked = own["question_id"].unique(maintain_order=True).to_list()
             run, beside = _replies(store, method, variant, asked)
             entering = [*run, *beside]
             model = [one for one in entering if one.reply.role is Role.MODEL]
@@ -311,7 +305,7 @@ def method_records(
             yield MethodRecord(
                 method=method.name,
                 variant=variant,
-                questions=len(own),
+                questions=own.height,
                 generations=len(model),
                 usage=total(entering, prices),
                 own_requests=sum(one.requests for one in beside),
@@ -385,16 +379,15 @@ def _most(completions: Iterator[Completion]) -> int:
     return max(Counter(question for question, *_ in places).values(), default=0)
 
 
-def _training(scores: Sequence[Score], evidence: Evidence, grouped_by: str | None) -> dict[str, Any]:
-    folds = {one.fold for one in scores} - {None}
-    if not folds:
+def _training(scores: pl.DataFrame, evidence: Evidence, grouped_by: str | None) -> dict[str, Any]:
+    if not is_trained(scores):
         return {}
     return {
-        "training_examples": sum(one.wrong is not None and one.confidence is not None for one in scores),
-        "n_folds": len(folds),
+        "training_examples": scores.drop_nulls(["wrong", "confidence"]).height,
+        "n_folds": scores["fold"].n_unique(),
         "seed": evidence.seed,
         "grouped_by": grouped_by,
-        "groups": len({evidence.groups.get(one.question_id, f"\0{one.question_id}") for one in scores}),
+        "groups": len(set(groups_or_own(scores["question_id"], evidence.groups))),
     }
 
 

@@ -16,10 +16,9 @@ questions, their grades and groups, and the seed, so that all methods of a run a
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,10 +28,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from refusal_index.data.outcome import Question
-from refusal_index.errors import RefusalIndexError, suggestion
+from refusal_index.errors import suggestion
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.hidden_states import WeightsError, quietly
-from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need, Score
+from refusal_index.plugins.confidence.method import Evidence, Method, Need, TrainingError
 from refusal_index.plugins.confidence.model_scores import likelihood
 
 IntArray = NDArray[np.int64]
@@ -42,15 +41,17 @@ FloatArray = NDArray[np.float64]
 Texts = Sequence[tuple[str, str]]
 """Pairs of a question and its reply."""
 
-Predictor = Callable[[IntArray, IntArray], FloatArray]
-"""Takes the positions of the training answers and of the held-out ones, and returns the confidence in the latter."""
+Predictor = Callable[[IntArray, FloatArray, IntArray], FloatArray]
+"""Takes the positions of the training answers, whether each is right (1 or 0), and the positions of the held-out
+answers; returns the confidence in the latter.
+"""
 
 
-class TrainingError(RefusalIndexError, ValueError):
-    """Too few right or wrong answers to train a confidence method; the message counts them."""
+N_FOLDS = 5
+"""Number of folds; each needs at least one right answer, one wrong answer and one group of questions."""
 
 
-def shortage(right: int, wrong: int, groups: int, n_folds: int) -> str | None:
+def shortage(right: int, wrong: int, groups: int) -> str | None:
     """Return what is too scarce for training, as text; None if there is enough.
 
     It needs only counts, so that it can be checked before any request is sent.
@@ -61,22 +62,20 @@ def shortage(right: int, wrong: int, groups: int, n_folds: int) -> str | None:
         Numbers of right and of wrong answers.
     groups
         Number of groups of questions.
-    n_folds
-        Number of folds; each needs at least one right answer, one wrong answer and one group.
 
     Examples
     --------
-    >>> shortage(right=3, wrong=40, groups=43, n_folds=5)
+    >>> shortage(right=3, wrong=40, groups=43)
     'needs 5 right and 5 wrong answers to train on, one of each for each of 5 folds, but there are 3 right and 40 wrong'
     """
-    if min(right, wrong) < n_folds:
+    if min(right, wrong) < N_FOLDS:
         return (
-            f"needs {n_folds} right and {n_folds} wrong answers to train on, one of each for each of {n_folds} folds, "
+            f"needs {N_FOLDS} right and {N_FOLDS} wrong answers to train on, one of each for each of {N_FOLDS} folds, "
             f"but there are {right} right and {wrong} wrong"
         )
-    if groups < n_folds:
+    if groups < N_FOLDS:
         return (
-            f"needs {n_folds} groups of questions, one for each of {n_folds} folds, but there are {groups}; "
+            f"needs {N_FOLDS} groups of questions, one for each of {N_FOLDS} folds, but there are {groups}; "
             "group them by something else, or not at all"
         )
     return None
@@ -108,9 +107,7 @@ def entity_of(question_id: str) -> str | None:
     return entity if entity and relation in RELATIONS else None
 
 
-def groups_of(
-    outcomes: pl.DataFrame, questions: Mapping[str, Question], by: str = "auto", n_folds: int = 5
-) -> dict[str, str]:
+def groups_of(outcomes: pl.DataFrame, questions: Mapping[str, Question], by: str = "auto") -> dict[str, str]:
     """Return the group of each question that has one.
 
     Parameters
@@ -124,8 +121,6 @@ def groups_of(
         almanac. ``"topic"``: shows how well a method does on topics that it was not trained on; the topic baseline then
         is uninformative by construction. ``"none"``: no groups. ``"auto"``: the first of cluster, entity and topic that
         is known and has at least as many groups as there are folds.
-    n_folds
-        Number of folds.
 
     Raises
     ------
@@ -144,7 +139,7 @@ def groups_of(
         return {}
     if by == "auto":
         known = (known_groups(outcomes, questions, one) for one in KNOWN)
-        return next((groups for groups in known if len(set(groups.values())) >= n_folds), {})
+        return next((groups for groups in known if len(set(groups.values())) >= N_FOLDS), {})
     found = known_groups(outcomes, questions, by)
     if not found:
         raise SettingError(f"{{group}}: expected questions whose {by} is known, but it is unknown for all of them")
@@ -160,7 +155,7 @@ def known_groups(outcomes: pl.DataFrame, questions: Mapping[str, Question], by: 
     return {one: group for one, group in named.items() if group}
 
 
-def training_shortage(outcomes: pl.DataFrame, groups: Mapping[str, str], n_folds: int = 5) -> str | None:
+def training_shortage(outcomes: pl.DataFrame, groups: Mapping[str, str]) -> str | None:
     """Return what is too scarce in a run for training, before requests are sent; None if there seems to be enough.
 
     A question counts as right, and also as wrong, if any of its answers is: the answer to train on may be pending.
@@ -171,134 +166,85 @@ def training_shortage(outcomes: pl.DataFrame, groups: Mapping[str, str], n_folds
         The run's outcome table.
     groups
         Groups of its questions, as returned by `groups_of`.
-    n_folds
-        Number of folds.
 
     Examples
     --------
     >>> few = pl.DataFrame({"question_id": ["a", "b", "c"], "wrong": [True, False, None]})
-    >>> training_shortage(few, {}, n_folds=2)
-    'needs 2 right and 2 wrong answers to train on, one of each for each of 2 folds, but there are 1 right and 1 wrong'
+    >>> training_shortage(few, {})
+    'needs 5 right and 5 wrong answers to train on, one of each for each of 5 folds, but there are 1 right and 1 wrong'
     """
-    right, wrong = (outcomes.filter(pl.col("wrong") == kind)["question_id"].n_unique() for kind in (False, True))
-    return shortage(right, wrong, len({groups.get(one, f"\0{one}") for one in outcomes["question_id"]}), n_folds)
+    right, wrong = (outcomes.filter(wrong=kind)["question_id"].n_unique() for kind in (False, True))
+    return shortage(right, wrong, len(set(groups_or_own(outcomes["question_id"], groups))))
+
+
+def groups_or_own(question_ids: Iterable[str], groups: Mapping[str, str]) -> list[str]:
+    """Return the group of each question; one without a group is a group of its own.
+
+    The null character distinguishes it from a group of the same name.
+    """
+    return [groups.get(one, f"\0{one}") for one in question_ids]
 
 
 ROUNDING = 1e-9
 """Tolerance for predictions below 0 or above 1 by rounding; larger deviations are errors."""
 
 
-@dataclass(frozen=True, eq=False)
-class Folds:
-    """The answers of a run, assigned to folds.
+def out_of_fold(evidence: Evidence, predict: Predictor, usable: BoolArray | None = None) -> pl.DataFrame:
+    """Return a score for every answer, by a predictor trained on the graded answers of the other folds.
 
-    Attributes
-    ----------
-    ids, answers
-        The n questions with an answer, in the order of their ids, and their answers.
-    groups
-        Group of each question.
-    fold
-        Fold of each question from 0, shape (n,).
-    n_folds
-        Number of folds.
-    """
-
-    ids: tuple[str, ...]
-    answers: tuple[Answer, ...]
-    groups: tuple[str, ...]
-    fold: IntArray
-    n_folds: int
-
-    @property
-    def right(self) -> FloatArray:
-        """1 for a right answer, 0 for a wrong one, NaN for an ungraded one, shape (n,)."""
-        return np.array([np.nan if one.wrong is None else float(not one.wrong) for one in self.answers])
-
-    def scores(self, method: str, predictor: Predictor, usable: BoolArray | None = None) -> Iterator[Score]:
-        """Yield a score for every answer, by a predictor trained on the graded answers of the other folds.
-
-        Parameters
-        ----------
-        method
-            Name of the method.
-        predictor
-            Trains a model and returns its predictions.
-        usable
-            Whether the features of each answer are known, shape (n,); other answers get no score.
-
-        Raises
-        ------
-        TrainingError
-            If there are too few right or wrong answers, or a training set has only one kind.
-        """
-        usable = np.ones(len(self.ids), bool) if usable is None else usable
-        right, found = self.right, np.full(len(self.ids), np.nan)
-        graded = usable & ~np.isnan(right)
-        _check(right[graded], len(set(self.groups)), self.n_folds, method)
-        for number in range(self.n_folds):
-            train, held_out = graded & (self.fold != number), usable & (self.fold == number)
-            if np.unique(right[train]).size < 2:
-                kind = "right" if right[train].all() else "wrong"
-                raise TrainingError(
-                    f"{method}: needs right and wrong answers in every training set, but with fold {number} held out "
-                    f"all {train.sum()} others are {kind}; group the questions by something else, or not at all"
-                )
-            if held_out.any():
-                found[held_out] = predictor(np.flatnonzero(train), np.flatnonzero(held_out))
-        nearest = np.clip(found, 0, 1)
-        found = np.where(np.abs(found - nearest) < ROUNDING, nearest, found)
-        for question_id, answer, fold, score in zip(self.ids, self.answers, self.fold, found, strict=True):
-            confidence = None if np.isnan(score) else float(score)
-            yield Score(question_id, method, confidence, answer.wrong, fold=int(fold))
-
-
-def folds_of(evidence: Evidence, method: str) -> Folds:
-    """Assign the answers of a run to folds.
+    The same evidence gives the same folds, with about equally many right answers. Ungraded answers are in a fold as
+    well: they are scored, but not used for training.
 
     Parameters
     ----------
     evidence
-        The answers, their groups, the number of folds and the seed.
-    method
-        Name of the method, for messages.
+        The n answers, their groups, and the seed.
+    predict
+        Trains a model and returns its predictions. Positions are those of the question ids in their order.
+    usable
+        Whether the features of each answer are known, shape (n,); other answers get no score.
 
     Returns
     -------
-    Folds
-        Folds with about equally many right answers; the same evidence and seed give the same folds.
+    polars.DataFrame
+        `question_id`, `confidence` and `fold`, ordered by id.
 
     Raises
     ------
     TrainingError
-        If there are too few right or wrong answers, or too few groups.
+        If there are too few right or wrong answers or groups, or a training set has only right or only wrong answers.
 
     Notes
     -----
-    Folds are made by scikit-learn's ``StratifiedGroupKFold``. Ungraded answers are in a fold as well: they are scored,
-    but not used for training.
+    Folds are made by scikit-learn's ``StratifiedGroupKFold``.
     """
     from sklearn.model_selection import StratifiedGroupKFold  # noqa: PLC0415 - an optional dependency, slow to import
 
-    ids = tuple(sorted(evidence.answers))
-    answers = tuple(evidence.answers[one] for one in ids)
-    # A question without a group is its own group; the null character avoids a clash with the name of another group.
-    groups = tuple(evidence.groups.get(one, f"\0{one}") for one in ids)
-    kinds = [one.wrong is False for one in answers]
-    graded = np.array([float(not one.wrong) for one in answers if one.wrong is not None])
-    _check(graded, len(set(groups)), evidence.n_folds, method)
-    split = StratifiedGroupKFold(evidence.n_folds, shuffle=True, random_state=evidence.seed % 2**32)
-    fold = np.empty(len(ids), np.int64)
-    for number, (_, held_out) in enumerate(split.split(np.zeros(len(ids)), kinds, groups)):
+    ids = sorted(evidence.answers)
+    wrong = np.array([evidence.answers[one].wrong for one in ids], np.float64)  # None becomes NaN
+    groups = groups_or_own(ids, evidence.groups)
+    usable = np.ones(len(ids), bool) if usable is None else usable
+    graded = usable & ~np.isnan(wrong)
+    n_wrong = int(wrong[graded].sum())
+    if lacking := shortage(graded.sum() - n_wrong, n_wrong, len(set(groups))):
+        raise TrainingError(lacking)
+    split = StratifiedGroupKFold(N_FOLDS, shuffle=True, random_state=evidence.seed % 2**32)
+    fold, found = np.empty(len(ids), np.int64), np.full(len(ids), np.nan)
+    for number, (_, held_out) in enumerate(split.split(ids, wrong == 0, groups)):
         fold[held_out] = number
-    return Folds(ids, answers, groups, fold, evidence.n_folds)
-
-
-def _check(graded: FloatArray, groups: int, n_folds: int, method: str) -> None:
-    right = int(graded.sum())
-    lacking = shortage(right, graded.size - right, groups, n_folds)
-    if lacking is not None:
-        raise TrainingError(f"{method}: {lacking}")
+    for number in range(N_FOLDS):
+        train, held_out = graded & (fold != number), usable & (fold == number)
+        if np.unique(wrong[train]).size < 2:
+            kind = "wrong" if wrong[train].all() else "right"
+            raise TrainingError(
+                f"needs right and wrong answers in every training set, but with fold {number} held out all "
+                f"{train.sum()} others are {kind}; group the questions by something else, or not at all"
+            )
+        if held_out.any():
+            found[held_out] = predict(np.flatnonzero(train), 1 - wrong[train], np.flatnonzero(held_out))
+    nearest = np.clip(found, 0, 1)
+    found = np.where(np.abs(found - nearest) < ROUNDING, nearest, found)
+    return pl.DataFrame({"question_id": ids, "confidence": pl.Series(found).fill_nan(None), "fold": fold})
 
 
 def logistic_regression(features: Any, targets: FloatArray, held_out: Any, strength: float) -> FloatArray:
@@ -396,22 +342,22 @@ UNPENALISED = 1e6
 """Inverse penalty that is practically none but lets the fit converge for perfectly separated answers."""
 
 
-def calibrated(evidence: Evidence, name: str, calibrator: Calibrator) -> Iterable[Score]:
-    """Yield calibrated likelihoods: the probability that an answer with such a likelihood is right.
+def calibrated(evidence: Evidence, calibrator: Calibrator) -> pl.DataFrame:
+    """Return calibrated likelihoods: the probability that an answer with such a likelihood is right.
 
     Parameters
     ----------
-    evidence, name
-        The answers, and the name of the method.
+    evidence
+        The answers.
     calibrator
         Fitted to the likelihoods of the other folds.
     """
-    raw = {one.question_id: one.confidence for one in likelihood(evidence, "likelihood", math.fsum)}
-    folds = folds_of(evidence, name)
-    scores = np.array([raw.get(one) for one in folds.ids], np.float64)  # None becomes NaN
-    right = folds.right
-    return folds.scores(
-        name, lambda train, held_out: calibrator(scores[train], right[train], scores[held_out]), ~np.isnan(scores)
+    raw = dict(likelihood(evidence).select("question_id", "confidence").iter_rows())
+    scores = np.array([raw.get(one) for one in sorted(evidence.answers)], np.float64)  # None becomes NaN
+    return out_of_fold(
+        evidence,
+        lambda train, right, held_out: calibrator(scores[train], right, scores[held_out]),
+        ~np.isnan(scores),
     )
 
 
@@ -483,8 +429,8 @@ def _logit(scores: FloatArray) -> FloatArray:
     return np.asarray(special.logit(np.clip(scores, NEAREST, 1 - NEAREST)))[:, None]
 
 
-def p_ik(evidence: Evidence) -> Iterable[Score]:
-    """Yield P(IK): the probability of a right answer by a linear probe on the states at the end of the forced prompt.
+def p_ik(evidence: Evidence) -> pl.DataFrame:
+    """Return P(IK): the probability of a right answer by a linear probe on the states at the end of the forced prompt.
 
     Parameters
     ----------
@@ -504,16 +450,13 @@ def p_ik(evidence: Evidence) -> Iterable[Score]:
     model is unchanged, and the probe predicts whether the single answer is right.
     """
     assert evidence.states is not None, "the model shows its hidden states"  # noqa: S101 - checked by who plans
-    folds = folds_of(evidence, P_IK)
-    states, right = evidence.states(folds.ids), folds.right
+    states = evidence.states(sorted(evidence.answers))
     depth = states.shape[1] - 1
     layer = (depth + 1) // 2 if evidence.layer is None else evidence.layer
     if not 0 <= layer <= depth:
-        raise TrainingError(
-            f"{P_IK}: expected a layer from 0, before the first, to {depth}, after the last, got {layer}"
-        )
+        raise TrainingError(f"expected a layer from 0, before the first, to {depth}, after the last, got {layer}")
     states = states[:, layer]
-    return folds.scores(P_IK, lambda train, held_out: probe(states[train], right[train], states[held_out]))
+    return out_of_fold(evidence, lambda train, right, held_out: probe(states[train], right, states[held_out]))
 
 
 def probe(states: NDArray[np.float32], right: FloatArray, held_out: NDArray[np.float32]) -> FloatArray:
@@ -545,8 +488,6 @@ def probe(states: NDArray[np.float32], right: FloatArray, held_out: NDArray[np.f
     return logistic_regression(scale.transform(states), right, scale.transform(held_out), 1 / states.shape[1])
 
 
-P_IK, TEXT_CLASSIFIER = "p-ik", "text-classifier"
-
 LONGEST_PART = 4
 """Maximum length of character n-grams."""
 
@@ -554,45 +495,39 @@ DIMENSIONS = 50
 """Dimensions of a question for clustering: HDBSCAN needs dense vectors and fails in thousands of dimensions."""
 
 
-def text_classifier(evidence: Evidence) -> Iterable[Score]:
-    """Yield the probability of a right answer by the character n-grams of question and reply.
+def text_classifier(evidence: Evidence) -> pl.DataFrame:
+    """Return the probability of a right answer by the character n-grams of question and reply.
 
     References
     ----------
     After Ulmer et al. (2024). Calibrating large language models using their generations only. :arxiv:`2403.05973`
     """
 
-    def places(questions: Sequence[str]) -> Callable[[IntArray], FloatArray]:
-        return lambda train: _places([questions[one] for one in train], evidence.seed)
-
     def fit(texts: Texts, targets: FloatArray, held_out: Texts) -> FloatArray:
         return classify(list(map("\n".join, texts)), targets, list(map("\n".join, held_out)))
 
-    return _scores_by_text(evidence, TEXT_CLASSIFIER, places, fit)
+    questions = [evidence.questions[one].text for one in sorted(evidence.answers)]
+    return _scores_by_text(evidence, lambda train: _places([questions[one] for one in train], evidence.seed), fit)
 
 
 def _scores_by_text(
     evidence: Evidence,
-    name: str,
-    places: Callable[[Sequence[str]], Callable[[IntArray], FloatArray]],
+    places: Callable[[IntArray], FloatArray],
     fit: Callable[[Texts, FloatArray, Texts], FloatArray],
-) -> Iterable[Score]:
-    """Yield the scores of a predictor of question and reply whose targets are shares of right answers in clusters.
+) -> pl.DataFrame:
+    """Return the scores of a predictor of question and reply whose targets are shares of right answers in clusters.
 
-    - `evidence`, `name`: the answers, and the name of the method.
-    - `places`: takes all questions, and returns a function from training positions to embeddings for clustering.
+    - `evidence`: the answers.
+    - `places`: takes the positions of the training answers, and returns embeddings of their questions for clustering.
     - `fit`: takes training texts, their targets and held-out texts, and returns the predictions for the latter.
     """
-    folds = folds_of(evidence, name)
-    questions = [evidence.questions[one].text for one in folds.ids]
-    texts = [(question, answer.reply) for question, answer in zip(questions, folds.answers, strict=True)]
-    right, places_of = folds.right, places(questions)
+    texts = [(evidence.questions[one].text, answer.reply) for one, answer in sorted(evidence.answers.items())]
 
-    def predict(train: IntArray, held_out: IntArray) -> FloatArray:
-        targets = cluster_targets(places_of(train), right[train])
+    def predict(train: IntArray, right: FloatArray, held_out: IntArray) -> FloatArray:
+        targets = cluster_targets(places(train), right)
         return fit([texts[one] for one in train], targets, [texts[one] for one in held_out])
 
-    return folds.scores(name, predict)
+    return out_of_fold(evidence, predict)
 
 
 def classify(texts: Sequence[str], targets: FloatArray, held_out: Sequence[str]) -> FloatArray:
@@ -636,20 +571,19 @@ def _vectoriser() -> Any:
     return TfidfVectorizer(analyzer="char_wb", ngram_range=(1, LONGEST_PART), sublinear_tf=True)
 
 
-def topic(evidence: Evidence) -> Iterable[Score]:
-    """Yield for each answer the share of right answers to questions of its topic in the other folds.
+def topic(evidence: Evidence) -> pl.DataFrame:
+    """Return for each answer the share of right answers to questions of its topic in the other folds.
 
     A trained method that does not rank answers better than this has learned which topics are hard, but nothing about
     the questions. If folds are grouped by topic, no topic is in two folds, and this baseline is uninformative.
     """
-    folds = folds_of(evidence, "topic")
-    topics = [evidence.questions[one].topic for one in folds.ids]
-    right = folds.right
-
-    def shares(train: IntArray, held_out: IntArray) -> FloatArray:
-        return topic_shares([topics[one] for one in train], right[train], [topics[one] for one in held_out])
-
-    return folds.scores("topic", shares)
+    topics = [evidence.questions[one].topic for one in sorted(evidence.answers)]
+    return out_of_fold(
+        evidence,
+        lambda train, right, held_out: topic_shares(
+            [topics[one] for one in train], right, [topics[one] for one in held_out]
+        ),
+    )
 
 
 def topic_shares(topics: Sequence[str | None], right: FloatArray, held_out: Sequence[str | None]) -> FloatArray:
@@ -716,8 +650,8 @@ PUBLISHED = Recipe()
 
 def apricot(
     evidence: Evidence, embedder: str = EMBEDDER, predictor: str = PREDICTOR, recipe: Recipe = PUBLISHED
-) -> Iterable[Score]:
-    """Yield the confidence of a fine-tuned model in each answer, out of fold.
+) -> pl.DataFrame:
+    """Return the confidence of a fine-tuned model in each answer, out of fold.
 
     Parameters
     ----------
@@ -747,11 +681,14 @@ def apricot(
     """
     from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - an optional dependency, slow to import
 
-    def places(questions: Sequence[str]) -> Callable[[IntArray], FloatArray]:
+    @cache
+    def places() -> FloatArray:
         encoder = _loaded(embedder, partial(SentenceTransformer, embedder))
-        return np.asarray(encoder.encode(questions, show_progress_bar=False), np.float64).__getitem__
+        questions = [evidence.questions[one].text for one in sorted(evidence.answers)]
+        return np.asarray(encoder.encode(questions, show_progress_bar=False), np.float64)
 
-    return _scores_by_text(evidence, APRICOT, places, partial(fine_tuned, predictor, recipe=recipe, seed=evidence.seed))
+    fit = partial(fine_tuned, predictor, recipe=recipe, seed=evidence.seed)
+    return _scores_by_text(evidence, lambda train: places()[train], fit)
 
 
 def fine_tuned(
@@ -850,31 +787,28 @@ def _loaded(name: str, load: Callable[..., Loaded]) -> Loaded:
         ) from error
 
 
-_Trained = partial(Method, packages=("sklearn",), extra="confidence")
+_trained = partial(Method, packages=("scikit-learn",), extra="confidence")
 _TOPIC = "share of right answers in the topic, in the other folds: the baseline for trained methods"
 _PROBE = "linear probe, trained on the other folds, on the model's hidden states before the answer"
 _TEXT = "TF-IDF of question and reply and logistic regression, trained on the other folds; needs no weights"
+_PLATT = "the likelihood, scaled by a logistic regression on the other folds"
+_ISOTONIC = "the likelihood, scaled by isotonic regression on the other folds"
+_CALIBRATION = frozenset({Need.LOGPROBS, Need.TRAINING})
 
-
-def _calibrated(name: str, about: str, calibrator: Calibrator) -> Method:
-    score = partial(calibrated, name=name, calibrator=calibrator)
-    return _Trained(name, about, score, frozenset({Need.LOGPROBS, Need.TRAINING}))
-
-
-TOPIC = _Trained("topic", _TOPIC, topic, frozenset({Need.TOPICS, Need.TRAINING}), is_of_model=False)
+TOPIC = _trained("topic", _TOPIC, topic, frozenset({Need.TOPICS, Need.TRAINING}), is_of_model=False)
 METHODS = (
-    _calibrated("likelihood-platt", "the likelihood, scaled by a logistic regression on the other folds", platt),
-    _calibrated("likelihood-isotonic", "the likelihood, scaled by isotonic regression on the other folds", isotonic),
+    _trained("likelihood-platt", _PLATT, partial(calibrated, calibrator=platt), _CALIBRATION),
+    _trained("likelihood-isotonic", _ISOTONIC, partial(calibrated, calibrator=isotonic), _CALIBRATION),
     TOPIC,
-    _Trained(P_IK, _PROBE, p_ik, frozenset({Need.STATES, Need.TRAINING})),
-    _Trained(TEXT_CLASSIFIER, _TEXT, text_classifier, frozenset({Need.TRAINING}), is_of_model=False),
+    _trained("p-ik", _PROBE, p_ik, frozenset({Need.STATES, Need.TRAINING})),
+    _trained("text-classifier", _TEXT, text_classifier, frozenset({Need.TRAINING}), is_of_model=False),
     Method(
         APRICOT,
         "APRICOT: DeBERTa fine-tuned on question and reply of the other folds; hours without a GPU",
         apricot,
         frozenset({Need.TRAINING, Need.WEIGHTS}),
         is_of_model=False,
-        packages=("sklearn", "sentence_transformers", "torch", "transformers"),
+        packages=("scikit-learn", "sentence-transformers", "torch", "transformers"),
         extra="confidence,transformers",
     ),
 )
