@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from refusal_index.plugins.confidence import trained
 from refusal_index.plugins.confidence.hidden_states import WeightsError
 from refusal_index.plugins.confidence.method import lacking
 from refusal_index.plugins.confidence.plan import METHODS
@@ -22,6 +23,12 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(LACKING), reason=f"needs {', '.join(LACKING)}: refusal-index[transformers]"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def two_folds(monkeypatch):
+    """Train twice instead of five times."""
+    monkeypatch.setattr(trained, "N_FOLDS", 2)
 
 
 @pytest.fixture(scope="module")
@@ -67,24 +74,22 @@ def replying(right, seed=0):
         one: replace(answer, reply=f"{'zzzz' if answer.wrong else 'bbbb'}{answer.text}")
         for one, answer in evidence.answers.items()
     }
-    return replace(evidence, answers=told, n_folds=2)
+    return replace(evidence, answers=told)
 
 
 def test_it_learns_what_the_reply_tells_and_says_it_again(weights):
     evidence = replying([number % 2 == 0 for number in range(64)])
-    scored = [list(apricot(evidence, **weights, recipe=QUICK)) for _ in range(2)]
-    assert scored[0] == scored[1], "the seed settles everything"
-    confidence = np.array([one.confidence for one in scored[0]])
-    right = np.array([not one.wrong for one in scored[0]])
-    assert auroc(confidence, right).estimate > 0.9
-    assert {one.fold for one in scored[0]} == {0, 1}
+    scored, again = (apricot(evidence, **weights, recipe=QUICK) for _ in range(2))
+    assert scored.equals(again), "the seed settles everything"
+    right = np.array([not evidence.answers[one].wrong for one in scored["question_id"]])
+    assert auroc(scored["confidence"].to_numpy(), right).estimate > 0.9
+    assert set(scored["fold"]) == {0, 1}
 
 
 def test_random_labels_are_not_learned(weights):
     right = np.random.default_rng(2).uniform(size=80) < 0.5
-    evidence = replace(evidence_of(right.tolist()), n_folds=2)
-    found = list(apricot(evidence, **weights, recipe=replace(QUICK, steps=20)))
-    low, high = auroc([one.confidence for one in found], [not one.wrong for one in found]).confidence_interval()
+    found = apricot(evidence_of(right.tolist()), **weights, recipe=replace(QUICK, steps=20))
+    low, high = auroc(found["confidence"].to_numpy(), right).confidence_interval()
     assert low < 0.5 < high
 
 
@@ -109,5 +114,5 @@ def test_weights_that_cannot_be_loaded_are_named(weights, broken, tmp_path):
     (tmp_path / "empty").mkdir()
     places = {**weights, broken: str(tmp_path / "empty")}
     with pytest.raises(WeightsError, match=rf"apricot: the weights '{Path(places[broken])}' cannot be loaded") as told:
-        list(apricot(replying([True, False] * 10), **places, recipe=QUICK))
+        apricot(replying([True, False] * 10), **places, recipe=QUICK)
     assert "\n" not in str(told.value)
