@@ -177,7 +177,7 @@ def test_the_cut_rests_on_the_grades_of_the_first_half_alone(options):
     other = pl.when(in_half(found.halves.second)).then(~pl.col("wrong")).otherwise("wrong")
     turned = find_threshold(with_scores(run, wrong=other), options)
     assert turned.found == found.found
-    assert turned.points[0].worth.error_rate != found.points[0].worth.error_rate
+    assert turned.points[0].error_rate != found.points[0].error_rate
     own = pl.when(in_half(found.halves.first)).then(~pl.col("wrong")).otherwise("wrong")
     assert find_threshold(with_scores(run, wrong=own), options).found != found.found
 
@@ -205,20 +205,20 @@ def test_what_is_reported_is_what_stats_says_of_the_other_half():
     _, (score, wrong) = halves_arrays(run, found)
     cut, low, high, every = found.points
     report = selective_report(score, ~wrong, found.found.cut, penalty=3)
-    assert cut.worth.coverage == report.coverage
-    assert cut.worth.error_rate == report.error_rate
-    assert cut.worth.utility == report.utility
+    assert cut.coverage == report.coverage
+    assert cut.error_rate == report.error_rate
+    assert cut.utility == report.utility
     assert (cut.kind, low.kind, low.variant, high.variant, every.kind) == (
         "score",
         *("refusals", "low", "high", "answer_all"),
     )
     refused = run.variants["low"].filter(in_half(found.halves.second))["refused"].to_numpy()
     table = ContingencyTable.from_arrays(refused, wrong)
-    assert low.worth.utility == utility(table, 3)
-    assert low.worth.coverage.estimate == pytest.approx(1 - refused.mean())
-    assert low.worth.error_rate.estimate == pytest.approx(wrong[~refused].mean())
-    assert every.worth.coverage.estimate == 1
-    assert every.worth.error_rate.estimate == pytest.approx(wrong.mean())
+    assert low.utility == utility(table, 3)
+    assert low.coverage.estimate == pytest.approx(1 - refused.mean())
+    assert low.error_rate.estimate == pytest.approx(wrong[~refused].mean())
+    assert every.coverage.estimate == 1
+    assert every.error_rate.estimate == pytest.approx(wrong.mean())
 
 
 def test_differences_are_paired_question_by_question():
@@ -246,17 +246,14 @@ def test_ways_to_refuse_that_answer_what_the_cut_answers_are_named_and_not_compa
     below = run.confidence.select("question_id", below=pl.col("confidence") < find_threshold(run, options).found.cut)
     same = run.variants["low"].join(below, on="question_id", maintain_order="left").with_columns(refused="below")
     found = find_threshold(replace(run, variants={**run.variants, "low": same.drop("below")}), options)
-    assert {(one.kind, one.variant): one.same_as_cut for one in found.points} == {
-        ("score", None): False,
-        ("refusals", "low"): True,
-        ("refusals", "high"): False,
-        ("answer_all", None): False,
-    }
+    ways = [("score", None), ("refusals", "low"), ("refusals", "high"), ("answer_all", None)]
+    assert [(one.kind, one.variant) for one in found.points] == ways
     assert [one.difference is None for one in found.points] == [True, True, False, False]
     assert "answers the same questions as its refusals under low." in str(found)
     none = find_threshold(run, ThresholdOptions(max_error=0.9))  # so lenient that nothing is refused
     (all_of_them,) = (one for one in none.points if one.kind == "answer_all")
-    assert (none.points[0].worth.coverage.estimate, all_of_them.same_as_cut, all_of_them.difference) == (1, True, None)
+    assert (none.points[0].coverage.estimate, all_of_them.difference) == (1, None)
+    assert "answers the same questions as" in str(none)
 
 
 def test_a_question_without_a_grade_of_its_first_pass_is_left_out_of_that_variant_alone():
@@ -279,7 +276,7 @@ def test_clusters_and_weights_widen_and_weigh_what_is_reported():
     tables = {name: one.with_columns(weight=weight) for name, one in run.variants.items()}
     weighted = find_threshold(replace(run, variants=tables), PENALTY)
     assert weighted.found == plain.found
-    assert weighted.points[0].worth.utility.estimate != plain.points[0].worth.utility.estimate
+    assert weighted.points[0].utility.estimate != plain.points[0].utility.estimate
     assert "numbers below are weighted" in str(weighted)
     part = clustered.run.variants["low"].filter(in_half(clustered.halves.second))
     score = run.confidence.filter(in_half(clustered.halves.second))
@@ -289,7 +286,7 @@ def test_clusters_and_weights_widen_and_weigh_what_is_reported():
         cluster=part["cluster"].to_numpy(),
     )
     expected = {one.name: one for one in metrics(table, penalty=0.75)}
-    worth = clustered.points[0].worth
+    worth = clustered.points[0]
     assert worth.utility.estimate == pytest.approx(utility(_counts(table), 3).estimate)
     assert worth.utility.low == pytest.approx(4 * expected["weighted_score"].low)
     assert worth.coverage.high == pytest.approx(1 - expected["refusal_rate"].low)
@@ -305,7 +302,7 @@ def _counts(table: SampledTable) -> ContingencyTable:
 def test_the_promise_is_said_in_words_beside_what_came_of_it():
     found = find_threshold(planted(), MAX_ERROR)
     said = to_text(threshold_blocks(found))
-    rate = found.points[0].worth.error_rate
+    rate = found.points[0].error_rate
     assert said.startswith(
         f"Answer at {found.rule}: on questions like these, at most 20% of the answers are wrong (90% confidence). "
         f"Of the questions not used to choose the threshold, {100 * rate.estimate:.1f}% [{100 * rate.low:.1f}, "
@@ -334,7 +331,7 @@ def test_to_answer_all_or_nothing_is_a_choice_too(penalty, share, words):
         run = with_scores(run, wrong=(pl.col("confidence") > 0.5) | (pl.col("question_id") > "q00010"))
     found = find_threshold(run, ThresholdOptions(penalty=penalty))
     assert found.found.status == "boundary"
-    assert found.points[0].worth.coverage.estimate == share
+    assert found.points[0].coverage.estimate == share
     assert str(found).startswith(words)
     assert ("answer_all" in {one.kind for one in found.points}) == (share == 0)
     assert found.to_document()["cut"] is None
@@ -651,7 +648,7 @@ def test_the_bound_holds_in_the_stated_share_of_simulated_choices(profile, coars
         found_some += 1
         true = rate_above(profile, math.ceil(10 * found.found.cut - 1e-9) / 10 if coarse else found.found.cut)
         broken += true > bound + 1e-9
-        rate = found.points[0].worth.error_rate
+        rate = found.points[0].error_rate
         covered += rate.low <= true <= rate.high
     print(f"{profile}, {coarse}: found {found_some / times:.3f}, broken {broken / times:.3f}, covered {covered}")
     slack = 3 * math.sqrt(0.1 * 0.9 / times)
@@ -665,4 +662,4 @@ def test_the_bound_holds_in_the_stated_share_of_simulated_choices(profile, coars
 def test_the_promise_is_kept_by_single_splits(seed):
     found = find_threshold(planted(3000, seed), replace(MAX_ERROR, seed=seed))
     assert (1 - found.found.cut) / 2 <= 0.2
-    assert found.points[0].worth.coverage.estimate > 0.3
+    assert found.points[0].coverage.estimate > 0.3

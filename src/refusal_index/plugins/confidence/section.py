@@ -119,7 +119,8 @@ def _remarks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
         yield from ("", f"{listed(names)}: {sentence(remark)}")
 
 
-def _cells(found: Estimate) -> tuple[str, str]:
+def estimate_cells(found: Estimate) -> tuple[str, str]:
+    """Return the cells of an estimate and its interval."""
     return number(found.estimate), interval_of(found)
 
 
@@ -133,7 +134,7 @@ def measures_table(summary: Sequence[MethodSummary]) -> Table:
             title(one.model, one.dataset, one.name) if several else one.name,
             f"{one.questions:,}",
             number(one.accuracy),
-            *_cells(one.auroc),
+            *estimate_cells(one.auroc),
             *map(number, (one.ece, one.rms_calibration_error, one.smooth_ece, one.brier.estimate, one.aurc, one.prr)),
         )
         for one in summary
@@ -143,9 +144,8 @@ def measures_table(summary: Sequence[MethodSummary]) -> Table:
 
 def targets_table(summary: Sequence[MethodSummary]) -> Table:
     """Return the table of the values at each confidence target, one row for each method."""
-    targets = list(dict.fromkeys(target for one in summary for target in one.targets))
-    columns = ("target", *chain.from_iterable((target, f"interval of {target}") for target in targets))
-    rows = ((one.name, *chain.from_iterable(_cells(one.targets[target]) for target in targets)) for one in summary)
+    columns = ("target", *chain.from_iterable((target, f"interval of {target}") for target in summary[0].targets))
+    rows = ((one.name, *chain.from_iterable(map(estimate_cells, one.targets.values()))) for one in summary)
     return Table.of(columns, rows, left=("target",))
 
 
@@ -153,7 +153,7 @@ def against_table(summary: Sequence[MethodSummary]) -> Table:
     """Return the table of scores against refusals, one row for each method and variant."""
 
     def cells(found: Difference) -> tuple[str, ...]:
-        return number(found.score), number(found.refusals), *_cells(found.difference)
+        return number(found.score), number(found.refusals), *estimate_cells(found.difference)
 
     columns = ("confidence", "refusals of", "n", "refused", "RI by score", "by refusals", "difference", "interval")
     errors = ("wrong when answering by score", "by refusals ", "difference ", "interval ", "verdict")
@@ -177,7 +177,7 @@ def scores_table(found: PairComparison) -> Table:
             f"{one.method} ({one.variant})" if one.variant else one.method,
             phrase(one.measure, "measure"),
             " and ".join(f"{n:,}" for n in one.questions[: 1 if one.paired else 2]),
-            *(number(one.first), number(one.second), *_cells(one.difference)),
+            *(number(one.first), number(one.second), *estimate_cells(one.difference)),
         )
         for one in found.sections[NAME]
     )

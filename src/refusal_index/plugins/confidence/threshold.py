@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -17,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from refusal_index import stats
+from refusal_index.data.files import plain
 from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import ConfidenceError, write_outcomes
 from refusal_index.data.rates import first_draws, matched_design
@@ -31,7 +33,8 @@ from refusal_index.plugins.confidence.scored_answers import (
     scored_answers,
     virtual_run,
 )
-from refusal_index.render.format import Block, Table, abbreviated, estimate, interval_of, number, percent, shows
+from refusal_index.plugins.confidence.section import estimate_cells
+from refusal_index.render.format import Block, Table, abbreviated, estimate, number, percent, shows
 from refusal_index.render.sentences import add_sentences, sentence
 from refusal_index.runs.gate import compared_runs
 from refusal_index.runs.writing import Run
@@ -110,16 +113,13 @@ class ThresholdOptions:
 Kind = Literal["score", "refusals", "answer_all"]
 
 
-class Worth(NamedTuple):
+@dataclass(frozen=True)
+class Worth:
     """The results of a rule for refusing, or the differences between two rules."""
 
     coverage: Estimate  # share of the questions answered
     error_rate: Estimate  # share of errors among the answered
     utility: Estimate  # mean per question: 1 for a right answer, minus the penalty for a wrong one, 0 for a refusal
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the three estimates as a JSON-serialisable dict."""
-        return {name: one.to_document() for name, one in self._asdict().items()}
 
 
 @dataclass(frozen=True)
@@ -132,31 +132,20 @@ class OperatingPoint:
         The score's cut, the model's refusals under a variant, or answering everything.
     questions
         Number of questions.
-    worth
-        The results of the rule.
+    coverage, error_rate, utility
+        The results of the rule, as in `Worth`.
     difference
         Results of the cut minus those of this rule, paired on the same questions; None for the cut itself, without a
         cut, or if both answer the same questions.
-    same_as_cut
-        Whether the cut and this rule answer the same questions.
     """
 
     kind: Kind
     variant: str | None
     questions: int
-    worth: Worth
+    coverage: Estimate
+    error_rate: Estimate
+    utility: Estimate
     difference: Worth | None = None
-    same_as_cut: bool = False
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the point as a JSON-serialisable dict."""
-        return {
-            "kind": self.kind,
-            "variant": self.variant,
-            "questions": self.questions,
-            **self.worth.to_document(),
-            "difference": None if self.difference is None else self.difference.to_document(),
-        }
 
 
 class Halves(NamedTuple):
@@ -203,7 +192,7 @@ class Threshold(Shown):
         weighted = any(table["weight"].null_count() < table.height for table in known)
         bounded = isinstance(self.found, stats.RiskThreshold)
         missing = {"no_score": self.answers.without_score, "no_grade": self.answers.without_grade}
-        same = [self.name(one) for one in self.points if one.same_as_cut]
+        same = [self.name(one) for one in self.points[1:] if self.rule and one.questions and one.difference is None]
         compared = any(one.difference is not None for one in self.points)
         scale = {"level": self.options.interval_level, "price": self.options.price}
         values = {**self._named, **missing, "replies": self.answers.rows.height}
@@ -235,7 +224,7 @@ class Threshold(Shown):
     def _bound(self, found: stats.RiskThreshold) -> Statement:
         values = {**self._named, "level": self.options.bound_level, "max_error": found.max_error}
         if found.cut is not None:
-            return Statement("error_bound", "conclusion", {**values, "seen": self.points[0].worth.error_rate})
+            return Statement("error_bound", "conclusion", {**values, "seen": self.points[0].error_rate})
         if found.reason == "too_few_questions":
             return Statement("too_few_for_bound", "conclusion", {**values, "questions": self.sizes[0]})
         first = found.tested[0]
@@ -289,16 +278,16 @@ class Threshold(Shown):
         """Return `points` as a table, one row for each point and measure, with estimates and differences."""
         rows = []
         for point in self.points:
-            for name, own, apart in zip(Worth._fields, point.worth, point.difference or (None,) * 3, strict=True):
-                ends = (None, None, None) if apart is None else (apart.estimate, apart.low, apart.high)
-                rows.append((point.kind, point.variant, point.questions, name, own.estimate, own.low, own.high, *ends))
+            for name in MEASURES:
+                own, apart = (getattr(one, name, UNKNOWN) for one in (point, point.difference))
+                numbers = (own.estimate, own.low, own.high, apart.estimate, apart.low, apart.high)
+                rows.append((point.kind, point.variant, point.questions, name, *numbers))
         return pl.DataFrame(rows, schema=FRAME, orient="row")
 
     def to_document(self) -> dict[str, Any]:
         """Return all results as a JSON-serialisable dict, unrounded; a cut that is not finite becomes null."""
         found, options = self.found, self.options
-        cut = found.cut if found.cut is not None and math.isfinite(found.cut) else None
-        return {
+        document = {
             "model": self.run.model_id,
             "dataset": self.run.dataset_id,
             "method": self.answers.method,
@@ -310,15 +299,16 @@ class Threshold(Shown):
             "seed": options.seed,
             "status": found.status,
             "reason": found.reason,
-            "cut": cut,
+            "cut": found.cut,
             "rule": self.rule,
             "chosen_on": self.sizes[0],
             "judged_on": self.sizes[1],
             "without_score": self.answers.without_score,
             "without_grade": self.answers.without_grade,
-            "tested": [asdict(one) for one in found.tested] if isinstance(found, stats.RiskThreshold) else None,
-            "points": [one.to_document() for one in self.points],
+            "tested": found.tested if isinstance(found, stats.RiskThreshold) else None,
+            "points": self.points,
         }
+        return {name: plain(value) for name, value in document.items()}
 
 
 def find_threshold(run: ComparedRun, options: ThresholdOptions) -> Threshold:
@@ -376,6 +366,9 @@ def _check(answers: ScoredAnswers) -> None:
         )
 
 
+MEASURES = ("coverage", "error_rate", "utility")
+UNKNOWN = Estimate(None, status="undefined")
+
 FRAME = {
     **dict.fromkeys(("kind", "variant"), pl.String),
     "questions": pl.Int64,
@@ -405,7 +398,7 @@ def operating_points(
     firsts = {variant: first_draws(table) for variant, table in outcomes.items()}
     sampled = _Sampled(list(firsts.values()), penalty, confidence_level)
     if cut is not None:
-        yield OperatingPoint("score", None, rows.height, sampled.worth(rows, "by_score"))
+        yield OperatingPoint("score", None, rows.height, **vars(sampled.worth(rows, "by_score")))
     for variant, first in firsts.items():
         known = first.drop_nulls("refused").select("question_id", "refused")
         yield sampled.point("refusals", variant, rows.join(known, on="question_id", maintain_order="left"))
@@ -423,9 +416,8 @@ class _Sampled:
 
     def point(self, kind: Kind, variant: str | None, rows: pl.DataFrame) -> OperatingPoint:
         has_cut = rows["by_score"].null_count() == 0 and not rows.is_empty()
-        same = has_cut and bool((rows["by_score"] == rows["refused"]).all())
-        difference = self._difference(rows) if has_cut and not same else None
-        return OperatingPoint(kind, variant, rows.height, self.worth(rows, "refused"), difference, same)
+        difference = None if not has_cut or (rows["by_score"] == rows["refused"]).all() else self._difference(rows)
+        return OperatingPoint(kind, variant, rows.height, **vars(self.worth(rows, "refused")), difference=difference)
 
     def worth(self, rows: pl.DataFrame, name: str) -> Worth:
         """Return the results of refusing by a Boolean column; intervals account for clusters and weights."""
@@ -510,8 +502,8 @@ def threshold_screen(found: Threshold) -> Iterator[Block]:
     rows = (
         (
             abbreviated(sentence(found.name(point)), LONGEST_RULE),
-            *(percent(one.estimate, 0) for one in (point.worth.coverage, point.worth.error_rate)),
-            number(point.worth.utility.estimate, 2),
+            *(percent(one.estimate, 0) for one in (point.coverage, point.error_rate)),
+            number(point.utility.estimate, 2),
             "" if point.difference is None else estimate(point.difference.utility, 2),
         )
         for point in found.points
@@ -526,8 +518,8 @@ def threshold_screen(found: Threshold) -> Iterator[Block]:
 @shows(Threshold)
 def threshold_blocks(found: Threshold) -> Iterator[Block]:
     """Yield the choice, its caveats, and tables of all results on the other half."""
-    tables = {
-        "judged_on_other_half": ("", [(point, point.worth) for point in found.points]),
+    tables: dict[str, tuple[str, list[tuple[OperatingPoint, OperatingPoint | Worth]]]] = {
+        "judged_on_other_half": ("", [(point, point) for point in found.points]),
         "cut_less_others": ("difference", [(one, one.difference) for one in found.points if one.difference]),
     }
     for place, one in enumerate(found.statements):
@@ -539,7 +531,7 @@ def threshold_blocks(found: Threshold) -> Iterator[Block]:
                 (
                     sentence(found.name(point)),
                     f"{point.questions:,}",
-                    *(cell for number_ in worth for cell in (number(number_.estimate), interval_of(number_))),
+                    *chain.from_iterable(estimate_cells(getattr(worth, name)) for name in MEASURES),
                 )
                 for point, worth in points
             )
