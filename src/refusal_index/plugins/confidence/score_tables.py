@@ -388,7 +388,7 @@ def join_outcomes(scores: pl.DataFrame, outcomes: pl.DataFrame) -> JoinedScores:
             raise ConfidenceError(f"expected outcomes of one {name}, got {listed(map(str, names))}; split them first")
     by_text = _ids_by_text(scores, outcomes)
     numbered = scores.with_columns(pl.col("question_id").replace(by_text)).with_row_index("row", 1)
-    joined = pl.concat(_joined(numbered, _answers(outcomes))).sort("row", maintain_order=True)
+    joined = _joined(numbered, _answers(outcomes)).sort("row", maintain_order=True)
     unknown = scores.filter(~numbered["row"].is_in(joined["row"].unique().to_list()))
     if joined.is_empty() and scores.height:
         raise ConfidenceError(
@@ -428,27 +428,21 @@ def _answers(outcomes: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _joined(scores: pl.DataFrame, answers: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Yield the scores whose answers are in the run, with `wrong` filled in if it is unknown."""
-    of_all, of_one = ["question_id", "draw"], ["question_id", "draw", "variant"]
-    has_variant = pl.col("variant").is_not_null()
-    is_settled = pl.col("wrong").is_not_null() | (pl.col("pass") == "probe").fill_null(value=False)
-    is_shared = (pl.col("pass") == "forced").fill_null(value=False)
-    yield scores.filter(is_settled, has_variant).join(answers, on=of_one, how="semi")
-    yield scores.filter(is_settled, ~has_variant).join(answers, on=of_all, how="semi")
+def _joined(scores: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
+    """Return the scores whose answers are in the run, with `wrong` filled in if it is unknown."""
+    of_all, of_one, of = ["question_id", "draw"], ["question_id", "draw", "variant"], pl.col("pass")
     known = pl.col("counts", "first", "forced").drop_nulls()  # null if variants disagree on a shared answer
-    shared = answers.group_by(of_all, maintain_order=True).agg(pl.when(known.n_unique() == 1).then(known.first()))
-    named, unnamed = scores.filter(~is_settled, has_variant), scores.filter(~is_settled, ~has_variant).drop("variant")
-    of = pl.col("pass")
-    for found in (
-        named.join(answers, on=of_one, maintain_order="left"),
-        unnamed.filter(is_shared).join(
-            shared.with_columns(variant=pl.lit(None, pl.String)), on=of_all, maintain_order="left"
-        ),
-        unnamed.filter(~is_shared).join(answers, on=of_all, maintain_order="left_right"),
-    ):
-        wrong = pl.when(of.is_null()).then("counts").when(of == "first").then("first").otherwise("forced")
-        yield found.with_columns(wrong.alias("wrong")).select("row", *CONFIDENCE_SCHEMA)
+    shared = answers.group_by(of_all).agg(pl.when(known.n_unique() == 1).then(known.first()))
+    every = pl.concat([answers, shared], how="diagonal").unique(of_one, keep="first", maintain_order=True)
+    is_settled = pl.col("wrong").is_not_null() | of.eq_missing(pl.lit("probe"))
+    varies = pl.col("variant").is_null() & ~is_settled & of.ne_missing(pl.lit("forced"))
+    found = (
+        scores.filter(~varies).join(every, on=of_one, nulls_equal=True, maintain_order="left"),
+        scores.filter(varies).drop("variant").join(answers, on=of_all, maintain_order="left_right"),
+    )
+    wrong = pl.when(of.is_null()).then("counts").when(of == "first").then("first").otherwise("forced")
+    wrong = pl.when(is_settled).then("wrong").otherwise(wrong)
+    return pl.concat(found, how="diagonal").with_columns(wrong.alias("wrong")).select("row", *CONFIDENCE_SCHEMA)
 
 
 def _ids_by_text(scores: pl.DataFrame, outcomes: pl.DataFrame) -> dict[str, str]:

@@ -424,7 +424,10 @@ def refresh_scores(
         return ()
     replies, questions = Replies(store, procedure_of(settings).grader), store.questions()
     answers = {one: replies.scored(questions[one]) for one in set(table["question_id"]) & questions.keys()}
-    wrong = {one: answer.wrong for one, answer in answers.items() if answer is not None}
+    grades = {"question_id": list(answers), "now": [answer and answer.wrong for answer in answers.values()]}
+    now = pl.DataFrame(grades, schema={"question_id": pl.String, "now": pl.Boolean})
+    forced = table.filter(pl.col("pass") == "forced", pl.col("draw") == 0).join(now, on="question_id", how="left")
+    changed = set(forced.filter(pl.col("wrong").ne_missing(pl.col("now")))["method"])
     before = None
     with suppress(OutcomeTableError):
         before = folder.read_outcomes()
@@ -434,12 +437,9 @@ def refresh_scores(
     for group in table.partition_by("method", maintain_order=True):
         name = group["method"][0]
         method = method_of(name)
-        forced = group.filter((pl.col("pass") == "forced") & (pl.col("draw") == 0)).select("question_id", "wrong")
         if method is None or not group["pass"].is_in(["forced", "probe"]).all():
             kept.append(_regraded(group, before, outcomes))
-        elif any(wrong.get(one) is not is_wrong for one, is_wrong in forced.iter_rows()) or (
-            redrawn and method.needs & {Need.FIRST_DRAWS, Need.FORCED_DRAWS}
-        ):
+        elif name in changed or (redrawn and method.needs & {Need.FIRST_DRAWS, Need.FORCED_DRAWS}):
             outdated.append(name)
         else:
             kept.append(group)
