@@ -126,7 +126,7 @@ def test_the_embedded_model_answers_in_neither_words_nor_letters_and_has_no_scor
 
 def planted(plan: ConfidencePlan, replies: Sequence[tuple[Reply, TokenLogprob | None]]) -> list[str]:
     """Put judgements into the store as though a provider had given them, and return the ids of their questions."""
-    with open_store(plan.run.folder) as store:
+    with open_store(plan.folder) as store:
         for question_id, (reply, token) in zip(plan.questions, replies, strict=True):
             logprobs = None if token is None else write_logprobs([token])
             store.put([Completion(question_id, "confidence/p-true", 0, reply, logprobs=logprobs)])

@@ -129,7 +129,7 @@ def confidence(
         return
     if not yes:
         check_amount(plan, requests)
-    found = execute_with_progress(plan.run, partial(measure, plan), sum(one.questions for one in requests))
+    found = execute_with_progress(plan, partial(measure, plan), sum(one.questions for one in requests))
     wanted = [one.name for one in plan.methods]
     summary = [one for one in summarise_confidence(found.table, plan.outcomes) if one.method in wanted]
     if json:
@@ -191,7 +191,7 @@ def _done(plan: ConfidencePlan, found: Confidence) -> Iterator[Block]:
     made = {one.name for one in plan.methods}
     kept = [name for name in found.table["method"].unique(maintain_order=True) if name not in made]
     beside = f"; also contains scores of {', '.join(kept)}" if kept else ""
-    yield f"{plan.run.folder.path}: confidence.parquet, summary.json, report.html{beside}"
+    yield f"{plan.folder.path}: confidence.parquet, summary.json, report.html{beside}"
 
 
 def _paragraphs(statement: Statement) -> Iterator[Block]:

@@ -51,7 +51,6 @@ from refusal_index.runs.engine import Opened, Progress, engine_of, note_on
 from refusal_index.runs.execute import Round, execute_rounds, outstanding
 from refusal_index.runs.plan import Plan, check_code, open_store
 from refusal_index.runs.results import total
-from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 
 METHODS: dict[str, Method] = {one.name: one for one in (*model_scores.METHODS, *trained.METHODS)}
@@ -209,38 +208,30 @@ class Probing(Procedure):
         return Request(step.pass_, step.role, (Message("user", f"{text}\n\n{self.think}" if self.think else text),))
 
 
-@dataclass(frozen=True)
-class ConfidencePlan:
-    """Plan to score the answers of a run.
+@dataclass(frozen=True, kw_only=True)
+class ConfidencePlan(Plan):
+    """Plan to score the answers of a run: its folder, settings, questions and models, and its forced pass.
 
     Attributes
     ----------
-    run
-        Plan of the run: its folder, settings, questions and models, with the forced pass as the procedure.
-    methods
-        The requested methods.
     wording
         Prompts and grading of the run's forced pass.
     outcomes
         The run's outcome table.
+    methods
+        The requested methods.
     given
         Names of models and graders given by the user; only functions with these names may be called.
     groups, layer
         For trained methods: the fold group of each question, by id, and the layer whose hidden states a probe reads.
     """
 
-    run: Plan
-    methods: tuple[Method, ...]
     wording: Protocol
     outcomes: pl.DataFrame
+    methods: tuple[Method, ...] = ()
     given: frozenset[str] = frozenset()
     groups: Mapping[str, str] = field(default_factory=dict)
     layer: int | None = None
-
-    @property
-    def settings(self) -> Settings:
-        """The run's settings, with the current options for sending requests."""
-        return self.run.settings
 
     @property
     def is_embedded(self) -> bool:
@@ -251,7 +242,7 @@ class ConfidencePlan:
     @property
     def is_free(self) -> bool:
         """Whether requests cost nothing: the model is embedded and there is no model grader."""
-        return self.is_embedded and not self.run.graders
+        return self.is_embedded and not self.graders
 
     @property
     def gives_logprobs(self) -> bool:
@@ -261,7 +252,7 @@ class ConfidencePlan:
     @cached_property
     def questions(self) -> dict[str, Question]:
         """The run's questions by id."""
-        return {one.question_id: one for one in self.run.dataset.questions}
+        return {one.question_id: one for one in self.dataset.questions}
 
     @cached_property
     def needs(self) -> frozenset[Need]:
@@ -309,7 +300,7 @@ class ConfidencePlan:
     def missing_answers(self, replies: Replies) -> list[Conversation]:
         """Return the forced passes that are needed because the run's own answers are missing or unsuitable."""
         return [
-            Conversation(question, FORCED_ANSWER, self.run.procedures[FORCED])
+            Conversation(question, FORCED_ANSWER, self.procedures[FORCED])
             for question in self.questions.values()
             if question.gold is not None and self._lacks_answer(question, replies)
         ]
@@ -373,7 +364,7 @@ class ConfidencePlan:
     def evidence(self, replies: Replies) -> Evidence:
         """Return the data from which the methods compute scores."""
         forced = {one: replies.forced(question) for one, question in self.questions.items()}
-        further = {one: [found[draw] for draw in found if draw > 0] for one, found in forced.items()}
+        further = {one: [answer for draw, answer in found.items() if draw] for one, found in forced.items()}
         probes = {
             prompt.name: {
                 one.question.question_id: list(answers_of(one, self.current(one, replies.store)).values())
@@ -384,7 +375,7 @@ class ConfidencePlan:
         return Evidence(
             self.questions,
             self.answers(replies),
-            further={one: answers for one, answers in further.items() if answers},
+            further=further,
             outcomes=self.outcomes,
             probes=probes,
             groups=self.groups,
@@ -395,9 +386,9 @@ class ConfidencePlan:
 
     def states(self, ids: Sequence[str]) -> hidden_states.States:
         """Return the hidden states at the end of the forced prompt, shape (n, layers + 1, size)."""
-        procedure, step = self.run.procedures[FORCED], Step(Pass.FORCED, Role.MODEL)
+        procedure, step = self.procedures[FORCED], Step(Pass.FORCED, Role.MODEL)
         prompts = {one: procedure.request(step, question).messages for one, question in self.questions.items()}
-        path = self.run.folder.path / hidden_states.FILE
+        path = self.folder.path / hidden_states.FILE
         return hidden_states.states_of(self.settings.model, prompts, path, ids)
 
 
@@ -454,7 +445,7 @@ def pending(plan: ConfidencePlan) -> list[PendingRequests]:
 
     Requests to a model grader are not counted: one per answer, or two if a verdict cannot be parsed.
     """
-    with open_store(plan.run.folder, made=False) as store:
+    with open_store(plan.folder, made=False) as store:
         replies = plan.replies(store)
         answers = plan.unfinished(plan.missing_answers(replies), store)
         to_come = {one.question.question_id for one in answers}
@@ -472,16 +463,16 @@ def _pending(
     plan: ConfidencePlan, name: str, conversations: Sequence[Conversation], again: int, draws: int, store: ReplyStore
 ) -> PendingRequests:
     """Count the requests of the conversations, and of `again` further ones in case their answers change."""
-    requests = most = tokens = 0
     each = 1 if plan.is_embedded else draws
-    for conversation in conversations:
-        for one in next_requests(conversation, plan.current(conversation, store)):
-            if one.step.role is Role.MODEL:
-                request = conversation.procedure.request(one.step, conversation.question)
-                requests += one.n
-                most += one.n if one.n > 1 else each
-                tokens += one.n * request_tokens(plan.settings.model, request)
-    return PendingRequests(name, len(conversations) + again, requests, most + each * again, tokens)
+    asked = [
+        (one.n, request_tokens(plan.settings.model, conversation.procedure.request(one.step, conversation.question)))
+        for conversation in conversations
+        for one in next_requests(conversation, plan.current(conversation, store))
+        if one.step.role is Role.MODEL
+    ]
+    requests, tokens = (sum(amounts) for amounts in ([n for n, _ in asked], [n * size for n, size in asked]))
+    most = sum(n if n > 1 else each for n, _ in asked) + each * again
+    return PendingRequests(name, len(conversations) + again, requests, most, tokens)
 
 
 def check_amount(plan: ConfidencePlan, requests: Iterable[PendingRequests]) -> None:
@@ -489,9 +480,9 @@ def check_amount(plan: ConfidencePlan, requests: Iterable[PendingRequests]) -> N
     most = sum(one.most for one in requests)
     if plan.is_free or not most:
         return
-    check_code(plan.run.names, plan.given, plan.run.folder.path)
-    with open_store(plan.run.folder, made=False) as store:
-        own = total(store.paid(), plan.run.prices).requests
+    check_code(plan.names, plan.given, plan.folder.path)
+    with open_store(plan.folder, made=False) as store:
+        own = total(store.paid(), plan.prices).requests
     if most > own:
         raise SettingError(
             f"{{method}}: up to {most:,} requests to {plan.settings.model}, more than the {own:,} of the run itself; "
@@ -505,12 +496,11 @@ async def ask(plan: ConfidencePlan, store: ReplyStore, progress: Progress, budge
     first = next(rounds, None)
     if first is None:
         return None
-    run = plan.run
-    check_code(run.names, plan.given, run.folder.path)
-    outstanding().check(run, store)
-    engine = engine_of(run.settings.sending.engine)(run.settings, run.names, run.objects)
-    progress(Opened(0, note_on(run.settings.sending)))
-    return await execute_rounds(chain([first], rounds), run.settings, run.folder, engine, store, progress, budget)
+    check_code(plan.names, plan.given, plan.folder.path)
+    outstanding().check(plan, store)
+    engine = engine_of(plan.settings.sending.engine)(plan.settings, plan.names, plan.objects)
+    progress(Opened(0, note_on(plan.settings.sending)))
+    return await execute_rounds(chain([first], rounds), plan.settings, plan.folder, engine, store, progress, budget)
 
 
 def _set_aside(plan: ConfidencePlan, store: ReplyStore, pending: Round) -> Round:

@@ -49,10 +49,10 @@ from refusal_index.plugins.confidence.score_tables import (
     with_scores,
 )
 from refusal_index.plugins.confidence.trained import KNOWN, TOPIC, groups_of, groups_or_own, known_groups
-from refusal_index.protocol import FORCED, Completion, ForcedPass, GraderKind, Pass, Placement, Protocol, Role
+from refusal_index.protocol import FORCED, Completion, ForcedPass, Pass, Placement, Protocol, Role
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Progress, RunFailedError, check_sends, unwatched
-from refusal_index.runs.plan import Plan, checked, grader_before, open_store, prompts_before, settings_before, versions
+from refusal_index.runs.plan import checked, grader_before, open_store, prompts_before, settings_before, versions
 from refusal_index.runs.results import procedure_of, total
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
@@ -110,7 +110,7 @@ def prepare_confidence(
     """
     wanted = None if names is None or ALL in names else methods_of(names)
     plan = _plan(run, settings, prompts, objects or {}, group)
-    plan = replace(plan, layer=layer, given=_given(plan.run, plan.wording.grader, model, grader))
+    plan = replace(plan, layer=layer, given=_given(plan, model, grader))
     usable = [one for one in (all_methods() if wanted is None else METHODS.values()) if unmet(plan, one) is None]
     if wanted is None:
         # Methods that download weights and train them for hours are used only if named explicitly.
@@ -125,7 +125,7 @@ def prepare_confidence(
     plan = replace(plan, methods=wanted)
     if Need.STATES in plan.needs:
         check_layer(plan.settings.model, layer)
-    return replace(plan, run=replace(plan.run, settings=plan.settings.changed(logprobs=plan.takes_logprobs)))
+    return replace(plan, settings=plan.settings.changed(logprobs=plan.takes_logprobs))
 
 
 def free_methods(plan: ConfidencePlan, usable: Sequence[Method]) -> tuple[Method, ...]:
@@ -148,9 +148,9 @@ def free_methods(plan: ConfidencePlan, usable: Sequence[Method]) -> tuple[Method
     return free
 
 
-def _given(run: Plan, kind: GraderKind, model: str | None, grader: str | None) -> frozenset[str]:
+def _given(run: ConfidencePlan, model: str | None, grader: str | None) -> frozenset[str]:
     """Return the names of models given by the user; raises SettingError for a name that is not the run's."""
-    graders = ",".join(run.graders) or str(kind)
+    graders = ",".join(run.graders) or str(run.wording.grader)
     for role, own, given in (("model", run.settings.model, model), ("grader", graders, grader)):
         if given not in (None, own):
             raise SettingError(f"{{{role}}}: expected that of the run, {own!r}, got {given!r}; leave it out")
@@ -188,9 +188,10 @@ def _plan(
     dataset = Dataset(named["name"], tuple(questions.values()), named["sha256"], str(run), "exact", "that of the run")
     wording = Protocol(chosen, next(iter(chosen.variants)), kind, Placement(prompting.placement), prompting.think)
     title, passes = (settings.model, dataset.name), {FORCED: ForcedPass(kind, wording)}
-    plan = Plan(settings, dataset, graders, folder, before, {}, passes, {}, objects, title)
+    asked, groups = (settings, dataset, graders, folder, before), groups_of(outcomes, questions, group)
+    plan = ConfidencePlan(*asked, {}, passes, {}, objects, title, wording=wording, outcomes=outcomes, groups=groups)
     checked(plan, imports=False)  # importing functions would run code named in the folder
-    return ConfidencePlan(plan, (), wording, outcomes, groups=groups_of(outcomes, questions, group))
+    return plan
 
 
 def _check_finished(folder: RunFolder) -> None:
@@ -227,7 +228,7 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
     KeyboardInterrupt
         If the user interrupts it; replies received so far are kept.
     """
-    folder, prices, budget = plan.run.folder, plan.run.prices, budget or Budget(plan.settings.limits)
+    folder, prices, budget = plan.folder, plan.prices, budget or Budget(plan.settings.limits)
     with folder.lock(), open_store(folder) as store:
         plan = replace(plan, outcomes=folder.read_outcomes())  # may have changed before the folder was locked
         before = set(store.paid(auxiliary=True))
