@@ -148,7 +148,7 @@ def test_where_no_cut_holds_the_status_is_1_and_nothing_is_written(command):
     ("arguments", "said"),
     [
         (("r", "--penalty", "1", "--dry-run"), "--dry-run: --penalty and --max-error"),
-        (("r", "--penalty", "1", "--max-error", ".1"), "--penalty: expected alone"),
+        (("r", "--penalty", "1", "--max-error", ".1"), "expected penalty or max_error, got penalty and max_error"),
         (("r", "--penalty", "1"), "method: name one of likelihood, other"),
         (("r", "--penalty", "1", "--method", "likelyhood"), "did you mean 'likelihood'?"),
         (("r", "--penalty", "1", "--method", "other"), "differ between prompts; name one of low, high"),

@@ -350,7 +350,7 @@ class TestErrors:
             ("s.jsonl.gz", b"not gzip", "cannot be unpacked"),
             ("s.json", b"[{", "expected one JSON document"),
             ("s.json", b'{"a": 1}', "expected a list of objects"),
-            ("s.json", b'{"a": [1], "b": [1, 2]}', "expected columns of equal length"),
+            ("s.json", b'{"a": [1], "b": [1, 2]}', "an object of columns of equal length"),
             ("s.json", b"[1]", "item 1: expected an object"),
             ("s.jsonl", b'{"question_id": "q", "confidence": 0.5}\n{\n', "line 2: expected one JSON object"),
             ("s.csv", b"question_id;confidence\nq;0,5\n", "expected cells separated by commas, found ';'"),

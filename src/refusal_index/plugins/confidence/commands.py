@@ -100,9 +100,8 @@ def confidence(
         refused = {"--list": list_, "--dry-run": dry_run, "--yes": yes, "--add": add is not None}
         if wrong := next((option for option, given in refused.items() if given), None):
             raise OptionError(f"{wrong}: --penalty and --max-error choose a threshold and send nothing; leave it out")
-        chosen = {"method": method, "variant": variants, "penalty": penalty, "max_error": max_error}
-        chosen |= {"confidence_level": confidence_level, "seed": seed}
-        _choose_threshold(run, chosen, {"cluster": cluster, "weight": weight}, out, as_json=json, full=full)
+        chosen = (method, variants, penalty, max_error, confidence_level, seed)
+        _choose_threshold(run, chosen, (cluster, weight), out, as_json=json, full=full)
         return
     if add is not None or out is not None or column or name is not None:
         if method is not None or list_ or dry_run:
@@ -206,8 +205,8 @@ def _paragraphs(statement: Statement) -> Iterator[Block]:
 
 def _choose_threshold(
     run: Path,
-    options: Mapping[str, Any],
-    sampling: Mapping[str, str | None],
+    options: tuple[Any, ...],
+    sampling: tuple[str | None, str | None],
     out: Path | None,
     *,
     as_json: bool,
@@ -218,20 +217,16 @@ def _choose_threshold(
     from refusal_index.errors import listed
     from refusal_index.plugins.confidence import threshold
 
-    if options["penalty"] is not None and options["max_error"] is not None:
-        raise OptionError(
-            "--penalty: expected alone, got --max-error as well; the first sets the cost of a wrong answer, the second "
-            "limits their share"
-        )
+    chosen = threshold.ThresholdOptions(*options)
     if out is not None:
         check_place(out)
-    runs = read_runs([run], Sampling(**sampling))
+    runs = read_runs([run], Sampling(*sampling))
     if len(runs) != 1:
         raise OptionError(
             f"expected one model on one dataset, got {len(runs)} in {run}: {listed(one.label for one in runs)}; name "
             "one run, or split the table"
         )
-    found = threshold.find_threshold(runs[0], threshold.ThresholdOptions(**options))
+    found = threshold.find_threshold(runs[0], chosen)
     if as_json:
         console.document(found.to_document())
     else:

@@ -252,11 +252,11 @@ def _document(source: Source, document: Any) -> list[Any]:
         return document
     cells = document.items() if isinstance(document, dict) else ()
     columns = {name: list(column.values()) if isinstance(column, dict) else column for name, column in cells}
-    if not columns or not all(isinstance(column, list) for column in columns.values()):
-        raise source.wrong(f"expected a list of objects, or an object of columns, got {shortened(document)}")
-    lengths = {name: len(column) for name, column in columns.items()}
-    if len(set(lengths.values())) > 1:
-        raise source.wrong(f"expected columns of equal length, got {shortened(lengths)}; check that none is truncated")
+    lengths = {len(column) if isinstance(column, list) else None for column in columns.values()}
+    if len(lengths) != 1 or None in lengths:
+        raise source.wrong(
+            f"expected a list of objects, or an object of columns of equal length, got {shortened(document)}"
+        )
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 

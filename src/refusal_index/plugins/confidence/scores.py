@@ -20,8 +20,8 @@ import polars as pl
 
 from refusal_index.data.datasets import Dataset
 from refusal_index.data.files import write_atomically
-from refusal_index.data.folder import RunFolder
-from refusal_index.data.outcome_table import CONFIDENCE_SCHEMA, PLACE, ConfidenceError, is_trained, read_confidence
+from refusal_index.data.folder import RunFolder, read_outcomes_of
+from refusal_index.data.outcome_table import CONFIDENCE_SCHEMA, PLACE, ConfidenceError, is_trained
 from refusal_index.data.run_json import Prices
 from refusal_index.data.tables import write_table
 from refusal_index.errors import OutcomeTableError, RefusalIndexError, RunFolderError, checked_path
@@ -179,10 +179,9 @@ def _plan(
     kind, graders = grader_before(before)
     settings = settings_before(before, settings)
     check_sends(settings.sending)
-    _check_finished(folder)
+    outcomes = read_outcomes_of(run)
     with open_store(folder, made=False) as store:
         questions = store.questions()
-    outcomes = folder.read_outcomes()
     folder.read_confidence()  # detects a damaged table before any request is sent
     named, prompting = before["dataset"], settings.prompting
     dataset = Dataset(named["name"], tuple(questions.values()), named["sha256"], str(run), "exact", "that of the run")
@@ -192,11 +191,6 @@ def _plan(
     plan = ConfidencePlan(*asked, {}, passes, {}, objects, title, wording=wording, outcomes=outcomes, groups=groups)
     checked(plan, imports=False)  # importing functions would run code named in the folder
     return plan
-
-
-def _check_finished(folder: RunFolder) -> None:
-    if not folder.outcomes.exists():
-        raise RunFolderError(f"{folder.path} has no outcomes yet; finish the run first")
 
 
 @dataclass(frozen=True)
@@ -501,8 +495,7 @@ def add_scores(
         If the run or the scores cannot be used; the folder is then unchanged.
     """
     folder = RunFolder(run)
-    folder.read_settings()
-    _check_finished(folder)
+    read_outcomes_of(run)  # raises if there are none
     scores, left_out = read_score_table(data, method=method, columns=columns)
     ours = sorted({*METHODS, ALL} & set(scores["method"]))
     if ours:
@@ -540,11 +533,11 @@ def export_scores(run: Path, out: Path) -> int:
     """
     folder = RunFolder(run)
     folder.read_settings()
-    if not folder.confidence.exists():
+    table = folder.read_confidence()
+    if table is None:
         raise RunFolderError(
             f"{run} has no scores; 'refusal-index confidence {run}' computes them, or adds yours with --add FILE"
         )
-    table = read_confidence(folder.confidence)
     write_table(table, out)
     return table.height
 

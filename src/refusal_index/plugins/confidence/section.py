@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from itertools import chain
 from typing import Any
@@ -48,7 +47,7 @@ from refusal_index.render.format import (
 from refusal_index.render.report.page import BOX, UNIT, MetricRow, Scale, environment
 from refusal_index.render.sections import PageSection, RunOnPage, Section
 from refusal_index.render.sentences import add_sentences, phrase, sentence
-from refusal_index.stats import Estimate, ReliabilityBin, reliability_table
+from refusal_index.stats import Estimate, reliability_table
 from refusal_index.stats.calibration import roc_counts
 
 add_sentences(__package__)
@@ -190,16 +189,6 @@ MOST_POINTS = 300
 """Maximum number of points of a ROC curve; more are not visible at the size of the chart."""
 
 
-@dataclass(frozen=True)
-class MethodView:
-    """One method with its charts."""
-
-    summary: MethodSummary
-    bins: tuple[ReliabilityBin, ...]  # non-empty bins
-    roc: str  # SVG points of the ROC curve; empty if it has none
-    curve: str  # id of the curve in the page
-
-
 def section_values(page: RunOnPage) -> dict[str, Any] | None:
     """Return the template values for the section of a run; None if it has no scores."""
     run, summary = page.run, page.summary
@@ -213,7 +202,9 @@ def section_values(page: RunOnPage) -> dict[str, Any] | None:
         bins = reliability_table(score, right, n_bins=N_BINS, confidence_level=level)
         points = () if one.auroc.estimate is None else zip(*roc_points(score, right), strict=True)
         roc = " ".join(f"{BOX * x:.0f},{BOX * (1 - y):.0f}" for x, y in points)
-        methods.append(MethodView(one, tuple(each for each in bins if each.count), roc, f"{page.anchor}-roc-{place}"))
+        # The curve is drawn from `roc`, its points in SVG, and is reused by its id.
+        filled, curve = [each for each in bins if each.count], f"{page.anchor}-roc-{place}"
+        methods.append({"summary": one, "bins": filled, "roc": roc, "curve": curve})
     remarks = [*shared_remarks(found)]
     if summary.is_sampled:
         remarks.append(((), Statement("one_by_one", "scope")))

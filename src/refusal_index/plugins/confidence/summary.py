@@ -177,12 +177,8 @@ class MethodSummary:
         beside = [part for part in (self.variant, "first pass" if self.of == "first" else None) if part]
         return f"{self.method} ({', '.join(beside)})" if beside else self.method
 
-    @property
-    def remarks(self) -> tuple[Statement, ...]:
-        """Caveats: training, missing scores or grades, small samples, and differing answers."""
-        return tuple(self._remarks())
-
-    def _remarks(self) -> Iterator[Statement]:
+    def remarks(self) -> Iterator[Statement]:
+        """Yield caveats: training, missing scores or grades, small samples, and differing answers."""
         if self.is_trained:
             yield Statement("trained")
         if self.over_topic is not None and self.over_topic.low is not None:
@@ -233,7 +229,7 @@ class MethodSummary:
 
 def shared_remarks(found: Sequence[MethodSummary]) -> tuple[tuple[tuple[str, ...], Statement], ...]:
     """Return every distinct remark with the names of all methods that it applies to."""
-    named = [(one.name, remark) for one in found for remark in one.remarks]
+    named = [(one.name, remark) for one in found for remark in one.remarks()]
     distinct = [remark for place, (_, remark) in enumerate(named) if all(remark != other for _, other in named[:place])]
     return tuple((tuple(name for name, other in named if other == remark), remark) for remark in distinct)
 
