@@ -9,11 +9,11 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,10 @@ EXTRA, PACKAGES = "transformers", ("torch", "transformers")
 
 BATCH_SIZE = 16  # larger batches are hardly faster, and need memory for every token in every layer
 
+HUB_SECONDS = 10
+"""Timeout in seconds for the first response of the Hugging Face Hub."""
+
+Loaded = TypeVar("Loaded")
 States = NDArray[np.float32]
 Conversations = Mapping[str, Sequence[Message]]
 """The messages before the answer, by question id."""
@@ -166,24 +170,55 @@ def hidden_states(
 
 def _loaded(name: str) -> tuple[Any, Any]:
     """Return the tokenizer and the model without its language-model head."""
-    try:
-        import torch  # noqa: PLC0415 - an optional dependency, and slow to import
-        from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - an optional dependency
-    except ImportError as error:
-        raise WeightsError(
-            f"hidden states of hf/{name} need the package {error.name}: pip install 'refusal-index[{EXTRA}]'"
-        ) from error
-    try:
-        with quietly():
-            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-            model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, trust_remote_code=False)
-    except Exception as error:  # transformers raises many kinds, for wrong names, damaged files, unknown architectures
-        raise WeightsError(f"hf/{name}: transformers cannot load it: {_reason(error)}") from error
+    import torch  # noqa: PLC0415 - an optional dependency, and slow to import
+    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - an optional dependency
+
+    def load(**options: Any) -> tuple[Any, Any]:
+        options["trust_remote_code"] = False
+        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+        return tokenizer, AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **options)
+
+    tokenizer, model = load_weights(f"hf/{name}", name, load)
     return tokenizer, model.base_model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def load_weights(user: str, name: str, load: Callable[..., Loaded]) -> Loaded:
+    """Load weights from this machine, or else from the Hub after checking that it responds and has them.
+
+    Parameters
+    ----------
+    user
+        What needs the weights, for messages.
+    name
+        A repository on the Hub, or a folder.
+    load
+        Loads them; takes ``local_files_only``.
+
+    Raises
+    ------
+    WeightsError
+        If they cannot be loaded.
+    """
+    from huggingface_hub import model_info  # noqa: PLC0415 - an optional dependency
+
+    try:
+        with _quietly():
+            try:
+                return load(local_files_only=True)
+            except OSError:
+                if Path(name).exists():
+                    raise
+                model_info(name, timeout=HUB_SECONDS)  # the libraries themselves retry for more than a minute
+                return load(local_files_only=False)
+    except Exception as error:  # libraries raise many kinds, for wrong names, damaged files, unknown architectures
+        raise WeightsError(
+            f"{user}: the weights {name!r} cannot be loaded ({_reason(error)}); check the network, or name a local "
+            "folder with the weights"
+        ) from error
+
+
 @contextmanager
-def quietly() -> Iterator[None]:
+def _quietly() -> Iterator[None]:
     """Disable the progress bars of transformers."""
     from transformers.utils import logging  # noqa: PLC0415 - an optional dependency
 

@@ -19,8 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -30,7 +29,7 @@ from scipy import special
 from refusal_index.data.outcome import Question
 from refusal_index.errors import suggestion
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.confidence.hidden_states import WeightsError, quietly
+from refusal_index.plugins.confidence.hidden_states import load_weights
 from refusal_index.plugins.confidence.method import Evidence, Method, Need, TrainingError
 from refusal_index.plugins.confidence.model_scores import likelihood
 
@@ -614,11 +613,6 @@ EMBEDDER = "sentence-transformers/all-mpnet-base-v2"
 PREDICTOR = "microsoft/deberta-v3-base"
 """Default weights to fine-tune, as in the publication."""
 
-HUB_SECONDS = 10
-"""Timeout in seconds for the first response of the Hugging Face Hub."""
-
-Loaded = TypeVar("Loaded")
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -683,7 +677,7 @@ def apricot(
 
     @cache
     def places() -> FloatArray:
-        encoder = _loaded(embedder, partial(SentenceTransformer, embedder))
+        encoder = load_weights(APRICOT, embedder, partial(SentenceTransformer, embedder))
         questions = [evidence.questions[one].text for one in sorted(evidence.answers)]
         return np.asarray(encoder.encode(questions, show_progress_bar=False), np.float64)
 
@@ -724,7 +718,7 @@ def fine_tuned(
 
     with torch.random.fork_rng():  # leaves torch's global generator unchanged
         torch.manual_seed(seed)
-        tokenizer, model = _loaded(predictor, load)
+        tokenizer, model = load_weights(APRICOT, predictor, load)
         model.to("cuda" if torch.cuda.is_available() else "cpu")
         _train(model, tokenizer, texts, targets, recipe, np.random.default_rng(seed))
         model.eval()
@@ -764,27 +758,6 @@ def _probabilities(model: Any, tokenizer: Any, texts: Texts, recipe: Recipe) -> 
     longest = min(recipe.longest, tokenizer.model_max_length, model.config.max_position_embeddings)
     tokens = tokenizer(questions, replies, padding=True, truncation=True, max_length=longest, return_tensors="pt")
     return model(**tokens.to(model.device)).logits.softmax(dim=-1)[:, 1]
-
-
-def _loaded(name: str, load: Callable[..., Loaded]) -> Loaded:
-    """Load weights from this machine, or else from the Hub after checking that it responds and has them."""
-    from huggingface_hub import model_info  # noqa: PLC0415 - an optional dependency
-
-    try:
-        with quietly():
-            try:
-                return load(local_files_only=True)
-            except OSError:
-                if Path(name).exists():
-                    raise
-                model_info(name, timeout=HUB_SECONDS)  # the libraries themselves retry for more than a minute
-                return load(local_files_only=False)
-    except Exception as error:  # libraries raise many kinds for files that they cannot read
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise WeightsError(
-            f"{APRICOT}: the weights {name!r} cannot be loaded ({reason}); check the network, or name a local folder "
-            "with the weights"
-        ) from error
 
 
 _trained = partial(Method, packages=("scikit-learn",), extra="confidence")
