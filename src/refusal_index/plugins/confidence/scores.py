@@ -49,7 +49,7 @@ from refusal_index.plugins.confidence.score_tables import (
     with_scores,
 )
 from refusal_index.plugins.confidence.trained import KNOWN, TOPIC, groups_of, groups_or_own, known_groups
-from refusal_index.protocol import FORCED, Completion, ForcedPass, Pass, Placement, Protocol, Role
+from refusal_index.protocol import FORCED, Completion, ForcedPass, Pass, Placement, Protocol, Role, is_auxiliary
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Progress, RunFailedError, check_sends, unwatched
 from refusal_index.runs.plan import checked, grader_before, open_store, prompts_before, settings_before, versions
@@ -293,8 +293,9 @@ def method_records(
         packages = sorted({*method.packages, *(PACKAGES if is_of_hf else ())})
         for (variant,), own in found.group_by("variant", maintain_order=True):
             asked = own["question_id"].unique(maintain_order=True).to_list()
-            run, beside = _replies(store, method, variant, asked)
-            entering = [*run, *beside]
+            is_graded = bool(method.needs & {Need.FIRST_DRAWS, Need.TRAINING})
+            replies = _replies(store, method, variant, asked)
+            entering = [one for one in replies if is_graded or one.reply.role is Role.MODEL]
             model = [one for one in entering if one.reply.role is Role.MODEL]
             seconds = [one.seconds for one in entering if one.requests]
             yield MethodRecord(
@@ -303,7 +304,7 @@ def method_records(
                 questions=own.height,
                 generations=len(model),
                 usage=total(entering, prices),
-                own_requests=sum(one.requests for one in beside),
+                own_requests=sum(one.requests for one in entering if is_auxiliary(one.variant)),
                 seconds=None if None in seconds else sum(one for one in seconds if one is not None),
                 draws=_most(one for one in model if one.reply.pass_ is not Pass.PROBE),
                 own_replies=_most(one for one in model if one.reply.pass_ is Pass.PROBE),
@@ -341,34 +342,25 @@ def write_record(folder: RunFolder, records: Iterable[MethodRecord], methods: Co
         write_atomically(path, (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())
 
 
-def _replies(
-    store: ReplyStore, method: Method, variant: str | None, questions: Sequence[str]
-) -> tuple[list[Completion], list[Completion]]:
-    """Return the replies on which a method's scores are based: those of the run, and those sent for methods."""
-    run, beside, needs = list[Completion](), list[Completion](), method.needs
-    is_graded = bool(needs & {Need.FIRST_DRAWS, Need.TRAINING})
+def _replies(store: ReplyStore, method: Method, variant: str | None, questions: Sequence[str]) -> Iterator[Completion]:
+    """Yield the replies on which a method's scores are based, with those of graders."""
+    needs = method.needs
     answers_itself = bool(method.prompts) and all(prompt.is_graded for prompt in method.prompts)
     is_about_answers = Need.FIRST_DRAWS not in needs and not answers_itself
-
-    def entering(completions: Sequence[Completion], of: Pass) -> list[Completion]:
-        return [one for one in completions if one.reply.pass_ is of and (is_graded or one.reply.role is Role.MODEL)]
-
     for question in questions:
         if Need.FIRST_DRAWS in needs and variant is not None:
-            run += entering(store.effective_completions(question, variant), Pass.FIRST)
-        forced, asked = (store.effective_completions(question, name) for name in (FORCED, FORCED_ANSWER))
-        if Need.FORCED_DRAWS in needs:
-            run += entering(forced, Pass.FORCED)
-        elif is_about_answers and not asked:
-            run += [one for one in entering(forced, Pass.FORCED) if one.draw == 0]
-        if is_about_answers:
-            beside += entering(asked, Pass.FORCED)
+            said = store.effective_completions(question, variant)
+            yield from (one for one in said if one.reply.pass_ is Pass.FIRST)
+        asked = store.effective_completions(question, FORCED_ANSWER) if is_about_answers else []
+        yield from asked
+        for one in store.effective_completions(question, FORCED):
+            if Need.FORCED_DRAWS in needs or (is_about_answers and not asked and one.draw == 0):
+                yield one
         for prompt in method.prompts:
-            beside += entering(store.completions(question, prompt.variant), Pass.PROBE)
-    return run, beside
+            yield from store.completions(question, prompt.variant)
 
 
-def _most(completions: Iterator[Completion]) -> int:
+def _most(completions: Iterable[Completion]) -> int:
     """Return the largest number of replies to one question."""
     places = {(one.question_id, one.reply.pass_, one.draw) for one in completions}
     return max(Counter(question for question, *_ in places).values(), default=0)
