@@ -81,7 +81,10 @@ def states_of(model: str, conversations: Conversations, path: Path, ids: Sequenc
     if found is None:
         provider, name = provider_of(model)
         compute = hidden_states if provider is None else provider.hidden_states
-        found = _halved(compute(name, list(conversations.values())))
+        states = compute(name, list(conversations.values()))
+        with np.errstate(over="ignore"):
+            half = states.astype(np.float16)
+        found = half if np.isfinite(half).all() else states  # half precision is enough for probes
         _write(path, key, found)
     places = {one: place for place, one in enumerate(conversations)}
     return found[[places[one] for one in ids]].astype(np.float32)
@@ -94,13 +97,6 @@ def _weights(model: str) -> str:
         return provider.weights_sha256(name)
     files = sorted(Path(name).iterdir()) if Path(name).is_dir() else []
     return repr([(one.name, one.stat().st_size, one.stat().st_mtime_ns) for one in files])
-
-
-def _halved(states: States) -> NDArray[np.floating]:
-    """Return the states in half precision, which is enough for probes, unless a value overflows."""
-    with np.errstate(over="ignore"):
-        half = states.astype(np.float16)
-    return half if np.isfinite(half).all() else states
 
 
 def _read(path: Path, key: str) -> NDArray[np.floating] | None:

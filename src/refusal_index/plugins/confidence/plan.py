@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from typing import ClassVar
 
@@ -299,17 +299,14 @@ class ConfidencePlan(Plan):
 
     def missing_answers(self, replies: Replies) -> list[Conversation]:
         """Return the forced passes that are needed because the run's own answers are missing or unsuitable."""
-        return [
-            Conversation(question, FORCED_ANSWER, self.procedures[FORCED])
-            for question in self.questions.values()
-            if question.gold is not None and self._lacks_answer(question, replies)
-        ]
-
-    def _lacks_answer(self, question: Question, replies: Replies) -> bool:
-        if replies.store.completions(question.question_id, FORCED_ANSWER):
-            return True  # requested earlier, but its grade may be missing
-        own = replies.forced(question).get(0)
-        return own is None or (Need.LOGPROBS in self.needs and own.logprobs is None)
+        found = []
+        for question in (one for one in self.questions.values() if one.gold is not None):
+            own = replies.forced(question).get(0)
+            lacks_answer = own is None or (Need.LOGPROBS in self.needs and own.logprobs is None)
+            # The grade of an answer that was requested earlier may be missing.
+            if lacks_answer or replies.store.completions(question.question_id, FORCED_ANSWER):
+                found.append(Conversation(question, FORCED_ANSWER, self.procedures[FORCED]))
+        return found
 
     def answers(self, replies: Replies) -> dict[str, Answer]:
         """Return the forced answers to score, by question id."""
@@ -492,7 +489,7 @@ def check_amount(plan: ConfidencePlan, requests: Iterable[PendingRequests]) -> N
 
 async def ask(plan: ConfidencePlan, store: ReplyStore, progress: Progress, budget: Budget) -> str | None:
     """Send all pending requests; return why sending ended early, None if it did not."""
-    rounds = (each for each in map(partial(_set_aside, plan, store), plan.rounds(plan.replies(store))) if each[1])
+    rounds = _pending_rounds(plan, store)
     first = next(rounds, None)
     if first is None:
         return None
@@ -503,11 +500,12 @@ async def ask(plan: ConfidencePlan, store: ReplyStore, progress: Progress, budge
     return await execute_rounds(chain([first], rounds), plan.settings, plan.folder, engine, store, progress, budget)
 
 
-def _set_aside(plan: ConfidencePlan, store: ReplyStore, pending: Round) -> Round:
-    """Retire the outdated replies of a round, and return it with the unfinished conversations only."""
-    name, conversations = pending
-    for one in conversations:
-        completions = store.completions(one.question.question_id, one.variant)
-        if completions and not plan.current(one, store):
-            store.retire(completions)
-    return name, plan.unfinished(conversations, store)
+def _pending_rounds(plan: ConfidencePlan, store: ReplyStore) -> Iterator[Round]:
+    """Retire the outdated replies of each round, and yield the unfinished conversations."""
+    for name, conversations in plan.rounds(plan.replies(store)):
+        for one in conversations:
+            completions = store.completions(one.question.question_id, one.variant)
+            if completions and not plan.current(one, store):
+                store.retire(completions)
+        if unfinished := plan.unfinished(conversations, store):
+            yield name, unfinished

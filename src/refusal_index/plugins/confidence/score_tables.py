@@ -311,6 +311,9 @@ def _scores(rows: Iterable[Row], found: Mapping[str, str], scorers: Sequence[_Sc
             if cells[role] is None:
                 raise row.wrong(f"expected {what}, got an empty cell; every score needs one", found[role])
         answer = cells["variant"], cells["draw"] or 0, cells["pass"]
+        wrong = cells["wrong"] if cells["correct"] is None else not cells["correct"]
+        if cells["grade"] not in (None, Grade.UNSCORED):
+            wrong = cells["grade"] is not Grade.CORRECT  # refusals count as wrong
         for scorer in scorers:
             asked, method = cells[question], scorer.method or cells["method"]
             confidence = Column((), scorer.reading).value(row, scorer.column, {})
@@ -321,14 +324,7 @@ def _scores(rows: Iterable[Row], found: Mapping[str, str], scorers: Sequence[_Sc
                     f"{earlier.place}; remove one of the two, or distinguish the answers by a column 'draw' (0, 1, "
                     "...), 'variant' or 'pass'"
                 )
-            yield asked, method, confidence, _wrong_by(cells), *answer, cells["fold"]
-
-
-def _wrong_by(cells: Mapping[str, Any]) -> bool | None:
-    """Return whether a row says that the scored answer is wrong; refusals count as wrong."""
-    if cells["grade"] not in (None, Grade.UNSCORED):
-        return cells["grade"] is not Grade.CORRECT
-    return cells["wrong"] if cells["correct"] is None else not cells["correct"]
+            yield asked, method, confidence, wrong, *answer, cells["fold"]
 
 
 def with_scores(before: pl.DataFrame | None, table: pl.DataFrame) -> pl.DataFrame:

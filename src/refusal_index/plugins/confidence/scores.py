@@ -238,7 +238,8 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
             except RefusalIndexError as error:
                 failed = failed or (error if method in plan.methods else None)
         none = pl.DataFrame(schema=dict(CONFIDENCE_SCHEMA))
-        table = _in_order(with_scores(earlier, pl.concat([none, *scores.values()])))
+        places = pl.col("method").replace_strict(list(METHODS), range(len(METHODS)), default=len(METHODS))
+        table = with_scores(earlier, pl.concat([none, *scores.values()])).sort(places, maintain_order=True)
         write_table(table, folder.confidence)
         prices = prices.or_those(Prices.read(folder.read_about()))
         records = method_records(every, scores, evidence, store, prices)
@@ -258,14 +259,6 @@ def _with_earlier(plan: ConfidencePlan, earlier: pl.DataFrame | None) -> Confide
     known = [one for name in names if (one := method_of(name)) is not None and one not in plan.methods]
     again = (one for one in known if Need.WEIGHTS not in one.needs and unmet(plan, one) is None)
     return replace(plan, methods=(*plan.methods, *again))
-
-
-def _in_order(table: pl.DataFrame) -> pl.DataFrame:
-    """Sort scores by the order in which methods are listed, with unknown methods last."""
-    place = {name: number for number, name in enumerate(METHODS)}
-    return table.sort(
-        pl.col("method").replace_strict(place, default=len(place), return_dtype=pl.Int64), maintain_order=True
-    )
 
 
 def method_records(
@@ -311,8 +304,8 @@ def method_records(
                 is_of_model=method.is_of_model,
                 needs=tuple(sorted(method.needs)),
                 versions=versions(["refusal-index", *packages]),
-                **_training(own, evidence, grouped_by),
-                **_states(method, evidence, asked),
+                **(_training(own, evidence, grouped_by) if is_trained(own) else {}),
+                **(_states(evidence, asked) if Need.STATES in method.needs else {}),
             )
 
 
@@ -367,8 +360,6 @@ def _most(completions: Iterable[Completion]) -> int:
 
 
 def _training(scores: pl.DataFrame, evidence: Evidence, grouped_by: str | None) -> dict[str, Any]:
-    if not is_trained(scores):
-        return {}
     return {
         "training_examples": scores.drop_nulls(["wrong", "confidence"]).height,
         "n_folds": scores["fold"].n_unique(),
@@ -378,11 +369,9 @@ def _training(scores: pl.DataFrame, evidence: Evidence, grouped_by: str | None) 
     }
 
 
-def _states(method: Method, evidence: Evidence, asked: Sequence[str]) -> dict[str, Any]:
-    if Need.STATES not in method.needs or evidence.states is None or not asked:
-        return {}
-    size = evidence.states(asked[:1]).shape[2]
-    return {"states": len(asked), "state_size": size, "layer": evidence.layer}
+def _states(evidence: Evidence, asked: Sequence[str]) -> dict[str, Any]:
+    assert evidence.states is not None, "the method read them"  # noqa: S101
+    return {"states": len(asked), "state_size": evidence.states(asked[:1]).shape[2], "layer": evidence.layer}
 
 
 def refresh_scores(
