@@ -476,7 +476,7 @@ def add_scores(
         If the run or the scores cannot be used; the folder is then unchanged.
     """
     folder = RunFolder(run)
-    read_outcomes_of(run)  # raises if there are none
+    folder.read_settings()
     scores, left_out = read_score_table(data, method=method, columns=columns)
     ours = sorted({*METHODS, ALL} & set(scores["method"]))
     if ours:
@@ -485,7 +485,7 @@ def add_scores(
             "the scores (--name)"
         )
     with folder.lock(), open_store(folder, made=False) as store:
-        outcomes = folder.read_outcomes()
+        outcomes = read_outcomes_of(run)
         joined, before = join_outcomes(scores, outcomes), folder.read_confidence()
         added = set(joined.scores["method"])
         write_table(with_scores(before, joined.scores), folder.confidence)
