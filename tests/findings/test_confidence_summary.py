@@ -135,14 +135,14 @@ def test_what_has_no_score_or_no_grade_is_counted_and_left_out(table, scores):
     assert (found.questions, found.without_score, found.without_grade) == (N - 10, 7, 3)
     assert found.auroc == rest.auroc
     assert found.against == rest.against
-    (said,) = map(sentence, found.remarks)
+    (said,) = map(sentence, found.remarks())
     assert said.startswith("no score in 7 of 400 replies, no grade of 3 answers with a score; they are excluded")
 
 
 def test_a_method_that_gave_no_score_at_all_says_so_and_nothing_else(table, scores):
     (found,) = summarise_confidence(confidence_table([replace(one, confidence=None) for one in scores]), table)
     assert found.auroc.reason == "no_questions"
-    assert list(map(sentence, found.remarks)) == ["no score in 400 of 400 replies; they are excluded, not imputed."]
+    assert list(map(sentence, found.remarks())) == ["no score in 400 of 400 replies; they are excluded, not imputed."]
     text = to_text(measures_blocks([found]))
     assert "no score in 400 of 400 replies" in text
     assert "refusals under" not in text
@@ -246,7 +246,7 @@ def test_cautions_for_few_of_a_kind_part_of_the_questions_and_other_answers(tabl
     wrong = answers(table, "low")
     few = [one for one in scores if not one.wrong][:100] + [one for one in scores if one.wrong][:5]
     (found,) = summarise_confidence(confidence_table(few), table)
-    said = list(map(sentence, found.remarks))
+    said = list(map(sentence, found.remarks()))
     assert said == [
         "it scored 105 of 400 questions, and describes only these.",
         "5 of its 105 answers are wrong: too few for a reliable result.",
@@ -254,7 +254,7 @@ def test_cautions_for_few_of_a_kind_part_of_the_questions_and_other_answers(tabl
     others = [replace(one, wrong=False) if place < 40 else one for place, one in enumerate(scores)]
     own, given = (100 * (1 - np.mean(list(held))) for held in (wrong.values(), [one.wrong for one in others]))
     (found,) = summarise_confidence(confidence_table(others), table.filter(variant="low"))
-    (said,) = map(sentence, found.remarks)
+    (said,) = map(sentence, found.remarks())
     assert said.startswith(f"under low, {own:.1f}% of the run's own answers")
     assert f"{given:.1f}% of the forced answers" in said
 

@@ -112,7 +112,7 @@ def test_bins_lie_where_the_reliability_table_has_them(table):
     view = values_of(run)
     score, wrong = (np.array([getattr(s, name) for s in scores_of(table)[:200]]) for name in ("confidence", "wrong"))
     bins = np.maximum(np.ceil(np.round(score * 10, 9)) - 1, 0)
-    found = view["methods"][0].bins
+    found = view["methods"][0]["bins"]
     assert [one.count for one in found] == [int((bins == b).sum()) for b in np.unique(bins)]
     assert [one.outcome_rate for one in found] == pytest.approx([1 - wrong[bins == b].mean() for b in np.unique(bins)])
     assert [one.mean_score for one in found] == pytest.approx([score[bins == b].mean() for b in np.unique(bins)])
