@@ -169,4 +169,4 @@ def test_a_run_without_outcomes_is_to_be_finished_first(command, ran):
     shutil.copytree(ran, "u")
     Path("u/outcomes.parquet").unlink()
     done = command("confidence", "u", "--add", scores("s.jsonl", ran))
-    assert (done.exit_code, "finish the run first" in done.stderr) == (2, True)
+    assert (done.exit_code, "holds no outcomes yet" in done.stderr) == (2, True)
