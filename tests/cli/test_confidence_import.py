@@ -168,5 +168,5 @@ def test_what_is_not_there_is_named(command, ran, arguments, told):
 def test_a_run_without_outcomes_is_to_be_finished_first(command, ran):
     shutil.copytree(ran, "u")
     Path("u/outcomes.parquet").unlink()
-    done = command("confidence", "u", "--add", scores("s.jsonl", ran))
+    done = command("confidence", "u", "--add", scores("s.jsonl", ran), "--column", "confidence=p")
     assert (done.exit_code, "holds no outcomes yet" in done.stderr) == (2, True)
