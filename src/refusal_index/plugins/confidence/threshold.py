@@ -80,7 +80,7 @@ class ThresholdOptions:
         given = [name for name in ("penalty", "max_error") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ConfidenceError(
-                f"expected penalty or max_error, got {' and '.join(given) or 'neither'}: a cut either maximises the "
+                f"expected penalty or max_error, got {' and '.join(given) or 'neither'}; a cut either maximises the "
                 "utility, given the cost of a wrong answer, or limits the share of wrong answers"
             )
         if self.penalty is not None and not 0 <= self.penalty < math.inf:
