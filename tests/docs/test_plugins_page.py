@@ -69,7 +69,7 @@ def test_it_has_thirty_lines_at_most():
 @pytest.mark.slow
 def test_its_model_is_measured(done):
     assert "5" in done[0]
-    assert "runs/polly:" in done[0]
+    assert "runs/polly/report.html" in done[0]
 
 
 @pytest.mark.slow
