@@ -147,13 +147,16 @@ def _show(summary: Sequence[MethodSummary], *, full: bool) -> None:
 
 
 def _methods(allowed: Mapping[Method, str | None]) -> Iterator[Block]:
-    """Yield a table of the methods, what each needs, and whether the run allows it."""
-    columns = ("method", "what it is", "needs", "allowed")
-    rows = (
-        (method.name, method.about, ", ".join(sorted(method.needs)) or "nothing more", reason or "yes")
-        for method, reason in allowed.items()
-    )
-    yield Table.of(columns, rows, left=columns)
+    """Yield the methods that the run allows, and why it does not allow the others."""
+    from refusal_index.plugins.confidence.method import Need
+
+    yield "This run allows:"
+    for method, reason in allowed.items():
+        if reason is None:
+            yield f"{method.name}: {method.about}{' (sends requests)' if Need.REQUESTS in method.needs else ''}"
+    for reason in dict.fromkeys(filter(None, allowed.values())):
+        names = ", ".join(method.name for method, why in allowed.items() if why == reason)
+        yield from ("", f"This run does not allow {names}: {reason}.")
 
 
 def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Block]:

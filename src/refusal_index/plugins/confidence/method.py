@@ -27,7 +27,7 @@ SAMPLED_AGAIN = (pl.col("draw") > 0) & pl.col("first_reply").is_not_null()
 
 
 class Need(StrEnum):
-    """Requirements of methods; the values are shown to users."""
+    """Requirements of methods."""
 
     FIRST_DRAWS = "several samples of the first pass"
     FORCED_DRAWS = "several samples of the forced pass"
