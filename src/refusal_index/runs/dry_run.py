@@ -17,8 +17,6 @@ from refusal_index.models.functions import is_function_name
 from refusal_index.models.requests import COMPATIBLE, ModelRequest, model_request, provider_of, to_completions
 from refusal_index.protocol import (
     Pass,
-    Procedure,
-    Protocol,
     Reply,
     Request,
     Role,
@@ -78,8 +76,6 @@ class RunEstimate:
         provider lets them expire.
     connections
         Requests in flight.
-    remark
-        Why part of the run could not be estimated; None if all of it could.
     """
 
     plan: Plan
@@ -91,7 +87,6 @@ class RunEstimate:
     cost: Range | None
     seconds: Range
     connections: int
-    remark: str | None
 
     @property
     def requests(self) -> Range:
@@ -123,7 +118,7 @@ class RunEstimate:
             "cost": None if self.cost is None else asdict(self.cost),
             "seconds": asdict(self.seconds),
             "assumed": {**asdict(self.assumed), "connections": self.connections},
-            "remark": self.remark,
+            "remark": "; ".join(remarks(self.plan)) or None,
         }
 
 
@@ -173,7 +168,6 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         cost=_cost(found, plan.settings.prices_as_sent),
         seconds=_seconds(plan, found.total.requests + Range.exactly(checks), connections),
         connections=connections,
-        remark="; ".join(_remarks(plan)) or None,
     )
 
 
@@ -191,7 +185,7 @@ twice.
 """
 
 
-def _remarks(plan: Plan) -> Iterator[str]:
+def remarks(plan: Plan) -> Iterator[str]:
     """Yield remarks on the price and time limit of batches, and on earlier replies that are not counted."""
     settings = plan.settings
     if settings.sending.is_in_batches and settings.accounts.prices != UNPRICED:
@@ -212,11 +206,11 @@ def _remarks(plan: Plan) -> Iterator[str]:
 def _asked(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[ToAsk]:
     """Yield the pending conversations, those about one question in succession."""
     before = store.draws()
-    wordings = {variant: _wording(variant, plan.procedures[variant]) for variant in variants}
+    procedures: dict[str, Any] = {variant: plan.procedures[variant] for variant in variants}
     for question in plan.dataset.questions:
-        for variant, wording in wordings.items():
+        for variant, procedure in procedures.items():
             drawn = before.get(variant, {}).get(question.question_id, 1)
-            yield ToAsk(wording, question, max(plan.draws[variant][question], drawn))
+            yield ToAsk(procedure.wording, question, max(plan.draws[variant][question], drawn))
 
 
 def _alike(plan: Plan, store: ReplyStore) -> Callable[[ToAsk], Hashable]:
@@ -280,13 +274,6 @@ async def _foreseen(
     return dict(zip(requests, replies, strict=True))
 
 
-def _wording(variant: str, procedure: Procedure) -> Protocol:
-    wording = getattr(procedure, "wording", None)
-    if not isinstance(wording, Protocol):
-        raise TypeError(f"variant {variant}: a dry run is of both passes")
-    return wording
-
-
 def _paid(store: ReplyStore) -> Paid:
     """Return a function that looks up stored replies, for as many draws in a row as there are."""
 
@@ -348,7 +335,11 @@ def dry_run_document(found: Sequence[RunEstimate]) -> dict[str, Any]:
 def dry_run_blocks(found: Sequence[RunEstimate]) -> Iterator[Block]:
     """Yield the estimates of runs, and their assumptions."""
     names = ("model", "dataset")
-    rows = [(*_heading(one), *_numbers([one])) for one in found]
+    rows = []
+    for one in found:
+        variants = len(one.plan.procedures)
+        done = f", {variants - len(one.pending)} done" if len(one.pending) < variants else ""
+        rows.append((*one.plan.title, f"{len(one.plan.dataset.questions):,}", f"{variants}{done}", *_numbers([one])))
     if len(found) > 1:
         rows.append(("all", "", "", "", *_numbers(found)))
     yield Table.of((*names, "questions", "prompts", *DRY_RUN_COLUMNS), rows, left=names)
@@ -356,25 +347,12 @@ def dry_run_blocks(found: Sequence[RunEstimate]) -> Iterator[Block]:
         yield from ("", line)
 
 
-def _heading(one: RunEstimate) -> tuple[str, ...]:
-    variants = len(one.plan.procedures)
-    done = variants - len(one.pending)
-    return (
-        *one.plan.title,
-        f"{len(one.plan.dataset.questions):,}",
-        f"{variants}, {done} done" if done else f"{variants}",
-    )
-
-
 def _numbers(found: Sequence[RunEstimate]) -> Iterator[str]:
     total = sum((one.found for one in found), NOTHING)
     checks = Range.exactly(sum(one.checks for one in found))
-    yield _count(total.first.requests)
-    yield _count(total.forced.requests)
-    yield _count(total.grading.requests + checks)
+    yield from map(_count, (total.first.requests, total.forced.requests, total.grading.requests + checks))
     yield _count(total.total.requests + checks)
-    yield _about(total.total.input_tokens)
-    yield _about(total.total.output_tokens)
+    yield from map(_about, (total.total.input_tokens, total.total.output_tokens))
     costs = [one.cost.expected for one in found if one.cost is not None]
     yield f"${sum(costs):,.2f}" if len(costs) == len(found) else UNDEFINED
     yield _time(sum(one.seconds.expected for one in found))
@@ -414,8 +392,8 @@ def _basis(one: RunEstimate) -> Iterator[str]:
     settings, assumed, dataset = one.plan.settings, one.assumed, one.plan.title[1]
     if one.found.there:
         yield f"On {dataset}, {one.found.there:,} requests of unfinished prompts were answered before."
-    if one.remark:
-        yield f"On {dataset}, {one.remark}."
+    if remark := "; ".join(remarks(one.plan)):
+        yield f"On {dataset}, {remark}."
     if not one.pending:
         return
     draws, repeated = settings.repeats.draws or 1, settings.repeats.repeat_questions

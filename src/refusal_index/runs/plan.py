@@ -326,13 +326,21 @@ def checked(plan: Plan, *, imports: bool = True) -> Plan:
     Raises
     ------
     RefusalIndexError
-        If a setting or a model's name cannot be used, or the folder belongs to another run.
+        If a setting or a model's name cannot be used, a cost limit lacks a price, or the folder belongs to another run.
     """
-    check_sending(plan.settings, asks_model=Role.MODEL in plan.names, asks_grader=bool(plan.graders))
+    settings, model = plan.settings, plan.names.get(Role.MODEL, "")
+    check_engines_own(settings.sending)
+    check_limits(settings)
+    reasons = UNSCORED, *ASKED_AGAIN
+    for reason in sorted({*settings.sending.retry}.difference(reasons)):
+        raise unknown("retry", reason, reasons)
+    if settings.limits.max_cost is not None:
+        for name, is_asked in (("price", bool(model)), ("grader_price", bool(plan.graders))):
+            if is_asked and settings.value(name) is None:
+                raise SettingError(f"{{max_cost}}: expected {{{name}}} beside it to compute the cost")
     for name in plan.names.values():
         if imports or not is_function_name(name):
-            check_name(name, plan.objects, plan.settings.sending.engine)
-    model = plan.names.get(Role.MODEL, "")
+            check_name(name, plan.objects, settings.sending.engine)
     function: Any = plan.objects.get(model)
     if function is None and imports and is_function_name(model):
         function = load_function(model)
@@ -375,12 +383,10 @@ def prepare(
     if settings.log_to:
         entry_points.hook("trackers").check_trackers(settings.log_to)
     prompts, dataset = load_prompt_set(settings.prompting.prompts), dataset or load_questions(settings)
-    default = DEFAULT_GRADER if dataset.default_grader == "model" else dataset.default_grader
-    kind, graders = grader_of(settings.grader or default)
-    check_gradable(dataset.questions, kind)
+    kind, graders = grader_for(settings, dataset)
     detector = refusal_detector(settings.refusal, objects, imports=imports)
     settings = replace(settings, repeats=_repeats(settings, len(dataset.questions)))
-    variants, placement = chosen(settings.prompting.variants, prompts), placement_of(settings)
+    variants, placement = chosen(settings.prompting.variants, prompts), Placement(settings.prompting.placement)
     settings = replace(settings, prompting=replace(settings.prompting, variants=variants))
     sources = function_sources(settings, graders, objects or {}) if imports else {}
     made_of = identity(settings, dataset, prompts, graders or (str(kind),), sources)
@@ -399,7 +405,12 @@ def prepare(
         (settings.model, dataset.name),
     )
     checked(plan, imports=imports)
-    check_context(settings.model, dataset.questions, prompts)  # last, because it counts all tokens
+    provider, model = provider_of(settings.model)
+    context = None if provider is None else provider.context_length(model)
+    if provider is not None and context is not None:  # last, because it counts all tokens
+        check_lengths(
+            dataset.questions, prompts, context, lambda text: provider.count_tokens(model, [Message("user", text)])
+        )
     return plan
 
 
@@ -449,6 +460,20 @@ UNSCORED = "unscored"
 """Stands for every reason to ask again."""
 
 PARAPHRASES = "+"  # suffix of a variant's name
+
+
+def grader_for(settings: Settings, dataset: Dataset) -> tuple[GraderKind, tuple[str, ...]]:
+    """Return the grader that the settings name, or else the dataset's, and check that it can grade the questions.
+
+    Raises
+    ------
+    RefusalIndexError
+        If it is not a known grader, or cannot grade a question.
+    """
+    default = DEFAULT_GRADER if dataset.default_grader == "model" else dataset.default_grader
+    kind, graders = grader_of(settings.grader or default)
+    check_gradable(dataset.questions, kind)
+    return kind, graders
 
 
 def grader_of(given: str) -> tuple[GraderKind, tuple[str, ...]]:
@@ -528,20 +553,6 @@ def _call_detector(name: str, function: Callable[[str], object], reply: str) -> 
         ) from error
 
 
-def placement_of(settings: Settings) -> Placement:
-    """Return the message that holds the instruction.
-
-    Raises
-    ------
-    SettingError
-        If the value is unknown.
-    """
-    known = [str(placement) for placement in Placement]
-    if settings.prompting.placement not in known:
-        raise unknown("placement", settings.prompting.placement, known)
-    return Placement(settings.prompting.placement)
-
-
 def chosen(given: Sequence[str], prompts: PromptSet) -> tuple[str, ...]:
     """Return the named variants of a prompt set, in its order; a plus sign adds paraphrases.
 
@@ -561,43 +572,6 @@ def chosen(given: Sequence[str], prompts: PromptSet) -> tuple[str, ...]:
     if not names:
         raise SettingError(f"{{variants}}: expected 'all' or some of {', '.join(known)}, got {','.join(given)!r}")
     return tuple(name for name in known if name in names)
-
-
-def check_sending(settings: Settings, *, asks_model: bool = True, asks_grader: bool = False) -> None:
-    """Check the reasons to ask again, the budget and the options of the engine.
-
-    Raises
-    ------
-    SettingError
-        If a reason is unknown, a cost limit lacks a price, or the engine does not use a given setting.
-    """
-    check_engines_own(settings.sending)
-    check_limits(settings)
-    known = (UNSCORED, *ASKED_AGAIN)
-    for reason in settings.sending.retry:
-        if reason not in known:
-            raise unknown("retry", reason, known)
-    lacking = [
-        name
-        for name, is_asked in (("price", asks_model), ("grader_price", asks_grader))
-        if is_asked and settings.value(name) is None
-    ]
-    if settings.limits.max_cost is not None and lacking:
-        raise SettingError(f"{{max_cost}}: expected {{{lacking[0]}}} beside it to compute the cost")
-
-
-def check_context(model: str, questions: Sequence[Question], prompts: PromptSet) -> None:
-    """Raise if a prompt is longer than the model's context, where that is known.
-
-    Raises
-    ------
-    PromptLengthError
-        If a question is too long.
-    """
-    provider, name = provider_of(model)
-    context = None if provider is None else provider.context_length(name)
-    if provider is not None and context is not None:
-        check_lengths(questions, prompts, context, lambda text: provider.count_tokens(name, [Message("user", text)]))
 
 
 def check_code(names: Mapping[Role, str], given: Container[str], source: Path) -> None:

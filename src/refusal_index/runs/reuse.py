@@ -16,7 +16,7 @@ from typing import Any
 from typing import Protocol as Interface
 
 from refusal_index import entry_points
-from refusal_index.data.datasets import ALMANAC, Dataset, load_dataset
+from refusal_index.data.datasets import ALMANAC, Dataset, GraderName, load_dataset
 from refusal_index.data.files import replacing
 from refusal_index.data.first_pass import (
     BEYOND,
@@ -45,6 +45,7 @@ from refusal_index.protocol import (
     ForcedPass,
     GraderKind,
     Pass,
+    Placement,
     Protocol,
     Regrading,
     Role,
@@ -60,11 +61,11 @@ from refusal_index.runs.plan import (
     checked,
     comparability_version,
     function_sources,
+    grader_for,
     grader_identity,
     grader_of,
     identity,
     open_store,
-    placement_of,
     refusal_detector,
 )
 from refusal_index.runs.results import (
@@ -76,7 +77,7 @@ from refusal_index.runs.results import (
     mixture,
     procedure_of,
 )
-from refusal_index.runs.settings import DEFAULT_GRADER, Settings
+from refusal_index.runs.settings import Settings
 from refusal_index.runs.writing import BEFORE
 
 
@@ -118,27 +119,23 @@ def prepare_force(
     known = None if named is None else load_dataset(named, data=asked.data, mix_seed=settings.seed)
     if known is not None:
         passes = filled_in(passes, known, by_id=has_ids(imported.file, imported.kind, read), source=str(file))
-    prompts, placement = load_prompt_set(settings.prompting.prompts), placement_of(settings)
-    dataset_name = passes[0].dataset or imported.file.stem
-    if known is None:
-        default = str(GraderKind.EXACT) if dataset_name == ALMANAC else DEFAULT_GRADER
-    else:
-        default = DEFAULT_GRADER if known.default_grader == "model" else known.default_grader
-    grader, graders = grader_of(settings.grader or default)
-    if grader in {GraderKind.CHOICE, GraderKind.REGEX} and known is None:
+    if known is None and settings.grader in (GraderKind.CHOICE, GraderKind.REGEX):
         raise SettingError(
-            f"{{grader}}: expected exact or a model, got {grader}; imported files hold no choices or patterns: name "
-            "the dataset that does ({dataset})"
+            f"{{grader}}: expected exact or a model, got {settings.grader}; imported files hold no choices or patterns:"
+            " name the dataset that does ({dataset})"
         )
+    prompts, placement = load_prompt_set(settings.prompting.prompts), Placement(settings.prompting.placement)
+    dataset_name = passes[0].dataset or imported.file.stem
+    default: GraderName = "exact" if dataset_name == ALMANAC else "model"
     dataset = Dataset(
         name=dataset_name,
         questions=questions_to_force(passes, str(imported.file.path)),
         sha256=imported.file.sha256,
         source=f"refused questions of {imported.file.path.name}",
-        default_grader="model" if grader.models else "exact",
+        default_grader=default if known is None else known.default_grader,
         licence="that of the file",
     )
-    check_gradable(dataset.questions, grader)
+    grader, graders = grader_for(settings, dataset)
     detector = refusal_detector(settings.refusal)
     made_of = {
         **identity(settings, dataset, prompts, graders or (str(grader),), function_sources(settings, graders, {})),

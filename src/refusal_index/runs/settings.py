@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from refusal_index.data.run_json import DEFAULT_LOOKS, MOST_LOOKS, Price, Prices, TruthfulnessWeights
 from refusal_index.errors import suggestion
@@ -74,7 +74,7 @@ class Prompting:
 
     prompts: str = setting("default", scope="dataset")
     variants: tuple[str, ...] = neutral_setting(("all",), reader=read_texts, scope="dataset", is_common=True)
-    placement: str = setting("user")
+    placement: Literal["user", "system"] = setting("user")
     think: str = setting("")
 
 

@@ -10,7 +10,6 @@ A configuration file has a table for each model and each dataset, whose keys are
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from refusal_index.data.folder import SET_VERSION, SUMMARY, set_document
 from refusal_index.errors import RefusalIndexError, RunFolderError, shortened, suggestion
 from refusal_index.findings.conclusions import doubts
 from refusal_index.findings.metrics import INDEX, METRICS, Statement
-from refusal_index.findings.summary import INCOMPLETE, Summary
+from refusal_index.findings.summary import INCOMPLETE
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import Role
@@ -36,7 +35,7 @@ from refusal_index.render.format import (
     Table,
     abbreviated,
     count,
-    interval,
+    interval_of,
     number,
     percent,
     reason_text,
@@ -48,7 +47,7 @@ from refusal_index.runs.engine import FILES, RAY, Progress, Underway, WaitingErr
 from refusal_index.runs.execute import MAX_WAIT, HasResults, execute, outstanding
 from refusal_index.runs.plan import RUNS, Plan, load_questions, open_store, prepare
 from refusal_index.runs.settings import REMOVED, SETTINGS, Limits, Settings, not_a_setting
-from refusal_index.runs.writing import Run
+from refusal_index.runs.writing import Run, as_json
 
 FOLDER = "configs"
 SUFFIX = ".toml"
@@ -191,32 +190,27 @@ def _parse(content: bytes, source: str, name: str) -> Config:
         source=source,
         sha256=hashlib.sha256(content).hexdigest(),
         defaults=_values(defaults, f"{source}, [defaults]", DEFAULT_KEYS),
-        models=_entries(document, "models", MODEL_KEYS, ("model",), source),
-        datasets=_entries(document, "datasets", DATASET_KEYS, ("dataset", "data"), source),
+        models=tuple(_entries(document, "models", MODEL_KEYS, ("model",), source)),
+        datasets=tuple(_entries(document, "datasets", DATASET_KEYS, ("dataset", "data"), source)),
     )
 
 
 def _entries(
     document: Mapping[str, Any], key: str, known: tuple[str, ...], needed: tuple[str, ...], source: str
-) -> tuple[Entry, ...]:
+) -> Iterator[Entry]:
     tables = document.get(key)
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         found = "nothing" if tables is None else shortened(tables)
         raise ConfigError(f"{source}: expected at least one table [[{key}]], got {found}")
-    return tuple(
-        _entry(table, f"{source}, [[{key}]] {number}", known, needed) for number, table in enumerate(tables, 1)
-    )
-
-
-def _entry(table: Mapping[str, Any], place: str, known: tuple[str, ...], needed: tuple[str, ...]) -> Entry:
-    name = table.get(NAME)
-    if name is not None and (not isinstance(name, str) or not name.strip()):
-        raise ConfigError(f"{place}, {NAME}: expected text, got {shortened(name)}")
-    values = _values({key: value for key, value in table.items() if key != NAME}, place, known)
-    if not any(key in values for key in needed):
-        listed = ", ".join(map(repr, table)) or "nothing"
-        raise ConfigError(f"{place}: expected {' or '.join(map(repr, needed))}, got {listed}")
-    return Entry(place if name is None else f"{place} ({name})", name, values)
+    for place_of, table in enumerate(tables, 1):
+        place, name = f"{source}, [[{key}]] {place_of}", table.get(NAME)
+        if name is not None and (not isinstance(name, str) or not name.strip()):
+            raise ConfigError(f"{place}, {NAME}: expected text, got {shortened(name)}")
+        values = _values({key: value for key, value in table.items() if key != NAME}, place, known)
+        if values.keys().isdisjoint(needed):
+            listed = ", ".join(map(repr, table)) or "nothing"
+            raise ConfigError(f"{place}: expected {' or '.join(map(repr, needed))}, got {listed}")
+        yield Entry(place if name is None else f"{place} ({name})", name, values)
 
 
 def _values(table: Mapping[str, Any], place: str, known: tuple[str, ...]) -> dict[str, Any]:
@@ -284,19 +278,6 @@ class CellResult:
         """Whether it ended early as planned."""
         return self.waits is not None or (self.run is not None and self.run.ended is not None)
 
-    @property
-    def labelled(self) -> Summary | None:
-        """The summary with the set's display names of model and dataset."""
-        if self.run is None:
-            return None
-        model, dataset = self.plan.title
-        summary = self.run.summary
-        return replace(
-            summary,
-            variants=tuple(replace(variant, model=model, dataset=dataset) for variant in summary.variants),
-            pooled=tuple(replace(pooled, model=model, dataset=dataset) for pooled in summary.pooled),
-        )
-
 
 @dataclass(frozen=True)
 class Sweep:
@@ -314,18 +295,9 @@ class Sweep:
     config: Config
     plans: tuple[Plan, ...]
 
-    @property
-    def summary(self) -> Path:
-        """The summary of all runs."""
-        return self.path / SUMMARY
-
     def write(self, results: Sequence[CellResult]) -> None:
         """Replace the set's summary."""
-        write_atomically(self.summary, self.to_json(results).encode())
-
-    def to_json(self, results: Sequence[CellResult]) -> str:
-        """Return the set's summary as JSON text."""
-        return json.dumps(self.to_document(results), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        write_atomically(self.path / SUMMARY, as_json(self.to_document(results)).encode())
 
     def to_document(self, results: Sequence[CellResult]) -> dict[str, Any]:
         """Return the set's summary as a JSON-serialisable dictionary."""
@@ -516,21 +488,13 @@ def _refuse_doubles(source: str, plans: Sequence[Plan]) -> None:
         titles.add(one.called)
 
 
-def index_of(summary: Summary) -> dict[str, Any] | None:
-    """Return the Refusal Index of a run, over all its variants jointly; None if it has none."""
-    if not summary.variants:
-        return None
-    if summary.pooled:
-        variants, index = summary.pooled[0].variants, summary.pooled[0].refusal_index
-    else:
-        variants, index = (str(summary.variants[0].variant),), summary.variants[0].index
-    return {"variants": variants, **index.to_document()}
-
-
 def run_document(result: CellResult) -> dict[str, Any]:
     """Return one run of a set as an entry of the set's summary."""
-    index = index_of(result.run.summary) if result.run else None
     model, dataset = result.plan.title
+    index = None
+    if result.run is not None and result.run.summary.index is not None:
+        variants = [str(variant.variant) for variant in result.run.summary.variants]
+        index = {"variants": variants, **result.run.summary.index.to_document()}
     return {
         "model": model,
         "dataset": dataset,
@@ -561,7 +525,7 @@ def set_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
 
 def result_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
     """Yield one row per run: RI over its prompts, and the rates of its prompts."""
-    known = [result.labelled for result in results if result.labelled is not None]
+    known = [result.run.summary for result in results if result.run is not None]
     if not known:
         return
     level = f"{percent(known[0].confidence_level)} interval"
@@ -578,17 +542,17 @@ def result_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
 def _result_row(result: CellResult) -> Iterator[str]:
     yield abbreviated(" on ".join(result.plan.title), LONGEST_RUN)
     summary = result.run.summary if result.run else None
-    index = index_of(summary) if summary else None
+    index = summary.index if summary else None
     if summary is None or index is None:
         yield from (UNDEFINED, UNDEFINED, UNDEFINED, UNDEFINED, result.status)
         return
-    yield from (number(index["estimate"], 2), interval(index["low"], index["high"], 2))
+    yield from (number(index.estimate, 2), interval_of(index, 2))
     right = [variant.metric("correct_given_attempted").estimate for variant in summary.variants]
     yield _range([variant.metric("refusal_rate").estimate for variant in summary.variants])
     yield _range([None if value is None else 1 - value for value in right])
     unscored = sum(variant.completeness.unscored for variant in summary.variants)
-    status = INCOMPLETE if result.status == INCOMPLETE else index["status"]
-    reason = f" ({reason_text(index['reason'])})" if index["reason"] else ""
+    status = INCOMPLETE if result.status == INCOMPLETE else index.status
+    reason = f" ({reason_text(index.reason)})" if index.reason else ""
     yield f"{status}{reason}" + (f", {count(unscored)} unscored" if unscored else "")
 
 

@@ -259,7 +259,6 @@ def open_run(path: str | Path) -> Run:
         folder.read_outcomes().lazy(),
         found[0].summary,
         document=folder.read_summary(),
-        stopped=Stop.read(about),
         **_goals(about, found[0].summary),
     )
 
@@ -415,7 +414,6 @@ def write_results(
             derived.missing,
             disagreements=len(derived.disagreements),
             outdated=outdated,
-            stopped=Stop.read(about),
             **_goals(about, summary),
         )
         return _written(run, settings, derived.disagreements)
@@ -442,9 +440,9 @@ RefreshScores = Callable[[RunFolder, ReplyStore, Mapping[str, Any], pl.LazyFrame
 
 
 def _goals(about: Mapping[str, Any], summary: Summary) -> dict[str, Any]:
-    """Return a sentence on whether the run reached its target half-width, by code; empty without a target."""
+    """Return what a run's folder says of its end: where it stopped, and a sentence on its target half-width by code."""
     statement = goal(about, summary)
-    return {} if statement is None else {statement.code: sentence(statement)}
+    return {"stopped": Stop.read(about)} | ({} if statement is None else {statement.code: sentence(statement)})
 
 
 def _written(run: Run, settings: Mapping[str, Any], disagreements: Sequence[Disagreement]) -> Run:
