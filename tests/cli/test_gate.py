@@ -249,7 +249,7 @@ def test_a_file_that_cannot_be_written_is_no_failure(command, monkeypatch):
     def full(*_: object) -> None:
         raise NotWrittenError(Path("g.json"), OSError(errno.ENOSPC, "No space left on device"))
 
-    monkeypatch.setattr("refusal_index.runs.gate.write_atomically", full)
+    monkeypatch.setattr("refusal_index.data.files.write_atomically", full)
     done = command("gate", "base.parquet", "--at-least", "correct_rate=0", "--out", "g.json")
     assert done.exit_code == 2
     assert "g.json cannot be written (No space left on device)" in done.stderr
@@ -261,7 +261,7 @@ def test_a_file_that_cannot_be_written_keeps_no_other_from_being(command, monkey
             raise NotWrittenError(place, OSError(errno.ENOSPC, "No space left on device"))
         write_atomically(place, content)
 
-    monkeypatch.setattr("refusal_index.runs.gate.write_atomically", full)
+    monkeypatch.setattr("refusal_index.data.files.write_atomically", full)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     places = ("--out", "a.json", "--out", "b.xml", "--out", "c.md", "--out", "d.html")
     done = command("gate", "base.parquet", "--at-least", "correct_rate=0", *places)

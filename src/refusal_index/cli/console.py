@@ -19,14 +19,10 @@ import typer
 
 from refusal_index.errors import NotWrittenError, RefusalIndexError, suggestion
 from refusal_index.redaction import redacted, redacted_in
-from refusal_index.render.format import TEXT_WIDTH, Block, escape
-from refusal_index.render.format import Table as PlainTable
+from refusal_index.render.format import TEXT_WIDTH, Block, Table, escape
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
-
-TABLE_WIDTH = 1000  # wider than any table: lines may wrap, but no cell is cut
 
 
 class _Filtered:
@@ -77,16 +73,14 @@ def prose(text: str, indent: str = "") -> None:
 def show(blocks: Iterable[Block]) -> None:
     """Print paragraphs and tables; indented text is an item of a list, and stays on one line."""
     for block in blocks:
-        if isinstance(block, PlainTable):
-            from rich.text import Text
-
+        if isinstance(block, Table):
             for position, part in enumerate(block.parts(max(TEXT_WIDTH, terminal().width))):
                 if position:
                     say()
-                shown = plain_table(part.columns, part.left)
-                for row in part.rows:
-                    shown.add_row(*(Text(_shown(cell)) for cell in row))
-                terminal(width=TABLE_WIDTH).print(shown)
+                header, *rows = part.lines()
+                typer.secho(_shown(header), bold=True)
+                for row in rows:
+                    say(row)
         elif block.startswith("  "):
             say(block)
         else:
@@ -111,22 +105,11 @@ def _escaped(line: str) -> str:
     return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in line)
 
 
-def terminal(*, stderr: bool = False, width: int | None = None) -> Console:
+def terminal(*, stderr: bool = False) -> Console:
     """Return a console for the current standard output and error."""
     from rich.console import Console
 
-    return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
-
-
-def plain_table(columns: Sequence[str], left: Iterable[str]) -> Table:
-    """Return an empty table without borders; columns are right-aligned except those in `left`."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table, to_left = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold"), frozenset(left)
-    for name in columns:
-        table.add_column(Text(_shown(name)), justify="left" if name in to_left else "right", no_wrap=True)
-    return table
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
 def _shown(text: object) -> str:

@@ -114,7 +114,7 @@ def force(
     from refusal_index.runs.reuse import prepare_force
     from refusal_index.runs.settings import Settings
 
-    read = ReadOptions(columns_of(column or []) or {}, scorer, refusal, words=words_of(map_ or []))
+    read = ReadOptions(columns_of(column), scorer, refusal, words=words_of(map_))
     settings = Settings.of(model=model, **values)
     plan = prepare_force(file, settings, name=name, kind=format_, read=read, out=out)
     for caution in plan.cautions:

@@ -26,8 +26,8 @@ EXIT = {"pass": 0, "fail": 1, "inconclusive": 3}
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 """Names the file that GitHub shows below a job, where there is one."""
 
-FORMS = {".json": "json", ".md": "markdown", ".xml": "junit", ".html": "report"}
-"""Formats written by ``--out``, by file suffix."""
+FORMS = (".json", ".md", ".xml", ".html")
+"""Suffixes of the files that ``--out`` writes."""
 
 
 ASKING = tuple(
@@ -151,16 +151,16 @@ def _numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
 
 
 def _places(files: Sequence[Path]) -> dict[str, Path]:
-    """Return the files of ``--out`` by format; raises OptionError for any other suffix."""
+    """Return the files of ``--out`` by suffix; raises OptionError for any other suffix."""
     places: dict[str, Path] = {}
     for place in files:
-        form = FORMS.get(place.suffix.lower())
-        if form is None or place.is_dir():
+        suffix = place.suffix.lower()
+        if suffix not in FORMS or place.is_dir():
             raise OptionError(f"--out: expected a file that ends in {', '.join(FORMS)}, got {place}")
-        if form in places:
-            raise OptionError(f"--out: expected one {place.suffix} file, got {places[form]} and {place}")
-        check_folder_of("--out", place)
-        places[form] = place
+        if suffix in places:
+            raise OptionError(f"--out: expected one {place.suffix} file, got {places[suffix]} and {place}")
+        check_folder_of(place)
+        places[suffix] = place
     return places
 
 
@@ -186,35 +186,44 @@ def _print(result: GateResult, *, as_json: bool) -> None:
 
 
 def _write(result: GateResult, runs: Sequence[Path], places: Mapping[str, Path]) -> None:
-    """Write the verdict to its files, the report of the runs among them, and to the summary of a GitHub job."""
-    from refusal_index.errors import NotWrittenError
-    from refusal_index.runs.gate import write_verdict
+    """Write the verdict to its files by suffix, the report of the runs among them, and to the summary of a GitHub job.
+
+    Raises OptionError if one cannot be written, after writing the others.
+    """
+    from refusal_index.data.files import write_atomically
+    from refusal_index.errors import NotWrittenError, listed
+    from refusal_index.redaction import redacted_in
+    from refusal_index.render.gate import gate_document, to_junit, to_markdown
+    from refusal_index.render.report import read_report_runs, write_report
+    from refusal_index.runs.writing import as_json
 
     if place := os.environ.get(STEP_SUMMARY):
-        from refusal_index.render.gate import to_markdown
-
         try:
             with Path(place).open("a", encoding="utf-8") as summary:
                 summary.write(f"{to_markdown(result)}\n")
         except OSError as error:
             console.note(f"${STEP_SUMMARY} cannot be written ({error.strerror}); the verdict stands")
-
-    def write_page() -> None:
-        from refusal_index.render.report import read_report_runs, write_report
-
-        if (page := places.get("report")) is None:
-            return
-        if result.unasked is not None:
-            console.note(f"{page} is not written: nothing was judged")
-        else:
-            write_report(read_report_runs(runs)[0], page, gate=result)
-
+    contents = {
+        ".json": lambda: as_json(redacted_in(gate_document(result))).encode(),
+        ".md": lambda: to_markdown(result).encode(),
+        ".xml": lambda: to_junit(result),
+    }
     errors = []
-    others = {form: place for form, place in places.items() if form != "report"}
-    for write in (partial(write_verdict, result, others), write_page):
+    for suffix, file in places.items():
         try:
-            write()
+            if suffix in contents:
+                write_atomically(file, contents[suffix]())
+            elif result.unasked is None:
+                write_report(read_report_runs(runs)[0], file, gate=result)
+            else:
+                console.note(f"{file} is not written: nothing was judged")
         except NotWrittenError as error:
             errors.append(error)
     if errors:
-        raise OptionError(f"{'; '.join(map(str, errors))}; the verdict is {result.verdict}") from errors[0]
+        first, *others = errors
+        if others:
+            more = f"nor can {listed(error.filename for error in others)}"
+            first = NotWrittenError(
+                Path(first.filename), first, f"{more}; free some disk space, or choose other places"
+            )
+        raise OptionError(f"{first}; the verdict is {result.verdict}") from first

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import BAD_INPUT, OptionError, one_of
 from refusal_index.cli.shared_options import Penalty, columns_of, output, words_of
-
-if TYPE_CHECKING:
-    from refusal_index.protocol import PromptSet
 
 
 def import_(
@@ -61,7 +57,7 @@ def import_(
         raise OptionError(f"--out: {out} is one of the files to import; choose another name")
     if forced is not None and len(files) > 1:
         raise OptionError(f"--forced: expected a single FILE to match, got {len(files)}")
-    options = ReadOptions(columns_of(column or []) or {}, scorer, refusal, name, dataset, words_of(map_ or []))
+    options = ReadOptions(columns_of(column), scorer, refusal, name, dataset, words_of(map_))
     read = [each for path in files for each in import_file(path, format_, options).passes]
     if forced is None:
         together = with_rows_of_forced(read)
@@ -115,7 +111,7 @@ def validate(
 
     prompt_set = load_prompt_set(prompts)
     one_of("--variants", variants, [*prompt_set.variants, FORCED])
-    questions = reading(file, columns_of(column or []))
+    questions = reading(file, columns_of(column))
     survey = Survey(questions, longest_in_characters(prompt_set), CHARACTERS_PER_TOKEN, max_context_tokens)
     if survey.problems or survey.first is None:
         for problem in survey.problems[:MOST_PROBLEMS]:
@@ -161,30 +157,23 @@ def prompts(
     prompt_set = load_prompt_set(name)
     known_variants = [*prompt_set.variants, FORCED]
     shown = [one_of("--variants", variants, known_variants)] if variants is not None else known_variants
-    for line in _differences(prompt_set):
-        console.say(line)
+    count = len(prompt_set.examples)
+    console.say(f"prompt set {prompt_set.name!r}, sha256 {prompt_set.hash}")
+    console.say(f"{len(prompt_set.variants)} prompts and the forced pass; {count} worked examples")
+    for each in known_variants:
+        variant = prompt_set.variant(each)
+        family = f"; a paraphrase of {variant.paraphrase_of}" if variant.paraphrase_of else ""
+        target = f"; answering pays above a confidence of {variant.target:g}" if variant.target is not None else ""
+        console.say()
+        console.say(f"{each}: {len(variant.unanswered)} of {count} examples refuse{family}{target}")
+        for line in variant.instruction.split("\n"):
+            console.say(f"  {line}")
     for each in shown:
         console.say()
         console.say(f"---- {each} " + "-" * max(4, 70 - len(each)))
         console.say()
         for line in "\n\n".join(prompt_set.render(each, question)).split("\n"):
             console.say(line)
-
-
-def _differences(prompt_set: PromptSet) -> Iterator[str]:
-    """Yield the differences between the variants of a set: the instruction, and the number of refused examples."""
-    from refusal_index.protocol import FORCED
-
-    count = len(prompt_set.examples)
-    yield f"prompt set {prompt_set.name!r}, sha256 {prompt_set.hash}"
-    yield f"{len(prompt_set.variants)} prompts and the forced pass; {count} worked examples"
-    for name in (*prompt_set.variants, FORCED):
-        variant = prompt_set.variant(name)
-        family = f"; a paraphrase of {variant.paraphrase_of}" if variant.paraphrase_of else ""
-        yield ""
-        target = f"; answering pays above a confidence of {variant.target:g}" if variant.target is not None else ""
-        yield f"{name}: {len(variant.unanswered)} of {count} examples refuse{family}{target}"
-        yield from (f"  {line}" for line in variant.instruction.split("\n"))
 
 
 def ls(

@@ -80,7 +80,7 @@ def score(
             run = open_run(folder)
         complete = show_run(run, as_json=json)
     else:
-        summary = summary_of(files, sampling, payoffs, confidence_level, columns_of(column or []))
+        summary = summary_of(files, sampling, payoffs, confidence_level, columns_of(column))
         complete = is_complete(summary)
         if json:
             console.document(summary_document(summary))
@@ -156,7 +156,7 @@ def show(
         console.show(run_blocks(open_run(folder)))
         return
     payoffs, level = payoffs_of(penalty, truthfulness_weights), confidence_level or DEFAULT_LEVEL
-    console.show(summary_blocks(summary_of(files, Sampling(cluster, weight), payoffs, level, columns_of(column or []))))
+    console.show(summary_blocks(summary_of(files, Sampling(cluster, weight), payoffs, level, columns_of(column))))
 
 
 _PAGE = "report.html"

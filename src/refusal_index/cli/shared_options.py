@@ -80,16 +80,16 @@ def check_new_file(out: Path) -> None:
     """Raise OptionError if ``--out`` already exists, or its folder does not exist."""
     if out.exists() or out.is_symlink():
         raise OptionError(f"--out: {out} already exists; choose another name, or remove it")
-    check_folder_of("--out", out)
+    check_folder_of(out)
 
 
-def check_folder_of(option: str, place: Path) -> None:
-    """Raise OptionError if the folder of a file to write does not exist."""
+def check_folder_of(place: Path) -> None:
+    """Raise OptionError if the folder of a file for ``--out`` does not exist."""
     if not place.parent.is_dir():
-        raise OptionError(f"{option}: the folder {place.parent} does not exist; create it, or choose another")
+        raise OptionError(f"--out: the folder {place.parent} does not exist; create it, or choose another")
 
 
-def words_of(given: Sequence[str]) -> dict[str, str]:
+def words_of(given: Sequence[str] | None) -> dict[str, str]:
     """Read ``WORD=MEANING`` pairs of ``--map``.
 
     Raises
@@ -105,10 +105,9 @@ def words_of(given: Sequence[str]) -> dict[str, str]:
     from refusal_index.data.imports import MEANINGS
 
     words: dict[str, str] = {}
-    for entry in given:
-        word, equals, meaning = (part.strip() for part in entry.rpartition("="))
-        word, equals = (word, "=") if "=" in entry else ("", "")
-        if not (word and equals) or meaning.lower() not in MEANINGS:
+    for entry in given or ():
+        word, _, meaning = (part.strip() for part in entry.rpartition("="))
+        if not word or meaning.lower() not in MEANINGS:
             known = ", ".join(MEANINGS)
             raise OptionError(f"--map: expected WORD=MEANING, the meaning one of {known}, got {entry!r}")
         if words.setdefault(word.casefold(), meaning.lower()) != meaning.lower():
@@ -116,12 +115,12 @@ def words_of(given: Sequence[str]) -> dict[str, str]:
     return words
 
 
-def columns_of(given: Sequence[str]) -> dict[str, str] | None:
-    """Read ``ROLE=NAME`` pairs; None where there are none.
+def columns_of(given: Sequence[str] | None) -> dict[str, str]:
+    """Read ``ROLE=NAME`` pairs.
 
     Raises
     ------
-    OptionError
+    SettingError
         If one of them is not such a pair.
 
     Examples
@@ -129,11 +128,7 @@ def columns_of(given: Sequence[str]) -> dict[str, str] | None:
     >>> columns_of(["question=problem"])
     {'question': 'problem'}
     """
-    pairs = [entry.partition("=") for entry in given]
-    for entry, (role, equals, name) in zip(given, pairs, strict=True):
-        if not (role and equals and name):
-            raise OptionError(f"--column: expected ROLE=NAME, for instance question=problem, got {entry!r}")
-    return {role: name for role, _, name in pairs} or None
+    return dict(SETTINGS["column"].read(given or ()))
 
 
 FORECAST = ("assume_refusal", "reply_tokens", "seconds_per_request")
@@ -248,7 +243,7 @@ def summary_of(
     sampling: Sampling,
     payoffs: Mapping[str, Any],
     confidence_level: float,
-    columns: Mapping[str, str] | None,
+    columns: Mapping[str, str],
 ) -> Summary:
     """Summarise outcome tables or a run, by default with the run's payoffs."""
     from refusal_index.data.folder import RunFolder, read_outcomes_of
@@ -264,7 +259,7 @@ def summary_of(
         answered_only = bool(folder.read_settings().get("answered_only"))
         payoffs = {name: about[name] for name in ("penalty", "truthfulness_weights") if name in about} | dict(payoffs)
     else:
-        table, answered_only = read_tables(files, sampling, columns or {}), False
+        table, answered_only = read_tables(files, sampling, columns), False
     summary = summarise(
         table, **payoffs, confidence_level=confidence_level, answered_only=answered_only, sampling=sampling
     )

@@ -351,10 +351,12 @@ def _pulls(variants: Sequence[VariantSummary]) -> Iterator[Statement]:
     unscored, asked = (sum(getattr(one.completeness, name) for one in variants) for name in ("unscored", "asked"))
     if unscored and "incomplete" not in codes:
         counts = {"missing": unscored, "asked": asked}
-        yield Statement("unscored_outcomes", *_by_pull(counts, max(map(_moved_by_missing, variants))))
+        ends = ((one, one.missing.low, one.missing.high) for one in variants if one.missing is not None)
+        yield Statement("unscored_outcomes", *_by_pull(counts, max((_moved(*each) for each in ends), default=0.0)))
     share = max(variant.forced_refusals.share or 0.0 for variant in variants)
     if share and "forced_refusals" not in codes:
-        yield Statement("some_forced_refusals", *_by_pull({"share": share}, max(map(_lowered_by_rules, variants))))
+        lows = ((one, one.sensitivity.range_of(INDEX).low) for one in variants)
+        yield Statement("some_forced_refusals", *_by_pull({"share": share}, max(_moved(*each) for each in lows)))
 
 
 def _by_pull(values: Mapping[str, Any], pull: float) -> tuple[Severity, dict[str, Any]]:
@@ -362,18 +364,12 @@ def _by_pull(values: Mapping[str, Any], pull: float) -> tuple[Severity, dict[str
     return "serious" if pull >= SERIOUS_PULL else "note", {**values, "pull": pull if pull > SHOWN_PULL else None}
 
 
-def _moved_by_missing(variant: VariantSummary) -> float:
-    """Return how far missing grades could move RI, unweighted; 0 where RI is undefined, which is stated elsewhere."""
-    estimate, missing = refusal_index(variant.table).estimate, variant.missing
-    if estimate is None or missing is None or missing.low is None or missing.high is None:
+def _moved(variant: VariantSummary, low: float | None, high: float | None = None) -> float:
+    """Return how far RI, unweighted, is from these ends; 0 where it is undefined, which is stated elsewhere."""
+    estimate = refusal_index(variant.table).estimate
+    if estimate is None or low is None:
         return 0.0
-    return max(estimate - missing.low, missing.high - estimate)
-
-
-def _lowered_by_rules(variant: VariantSummary) -> float:
-    """Return how far the scoring rules can lower RI, unweighted; 0 where RI is undefined, which is stated elsewhere."""
-    estimate, low = refusal_index(variant.table).estimate, variant.sensitivity.range_of(INDEX).low
-    return 0.0 if estimate is None or low is None else estimate - low
+    return max(estimate - low, (estimate if high is None else high) - estimate)
 
 
 def _disagreement(pooled: PooledSummary, level: float) -> Iterator[Statement]:

@@ -102,18 +102,6 @@ def is_defined(result: stats.CorrectedRefusalIndexResult) -> bool:
     return result.reason != NO_REPEATED_QUESTIONS
 
 
-def joint_corrected_index(
-    tables: Sequence[pl.DataFrame], confidence_level: float, *, is_deterministic: bool
-) -> stats.Estimate | None:
-    """Estimate one corrected index from all variants of a model; None if a variant has none."""
-    if not is_deterministic and any(map(drawn_once, tables)):
-        return None
-    indices = corrected_indices(tables, [is_deterministic] * len(tables))
-    if not all(map(is_defined, indices)):
-        return None
-    return _named(stats.joint_corrected_refusal_index(indices), confidence_level)
-
-
 def _corrected(drawn: DrawnOutcomes, is_deterministic: bool) -> stats.CorrectedRefusalIndexResult:
     single, repeated = drawn.single, drawn.repeated.arrays
     if is_deterministic and not _differ([drawn.repeated]):
@@ -241,10 +229,13 @@ def _pooled(groups: list[VariantGroup], level: float, is_deterministic: bool) ->
     if joint is None:
         return None
     index, result = joint
+    corrected: stats.Estimate | None = None
     if repeats_ri(tables, is_deterministic=is_deterministic):
-        corrected: stats.Estimate | None = replace(index, name=CORRECTED)
-    else:
-        corrected = joint_corrected_index(tables, level, is_deterministic=is_deterministic)
+        corrected = replace(index, name=CORRECTED)
+    elif is_deterministic or not any(map(drawn_once, tables)):
+        indices = corrected_indices(tables, [is_deterministic] * len(tables))
+        if all(map(is_defined, indices)):
+            corrected = _named(stats.joint_corrected_refusal_index(indices), level)
     between = result.between_prompts
     new = None if between.estimate is None else result.estimate, *result.prediction_interval(level).or_none()
     names = tuple(str(group.variant) for group in groups)

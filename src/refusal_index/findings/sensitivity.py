@@ -190,12 +190,17 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
     graded = stats.ContingencyTable(*(getattr(counts, cell) for cell in stats.CELL_NAMES))
     worth = checked_payoffs(options.penalty, options.truthfulness_weights)
     right, wrong = options.errors
+    corrections: dict[str, stats.MisgradingResult] = {}
     labels = None if options.labels is None else options.labels.get((group.model, group.dataset), UNLABELLED)
     powered: dict[str, stats.PredictionPowered] = {}
     if labels is not None:
         arrays = labelled_arrays(rows.drop_nulls(["refused", "wrong"]), labels, group.variant)
         metrics = stats.prediction_powered(**arrays, penalty=worth.penalty, truthfulness_weights=worth.truthfulness)
         powered = {metric.name: metric for metric in metrics}
+        corrected = stats.misgrading_from_labels(table, refused=labels.refused, answered=labels.answered)
+        corrections[f"corrected by {labels.total:,} labels"] = corrected
+    if options.choices is not None and stats.refusal_index(table).status != "undefined":
+        corrections[f"corrected for guessing among {options.choices}"] = stats.correct_guessing(table, options.choices)
     return Decisions(
         model=group.model,
         dataset=group.dataset,
@@ -205,23 +210,13 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
         missing=stats.missing_bounds(
             graded, counts.refused_again + counts.unscored_forced, counts.unscored_first, counts.unscored_answered
         ),
-        corrections=dict(_corrections(table, labels, options.choices)),
+        corrections=corrections,
         misgrading=stats.misgrading_range(table, (0.0, right), (0.0, wrong)),
         missing_grades=rows.height - table.n,
         misgrading_same_rates=stats.misgrading_range(table, (0.0, right), (0.0, wrong), same_rates=True),
         powered=powered,
         draws=draws_summary(group.outcomes, options.confidence_level),
     )
-
-
-def _corrections(
-    table: stats.ContingencyTable, labels: Labels | None, choices: int | None
-) -> Iterator[tuple[str, stats.MisgradingResult]]:
-    if labels is not None:
-        corrected = stats.misgrading_from_labels(table, refused=labels.refused, answered=labels.answered)
-        yield f"corrected by {labels.total:,} labels", corrected
-    if choices is not None and stats.refusal_index(table).status != "undefined":
-        yield f"corrected for guessing among {choices}", stats.correct_guessing(table, choices)
 
 
 FEWEST_FAILURES = 5

@@ -289,6 +289,20 @@ class Table:
         rows = ([row[place] for place in places] for row in self.rows)
         return Table.of([self.columns[place] for place in places], rows, self.left)
 
+    def lines(self) -> list[str]:
+        """Return its lines as plain text, the columns' names first; a wide character takes two places."""
+        rows = [[escape(cell) for cell in row] for row in (self.columns, *self.rows)]
+        columns = []
+        for name, cells in zip(self.columns, zip(*rows, strict=True), strict=True):
+            blanks = [" " * (max(map(_width, cells)) - _width(cell)) for cell in cells]
+            pairs = zip(cells, blanks, strict=True)
+            columns.append([cell + blank if name in self.left else blank + cell for cell, blank in pairs])
+        return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
+
+
+def _width(text: str) -> int:
+    return len(text) + sum(unicodedata.east_asian_width(character) in "FW" for character in text)
+
 
 Block = str | Table
 
@@ -333,18 +347,9 @@ def to_text(blocks: Iterable[Block]) -> str:
     b     0.25
     """
     return "\n".join(
-        "\n\n".join(map(_text_of, block.parts())) if isinstance(block, Table) else escape(block) for block in blocks
+        "\n\n".join("\n".join(part.lines()) for part in block.parts()) if isinstance(block, Table) else escape(block)
+        for block in blocks
     )
-
-
-def _text_of(table: Table) -> str:
-    rows = [table.columns, *(tuple(escape(cell) for cell in row) for row in table.rows)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(table.columns))]
-    sides = ["<" if name in table.left else ">" for name in table.columns]
-    lines = (
-        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)) for row in rows
-    )
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def to_html(blocks: Iterable[Block]) -> str:

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import refusal_index.render.comparison  # noqa: F401 - shows comparisons
-from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import ComparedRun, RunFolder, asked_under, read_runs, run_around, set_members
 from refusal_index.data.run_json import GATE_LOOKS, GateLooks
-from refusal_index.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, listed
+from refusal_index.errors import OutcomeTableError, RunFolderError, checked_path, listed
 from refusal_index.findings import ranking
 from refusal_index.findings.comparison import CompareOptions, PairComparison, compare_pair
 from refusal_index.findings.gate import GateResult, check_variant, decide, unjudged
 from refusal_index.findings.gate_policy import Policy, PolicyError, check_reachable, payoffs_of, read_policy
 from refusal_index.findings.metrics import CORRECTED
 from refusal_index.models.settings import SettingError
-from refusal_index.redaction import redacted_in
-from refusal_index.render.gate import gate_document, to_junit, to_markdown
 from refusal_index.render.sections import compared_sections
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Progress, RunFailedError, unwatched
 from refusal_index.runs.execute import execute_in_looks, sizes_of
 from refusal_index.runs.plan import Plan, open_store
-from refusal_index.runs.writing import Run, as_json
+from refusal_index.runs.writing import Run
 from refusal_index.stats import AtLook, GroupSequential
 
-__all__ = ["Policy", "PolicyError", "compare", "gate", "rank", "write_verdict"]
+__all__ = ["Policy", "PolicyError", "compare", "gate", "rank"]
 
 
 def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -> PairComparison:
@@ -124,33 +121,6 @@ def policy_of(given: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
     return Policy.of(given, "policy") if isinstance(given, Mapping) else read_policy(checked_path(given, "policy"))
 
 
-def write_verdict(found: GateResult, places: Mapping[str, Path]) -> None:
-    """Write the verdict in several formats, ``json``, ``markdown`` or ``junit``, each to its path.
-
-    Raises NotWrittenError if one cannot be written, after writing the others.
-    """
-    errors = []
-    for form, place in places.items():
-        try:
-            write_atomically(place, FORMS[form](found))
-        except NotWrittenError as error:
-            errors.append(error)
-    if len(errors) > 1:  # one error names every file
-        first, *others = errors
-        advice = f"nor can {listed(error.filename for error in others)}; free some disk space, or choose other places"
-        raise NotWrittenError(Path(first.filename), first, advice)
-    if errors:
-        raise errors[0]
-
-
-FORMS: Mapping[str, Callable[[GateResult], bytes]] = {
-    "json": lambda found: as_json(redacted_in(gate_document(found))).encode(),
-    "markdown": lambda found: to_markdown(found).encode(),
-    "junit": to_junit,
-}
-"""Formats of a written verdict."""
-
-
 def read_one(given: Run | str | Path, argument: str) -> ComparedRun:
     """Read a single run; raises RefusalIndexError if it cannot be read or is a set of runs."""
     place = given.path if isinstance(given, Run) else whole_run(checked_path(given, argument))
@@ -224,14 +194,6 @@ def variant_to_ask(policy: Policy, baseline: ComparedRun | None) -> str:
     return policy.variant or known[0]
 
 
-def _check_draws(plan: Plan, policy: Policy) -> None:
-    """Raise if the policy limits the corrected index but questions are sampled once; at temperature 0 it equals RI."""
-    settings, guarded = plan.settings, {*policy.margins, *policy.at_least, *policy.at_most}
-    once = settings.repeats.draws in (None, 1) and settings.repeats.repeat_questions is None
-    if CORRECTED in guarded and once and settings.decoding.temperature > 0:
-        raise PolicyError(f"draws: expected 2 or more to judge {CORRECTED}, got 1; add --draws 2")
-
-
 async def gate_while_asking(
     plan: Plan,
     baseline: ComparedRun | None,
@@ -263,11 +225,19 @@ async def gate_while_asking(
     model, dataset = plan.identity["model"], plan.dataset.name
     to_ask = ComparedRun(model, plan.folder.path, model, dataset, {}, plan.identity, about=plan.about)
     check_reachable(policy, payoffs_of([to_ask]))
-    _check_draws(plan, policy)
+    settings, guarded = plan.settings, {*policy.margins, *policy.at_least, *policy.at_most}
+    once = settings.repeats.draws == 1 and settings.decoding.temperature > 0  # at 0 the corrected index equals RI
+    if CORRECTED in guarded and once:
+        raise PolicyError(f"draws: expected 2 or more to judge {CORRECTED}, got 1; add --draws 2")
     sizes = sizes_of(plan, plan.settings.stopping.looks)
     design = GroupSequential(sizes, policy.alpha)
     looks = GateLooks(sizes[-1], len(sizes))
-    _check_planned(plan.folder, looks)
+    before = GateLooks.read(plan.folder.read_about()) if plan.folder.run_json.exists() else None
+    if before is not None and before.of == looks.of and before != looks:
+        raise SettingError(
+            f"{{looks}}: expected {before}, as planned before the first question of this folder, got {looks}; looks "
+            "that are planned after others err more often than stated, so judge it as before, or ask into another one"
+        )
     found: list[GateResult] = []
 
     def judged(run: Run, asked: int, *, within_look: bool = False) -> str | None:
@@ -284,16 +254,6 @@ async def gate_while_asking(
         asked = run.outcomes["question_id"].n_unique()
         judged(run, min(size for size in sizes if size >= asked), within_look=bool(run.missing) or asked not in sizes)
     return Gated(run, found[-1])
-
-
-def _check_planned(folder: RunFolder, looks: GateLooks) -> None:
-    """Raise SettingError if the looks differ from earlier ones: the error rate would exceed the stated one."""
-    before = GateLooks.read(folder.read_about()) if folder.run_json.exists() else None
-    if before is not None and before.of == looks.of and before != looks:
-        raise SettingError(
-            f"{{looks}}: expected {before}, as planned before the first question of this folder, got {looks}; looks "
-            "that are planned after others err more often than stated, so judge it as before, or ask into another one"
-        )
 
 
 def not_compared(plan: Plan, baseline: ComparedRun) -> int:

@@ -385,9 +385,9 @@ def prepare(
     prompts, dataset = load_prompt_set(settings.prompting.prompts), dataset or load_questions(settings)
     kind, graders = grader_for(settings, dataset)
     detector = refusal_detector(settings.refusal, objects, imports=imports)
-    settings = replace(settings, repeats=_repeats(settings, len(dataset.questions)))
+    repeats, draws = sampling_of(settings, dataset)
     variants, placement = chosen(settings.prompting.variants, prompts), Placement(settings.prompting.placement)
-    settings = replace(settings, prompting=replace(settings.prompting, variants=variants))
+    settings = replace(settings, repeats=repeats, prompting=replace(settings.prompting, variants=variants))
     sources = function_sources(settings, graders, objects or {}) if imports else {}
     made_of = identity(settings, dataset, prompts, graders or (str(kind),), sources)
     think = settings.prompting.think
@@ -400,7 +400,7 @@ def prepare(
         made_of,
         about(settings, dataset, prompts),
         {name: passes(kind, Protocol(prompts, name, kind, placement, think), detector) for name in variants},
-        dict.fromkeys(variants, draws_of(settings, dataset)),
+        dict.fromkeys(variants, draws),
         objects or {},
         (settings.model, dataset.name),
     )
@@ -429,31 +429,30 @@ def load_questions(settings: Settings) -> Dataset:
     return load_dataset(name, data=asked.data, columns=columns, mix_seed=settings.seed, limit=limit)
 
 
-def _repeats(settings: Settings, n_questions: int) -> Repeats:
-    """Fill in the defaults of repeated sampling, and check them against the number of questions."""
-    given = settings.repeats
-    if given.repeat_questions is not None and given.repeat_questions > n_questions:
+def sampling_of(settings: Settings, dataset: Dataset) -> tuple[Repeats, dict[Question, int]]:
+    """Return how often questions are sampled, with every default filled in, and the number of draws of each question.
+
+    Samples with the same seed are nested.
+
+    Raises
+    ------
+    SettingError
+        If fewer questions are asked than should be repeated, or one draw of each repeated question is wanted.
+    """
+    given, questions = settings.repeats, dataset.questions
+    if given.repeat_questions is not None and given.repeat_questions > len(questions):
         raise SettingError(
-            f"{{repeat_questions}}: expected at most {n_questions:,}, as many as are asked, "
+            f"{{repeat_questions}}: expected at most {len(questions):,}, as many as are asked, "
             f"got {given.repeat_questions:,}"
         )
     if given.repeat_questions is not None and given.draws == 1:
         raise SettingError(
             "{repeat_questions}: expected {draws} of at least 2 beside it, got 1; add the samples per question"
         )
-    if given.draws is not None:
-        return given
-    return replace(given, draws=1 if given.repeat_questions is None else 2)
-
-
-def draws_of(settings: Settings, dataset: Dataset) -> dict[Question, int]:
-    """Return the number of draws per question; samples with the same seed are nested."""
-    drawing, questions = settings.repeats, dataset.questions
-    if drawing.draws is None or drawing.draws == 1:
-        return dict.fromkeys(questions, 1)
-    repeated = len(questions) if drawing.repeat_questions is None else drawing.repeat_questions
-    again = {question.question_id for question in sample(dataset, repeated, settings.seed).questions}
-    return {question: drawing.draws if question.question_id in again else 1 for question in questions}
+    draws = given.draws or (1 if given.repeat_questions is None else 2)
+    repeated = sample(dataset, given.repeat_questions or len(questions), settings.seed) if draws > 1 else dataset
+    again = {question.question_id for question in repeated.questions}
+    return replace(given, draws=draws), {each: draws if each.question_id in again else 1 for each in questions}
 
 
 UNSCORED = "unscored"

@@ -70,6 +70,7 @@ from refusal_index.runs.plan import (
 )
 from refusal_index.runs.results import (
     STILL_TO_COME,
+    Asking,
     UnfinishedError,
     derive_into,
     each_asked,
@@ -201,15 +202,9 @@ def joined(passes: Sequence[FirstPass], forced: Path, kind: str | None, options:
         options = replace(options, columns={role: name for role, name in options.columns.items() if name in present})
     # the first file names the model
     found = import_file(forced, kind, replace(options, name=None, dataset=None)).passes
-    return with_forced(passes, _under_their_names(passes, found), str(forced))
-
-
-def _under_their_names(passes: Sequence[FirstPass], found: Sequence[FirstPass]) -> tuple[FirstPass, ...]:
-    """Rename a single model's forced answers like the single model of the first passes: files name it differently."""
-    models, others = ({one.model for one in each} for each in (passes, found))
-    if len(models) == len(others) == 1:
-        return tuple(replace(one, model=passes[0].model) for one in found)
-    return tuple(found)
+    if all(len({one.model for one in each}) == 1 for each in (passes, found)):  # files name a model differently
+        found = tuple(replace(one, model=passes[0].model) for one in found)
+    return with_forced(passes, found, str(forced))
 
 
 def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
@@ -256,17 +251,6 @@ def _refuses(detector: Detector | None, reply: str, question: Question) -> bool:
 NOT_ANSWERED = "not answered in the run that is regraded: "
 
 
-@dataclass(frozen=True)
-class _Replied:
-    """A model's replies to a question under a variant, and the error if some are missing."""
-
-    question: Question
-    variant: str
-    draws: int
-    replies: tuple[Completion, ...]
-    error: str | None
-
-
 def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -> Plan:
     """Plan to regrade a run's replies, and check that the grader can grade its questions.
 
@@ -295,16 +279,15 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
         )
     detector = refusal_detector(settings.refusal)  # before reading the run, which may name the same function
     with open_store(source, made=False) as store:
-        asked_before = each_asked(store, before["prompts"]["variants"], procedure_of(before))
-        replied = [_replied(*one) for one in asked_before]
+        replied = [_replied(*one) for one in each_asked(store, before["prompts"]["variants"], procedure_of(before))]
     if not replied:
         raise UnfinishedError(f"{source.path}: nothing was asked yet; run the same command again to resume")
     settings = replace(settings, model=before["model"], seed=before["seed"])
     kind, graders = grader_of(str(settings.grader))
     asked: dict[str, dict[Question, int]] = {}
-    for one in replied:
+    for one, _, _ in replied:
         asked.setdefault(one.variant, {})[one.question] = one.draws
-    questions = {one.question.question_id: one.question for one in replied}
+    questions = {one.question.question_id: one.question for one, _, _ in replied}
     check_gradable(questions.values(), kind)
     made_of = {
         **before,
@@ -322,10 +305,10 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
             with open_store(source, made=False) as store, replacing(folder.path / BEFORE) as new:
                 derive_into(new, source, store)
         with open_store(folder) as store:
-            for one in replied:
-                store.put(one.replies)
-                if one.error is not None:
-                    store.record_failure(one.variant, one.question.question_id, f"{NOT_ANSWERED}{one.error}")
+            for one, replies, error in replied:
+                store.put(replies)
+                if error is not None:
+                    store.record_failure(one.variant, one.question.question_id, f"{NOT_ANSWERED}{error}")
 
     plan = Plan(
         settings,
@@ -342,17 +325,16 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     return checked(plan)
 
 
-def _replied(conversation: Conversation, said: list[Completion], error: str | None) -> _Replied:
-    """Return the replies to a question in its complete draws, at least one.
+def _replied(conversation: Conversation, said: list[Completion], error: str | None) -> Asking:
+    """Return the model's replies to a question in its complete draws, at least one, and the error if it has none.
 
     Other draws stay missing. A question that was answered but whose grader failed is regraded as well.
     """
     whole = _draws_replied(conversation, said)
-    own = tuple(one for one in _own(conversation, said) if one.draw < whole)
-    asked = conversation.question, conversation.variant, conversation.draws
+    own = [one for one in _own(conversation, said) if one.draw < whole]
     if any(one.reply.pass_ is Pass.FIRST for one in own):
-        return _Replied(*asked, own, None)
-    return _Replied(*asked, (), error or STILL_TO_COME)
+        return conversation, own, None
+    return conversation, [], error or STILL_TO_COME
 
 
 def _draws_replied(conversation: Conversation, said: Iterable[Completion]) -> int:
@@ -373,11 +355,11 @@ def _own(conversation: Conversation, said: Iterable[Completion]) -> Iterator[Com
         yield replace(one, variant=conversation.variant, input_tokens=0, output_tokens=0, requests=0)
 
 
-def _hash(replied: Iterable[_Replied]) -> str:
+def _hash(replied: Iterable[Asking]) -> str:
     """Return the SHA-256 of everything that is to be graded."""
     digest = hashlib.sha256()
-    for one in replied:
-        entry = [one.variant, one.question.question_id, to_metadata(one.replies), one.error]
+    for one, replies, error in replied:
+        entry = [one.variant, one.question.question_id, to_metadata(replies), error]
         digest.update(json.dumps(entry).encode())
     return digest.hexdigest()
 

@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -377,7 +377,7 @@ def write_results(
     settings, about = folder.read_complete_settings(), folder.read_about()
     prices = prices.or_those(Prices.read(about))
     penalty = about.get("penalty", DEFAULT_PENALTY) if penalty is None else penalty
-    with _advising(folder):
+    try:
         # A killed process may have left parts of a large table.
         for path in folder.path.glob(f".{folder.outcomes.name}.*{TEMPORARY_SUFFIX}"):
             if path.is_dir() and not path.is_symlink():
@@ -407,9 +407,10 @@ def write_results(
                 variants = tuple(replace(one, warnings=(*cautions, *one.warnings)) for one in summary.variants)
                 summary = replace(summary, variants=variants)
             summary = with_sections(summary, derived.outcomes, folder.path)
+        table = pl.scan_parquet(folder.outcomes, glob=False)
         run = Run(
             folder,
-            _table(folder),
+            table if table.select(pl.len()).collect().item() > HELD else table.collect().lazy(),
             summary,
             derived.missing,
             disagreements=len(derived.disagreements),
@@ -417,22 +418,9 @@ def write_results(
             **_goals(about, summary),
         )
         return _written(run, settings, derived.disagreements)
-
-
-@contextmanager
-def _advising(folder: RunFolder) -> Iterator[None]:
-    """Add to a write error that the replies are safe, and which command writes the results."""
-    try:
-        yield
     except OSError as error:
         advice = f"every reply is kept: fix this, then 'refusal-index score {folder.path}' writes the results"
         raise NotWrittenError(Path(error.filename or folder.path), error, advice) from error
-
-
-def _table(folder: RunFolder) -> pl.LazyFrame:
-    """Return the outcome table that was just written; a large one is read lazily from its file."""
-    table = pl.scan_parquet(folder.outcomes, glob=False)
-    return table if table.select(pl.len()).collect().item() > HELD else table.collect().lazy()
 
 
 RefreshScores = Callable[[RunFolder, ReplyStore, Mapping[str, Any], pl.LazyFrame], tuple[str, ...]]
