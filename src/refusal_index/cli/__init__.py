@@ -89,10 +89,6 @@ class LazyGroup(TyperGroup):
         super().__init__(**attributes)
         self.commands = LazyCommands()  # type: ignore[assignment]
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - of the interface
-        """Return the commands in the order of the groups."""
-        return list(self.commands)
-
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command; raises OptionError for an old name, or an argument that is not valid UTF-8."""
         for given in args:

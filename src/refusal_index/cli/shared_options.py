@@ -280,10 +280,11 @@ def how_to_show(files: Sequence[Path], options: Mapping[str, Any] = MappingProxy
 
 def tell_missing(runs: Sequence[ComparedRun]) -> None:
     """Report which runs lack grades, before any results."""
-    from refusal_index.render.comparison import missing_lines
+    from refusal_index.findings.comparison import missing_statements
+    from refusal_index.render.sentences import sentence
 
-    for line in missing_lines(runs):
-        console.note(line)
+    for statement in missing_statements(runs):
+        console.note(sentence(statement))
 
 
 def tell_left_out(sentences: Iterable[str]) -> None:

@@ -63,6 +63,7 @@ def plan(
     - `full`: Print further sample sizes, and the precision that they give for every metric.
     """
     from refusal_index.data.run_json import is_deterministic
+    from refusal_index.findings.comparison import missing_statements
     from refusal_index.findings.planning import (
         PlanOptions,
         plan_apart,
@@ -71,8 +72,8 @@ def plan(
         scenarios_of,
         slopes_shown,
     )
-    from refusal_index.render.comparison import missing_lines
     from refusal_index.render.planning import apart_screen, plan_blocks, plan_screen
+    from refusal_index.render.sentences import sentence
     from refusal_index.stats import PlanningScenario
 
     budget = _budget(budget_requests, budget_cost, request_cost)
@@ -92,7 +93,7 @@ def plan(
     if not corrected and slopes != (None, None):
         raise OptionError("--refusal-slope, --error-slope: expected --corrected beside them, got none")
     runs = _pilots(pilot, options) if pilot else ()
-    console.show(missing_lines(runs))
+    console.show(map(sentence, missing_statements(runs)))
     if len(runs) == 2:
         console.show(apart_screen(plan_apart(runs, variants, options), options))
         return

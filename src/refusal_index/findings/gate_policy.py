@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from refusal_index import stats
-from refusal_index.data.files import read_plain
+from refusal_index.data.files import plain, read_plain
 from refusal_index.data.folder import ComparedRun, Match
 from refusal_index.data.rates import (
     ANSWERABLE_NOT_RECORDED,
@@ -140,10 +140,7 @@ class Policy:
 
     def to_document(self) -> dict[str, Any]:
         """Return it as a JSON-serialisable dictionary."""
-        return {
-            field_.name: dict(value) if isinstance(value := getattr(self, field_.name), Mapping) else value
-            for field_ in fields(self)
-        }
+        return dict(plain(self))
 
 
 TABLES = ("margins", "at_least", "at_most")

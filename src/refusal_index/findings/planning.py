@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from refusal_index import stats
-from refusal_index.data.folder import ComparedRun, Match, chosen_variant
+from refusal_index.data.folder import ComparedRun, chosen_variant
 from refusal_index.data.rates import contingency_table, draw_matrix, first_draws
 from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.comparison import matched_variants
@@ -191,7 +191,18 @@ def plan_apart(runs: Sequence[ComparedRun], variant: str | None, options: PlanOp
 
     - returned: by variant.
     """
-    return {name: _plan_pair(match, options) for name, match in matched_variants(runs, variant).items()}
+    plans, level, n = {}, options.confidence_level, options.questions
+    for name, match in matched_variants(runs, variant).items():
+        matrices = stats.checked_matrices(match.matrix.refused, match.matrix.wrong, match.matrix.scored)
+        first, second = (stats.PlanningScenario.from_table(table) for table in row_tables(*matrices))
+        observed = stats.influence_correlation(*matrices)
+        known = {"correlation": 0.0 if math.isnan(observed) else observed, "confidence_level": level}
+        needed = stats.questions_to_tell_apart(first, second, power=options.power, **known)
+        chance = stats.power_to_tell_apart(first, second, n, **known) if n else None
+        seen = stats.compare_metrics(*matrices)["refusal_index"].confidence_interval(level)
+        over = (None, None) if needed.n is None else stats.questions_over_interval(needed, *seen)
+        plans[name] = PairPlan(needed, chance, seen, *over)
+    return plans
 
 
 def _sizes(scenario: stats.PlanningScenario, options: PlanOptions) -> tuple[stats.SamplePlan, ...]:
@@ -206,20 +217,6 @@ def _sizes(scenario: stats.PlanningScenario, options: PlanOptions) -> tuple[stat
     by_width = [stats.questions_for_half_width(scenario, width, confidence_level=level) for width in HALF_WIDTHS]
     by_size = [stats.expected_half_width(scenario, n, confidence_level=level) for n in SIZES]
     return tuple(sorted(by_width + by_size, key=lambda plan: plan.n or 0))
-
-
-def _plan_pair(match: Match, options: PlanOptions) -> PairPlan:
-    matrices = stats.checked_matrices(match.matrix.refused, match.matrix.wrong, match.matrix.scored)
-    first, second = (stats.PlanningScenario.from_table(table) for table in row_tables(*matrices))
-    observed, level, n = stats.influence_correlation(*matrices), options.confidence_level, options.questions
-    correlation = 0.0 if math.isnan(observed) else observed
-    needed = stats.questions_to_tell_apart(
-        first, second, power=options.power, correlation=correlation, confidence_level=level
-    )
-    chance = stats.power_to_tell_apart(first, second, n, correlation=correlation, confidence_level=level) if n else None
-    seen = stats.compare_metrics(*matrices)["refusal_index"].confidence_interval(level)
-    over = (None, None) if needed.n is None else stats.questions_over_interval(needed, *seen)
-    return PairPlan(needed, chance, seen, *over)
 
 
 PilotSlopes = tuple[float, float, float | None]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from refusal_index.data.folder import ComparedRun
-from refusal_index.findings.comparison import PairComparison, both_numbers, missing_statements
+from refusal_index.findings.comparison import PairComparison, both_numbers
 from refusal_index.findings.metrics import INDEX, METRICS, Statement
 from refusal_index.findings.ranking import RunRanking
 from refusal_index.render.format import (
@@ -90,19 +89,6 @@ def pair_blocks(comparison: PairComparison) -> Iterator[Block]:
         yield from (line, "")
     yield f"Differences: {' minus '.join(run.label for run in comparison.runs)}"
     yield from selected(comparison, *MATCHES, *SAMPLING)
-    yield from ("", differences_table(comparison))
-    about = ("corrected_repeats_ri", "corrected_ri", "indices_disagree", "models_differ_in_randomness")
-    for line in selected(comparison, "primary", "no_primary", *about, "difference_at_boundary", "difference_undefined"):
-        yield from ("", line)
-    for section in report_sections():
-        if section.name in comparison.sections:
-            yield from section.comparison_blocks(comparison)
-    for line in selected(comparison, "settings_differ"):
-        yield from ("", line)
-
-
-def differences_table(comparison: PairComparison) -> Table:
-    """Return every difference as a row."""
     level, labels = comparison.options.confidence_level, [run.label for run in comparison.runs]
     columns = ("metric", "prompt", *labels, "difference", f"{percent(level)} interval", "p", "Holm", "status")
     rows = (
@@ -117,7 +103,15 @@ def differences_table(comparison: PairComparison) -> Table:
         )
         for (metric, variant, difference), holm in zip(comparison.rows(), comparison.adjusted_pvalues(), strict=True)
     )
-    return Table.of(columns, rows, left=("metric", "prompt", "status"))
+    yield from ("", Table.of(columns, rows, left=("metric", "prompt", "status")))
+    about = ("corrected_repeats_ri", "corrected_ri", "indices_disagree", "models_differ_in_randomness")
+    for line in selected(comparison, "primary", "no_primary", *about, "difference_at_boundary", "difference_undefined"):
+        yield from ("", line)
+    for section in report_sections():
+        if section.name in comparison.sections:
+            yield from section.comparison_blocks(comparison)
+    for line in selected(comparison, "settings_differ"):
+        yield from ("", line)
 
 
 @shows(RunRanking)
@@ -157,39 +151,23 @@ def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
     yield from selected(ranked, *MATCHES, *SAMPLING)
     for line in selected(ranked, "variants_left_out", "not_ranked", "boundary_tested", "nothing_to_rank"):
         yield from ("", line)
-    if len(ranked.ranking.runs) > 1:
-        yield from ("", ranks_table(ranked), "")
+    ranking, labels = ranked.ranking, ranked.labels
+    if len(ranking.runs) > 1:
+        name, level = METRICS[ranking.metric].column, percent(ranking.confidence_level)
+        columns = ("model", name if ranked.variant else f"{name}, combined", f"{level} interval", "letters")
+        rows = ((labels[run.row], number(run.estimate), interval_of(run), run.letters) for run in ranking.runs)
+        yield from ("", Table.of(columns, rows, left=("model", "letters")), "")
         yield from selected(ranked, "letters")
-        yield from ("", pairs_table(ranked))
+        headings = ("pair", "difference", f"simultaneous {level}", "p", "Holm", "max-t")
+        pairs = (
+            (
+                f"{labels[pair.first]} - {labels[pair.second]}",
+                number(pair.estimate),
+                interval(*pair.simultaneous_interval.or_none()),
+                *map(pvalue, (pair.pvalue, pair.pvalue_holm, pair.pvalue_max_t)),
+            )
+            for pair in ranking.pairs
+        )
+        yield from ("", Table.of(headings, pairs, left=("pair",)))
     for line in selected(ranked, "corrected_ri", "settings_differ"):
         yield from ("", line)
-
-
-def ranks_table(ranked: RunRanking) -> Table:
-    """Return every ranked run as a row."""
-    name, level = METRICS[ranked.ranking.metric].column, percent(ranked.ranking.confidence_level)
-    columns = ("model", name if ranked.variant else f"{name}, combined", f"{level} interval", "letters")
-    rows = (
-        (ranked.runs[run.row].label, number(run.estimate), interval_of(run), run.letters) for run in ranked.ranking.runs
-    )
-    return Table.of(columns, rows, left=("model", "letters"))
-
-
-def pairs_table(ranked: RunRanking) -> Table:
-    """Return every pair of ranked runs as a row."""
-    columns = ("pair", "difference", f"simultaneous {percent(ranked.ranking.confidence_level)}", "p", "Holm", "max-t")
-    rows = (
-        (
-            f"{ranked.runs[pair.first].label} - {ranked.runs[pair.second].label}",
-            number(pair.estimate),
-            interval(*pair.simultaneous_interval.or_none()),
-            *map(pvalue, (pair.pvalue, pair.pvalue_holm, pair.pvalue_max_t)),
-        )
-        for pair in ranked.ranking.pairs
-    )
-    return Table.of(columns, rows, left=("pair",))
-
-
-def missing_lines(runs: Sequence[ComparedRun]) -> Iterator[str]:
-    """State for each run which questions lack a grade."""
-    return map(sentence, missing_statements(runs))

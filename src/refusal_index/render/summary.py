@@ -174,6 +174,14 @@ INTERVAL_TABLES: Mapping[str, tuple[Metric, ...]] = {
 STEPS = ("forced for all", "different samples")
 """Steps from RI to corrected RI before sampling noise is removed."""
 
+RELIABILITIES = (
+    "reliability of refusals",
+    "reliability of errors",
+    "Spearman of frequencies",
+    "AUROC of P(Answering)",
+)
+"""What repeated samples show of themselves."""
+
 
 def summary_blocks(summary: Summary) -> Iterator[Block]:
     """Yield what is missing, all variants, joint estimates, repeated draws, remarks, and sections."""
@@ -188,7 +196,9 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
     for statement in (*indices(summary), *(joint(summary, pooled) for pooled in summary.pooled)):
         yield from ("", sentence(statement))
     if any(variant.draws for variant in summary.variants):
-        yield from ("", _draws_table(summary))
+        columns = ("repeated samples", "questions", "samples", METRICS[INDEX].column, *STEPS, METRICS[CORRECTED].column)
+        draws = ((summary.label(one), *_draws_row(one, one.draws)) for one in summary.variants if one.draws is not None)
+        yield from ("", Table.of((*columns, *RELIABILITIES), draws, left=("repeated samples",)))
     for variant in summary.variants:
         for statement in remarks(variant):
             yield from ("", f"{summary.label(variant)}: {sentence(statement)}")
@@ -261,13 +271,6 @@ def interval_table(summary: Summary, metrics: Sequence[Metric]) -> Table:
         for variant in summary.variants
     )
     return Table.of(columns, rows, left=columns[:1])
-
-
-def _draws_table(summary: Summary) -> Table:
-    columns = ("repeated samples", "questions", "samples", METRICS[INDEX].column, *STEPS, METRICS[CORRECTED].column)
-    further = ("reliability of refusals", "reliability of errors", "Spearman of frequencies", "AUROC of P(Answering)")
-    rows = ((summary.label(one), *_draws_row(one, one.draws)) for one in summary.variants if one.draws is not None)
-    return Table.of((*columns, *further), rows, left=("repeated samples",))
 
 
 def _draws_row(variant: VariantSummary, draws: DrawsSummary) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from rich.console import Console
 
-from refusal_index.data.datasets import Dataset, DatasetError, sample
+from refusal_index.data.datasets import DatasetError, sample
 from refusal_index.data.datasets.dataset import questions_from
 from refusal_index.errors import checked_path
 from refusal_index.models.functions import FIX, PREFIX, function_name, is_function_name
@@ -203,16 +203,7 @@ def dry_run(
     return run_to_completion(estimate_run(plan_of(model, dataset, **arguments)))
 
 
-def plan_of(model: Any, dataset: Any, **arguments: Any) -> Plan:
-    """Return the plan that `evaluate` would execute with these arguments; raises the same errors."""
-    try:
-        return _plan_of(model, dataset, **arguments)
-    except DatasetError as error:
-        error.is_for_python = True
-        raise
-
-
-def _plan_of(
+def plan_of(
     model: Any,
     dataset: Any,
     *,
@@ -224,6 +215,7 @@ def _plan_of(
     out: str | Path | None = None,
     **settings: Any,
 ) -> Plan:
+    """Return the plan that `evaluate` would execute with these arguments; raises the same errors."""
     objects: dict[str, object] = {}
     settings["model"] = _name_of(model, model_name, "model", objects)
     if grader is not None:
@@ -232,22 +224,27 @@ def _plan_of(
         settings["refusal"] = settings["refusal"].pattern
     elif callable(settings.get("refusal")):
         settings["refusal"] = _name_of(settings["refusal"], None, "refusal", objects)
-    questions: Dataset | None = None
+    in_memory = False
     if isinstance(dataset, Path) or (isinstance(dataset, str) and Path(dataset).suffix in TABLES):
         settings["data"] = [dataset]
     elif isinstance(dataset, str):
         settings["dataset"] = dataset
-    elif dataset is not None:
-        questions = questions_from(dataset, columns, dataset_name or "own")
-        columns = None
+    else:
+        in_memory = dataset is not None
     if dataset is None and dataset_name is not None:
         raise SettingError("{dataset}: expected questions for the dataset_name beside it, got None")
-    if columns:
+    if columns and not in_memory:
         settings["column"] = columns
-    chosen = Settings.of(**settings)
-    if questions is not None and chosen.questions.limit is not None:
-        questions = sample(questions, chosen.questions.limit, chosen.seed)
-    return prepare(chosen, out=None if out is None else checked_path(out, "out"), dataset=questions, objects=objects)
+    try:
+        questions = questions_from(dataset, columns, dataset_name or "own") if in_memory else None
+        chosen = Settings.of(**settings)
+        if questions is not None and chosen.questions.limit is not None:
+            questions = sample(questions, chosen.questions.limit, chosen.seed)
+        folder = None if out is None else checked_path(out, "out")
+        return prepare(chosen, out=folder, dataset=questions, objects=objects)
+    except DatasetError as error:
+        error.is_for_python = True
+        raise
 
 
 NOTEBOOK_WIDTH = 80

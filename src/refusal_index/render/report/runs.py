@@ -135,10 +135,16 @@ def folder_runs(folder: RunFolder, outcomes: pl.LazyFrame, summary: Summary) -> 
     """
     settings, about = folder.read_settings(), folder.read_about()
     shown, left_out = sampled(outcomes, MOST_ROWS)
-    runs = compared_runs(folder.path, shown, settings)
-    return tuple(
-        ReportRun(run, _part(summary, run, outcomes), pl.concat(run.variants.values()), left_out, about) for run in runs
-    )
+    runs = []
+    for run in compared_runs(folder.path, shown, settings):
+        mine = run.model_id, run.dataset_id
+        variants = tuple(one for one in summary.variants if (one.model, one.dataset) == mine)
+        pooled = tuple(one for one in summary.pooled if (one.model, one.dataset) == mine)
+        rows = outcomes.filter(pl.col("model").eq_missing(mine[0]) & pl.col("dataset").eq_missing(mine[1]))
+        # Scores may have been added since the summary was written.
+        own = with_sections(replace(summary, variants=variants, pooled=pooled), rows, run.source)
+        runs.append(ReportRun(run, own, pl.concat(run.variants.values()), left_out, about))
+    return tuple(runs)
 
 
 def sampled(outcomes: pl.LazyFrame, most: int) -> tuple[pl.DataFrame, int]:
@@ -155,16 +161,6 @@ def sampled(outcomes: pl.LazyFrame, most: int) -> tuple[pl.DataFrame, int]:
     chosen = ids.gather(np.random.default_rng(SEED).permutation(ids.len())[:kept])
     rows = outcomes.filter(pl.col("question_id").is_in(chosen.implode())).collect(engine="streaming")
     return rows, ids.len() - kept
-
-
-def _part(summary: Summary, run: ComparedRun, outcomes: pl.LazyFrame) -> Summary:
-    mine = run.model_id, run.dataset_id
-    variants = tuple(one for one in summary.variants if (one.model, one.dataset) == mine)
-    pooled = tuple(one for one in summary.pooled if (one.model, one.dataset) == mine)
-    own = Summary(variants, pooled, summary.confidence_level, summary.penalty, summary.truthfulness_weights)
-    named = pl.col("model").eq_missing(run.model_id) & pl.col("dataset").eq_missing(run.dataset_id)
-    # Scores may have been added since the summary was written.
-    return with_sections(own, outcomes.filter(named), run.source)
 
 
 def facts(run: ReportRun) -> Iterator[tuple[str, list[tuple[str, str]]]]:
@@ -247,7 +243,10 @@ class Questions:
 def questions_of(runs: Sequence[ReportRun]) -> Questions:
     """Collect the questions of all runs, the most suspicious first."""
     rows = pl.concat([_rows(number, run) for number, run in enumerate(runs)])
-    cautious = {number: most_cautious(run) for number, run in enumerate(runs)}
+    cautious = {}
+    for number, run in enumerate(runs):  # the variant with the highest refusal rate; the last of several
+        rates = [(variant.metric("refusal_rate").estimate or 0.0, place) for place, variant in enumerate(run.variants)]
+        cautious[number] = max(rates)[1]
     questions = _questions(rows, cautious)
     rows = rows.join(questions.select("run", "question_id", "question_row"), on=["run", "question_id"], how="left")
     rows = rows.sort("question_row", "variant_code", "draw", maintain_order=True)
@@ -258,12 +257,6 @@ def questions_of(runs: Sequence[ReportRun]) -> Questions:
         for number, run in enumerate(runs)
     )
     return Questions(rows, questions, described, topics, reasons, sum(run.left_out for run in runs))
-
-
-def most_cautious(run: ReportRun) -> int:
-    """Return the variant with the highest refusal rate; the last of several."""
-    rates = [variant.metric("refusal_rate").estimate or 0.0 for variant in run.variants]
-    return max(range(len(rates)), key=lambda place: (rates[place], place))
 
 
 def _rows(number: int, run: ReportRun) -> pl.DataFrame:
