@@ -333,11 +333,14 @@ class PairComparison(MatchedRuns):
             *settings_statements(self.runs),
         )
 
-    def rows(self) -> Iterator[tuple[str, str, Difference]]:
-        """Yield every difference with metric and variant, RI first, then corrected RI.
+    def rows(self) -> list[tuple[str, str, Difference, float | None]]:
+        """Return every difference with metric, variant and Holm's p-value, RI first, then corrected RI.
 
-        Corrected RI is left out where it equals RI.
+        Corrected RI is left out where it equals RI. The p-value is None for the primary difference, and where there is
+        none: among seven metrics of equal models, some difference is significant far more often than once in twenty
+        comparisons, so the primary difference is tested alone, and all others share one family-wise error rate.
         """
+        found: list[tuple[str, str, Difference]] = []
         indices = (
             (INDEX, self.joint, self.joint_over),
             (CORRECTED, self.joint_corrected, self.corrected_over),
@@ -346,28 +349,20 @@ class PairComparison(MatchedRuns):
             if joint is not None:
                 # which variants it rests on, where these are not all
                 place = COMBINED if len(over) == len(self.variants) else f"{COMBINED} over {', '.join(over)}"
-                yield name, place, joint
-            for variant in self.variants:
-                if (difference := variant.differences().get(name)) is not None:
-                    yield name, variant.name, difference
+                found.append((name, place, joint))
+            of_variants = ((variant.name, variant.differences().get(name)) for variant in self.variants)
+            found += ((name, variant, difference) for variant, difference in of_variants if difference is not None)
         for name in [each.name for each in self.variants[0].comparison.differences if each.name != INDEX]:
-            yield from ((name, variant.name, variant.comparison[name]) for variant in self.variants)
+            found += ((name, variant.name, variant.comparison[name]) for variant in self.variants)
+        given = {place: difference.pvalue for place, (*_, difference) in enumerate(found)}
+        family = {p: pvalue for p, pvalue in given.items() if pvalue is not None and not (self.has_primary and p == 0)}
+        adjusted = dict(zip(family, stats.holm(list(family.values())).tolist(), strict=True))
+        return [(*row, adjusted.get(place)) for place, row in enumerate(found)]
 
     @property
     def has_primary(self) -> bool:
         """Whether the first of `rows` is the primary difference: RI, joint or of the only variant."""
-        return len(self.variants) == 1 or next(self.rows())[1].startswith(COMBINED)
-
-    def adjusted_pvalues(self) -> tuple[float | None, ...]:
-        """Return Holm's p-values of all differences in `rows` but the primary; None for it, and where there is none.
-
-        Among seven metrics of equal models, some difference is significant far more often than once in twenty
-        comparisons. The primary difference is tested alone; all others share one family-wise error rate.
-        """
-        given = {place: difference.pvalue for place, (*_, difference) in enumerate(self.rows())}
-        family = {p: pvalue for p, pvalue in given.items() if pvalue is not None and not (self.has_primary and p == 0)}
-        adjusted = dict(zip(family, stats.holm(list(family.values())).tolist(), strict=True))
-        return tuple(map(adjusted.get, given))
+        return len(self.variants) == 1 or self.joint is not None
 
     def to_frame(self) -> pl.DataFrame:
         """Return every difference as a row: metric, variant, both numbers, the difference, interval and p-values.
@@ -376,11 +371,10 @@ class PairComparison(MatchedRuns):
         """
         level = self.options.confidence_level
         rows = [
-            {"metric": metric, "variant": variant, **_compared(difference, level)}
-            for metric, variant, difference in self.rows()
+            {"metric": metric, "variant": variant, **_compared(difference, level), "pvalue_holm": holm}
+            for metric, variant, difference, holm in self.rows()
         ]
-        adjusted = pl.Series("pvalue_holm", self.adjusted_pvalues(), pl.Float64)
-        return pl.DataFrame(rows, infer_schema_length=None).with_columns(adjusted)
+        return pl.DataFrame(rows, schema_overrides={"pvalue_holm": pl.Float64}, infer_schema_length=None)
 
     def to_document(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary with unrounded numbers."""
@@ -432,10 +426,11 @@ class PairComparison(MatchedRuns):
 
     def _primary(self) -> Statement:
         """State which p-value is unadjusted, and that the others are adjusted."""
-        others = sum(pvalue is not None for pvalue in self.adjusted_pvalues())
+        rows = self.rows()
+        others = sum(holm is not None for *_, holm in rows)
         if not self.has_primary:
             return Statement("no_primary", "scope", {"others": others})
-        metric, variant, difference = next(self.rows())
+        metric, variant, difference, _ = rows[0]
         only = variant if len(self.variants) > 1 else None
         values = {"metric": metric, "variant": only, "has_pvalue": difference.pvalue is not None, "others": others}
         return Statement("primary", "scope", values)

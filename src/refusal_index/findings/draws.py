@@ -11,17 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from refusal_index import stats
+from refusal_index.data import rates
 from refusal_index.data.outcome_table import SAMPLING_COLUMNS
-from refusal_index.data.rates import (
-    DrawnOutcomes,
-    OutcomeMatrix,
-    VariantGroup,
-    draw_matrices,
-    draw_matrix,
-    drawn_once,
-    drawn_outcomes,
-    outcome_matrix,
-)
 from refusal_index.findings.metrics import CORRECTED, INDEX
 
 NO_REPEATED_QUESTIONS = "no_repeated_questions"
@@ -63,10 +54,10 @@ def draws_summary(
 
     - `is_deterministic`: as for `corrected_indices`.
     """
-    matrix = draw_matrix(outcomes)
+    matrix = rates.draw_matrix(outcomes)
     if len(matrix.refused) < 2:
         return None
-    (drawn,) = drawn_outcomes([outcomes])
+    (drawn,) = rates.drawn_outcomes([outcomes])
     corrected, spearman = _corrected(drawn, is_deterministic), stats.mid_rank_spearman(*matrix.arrays)
     area = stats.auroc(*p_answering(matrix))
     return DrawsSummary(
@@ -94,7 +85,7 @@ def corrected_indices(
       draws of a question differ: hosted models are not exactly deterministic.
     """
     at_zero = is_deterministic or [False] * len(tables)
-    return tuple(_corrected(drawn, same) for drawn, same in zip(drawn_outcomes(tables), at_zero, strict=True))
+    return tuple(_corrected(drawn, same) for drawn, same in zip(rates.drawn_outcomes(tables), at_zero, strict=True))
 
 
 def is_defined(result: stats.CorrectedRefusalIndexResult) -> bool:
@@ -102,7 +93,7 @@ def is_defined(result: stats.CorrectedRefusalIndexResult) -> bool:
     return result.reason != NO_REPEATED_QUESTIONS
 
 
-def _corrected(drawn: DrawnOutcomes, is_deterministic: bool) -> stats.CorrectedRefusalIndexResult:
+def _corrected(drawn: rates.DrawnOutcomes, is_deterministic: bool) -> stats.CorrectedRefusalIndexResult:
     single, repeated = drawn.single, drawn.repeated.arrays
     if is_deterministic and not _differ([drawn.repeated]):
         return stats.deterministic_refusal_index(*(row[0] for row in single.arrays), **single.design)
@@ -117,10 +108,10 @@ def repeats_ri(tables: Sequence[pl.DataFrame], *, is_deterministic: bool) -> boo
 
     - `tables`: rows of outcome tables, each of one model, dataset and variant.
     """
-    return is_deterministic and not _differ(draw_matrices(tables))
+    return is_deterministic and not _differ(rates.draw_matrices(tables))
 
 
-def _differ(repeated: Sequence[OutcomeMatrix]) -> bool:
+def _differ(repeated: Sequence[rates.OutcomeMatrix]) -> bool:
     return any(
         bool(((part & matrix.scored).any(axis=0) & (~part & matrix.scored).any(axis=0)).any())
         for matrix in repeated
@@ -132,12 +123,12 @@ def _named(result: stats.CorrectedRefusalIndexResult, confidence_level: float) -
     return replace(stats.Estimate.of(result, result.confidence_interval(confidence_level)), name=CORRECTED)
 
 
-def usable_questions(matrix: OutcomeMatrix) -> NDArray[np.bool_]:
+def usable_questions(matrix: rates.OutcomeMatrix) -> NDArray[np.bool_]:
     """Return which questions have a first and a further draw, shape (n,)."""
     return np.asarray(matrix.scored[0] & matrix.scored[1:].any(axis=0))
 
 
-def p_answering(matrix: OutcomeMatrix) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def p_answering(matrix: rates.OutcomeMatrix) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """P(Answering) of every question with a first and a further draw, and whether its first forced answer was right.
 
     The first draw is left out of the share, so that a question's chance does not enter on both sides.
@@ -203,13 +194,13 @@ def joint_index(
     """
     if len(tables) < 2:
         return None
-    matrix = outcome_matrix(tables)
+    matrix = rates.outcome_matrix(tables)
     joint = stats.joint_refusal_index(*matrix.arrays, **matrix.design)
     return replace(stats.Estimate.of(joint, joint.confidence_interval(confidence_level)), name=INDEX), joint
 
 
 def pool(
-    groups: Iterable[VariantGroup], confidence_level: float, *, is_deterministic: bool = False
+    groups: Iterable[rates.VariantGroup], confidence_level: float, *, is_deterministic: bool = False
 ) -> Iterator[PooledSummary]:
     """Yield the joint estimate of every model and dataset with at least two variants.
 
@@ -222,7 +213,7 @@ def pool(
             yield pooled
 
 
-def _pooled(groups: list[VariantGroup], level: float, is_deterministic: bool) -> PooledSummary | None:
+def _pooled(groups: list[rates.VariantGroup], level: float, is_deterministic: bool) -> PooledSummary | None:
     """Return the joint estimate of several variants; None for fewer than two."""
     tables = [group.outcomes for group in groups]
     joint = joint_index(tables, level)
@@ -232,7 +223,7 @@ def _pooled(groups: list[VariantGroup], level: float, is_deterministic: bool) ->
     corrected: stats.Estimate | None = None
     if repeats_ri(tables, is_deterministic=is_deterministic):
         corrected = replace(index, name=CORRECTED)
-    elif is_deterministic or not any(map(drawn_once, tables)):
+    elif is_deterministic or not any(map(rates.drawn_once, tables)):
         indices = corrected_indices(tables, [is_deterministic] * len(tables))
         if all(map(is_defined, indices)):
             corrected = _named(stats.joint_corrected_refusal_index(indices), level)

@@ -16,20 +16,9 @@ import numpy as np
 import polars as pl
 
 from refusal_index import stats
+from refusal_index.data import rates
 from refusal_index.data.files import plain, read_plain
 from refusal_index.data.folder import ComparedRun, Match
-from refusal_index.data.rates import (
-    ANSWERABLE_NOT_RECORDED,
-    BY_ANSWERABLE,
-    MISSING_LIMIT,
-    BoolMatrix,
-    by_answerable,
-    contingency_table,
-    design_of,
-    first_draws,
-    outcome_matrix,
-    sampled_table,
-)
 from refusal_index.data.run_json import MOST_LOOKS, GateLooks, Stop, is_deterministic
 from refusal_index.errors import OutcomeTableError, RefusalIndexError, RunFolderError, listed, shortened, suggestion
 from refusal_index.findings.comparison import Difference, VariantComparison, both_numbers
@@ -94,7 +83,7 @@ class Policy:
     at_least: Mapping[str, float] = field(default_factory=dict)
     at_most: Mapping[str, float] = field(default_factory=dict)
     alpha: float = 0.05
-    max_missing: float = MISSING_LIMIT
+    max_missing: float = rates.MISSING_LIMIT
     variant: str | None = None
     metric: str = INDICES[0]
 
@@ -255,10 +244,10 @@ def split_by_answerable(tables: Sequence[pl.DataFrame]) -> VariantComparison | N
 
     - `tables`: the outcomes of either run, of one variant.
     """
-    split = [by_answerable(first_draws(rows)) for rows in tables]
+    split = [rates.by_answerable(rates.first_draws(rows)) for rows in tables]
     if any(rows is None for rows in split):
         return None
-    matrix = outcome_matrix([rows for rows in split if rows is not None])
+    matrix = rates.outcome_matrix([rows for rows in split if rows is not None])
     matrix = matrix.of_questions(matrix.shared)
     compared = stats.compare_metrics(*matrix.arrays, **matrix.design)
     return VariantComparison("", Match(matrix, paired=True, left_out=(0, 0)), compared, None)
@@ -276,10 +265,10 @@ def margin_guards(
     for name, margin in policy.margins.items():
         higher = not METRICS[name].lower_is_better
         limit = -margin if higher else margin
-        source, like = (split, BY_ANSWERABLE[name]) if name in BY_ANSWERABLE else (compared, name)
+        source, like = (split, rates.BY_ANSWERABLE[name]) if name in rates.BY_ANSWERABLE else (compared, name)
         difference = None if source is None else source.differences().get(like)
         if source is None or difference is None:  # the corrected index of runs that were sampled once
-            why = ANSWERABLE_NOT_RECORDED if name in BY_ANSWERABLE else NO_REPEATED_QUESTIONS
+            why = rates.ANSWERABLE_NOT_RECORDED if name in rates.BY_ANSWERABLE else NO_REPEATED_QUESTIONS
             yield NamedGuard(Guard(name, None, limit, higher), True, None, None, why)
             continue
         estimate = difference.estimate
@@ -309,10 +298,10 @@ def questions_for_margins(variant: VariantSummary, level: float, policy: Policy)
 
 def bound_guards(run: ComparedRun, rows: pl.DataFrame, policy: Policy, payoffs: Payoffs) -> Iterator[NamedGuard]:
     """Yield a guard for each fixed bound on one variant of the candidate."""
-    single = first_draws(rows)
-    table = sampled_table(single) or contingency_table(single)
+    single = rates.first_draws(rows)
+    table = rates.sampled_table(single) or rates.contingency_table(single)
     scored = single.drop_nulls(["refused", "wrong"])
-    refused, design = scored["refused"].to_numpy(), design_of(scored)
+    refused, design = scored["refused"].to_numpy(), rates.design_of(scored)
     for higher, bounds in ((True, policy.at_least), (False, policy.at_most)):
         for name, bound in bounds.items():
             estimate, why, interval = _own_number(name, run, rows, table, payoffs)
@@ -376,7 +365,7 @@ def _independent(design: Mapping[str, Any], n: int) -> int:
 
 
 def _missing_index(
-    name: str, estimate: float | None, reason: str | None, refused: BoolMatrix, design: Mapping[str, Any]
+    name: str, estimate: float | None, reason: str | None, refused: rates.BoolMatrix, design: Mapping[str, Any]
 ) -> tuple[float | None, str | None]:
     """Return the p-value of an acceptable model refusing nothing, or everything, and the reason for an undefined index.
 
@@ -397,11 +386,11 @@ def _own_number(
         index = stats.refusal_index(table) if name == INDEX else corrected_indices([rows], same)[0]
         return index.estimate, index.reason, index_interval(index)
 
-    if name in BY_ANSWERABLE:
-        split = by_answerable(first_draws(rows))
+    if name in rates.BY_ANSWERABLE:
+        split = rates.by_answerable(rates.first_draws(rows))
         if split is None:
-            return None, ANSWERABLE_NOT_RECORDED, lambda _: NO_INTERVAL
-        name, table = BY_ANSWERABLE[name], sampled_table(split) or contingency_table(split)
+            return None, rates.ANSWERABLE_NOT_RECORDED, lambda _: NO_INTERVAL
+        name, table = rates.BY_ANSWERABLE[name], rates.sampled_table(split) or rates.contingency_table(split)
 
     def interval(level: float) -> stats.ConfidenceInterval:
         at_level = rate_or_score(name, table, payoffs, level)

@@ -13,30 +13,11 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from refusal_index.data import rates
 from refusal_index.data.files import read_json
 from refusal_index.data.folder import ComparedRun, RunFolder
 from refusal_index.data.outcome import FORCED_NOT_ASKED
 from refusal_index.data.outcome_table import OWN_COLUMNS, SAMPLING_COLUMNS, Sampling
-from refusal_index.data.rates import (
-    ANSWERABLE_NOT_RECORDED,
-    Completeness,
-    ForcedRefusals,
-    PublishedRates,
-    SamplingSummary,
-    VariantGroup,
-    answerable_metrics,
-    completeness,
-    contingency_table,
-    each_group,
-    first_draws,
-    forced_refusals,
-    further_draws,
-    rates_outcomes,
-    sampled_table,
-    sampling_summary,
-    too_many_missing,
-    variant_metrics,
-)
 from refusal_index.data.run_json import UNPRICED, Prices
 from refusal_index.errors import OutcomeTableError, suggestion
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, POOLED, DrawsSummary, PooledSummary, draws_summary, pool
@@ -81,9 +62,9 @@ FEW_REPEATED = 50
 def cautions(
     table: ContingencyTable,
     refusal_index: Estimate,
-    completeness: Completeness,
+    completeness: rates.Completeness,
     missing: MissingRange | None,
-    forced: ForcedRefusals,
+    forced: rates.ForcedRefusals,
 ) -> Iterator[Statement]:
     """Yield the cautions about one variant, the most serious first.
 
@@ -103,7 +84,7 @@ def cautions(
         yield Statement("forced_refusals", "serious", {"refused": forced.refused, "asked": forced.asked})
 
 
-def sampling_cautions(sampling: SamplingSummary | None) -> Iterator[Statement]:
+def sampling_cautions(sampling: rates.SamplingSummary | None) -> Iterator[Statement]:
     """Yield the caution about few clusters, if there are clusters."""
     if sampling is None:
         return
@@ -176,17 +157,17 @@ def expected_counts(table: ContingencyTable) -> dict[str, float]:
     return {cell: a * b / table.n for cell, (a, b) in zip(CELL_NAMES, margins, strict=True)}
 
 
-def _incomplete(completeness: Completeness, *, only_first: bool) -> Iterator[Statement]:
+def _incomplete(completeness: rates.Completeness, *, only_first: bool) -> Iterator[Statement]:
     """Yield a caution if too much is missing, from the first pass alone if there was no forced pass."""
     reasons = {name: n for name, n in completeness.reasons.items() if not (only_first and name == FORCED_NOT_ASKED)}
     missing, asked = sum(reasons.values()), completeness.asked
-    if too_many_missing(missing, asked):
+    if rates.too_many_missing(missing, asked):
         values = {"missing": missing, "asked": asked, "reasons": reasons, "only_first": only_first}
         yield Statement("incomplete", "serious", values)
 
 
 def _unscored_refusals(
-    table: ContingencyTable, completeness: Completeness, missing: MissingRange | None
+    table: ContingencyTable, completeness: rates.Completeness, missing: MissingRange | None
 ) -> Iterator[Statement]:
     """Yield a caution if refused questions fail more often; questions not asked are not failures."""
     if missing is None:
@@ -209,7 +190,7 @@ def _unscored_refusals(
 
 
 def draws_cautions(
-    outcomes: pl.DataFrame, draws: DrawsSummary | None, further: Completeness | None
+    outcomes: pl.DataFrame, draws: DrawsSummary | None, further: rates.Completeness | None
 ) -> Iterator[Statement]:
     """Yield the cautions about repeated draws: some are missing, cannot be used, or are too few."""
     if further is None:
@@ -277,15 +258,15 @@ class VariantSummary:
     # without repeated draws
     metrics: tuple[Estimate, ...]
     # completeness, forced_refusals: what is missing, and how often the forced pass refused
-    completeness: Completeness
-    forced_refusals: ForcedRefusals
+    completeness: rates.Completeness
+    forced_refusals: rates.ForcedRefusals
     warnings: tuple[Statement, ...]  # cautions to show next to the numbers, the most serious first
     sensitivity: Sensitivity  # what other decisions on missing grades and refusals of the forced pass would have given
     draws: DrawsSummary | None = None  # what repeated draws show; None where no question was drawn twice
     usage: Usage | None = None  # tokens, requests and cost; None where not known
     missing: MissingRange | None = None  # the index over all that the unscored may have been; None where none are
-    sampling: SamplingSummary | None = None  # clusters and weights behind the metrics; None where there are none
-    further_draws: Completeness | None = None  # what is missing of the draws behind the first; None without such
+    sampling: rates.SamplingSummary | None = None  # clusters and weights behind the metrics; None where there are none
+    further_draws: rates.Completeness | None = None  # what is missing of the draws behind the first; None without such
     # how many refusals were recognised by tag, wording, choice or judge, of which only a rule counts wordings; None
     # where that is not known
     refusals: Mapping[str, int] | None = None
@@ -361,7 +342,7 @@ class Summary:
 
     def records(self, name: str) -> bool:
         """Whether its dataset supports a metric."""
-        return any(variant.metric(name).reason != ANSWERABLE_NOT_RECORDED for variant in self.variants)
+        return any(variant.metric(name).reason != rates.ANSWERABLE_NOT_RECORDED for variant in self.variants)
 
     def label(self, variant: VariantSummary) -> str:
         """Return a label for a variant, with model and dataset if there are several."""
@@ -426,13 +407,13 @@ def summarise(
     known, ways, worth = usage or {}, refusals or {}, checked_payoffs(penalty, truthfulness_weights)
     columns = (*COUNTED, "first_reply") if any("wording" in one for one in ways.values()) else COUNTED
 
-    def summarised(group: VariantGroup) -> VariantSummary:
-        rows, again = first_draws(group.outcomes), further_draws(group.outcomes)
-        further = completeness(again, answered_only=answered_only) if again.height else None
-        counts, forced = contingency_table(rows), forced_refusals(rows)
-        complete = completeness(rows, answered_only=answered_only)
+    def summarised(group: rates.VariantGroup) -> VariantSummary:
+        rows, again = rates.first_draws(group.outcomes), rates.further_draws(group.outcomes)
+        further = rates.completeness(again, answered_only=answered_only) if again.height else None
+        counts, forced = rates.contingency_table(rows), rates.forced_refusals(rows)
+        complete = rates.completeness(rows, answered_only=answered_only)
         missing = None if answered_only else missing_range(rows)
-        estimates = variant_metrics(rows, worth, confidence_level)
+        estimates = rates.variant_metrics(rows, worth, confidence_level)
         index = _by_name(estimates, INDEX)
         draws = draws_summary(group.outcomes, confidence_level, is_deterministic=is_deterministic)
         if draws is not None:
@@ -441,13 +422,13 @@ def summarise(
             corrected = replace(index, name=CORRECTED)
         else:
             corrected = Estimate(None, status="undefined", reason=NO_REPEATED_QUESTIONS, name=CORRECTED)
-        sampled = sampling_summary(rows, sampled_table(rows), sampling)
+        sampled = rates.sampling_summary(rows, rates.sampled_table(rows), sampling)
         return VariantSummary(
             model=group.model,
             dataset=group.dataset,
             variant=group.variant,
             table=counts,
-            metrics=(*estimates, *answerable_metrics(rows, confidence_level), corrected),
+            metrics=(*estimates, *rates.answerable_metrics(rows, confidence_level), corrected),
             completeness=complete,
             forced_refusals=forced,
             warnings=(
@@ -465,7 +446,7 @@ def summarise(
             refusals=ways.get(group.variant),
         )
 
-    variants = tuple(map(summarised, each_group(table, columns)))
+    variants = tuple(map(summarised, rates.each_group(table, columns)))
     unforced = {(one.model, one.dataset, str(one.variant)) for one in variants if one.index.reason == FORCED_NOT_ASKED}
     pooled = tuple(
         replace(
@@ -475,17 +456,17 @@ def summarise(
                 for name, reason in one.left_out.items()
             },
         )
-        for one in pool(each_group(table, POOLED), confidence_level, is_deterministic=is_deterministic)
+        for one in pool(rates.each_group(table, POOLED), confidence_level, is_deterministic=is_deterministic)
     )
     return Summary(variants, pooled, confidence_level, penalty, worth.truthfulness, prices)
 
 
-def summarise_rates(rows: Sequence[PublishedRates], **settings: Any) -> Summary:
+def summarise_rates(rows: Sequence[rates.PublishedRates], **settings: Any) -> Summary:
     """Summarise published rates; the intervals cover all rates that round to these.
 
     - `settings`: as `summarise` takes them.
     """
-    summary = summarise(rates_outcomes(rows), **settings)
+    summary = summarise(rates.rates_outcomes(rows), **settings)
     worth = Payoffs(summary.penalty, summary.truthfulness_weights)
     found = [row.metrics(worth, summary.confidence_level) for row in rows]
     variants = (

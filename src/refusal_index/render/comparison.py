@@ -51,10 +51,7 @@ def pair_screen(comparison: PairComparison) -> Iterator[Block]:
 
 def _rates_table(comparison: PairComparison) -> Table:
     """Return RI and the rates of both runs, a row for each prompt."""
-    compared = {
-        (metric, variant): (difference, holm)
-        for (metric, variant, difference), holm in zip(comparison.rows(), comparison.adjusted_pvalues(), strict=True)
-    }
+    compared = {(metric, variant): (difference, holm) for metric, variant, difference, holm in comparison.rows()}
     names = {variant.name: abbreviated(variant.name, LONGEST_NAME) for variant in comparison.variants}
     alpha = 1 - comparison.options.confidence_level
 
@@ -101,7 +98,7 @@ def pair_blocks(comparison: PairComparison) -> Iterator[Block]:
             pvalue(holm),
             difference.status,
         )
-        for (metric, variant, difference), holm in zip(comparison.rows(), comparison.adjusted_pvalues(), strict=True)
+        for metric, variant, difference, holm in comparison.rows()
     )
     yield from ("", Table.of(columns, rows, left=("metric", "prompt", "status")))
     about = ("corrected_repeats_ri", "corrected_ri", "indices_disagree", "models_differ_in_randomness")
