@@ -223,7 +223,7 @@ def test_whoever_says_something_else_is_told_what_it_takes():
         "[[models]]\nmodel = 'almanac/small'\nlogprobs = 1\n[[datasets]]\ndataset = 'almanac'\n"
     )
     with pytest.raises(SettingError, match=r"mine.toml, \[\[models\]\] 1, logprobs: expected true or false, got 1"):
-        prepare_sweep("mine.toml", Settings(), {}, None)
+        prepare_sweep("mine.toml")
 
 
 REPORTED = st.none() | st.lists(st.tuples(st.text(max_size=3), st.floats(-50, 0)), max_size=3)

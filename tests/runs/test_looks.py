@@ -234,7 +234,7 @@ def test_a_configuration_says_it_of_each_dataset(tmp_path):
         '[defaults]\nhalf_width = 0.3\nlooks = 4\nvariants = "normal"\ntemperature = 0\n'
         '[[models]]\nmodel = "almanac/base"\n[[datasets]]\ndataset = "almanac"\nlimit = 200\n'
     )
-    sweep = prepare_sweep("set.toml", Settings())
+    sweep = prepare_sweep("set.toml")
 
     async def carried() -> list[ri.Run]:
         with held(sweep.path):

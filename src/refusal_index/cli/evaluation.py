@@ -52,7 +52,7 @@ def run(
                 raise OptionError(
                     f"{option(name)}: a configuration sets this for each model; write {name} under [[models]]"
                 )
-        sweep = prepare_sweep(config, Settings(), values, out, imports=not dry_run)
+        sweep = prepare_sweep(config, values, out, imports=not dry_run)
         plans = list(sweep.plans)
     if "looks" in values and all(plan.settings.stopping.half_width is None for plan in plans):
         raise OptionError(

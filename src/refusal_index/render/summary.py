@@ -25,7 +25,7 @@ from refusal_index.findings.conclusions import (
     usage,
     verdict,
 )
-from refusal_index.findings.draws import DrawsSummary, PooledSummary
+from refusal_index.findings.draws import DrawsSummary
 from refusal_index.findings.labels import GradeChanges
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Metric, Statement
 from refusal_index.findings.summary import Summary, VariantSummary, is_complete
@@ -54,6 +54,9 @@ SUMMARY_VERSION = 3
 
 def summary_document(summary: Summary) -> dict[str, Any]:
     """Return the summary as a JSON-serialisable dictionary: floats unrounded, None for undefined numbers."""
+    pooled = plain(summary.pooled)
+    for document in pooled:
+        document[INDEX]["standard_error"] = document.pop("standard_error")
     return {
         "summary_version": SUMMARY_VERSION,
         "complete": is_complete(summary),
@@ -71,15 +74,9 @@ def summary_document(summary: Summary) -> dict[str, Any]:
             }
             for variant in summary.variants
         ],
-        "pooled": [_pooled_document(pooled) for pooled in summary.pooled],
+        "pooled": pooled,
         **{name: plain(found) for name, found in summary.sections.items()},
     }
-
-
-def _pooled_document(pooled: PooledSummary) -> dict[str, Any]:
-    document: dict[str, Any] = plain(pooled)
-    document[INDEX]["standard_error"] = document.pop("standard_error")
-    return document
 
 
 POOLED = "pooled"

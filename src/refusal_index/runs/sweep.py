@@ -311,12 +311,7 @@ class Sweep:
 
 
 def prepare_sweep(
-    given: str,
-    settings: Settings,
-    values: Mapping[str, Any] | None = None,
-    out: Path | None = None,
-    *,
-    imports: bool = True,
+    given: str, values: Mapping[str, Any] | None = None, out: Path | None = None, *, imports: bool = True
 ) -> Sweep:
     """Plan every model of a configuration on every dataset, and check all plans.
 
@@ -324,8 +319,6 @@ def prepare_sweep(
     ----------
     given
         The configuration, by path or name.
-    settings
-        Settings used where neither `values` nor the file sets them.
     values
         Settings by name that override the file.
     out
@@ -350,12 +343,12 @@ def prepare_sweep(
     datasets = []
     for entry in entries:
         with telling(entry.place):
-            datasets.append((entry, load_questions(settings.changed(**{**config.defaults, **entry.values, **values}))))
+            datasets.append((entry, load_questions(Settings.of(**{**config.defaults, **entry.values, **values}))))
     plans = []
     for model in config.models:
         for entry, dataset in datasets:
             with telling(f"{model.place} on {entry.place}"):
-                chosen = settings.changed(**{**config.defaults, **entry.values, **model.values, **values})
+                chosen = Settings.of(**{**config.defaults, **entry.values, **model.values, **values})
                 plan = prepare(chosen, dataset=dataset, runs=path, imports=imports)
             title = (model.name or plan.title[0], entry.name or plan.title[1])
             plans.append(replace(plan, title=title))

@@ -562,7 +562,7 @@ def test_a_set_bears_with_a_server_that_is_down_tells_of_it_and_ends_after_a_whi
         yield lambda event: notes.append(event.note) if isinstance(event, Underway) and event.is_news else None
 
     async def carried():
-        sweep = prepare_sweep("set.toml", Settings())
+        sweep = prepare_sweep("set.toml")
         with held(sweep.path):
             return [one async for one in execute_sweep(sweep, watched)]
 

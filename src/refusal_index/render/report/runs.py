@@ -413,8 +413,8 @@ class Embedded:
     cut: Cut  # what was kept of the replies
     n_cut: int  # how many texts were cut
     # questions, left_out: how many are on the page, a random sample where it has no room for others
-    questions: int = 0
-    left_out: int = 0
+    questions: int
+    left_out: int
 
 
 def embed_questions(questions: Questions, room: int = ROOM) -> Embedded:
@@ -425,30 +425,23 @@ def embed_questions(questions: Questions, room: int = ROOM) -> Embedded:
         counted.update(dict(hundreds.value_counts().iter_rows()))
     lengths, ratio = list(counted.items()), room / RAW_ROOM
     for cut in LADDER:
+        # a lower bound on the characters of the replies that are kept
+        characters = sum(min(length, cut.limit) * number for length, number in lengths) if cut.all_draws else 0
         # What a rung would take is known roughly before it is tried, and better after another was.
-        if cut is not LADDER[-1] and _characters(lengths, cut) * ratio > room:
+        if cut is not LADDER[-1] and characters * ratio > room:
             continue
-        embedded = _embed(payload(questions, cut), cut)
-        if len(embedded.text) <= room:
+        content = payload(questions, cut)
+        raw = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        packed = len(raw.encode()) > PLAIN_UP_TO
+        if packed:  # the same data gives the same bytes: no time stamp
+            zipped = gzip.compress(raw.encode(), compresslevel=6, mtime=0)
+            text = Markup(base64.b64encode(zipped).decode())  # noqa: S704  letters, digits, + / = only
+        else:
+            text = safe_json(raw)
+        if len(text) <= room:
             break
-        ratio = max(ratio, 0.9 * len(embedded.text) / max(_characters(lengths, cut), 1)) if cut.all_draws else ratio
-    return replace(embedded, questions=questions.height, left_out=questions.left_out)
-
-
-def _characters(lengths: list[tuple[int, int]], cut: Cut) -> int:
-    """Return a lower bound on the characters of replies that a cut keeps."""
-    return sum(min(length, cut.limit) * number for length, number in lengths) if cut.all_draws else 0
-
-
-def _embed(content: dict[str, Any], cut: Cut) -> Embedded:
-    raw = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    n_cut = len(content["cuts"])
-    encoded = raw.encode()
-    if len(encoded) <= PLAIN_UP_TO:
-        return Embedded(safe_json(raw), packed=False, cut=cut, n_cut=n_cut)
-    # The same data gives the same bytes: no time stamp.
-    packed = base64.b64encode(gzip.compress(encoded, compresslevel=6, mtime=0)).decode()
-    return Embedded(Markup(packed), packed=True, cut=cut, n_cut=n_cut)  # noqa: S704  letters, digits, + / = only
+        ratio = max(ratio, 0.9 * len(text) / max(characters, 1)) if cut.all_draws else ratio
+    return Embedded(text, packed, cut, len(content["cuts"]), questions.height, questions.left_out)
 
 
 def safe_json(document: str) -> Markup:
