@@ -97,8 +97,7 @@ def questions(folder: str, text: str = "What is {n} plus {n}?") -> list[str]:
 
 
 def test_every_setting_is_known_to_tell_replies_apart_or_says_why_it_does_not():
-    assert {name for name, one in SETTINGS.items() if one.affects_replies} == set(HARMFUL)
-    assert {name for name, one in SETTINGS.items() if not one.affects_replies} == set(HARMLESS)
+    assert sorted([*HARMFUL, *HARMLESS]) == sorted(SETTINGS)
 
 
 @pytest.mark.parametrize("name", [name for name in HARMFUL if name != "dataset"])

@@ -12,7 +12,6 @@ import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -91,8 +90,6 @@ class Setting:
         Whether its option may be repeated; whether ``--help`` shows it, not only ``--help-all``.
     low, high
         Inclusive bounds; None for no bound.
-    affects_replies
-        Whether replies under different values are not comparable.
     scope
         The table of a configuration file that it belongs to: ``"model"``, ``"dataset"`` or ``"set"``.
     choices, reader
@@ -110,7 +107,6 @@ class Setting:
     is_common: bool = False
     low: float | None = None
     high: float | None = None
-    affects_replies: bool = True
     scope: str = "model"
     choices: tuple[str, ...] = ()
     reader: Reader | None = None
@@ -154,10 +150,6 @@ Reader = Callable[[Any, str], Any]
 def setting(default: Any, **more: Any) -> Any:
     """Declare a setting; its class's docstring describes it, and `more` sets further fields of `Setting`."""
     return field(default=default, metadata=more)
-
-
-neutral_setting = partial(setting, affects_replies=False)
-"""Declares a setting that does not affect replies."""
 
 
 def settings_in(tree: type, group: str | None = None) -> dict[str, Setting]:
@@ -293,19 +285,17 @@ class Sending:
     - `engine_option` NAME=VALUE: Option of the engine batch or ray, as in poll=5. Repeatable.
     """
 
-    engine: str = neutral_setting("direct", is_common=True)
-    max_connections: int | None = neutral_setting(None, low=1, is_common=True)
-    max_retries: int = neutral_setting(5, low=0)
-    attempt_timeout: int = neutral_setting(60, low=1)
-    max_choices: int = neutral_setting(100, low=1)
-    logprobs: bool = neutral_setting(False)
-    retry: tuple[str, ...] = neutral_setting((), reader=read_texts)
-    detach: bool = neutral_setting(False)
-    command: str | None = neutral_setting(None)
-    ray_address: str | None = neutral_setting(None)
-    engine_option: tuple[tuple[str, str], ...] = neutral_setting(
-        (), reader=reads_pairs("NAME=VALUE, for instance poll=30")
-    )
+    engine: str = setting("direct", is_common=True)
+    max_connections: int | None = setting(None, low=1, is_common=True)
+    max_retries: int = setting(5, low=0)
+    attempt_timeout: int = setting(60, low=1)
+    max_choices: int = setting(100, low=1)
+    logprobs: bool = setting(False)
+    retry: tuple[str, ...] = setting((), reader=read_texts)
+    detach: bool = setting(False)
+    command: str | None = setting(None)
+    ray_address: str | None = setting(None)
+    engine_option: tuple[tuple[str, str], ...] = setting((), reader=reads_pairs("NAME=VALUE, for instance poll=30"))
 
     @property
     def is_in_batches(self) -> bool:

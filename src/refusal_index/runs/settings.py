@@ -1,7 +1,7 @@
 """The settings of a run: one frozen tree, built from the command line, TOML or Python.
 
-Every leaf is a setting whose name is the same as option, TOML key and argument. `SETTINGS` lists them. A setting that
-affects replies is part of the identity of a run's folder; settings that do not say so.
+Every leaf is a setting whose name is the same as option, TOML key and argument. `SETTINGS` lists them. Settings that
+affect replies or grades are part of the identity of a run's folder: see `refusal_index.runs.plan.identity`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from refusal_index.models.settings import (
     RequestSettings,
     Setting,
     SettingError,
-    neutral_setting,
     parses,
     read_paths,
     read_texts,
@@ -55,8 +54,8 @@ class Questions:
     """
 
     dataset: str | None = setting(None, scope="dataset", is_common=True)
-    data: tuple[Path, ...] = neutral_setting((), reader=read_paths, scope="dataset", is_common=True)
-    column: tuple[tuple[str, str], ...] = neutral_setting(
+    data: tuple[Path, ...] = setting((), reader=read_paths, scope="dataset", is_common=True)
+    column: tuple[tuple[str, str], ...] = setting(
         (), reader=reads_pairs("ROLE=NAME, for instance question=problem"), scope="dataset", is_common=True
     )
     limit: int | None = setting(None, scope="dataset", is_common=True)
@@ -73,7 +72,7 @@ class Prompting:
     """
 
     prompts: str = setting("default", scope="dataset")
-    variants: tuple[str, ...] = neutral_setting(("all",), reader=read_texts, scope="dataset", is_common=True)
+    variants: tuple[str, ...] = setting(("all",), reader=read_texts, scope="dataset", is_common=True)
     placement: Literal["user", "system"] = setting("user")
     think: str = setting("")
 
@@ -87,9 +86,9 @@ class Repeats:
     - `repeat_questions`: Number of questions to sample more than once. [default: all with --draws]
     """
 
-    draws: int | None = neutral_setting(None, low=1, high=MAX_DRAWS, scope="dataset", is_common=True)
+    draws: int | None = setting(None, low=1, high=MAX_DRAWS, scope="dataset", is_common=True)
     answered_only: bool = setting(False, scope="dataset")
-    repeat_questions: int | None = neutral_setting(None, low=2, scope="dataset")
+    repeat_questions: int | None = setting(None, low=2, scope="dataset")
 
 
 @dataclass(frozen=True)
@@ -101,9 +100,9 @@ class Limits:
     - `max_time`: Stop this command after this many seconds.
     """
 
-    max_requests: int | None = neutral_setting(None, low=1, scope="set")
-    max_cost: float | None = neutral_setting(None, low=0, scope="set")
-    max_time: float | None = neutral_setting(None, low=0, scope="set")
+    max_requests: int | None = setting(None, low=1, scope="set")
+    max_cost: float | None = setting(None, low=0, scope="set")
+    max_time: float | None = setting(None, low=0, scope="set")
 
 
 @dataclass(frozen=True)
@@ -115,8 +114,8 @@ class Stopping:
     - `looks`: Number of looks, after equal portions of the questions; with --half-width.
     """
 
-    half_width: float | None = neutral_setting(None, low=0.0001, high=0.9999, scope="dataset")
-    looks: int = neutral_setting(DEFAULT_LOOKS, low=1, high=MOST_LOOKS, scope="dataset")
+    half_width: float | None = setting(None, low=0.0001, high=0.9999, scope="dataset")
+    looks: int = setting(DEFAULT_LOOKS, low=1, high=MOST_LOOKS, scope="dataset")
 
 
 @dataclass(frozen=True)
@@ -132,11 +131,11 @@ class Accounts:
       subtracted for a wrong answer.
     """
 
-    price: Price | None = neutral_setting(None, reader=PRICE)
-    grader_price: Price | None = neutral_setting(None, reader=PRICE, scope="dataset")
-    batch_rate: float | None = neutral_setting(None, low=0, high=1)
-    penalty: float = neutral_setting(1.0, low=0, scope="set")
-    truthfulness_weights: TruthfulnessWeights = neutral_setting(TruthfulnessWeights(), reader=WEIGHTS, scope="set")
+    price: Price | None = setting(None, reader=PRICE)
+    grader_price: Price | None = setting(None, reader=PRICE, scope="dataset")
+    batch_rate: float | None = setting(None, low=0, high=1)
+    penalty: float = setting(1.0, low=0, scope="set")
+    truthfulness_weights: TruthfulnessWeights = setting(TruthfulnessWeights(), reader=WEIGHTS, scope="set")
 
     @property
     def prices(self) -> Prices:
@@ -154,9 +153,9 @@ class Forecast:
     - `seconds_per_request`: With --dry-run: assumed duration of a request, with --max-connections in parallel.
     """
 
-    assume_refusal: float | None = neutral_setting(None, low=0, high=1)
-    reply_tokens: int | None = neutral_setting(None, low=1)
-    seconds_per_request: float = neutral_setting(2.0, low=0)
+    assume_refusal: float | None = setting(None, low=0, high=1)
+    reply_tokens: int | None = setting(None, low=1)
+    seconds_per_request: float = setting(2.0, low=0)
 
 
 @dataclass(frozen=True)
@@ -181,7 +180,7 @@ class Settings(RequestSettings):
     model: str = setting("almanac/base", is_common=True)
     grader: str | None = setting(None, scope="dataset", is_common=True)
     refusal: str = setting(WORDING, scope="dataset")
-    log_to: tuple[str, ...] = neutral_setting((), reader=read_texts, scope="set")
+    log_to: tuple[str, ...] = setting((), reader=read_texts, scope="set")
     questions: Questions = field(default_factory=Questions)
     prompting: Prompting = field(default_factory=Prompting)
     repeats: Repeats = field(default_factory=Repeats)
