@@ -156,9 +156,10 @@ class Decisions:
     def conclusion(self) -> Statement:
         """Between which values RI lies under all of these decisions, as far as they define it."""
         ranges = (self.missing, self.misgrading, self.misgrading_same_rates)
-        corrected = [*self.corrections.values(), *([self.scoring.topics.within] if self.scoring.topics else [])]
         ends = [end for found in ranges for end in (found.low, found.high)]
-        ends += [found.estimate for found in (*self.scoring.rules, *corrected)]
+        ends += [rule.estimate for rule in self.scoring.rules]
+        ends += [corrected.estimate for corrected in self.corrections.values()]
+        ends += [self.scoring.topics.within.estimate] if self.scoring.topics else []
         known = [end for end in ends if end is not None]
         as_scored = self.as_scored[INDEX].estimate
         values = {"estimate": as_scored, "low": min(known, default=None), "high": max(known, default=None)}
