@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from refusal_index.data import Outcome, Question
+from refusal_index.plugins.confidence.method import Prompt
 from refusal_index.plugins.confidence.plan import Probing
 from refusal_index.protocol import (
     Completion,
     Conversation,
     GraderKind,
     Pass,
+    Protocol,
     Reply,
     Role,
     Step,
@@ -24,8 +28,10 @@ QUESTION = Question("q", "How much is 2 + 2?", "4", choices=("3", "4"))
 PROMPTS = load_prompt_set("default")
 
 
-def probing(**others: object) -> Probing:
-    return Probing(GraderKind.EXACT, "{question}\n{answer}: true?", PROMPTS, {"q": "{question} 4"}, **others)
+def probing(*, is_graded: bool = False, think: str = "") -> Probing:
+    prompt = Prompt("judge", "{question}\n{answer}: true?", is_graded)
+    wording = Protocol(PROMPTS, "normal", GraderKind.EXACT, think=think)
+    return Probing(GraderKind.EXACT, prompt, wording, {"q": "{question} 4"})
 
 
 def said(text: str, draw: int = 0, asked: Role = Role.MODEL) -> Completion:
@@ -64,7 +70,7 @@ def test_an_answer_of_its_own_is_graded_by_whoever_grades_the_run():
     talk = Conversation(QUESTION, "p", probing(is_graded=True))
     assert completions_and_outcomes(talk, [said("<answer>4</answer>")])[1][0].wrong is False
     assert completions_and_outcomes(talk, [said("<answer>5</answer>")])[1][0].wrong is True
-    by_model = Probing(GraderKind.MODEL, "{question}", PROMPTS, is_graded=True)
+    by_model = replace(probing(is_graded=True), grader=GraderKind.MODEL)
     step = by_model.step(QUESTION, [Reply(Pass.PROBE, Role.MODEL, "<answer>4</answer>")])
     assert (step.role, step.prediction) == (Role.GRADER, "4")
     assert "<prediction>\n4\n" in by_model.request(step, QUESTION).messages[0].content

@@ -76,10 +76,15 @@ def states_of(model: str, conversations: Conversations, path: Path, ids: Sequenc
         If the model cannot be used, or the file cannot be written.
     """
     said = {one: [astuple(message) for message in messages] for one, messages in conversations.items()}
-    key = hashlib.sha256(json.dumps([model, _weights(model), said]).encode()).hexdigest()
+    provider, name = provider_of(model)
+    if provider is not None:
+        weights = provider.weights_sha256(name)
+    else:  # weights on the Hub are identified by their name alone
+        files = sorted(Path(name).iterdir()) if Path(name).is_dir() else []
+        weights = repr([(one.name, one.stat().st_size, one.stat().st_mtime_ns) for one in files])
+    key = hashlib.sha256(json.dumps([model, weights, said]).encode()).hexdigest()
     found = _read(path, key)
     if found is None:
-        provider, name = provider_of(model)
         compute = hidden_states if provider is None else provider.hidden_states
         states = compute(name, list(conversations.values()))
         with np.errstate(over="ignore"):
@@ -88,15 +93,6 @@ def states_of(model: str, conversations: Conversations, path: Path, ids: Sequenc
         _write(path, key, found)
     places = {one: place for place, one in enumerate(conversations)}
     return found[[places[one] for one in ids]].astype(np.float32)
-
-
-def _weights(model: str) -> str:
-    """Return an identifier of a model's weights; weights on the Hub are identified by their name alone."""
-    provider, name = provider_of(model)
-    if provider is not None:
-        return provider.weights_sha256(name)
-    files = sorted(Path(name).iterdir()) if Path(name).is_dir() else []
-    return repr([(one.name, one.stat().st_size, one.stat().st_mtime_ns) for one in files])
 
 
 def _read(path: Path, key: str) -> NDArray[np.floating] | None:

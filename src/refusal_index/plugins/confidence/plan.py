@@ -34,7 +34,6 @@ from refusal_index.protocol import (
     Pass,
     PendingRequest,
     Procedure,
-    PromptSet,
     Protocol,
     Reply,
     Request,
@@ -163,39 +162,33 @@ class Probing(Procedure):
     ----------
     grader
         The grader of the answer in the reply, if there is one.
-    template
-        The prompt, with the field ``{question}`` and, if it is about an answer, ``{answer}``.
-    prompts
-        The prompt set that formats the question, its context and its choices.
+    prompt
+        The prompt.
+    wording
+        The prompt set that formats the question, its context and its choices, and the end of each request.
     answers
         The answer that the prompt is about, by question id; empty if it is about none.
-    is_graded
-        Whether the reply contains an answer of its own, to be graded.
-    think
-        A switch of the model's chat template, at the end of each request to the model.
 
     Examples
     --------
     >>> from refusal_index.protocol import load_prompt_set
-    >>> prompts = load_prompt_set("default")
-    >>> probing = Probing(GraderKind.EXACT, "{question} {answer}: true or false?", prompts, {"q": "5"})
+    >>> wording = Protocol(load_prompt_set("default"), "normal", GraderKind.EXACT)
+    >>> probing = Probing(GraderKind.EXACT, Prompt("judge", "{question} {answer}: true or false?"), wording, {"q": "5"})
     >>> question = Question("q", "How much is 2 + 2?", "4")
     >>> probing.request(probing.step(question, []), question).messages[0].content
     'Question: How much is 2 + 2? 5: true or false?'
     """
 
-    template: str
-    prompts: PromptSet
+    prompt: Prompt
+    wording: Protocol
     answers: Mapping[str, str] = field(default_factory=dict)
-    is_graded: bool = False
-    think: str = ""
     asks_first: ClassVar[bool] = False
     passes: ClassVar[tuple[Pass, ...]] = (Pass.PROBE,)
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - of the interface
         """Return the next step, or an outcome, which has no grade unless the answer is graded."""
         found = pass_outcome(Pass.PROBE, question, replies, self.grader)
-        if self.is_graded or not replies:
+        if self.prompt.is_graded or not replies:
             return found
         return Outcome(None, None, Grade.UNSCORED)
 
@@ -203,9 +196,9 @@ class Probing(Procedure):
         """Build the request of a step."""
         if step.role is not Role.MODEL:
             return to_request(step, question, None)
-        asked = self.prompts.asked(question.text, question.context, question.choices)
-        text = self.template.format(question=asked, answer=self.answers.get(question.question_id, ""))
-        return Request(step.pass_, step.role, (Message("user", f"{text}\n\n{self.think}" if self.think else text),))
+        asked, think = self.wording.prompts.asked(question.text, question.context, question.choices), self.wording.think
+        text = self.prompt.template.format(question=asked, answer=self.answers.get(question.question_id, ""))
+        return Request(step.pass_, step.role, (Message("user", f"{text}\n\n{think}" if think else text),))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,8 +312,7 @@ class ConfidencePlan(Plan):
         - `to_come`: ids of questions without an answer to include, since their answers are pending.
         """
         answers = {one: answer.text for one, answer in self.answers(replies).items() if answer.text}
-        wording = self.wording
-        procedure = Probing(wording.grader, prompt.template, wording.prompts, answers, prompt.is_graded, wording.think)
+        procedure = Probing(self.wording.grader, prompt, self.wording, answers)
         came = (one for name in self.questions for one in replies.store.completions(name, prompt.variant))
         is_reported = all(one.logprobs is not None for one in came if one.reply.role is Role.MODEL)
         draws = 1 if self.gives_logprobs and is_reported else prompt.draws

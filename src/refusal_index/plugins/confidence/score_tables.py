@@ -188,8 +188,6 @@ def read_score_table(
     source, rows, stem = _opened(data)
     present = tables.present_columns(rows)
     found = tables.resolve_columns(source, present, given, ROLES)
-    if source.kind == "csv" and CONFIDENCE_SCHEMA.keys() <= set(present):
-        rows = _undone(rows)
     if not {"question_id", "question"} & found.keys():
         advice = "; say which column it is with --column question_id=NAME or question=NAME"
         raise source.lacks("a column 'question_id', or 'question' with its text", present, advice)
@@ -202,6 +200,8 @@ def read_score_table(
     graded = next((role for role in (*given, *GRADES) if role in GRADES and role in found), None)
     read = {role: column for role, column in found.items() if role not in {"confidence", *GRADES} or role == graded}
     table = pl.DataFrame(_scores(rows, read, scorers), schema=dict(CONFIDENCE_SCHEMA), orient="row")
+    if source.kind == "csv" and CONFIDENCE_SCHEMA.keys() <= set(present):
+        table = tables.undo_safe(table)  # written by this package
     methods = table["method"].unique(maintain_order=True).to_list()
     if method is not None and len(methods) > 1:
         raise source.wrong(
@@ -258,14 +258,6 @@ def _document(source: Source, document: Any) -> list[Any]:
             f"expected a list of objects, or an object of columns of equal length, got {shortened(document)}"
         )
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _undone(rows: Sequence[Row]) -> list[Row]:
-    """Undo the escaping that makes our own CSV tables safe to print and to open in a spreadsheet."""
-    texts = [name for name, kind in CONFIDENCE_SCHEMA.items() if kind == pl.String()]
-    frame = tables.undo_safe(pl.DataFrame({name: [row.cells[name] for row in rows] for name in texts}))
-    pairs = zip(rows, frame.iter_rows(named=True), strict=True)
-    return [replace(row, cells={**row.cells, **cells}) for row, cells in pairs]
 
 
 class _Scorer(NamedTuple):

@@ -291,6 +291,18 @@ def method_records(
             entering = [one for one in replies if is_graded or one.reply.role is Role.MODEL]
             model = [one for one in entering if one.reply.role is Role.MODEL]
             seconds = [one.seconds for one in entering if one.requests]
+            more: dict[str, Any] = {}
+            if is_trained(own):
+                more |= {
+                    "training_examples": own.drop_nulls(["wrong", "confidence"]).height,
+                    "n_folds": own["fold"].n_unique(),
+                    "seed": evidence.seed,
+                    "grouped_by": grouped_by,
+                    "groups": len(set(groups_or_own(own["question_id"], evidence.groups))),
+                }
+            if Need.STATES in method.needs and evidence.states is not None:
+                more |= {"states": len(asked), "state_size": evidence.states(asked[:1]).shape[2]}
+                more["layer"] = evidence.layer
             yield MethodRecord(
                 method=method.name,
                 variant=variant,
@@ -304,8 +316,7 @@ def method_records(
                 is_of_model=method.is_of_model,
                 needs=tuple(sorted(method.needs)),
                 versions=versions(["refusal-index", *packages]),
-                **(_training(own, evidence, grouped_by) if is_trained(own) else {}),
-                **(_states(evidence, asked) if Need.STATES in method.needs else {}),
+                **more,
             )
 
 
@@ -357,21 +368,6 @@ def _most(completions: Iterable[Completion]) -> int:
     """Return the largest number of replies to one question."""
     places = {(one.question_id, one.reply.pass_, one.draw) for one in completions}
     return max(Counter(question for question, *_ in places).values(), default=0)
-
-
-def _training(scores: pl.DataFrame, evidence: Evidence, grouped_by: str | None) -> dict[str, Any]:
-    return {
-        "training_examples": scores.drop_nulls(["wrong", "confidence"]).height,
-        "n_folds": scores["fold"].n_unique(),
-        "seed": evidence.seed,
-        "grouped_by": grouped_by,
-        "groups": len(set(groups_or_own(scores["question_id"], evidence.groups))),
-    }
-
-
-def _states(evidence: Evidence, asked: Sequence[str]) -> dict[str, Any]:
-    assert evidence.states is not None, "the method read them"  # noqa: S101
-    return {"states": len(asked), "state_size": evidence.states(asked[:1]).shape[2], "layer": evidence.layer}
 
 
 def refresh_scores(
