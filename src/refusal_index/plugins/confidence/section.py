@@ -98,7 +98,9 @@ def confidence_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
     yield from ("", sentence(Statement("against_refusals", "scope")), "", against_table(summary))
     for one in summary:
         yield from ("", sentence(one.verdict()))
-    yield from ("", sentence(Statement("confidence_targets", "scope")), "", targets_table(summary))
+    columns = ("target", *chain.from_iterable((target, f"interval of {target}") for target in summary[0].targets))
+    rows = ((one.name, *chain.from_iterable(map(estimate_cells, one.targets.values()))) for one in summary)
+    yield from ("", sentence(Statement("confidence_targets", "scope")), "", Table.of(columns, rows, left=("target",)))
 
 
 def measures_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
@@ -139,13 +141,6 @@ def measures_table(summary: Sequence[MethodSummary]) -> Table:
         for one in summary
     )
     return Table.of(columns, rows, left=(heading,))
-
-
-def targets_table(summary: Sequence[MethodSummary]) -> Table:
-    """Return the table of the values at each confidence target, one row for each method."""
-    columns = ("target", *chain.from_iterable((target, f"interval of {target}") for target in summary[0].targets))
-    rows = ((one.name, *chain.from_iterable(map(estimate_cells, one.targets.values()))) for one in summary)
-    return Table.of(columns, rows, left=("target",))
 
 
 def against_table(summary: Sequence[MethodSummary]) -> Table:

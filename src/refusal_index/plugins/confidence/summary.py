@@ -57,11 +57,6 @@ class Difference:
     refusals: float | None
     difference: Estimate
 
-    @classmethod
-    def of(cls, found: stats.ScoreDifference, confidence_level: float) -> Difference:
-        """Convert a result of `stats` to one with an interval."""
-        return cls(found.score, found.refusals, _estimate(found, confidence_level))
-
 
 @dataclass(frozen=True)
 class AgainstRefusals:
@@ -364,7 +359,10 @@ def _against(scores: pl.DataFrame, variant: str | None, outcomes: pl.DataFrame, 
     passes = outcomes.drop_nulls("refused").select("question_id", "refused", own="wrong")
     both = usable(scores).join(passes, on="question_id", maintain_order="left")
     found = stats.compare_with_refusals(*(both[name].to_numpy() for name in ("confidence", "refused", "wrong")))
-    index, error_rate = (Difference.of(one, level) for one in (found.refusal_index, found.answered_error_rate))
+    index, error_rate = (
+        Difference(one.score, one.refusals, _estimate(one, level))
+        for one in (found.refusal_index, found.answered_error_rate)
+    )
     known = both.drop_nulls("own")
     return AgainstRefusals(
         variant,
