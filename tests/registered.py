@@ -15,7 +15,7 @@ from refusal_index.plugins.confidence import commands as confidence_commands
 from refusal_index.plugins.confidence.scores import refresh_scores
 from refusal_index.plugins.confidence.section import SECTION as CONFIDENCE
 from refusal_index.plugins.inspect import client, export_log, foreign_log
-from refusal_index.plugins.lm_eval.samples import read_samples
+from refusal_index.plugins.lm_eval import read_samples
 from refusal_index.plugins.studies import commands as studies_commands
 from refusal_index.plugins.studies.assumptions import copula_comparison, grading_sensitivity
 from refusal_index.plugins.studies.calibrator_comparison import calibrator_comparison
@@ -31,14 +31,9 @@ from refusal_index.plugins.studies.results import hallucination_table, results_t
 from refusal_index.plugins.studies.scores import score_or_refusal
 from refusal_index.plugins.studies.study import StudySpec
 from refusal_index.plugins.trackers import commands as trackers_commands
-from refusal_index.plugins.trackers import (
-    csv_table,
-    every_eval_ever,
-    hf_eval_results,
-    mlflow_tracker,
-    tracker,
-    wandb_tracker,
-)
+from refusal_index.plugins.trackers import tracker
+from refusal_index.plugins.trackers.clients import MlflowTracker, WandbTracker
+from refusal_index.plugins.trackers.files import CsvTable, EveryEvalEver, HubFiles
 from refusal_index.plugins.trackers.tracker import Exporter, TrackerClass
 from refusal_index.plugins.training import commands as training_commands
 from refusal_index.plugins.training.section import SECTION as PANEL
@@ -68,9 +63,9 @@ EXECUTORS: Mapping[str, MakeEngine] = {
     "ray": command.ray_engine,
 }
 EXPORTERS: Mapping[str, Exporter] = {
-    "csv": csv_table,
-    "every-eval-ever": every_eval_ever,
-    "hf-eval-results": hf_eval_results,
+    "csv": CsvTable,
+    "every-eval-ever": EveryEvalEver,
+    "hf-eval-results": HubFiles,
     "inspect": export_log,
 }
 IMPORTERS: Mapping[str, Importer] = {"inspect": foreign_log.read_log, "lm-eval": read_samples}
@@ -101,7 +96,7 @@ STUDIES: Sequence[StudySpec] = (
     thinking,
 )
 SECTIONS: Mapping[str, Section] = {"confidence": CONFIDENCE, "panel": PANEL}
-TRACKERS: Mapping[str, TrackerClass] = {"mlflow": mlflow_tracker.MlflowTracker, "wandb": wandb_tracker.WandbTracker}
+TRACKERS: Mapping[str, TrackerClass] = {"mlflow": MlflowTracker, "wandb": WandbTracker}
 OTHER_MODELS: OtherModels = client
 OUTSTANDING: Outstanding = provider_executor
 REFRESH_CONFIDENCE: RefreshScores = refresh_scores

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.plugins.trackers.every_eval_ever import place_of
+from refusal_index.plugins.trackers.files import place_of
 from refusal_index.plugins.trackers.results import ExportedRun
 from refusal_index.plugins.trackers.tracker import export_runs
 

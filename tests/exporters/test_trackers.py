@@ -8,9 +8,10 @@ import shutil
 
 import pytest
 
-from refusal_index.plugins.trackers import tracker
+from refusal_index.plugins.trackers import clients, tracker
+from refusal_index.plugins.trackers.clients import files_of, table_of
 from refusal_index.plugins.trackers.results import ExportError, TrackerError, read_exported
-from refusal_index.plugins.trackers.tracker import error_line, export_runs, files_of, table_of
+from refusal_index.plugins.trackers.tracker import error_line, export_runs
 
 
 def test_a_tracker_that_is_not_installed_is_named_with_what_installs_it(run, monkeypatch):
@@ -41,7 +42,7 @@ def test_only_plain_files_of_a_folder_are_handed_on(run, tmp_path):
 
 def test_the_table_of_a_large_run_is_its_beginning_without_keys(run, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "q3")  # too short to be a key
-    monkeypatch.setattr(tracker, "MAX_ROWS", 7)
+    monkeypatch.setattr(clients, "MAX_ROWS", 7)
     (found,) = read_exported([run.path])
     columns, rows = table_of(found)
     assert columns == run.outcomes.columns

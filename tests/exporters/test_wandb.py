@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("wandb", reason="needs the extra 'wandb'")
 
-from refusal_index.plugins.trackers import wandb_tracker
+from refusal_index.plugins.trackers import clients
 from refusal_index.plugins.trackers.results import TrackerError, read_exported
 from refusal_index.plugins.trackers.tracker import Subject, export_runs, tracker_class
 from refusal_index.render.summary import numbers
@@ -90,7 +90,7 @@ def test_a_server_that_is_down_is_told_by_its_address_soon(drawn, monkeypatch, t
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
-    monkeypatch.setitem(wandb_tracker.INIT_TIMEOUT, "init_timeout", 1.0)
+    monkeypatch.setitem(clients.INIT_TIMEOUT, "init_timeout", 1.0)
     began = time.monotonic()
     with pytest.raises(TrackerError, match=r"^wandb: http://127\.0\.0\.1:9 cannot be reached \("):
         export_runs([drawn.path], "wandb")

@@ -1,6 +1,6 @@
 """Export runs to another tool's format, or to an experiment tracker such as W&B or MLflow.
 
-A plugin registers a module that writes files under the entry-point group ``refusal_index.exporters``, and a tracker
+A plugin registers what writes files under the entry-point group ``refusal_index.exporters``, and a tracker
 class under ``refusal_index.trackers``.
 """
 
@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -24,8 +24,6 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any, Protocol
 from urllib.parse import urlsplit
-
-import polars.selectors as cs
 
 from refusal_index import entry_points
 from refusal_index.data.folder import run_around
@@ -56,12 +54,6 @@ UNREACHABLE = re.compile(
 """Matches errors of an unreachable server: clients raise different exceptions but quote the system's message."""
 
 MAX_TITLE, MAX_REASON = 128, 300
-
-MAX_ROWS = 100_000
-"""Maximum number of outcomes in the table that a tracker displays; the file logged with it contains all of them."""
-
-PROJECT = "refusal-index"
-"""Default project or experiment, used unless the tracker's own settings name one."""
 
 
 @dataclass(frozen=True)
@@ -167,42 +159,8 @@ def export_to(name: str, runs: Sequence[ExportedRun]) -> list[str]:
     return lines
 
 
-def table_of(run: ExportedRun) -> tuple[list[str], list[list[Any]]]:
-    """Return the columns and the first `MAX_ROWS` rows of the outcome table, with API keys redacted."""
-    shown = run.outcomes.head(MAX_ROWS).with_columns(cs.float().fill_nan(None))
-    return shown.columns, redacted_in([list(row) for row in shown.iter_rows()])
-
-
-def withdrawn(before: Iterable[str], logged: Mapping[str, float]) -> list[str]:
-    """Return the names of metrics that were logged before and are now undefined; other tools' names are ignored.
-
-    >>> withdrawn(["low/n", "low/refusal_index", "of_mine", "progress/cost"], {"penalty": 1.0, "low/n": 60.0})
-    ['low/refusal_index']
-    """
-    variants = {name.partition("/")[0] for name in logged if "/" in name}
-    return [name for name in before if name not in logged and name.partition("/")[0] in variants]
-
-
-def completeness_of(run: ExportedRun) -> str:
-    """Return ``complete``, or what is missing: metrics alone do not show whether they cover all questions."""
-    return f"incomplete: {run.lacks}" if run.lacks else "complete"
-
-
-def files_of(run: ExportedRun) -> list[tuple[Path, str]]:
-    """Return the regular files in a run's folder and their relative names, without links and hidden files."""
-    if run.folder is None:
-        return [(run.source, run.source.name)]
-    files = []
-    for path in sorted(run.source.rglob("*")):
-        parts = path.relative_to(run.source).parts
-        through_link = any(run.source.joinpath(*parts[: end + 1]).is_symlink() for end in range(len(parts)))
-        if path.is_file() and not through_link and not parts[-1].startswith("."):
-            files.append((path, "/".join(parts)))
-    return files
-
-
 class Exporter(Protocol):
-    """A module that writes runs in another tool's format, registered under ``refusal_index.exporters``.
+    """A class or a module that writes runs in another tool's format, registered under ``refusal_index.exporters``.
 
     - `SUFFIX`: suffix of the output file; empty if the output is a folder.
     """

@@ -1,9 +1,4 @@
-"""``every-eval-ever``: the Every Eval Ever schema, version 0.3.0, with an aggregate and a samples file for each run.
-
-The schema accepts defined scores only: an undefined metric is left out, and the source metadata state its reason. The
-files are written below `data/`, laid out as in the schema's own results repository; exporting again writes the same
-file names.
-"""
+"""Exports to files: a CSV table, files for the Hugging Face Hub, and the Every Eval Ever schema."""
 
 from __future__ import annotations
 
@@ -16,29 +11,145 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import UUID
 
+import polars as pl
+
 from refusal_index.data.files import write_atomically
+from refusal_index.data.tables import csv_text
 from refusal_index.entry_points import package_version
 from refusal_index.findings.metrics import METRICS
-from refusal_index.plugins.trackers.results import ExportedRun, payoffs_of
+from refusal_index.plugins.trackers.results import ExportedRun, ExportError, payoffs_of
 from refusal_index.redaction import redacted_in
 from refusal_index.render.sentences import description
 from refusal_index.render.summary import UNNAMED, name_part
 from refusal_index.stats.baseline import Payoffs
 
-SUFFIX = ""  # a folder
+Document = dict[str, Any]
+
+COLUMNS = ("model", "dataset", "variant", "metric", "estimate", "low", "high", "status", "reason", "n", "missing")
+"""The columns of the CSV table after the run and before the number of missing further draws."""
+
+
+class CsvTable:
+    """``csv``: one long table with a row for each run, variant and metric."""
+
+    SUFFIX = ".csv"
+
+    @staticmethod
+    def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
+        """Write the table, with unrounded numbers, and return a line that describes it."""
+        table = pl.concat(
+            run.metrics.select(
+                pl.lit(str(run.source)).alias("run"),
+                *COLUMNS,
+                pl.col("further_missing").alias("missing_further_draws"),
+            )
+            for run in runs
+        )
+        write_atomically(out, csv_text(table).encode())
+        return [f"{out}: {table.height:,} rows"]
+
+
+FOLDER = ".eval_results"
+TASK = "question-answering"
+
+
+class HubFiles:
+    """``hf-eval-results``: YAML files for a model's repository on the Hugging Face Hub.
+
+    Each run becomes two files: entries for the folder `.eval_results`, which the Hub's leaderboards read if the dataset
+    is one of its benchmarks, and the older `model-index` of a model card, which accepts any dataset and metric.
+    """
+
+    SUFFIX = ""  # a folder
+
+    @staticmethod
+    def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
+        """Write two files for each run into a folder and return a line about each file."""
+        try:
+            import yaml  # noqa: PLC0415 - installed with the extra "eval"
+        except ImportError:
+            raise ExportError("to", "PyYAML is not installed; pip install 'refusal-index[eval]'") from None
+        (out / FOLDER).mkdir(parents=True, exist_ok=True)
+        lines: list[str] = []
+        names: set[str] = set()
+        for run in runs:
+            name = _file_name(run, with_model=len(runs) > 1)
+            name = name if name not in names else f"{name}-{run.key}"
+            names.add(name)
+            defined = run.metrics.drop_nulls("estimate").to_dicts()
+            for path, content in (
+                (out / FOLDER / f"{name}.yaml", [_entry(run, metric) for metric in defined]),
+                (out / f"{name}.model-index.yaml", _model_index(run, defined)),
+            ):
+                write_atomically(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True).encode())
+                lines.append(f"{path}: {len(defined)} results")
+        return lines
+
+
+def _file_name(run: ExportedRun, *, with_model: bool) -> str:
+    """Return a run's file name: its dataset, preceded by its model if several runs share a folder."""
+    parts = [run.model, run.dataset] if with_model else [run.dataset]
+    return "-".join(name_part(part).replace(" ", "_") for part in parts if part) or "results"
+
+
+def _entry(run: ExportedRun, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry of `.eval_results`, whose task is a metric under a variant."""
+    variant, metric, low, high = (row[name] for name in ("variant", "metric", "low", "high"))
+    payoffs = payoffs_of(run.document)
+    title = description(metric, payoffs) if metric in METRICS and payoffs else metric.replace("_", " ")
+    prompts = "all prompts combined" if row["n"] is None else f"prompt {variant}, {row['n']:,} questions"
+    has_interval = low is not None and high is not None
+    interval = f", {run.level * 100:g}% interval {low:g} to {high:g}" if has_interval else ""
+    lacks = f"; incomplete: {row['lacks']}" if row["lacks"] else ""
+    return {
+        "dataset": {"id": run.dataset or "unknown", "task_id": f"{name_part(variant)}/{metric}"},
+        "value": row["estimate"],
+        "notes": f"{title} ({' '.join(prompts.split())}{interval}{lacks})",
+    }
+
+
+def _model_index(run: ExportedRun, defined: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the `model-index` of a model card; the name of an incomplete metric says what is missing."""
+    dataset = run.dataset or "unknown"
+    metrics = [
+        {
+            "type": row["metric"],
+            "value": row["estimate"],
+            "name": f"{row['variant']}/{row['metric']}" + (f" (incomplete: {row['lacks']})" if row["lacks"] else ""),
+            "verified": False,
+        }
+        for row in defined
+    ]
+    result = {
+        "task": {"type": TASK, "name": f"Two-pass refusal evaluation, refusal-index {package_version()}"},
+        "dataset": {"name": dataset, "type": dataset},
+        "metrics": metrics,
+    }
+    return {"model-index": [{"name": run.model or "unknown", "results": [result]}]}
+
+
 SCHEMA_VERSION = "0.3.0"
 UNSPECIFIED = "unspecified"
 UNSAFE = re.compile(r"[^A-Za-z0-9._ -]+")
 RESERVED = re.compile(r"(?i)(?:data|con|prn|aux|nul|com\d|lpt\d)(?:\..*)?|\.*")
 """Names reserved by the results repository or by an operating system."""
 
-Document = dict[str, Any]
 
+class EveryEvalEver:
+    """``every-eval-ever``: the Every Eval Ever schema, version 0.3.0, an aggregate and a samples file for each run.
 
-def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
-    """Write two files for each run into a folder and return a line about each file."""
-    now = str(int(time.time()))
-    return [line for run in runs for line in _export(run, out, now)]
+    The schema accepts defined scores only: an undefined metric is left out, and the source metadata state its reason.
+    The files are written below `data/`, laid out as in the schema's own results repository; exporting again writes the
+    same file names.
+    """
+
+    SUFFIX = ""  # a folder
+
+    @staticmethod
+    def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
+        """Write two files for each run into a folder and return a line about each file."""
+        now = str(int(time.time()))
+        return [line for run in runs for line in _export(run, out, now)]
 
 
 def _export(run: ExportedRun, out: Path, now: str) -> Iterator[str]:

@@ -1,0 +1,251 @@
+"""Clients of experiment trackers: MLflow and Weights & Biases.
+
+Both show the outcome table as a table and keep the files of the run's folder as artifacts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import polars.selectors as cs
+
+from refusal_index.plugins.trackers.results import ExportedRun, TrackerError
+from refusal_index.plugins.trackers.tracker import Subject
+from refusal_index.redaction import redacted_in
+from refusal_index.render.summary import name_part, numbers
+
+MAX_ROWS = 100_000
+"""Maximum number of outcomes in the table that a tracker displays; the file logged with it contains all of them."""
+
+PROJECT = "refusal-index"
+"""Default project or experiment, used unless the tracker's own settings name one."""
+
+
+def table_of(run: ExportedRun) -> tuple[list[str], list[list[Any]]]:
+    """Return the columns and the first `MAX_ROWS` rows of the outcome table, with API keys redacted."""
+    shown = run.outcomes.head(MAX_ROWS).with_columns(cs.float().fill_nan(None))
+    return shown.columns, redacted_in([list(row) for row in shown.iter_rows()])
+
+
+def withdrawn(before: Iterable[str], logged: Mapping[str, float]) -> list[str]:
+    """Return the names of metrics that were logged before and are now undefined; other tools' names are ignored.
+
+    >>> withdrawn(["low/n", "low/refusal_index", "of_mine", "progress/cost"], {"penalty": 1.0, "low/n": 60.0})
+    ['low/refusal_index']
+    """
+    variants = {name.partition("/")[0] for name in logged if "/" in name}
+    return [name for name in before if name not in logged and name.partition("/")[0] in variants]
+
+
+def completeness_of(run: ExportedRun) -> str:
+    """Return ``complete``, or what is missing: metrics alone do not show whether they cover all questions."""
+    return f"incomplete: {run.lacks}" if run.lacks else "complete"
+
+
+def files_of(run: ExportedRun) -> list[tuple[Path, str]]:
+    """Return the regular files in a run's folder and their relative names, without links and hidden files."""
+    if run.folder is None:
+        return [(run.source, run.source.name)]
+    files = []
+    for path in sorted(run.source.rglob("*")):
+        parts = path.relative_to(run.source).parts
+        through_link = any(run.source.joinpath(*parts[: end + 1]).is_symlink() for end in range(len(parts)))
+        if path.is_file() and not through_link and not parts[-1].startswith("."):
+            files.append((path, "/".join(parts)))
+    return files
+
+
+KEY = "refusal_index.run"
+"""Tag that identifies a run, so that exporting it again updates it."""
+
+STATUS_TAG = "refusal_index.status"
+"""Tag that says whether the metrics cover all questions."""
+
+MAX_METRICS, MAX_PARAMS, MAX_PARAM_LENGTH, MAX_TAG_LENGTH = 1000, 100, 6000, 5000
+"""MLflow's limits: metrics and parameters in one request, and characters in a parameter and in a tag."""
+
+TABLE = "outcomes.json"
+
+TIMEOUTS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
+"""Retries and timeout for a server that does not answer; MLflow's defaults block for four minutes or much longer."""
+
+
+class MlflowTracker:
+    """A run in MLflow, whose environment variables set the tracking server or database and the experiment."""
+
+    package = "mlflow"
+    address = "MLFLOW_TRACKING_URI"
+
+    def __init__(self, subject: Subject) -> None:
+        import mlflow  # noqa: PLC0415 - an optional dependency
+
+        self._mlflow, self._client = mlflow, mlflow.MlflowClient()
+        self._experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME") or PROJECT
+        params = [mlflow.entities.Param(key, value[:MAX_PARAM_LENGTH]) for key, value in _params(subject.config, ())]
+        with _short_timeouts():
+            info = self._begin(subject)
+            self._run_id, self._started = str(info.run_id), int(info.start_time)
+            for batch in _batches(params, MAX_PARAMS):
+                self._client.log_batch(self._run_id, params=batch)
+
+    def count(self, counts: Mapping[str, float]) -> None:
+        """Log the progress of the run."""
+        with _short_timeouts():
+            self._log(counts)
+
+    def log(self, run: ExportedRun) -> str:
+        """Log all results of a run, end the MLflow run and return its address."""
+        named = numbers(run.document)
+        with _short_timeouts():
+            before = self._client.get_run(self._run_id).data.metrics
+            self._log({**dict.fromkeys(withdrawn(before, named), math.nan), **named})  # MLflow cannot delete a metric
+            self._client.set_tag(self._run_id, STATUS_TAG, completeness_of(run)[:MAX_TAG_LENGTH])
+        columns, rows = table_of(run)
+        self._client.log_dict(self._run_id, {"columns": columns, "data": rows}, TABLE)
+        shown = json.dumps([{"path": TABLE, "type": "table"}])
+        self._client.set_tag(self._run_id, "mlflow.loggedArtifacts", shown)  # as MLflow's `log_table` does
+        for path, name in files_of(run):
+            self._client.log_artifact(self._run_id, str(path), str(PurePosixPath("run", name).parent))
+        self._client.set_terminated(self._run_id, "FINISHED")
+        return f"{self._mlflow.get_tracking_uri()}, experiment {self._experiment}, run {self._run_id}"
+
+    def abandon(self) -> None:
+        """End the run as failed."""
+        with _short_timeouts():
+            self._client.set_terminated(self._run_id, "FAILED")
+
+    def wait(self) -> None:
+        """Mark the run as scheduled, to be continued later."""
+        with _short_timeouts():
+            self._client.update_run(self._run_id, status="SCHEDULED")
+
+    def _begin(self, subject: Subject) -> Any:
+        """Resume the MLflow run that was logged before, or create one, and return its run info."""
+        existing = self._client.get_experiment_by_name(self._experiment)
+        experiment = existing.experiment_id if existing else self._client.create_experiment(self._experiment)
+        earlier = self._client.search_runs([experiment], f"tags.`{KEY}` = '{subject.key}'", max_results=1)
+        if earlier:
+            self._client.update_run(earlier[0].info.run_id, status="RUNNING")
+            return earlier[0].info
+        return self._client.create_run(experiment, tags={KEY: subject.key}, run_name=subject.title).info
+
+    def _log(self, values: Mapping[str, float]) -> None:
+        # MLflow shows the value with the highest step: seconds since the run began increase across commands.
+        now = int(time.time() * 1000)
+        step = max(now - self._started, 0) // 1000
+        metrics = [self._mlflow.entities.Metric(name, value, now, step) for name, value in values.items()]
+        for batch in _batches(metrics, MAX_METRICS):
+            self._client.log_batch(self._run_id, metrics=batch)
+
+
+@contextmanager
+def _short_timeouts() -> Iterator[None]:
+    """Shorten the MLflow client's timeouts unless the user set them; not used for uploading files."""
+    ours = {name: value for name, value in TIMEOUTS.items() if name not in os.environ}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name in ours:
+            os.environ.pop(name, None)
+
+
+def _params(config: Mapping[str, Any], within: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the name and value of every setting; the names of nested settings are joined by dots."""
+    for key, value in config.items():
+        parts = (*within, name_part(str(key)))
+        if isinstance(value, Mapping) and value:
+            yield from _params(value, parts)
+        else:
+            yield ".".join(parts), value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _batches(items: list[Any], size: int) -> Iterator[list[Any]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+QUIET = {
+    "console": "off",  # the output may contain replies
+    "silent": True,  # also prevents a prompt for an API key in the terminal
+    "disable_git": True,
+    "save_code": False,
+    "x_disable_meta": True,  # the command line may contain a key
+    "x_disable_stats": True,
+    "x_disable_machine_info": True,
+    "x_save_requirements": False,
+}
+"""Settings with which W&B sends only the run and prints nothing."""
+
+STATUS_KEY = "status"
+"""Key in the W&B summary that says whether the metrics cover all questions."""
+
+FINISH_TIMEOUT = 120.0
+"""Seconds to wait for the server at the end; ``wandb sync`` sends what it has not received by then from the disk."""
+
+INIT_TIMEOUT = {"init_timeout": 15.0}
+"""Seconds to wait for the server at the start, unless WANDB_INIT_TIMEOUT is set."""
+
+
+class WandbTracker:
+    """A run in W&B, whose environment variables set the project, the entity and the offline mode."""
+
+    package = "wandb"
+    address = "WANDB_BASE_URL"
+
+    def __init__(self, subject: Subject) -> None:
+        import wandb  # noqa: PLC0415 - an optional dependency
+
+        self._wandb, self._is_ended = wandb, False
+        timeout = {} if "WANDB_INIT_TIMEOUT" in os.environ else INIT_TIMEOUT
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT") or PROJECT,
+            id=subject.key,
+            resume="allow",
+            name=subject.title,
+            job_type="evaluation",
+            config=dict(subject.config),
+            reinit="create_new",
+            settings=wandb.Settings(**QUIET, **timeout, finish_timeout=FINISH_TIMEOUT, finish_timeout_raises=True),
+        )
+        if self._run.disabled:
+            raise TrackerError("nothing was logged because WANDB_MODE is disabled; unset it, or set it to offline")
+
+    def count(self, counts: Mapping[str, float]) -> None:
+        """Log the progress of the run."""
+        self._run.log(dict(counts))
+
+    def log(self, run: ExportedRun) -> str:
+        """Log all results of a run, end the W&B run and return its address or folder."""
+        named = numbers(run.document)
+        for name in withdrawn(self._run.summary.keys(), named):
+            del self._run.summary[name]
+        self._run.summary.update({**named, STATUS_KEY: completeness_of(run)})
+        columns, rows = table_of(run)
+        self._run.log({"outcomes": self._wandb.Table(columns=columns, data=rows, allow_mixed_types=True)})
+        artifact = self._wandb.Artifact(f"run-{run.key}", type="refusal-index-run")
+        for path, name in files_of(run):
+            artifact.add_file(str(path), name)
+        self._run.log_artifact(artifact)
+        place = self._run.dir.removesuffix("/files") if self._run.offline else self._run.url
+        self._end()
+        return f"{place}, offline: 'wandb sync' uploads it" if self._run.offline else str(place)
+
+    def abandon(self) -> None:
+        """End the run as failed."""
+        if not self._is_ended:  # otherwise W&B has already waited for the server, and its data are on the disk
+            self._end(exit_code=1)
+
+    def wait(self) -> None:
+        """End the W&B run so that it can be resumed later."""
+        self._end()
+
+    def _end(self, exit_code: int = 0) -> None:
+        self._is_ended = True
+        self._run.finish(exit_code=exit_code)
