@@ -15,8 +15,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent import futures
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -311,17 +309,18 @@ class Tracking:
 
         An interrupt stops the wait for the trackers and is then raised again.
         """
-        pending = {follower: follower.finish(self._counts.to_log()) for follower in self._followers}
+        for follower in self._followers:
+            follower.finish(self._counts.to_log())
         try:
             with _interruptible():
-                for follower, done in pending.items():
-                    if not futures.wait([done], SILENT_SECONDS).done:
+                for follower in self._followers:
+                    if not follower.done.wait(SILENT_SECONDS):
                         self._progress(Underway(follower.waiting, is_news=True))
-                    if not futures.wait([done], FINISH_TIMEOUT).done:
+                    if not follower.done.wait(FINISH_TIMEOUT):
                         follower.give_up(f"it did not accept the results within {FINISH_TIMEOUT:g} seconds")
                     self._report(follower)
         except KeyboardInterrupt:
-            for follower in (follower for follower, done in pending.items() if not done.done()):
+            for follower in (each for each in self._followers if not each.done.is_set()):
                 follower.give_up("it took too long")
                 self._report(follower)
             signal.raise_signal(signal.SIGINT)
@@ -391,16 +390,16 @@ class Counts:
             self._counts["unscored"] += outcome.refused is None or outcome.wrong is None
 
 
-class _Follower:
+class _Follower(threading.Thread):
     """Runs one tracker in its own thread, so that a slow server does not delay the run."""
 
     def __init__(self, name: str, plan: Plan) -> None:
-        self._name, self._plan = name, plan
-        self._jobs: queue.SimpleQueue[tuple[Callable[[], None], Future[None], bool]] = queue.SimpleQueue()
+        super().__init__(name=f"refusal-index {name}", daemon=True)
+        self._tracker_name, self._plan = name, plan
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._tracker: Tracker | None = None
-        self._thread: threading.Thread | None = None
-        self.failed = False
+        self.failed, self.done = False, threading.Event()
         self.waiting = f"{name}: waiting for it; the results are already in {plan.folder.path}"
         self._advice = f"the results are not lost: 'refusal-index export {plan.folder.path} --to {name}' logs them"
 
@@ -409,62 +408,58 @@ class _Follower:
         if self._jobs.empty():
             self._submit(lambda: self._open().count(counts))
 
-    def finish(self, counts: dict[str, float]) -> Future[None]:
-        """Queue the last counts and all results; the returned future is done when they are logged."""
-        self._submit(lambda: self._open().count(counts))
-        return self._submit(self._finish, last=True)
+    def finish(self, counts: dict[str, float]) -> None:
+        """Queue the last counts and all results; `done` is set when they are logged."""
+        self._submit(lambda: self._open().count(counts), self._finish, None)
 
     def leave(self, *, waits: bool) -> None:
         """End the tracker's run without results, if one was started."""
-        if self._thread is not None:
-            with suppress(TimeoutError):
-                self._submit(lambda: self._leave(waits=waits), last=True).result(FAILURE_TIMEOUT)
+        if self.is_alive():
+            self._submit(lambda: self._leave(waits=waits), None)
+            self.done.wait(FAILURE_TIMEOUT)
 
     def give_up(self, reason: str) -> None:
         """Mark the tracker as failed and report the reason."""
         self.failed = True
-        self._lines.put(f"{self._name}: {reason}; {self._advice}")
+        self._lines.put(f"{self._tracker_name}: {reason}; {self._advice}")
 
     def new_lines(self) -> Iterator[str]:
         """Yield the lines that have not been reported yet."""
         while not self._lines.empty():
             yield self._lines.get()
 
+    def run(self) -> None:
+        """Do the submitted work in order, and none of it after a failure."""
+        for work in iter(self._jobs.get, None):
+            if not self.failed:
+                try:
+                    work()
+                except BaseException as error:  # a client may even raise SystemExit
+                    self.give_up(error_line(self._tracker_name, error))
+                    with suppress(Exception):
+                        self._leave(waits=False)
+        self.done.set()
+
     def _open(self) -> Tracker:
         if self._tracker is None:
             folder, title = self._plan.folder, redacted(self._plan.called)
             subject = subject_of(key_of(folder), title, folder.read_settings(), folder.read_about())
-            self._tracker = tracker_class(self._name)(subject)
+            self._tracker = tracker_class(self._tracker_name)(subject)
         return self._tracker
 
     def _finish(self) -> None:
-        self._lines.put(f"{self._name}: {self._open().log(read_folder(self._plan.folder.path))}")
+        self._lines.put(f"{self._tracker_name}: {self._open().log(read_folder(self._plan.folder.path))}")
 
     def _leave(self, *, waits: bool) -> None:
         if self._tracker is not None:
             (self._tracker.wait if waits else self._tracker.abandon)()
 
-    def _submit(self, work: Callable[[], None], *, last: bool = False) -> Future[None]:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name=f"refusal-index {self._name}", daemon=True)
-            self._thread.start()
-        done: Future[None] = Future()
-        self._jobs.put((work, done, last))
-        return done
-
-    def _work(self) -> None:
-        """Do the submitted work in order, and none of it after a failure."""
-        last = False
-        while not last:
-            work, done, last = self._jobs.get()
-            if not self.failed:
-                try:
-                    work()
-                except BaseException as error:  # a client may even raise SystemExit
-                    self.give_up(error_line(self._name, error))
-                    with suppress(Exception):
-                        self._leave(waits=False)
-            done.set_result(None)
+    def _submit(self, *jobs: Callable[[], None] | None) -> None:
+        """Queue work for the thread, which starts with the first and ends at None."""
+        for job in jobs:
+            self._jobs.put(job)
+        if self.ident is None:
+            self.start()
 
 
 @contextmanager
