@@ -324,15 +324,6 @@ def _slices(source: Source, file: BinaryIO) -> Iterator[pl.DataFrame]:
         yield frame
 
 
-def _parquet(source: Source, file: BinaryIO, wanted: Collection[str]) -> pl.DataFrame:
-    with _parquet_errors(source):
-        columns = list(pl.read_parquet_schema(file))
-        file.seek(0)
-        chosen = [name for name in columns if name in wanted] or columns[:1]
-        frame = pl.read_parquet(file, columns=chosen)
-    return frame.with_columns(pl.lit(None).alias(name) for name in columns if name not in chosen).select(columns)
-
-
 @contextmanager
 def _parquet_errors(source: Source) -> Iterator[None]:
     try:  # on a broken file Polars can raise PanicException, which is not an Exception
@@ -485,13 +476,18 @@ def _report(problem: TableError, problems: Problems | None) -> None:
 
 
 def _text(source: Source, data: Any, wanted: Sequence[str], first_of_lists: bool) -> TextTable:
-    frame = _parquet(source, data, wanted) if source.kind == "parquet" else None
-    frame = _frame(source, data) if source.kind == "memory" else frame
+    frame: pl.DataFrame | None = None
+    if source.kind == "parquet":
+        with _parquet_errors(source):
+            names = list(pl.read_parquet_schema(data))
+            data.seek(0)
+            frame = pl.read_parquet(data, columns=[name for name in names if name in wanted] or names[:1])
+    elif source.kind == "memory" and (frame := _frame(source, data)) is not None:
+        names = frame.columns
     if frame is None:
         return _text_of_rows(source, iter_rows(source, data), wanted, first_of_lists)
-    present = [name for name in frame.columns if name in wanted]
-    columns = [_text_column(source, frame[name], first_of_lists) for name in present]
-    return TextTable(source, tuple(frame.columns), pl.DataFrame(columns), pl.int_range(1, frame.height + 1, eager=True))
+    columns = [_text_column(source, frame[name], first_of_lists) for name in names if name in wanted]
+    return TextTable(source, tuple(names), pl.DataFrame(columns), pl.int_range(1, frame.height + 1, eager=True))
 
 
 def _text_column(source: Source, column: pl.Series, first_of_lists: bool) -> pl.Series:

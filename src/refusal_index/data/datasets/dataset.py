@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import math
 import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from heapq import nsmallest
-from itertools import compress, zip_longest
+from itertools import chain, compress, zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
@@ -322,85 +320,6 @@ class ContentIds:
         return digest if times == 1 else f"{digest}-{times}"
 
 
-class QuestionReader:
-    """Makes questions of rows, one by one, and collects errors, including those that concern several rows.
-
-    - `source`: origin of the rows.
-    - `columns`: column by role, as for `load_own`. Without a `question_id`, ids are made from the texts.
-    """
-
-    def __init__(self, source: tables.Source, columns: Mapping[str, str]) -> None:
-        self._source, self._columns = source, columns
-        self._problems: tables.Problems = []
-        self._empty: dict[str, list[int]] = {}
-        self._lines: dict[str, int] = {}
-        self._again: dict[str, list[int]] = {}
-        self.made_ids = ContentIds()
-
-    def question(self, row: tables.Row) -> Question:
-        """Return the question of a row; it is only valid if there are no `problems`."""
-        cells: dict[str, Any] = dict.fromkeys(COLUMNS)
-        wrong = set()
-        for role, name in self._columns.items():
-            try:
-                cells[role] = COLUMNS[role].value(row, name, {})
-            except TableError as error:
-                self._problems.append(error.with_traceback(None))
-                wrong.add(role)
-        is_answerable = cells["answerable"] is not False
-        needed = {"question": True, "answer": is_answerable, "question_id": "question_id" in self._columns}
-        for role, is_needed in needed.items():
-            if is_needed and not cells[role] and role not in wrong:
-                self._empty.setdefault(role, []).append(row.line)
-        given: list[Any] = list(cells["answer"]) if is_answerable and cells["answer"] else [None]
-        gold, *others = given
-        choices: Choices | None = cells["choices"]
-        if choices is not None and gold is not None and (gold := choices.keyed(given[0])) is None:
-            names = ", ".join(choices.labels or choices.texts)
-            expected = f"expected one of the choices, by its text or its letter, got {shortened(given[0])}; "
-            problem = row.wrong(f"{expected}the choices are {shortened(names)}", self._columns["answer"])
-            self._problems.append(problem)
-        if cells["pattern"] and (message := _wrong_pattern(cells["pattern"], gold)) is not None:
-            self._problems.append(row.wrong(message, self._columns["pattern"]))
-        texts = choices.texts if choices else ()
-        aliases = dict.fromkeys((*others, *(cells["aliases"] or ()))) if gold is not None else ()
-        topic = cells["topic"] and sys.intern(cells["topic"])  # one string object for all questions of a topic
-        question_id: str = cells["question_id"] or ""
-        if "question_id" not in self._columns:
-            question_id = self.made_ids.of("\x1f".join(filter(None, (cells["question"], cells["context"], *texts))))
-        elif question_id and self._lines.setdefault(question_id, row.line) != row.line:
-            self._again.setdefault(question_id, []).append(row.line)
-        return Question(
-            question_id,
-            cells["question"] or "",
-            gold,
-            tuple(alias for alias in aliases if alias not in ("", gold)),
-            topic,
-            cells["context"],
-            texts,
-            cells["pattern"],
-        )
-
-    def problems(self) -> tables.Problems:
-        """Return all errors, in the order of the lines.
-
-        Errors are: a missing question, answer or id; an id that occurs twice or cannot be written to a file; an answer
-        that is not one of the choices; a pattern that is invalid or does not match its own answer; and any other cell
-        that cannot be parsed.
-        """
-        problems = list(self._problems)
-        for role, lines in self._empty.items():
-            message = f"expected the {role} of every row, got an empty cell; fill it in or remove the row"
-            unless = ", or mark questions without a right answer in a column answerable" if role == "answer" else ""
-            problems.append(self._source.wrong(message + unless, lines, self._columns.get(role, role)))
-        for question_id, again in self._again.items():
-            lines = [self._lines[question_id], *again]
-            message = f"expected every question_id once, got {question_id!r} {len(lines)} times; "
-            advice = "give each question an id of its own, or remove the column to have ids made from the texts"
-            problems.append(self._source.wrong(message + advice, lines))
-        return sorted(problems, key=lambda problem: problem.line)
-
-
 def _wrong_pattern(pattern: str, gold: str | None) -> str | None:
     """Return why a pattern cannot be used; None if it is valid."""
     try:
@@ -415,58 +334,60 @@ def _wrong_pattern(pattern: str, gold: str | None) -> str | None:
     return f"expected a pattern that matches the answer {shortened(gold)} from end to end, got {shortened(pattern)}"
 
 
-def build_questions(rows: Sequence[tables.Row], columns: Mapping[str, str]) -> tuple[Question, ...]:
-    """Return the question of every row; raises the first TableError that `QuestionReader` finds.
-
-    - `rows`: all rows of one source.
-    - `columns`: column by role.
-    """
-    reader = QuestionReader(rows[0].source, columns)
-    questions = tuple(reader.question(row) for row in rows)
-    for problem in reader.problems():
-        raise problem
-    return questions
-
-
 Draw = Callable[[Iterable[Question]], Sequence[Question]]
 
 
 class Reading:
-    """An iterable over a user's own questions, which are checked as they are read and not kept in memory.
+    """An iterable over rows and the questions made of them, which are checked as they are read and not kept in memory.
 
     - `source`: origin of the rows.
-    - `data`: opens the file, or returns the data frame or the dictionaries.
-    - `given`: column by role, from the user.
+    - `rows`: returns the rows, and adds the errors of malformed ones to the list that it is given.
+    - `given`: column by role; without a `question_id`, ids are made from the texts.
+    - `finds_others`: whether roles that are not given are found by their usual names.
 
     Iterating raises DatasetError if no row can be checked: the file cannot be read, or a required column is missing.
     """
 
-    def __init__(self, source: tables.Source, data: Callable[[], Any], given: Mapping[str, str]) -> None:
-        self.source, self._data, self._given = source, data, given
-        self.columns: Mapping[str, str] = {}
-        """Column by role; set at the first row."""
+    def __init__(
+        self,
+        source: tables.Source,
+        rows: Callable[[tables.Problems], Iterable[tables.Row]],
+        given: Mapping[str, str],
+        *,
+        finds_others: bool = True,
+    ) -> None:
+        self.source, self._rows, self._finds_others = source, rows, finds_others
+        self.columns = given
+        """Column by role; complete at the first row."""
         self.problems: tables.Problems = []
-        """All errors, in the order of the lines; set after the last row."""
+        """All errors; after the last row, in the order of the lines.
+
+        Errors are: a missing question, answer or id; an id that occurs twice or cannot be written to a file; an answer
+        that is not one of the choices; a pattern that is invalid or does not match its own answer; and any other cell
+        that cannot be parsed.
+        """
         self.notes: tuple[str, ...] = ()
         """Notes for the user; set after the last row."""
+        self._empty: dict[str, list[int]] = {}
+        self._lines: dict[str, int] = {}
+        self._again: dict[str, list[int]] = {}
+        self._made_ids = ContentIds()
 
     def __iter__(self) -> Iterator[tuple[tables.Row, Question]]:
-        malformed: tables.Problems = []
-        reader: QuestionReader | None = None
-        keys = KeySearch()
-        for row in self._rows(malformed):
-            if reader is None:
-                self.columns = self._resolved(row)
-                reader = QuestionReader(self.source, self.columns)
-            question = reader.question(row)
+        rows, keys = iter(self._rows(self.problems)), KeySearch()
+        first = next(rows, None)
+        if first is None:
+            raise self.problems[0] if self.problems else tables.no_rows(self.source)
+        if self._finds_others:
+            self.columns = self._resolved(first)
+        for row in chain([first], rows):
+            question = self._question(row)
             texts = (question.question_id, question.text, question.gold, question.context, question.topic)
             keys.add(row, "\0".join(filter(None, (*texts, *question.aliases, *question.choices))))
             yield row, question
-        if reader is None:
-            raise malformed[0] if malformed else tables.no_rows(self.source)
-        self.problems = sorted([*malformed, *reader.problems()], key=lambda problem: problem.line)
+        self._add_problems_of_several()
         keys.finish()
-        if repeated := reader.made_ids.repeated:
+        if repeated := self._made_ids.repeated:
             self.notes += (
                 f"{repeated:,} question{' repeats' if repeated == 1 else 's repeat'} another; the ids made "
                 "from the texts end in -2, -3 and so on",
@@ -480,16 +401,68 @@ class Reading:
     def _resolved(self, first: tables.Row) -> dict[str, str]:
         # JSON objects and dictionaries can have different columns; the rows of a table have the same.
         present = tables.present_columns(self._rows([]) if self.source.kind in {"jsonl", "memory"} else [first])
-        columns = tables.resolve_columns(self.source, present, self._given, COLUMNS, strict=True)
+        columns = tables.resolve_columns(self.source, present, self.columns, COLUMNS, strict=True)
         for role in ("question",) if "answerable" in columns else ("question", "answer"):
             if role not in columns:
                 raise tables.missing_column(self.source, present, role, role)
         return columns
 
-    def _rows(self, malformed: tables.Problems) -> Iterator[tables.Row]:
-        data = self._data()
-        with data if isinstance(data, io.IOBase) else nullcontext():
-            yield from tables.iter_rows(self.source, data, malformed)
+    def _question(self, row: tables.Row) -> Question:
+        """Return the question of a row; it is only valid if there are no `problems`."""
+        cells: dict[str, Any] = dict.fromkeys(COLUMNS)
+        wrong = set()
+        for role, name in self.columns.items():
+            try:
+                cells[role] = COLUMNS[role].value(row, name, {})
+            except TableError as error:
+                self.problems.append(error.with_traceback(None))
+                wrong.add(role)
+        is_answerable = cells["answerable"] is not False
+        needed = {"question": True, "answer": is_answerable, "question_id": "question_id" in self.columns}
+        for role, is_needed in needed.items():
+            if is_needed and not cells[role] and role not in wrong:
+                self._empty.setdefault(role, []).append(row.line)
+        given: list[Any] = list(cells["answer"]) if is_answerable and cells["answer"] else [None]
+        gold, *others = given
+        choices: Choices | None = cells["choices"]
+        if choices is not None and gold is not None and (gold := choices.keyed(given[0])) is None:
+            names = ", ".join(choices.labels or choices.texts)
+            expected = f"expected one of the choices, by its text or its letter, got {shortened(given[0])}; "
+            problem = row.wrong(f"{expected}the choices are {shortened(names)}", self.columns["answer"])
+            self.problems.append(problem)
+        if cells["pattern"] and (message := _wrong_pattern(cells["pattern"], gold)) is not None:
+            self.problems.append(row.wrong(message, self.columns["pattern"]))
+        texts = choices.texts if choices else ()
+        aliases = dict.fromkeys((*others, *(cells["aliases"] or ()))) if gold is not None else ()
+        topic = cells["topic"] and sys.intern(cells["topic"])  # one string object for all questions of a topic
+        question_id: str = cells["question_id"] or ""
+        if "question_id" not in self.columns:
+            question_id = self._made_ids.of("\x1f".join(filter(None, (cells["question"], cells["context"], *texts))))
+        elif question_id and self._lines.setdefault(question_id, row.line) != row.line:
+            self._again.setdefault(question_id, []).append(row.line)
+        return Question(
+            question_id,
+            cells["question"] or "",
+            gold,
+            tuple(alias for alias in aliases if alias not in ("", gold)),
+            topic,
+            cells["context"],
+            texts,
+            cells["pattern"],
+        )
+
+    def _add_problems_of_several(self) -> None:
+        """Add the errors that concern several rows, and sort all by line."""
+        for role, lines in self._empty.items():
+            message = f"expected the {role} of every row, got an empty cell; fill it in or remove the row"
+            unless = ", or mark questions without a right answer in a column answerable" if role == "answer" else ""
+            self.problems.append(self.source.wrong(message + unless, lines, self.columns.get(role, role)))
+        for question_id, again in self._again.items():
+            lines = [self._lines[question_id], *again]
+            message = f"expected every question_id once, got {question_id!r} {len(lines)} times; "
+            advice = "give each question an id of its own, or remove the column to have ids made from the texts"
+            self.problems.append(self.source.wrong(message + advice, lines))
+        self.problems.sort(key=lambda problem: problem.line)
 
     def dataset(
         self,
@@ -522,6 +495,19 @@ class Reading:
         questions = tuple(draw(checked()))
         grader: GraderName = "choice" if all_have_choices else "model"
         return Dataset(name, questions, sha256(questions), source, grader, "the user's own", notes=self.notes)
+
+
+def build_questions(rows: Sequence[tables.Row], columns: Mapping[str, str]) -> tuple[Question, ...]:
+    """Return the question of every row; raises the first TableError that `Reading` finds.
+
+    - `rows`: all rows of one source.
+    - `columns`: column by role.
+    """
+    reading = Reading(rows[0].source, lambda _problems: rows, columns, finds_others=False)
+    questions = tuple(question for _, question in reading)
+    for problem in reading.problems:
+        raise problem
+    return questions
 
 
 def load_own(
@@ -582,7 +568,8 @@ def questions_from(data: object, columns: Mapping[str, str] | None = None, name:
     'Lima'
     """
     data = list(data) if isinstance(data, Iterator) else data  # data are read more than once
-    questions = Reading(tables.Source(name, "memory", "question", DatasetError), lambda: data, columns or {})
+    source = tables.Source(name, "memory", "question", DatasetError)
+    questions = Reading(source, partial(tables.iter_rows, source, data), columns or {})
     return questions.dataset(name, "questions in memory", questions_sha256)
 
 
@@ -592,7 +579,12 @@ def reading(data: Path, columns: Mapping[str, str] | None = None) -> Reading:
     - `data`, `columns`: as for `load_own`.
     """
     source = tables.Source.of(data, "question", DatasetError)
-    return Reading(source, lambda: tables.opened(data, DatasetError), columns or {})
+
+    def rows(problems: tables.Problems) -> Iterator[tables.Row]:
+        with tables.opened(data, DatasetError) as file:
+            yield from tables.iter_rows(source, file, problems)
+
+    return Reading(source, rows, columns or {})
 
 
 FEATURES = ("with a context", "with choices", "with aliases", "with a pattern", "without a right answer")
