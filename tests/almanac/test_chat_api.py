@@ -85,6 +85,7 @@ def test_messages_are_understood(entry, message):
         ({"n": 1.5}, "n"),
         ({"n": True}, "n"),
         ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 1e9}, "max_tokens"),
         ({"max_completion_tokens": "5"}, "max_completion_tokens"),
         ({"seed": 1.0}, "seed"),
         ({"stop": 5}, "stop"),
