@@ -64,7 +64,7 @@ def test_only_pairs_of_known_styles_are_taken_out_of_a_message():
     ("name", "told"),
     [
         ("zzz", "no embedded model 'zzz'; the embedded models are base, small, rash"),
-        ("smal", "no embedded model 'smal'; did you mean 'small'? The embedded models are base, small, rash"),
+        ("smal", "no embedded model 'smal'; the embedded models are base, small, rash; did you mean 'small'?"),
     ],
 )
 def test_an_embedded_model_that_is_none_is_told_in_sentences(name, told):

@@ -25,7 +25,6 @@ from openai.types.batch_usage import InputTokensDetails, OutputTokensDetails
 from refusal_index.plugins.almanac import BatchLineError, ModelNotFoundError, RequestError
 from refusal_index.plugins.almanac.chat_api import (
     ENDPOINT,
-    MAX_IN_FLIGHT,
     Answer,
     BatchLine,
     ModelPool,
@@ -287,7 +286,6 @@ class Batches:
         self._pool, self._files, self._log = pool, files, log
         self._batches: dict[str, CountedBatch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)  # shared, so that many batches do not flood the runtime
 
     def start(self, input_file_id: str, metadata: Mapping[str, str] | None = None) -> CountedBatch:
         """Start a batch; raise RequestError if there is no such input file."""
@@ -364,9 +362,8 @@ class Batches:
         self, batch: CountedBatch, lines: Iterable[BatchLine], output: BinaryIO, errors: BinaryIO
     ) -> None:
         async def ask(line: BatchLine) -> None:
-            async with self._slots:
-                answered = await self._ask(batch, line) if batch.status == "in_progress" else None
-            if answered is not None:
+            if batch.status == "in_progress":
+                answered = await self._ask(batch, line)
                 (errors if answered.failed else output).write(result_line(line.custom_id, answered))
                 batch.count(answered)
 

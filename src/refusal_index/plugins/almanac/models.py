@@ -22,7 +22,7 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 
 from refusal_index.data.files import sha256_of
-from refusal_index.errors import nearest
+from refusal_index.errors import suggestion
 from refusal_index.plugins.almanac import ModelFileError, ModelNotFoundError, RequestError
 from refusal_index.protocol import Message
 
@@ -274,9 +274,9 @@ def model_names() -> tuple[str, ...]:
 def check_name(name: str) -> None:
     """Raise ModelNotFoundError if no embedded model has this name."""
     if name not in _NAMES:
-        near = nearest(name, _NAMES, cutoff=0.5)
-        hint = f"did you mean {near!r}? The" if near else "the"
-        raise ModelNotFoundError(f"no embedded model {name!r}; {hint} embedded models are {', '.join(_NAMES)}")
+        raise ModelNotFoundError(
+            f"no embedded model {name!r}; the embedded models are {', '.join(_NAMES)}{suggestion(name, _NAMES)}"
+        )
 
 
 def model_folder(name: str) -> Path:
