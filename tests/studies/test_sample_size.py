@@ -5,15 +5,27 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import polars as pl
 import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, table_rows
 
-from refusal_index.plugins.studies.precision import COMPARED, N_SUBSETS, SIZES, sample_size, spread_frame, subset_values
+from refusal_index.plugins.studies.precision import (
+    COMPARED,
+    N_SUBSETS,
+    SIZES,
+    metrics_of_counts,
+    sample_size,
+    spread_rows,
+)
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import ContingencyTable, PlanningScenario, metrics, questions_for_cv, refusal_index
 
 OPTIONS = StudyOptions()
 TABLE = ContingencyTable(420, 80, 300, 200)
+
+
+def spread_frame(table: ContingencyTable, options: StudyOptions) -> pl.DataFrame:
+    return pl.DataFrame(spread_rows(table, options), infer_schema_length=None)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +41,7 @@ def test_sizes_are_those_below_the_number_of_questions_with_fifty_subsets_each(f
 
 def test_the_metrics_of_many_tables_are_those_of_each():
     counts = np.array([[10, 5, 20, 15], [3, 1, 0, 9], [0, 0, 20, 30], [7, 3, 0, 0]])
-    values = subset_values(counts)
+    values = metrics_of_counts(counts.astype(float))
     for row, table in enumerate(counts):
         expected = {metric.name: metric.estimate for metric in metrics(ContingencyTable(*table.tolist()))}
         for name in COMPARED:
@@ -41,9 +53,10 @@ def test_the_prediction_is_what_subsets_of_real_questions_show(frame):
     cells = np.repeat(np.arange(4), TABLE.counts)
     rng = np.random.default_rng(5)
     drawn = np.array([np.bincount(rng.choice(cells, 400, replace=False), minlength=4) for _ in range(4000)])
-    for name, values in subset_values(drawn).items():
+    values = metrics_of_counts(drawn.astype(float))
+    for name in COMPARED:
         row = frame.filter(metric=name, size=400).row(0, named=True)
-        assert row["predicted_standard_deviation"] == pytest.approx(values.std(ddof=1), rel=0.06)
+        assert row["predicted_standard_deviation"] == pytest.approx(values[name].std(ddof=1), rel=0.06)
 
 
 def test_new_questions_scatter_as_the_standard_error_says_and_subsets_less(frame):

@@ -1,4 +1,4 @@
-"""Copula families: the cell each predicts, and its rank correlations."""
+"""Copula families: the cell each predicts."""
 
 import math
 
@@ -8,15 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 from scipy.integrate import quad
-from scipy.stats import spearmanr
 
 from refusal_index.plugins.studies.copulas import (
     COPULA_NAMES,
     cell_and_rate_slopes,
     copula_family,
-    copula_spearman,
     copula_upper_orthant,
-    kendall_tau,
     parameter_range,
     strength_slope,
 )
@@ -162,57 +159,6 @@ def test_index_of_a_t_copula_against_facts_drifts_with_the_refusal_rate() -> Non
     p11 = spec.cell(rates, np.array(mu), np.interp(wanted, cells, strengths))
     index = 6 / np.pi * np.arcsin(tetrachoric(p11, rates - p11, mu - p11, 1 - rates - mu + p11) / 2)
     np.testing.assert_allclose(index, [0.61, 0.43, 0.18], atol=0.01)
-
-
-@pytest.mark.parametrize("theta", [-8.0, -0.5, 0.7, 3.2, 12.0])
-def test_spearman_of_frank_against_theory(theta: float) -> None:
-    # Nelsen (2006), section 5.1: 1 - 12 / theta (D1 - D2) with Debye's functions.
-    first = quad(lambda t: t / math.expm1(t), 0, theta, epsabs=1e-13)[0] / theta
-    second = 2 * quad(lambda t: t * t / math.expm1(t), 0, theta, epsabs=1e-13)[0] / theta**2
-    assert copula_spearman(theta, "frank") == pytest.approx(1 - 12 / theta * (first - second), abs=1e-10)
-
-
-@pytest.mark.parametrize("theta", [1.0, 1.4, 2.5, 5.0])
-def test_spearman_of_gumbel_against_theory(theta: float) -> None:
-    # For an extreme-value copula with dependence function A: 12 times the integral of (1 + A)^-2, minus 3.
-    half, _ = quad(lambda t: (1 + (t**theta + (1 - t) ** theta) ** (1 / theta)) ** -2, 0, 0.5, epsabs=1e-13)
-    for family in ("gumbel", "survival_gumbel"):
-        assert copula_spearman(theta, family) == pytest.approx(24 * half - 3, abs=1e-10)
-
-
-@pytest.mark.parametrize("rho", [-0.95, 0.0, 0.5])
-def test_spearman_of_t_against_theory_tends_to_the_gaussian(rho: float) -> None:
-    assert copula_spearman(rho, "t", df=1e8) == pytest.approx(6 / math.pi * math.asin(rho / 2), abs=1e-7)
-    assert copula_spearman(rho, "t") == pytest.approx(-copula_spearman(-rho, "t"), abs=1e-10)
-
-
-def test_spearman_against_simulation() -> None:
-    rng, n = np.random.default_rng(8), 200_000
-    normal = rng.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], size=n, method="cholesky")
-    student = normal / np.sqrt(rng.chisquare(4, size=(n, 1)))
-    # Clayton's copula by its gamma frailty: theta 2, frailty of shape 1 / 2.
-    clayton = (1 + rng.exponential(size=(n, 2)) / rng.gamma(0.5, size=(n, 1))) ** -0.5
-    # The sampling error of a rank correlation of 200,000 pairs is about .002.
-    assert copula_spearman(0.5, "t") == pytest.approx(spearmanr(student).statistic, abs=0.006)
-    assert copula_spearman(2.0, "clayton") == pytest.approx(spearmanr(clayton).statistic, abs=0.006)
-
-
-def test_kendall_tau_of_frank_against_brute_force() -> None:
-    # tau = 4 E[C(U, V)] - 1 = 1 - 4 times the integral of the product of the conditional distributions.
-    theta, u = 3.2, (np.arange(1000) + 0.5) / 1000
-    cells = copula_upper_orthant(u[:, np.newaxis], u, theta, "frank")
-    along_u, along_v = np.gradient(cells, u, axis=0), np.gradient(cells, u, axis=1)
-    assert kendall_tau(theta, "frank") == pytest.approx(1 - 4 * float(np.mean(along_u * along_v)), abs=1e-4)
-    assert kendall_tau(-theta, "frank") == pytest.approx(-kendall_tau(theta, "frank"), abs=1e-12)
-
-
-@pytest.mark.parametrize("family", COPULA_NAMES)
-def test_rank_correlations_at_the_ends(family: str) -> None:
-    low, high = parameter_range(family)
-    weakest = -1.0 if family in {"gaussian", "t", "frank"} else 0.0
-    assert kendall_tau(high, family) == copula_spearman(high, family) == 1
-    assert kendall_tau(low, family) == weakest
-    assert copula_spearman(low, family) == pytest.approx(weakest, abs=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from scipy.stats import multivariate_normal, norm
 from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.plugins.studies.curves import accuracy_refusal_area, iso_score
+from refusal_index.plugins.studies.curves import iso_score
 from refusal_index.stats import correct_given_attempted, f_score, tetrachoric, weighted_score
-from refusal_index.stats.baseline import accuracy_refusal_curve, correct_rate_at, iso_refusal_index
+from refusal_index.stats.baseline import accuracy_refusal_curve, correct_rate_at, iso_refusal_index, latent_auroc
 
 COUNTS = st.tuples(*[st.integers(1, 3000)] * 4)
 RATE = st.floats(0, 1)
@@ -61,7 +61,7 @@ def test_a_curve_bends_as_its_rho_has_it(rho: float, mu: float) -> None:
 @pytest.mark.parametrize(("rho", "mu"), [(0.5, 0.92), (-0.3, 0.4)])
 def test_area_below_a_curve_against_its_closed_form(rho: float, mu: float) -> None:
     area = quad(lambda r: correct_rate_at(r, rho, mu), 0, 1, epsabs=1e-10)[0]
-    assert area == pytest.approx(float(accuracy_refusal_area(rho, mu)), abs=1e-8)
+    assert area == pytest.approx((1 - mu) * ((1 - mu) / 2 + mu * latent_auroc(rho, mu)), abs=1e-8)
 
 
 @given(st.floats(-0.95, 0.95), st.floats(0.05, 0.95), st.floats(0.05, 0.95))

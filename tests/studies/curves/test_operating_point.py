@@ -53,22 +53,22 @@ def test_a_score_that_ranks_nothing_answers_all_or_refuses_all() -> None:
 def test_a_free_wrong_answer_and_a_price_beyond_measure() -> None:
     free = best_operating_point(ContingencyTable(30, 20, 10, 40), 0)
     assert (free.refusal_rate, free.status, free.reason) == (0, "boundary", "answer_all")
-    assert free.utility == pytest.approx(0.6, abs=1e-12)
+    assert free.utility_at_best == pytest.approx(0.6, abs=1e-12)
     dear = best_operating_point(ContingencyTable(30, 20, 10, 40), 1e300)
     assert (dear.refusal_rate, dear.status, dear.reason) == (1, "boundary", "refuse_all")
-    assert dear.utility == pytest.approx(0, abs=1e-12)
+    assert dear.utility_at_best == pytest.approx(0, abs=1e-12)
 
 
 @given(COUNTS, PENALTY)
 def test_the_regret_is_what_today_lacks(counts, penalty: float) -> None:
     table = ContingencyTable(*counts)
     point = best_operating_point(table, penalty)
-    assert point.regret >= 0
-    assert point.utility - point.regret == pytest.approx(point.utility_today, abs=1e-9 * (1 + penalty))
+    assert point.estimate >= 0
+    assert point.utility_at_best - point.estimate == pytest.approx(point.utility_today, abs=1e-9 * (1 + penalty))
     assert point.utility_today == pytest.approx(table.correct_rate - penalty * table.answered_wrong / table.n)
     low, high = point.confidence_interval(0.9999, n_resamples=2000, rng=1)
-    assert 0 <= low <= point.regret + 1e-9 * (1 + penalty)
-    assert point.regret <= high
+    assert 0 <= low <= point.estimate + 1e-9 * (1 + penalty)
+    assert point.estimate <= high
 
 
 def test_a_model_at_its_best_has_a_regret_that_may_be_zero() -> None:
@@ -76,7 +76,7 @@ def test_a_model_at_its_best_has_a_regret_that_may_be_zero() -> None:
     table = ContingencyTable(*np.round(np.array(scenario.cells) * 100_000).astype(int))
     point = best_operating_point(table, 1)
     assert point.refusal_rate == pytest.approx(table.refusal_rate, abs=1e-4)
-    assert point.regret == pytest.approx(0, abs=1e-7)
+    assert point.estimate == pytest.approx(0, abs=1e-7)
     low, high = point.confidence_interval(rng=3)
     assert low == 0
     assert 0 < high < 1e-4
@@ -96,12 +96,12 @@ def test_interval_of_the_regret_against_a_grid_over_posterior_draws() -> None:
 def test_a_table_at_the_boundary_and_one_without_a_curve() -> None:
     point = best_operating_point(ContingencyTable(5, 0, 2, 3), 1)
     assert (point.status, point.reason) == ("boundary", "zero_cell:refused_right")
-    assert (point.refusal_rate, point.regret) == pytest.approx((0.7, 0.2), abs=1e-12)
+    assert (point.refusal_rate, point.estimate) == pytest.approx((0.7, 0.2), abs=1e-12)
     low, high = point.confidence_interval(rng=1)
-    assert low < point.regret < high
+    assert low < point.estimate < high
     nothing = best_operating_point(ContingencyTable(0, 0, 2, 3), 1)
     assert (nothing.status, nothing.reason) == ("undefined", "nobody_refused")
-    assert nothing.refusal_rate is nothing.utility is nothing.utility_today is nothing.regret is None
+    assert nothing.refusal_rate is nothing.utility_at_best is nothing.utility_today is nothing.estimate is None
     assert np.isnan(nothing.confidence_interval()).all()
 
 

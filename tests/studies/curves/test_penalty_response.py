@@ -40,7 +40,7 @@ def test_two_prompts_alike_have_the_best_points_of_their_one_table() -> None:
         expected = best_operating_point(table, penalty)
         assert point.table == table
         assert point.best_refusal_rate.estimate == pytest.approx(expected.refusal_rate, abs=1e-9)
-        assert point.best_utility.estimate == pytest.approx(expected.utility, abs=1e-9)
+        assert point.best_utility.estimate == pytest.approx(expected.utility_at_best, abs=1e-9)
         assert point.utility.estimate == pytest.approx(expected.utility_today, abs=1e-12)
         assert point.best_refusal_rate.low < expected.refusal_rate < point.best_refusal_rate.high
 

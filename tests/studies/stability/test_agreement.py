@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.stats import rankdata, spearmanr
+from scipy.stats import spearmanr
 
 from refusal_index.plugins.studies.stability import (
-    average_ranks,
-    expected_kendall_w,
     expected_winner_entropy,
     kendall_w,
     winner_entropy,
@@ -35,24 +33,20 @@ def test_agreement_against_the_papers_hallucination_table() -> None:
     assert np.mean(HALLUCINATION, axis=1) == pytest.approx([0.480, 0.560, 0.244, 0.318], abs=1e-12)
     assert kendall_w(HALLUCINATION).estimate == pytest.approx(0.2125, abs=1e-12)
     assert kendall_w(HALLUCINATION, correct_ties=True).estimate == pytest.approx(0.2179, abs=5e-5)
-    winners = winner_entropy(HALLUCINATION)
-    assert winners.estimate == pytest.approx(0.6460, abs=5e-5)
-    np.testing.assert_array_equal(winners.win_shares, [0, 0, 0.25, 0.25, 0.5])
+    assert winner_entropy(HALLUCINATION).estimate == pytest.approx(0.6460, abs=5e-5)
 
 
 @pytest.mark.parametrize(
-    ("scores", "plain", "corrected", "chi_squared", "pvalue"),
+    ("scores", "plain", "corrected"),
     [
         # tests/stats/r/agreement.R: base R, and vegan::kendall.global(t(scores), nperm=0)
-        (HALLUCINATION, 0.2125, 0.217948717949, 3.487179487179, 0.479830407482),
-        (TIED, 0.580571428571, 0.691156462585, 17.2789115646, 0.0040001104644),
+        (HALLUCINATION, 0.2125, 0.217948717949),
+        (TIED, 0.580571428571, 0.691156462585),
     ],
 )
-def test_kendall_w_against_r(scores, plain: float, corrected: float, chi_squared: float, pvalue: float) -> None:
+def test_kendall_w_against_r(scores, plain: float, corrected: float) -> None:
     assert kendall_w(scores).estimate == pytest.approx(plain, abs=1e-11)
-    result = kendall_w(scores, correct_ties=True)
-    assert (result.estimate, result.chi_squared, result.pvalue) == pytest.approx((corrected, chi_squared, pvalue))
-    assert result.degrees_of_freedom == len(scores[0]) - 1
+    assert kendall_w(scores, correct_ties=True).estimate == pytest.approx(corrected, abs=1e-11)
 
 
 @pytest.mark.parametrize(("m", "n"), [(2, 3), (3, 8), (7, 5)])
@@ -87,11 +81,6 @@ def test_agreement_does_not_depend_on_order_or_scale(scores: np.ndarray, random)
             assert 0 <= ours.estimate <= 1 + 1e-12
 
 
-def test_average_ranks_against_scipy() -> None:
-    scores = np.random.default_rng(2).integers(0, 4, size=(50, 3, 7)).astype(float)
-    np.testing.assert_array_equal(average_ranks(scores), rankdata(-scores, axis=-1))
-
-
 def test_full_agreement_is_one_and_its_winner_has_no_entropy() -> None:
     scores = np.array([[1, 2, 3, 4], [0.1, 0.5, 0.6, 0.9], [5, 6, 7, 8]])
     assert kendall_w(scores).estimate == 1
@@ -101,29 +90,14 @@ def test_full_agreement_is_one_and_its_winner_has_no_entropy() -> None:
     assert winner_entropy(np.eye(4)).estimate == pytest.approx(1)
 
 
-def test_permutation_pvalue_against_brute_force() -> None:
-    scores = np.array([[3.0, 1, 2, 2], [3, 2, 1, 0], [1, 2, 0, 0]])
-    observed = kendall_w(scores)
-    everything = [
-        kendall_w([scores[0], [scores[1][i] for i in second], [scores[2][i] for i in third]]).estimate
-        for second in itertools.permutations(range(4))
-        for third in itertools.permutations(range(4))
-    ]
-    exact = np.mean(np.array(everything) >= observed.estimate - 1e-12)
-    simulated = observed.permutation_pvalue(40_000, rng=8)
-    assert simulated == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 40_000))
-    assert simulated == kendall_w(scores, correct_ties=True).permutation_pvalue(40_000, rng=8)
-
-
 @pytest.mark.parametrize(
     ("scores", "reason"),
     [([[1, 2, 3]], "one_setting"), ([[1], [2]], "one_model"), ([[2, 2, 2], [0, 0, 0]], "all_tied")],
 )
 def test_without_rankings_agreement_is_undefined(scores, reason: str) -> None:
     w, winners = kendall_w(scores), winner_entropy(scores)
-    assert (w.estimate, w.pvalue, w.status, w.reason) == (None, None, "undefined", reason)
-    assert w.permutation_pvalue(rng=1) is None
-    assert (winners.estimate, winners.win_shares, winners.status, winners.reason) == (None, None, "undefined", reason)
+    for found in (w, winners):
+        assert (found.estimate, found.status, found.reason) == (None, "undefined", reason)
 
 
 @pytest.mark.parametrize(
@@ -131,8 +105,8 @@ def test_without_rankings_agreement_is_undefined(scores, reason: str) -> None:
     [
         ([["a", "b"]], TypeError, "scores must hold numbers, got an array of <U1"),
         ([[0.1, None]], TypeError, "names or None in it"),
-        ([0.1, 0.2], ValueError, r"one row a setting and one column a model, at least one of each, got shape \(2,\)"),
-        ([[0.1, math.nan], [1, 2]], ValueError, "scores must be finite, got nan; is the metric undefined for a model"),
+        ([0.1, 0.2], ValueError, r"one row a setting and one column a model, got shape \(2,\)"),
+        ([[0.1, math.nan], [1, 2]], ValueError, "scores must be finite, got nan; leave out models"),
     ],
 )
 def test_invalid_scores_are_errors(scores, error, message: str) -> None:
@@ -146,14 +120,3 @@ def test_expected_winner_entropy_against_brute_force(m: int, n: int) -> None:
     # Every sequence of winners is equally likely.
     entropies = [winner_entropy(np.eye(n)[list(winners)]).estimate for winners in itertools.product(range(n), repeat=m)]
     assert expected_winner_entropy(m, n) == pytest.approx(np.mean(entropies), rel=1e-12)
-
-
-def test_the_papers_random_values_fit_four_settings_not_its_eight() -> None:
-    assert expected_kendall_w(4) == 0.25
-
-
-def test_random_agreement_needs_two_of_each() -> None:
-    with pytest.raises(ValueError, match="n_settings must be at least 2, got 1"):
-        expected_kendall_w(1)
-    with pytest.raises(ValueError, match="n_models must be at least 2, got 0"):
-        expected_winner_entropy(3, 0)

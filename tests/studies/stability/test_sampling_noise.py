@@ -12,7 +12,7 @@ def test_reliability_is_one_less_mean_squared_error_over_variance_for_independen
     values, errors = np.array([0.1, 0.3, 0.2, 0.6]), np.array([0.1, 0.05, 0.1, 0.15])
     found = reliability(values, errors**2)
     assert found.estimate == pytest.approx(1 - np.mean(errors**2) / values.var(ddof=1))
-    assert found.noise == pytest.approx(np.mean(errors**2))
+    assert found.true_variance == pytest.approx(values.var(ddof=1) - np.mean(errors**2))
 
 
 def test_an_error_that_all_share_spreads_nothing():
@@ -90,7 +90,7 @@ def test_a_ceiling_without_rankings_or_beyond_the_noise_has_a_reason():
 @pytest.mark.parametrize(
     ("values", "covariance", "message"),
     [
-        ([[1.0]], [1.0], "one finite number a model"),
+        ([[1.0]], [1.0], "one value a model or prompt"),
         ([1, 2, 3], [1.0, 2.0], "shape"),
         ([1, 2, 3], [np.nan] * 3, "finite"),
     ],

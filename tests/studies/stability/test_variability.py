@@ -55,13 +55,12 @@ def test_the_papers_variation_is_the_populations() -> None:
     assert np.any(ratios_high < 1 / np.sqrt(6))
 
 
-@pytest.mark.parametrize(("denominator", "sign"), [("absolute_mean", 1), ("mean", -1)])
-def test_signs_of_a_metric_with_a_negative_mean(denominator: str, sign: int) -> None:
+def test_signs_of_a_metric_with_a_negative_mean() -> None:
     # A weighted score that rises with refusal, from -0.79 to -0.21.
     values, refusal = [-0.79, -0.60, -0.40, -0.21], [0.16, 0.3, 0.5, 0.74]
-    result = normalized_difference(values, refusal, denominator=denominator)
-    assert result.estimate == pytest.approx(sign * 0.58 / 0.5, rel=1e-12)
-    reverse = normalized_difference(values[::-1], refusal[::-1], denominator=denominator)
+    result = normalized_difference(values, refusal)
+    assert result.estimate == pytest.approx(0.58 / 0.5, rel=1e-12)
+    reverse = normalized_difference(values[::-1], refusal[::-1])
     assert reverse.estimate == pytest.approx(result.estimate, rel=1e-12)
 
 
@@ -95,12 +94,9 @@ def test_undefined_variability_says_why(values, refusal, difference: str, variat
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: coefficient_of_variation([0.1, None]), TypeError, "values must hold numbers, .* None at a prompt"),
-        (lambda: coefficient_of_variation([]), ValueError, "one value a prompt|must hold"),
+        (lambda: coefficient_of_variation([0.1, None]), TypeError, "values must hold numbers, .* None in it"),
         (lambda: coefficient_of_variation([0.1, np.nan]), ValueError, "values must be finite"),
-        (lambda: coefficient_of_variation([1, 2], ddof=2), ValueError, "ddof must be 0, for the population"),
         (lambda: normalized_difference([1, 2], [1, 2, 3]), ValueError, "of one length, got 2 and 3"),
-        (lambda: normalized_difference([1, 2], [1, 2], denominator="x"), ValueError, "denominator must be one of"),
     ],
 )
 def test_invalid_input_is_an_error(call, error, message: str) -> None:

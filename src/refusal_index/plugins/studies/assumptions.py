@@ -48,11 +48,8 @@ def copula_comparison(runs: Sequence[ComparedRun], _options: StudyOptions) -> St
     if not tables:
         raise NotPossibleError(notes=notes)
     tests, impossible = _tests(chosen)
-    rows = []
-    for of_family in copulas.copula_win_rates(tables, count_df=True):
-        fits = {name: getattr(of_family, name) for name in ("family", *FITS, "ties")}
-        wins = {f"gaussian_wins_{name}": getattr(of_family, f"{name}_wins") for name in FITS}
-        rows.append({"part": "single_tables", "tables": len(tables), "status": "ok", **fits, **wins})
+    whole = {"part": "single_tables", "tables": len(tables), "status": "ok"}
+    rows = [{**whole, **row} for row in copulas.copula_win_rates(tables)]
     frame = pl.DataFrame([*rows, *tests], schema=COPULA_SCHEMA, orient="row")
     tested = frame.filter(part="test_over_variants")
     rejected = tested.filter(pl.col("pvalue_holm") < 0.05)["family"].to_list()
@@ -122,24 +119,20 @@ def _draw_copulas(figure: Figure, frame: pl.DataFrame) -> None:
     # With many models, the points of a family are spread vertically.
     models = tests["model"].unique(maintain_order=True).to_list()
     height = 2.9 + 0.1 * max(0, len(models) - style.MOST_LABELS)
-    figure.set_size_inches(style.WIDTH * 1.25 if tests.height else style.WIDTH * 0.7, height)
-    axes = figure.subplots(1, 2 if tests.height else 1, sharey=True, squeeze=False)[0]
+    width, columns = (style.WIDTH * 1.25, 2) if tests.height else (style.WIDTH * 0.7, 1)
+    axes = style.subplots(figure, width, height, 1, columns, sharey=True, squeeze=False)[0]
+    style.name_rows(axes, [FAMILY_LABELS[family] for family in fits["family"]])
     _draw_fits(axes[0], fits)
-    axes[0].set_yticks(range(fits.height), [FAMILY_LABELS[family] for family in fits["family"]])
-    axes[0].set_ylim(fits.height - 0.5, -0.5)
     if tests.height:
         _draw_tests(axes[1], tests)
         if len(models) > style.MOST_LABELS:
             style.model_legend(figure, models)
-    for panel in axes:
-        panel.grid(visible=False, axis="y")
 
 
 def _draw_fits(axes: Axes, fits: pl.DataFrame) -> None:
     gaussian = fits.filter(family="gaussian")["log_likelihood"][0]
     axes.axvline(0, color=style.PALE)
-    axes.set_title("One table at a time")
-    axes.set_xlabel("mean log-likelihood less the Gaussian's")
+    axes.set(title="One table at a time", xlabel="mean log-likelihood less the Gaussian's")
     gaps = [(row["log_likelihood"] - gaussian, row["ties"]) for row in fits.iter_rows(named=True)]
     beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "va": "center", "color": style.GREY}
     for y, (gap, ties) in enumerate(gaps):
@@ -349,6 +342,6 @@ def _draw_rules(axes: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
         style.mark(axes, None, y, style.GREY, xs=style.ends(own), width=0.8)
         style.mark(axes, own["estimate"], y, style.INK)
         labels.append(f"{names[own['model']]}, {style.safe_text(own['variant'], 8)} ({again['questions']:.0f})")
-    style.name_rows(axes, labels, 6.3)
+    style.name_rows([axes], labels, 6.3)
     axes.set(title="Scoring rules", xlabel="Refusal Index")
     style.ticks_above_too(axes)

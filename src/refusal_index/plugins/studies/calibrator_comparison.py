@@ -29,7 +29,7 @@ from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
 from refusal_index.plugins.studies import inputs, scores, style
 from refusal_index.plugins.studies.scores import label
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
-from refusal_index.render.format import UNDEFINED, abridged, with_interval
+from refusal_index.render.format import UNDEFINED, with_interval
 from refusal_index.stats import Estimate, auroc, expected_calibration_error, refusal_index
 from refusal_index.stats.arguments import share
 from refusal_index.stats.calibration import checked_probabilities, reliability_table, roc_counts
@@ -155,7 +155,7 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
     numbers = max(3.0, 1.5 + ROW * (len(looks) + len(variants)))
     figure.set_size_inches(WIDTH, grid + numbers)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]
-    panels = style.panel_grid(above, labels, columns, sharex=True, sharey=True)
+    panels = style.panel_grid(above, labels, columns, ("Score", "Share right"), sharex=True, sharey=True)
     for panel, (method, look) in zip(panels, looks.items(), strict=True):
         bins = curves.filter(part="reliability", method=method)
         _prepare(panel)
@@ -164,10 +164,6 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
         taken = bins.filter((pl.col("x") > 0.5) & (pl.col("low") < 0.2)).height
         corner: dict[str, Any] = {"x": 0, "y": 1, "va": "top"} if taken else {"x": 1, "y": 0, "ha": "right"}
         panel.text(s=f"ECE {bins['ece'][0]:.2f}", fontsize=6.5, color=style.GREY, **corner)
-    for panel in panels[::columns]:
-        panel.set_ylabel("Share right")
-    for panel in panels[-columns:]:
-        panel.set_xlabel("Score")
     left, right = below.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.25))[0]
     roc = left.subplots()
     _draw_roc(roc, curves, looks)
@@ -176,8 +172,7 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
     upper, lower = right.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
     area, error = upper.subplots(1, 2, sharey=True)
     _draw_numbers(area, error, enumerate(_first_rows(curves)), looks)
-    for panel in (area, error):
-        style.name_rows(panel, labels, 6.5)
+    style.name_rows((area, error), labels, 6.5)
     area.axvline(0.5, color=style.PALE, linewidth=1, zorder=1)
     error.tick_params(labelleft=False)
     for text, (method, look) in zip(area.get_yticklabels(), looks.items(), strict=True):
@@ -188,7 +183,7 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
         place = variants.index(row["variant"]) + (0.16 if row["method"] == CORRECTED else -0.16)
         _draw_index(indices, place, row, style.INK)
     indices.axvline(0, color=style.PALE, zorder=1)
-    style.name_rows(indices, [style.safe_text(variant, 12) for variant in variants], 6.5)
+    style.name_rows([indices], [style.safe_text(variant, 12) for variant in variants], 6.5)
     kinds = {"RI": ("o", style.INK, style.INK), "corrected": ("s", style.INK, style.PAPER)}
     style.title_with_key(indices, "Refusal Index", kinds)
 
@@ -263,10 +258,8 @@ def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> Non
     above.supxlabel("Score; wrong answers passed", fontsize=8)
     above.supylabel("Share right; right passed", fontsize=8)
     short = style.short_names(models, 22)
-    style.name_rows(area, [short[model] for model in models], 6.5)
+    style.name_rows((area, error, indices), [short[model] for model in models], 6.5)
     indices.set_title("RI")
-    for panel in (area, error, indices):
-        panel.grid(visible=False, axis="y")
     area.axvline(0.5, color=style.PALE, zorder=1)
     indices.axvline(0, color=style.PALE, zorder=1)
     figures = [style.handle(f"RI, {style.safe_text(name, 12)}", colour, "o") for name, colour in colours.items()]
@@ -312,8 +305,7 @@ def calibrator_comparison(runs: Sequence[ComparedRun], options: StudyOptions) ->
             coarse += [f"{scored.name} ({', '.join(few)})"] if few else []
     if not rows:
         raise NotPossibleError(notes=notes)
-    if coarse:
-        notes.append(f"Few values, which bins and curves show as they are: {abridged(coarse)}.")
+    notes += inputs.left_out("Few values, which bins and curves show as they are", coarse)
     frame = pl.DataFrame(rows, schema=SCHEMA)
     curves = frame.filter(pl.col("part") != "index")
     return Study(frame, draw, printed, notes, {"bins": N_BINS, **scores.score_texts(curves, "variant")})
@@ -351,16 +343,12 @@ def curve_rows(score: NDArray[np.float64], right: NDArray[np.bool_], options: St
     - `score`, `right`: scores and correctness of the same questions, with both right and wrong answers.
     """
     area, level = auroc(score, right), options.confidence_level
-    low, high = area.confidence_interval(level).or_none()
-    error = calibration_error_interval(score, right, n_bins=N_BINS, confidence_level=level, rng=options.seed).or_none()
+    gap = calibration_error_interval(score, right, n_bins=N_BINS, confidence_level=level, rng=options.seed)
+    error = Estimate(expected_calibration_error(score, right, n_bins=N_BINS).estimate, *gap.or_none())
     summary = {
         "questions": right.size,
         "accuracy": float(right.mean()),
-        "ece": expected_calibration_error(score, right, n_bins=N_BINS).estimate,
-        **dict(zip(("ece_low", "ece_high"), error, strict=True)),
-        "auroc": area.estimate,
-        "auroc_low": low,
-        "auroc_high": high,
+        **inputs.with_ends({"ece": error, "auroc": Estimate.of(area, area.confidence_interval(level))}),
         "status": area.status,
         "reason": area.reason,
     }

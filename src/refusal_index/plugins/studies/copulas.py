@@ -1,4 +1,4 @@
-r"""Copula families for 2x2 tables: predicted cells, fits, rank correlations, and a test over several prompts.
+r"""Copula families for 2x2 tables: predicted cells, fits, and a test over several prompts.
 
 **Families.** A family maps a refusal rate r, an error rate mu and one parameter to the share of questions that are
 refused and wrong, ``P(U > 1 - r, V > 1 - mu)`` for uniform U and V with that copula. The Refusal Index assumes the
@@ -39,15 +39,6 @@ likelihood is always that of the saturated table. Reported likelihoods differ on
 an ineffective parameter, or because a family has no negative dependence and the table has. Ties are common and counted
 as such. Only several prompts over the same questions can distinguish copulas.
 
-A single table does show how much the result depends on the family: each fit implies a Spearman correlation, and that of
-the Gaussian is the Refusal Index.
-
-**Rank correlations.** Kendall's tau is computed in closed form, Spearman's rho by quadrature:
-
-``rho_S = 12 * integral of (C(u, v) - u v)`` over the unit square, by the trapezoidal rule in ``x = log(u / (1 - u))``
-and the corresponding y. In these variables the integrand is analytic near the real plane and decays like ``e^(-2
-max(|x|, |y|))`` or faster, so the rule converges exponentially in the step size.
-
 **Test over several prompts.** The test whether several prompts over the same questions share one copula can distinguish
 families.
 
@@ -86,12 +77,11 @@ References
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
-from scipy.integrate import quad
 from scipy.optimize import brentq
 
 from refusal_index.stats.arguments import BoolArray, FloatArray, checked_matrices
@@ -105,8 +95,6 @@ PANEL_LENGTH = 2.0
 # Beyond these panels the integrand is below e^-38.
 N_PANELS = 19
 NODES_PER_PANEL = 16
-# Number of thresholds in a pass; each needs a row of all nodes in memory.
-CHUNK_ROWS = 4096
 
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(NODES_PER_PANEL)
@@ -123,24 +111,19 @@ def t_upper_orthant(
     `tails` contains ``P(X > h)`` and ``P(Y > k)``; all arrays broadcast, and rho is in [-1, 1].
     """
     arrays = np.broadcast_arrays(h, k, *tails, rho)
-    flat = [array.reshape(-1) for array in arrays]
-    result = np.empty(flat[0].shape)
-    for start in range(0, result.size, CHUNK_ROWS):
-        rows = slice(start, start + CHUNK_ROWS)
-        x, y, tail_x, tail_y, correlation = (array[rows] for array in flat)
-        # Negative correlations are reduced to positive ones by P(X > h, Y > k) = P(X > h) - P(X > h, -Y > -k).
-        negative = correlation < 0
-        y, tail_y = np.where(negative, -y, y), np.where(negative, 1 - tail_y, tail_y)
-        with np.errstate(divide="ignore"):
-            z = np.minimum(np.arctanh(np.abs(correlation)), 20.0)
-        # The integral of the derivative from z to infinity.
-        nodes = z[:, np.newaxis] + NODES
-        gap, product, cosh = ((x - y) ** 2)[:, np.newaxis], (x * y)[:, np.newaxis], np.cosh(nodes)
-        quadratic = gap * cosh * cosh + product * (1 + np.exp(-2 * nodes))
-        beyond = (np.exp(-0.5 * df * np.log1p(quadratic / df)) / cosh) @ WEIGHTS / (2 * math.pi)
-        orthant = np.minimum(tail_x, tail_y) - beyond
-        result[rows] = np.where(negative, tail_x - orthant, orthant)
-    return result.reshape(arrays[0].shape)
+    x, y, tail_x, tail_y, correlation = (array.ravel() for array in arrays)
+    # Negative correlations are reduced to positive ones by P(X > h, Y > k) = P(X > h) - P(X > h, -Y > -k).
+    negative = correlation < 0
+    y, tail_y = np.where(negative, -y, y), np.where(negative, 1 - tail_y, tail_y)
+    with np.errstate(divide="ignore"):
+        z = np.minimum(np.arctanh(np.abs(correlation)), 20.0)
+    # The integral of the derivative from z to infinity.
+    nodes = z[:, np.newaxis] + NODES
+    gap, product, cosh = ((x - y) ** 2)[:, np.newaxis], (x * y)[:, np.newaxis], np.cosh(nodes)
+    quadratic = gap * cosh * cosh + product * (1 + np.exp(-2 * nodes))
+    beyond = (np.exp(-0.5 * df * np.log1p(quadratic / df)) / cosh) @ WEIGHTS / (2 * math.pi)
+    orthant = np.minimum(tail_x, tail_y) - beyond
+    return np.asarray(np.where(negative, tail_x - orthant, orthant).reshape(arrays[0].shape))
 
 
 CopulaName = Literal["gaussian", "t", "clayton", "gumbel", "frank", "survival_clayton", "survival_gumbel"]
@@ -163,7 +146,6 @@ class CopulaFamily:
     The strength is a smooth, increasing function of the parameter, on a scale that suits root finding and steps.
     """
 
-    name: CopulaName
     orthant: Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
     parameter: Callable[[FloatArray], FloatArray]
     strength: Callable[[FloatArray], FloatArray]
@@ -186,12 +168,12 @@ def copula_family(family: CopulaName, df: float = DEFAULT_DF) -> CopulaFamily:
         raise ValueError(f"df must be positive and finite, got {df!r}; the t copula without a limit is 'gaussian'")
     rho_limits, one_sided = (-LARGEST_STRENGTH_OF_RHO, LARGEST_STRENGTH_OF_RHO), (0.0, LARGEST_STRENGTH)
     if family == "gaussian":
-        return CopulaFamily(family, _gaussian, np.tanh, np.arctanh, rho_limits)
+        return CopulaFamily(_gaussian, np.tanh, np.arctanh, rho_limits)
     if family == "t":
-        return CopulaFamily(family, lambda r, mu, rho: _student(r, mu, rho, df), np.tanh, np.arctanh, rho_limits)
+        return CopulaFamily(lambda r, mu, rho: _student(r, mu, rho, df), np.tanh, np.arctanh, rho_limits)
     if family == "frank":
         return CopulaFamily(
-            family, _frank, lambda x: 4 * np.sinh(x), lambda x: np.arcsinh(x / 4), (-LARGEST_STRENGTH, LARGEST_STRENGTH)
+            _frank, lambda x: 4 * np.sinh(x), lambda x: np.arcsinh(x / 4), (-LARGEST_STRENGTH, LARGEST_STRENGTH)
         )
     log_copula = _log_clayton if family.endswith("clayton") else _log_gumbel
     parameter, strength = (np.expm1, np.log1p) if family.endswith("clayton") else (np.exp, np.log)
@@ -204,7 +186,7 @@ def copula_family(family: CopulaName, df: float = DEFAULT_DF) -> CopulaFamily:
         return np.asarray(r + mu + np.expm1(log_copula(-np.log1p(-r), -np.log1p(-mu), theta)))
 
     orthant = survival if family.startswith("survival") else upper
-    return CopulaFamily(family, orthant, parameter, strength, one_sided)
+    return CopulaFamily(orthant, parameter, strength, one_sided)
 
 
 def _check_name(family: CopulaName) -> None:
@@ -245,7 +227,8 @@ def copula_upper_orthant(
 
     References
     ----------
-    .. [1] Nelsen (2006), sections 4.2, 4.3 and 5.1. :doi:`10.1007/0-387-28678-0`
+    .. [1] Nelsen, R. B. (2006). An Introduction to Copulas, 2nd edition, Springer, sections 4.2 and 4.3.
+       :doi:`10.1007/0-387-28678-0`
 
     Examples
     --------
@@ -256,9 +239,14 @@ def copula_upper_orthant(
     """
     spec = copula_family(family, df)
     r, mu = checked_rate("refusal_rate", refusal_rate), checked_rate("error_rate", error_rate)
-    value = checked_parameter(parameter, family)
+    values, (low, high) = np.asarray(parameter, float), parameter_range(family)
+    if np.any((values < low) | (values > high)):
+        raise ValueError(
+            f"parameter of the {family} copula must lie in [{low:g}, {high:g}], got {parameter!r}; "
+            "does it belong to another family?"
+        )
     with np.errstate(divide="ignore"):
-        strength = np.clip(spec.strength(value), *spec.limits)
+        strength = np.clip(spec.strength(values), *spec.limits)
     return spec.cell(r, mu, strength)
 
 
@@ -268,17 +256,6 @@ def parameter_range(family: CopulaName) -> tuple[float, float]:
     if family in {"gaussian", "t"}:
         return -1.0, 1.0
     return {"frank": -math.inf, "gumbel": 1.0, "survival_gumbel": 1.0}.get(family, 0.0), math.inf
-
-
-def checked_parameter(parameter: ArrayLike, family: CopulaName) -> FloatArray:
-    """Return a parameter as a float; raises ValueError if it is outside the range of its family."""
-    values, (low, high) = np.asarray(parameter, float), parameter_range(family)
-    if np.any((values < low) | (values > high)):
-        raise ValueError(
-            f"parameter of the {family} copula must lie in [{low:g}, {high:g}], got {parameter!r}; "
-            "does it belong to another family?"
-        )
-    return values
 
 
 def checked_rate(name: str, values: ArrayLike) -> FloatArray:
@@ -347,101 +324,6 @@ def _strong_frank(u: FloatArray, v: FloatArray, theta: FloatArray) -> FloatArray
     return np.asarray(small - np.log(terms / -np.expm1(-theta)) / theta)
 
 
-# |x| beyond which the integrand is below 1e-13.
-LARGEST_LOGIT = 16.0
-STEP = 0.1
-# The cell of the t copula is more expensive and so smooth that a coarser step is enough.
-STEP_OF_T = 0.25
-
-
-def kendall_tau(parameter: float, family: CopulaName = "gaussian") -> float:
-    """Return Kendall's tau of a copula, which for the t copula does not depend on the degrees of freedom.
-
-    Parameters
-    ----------
-    parameter, family
-        As for `copula_upper_orthant`. A survival copula has the tau of the original copula.
-
-    Returns
-    -------
-    float
-        In [-1, 1].
-
-    Raises
-    ------
-    ValueError
-        If the parameter lies outside its range, or the family is unknown.
-
-    References
-    ----------
-    .. [1] Nelsen, R. B. (2006). An Introduction to Copulas, 2nd edition, Springer, sections 4.2, 4.3 and 5.1.
-       :doi:`10.1007/0-387-28678-0`
-
-    Examples
-    --------
-    >>> kendall_tau(2.0, "clayton"), kendall_tau(2.0, "gumbel"), round(kendall_tau(0.5), 12)
-    (0.5, 0.5, 0.333333333333)
-    """
-    theta = float(checked_parameter(parameter, family))
-    if math.isinf(theta):
-        return math.copysign(1.0, theta)
-    if family in {"gaussian", "t"}:
-        return 2 / math.pi * math.asin(theta)
-    if family == "frank":
-        return 1 - 4 / theta * (1 - _debye(theta)) if theta else 0.0
-    return theta / (theta + 2) if family.endswith("clayton") else 1 - 1 / theta
-
-
-def copula_spearman(parameter: float, family: CopulaName = "gaussian", *, df: float = DEFAULT_DF) -> float:
-    """Return Spearman's rank correlation of a copula, which for the Gaussian is the Refusal Index.
-
-    Parameters
-    ----------
-    parameter, family, df
-        As for `copula_upper_orthant`. A survival copula has the correlation of the original copula.
-
-    Returns
-    -------
-    float
-        In [-1, 1], to 1e-10 while Kendall's tau is below 0.8, to 1e-4 below 0.95.
-
-    Raises
-    ------
-    ValueError
-        If the parameter lies outside its range, or the family is unknown.
-
-    References
-    ----------
-    .. [1] Nelsen (2006). :doi:`10.1007/0-387-28678-0`
-
-    Examples
-    --------
-    >>> round(copula_spearman(0.5), 6), round(copula_spearman(0.5, "t"), 6), round(copula_spearman(1.0, "clayton"), 6)
-    (0.482584, 0.46902, 0.478418)
-    """
-    copula_family(family, df)
-    theta = float(checked_parameter(parameter, family))
-    if math.isinf(theta) or (family in {"gaussian", "t"} and abs(theta) == 1):
-        return math.copysign(1.0, theta)
-    if family != "t" and kendall_tau(theta, family) == 0:
-        return 0.0
-    if family == "gaussian":
-        # As for the Refusal Index.
-        return math.asin(theta / 2) / math.asin(0.5)
-    step = STEP_OF_T if family == "t" else STEP
-    logits = np.arange(-LARGEST_LOGIT, LARGEST_LOGIT + step / 2, step)
-    u = special.expit(logits)
-    weights = step * u * special.expit(-logits)
-    excess = copula_upper_orthant(u[:, np.newaxis], u, theta, family, df=df) - np.outer(u, u)
-    return float(12 * weights @ excess @ weights)
-
-
-def _debye(x: float) -> float:
-    """Return the Debye function of order 1, ``1/x`` times the integral of ``t / (e^t - 1)`` from 0 to x."""
-    value, _ = quad(lambda t: t / math.expm1(t) if t else 1.0, 0, x, epsabs=0, epsrel=1e-12)
-    return float(value / x)
-
-
 # Tolerance for equal log-likelihoods and criteria: rounding errors are about 1e-9 for a table of a million.
 TIE = 1e-6
 CRITERIA = ("log_likelihood", "aic", "bic")
@@ -459,10 +341,6 @@ class CopulaFit:
         The maximum-likelihood parameter; at the boundary an end of its range, which may be infinite; None if undefined.
     log_likelihood : float or None
         Multinomial log-likelihood of the counts without its constant, ``sum n log p``; None if undefined.
-    n_parameters : int
-        Number of parameters in AIC and BIC: 1, or 2 for a t copula whose degrees of freedom are counted.
-    df : float or None
-        Degrees of freedom of the t copula, None for other families.
     status : {"ok", "boundary", "undefined"}
         ``"boundary"``: the parameter is at an end of its range.
     reason : str or None
@@ -474,35 +352,12 @@ class CopulaFit:
     family: CopulaName
     parameter: float | None
     log_likelihood: float | None
-    n_parameters: int
-    df: float | None
     status: Status
     reason: str | None
     table: ContingencyTable
 
-    @property
-    def aic(self) -> float | None:
-        """Akaike's criterion, ``2 k - 2 log-likelihood``; None if undefined."""
-        return None if self.log_likelihood is None else 2 * self.n_parameters - 2 * self.log_likelihood
 
-    @property
-    def bic(self) -> float | None:
-        """Schwarz's criterion, ``k log n - 2 log-likelihood``; None if undefined."""
-        if self.log_likelihood is None:
-            return None
-        return self.n_parameters * math.log(self.table.n) - 2 * self.log_likelihood
-
-    @property
-    def spearman(self) -> float | None:
-        """Spearman correlation of the fitted copula, for the Gaussian the Refusal Index; None if undefined."""
-        return (
-            None if self.parameter is None else copula_spearman(self.parameter, self.family, df=self.df or DEFAULT_DF)
-        )
-
-
-def fit_copula(
-    table: ContingencyTable, family: CopulaName = "gaussian", *, df: float = DEFAULT_DF, count_df: bool = False
-) -> CopulaFit:
+def fit_copula(table: ContingencyTable, family: CopulaName = "gaussian") -> CopulaFit:
     """Fit a copula to a table by maximum likelihood, with the margins fixed at the observed rates.
 
     Parameters
@@ -510,11 +365,7 @@ def fit_copula(
     table : ContingencyTable
         Counts of refused and answered, wrong and right questions.
     family : {"gaussian", "t", "clayton", "gumbel", "frank", "survival_clayton", "survival_gumbel"}
-        The family.
-    df : float, default: 4
-        Degrees of freedom of the t copula, which a 2x2 table cannot estimate.
-    count_df : bool, default: False
-        Whether AIC and BIC count `df` as a second parameter of the t copula, as the paper does.
+        The family; the t copula has 4 degrees of freedom, which a 2x2 table cannot estimate.
 
     Returns
     -------
@@ -524,7 +375,7 @@ def fit_copula(
     Raises
     ------
     TypeError, ValueError
-        If `table` is not a ContingencyTable, the family unknown, or df not positive.
+        If `table` is not a ContingencyTable, or the family unknown.
 
     Notes
     -----
@@ -543,108 +394,50 @@ def fit_copula(
     (0.49958, 1.71556)
     >>> abs(gaussian.log_likelihood - gumbel.log_likelihood) < 1e-9
     True
-    >>> round(gaussian.spearman, 4), round(gumbel.spearman, 4)
-    (0.4822, 0.5839)
     """
-    spec = copula_family(family, df)
+    spec = copula_family(family)
     # Raises the errors, and gives the reasons, of tables without an estimate.
     index = refusal_index(table)
-    k, used_df = (2 if family == "t" and count_df else 1), (df if family == "t" else None)
     if index.status == "undefined":
-        return CopulaFit(family, None, None, k, used_df, "undefined", index.reason, table)
+        return CopulaFit(family, None, None, "undefined", index.reason, table)
     r, mu, p11 = table.refusal_rate, table.error_rate, table.refused_wrong / table.n
     if p11 < r * mu and not spec.can_be_negative:
         independence, likelihood = _parameter(spec, 0.0), _log_likelihood(table, r * mu)
-        return CopulaFit(family, independence, likelihood, k, used_df, "boundary", "negative_dependence", table)
+        return CopulaFit(family, independence, likelihood, "boundary", "negative_dependence", table)
     if index.status == "boundary":
         end = (-1.0 if p11 < r * mu else 1.0) * (1.0 if family in {"gaussian", "t"} else math.inf)
-        return CopulaFit(family, end, _log_likelihood(table, p11), k, used_df, "boundary", index.reason, table)
+        return CopulaFit(family, end, _log_likelihood(table, p11), "boundary", index.reason, table)
     strength = strength_of_table(spec, r, mu, p11)
     likelihood = _log_likelihood(table, _cell(spec, r, mu, strength))
-    return CopulaFit(family, _parameter(spec, strength), likelihood, k, used_df, "ok", None, table)
+    return CopulaFit(family, _parameter(spec, strength), likelihood, "ok", None, table)
 
 
-def fit_copulas(
-    table: ContingencyTable, *, df: float = DEFAULT_DF, count_df: bool = False
-) -> dict[CopulaName, CopulaFit]:
-    """Fit every family to a table, with the parameters of `fit_copula`.
-
-    Returns
-    -------
-    dict of str to CopulaFit
-        The fit of each family, in the order of `COPULA_NAMES`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `fit_copula`.
-
-    References
-    ----------
-    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Validating the Gaussian Copula Assumption".
-
-    Examples
-    --------
-    >>> fits = fit_copulas(ContingencyTable(40, 20, 20, 10))
-    >>> {fit.status for fit in fits.values()}
-    {'ok'}
-    """
-    return {family: fit_copula(table, family, df=df, count_df=count_df) for family in COPULA_NAMES}
-
-
-@dataclass(frozen=True, slots=True)
-class CopulaComparison:
-    """A family compared with the Gaussian over many tables.
-
-    Attributes
-    ----------
-    family : str
-        Name of the family.
-    log_likelihood, aic, bic : float or None
-        Means over the tables; None without tables.
-    log_likelihood_wins, aic_wins, bic_wins : float or None
-        Share of the tables for which the Gaussian copula is better; ties count one half.
-    ties : float or None
-        Share of the tables for which both log-likelihoods are equal.
-    """
-
-    family: CopulaName
-    log_likelihood: float | None
-    aic: float | None
-    bic: float | None
-    log_likelihood_wins: float | None
-    aic_wins: float | None
-    bic_wins: float | None
-    ties: float | None
-
-
-def copula_win_rates(
-    tables: Iterable[ContingencyTable], *, df: float = DEFAULT_DF, count_df: bool = False
-) -> tuple[CopulaComparison, ...]:
+def copula_win_rates(tables: Iterable[ContingencyTable]) -> list[dict[str, Any]]:
     """Compare every family with the Gaussian copula over many tables, as the paper does.
 
     Parameters
     ----------
     tables : iterable of ContingencyTable
         One table per model and prompt. Tables without a defined estimate are excluded.
-    df, count_df
-        As for `fit_copula`; the paper's criteria use ``count_df=True``.
 
     Returns
     -------
-    tuple of CopulaComparison
-        One per family, in the order of `COPULA_NAMES`, including the Gaussian itself with ties only.
+    list of dict
+        One row per family, in the order of `COPULA_NAMES`, including the Gaussian itself with ties only: ``family``;
+        the means of ``log_likelihood``, ``aic`` and ``bic`` over the tables; for each of these ``gaussian_wins_NAME``,
+        the share of the tables for which the Gaussian copula is better, where ties count one half; and ``ties``, the
+        share of the tables for which both log-likelihoods are equal. Empty without tables.
 
     Raises
     ------
-    TypeError, ValueError
+    TypeError
         As `fit_copula`.
 
     Notes
     -----
     Tables are saturated (see `fit_copula`), so on a table with positive dependence every family ties, and the Gaussian
-    beats t only by the penalty, if df is counted. A win rate above one half against Clayton or Gumbel reflects tables
-    with negative dependence.
+    beats t only by the penalty for its degrees of freedom. A win rate above one half against Clayton or Gumbel reflects
+    tables with negative dependence.
 
     References
     ----------
@@ -653,26 +446,31 @@ def copula_win_rates(
     Examples
     --------
     >>> rows = copula_win_rates([ContingencyTable(710, 30, 210, 50), ContingencyTable(400, 50, 500, 50)])
-    >>> [(row.family, row.log_likelihood_wins, row.ties) for row in rows[1:3]]
+    >>> [(row["family"], row["gaussian_wins_log_likelihood"], row["ties"]) for row in rows[1:3]]
     [('t', 0.5, 1.0), ('clayton', 0.75, 0.5)]
     """
-    fits = [fit_copulas(table, df=df, count_df=count_df) for table in tables]
-    defined = [by_family for by_family in fits if by_family["gaussian"].status != "undefined"]
+    defined = [table for table in tables if refusal_index(table).status != "undefined"]
     if not defined:
-        return tuple(CopulaComparison(family, *[None] * 7) for family in COPULA_NAMES)
-    criteria = {
-        family: np.array([[getattr(fits[family], name) for name in CRITERIA] for fits in defined], float)
-        for family in COPULA_NAMES
-    }
+        return []
+    criteria = {family: np.array([_criteria(table, family) for table in defined]) for family in COPULA_NAMES}
     rows = []
     for family, found in criteria.items():
         # A larger log-likelihood and a smaller criterion are better.
         lead = (criteria["gaussian"] - found) * (1, -1, -1)
-        likelihood, aic, bic = found.mean(axis=0).tolist()
-        wins, aic_wins, bic_wins = np.where(np.abs(lead) < TIE, 0.5, lead > 0).mean(axis=0).tolist()
-        ties = float(np.mean(np.abs(lead[:, 0]) < TIE))
-        rows.append(CopulaComparison(family, likelihood, aic, bic, wins, aic_wins, bic_wins, ties))
-    return tuple(rows)
+        wins = np.where(np.abs(lead) < TIE, 0.5, lead > 0).mean(axis=0).tolist()
+        means, ties = found.mean(axis=0).tolist(), float(np.mean(np.abs(lead[:, 0]) < TIE))
+        won = zip((f"gaussian_wins_{name}" for name in CRITERIA), wins, strict=True)
+        rows.append({"family": family, "ties": ties, **dict(zip(CRITERIA, means, strict=True)), **dict(won)})
+    return rows
+
+
+def _criteria(table: ContingencyTable, family: CopulaName) -> tuple[float, float, float]:
+    """Return log-likelihood, AIC and BIC of a fit to a table with a defined index.
+
+    The degrees of freedom of the t copula count as a second parameter, as in the paper.
+    """
+    likelihood, k = fit_copula(table, family).log_likelihood or 0.0, 2 if family == "t" else 1
+    return likelihood, 2 * k - 2 * likelihood, k * math.log(table.n) - 2 * likelihood
 
 
 def strength_of_table(spec: CopulaFamily, r: float, mu: float, p11: float) -> float:
@@ -862,7 +660,6 @@ def copula_test(
     scored: ArrayLike | None = None,
     *,
     family: CopulaName = "gaussian",
-    df: float = DEFAULT_DF,
 ) -> CopulaTestResult:
     """Test whether several prompts over the same questions share one copula of a family.
 
@@ -874,8 +671,6 @@ def copula_test(
         Whether a question has a grade under each prompt; by default all have.
     family : {"gaussian", "t", "clayton", "gumbel", "frank", "survival_clayton", "survival_gumbel"}
         The family under test.
-    df : float, default: 4
-        Degrees of freedom of the t copula.
 
     Returns
     -------
@@ -914,7 +709,7 @@ def copula_test(
     (1.85, 0.49, True)
     """
     matrices = checked_matrices(refused, wrong, scored)
-    spec, tables = copula_family(family, df), row_tables(*matrices)
+    spec, tables = copula_family(family), row_tables(*matrices)
 
     def undefined(reason: str) -> CopulaTestResult:
         return CopulaTestResult(family, None, None, None, None, "undefined", reason, tables)
@@ -938,9 +733,7 @@ def copula_test(
     return CopulaTestResult(family, parameter, statistic, freedom, pvalue, status, reason, tables)
 
 
-def copula_tests(
-    refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None, *, df: float = DEFAULT_DF
-) -> tuple[CopulaTestResult, ...]:
+def copula_tests(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None) -> tuple[CopulaTestResult, ...]:
     """Test every family on the same prompts; the best fitting family comes first.
 
     Parameters are those of `copula_test`.
@@ -953,7 +746,7 @@ def copula_tests(
     Raises
     ------
     TypeError, ValueError
-        As `copula_test`, or if `df` is not positive and finite.
+        As `copula_test`.
 
     References
     ----------
@@ -969,7 +762,7 @@ def copula_tests(
     >>> [result.family for result in copula_tests(refused, wrong) if result.pvalue < 0.001]
     ['clayton', 'survival_clayton']
     """
-    results = [copula_test(refused, wrong, scored, family=family, df=df) for family in COPULA_NAMES]
+    results = [copula_test(refused, wrong, scored, family=family) for family in COPULA_NAMES]
     return tuple(sorted(results, key=lambda result: -1.0 if result.pvalue is None else result.pvalue, reverse=True))
 
 

@@ -78,20 +78,18 @@ def points_of(
                 continue
             if source is not run:
                 elsewhere.append(shown)
-            low, high = area.confidence_interval(options.confidence_level).or_none()
             where = {"model": model, "dataset": run.dataset, "variant": scores.variant}
             sampled = {"draws": len(drawn.refused), "questions": len(drawn.question_ids), "drawn_in": source.label}
-            found = {"auroc": area.estimate, "auroc_low": low, "auroc_high": high}
+            found = inputs.with_ends({AREA: Estimate.of(area, area.confidence_interval(options.confidence_level))})
             row = {**where, "sparse": precision.is_sparse([scores.table]), **sampled, **found}
             usable = drawn.of_questions(usable_questions(drawn)).question_ids
             errors = {name: _by_question(run, matrix.question_ids, own[place]) for name, own in influences.items()}
             errors[AREA] = _by_question(run, usable, auroc_influence(score, right))
             points.append(Point(row, scores.metrics, errors))
-    notes = []
-    if single:
-        notes.append(f"{len(single):,} left out, since no question was drawn twice: {abridged(single)}.")
-    if undefined:
-        notes.append(f"{len(undefined):,} left out, since the AUROC is undefined: {abridged(undefined)}.")
+    notes = [
+        *inputs.left_out(f"{len(single):,} left out, since no question was drawn twice", single),
+        *inputs.left_out(f"{len(undefined):,} left out, since the AUROC is undefined", undefined),
+    ]
     if elsewhere:
         values = {"count": f"{len(elsewhere):,}", "of": f"{len(points):,}", "points": abridged(elsewhere)}
         notes.append(study_text("auroc_correlation", "elsewhere", **values))
@@ -111,13 +109,6 @@ def _most_draws(runs: Sequence[ComparedRun]) -> dict[Key, tuple[ComparedRun, Out
 
 def _by_question(run: ComparedRun, ids: Sequence[str], influence: FloatArray) -> Errors:
     return {(run.dataset, one): float(value) for one, value in zip(ids, influence, strict=True)}
-
-
-def errors_of(points: Sequence[Point], names: Sequence[str]) -> tuple[FloatArray, ...]:
-    """Return the influences on several estimates, aligned over all questions, each of shape (points, n)."""
-    every = dict.fromkeys(key for point in points for name in names for key in point.errors[name])
-    laid = ([[point.errors[name].get(key, 0.0) for key in every] for point in points] for name in names)
-    return tuple(np.array(rows, float).reshape(len(points), len(every)) for rows in laid)
 
 
 FEWEST_POINTS = 3
@@ -162,7 +153,13 @@ def _metric_rows(name: str, points: Sequence[Point], level: float) -> Iterator[d
         correlation(*_both_sides(name, some), n_models=len({point.row["model"] for point in some}), level=level)
         for some in (headline, defined)
     )
-    own, areas = errors_of(headline, (name, AREA))
+    # Influences on the metric and on the AUROC, aligned over all questions.
+    keys = dict.fromkeys(key for point in headline for side in (name, AREA) for key in point.errors[side])
+    shape = len(headline), len(keys)
+    own, areas = (
+        np.array([[point.errors[side].get(key, 0.0) for key in keys] for point in headline], float).reshape(shape)
+        for side in (name, AREA)
+    )
     known = np.isfinite(own).all(axis=1) & np.isfinite(areas).all(axis=1)
     values, others = _both_sides(name, headline)
     noise = precision.without_noise(values[known], others[known], own[known], areas[known])
@@ -240,13 +237,13 @@ PRINTED_AREAS: Mapping[str, str | style.Cell] = {
 
 def _printed_areas(frame: pl.DataFrame) -> pl.DataFrame:
     """Return one row per metric with both correlations, without and with sparse points."""
-    return style.table(PRINTED_AREAS)(frame.group_by("metric", maintain_order=True).first())
+    return style.table(PRINTED_AREAS)(frame.unique("metric", keep="first", maintain_order=True))
 
 
 def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per metric: the AUROC against the metric, each point with both intervals."""
-    figure.set_size_inches(style.WIDTH * 1.25, 4.6)
-    axes, models = figure.subplots(2, 3, sharey=True), frame["model"].unique(maintain_order=True).to_list()
+    axes = style.subplots(figure, style.WIDTH * 1.25, 4.6, 2, 3, sharey=True)
+    models = frame["model"].unique(maintain_order=True).to_list()
     colours, markers = style.model_colours(models), style.model_markers(models)
     for panel, name in zip(axes.flat, inputs.COMPARED, strict=True):
         rows = frame.filter(metric=name)
@@ -322,8 +319,7 @@ def index_predictors(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
     parts = {source: points.filter(~pl.col("sparse"), source=source) for source in (inputs.RUN, inputs.PAPER)}
     if parts[inputs.RUN].height < (1 if parts[inputs.PAPER].height else FEWEST_EXPLAINED):
         raise NotPossibleError(f"; {parts[inputs.RUN].height} of these have an index", notes)
-    if apart:
-        notes = (*notes, f"Left out, at the boundary or with fewer than five questions in a cell: {abridged(apart)}.")
+    notes += inputs.left_out("Left out, at the boundary or with fewer than five questions in a cell", apart)
     errors = precision.RunErrors(chosen, options)
     rows = [row for source, own in parts.items() if own.height for row in shares(own, source, errors, options.seed)]
     frame = pl.DataFrame(rows, schema=PREDICTOR_SCHEMA)
@@ -377,7 +373,15 @@ def explained(y: FloatArray, columns: FloatArray, seed: int) -> dict[str, Any]:
     """
     centred = columns - columns.mean(axis=0) if len(columns) else columns
     freedom = int(np.linalg.matrix_rank(centred)) if len(columns) else 0
-    reason = _why_unexplained(y, freedom)
+    reason = None
+    if len(y) < FEWEST_EXPLAINED:
+        reason = "fewer_than_four_models"
+    elif np.ptp(y) == 0:
+        reason = "no_variation"
+    elif freedom == 0:
+        reason = "all_alike"
+    elif freedom >= len(y) - 1:
+        reason = "each_model_by_itself"
     if reason:
         return {"degrees_of_freedom": freedom, "reason": reason}
     basis = np.linalg.svd(centred, full_matrices=False)[0][:, :freedom]
@@ -398,21 +402,11 @@ def explained(y: FloatArray, columns: FloatArray, seed: int) -> dict[str, Any]:
     }
 
 
-def _why_unexplained(y: FloatArray, freedom: int) -> str | None:
-    if len(y) < FEWEST_EXPLAINED:
-        return "fewer_than_four_models"
-    if np.ptp(y) == 0:
-        return "no_variation"
-    if freedom == 0:
-        return "all_alike"
-    return "each_model_by_itself" if freedom >= len(y) - 1 else None
-
-
 def _draw_predictors(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per source: the share of each predictor over its permutation distribution."""
     sources = frame["source"].unique(maintain_order=True).to_list()
-    figure.set_size_inches(style.WIDTH if len(sources) > 1 else 4.2, 2.4)
-    panels = figure.subplots(1, len(sources), sharey=True, squeeze=False)[0]
+    width = style.WIDTH if len(sources) > 1 else 4.2
+    panels = style.subplots(figure, width, 2.4, 1, len(sources), sharey=True, squeeze=False)[0]
     for axes, source in zip(panels, sources, strict=True):
         rows = frame.filter(source=source)
         for place, row in enumerate(rows.iter_rows(named=True)):
@@ -424,9 +418,9 @@ def _draw_predictors(figure: Figure, frame: pl.DataFrame) -> None:
             axes.plot(row["shuffled"], place, "|", color=style.GREY, markersize=6)
             axes.plot(row["share"], place, "o", color=style.MODEL_COLOURS[0], markersize=5)
             axes.annotate(f"{row['models']}", (1.0, place), va="center", ha="right", fontsize=6, color=style.GREY)
-        axes.set(xlim=(-0.02, 1.02), xlabel="share of the variance of RI")
-        axes.set_title("The runs" if source == inputs.RUN else "The paper's models")
-    style.name_rows(panels[0], list(PREDICTORS.values()))
+        title = "The runs" if source == inputs.RUN else "The paper's models"
+        axes.set(xlim=(-0.02, 1.02), xlabel="share of the variance of RI", title=title)
+    style.name_rows(panels[:1], list(PREDICTORS.values()))
 
 
 PRINTED_PREDICTORS: Mapping[str, str | style.Cell] = {

@@ -32,7 +32,6 @@ COST_SCHEMA = schema(
     "sampling_answers requests input_tokens output_tokens cost_usd requests_per_question tokens_per_question "
     "sampling_tokens"
 )
-_MEASURED = ("requests", "input_tokens", "output_tokens", "cost")
 
 
 @study
@@ -41,7 +40,7 @@ def cost_table(runs: Sequence[ComparedRun], _options: StudyOptions) -> Study:
     if not runs:
         raise NotPossibleError
     rows = [row for run in runs for row in _run_rows(run)]
-    frame = with_rates(pl.DataFrame(rows, schema=list(COST_SCHEMA)[:14], orient="row", infer_schema_length=None))
+    frame = with_rates(pl.DataFrame(rows, schema=COST_SCHEMA))
     unmeasured = frame.filter(pl.col("requests").is_null())["model"].unique(maintain_order=True).to_list()
     note = f"Requests and tokens are not known of {abridged(unmeasured)}: only a run's folder keeps them."
     return Study(frame, _draw_cost, style.table(PRINTED_COST), (note,) if unmeasured else (), {"samples": SAMPLES})
@@ -49,14 +48,12 @@ def cost_table(runs: Sequence[ComparedRun], _options: StudyOptions) -> Study:
 
 def with_rates(counts: pl.DataFrame) -> pl.DataFrame:
     """Add the totals of each run, and the rates that follow from the counts."""
-    sums = [name for name, kind in COST_SCHEMA.items() if name in counts.columns and kind != pl.String]
     several = pl.len().over("model", "dataset") > 1
     # A sum without the unknown parts would be mistaken for the total.
+    sums = [name for name, kind in COST_SCHEMA.items() if kind != pl.String]
     whole = [pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).sum()).alias(name) for name in sums]
     grouped = counts.filter(several).group_by("model", "dataset", maintain_order=True)
-    totals = grouped.agg(*whole, variant=pl.lit(TOTAL))
-    typed = counts.cast({name: COST_SCHEMA[name] for name in counts.columns})
-    both = pl.concat([typed, totals], how="diagonal_relaxed")
+    both = pl.concat([counts, grouped.agg(*whole, variant=pl.lit(TOTAL))], how="diagonal_relaxed")
     tokens, requests = pl.col("input_tokens") + pl.col("output_tokens"), pl.col("requests")
     rated = both.with_columns(
         requests_per_question=requests / pl.col("questions"),
@@ -86,10 +83,10 @@ PRINTED_COST: Mapping[str, str | style.Cell] = {
 def _draw_cost(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw answers per question on the left and tokens per question on the right, one line per variant."""
     lines = frame.filter(pl.col("variant") != TOTAL)
-    figure.set_size_inches(style.WIDTH, 1.1 + 0.2 * lines.height)
     measured = lines["requests"].is_not_null().any()
-    panels = figure.subplots(1, 2 if measured else 1, sharey=True, squeeze=False, width_ratios=(3, 2)[: 1 + measured])
-    left, right = panels[0, 0], panels[0, -1]
+    widths: dict[str, Any] = {"sharey": True, "squeeze": False, "width_ratios": (3, 2)[: 1 + measured]}
+    panels = style.subplots(figure, style.WIDTH, 1.1 + 0.2 * lines.height, 1, 1 + measured, **widths)[0]
+    left, right = panels[0], panels[-1]
     for place, row in enumerate(lines.iter_rows(named=True)):
         two_passes, sampling = (row[name] / row["questions"] for name in ("two_pass_answers", "sampling_answers"))
         left.plot([two_passes, sampling], [place] * 2, color=style.PALE, linewidth=0.8)
@@ -100,12 +97,10 @@ def _draw_cost(figure: Figure, frame: pl.DataFrame) -> None:
     left.set_xscale("log")
     names = style.short_names(lines["model"].to_list())
     labels = [f"{names[row['model']]}, {style.safe_text(row['variant'], 10)}" for row in lines.iter_rows(named=True)]
-    left.set_yticks(range(lines.height), labels)
-    left.set_ylim(lines.height - 0.4, -0.6)
+    style.name_rows(panels, labels, pad=0.6)
     left.set_xticks([1, 2, 5, 10, 100], ["1", "2", "5", "10", "100"])
     left.minorticks_off()
-    for axes in panels.flat:
-        axes.grid(visible=False, axis="y")
+    for axes in panels:
         style.ticks_above_too(axes)
     right.set_xlabel("Tokens a question")
     left.set_xlabel("Answers or requests a question")
@@ -120,18 +115,17 @@ def _draw_cost(figure: Figure, frame: pl.DataFrame) -> None:
     figure.legend(handles=handles, loc="outside upper center", ncols=3, labelcolor=style.INK, handletextpad=0.3)
 
 
-def _run_rows(run: ComparedRun) -> Iterator[tuple[Any, ...]]:
+def _run_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
     usage = recorded_usage(run)
     for variant, outcomes in run.variants.items():
         first = first_draws(outcomes)
-        questions = first.height
+        questions, measured = first.height, usage.get(variant)
         two_passes = questions + int(first["refused"].fill_null(value=False).sum())
-        measured = usage.get(variant)
-        yield (
-            *(run.label, run.dataset, variant or inputs.ALL, questions, outcomes["draw"].n_unique()),
-            *(outcomes.height, outcomes["forced_grade"].count(), two_passes, 2 * questions, SAMPLES * questions),
-            *(getattr(measured, name, None) for name in _MEASURED),
-        )
+        row = {"model": run.label, "dataset": run.dataset, "variant": variant or inputs.ALL, "questions": questions}
+        row |= {"draws": outcomes["draw"].n_unique(), "first_answers": outcomes.height}
+        row |= {"forced_answers": outcomes["forced_grade"].count(), "two_pass_answers": two_passes}
+        row |= {"twice_all_answers": 2 * questions, "sampling_answers": SAMPLES * questions}
+        yield row | (_usage(measured) if measured else {})
 
 
 MODEL, TRAINED, PREDICTOR = "the model", "the model, by a trained predictor", "an auxiliary predictor"
@@ -269,8 +263,8 @@ def _draw_methods(figure: Figure, frame: pl.DataFrame) -> None:
             heads[place + len(heads)] = names[model]
         places.append(place + len(heads))
     labels = [style.safe_text(_method_name(row), 30) for row in lines.iter_rows(named=True)]
-    figure.set_size_inches(style.WIDTH * 1.05, 0.8 + ROW * (places[-1] + 1))
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    size = style.WIDTH * 1.05, 0.8 + ROW * (places[-1] + 1)
+    left, right = style.subplots(figure, *size, 1, 2, sharey=True, width_ratios=(3, 2))
     for place, row in zip(places, lines.iter_rows(named=True), strict=True):
         n, own = max(1, row["questions"]), row["estimate_of"] == MODEL
         colour = style.INK if row["method"] == INDEX else style.MODEL_COLOURS[0 if own else 1]
@@ -281,8 +275,7 @@ def _draw_methods(figure: Figure, frame: pl.DataFrame) -> None:
             text = f"  trained on {row['training_examples']:,}"
             left.text(generations, place, text, fontsize=6, color=style.GREY, va="center")
         style.draw_tokens(right, place, row, n)
-    left.set_yticks(places, labels, fontsize=6.5)
-    left.set_ylim(places[-1] + 0.6, -0.6)
+    style.name_rows((left, right), labels, 6.5, places=places, pad=0.6)
     left.set_xlim(left=0)
     for place, model in heads.items():
         left.text(0, place, f" {model}", fontsize=6.5, fontweight="bold", va="center")
@@ -290,7 +283,6 @@ def _draw_methods(figure: Figure, frame: pl.DataFrame) -> None:
     right.set_xlabel("Tokens a question")
     right.tick_params(left=False)
     for panel in (left, right):
-        panel.grid(visible=False, axis="y")
         style.ticks_above_too(panel)
     first, second, *_ = style.MODEL_COLOURS
     handles = [

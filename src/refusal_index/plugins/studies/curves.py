@@ -58,13 +58,14 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_ndtr, ndtr, ndtri, xlog1py, xlogy
+from scipy.special import ndtr, ndtri
 
 from refusal_index.stats import baseline, intervals
 from refusal_index.stats.arguments import FloatArray, checked_matrices
@@ -75,115 +76,6 @@ from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estima
 from refusal_index.stats.estimator import tetrachoric, upper_orthant
 from refusal_index.stats.joint import joint_refusal_index
 from refusal_index.stats.selective import expected_counts
-
-# Equal steps over the real line: exact to rounding for a smooth integrand with a normal density.
-NODES = np.linspace(-9.0, 9.0, 181)
-
-
-WEIGHTS = np.exp(-0.5 * NODES**2) * (NODES[1] - NODES[0]) / math.sqrt(2 * math.pi)
-
-
-# Beyond this |rho| the error rate is so steep in the score that its inverse is integrated instead.
-STEEP = math.sqrt(0.5)
-
-
-def accuracy_refusal_area(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
-    """Return the area under the accuracy-refusal curve: the correct rate averaged over all refusal rates.
-
-    Parameters and broadcasting are those of `latent_auroc`.
-
-    Returns
-    -------
-    ndarray
-        ``(1 - mu) ((1 - mu) / 2 + mu AUROC)``, in [0, 1/2]. It is ``(1 - mu) / 2`` for refusals at random.
-
-    Raises
-    ------
-    ValueError
-        As `latent_auroc`.
-
-    References
-    ----------
-    .. [1] Pan et al., as cited in `refusal_index`. Accuracy-refusal curve.
-
-    Examples
-    --------
-    >>> round(float(accuracy_refusal_area(0.5, 0.92)), 5)
-    0.0605
-    """
-    correlation, mu = baseline.checked_rho_and_error_rate(rho, error_rate)
-    return np.asarray(0.5 - mu + upper_orthant(0.0, -ndtri(mu), correlation * math.sqrt(0.5)))[()]
-
-
-def latent_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
-    """Return the area under the risk-coverage curve: the error rate among answered questions over all coverages.
-
-    Parameters and broadcasting are those of `latent_auroc`.
-
-    Returns
-    -------
-    ndarray
-        In [0, 1], lower is better; mu for refusals at random.
-
-    Raises
-    ------
-    ValueError
-        As `latent_auroc`.
-
-    Notes
-    -----
-    The average is ``E[-log(U) w(U)]``, with U the rank of the score and w the share of wrong answers at that rank. It
-    is computed by summation or, if w is steep, by integration by parts.
-
-    References
-    ----------
-    .. [1] Geifman, Y., Uziel, G. and El-Yaniv, R. (2019). Bias-reduced uncertainty estimation for deep neural
-       classifiers. ICLR. :arxiv:`1805.08206`
-
-    Examples
-    --------
-    >>> latent_aurc([0.5, 0.0], 0.92).round(5).tolist()
-    [0.83667, 0.92]
-    """
-    correlation, mu = baseline.checked_rho_and_error_rate(rho, error_rate)
-    steep = np.abs(correlation) > STEEP
-    k, spread = -ndtri(mu), np.sqrt((1 - correlation) * (1 + correlation))
-    gentle, given = np.where(steep, 0.0, correlation), np.where(steep, 1.0, spread)
-    wrong_given_score = ndtr((np.multiply.outer(gentle, NODES) - k[..., np.newaxis]) / given[..., np.newaxis])
-    by_score = wrong_given_score @ (WEIGHTS * -log_ndtr(NODES))
-    sharp = np.where(steep, correlation, 1.0)
-    rank = ndtr((np.multiply.outer(spread, NODES) + k[..., np.newaxis]) / sharp[..., np.newaxis])
-    # The antiderivative of -log(u) that vanishes at 0.
-    answered = (rank - xlogy(rank, rank)) @ WEIGHTS
-    return np.asarray(np.where(steep, np.where(sharp > 0, 1 - answered, answered), by_score))[()]
-
-
-def latent_excess_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
-    """Return E-AURC: `latent_aurc` minus that of a perfect score, which refuses all wrong questions first.
-
-    Parameters and broadcasting are those of `latent_auroc`.
-
-    Returns
-    -------
-    ndarray
-        ``AURC - mu - (1 - mu) log(1 - mu)``, not negative except for rounding; 0 at rho = 1.
-
-    Raises
-    ------
-    ValueError
-        As `latent_auroc`.
-
-    References
-    ----------
-    .. [1] Geifman et al. (2019). :arxiv:`1805.08206`
-
-    Examples
-    --------
-    >>> round(float(latent_excess_aurc(0.5, 0.92)), 5)
-    0.11872
-    """
-    _, mu = baseline.checked_rho_and_error_rate(rho, error_rate)
-    return np.asarray(latent_aurc(rho, mu) - mu - xlog1py(1 - mu, -mu))[()]
 
 
 def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.95) -> tuple[Estimate, ...]:
@@ -296,33 +188,30 @@ def iso_score(refusal_rate: ArrayLike, metric: ScoreName, value: ArrayLike, *, p
     return np.where((line >= 0) & (line <= 1 - r), line, np.nan)[()]
 
 
-@dataclass(frozen=True, slots=True)
-class OperatingPoint:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatingPoint(Result):
     """The best operating point on a model's accuracy-refusal curve, compared with its actual one.
 
     Attributes
     ----------
-    refusal_rate : float or None
-        The best refusal rate.
-    utility, utility_today : float or None
-        Utility at the best point and at the table's own point.
-    regret : float or None
-        Their difference, not negative.
+    estimate : float or None
+        The regret: utility at the best point minus that at the table's own point, not negative.
     status : {"ok", "boundary", "undefined"}
         ``"boundary"`` if the table's rho is -1 or +1, or if answering all or refusing all is best.
     reason : str or None
         As in `RefusalIndexResult`, or ``"answer_all"`` or ``"refuse_all"``.
+    refusal_rate : float or None
+        The best refusal rate.
+    utility_at_best, utility_today : float or None
+        Utility at the best point and at the table's own point.
     penalty : float
         Price of a wrong answer.
     table : ContingencyTable
     """
 
-    refusal_rate: float | None
-    utility: float | None
-    utility_today: float | None
-    regret: float | None
-    status: Status
-    reason: str | None
+    refusal_rate: float | None = None
+    utility_at_best: float | None = None
+    utility_today: float | None = None
     penalty: float
     table: ContingencyTable
 
@@ -350,22 +239,27 @@ class OperatingPoint:
         >>> round(low, 3), round(high, 3)
         (0.002, 0.016)
         """
-        intervals.normal_quantile(confidence_level)
-        intervals.checked_resamples(n_resamples)
-        if self.regret is None:
-            return NO_INTERVAL
-        cells = _posterior_cells(self.table, n_resamples, rng)
-        roots = _signed_root_regret(cells, self.penalty)
-        low, high = intervals.central_quantiles(roots, confidence_level)
-        nearest = 0.0 if low <= 0 <= high else min(low * low, high * high)
-        return ConfidenceInterval(nearest, max(low * low, high * high))
+        signed_root = partial(_signed_root_regret, penalty=self.penalty)
+        roots = _posterior_interval(self, signed_root, confidence_level, n_resamples, rng)
+        low, high = (end * end for end in roots)
+        return ConfidenceInterval(0.0 if roots.low <= 0 <= roots.high else min(low, high), max(low, high))
 
 
-def _posterior_cells(table: ContingencyTable, n_resamples: int, rng: intervals.Seed) -> FloatArray:
-    """Draw cell probabilities, shape (4, n_resamples), from the posterior under Jeffreys' prior."""
-    shapes = np.array(table.counts)[:, np.newaxis] + 0.5
+def _posterior_interval(
+    found: OperatingPoint | RemainingGap,
+    statistic: Callable[..., FloatArray],
+    confidence_level: float,
+    n_resamples: int,
+    rng: intervals.Seed,
+) -> ConfidenceInterval:
+    """Return quantiles of a statistic of the cell probabilities, drawn from the posterior under Jeffreys' prior."""
+    intervals.normal_quantile(confidence_level)
+    intervals.checked_resamples(n_resamples)
+    if found.estimate is None:
+        return NO_INTERVAL
+    shapes = np.array(found.table.counts)[:, np.newaxis] + 0.5
     cells = np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_resamples))
-    return np.asarray(cells / cells.sum(axis=0))
+    return ConfidenceInterval(*intervals.central_quantiles(statistic(*cells / cells.sum(axis=0)), confidence_level))
 
 
 def utility_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> FloatArray:
@@ -470,23 +364,25 @@ def best_operating_point(table: ContingencyTable, penalty: float) -> OperatingPo
     Examples
     --------
     >>> point = best_operating_point(ContingencyTable(300, 100, 200, 400), penalty=1)
-    >>> round(point.refusal_rate, 3), round(point.utility, 3), round(point.utility_today, 3), round(point.regret, 4)
-    (0.5, 0.208, 0.2, 0.0077)
+    >>> round(point.refusal_rate, 3), round(point.utility_at_best, 3), round(point.estimate, 4)
+    (0.5, 0.208, 0.0077)
     """
     price, result = baseline.checked_penalty(penalty), intervals.refusal_index(table)
     if result.rho is None:
-        return OperatingPoint(None, None, None, None, "undefined", result.reason, price, table)
+        return OperatingPoint(None, "undefined", result.reason, penalty=price, table=table)
     best = float(best_refusal_rate(result.rho, table.error_rate, price))
     value = float(utility_at(best, result.rho, table.error_rate, price))
     today = (table.answered_right - price * table.answered_wrong) / table.n
     end = {0.0: "answer_all", 1.0: "refuse_all"}.get(best)
     status: Status = "boundary" if end else result.status
-    return OperatingPoint(best, value, today, max(value - today, 0.0), status, result.reason or end, price, table)
+    found = {"refusal_rate": best, "utility_at_best": value, "utility_today": today}
+    return OperatingPoint(max(value - today, 0.0), status, result.reason or end, **found, penalty=price, table=table)
 
 
-def _signed_root_regret(cells: FloatArray, penalty: float) -> FloatArray:
+def _signed_root_regret(
+    p11: FloatArray, p10: FloatArray, p01: FloatArray, p00: FloatArray, penalty: float
+) -> FloatArray:
     """Return the square root of the regret of tables of cell probabilities, negative if they refuse too little."""
-    p11, p10, p01, p00 = cells
     rho, refused, mu = tetrachoric(p11, p10, p01, p00), p11 + p10, p11 + p01
     best = best_refusal_rate(rho, mu, penalty)
     regret = utility_at(best, rho, mu, penalty) - (p00 - penalty * p01)
@@ -503,15 +399,12 @@ class RemainingGap(Result):
     estimate : float or None
         Remaining share of the gap between random and perfect refusals: 0 is perfect, 1 chance, more than 1 worse than
         chance.
-    wrong_decisions : float or None
-        Share of all questions that are answered wrongly, or refused although the answer would be right.
     status : {"ok", "boundary", "undefined"}
     reason : str or None
         As in `RefusalIndexResult`.
     table : ContingencyTable
     """
 
-    wrong_decisions: float | None = None
     table: ContingencyTable
 
     def confidence_interval(
@@ -536,13 +429,11 @@ class RemainingGap(Result):
         >>> round(low, 2), round(high, 2)
         (0.68, 0.84)
         """
-        intervals.normal_quantile(confidence_level)
-        intervals.checked_resamples(n_resamples)
-        if self.estimate is None:
-            return NO_INTERVAL
-        p11, p10, p01, p00 = _posterior_cells(self.table, n_resamples, rng)
-        gaps = gap_left(tetrachoric(p11, p10, p01, p00), p11 + p01)
-        return ConfidenceInterval(*intervals.central_quantiles(gaps, confidence_level))
+
+        def statistic(p11: FloatArray, p10: FloatArray, p01: FloatArray, p00: FloatArray) -> FloatArray:
+            return gap_left(tetrachoric(p11, p10, p01, p00), p11 + p01)
+
+        return _posterior_interval(self, statistic, confidence_level, n_resamples, rng)
 
 
 def gap_left(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
@@ -595,15 +486,13 @@ def remaining_gap(table: ContingencyTable) -> RemainingGap:
 
     Examples
     --------
-    >>> found = remaining_gap(ContingencyTable(710, 30, 210, 50))
-    >>> round(found.estimate, 3), round(found.wrong_decisions, 3)
-    (0.766, 0.113)
+    >>> round(remaining_gap(ContingencyTable(710, 30, 210, 50)).estimate, 3)
+    0.766
     """
     result, mu = intervals.refusal_index(table), table.error_rate
     if result.rho is None:
         return RemainingGap(None, "undefined", result.reason, table=table)
-    left = float(gap_left(result.rho, mu))
-    return RemainingGap(left, result.status, result.reason, wrong_decisions=2 * left * mu * (1 - mu), table=table)
+    return RemainingGap(float(gap_left(result.rho, mu)), result.status, result.reason, table=table)
 
 
 def empirical_accuracy_refusal_curve(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArray, FloatArray]:

@@ -106,20 +106,21 @@ def of_one_dataset(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...]
     return tuple(named), (note,) if left_out else ()
 
 
+def left_out(reason: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return a note that names what was left out and why; none if nothing was."""
+    return (f"{reason}: {abridged(names)}.",) if names else ()
+
+
 def dataset_name(dataset: str | None) -> str:
     """Return the display name of a dataset, which may have no name."""
     return dataset or "a dataset without a name"
 
 
-def questions_text(runs: Sequence[ComparedRun]) -> str:
-    """Return the number of questions in the runs as text, such as ``1,000 questions``."""
-    asked = sorted({outcomes["question_id"].n_unique() for run in runs for outcomes in run.variants.values()})
-    return f"{asked[0]:,} questions" if len(asked) == 1 else f"{asked[0]:,} to {asked[-1]:,} questions"
-
-
 def data_values(runs: Sequence[ComparedRun]) -> dict[str, str]:
     """Return the caption values that describe the data of runs on one dataset."""
-    return {"dataset": dataset_name(runs[0].dataset), "questions": questions_text(runs)}
+    asked = sorted({outcomes["question_id"].n_unique() for run in runs for outcomes in run.variants.values()})
+    questions = " to ".join(f"{count:,}" for count in dict.fromkeys((asked[0], asked[-1])))
+    return {"dataset": dataset_name(runs[0].dataset), "questions": f"{questions} questions"}
 
 
 @dataclass(frozen=True)
@@ -244,11 +245,6 @@ def find_model(model: str | None, known: pl.DataFrame) -> dict[str, object] | No
         return None
     wanted = {model.casefold(), model.rpartition("/")[2].casefold()}
     return next((row for row in known.iter_rows(named=True) if str(row["model"]).casefold() in wanted), None)
-
-
-def name_in_tables(run: ComparedRun, known: pl.DataFrame) -> str | None:
-    """Return the name of a run's model to look up: its name in a set if the tables know that, else its own."""
-    return run.model if find_model(run.model, known) else run.model_id
 
 
 def family_of(model: str | None, known: pl.DataFrame) -> str:

@@ -35,45 +35,47 @@ PLANE_SCHEMA = schema(
 RATES = np.linspace(0, 1, 51)
 
 
-def point_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
+def point_rows(run: ComparedRun, options: StudyOptions, panel: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield one point per variant, with the intervals of both rates."""
     for scores in inputs.variant_scores(run, options):
         refused, correct = scores.metrics["refusal_rate"], scores.metrics["correct_rate"]
-        ends = (refused.estimate, refused.low, refused.high, correct.estimate, correct.low, correct.high)
         if refused.estimate is not None:
-            yield ("point", None, run.label, scores.variant, None, *ends)
+            whose = {"kind": "point", "panel": panel, "model": run.label, "variant": scores.variant}
+            ends = {"refusal_low": refused.low, "refusal_high": refused.high}
+            ends |= {"correct_low": correct.low, "correct_high": correct.high}
+            yield {**whose, "refusal_rate": refused.estimate, "correct_rate": correct.estimate, **ends}
 
 
-def curve_rows(run: ComparedRun, options: StudyOptions, panel: str | None) -> Iterator[tuple[Any, ...]]:
+def curve_rows(run: ComparedRun, options: StudyOptions, panel: str) -> Iterator[dict[str, Any]]:
     """Yield the curves of a run's joint index and of the ends of its interval, at its mean error rate."""
     index, error_rate = inputs.run_index(run, options).index, mean_error_rate(run, options)
     if index.estimate is None or error_rate is None:
         return
-    middle, *ends = (
-        [None] * len(RATES) if level is None else np.asarray(stats.iso_refusal_index(RATES, level, error_rate)).tolist()
-        for level in (index.estimate, index.low, index.high)
-    )
-    for rate, correct, low, high in zip(RATES, middle, *ends, strict=True):
-        yield ("curve", panel, run.label, None, index.estimate, rate, None, None, correct, low, high)
+    curve = {
+        name: [None] * len(RATES) if level is None else np.asarray(stats.iso_refusal_index(RATES, level, error_rate))
+        for name, level in (("correct_rate", index.estimate), ("correct_low", index.low), ("correct_high", index.high))
+    }
+    points = pl.DataFrame({"refusal_rate": RATES, **curve}).iter_rows(named=True)
+    yield from ({"kind": "curve", "panel": panel, "model": run.label, "level": index.estimate, **row} for row in points)
 
 
-def contour_rows(
-    panel: str | None, model: str | None, level: float, correct_rates: np.ndarray
-) -> Iterator[tuple[Any, ...]]:
+def contour_rows(panel: str, model: str | None, level: float, correct_rates: np.ndarray) -> Iterator[dict[str, Any]]:
     """Yield one contour over `RATES`, without its impossible part."""
-    for rate, correct in zip(RATES, correct_rates, strict=True):
-        if np.isfinite(correct):
-            yield ("contour", panel, model, None, level, rate, None, None, correct, None, None)
+    whose = {"kind": "contour", "panel": panel, "model": model, "level": level}
+    for rate, correct in zip(RATES.tolist(), correct_rates.tolist(), strict=True):
+        if math.isfinite(correct):
+            yield {**whose, "refusal_rate": rate, "correct_rate": correct}
 
 
 def index_contour_rows(
     run: ComparedRun, options: StudyOptions, panel: str, model: str | None, levels: Sequence[float]
-) -> Iterator[tuple[Any, ...]]:
+) -> Iterator[dict[str, Any]]:
     """Yield contours of the index at the mean error rate of a run."""
     error_rate = mean_error_rate(run, options)
-    if error_rate is not None:
-        for level in levels:
-            yield from contour_rows(panel, model, level, np.asarray(stats.iso_refusal_index(RATES, level, error_rate)))
+    if error_rate is None:
+        return
+    for level in levels:
+        yield from contour_rows(panel, model, level, np.asarray(stats.iso_refusal_index(RATES, level, error_rate)))
 
 
 def mean_error_rate(run: ComparedRun, options: StudyOptions) -> float | None:
@@ -138,12 +140,12 @@ def accuracy_refusal_plane(runs: Sequence[ComparedRun], options: StudyOptions) -
     if not points:
         raise NotPossibleError("; no answer of these has a grade")
     lines = [row for run in chosen for row in curve_rows(run, options, INDEX)]
-    shown = pl.DataFrame([*points, *_context_rows(chosen), *lines], schema=PLANE_SCHEMA, orient="row")
+    shown = pl.DataFrame([*points, *_context_rows(chosen), *lines], schema=PLANE_SCHEMA)
     contours = [*_score_contours(plane_top(shown), options)]
     # Contours of the index for several runs would need several error rates in one panel.
     if len(chosen) == 1:
         contours += index_contour_rows(chosen[0], options, INDEX, None, INDEX_LEVELS)
-    frame = pl.concat([shown, pl.DataFrame(contours, schema=PLANE_SCHEMA, orient="row")])
+    frame = pl.concat([shown, pl.DataFrame(contours, schema=PLANE_SCHEMA)])
     paper = frame["kind"].eq("context").any()
     values = {**inputs.data_values(chosen), "several": len(chosen) > 1, "paper": paper}
     return Study(frame, _draw_planes, style.table(PRINTED_POINTS, kind="point"), notes, values)
@@ -151,8 +153,7 @@ def accuracy_refusal_plane(runs: Sequence[ComparedRun], options: StudyOptions) -
 
 def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw one panel per metric, with the same points in each."""
-    figure.set_size_inches(style.WIDTH, 4.6)
-    panels = figure.subplots(2, 2, sharex=True, sharey=True)
+    panels = style.subplots(figure, style.WIDTH, 4.6, 2, 2, sharex=True, sharey=True)
     panels[0, 0].set(xlim=(0, 1), ylim=(0, plane_top(frame)))
     models = frame.filter(pl.col("kind") == "point")["model"].unique(maintain_order=True).to_list()
     colours, markers = style.model_colours(models), style.model_markers(models)
@@ -191,13 +192,17 @@ PRINTED_POINTS: Mapping[str, str | style.Cell] = {
 }
 
 
-def _context_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
-    for row in inputs.paper_context(runs).iter_rows(named=True):
-        ends = (row[f"{name}{end}"] for name in ("refusal_rate", "correct_rate") for end in ("", "_low", "_high"))
-        yield ("context", None, row["model"], None, None, *ends)
+def _context_rows(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
+    """Return the points of the paper's models."""
+    ends = {
+        f"{name}_{end}": f"{name.partition('_')[0]}_{end}"
+        for name in ("refusal_rate", "correct_rate")
+        for end in ("low", "high")
+    }
+    return inputs.paper_context(runs).rename(ends).with_columns(kind=pl.lit("context")).to_dicts()
 
 
-def _score_contours(top: float, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
+def _score_contours(top: float, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the straight contours of the other metrics, at round levels across the visible area."""
     ranges: dict[curves.ScoreName, tuple[float, float]] = {
         "correct_given_attempted": (0.0, 1.0),
@@ -224,8 +229,12 @@ _COVERED = 0.15  # a label this close to the run's own index would be covered by
 def iso_refusal_index(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has a graded answer."""
     chosen, notes = inputs.of_one_dataset(runs)
-    rows = [row for run in chosen for row in _panel_rows(run, options)]
-    frame = pl.DataFrame(rows, schema=PLANE_SCHEMA, orient="row")
+    rows: list[dict[str, Any]] = []
+    for run in chosen:
+        rows += point_rows(run, options, run.label)
+        rows += curve_rows(run, options, run.label)
+        rows += index_contour_rows(run, options, run.label, run.label, LEVELS)
+    frame = pl.DataFrame(rows, schema=PLANE_SCHEMA)
     if not frame["kind"].eq("point").any():
         raise NotPossibleError("; no answer of these has a grade")
     return Study(frame, _draw_iso_curves, style.table(PRINTED_POINTS, kind="point"), notes, inputs.data_values(chosen))
@@ -243,13 +252,6 @@ def _draw_iso_curves(figure: Figure, frame: pl.DataFrame) -> None:
         _draw_panel(axes, frame.filter(pl.col("panel") == model), named=model == models[0])
     figure.supxlabel("Refusal rate", fontsize=8)
     figure.supylabel("Correct answer rate", fontsize=8)
-
-
-def _panel_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
-    for kind, _panel, *row in point_rows(run, options):
-        yield (kind, run.label, *row)
-    yield from curve_rows(run, options, run.label)
-    yield from index_contour_rows(run, options, run.label, run.label, LEVELS)
 
 
 def _draw_panel(axes: Axes, frame: pl.DataFrame, *, named: bool) -> None:
@@ -325,29 +327,24 @@ def operating_point_rows(table: stats.ContingencyTable, options: StudyOptions) -
     - `options`: confidence level and seed of the intervals.
     """
     level = options.confidence_level
-    yield from _curve(table, level)
-    yield _observed("today", table, level)
-    for penalty in PENALTIES:
-        yield _best(table, penalty, options)
-    for penalty in PENALTIES:
-        yield {**_metric(stats.utility(table, penalty, confidence_level=level)), "penalty": penalty}
-    for metric in (
-        stats.omniscience_index(table, confidence_level=level),
-        *curves.abstention_metrics(table, confidence_level=level),
-    ):
-        yield _metric(metric)
-    gap = curves.remaining_gap(table)
-    left = stats.Estimate.of(gap, gap.confidence_interval(level, rng=options.seed)).to_document()
-    yield {"part": "gap", "name": "remaining_gap", "refusal_rate": table.error_rate, **left}
-
-
-def _curve(table: stats.ContingencyTable, level: float) -> Iterator[dict[str, Any]]:
     curve = stats.accuracy_refusal_curve(table)
     points = np.stack([curve.refusal_rate, curve.correct_rate, *curve.confidence_band(level)], axis=1).tolist()
     for refused, correct, *ends in points:
         low, high = stats.ConfidenceInterval(*ends).or_none()
         rates = {"refusal_rate": refused, "correct_rate": correct, "correct_rate_low": low, "correct_rate_high": high}
         yield {"part": "curve", "status": curve.status, "reason": curve.reason, **rates}
+    yield _observed("today", table, level)
+    for penalty in PENALTIES:
+        yield _best(table, penalty, options)
+    for penalty in PENALTIES:
+        earned = stats.utility(table, penalty, confidence_level=level)
+        yield {"part": "metric", "name": earned.name, "penalty": penalty, **earned.to_document()}
+    index = stats.omniscience_index(table, confidence_level=level)
+    for metric in (index, *curves.abstention_metrics(table, confidence_level=level)):
+        yield {"part": "metric", "name": metric.name, **metric.to_document()}
+    gap = curves.remaining_gap(table)
+    left = stats.Estimate.of(gap, gap.confidence_interval(level, rng=options.seed)).to_document()
+    yield {"part": "gap", "name": "remaining_gap", "refusal_rate": table.error_rate, **left}
 
 
 def _observed(part: str, table: stats.ContingencyTable, level: float) -> dict[str, Any]:
@@ -358,26 +355,10 @@ def _observed(part: str, table: stats.ContingencyTable, level: float) -> dict[st
 
 def _best(table: stats.ContingencyTable, penalty: float, options: StudyOptions) -> dict[str, Any]:
     point, rho = curves.best_operating_point(table, penalty), stats.refusal_index(table).rho
-    low, high = point.confidence_interval(options.confidence_level, rng=options.seed).or_none()
+    regret = stats.Estimate.of(point, point.confidence_interval(options.confidence_level, rng=options.seed))
     correct = None if rho is None else float(stats.correct_rate_at(point.refusal_rate or 0.0, rho, table.error_rate))
-    return {
-        "part": "best",
-        "name": "regret",
-        "penalty": penalty,
-        "refusal_rate": point.refusal_rate,
-        "correct_rate": correct,
-        "estimate": point.regret,
-        "low": low,
-        "high": high,
-        "utility_at_best": point.utility,
-        "utility_today": point.utility_today,
-        "status": point.status,
-        "reason": point.reason,
-    }
-
-
-def _metric(metric: stats.Estimate) -> dict[str, Any]:
-    return {"part": "metric", "name": metric.name, **metric.to_document()}
+    columns = {name: getattr(point, name) for name in ("penalty", "refusal_rate", "utility_at_best", "utility_today")}
+    return {"part": "best", "name": "regret", **columns, "correct_rate": correct, **regret.to_document()}
 
 
 def _printed_operating_points(frame: pl.DataFrame) -> pl.DataFrame:
@@ -448,7 +429,7 @@ def _draw_regrets(axes: Axes, best: pl.DataFrame, keys: pl.DataFrame) -> None:
         y = places[row["model"], row["dataset"]] + 0.25 * (PENALTIES.index(row["penalty"]) - 1)
         _mark_best(axes, row["estimate"], y, row["penalty"], style.ends(row))
     names = style.short_names(keys["model"].to_list(), 28)
-    style.name_rows(axes, [names[model] for model in keys["model"]])
-    axes.set(xlabel="utility a question, best less today's")
+    style.name_rows([axes], [names[model] for model in keys["model"]])
+    axes.set_xlabel("utility a question, best less today's")
     looks = {f"penalty {price:g}": (_PENALTY_MARKERS[price], colour) for price, colour in _PENALTY_COLOURS.items()}
     style.title_with_key(axes, "Regret", {name: (*look, style.PAPER) for name, look in looks.items()})

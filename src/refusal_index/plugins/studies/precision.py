@@ -25,7 +25,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import chi2
 
 from refusal_index import stats
@@ -223,18 +223,21 @@ def without_noise(
     )
 
 
+ROUNDING = 1e-12
+
+
+def half_width(influence: FloatArray, confidence_level: float) -> float | None:
+    """Return the half-width of the interval of a difference from the influence of each question on it.
+
+    None if it has no standard error, or if its standard error is 0: an interval of zero width would suggest certainty.
+    """
+    error = float(np.linalg.norm(influence))
+    return normal_quantile(confidence_level) * error if math.isfinite(error) and error > ROUNDING else None
+
+
 def printed_errors(low: pl.Series, high: pl.Series) -> FloatArray:
     """Return the variances that correspond to printed 95% intervals."""
     return np.asarray(((high - low) / 2 / normal_quantile(0.95)).to_numpy() ** 2)
-
-
-def noise_columns(found: DisattenuatedCorrelation) -> dict[str, float | str | None]:
-    """Return columns with the noise ceiling of an R squared, and R squared corrected for the errors of both sides."""
-    return {
-        "r_squared_ceiling": None if found.ceiling is None else found.ceiling**2,
-        "r_squared_without_noise": None if found.estimate is None else found.estimate**2,
-        "noise_reason": found.reason,
-    }
 
 
 COUNTS = (2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -321,9 +324,9 @@ def _draw_attenuation(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw each variant's three indices and reliabilities, and below them the index by number of draws."""
     keys, long = frame.select(*_KEY).unique(maintain_order=True), _drawn_by_counts(frame)
     height = 0.9 + 0.27 * keys.height
-    figure.set_size_inches(style.WIDTH * 1.2, height + (2.3 if long.height else 0))
-    rows = 2 if long.height else 1
-    axes = figure.subplots(rows, 2, squeeze=False, height_ratios=[height, 2.3][:rows], width_ratios=[2, 1.1])
+    heights = [height, 2.3] if long.height else [height]
+    ratios: dict[str, Any] = {"squeeze": False, "height_ratios": heights, "width_ratios": [2, 1.1]}
+    axes = style.subplots(figure, style.WIDTH * 1.2, sum(heights), len(heights), 2, **ratios)
     _draw_overview(axes[0, 0], axes[0, 1], _overview(frame), keys)
     if long.height:
         labels = _labels(long.select(*_KEY).unique(maintain_order=True))
@@ -363,8 +366,8 @@ def _draw_overview(left: Axes, right: Axes, frame: pl.DataFrame, keys: pl.DataFr
         for name, (marker, colour, face) in _RELIABILITIES.items():
             shift = 0.14 if face == style.PAPER else -0.14
             style.mark(right, row[name], y + shift, colour, marker, face=face)
-    style.name_rows(left, list(_labels(keys).values()), 6.5)
-    style.name_rows(right, [""] * keys.height)
+    style.name_rows([left], list(_labels(keys).values()), 6.5)
+    style.name_rows([right], [""] * keys.height)
     style.title_with_key(left, "Refusal Index", {kind.replace("_", " "): ("o", *look) for kind, look in looks.items()})
     style.title_with_key(right, "Reliability", {name.partition("_")[0]: look for name, look in _RELIABILITIES.items()})
     right.set_xlim(min(0.0, right.get_xlim()[0]), 1.02)
@@ -431,20 +434,20 @@ def sample_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         raise NotPossibleError(notes=notes)
     if near_zero:
         notes = (*notes, study_text("sample_size", "near_zero", models=abridged(near_zero)))
-    frames, needed = [], []
+    rows: list[dict[str, Any]] = []
+    needed = []
     for source in sources:
-        whose = (pl.lit(value, pl.String).alias(name) for name, value in source.where.items())
-        own = spread_frame(source.table, options)
-        frames.append(own.select(*whose, pl.lit(source.table.n).alias("questions"), pl.all()))
-        counts = own.unique("metric", maintain_order=True).drop_nulls("questions_for_cv_10")
-        texts = (f"{METRICS[name].label} {n:,}" for name, n in counts["metric", "questions_for_cv_10"].rows())
+        own = spread_rows(source.table, options)
+        rows += ({**source.where, "questions": source.table.n, **row} for row in own)
+        counts = {row["metric"]: row["questions_for_cv_10"] for row in own}
+        texts = (f"{METRICS[name].label} {n:,}" for name, n in counts.items() if n is not None)
         needed.append(f"{source.name} {', '.join(texts)}")
-    frame = pl.concat(frames)
+    frame = pl.DataFrame(rows, schema_overrides={"dataset": pl.String}, infer_schema_length=None)
     values = {"subsets": N_SUBSETS, "wanted": f"{CV_WANTED:g}", "needed": abridged(needed)}
     return Study(frame, _draw_sample_size, _printed_sample_size, notes, values)
 
 
-def spread_frame(table: stats.ContingencyTable, options: StudyOptions) -> pl.DataFrame:
+def spread_rows(table: stats.ContingencyTable, options: StudyOptions) -> list[dict[str, Any]]:
     """Return the spread of the metrics over subsets of a table's questions, for every size, with the closed form.
 
     - `table`: counts of the whole run; a subset is described by its four counts alone.
@@ -456,15 +459,9 @@ def spread_frame(table: stats.ContingencyTable, options: StudyOptions) -> pl.Dat
     rows = []
     for size in (size for size in SIZES if size < table.n):
         counts = rng.multivariate_hypergeometric(table.counts, size, size=N_SUBSETS)
-        values = subset_values(counts)
+        values = metrics_of_counts(counts.astype(float))
         rows += [_spread_row(whole[name], values[name], table, size, options.confidence_level) for name in COMPARED]
-    return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def subset_values(counts: NDArray[np.int64]) -> dict[str, FloatArray]:
-    """Return the metrics of many tables of shape (k, 4), NaN where undefined."""
-    found = metrics_of_counts(np.asarray(counts, float))
-    return {name: found[name] for name in COMPARED}
+    return rows
 
 
 def _spread_row(
@@ -517,14 +514,11 @@ def _draw_sample_size(figure: Figure, frame: pl.DataFrame) -> None:
     figure.set_size_inches(style.WIDTH * max(0.75, 0.42 * columns), 0.3 + 2.3 * rows)
     names = style.short_names(keys["model"].to_list(), 20)
     titles = [f"{names[model]}, {style.safe_text(variant, 12)}" for model, _, variant in keys.iter_rows()]
-    panels = style.panel_grid(figure, titles, columns, sharex=True, sharey=True)
+    # A single label for the whole figure would overlap the legend.
+    axes_labels = "Questions", "Coefficient of variation"
+    panels = style.panel_grid(figure, titles, columns, axes_labels, sharex=True, sharey=True)
     for panel, part in zip(panels, frame.partition_by(keys.columns, maintain_order=True), strict=True):
         _draw_run(panel, part)
-    # A single label for the whole figure would overlap the legend.
-    for panel in panels[::columns]:
-        panel.set_ylabel("Coefficient of variation")
-    for panel in panels[-columns:]:
-        panel.set_xlabel("Questions")
     lines = (style.handle(METRICS[name].label, _COLOURS[name], "o", "-", markersize=3) for name in COMPARED)
     style.outside_legend(figure, list(lines))
 

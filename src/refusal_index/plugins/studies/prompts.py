@@ -11,6 +11,7 @@ additive, and the basic interval, which reflects the resamples at the estimate, 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -69,11 +70,10 @@ def ratio_rows(
 
 def _basic(square: float, draws: FloatArray, confidence_level: float) -> tuple[float | None, float | None]:
     """Return the square roots of the ends of the basic interval of a square."""
-    defined = draws[np.isfinite(draws)]
-    if defined.size < precision.USABLE * draws.size:
+    least, most = precision.percentile_interval(draws, confidence_level)
+    if least is None or most is None:
         return None, None
-    tail = (1 - confidence_level) / 2
-    low, high = (2 * square - float(end) for end in np.quantile(defined, [1 - tail, tail]))
+    low, high = 2 * square - most, 2 * square - least
     return (None, None) if high < 0 else (math.sqrt(max(low, 0.0)), math.sqrt(high))
 
 
@@ -86,18 +86,6 @@ def _cv(values: FloatArray) -> FloatArray:
     """Return the population coefficient of variation along the last axis."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(values.std(axis=-1) / abs(values.mean(axis=-1)))
-
-
-def ratio_notes(frame: pl.DataFrame) -> tuple[str, ...]:
-    """Return a note on the ratios, if there are any."""
-    said = []
-    for row in frame.filter(model=RATIO).iter_rows(named=True):
-        label = "the three together" if row["metric"] == ALL_HEURISTIC else METRICS[row["metric"]].label
-        ends = "no more than chance"
-        if row["ratio_low"] is not None:
-            ends = f"{number(row['ratio_low'], 2)}, {number(row['ratio_high'], 2)}"
-        said.append(f"{label} {number(row['ratio'], 2)} [{ends}]")
-    return (study_text("score_variability", "ratio", ratios="; ".join(said)),) if said else ()
 
 
 AVERAGE = "Average"
@@ -124,8 +112,7 @@ def score_variability(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     if not several:
         raise NotPossibleError("; each of these has one prompt")
     single = [run.label for run in chosen if len(run.variants) == 1]
-    if single:
-        notes = (*notes, f"Left out, since under one prompt only: {abridged(single)}.")
+    notes += inputs.left_out("Left out, since under one prompt only", single)
     rows = [row for run in several for row in _variability_rows(run, options)]
     frame = with_averages(pl.DataFrame(rows, schema=VARIABILITY_SCHEMA))
     near = frame.filter(NEAR_ZERO).group_by("metric", "penalty", maintain_order=True).agg("model")
@@ -135,15 +122,18 @@ def score_variability(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     for model, metric, reason in frame.drop_nulls("reason").select("model", "metric", "reason").rows():
         why = reason.replace("_", " ")
         notes = (*notes, f"{model}: the variability of {METRICS[metric].label} is undefined ({why}).")
-    notes = (*notes, *ratio_notes(ratios := _ratios(several, frame, options)))
+    ratios, said = _ratios(several, frame, options), []
+    for row in ratios.iter_rows(named=True):
+        label = "the three together" if row["metric"] == ALL_HEURISTIC else METRICS[row["metric"]].label
+        ends = "no more than chance"
+        if row["ratio_low"] is not None:
+            ends = f"{number(row['ratio_low'], 2)}, {number(row['ratio_high'], 2)}"
+        said.append(f"{label} {number(row['ratio'], 2)} [{ends}]")
+    if said:
+        notes = (*notes, study_text("score_variability", "ratio", ratios="; ".join(said)))
     frame = pl.concat([frame, ratios], how="diagonal").select(frame.columns)
-    return Study(
-        frame,
-        _draw_variability,
-        _printed_variability,
-        notes,
-        {**inputs.data_values(several), "resamples": f"{precision.RESAMPLES:,}"},
-    )
+    values = {**inputs.data_values(several), "resamples": f"{precision.RESAMPLES:,}"}
+    return Study(frame, _draw_variability, _printed_variability, notes, values)
 
 
 def with_averages(frame: pl.DataFrame) -> pl.DataFrame:
@@ -190,8 +180,8 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
     frame = frame.filter(pl.col("model") != RATIO)
     lines = frame.select("metric", "penalty").unique(maintain_order=True).rows()
     models = [model for model in frame["model"].unique(maintain_order=True) if model != AVERAGE]
-    figure.set_size_inches(style.WIDTH, 0.9 + len(lines) * max(0.3, 0.09 * len(models)))
-    left, right = figure.subplots(1, 2, sharey=True)
+    height = 0.9 + len(lines) * max(0.3, 0.09 * len(models))
+    left, right = style.subplots(figure, style.WIDTH, height, 1, 2, sharey=True)
     colours, markers = style.model_colours(models), style.model_markers(models)
     shifts = style.shifts(models, 0.27)
     sound = frame.filter(~NEAR_ZERO.fill_null(value=False))
@@ -214,9 +204,7 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
                 end, arrow = (low, "<") if x < low else (high, ">")
                 style.mark(axes, end, y, colour, arrow, size=4.5, clip_on=False)
         axes.axvline(0, color=style.GREY, linewidth=0.7)
-        axes.grid(visible=False, axis="y")
-    left.set_yticks(range(len(lines)), [_line_label(*line) for line in lines])
-    left.set_ylim(len(lines) - 0.5, -0.5)
+    style.name_rows((left, right), [_line_label(*line) for line in lines])
     left.set_xlabel("Difference over |mean|")
     right.set_xlabel("Coefficient of variation")
     style.model_legend(figure, models)
@@ -268,7 +256,7 @@ def _spread(
     metric = np.array([values[place] for place in defined], float)
     drawn, level = draws[:, defined], options.confidence_level
     refused = np.array([scores[place].metrics["refusal_rate"].estimate for place in defined], float)
-    signed, absolute = (normalized_difference(metric, refused, denominator=way) for way in ("mean", "absolute_mean"))
+    delta = normalized_difference(metric, refused)
     cv, sample = coefficient_of_variation(metric), coefficient_of_variation(metric, ddof=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         means = drawn.mean(axis=1)
@@ -276,7 +264,7 @@ def _spread(
         deltas, cvs = (most.mean(axis=1) - least.mean(axis=1)) / abs(means), drawn.std(axis=1) / abs(means)
     # Without an estimate there is no interval. Resamples use the observed order of the refusal rates.
     resampled = {"mean": means, "delta": deltas, "cv": cvs}
-    undefined = {"delta": absolute.estimate is None, "cv": cv.estimate is None}
+    undefined = {"delta": delta.estimate is None, "cv": cv.estimate is None}
     intervals = {
         name: (None, None) if undefined.get(name) else precision.percentile_interval(each, level)
         for name, each in resampled.items()
@@ -289,15 +277,15 @@ def _spread(
     return {
         "variants": len(defined),
         "mean": float(metric.mean()),
-        "delta_signed": signed.estimate,
-        "delta_absolute": absolute.estimate,
+        "delta_signed": None if delta.estimate is None else delta.estimate * float(np.sign(metric.mean())),
+        "delta_absolute": delta.estimate,
         "range_absolute": None if cv.estimate is None else float(np.ptp(metric) / abs(metric.mean())),
         "cv": cv.estimate,
         "cv_sample": sample.estimate,
         "cv_chance": chance,
         **{f"{name}_low": low for name, (low, _) in intervals.items()},
         **{f"{name}_high": high for name, (_, high) in intervals.items()},
-        "reason": absolute.reason or cv.reason,
+        "reason": delta.reason or cv.reason,
     }
 
 
@@ -318,8 +306,7 @@ def prompt_agreement(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
     """
     chosen, notes = inputs.of_one_dataset(runs)
     rows = [row for run in chosen for row in _agreement_rows(run, options)]
-    columns = [name for name in AGREEMENT_SCHEMA if name != "kappa_ceiling"]
-    frame = with_ceiling(pl.DataFrame(rows, schema={name: AGREEMENT_SCHEMA[name] for name in columns}, orient="row"))
+    frame = with_ceiling(pl.DataFrame(rows, schema=AGREEMENT_SCHEMA))
     if not frame.filter(pl.col("prompt") != pl.col("other_prompt"))["both_answered"].sum():
         raise NotPossibleError("; no two prompts of these answered a question in common")
     return Study(frame, _draw_agreement, _printed_agreement, notes, inputs.data_values(chosen))
@@ -337,7 +324,7 @@ def with_ceiling(frame: pl.DataFrame) -> pl.DataFrame:
         kappas = own.select("model", pl.col("prompt").alias(side), pl.col("kappa").alias(f"{side}_kappa"))
         joined = joined.join(kappas, on=["model", side], how="left", maintain_order="left")
     ceiling = (pl.col("prompt_kappa") * pl.col("other_prompt_kappa")).sqrt()
-    return joined.with_columns(kappa_ceiling=ceiling).select(list(AGREEMENT_SCHEMA))
+    return joined.with_columns(kappa_ceiling=ceiling).select(frame.columns)
 
 
 def _draw_agreement(figure: Figure, frame: pl.DataFrame) -> None:
@@ -362,46 +349,44 @@ def _printed_agreement(frame: pl.DataFrame) -> pl.DataFrame:
     return wide.rename({"model": "Model", "other_prompt": "Prompt"})
 
 
-def _agreement_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
-    answers = {variant or inputs.ALL: _first_answers(outcomes) for variant, outcomes in run.variants.items()}
-    answers[FORCED] = _forced_answers(run)
-    names = list(answers)
-    for place, name in enumerate(names):
-        for other in names[place:]:
-            # The first and the second draw of the same prompt.
-            first, second = answers[name].filter(place=0), answers[other].filter(place=int(other == name))
-            pairs = first.join(second, on="question_id", suffix="_other", maintain_order="left")
-            yield (run.label, name, other, *_agreement(pairs, options, same_prompt=other == name))
-
-
-def _first_answers(outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Return the answers of the first pass and whether they are right; `place` 0 is a question's first draw."""
-    answered = outcomes.with_columns(_PLACE).filter(~pl.col("refused") & pl.col("wrong").is_not_null())
-    return answered.select("question_id", "place", right=~pl.col("wrong"))
-
-
-def _forced_answers(run: ComparedRun) -> pl.DataFrame:
-    """Return the forced answers, which the variants share, without replies that refused again."""
-    every = pl.concat([rows.with_columns(_PLACE) for rows in run.variants.values()])
-    answered = every.filter(pl.col("forced_grade").is_in([Grade.CORRECT.value, Grade.INCORRECT.value]))
-    once = answered.unique(["question_id", "place"], keep="first", maintain_order=True)
-    return once.select("question_id", "place", right=pl.col("forced_grade") == Grade.CORRECT.value)
+def _agreement_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
+    # The answers of each prompt and whether they are right; `place` 0 is a question's first draw.
+    outcomes = {variant or inputs.ALL: rows.with_columns(_PLACE) for variant, rows in run.variants.items()}
+    answers = {
+        prompt: rows.filter(~pl.col("refused") & pl.col("wrong").is_not_null()).with_columns(right=~pl.col("wrong"))
+        for prompt, rows in outcomes.items()
+    }
+    # The variants share forced answers; replies that refused again are none.
+    forced = pl.concat(outcomes.values()).filter(
+        pl.col("forced_grade").is_in([Grade.CORRECT.value, Grade.INCORRECT.value])
+    )
+    once = forced.unique(["question_id", "place"], keep="first", maintain_order=True)
+    answers[FORCED] = once.with_columns(right=pl.col("forced_grade") == Grade.CORRECT.value)
+    for prompt, other in itertools.combinations_with_replacement(answers, 2):
+        # The first and the second draw of the same prompt.
+        first, second = (
+            answers[name].filter(place=place).select("question_id", "right")
+            for name, place in ((prompt, 0), (other, int(other == prompt)))
+        )
+        pairs = first.join(second, on="question_id", suffix="_other", maintain_order="left")
+        found = _agreement(pairs, options, same_prompt=prompt == other)
+        yield {"model": run.label, "prompt": prompt, "other_prompt": other, **found}
 
 
 _PLACE = (pl.col("draw").rank("dense").over("question_id") - 1).alias("place")
 
 
-def _agreement(pairs: pl.DataFrame, options: StudyOptions, *, same_prompt: bool) -> tuple[Any, ...]:
+def _agreement(pairs: pl.DataFrame, options: StudyOptions, *, same_prompt: bool) -> dict[str, Any]:
     """Return the columns from `both_answered` on."""
-    n = pairs.height
-    if n == 0:
-        return (0, 0, None, None, None, None, "no_second_draw" if same_prompt else "no_question_answered_by_both")
-    same = int((pairs["right"] == pairs["right_other"]).sum())
+    n, same = pairs.height, int((pairs["right"] == pairs["right_other"]).sum())
+    if not n:
+        reason = "no_second_draw" if same_prompt else "no_question_answered_by_both"
+        return {"both_answered": 0, "same": 0, "reason": reason}
     low, high = wilson_interval(same, n, normal_quantile(options.confidence_level))
     right, right_other = float(pairs["right"].mean()), float(pairs["right_other"].mean())  # type: ignore[arg-type]
     chance = right * right_other + (1 - right) * (1 - right_other)
     kappa = (same / n - chance) / (1 - chance) if chance < 1 else None
-    return (n, same, same / n, low, high, kappa, None)
+    return {"both_answered": n, "same": same, "agreement": same / n, "low": low, "high": high, "kappa": kappa}
 
 
 _SHADES = LinearSegmentedColormap.from_list("agreement", ["#ffffff", "#deebf7", "#74b3d8"])
@@ -410,7 +395,16 @@ _SCALE = Normalize(0.5, 1.0, clip=True)
 
 def _draw_matrix(axes: Axes, frame: pl.DataFrame, prompts: Sequence[str]) -> None:
     for row in frame.iter_rows(named=True):
-        _draw_cell(axes, prompts.index(row["prompt"]), prompts.index(row["other_prompt"]), row)
+        x, y = prompts.index(row["prompt"]), prompts.index(row["other_prompt"])
+        shade, lines = style.PAPER, [(0.0, "none", 5.5)]
+        if row["agreement"] is not None:
+            shade, interval = _SHADES(_SCALE(row["agreement"])), f"{row['low']:.2f}\u2013{row['high']:.2f}"
+            lines = [(-0.2, f"{row['agreement']:.2f}", 7.5), (0.1, interval, 4.8)]
+            lines.append((0.32, f"n {row['both_answered']:,}", 4.8))
+        cell = Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, facecolor=shade, edgecolor=style.PALE, linewidth=0.5)
+        axes.add_patch(cell)
+        for below, text, size in lines:
+            axes.text(x, y + below, text, ha="center", va="center", fontsize=size, color=style.INK)
     names = [style.safe_text(name, 14) for name in prompts]
     axes.set_xticks(range(len(prompts)), names)
     axes.set_yticks(range(len(prompts)), names)
@@ -418,15 +412,3 @@ def _draw_matrix(axes: Axes, frame: pl.DataFrame, prompts: Sequence[str]) -> Non
     axes.grid(visible=False)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-
-
-def _draw_cell(axes: Axes, x: int, y: int, row: Mapping[str, Any]) -> None:
-    agreement = row["agreement"]
-    shade = style.PAPER if agreement is None else _SHADES(_SCALE(agreement))
-    axes.add_patch(Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, facecolor=shade, edgecolor=style.PALE, linewidth=0.5))
-    lines = [(0.0, "none", 5.5)]
-    if agreement is not None:
-        interval = f"{row['low']:.2f}\u2013{row['high']:.2f}"
-        lines = [(-0.2, f"{agreement:.2f}", 7.5), (0.1, interval, 4.8), (0.32, f"n {row['both_answered']:,}", 4.8)]
-    for below, text, size in lines:
-        axes.text(x, y + below, text, ha="center", va="center", fontsize=size, color=style.INK)

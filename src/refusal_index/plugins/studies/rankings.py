@@ -40,7 +40,6 @@ REMOVED_LABELS: Mapping[str, str] = {
     "both": "-Both",
 }
 FIT_OVER: tuple[stability.FitOver, ...] = get_args(stability.FitOver)
-CEILING_COLUMNS = ("kendall_w_ceiling", "kendall_w_ceiling_low", "kendall_w_ceiling_high", "ceiling_reason")
 N_RESAMPLES = 500
 
 FloatMatrix = NDArray[np.float64]
@@ -121,41 +120,13 @@ def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFram
     - `scores`: values by metric, shape (settings, models), including `correct_rate` and `refusal_rate`.
     - `seed`: seed of the random rankings.
     """
-    effects = {name: scores[name] for name in ("correct_rate", "refusal_rate")}
-    rows = []
+    effects = scores["correct_rate"], scores["refusal_rate"]
+    rows: list[dict[str, Any]] = []
     for (name, matrix), fit_over in itertools.product(scores.items(), FIT_OVER):
-        measured = stability.ranking_stability(
-            matrix, *effects.values(), fit_over=fit_over, n_resamples=N_RESAMPLES, rng=seed
-        )
+        found = stability.ranking_stability(matrix, *effects, fit_over=fit_over, n_resamples=N_RESAMPLES, rng=seed)
         # Without removed effects there is no regression.
-        for found in measured if fit_over == FIT_OVER[0] else measured[1:]:
-            chosen = [effect for removed, effect in effects.items() if found.removed in {removed, "both"}]
-            left = matrix
-            if chosen:
-                fitted = stability.isotonic_residuals(matrix, *chosen, increasing=found.increasing, fit_over=fit_over)
-                left = fitted.residuals
-            rows.append(
-                {
-                    "metric": name,
-                    "removed": found.removed,
-                    "fit_over": fit_over if chosen else None,
-                    "kendall_w": found.kendall_w,
-                    "kendall_w_tie_corrected": stability.kendall_w(left, correct_ties=True).estimate,
-                    **_random("kendall_w", found.random_kendall_w),
-                    "winner_entropy": found.winner_entropy,
-                    **_random("winner_entropy", found.random_winner_entropy),
-                    "n_settings": matrix.shape[0],
-                    "n_models": matrix.shape[1],
-                    "status": found.status,
-                    "reason": found.reason,
-                }
-            )
+        rows += ({"metric": name, **row} for row in found if row["fit_over"] or fit_over == FIT_OVER[0])
     return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def _random(statistic: str, found: stability.RandomDistribution) -> dict[str, float | None]:
-    column = f"random_{statistic}"
-    return {column: found.mean, f"{column}_low": found.low, f"{column}_high": found.high}
 
 
 def with_ceiling(frame: pl.DataFrame, grid: Grid, options: StudyOptions) -> pl.DataFrame:
@@ -174,9 +145,9 @@ def with_ceiling(frame: pl.DataFrame, grid: Grid, options: StudyOptions) -> pl.D
         found = stats.Estimate(None, status="undefined", reason="index_at_boundary")
         if np.isfinite(held).all():
             found = stability.kendall_w_ceiling(matrix, held @ held.T, rng=options.seed)
-        ceilings.append((name, "nothing", found.estimate, found.low, found.high, found.reason))
-    columns = ["metric", "removed", *CEILING_COLUMNS]
-    added = pl.DataFrame(ceilings, schema=columns, orient="row", infer_schema_length=None)
+        columns = inputs.with_ends({"kendall_w_ceiling": found})
+        ceilings.append({"metric": name, "removed": "nothing", **columns, "ceiling_reason": found.reason})
+    added = pl.DataFrame(ceilings, infer_schema_length=None)
     return frame.join(added, on=["metric", "removed"], how="left", maintain_order="left")
 
 
@@ -190,7 +161,7 @@ def paper_layout(frame: pl.DataFrame) -> pl.DataFrame:
     random = rows.filter(metric=rows["metric"][-1])
     table = [{"metric": "Random", **_printed_cells(random, "random_"), "W ceiling": UNDEFINED}]
     for (metric,), part in rows.group_by("metric", maintain_order=True):
-        ceiling = number(part[CEILING_COLUMNS[0]][0], 2)
+        ceiling = number(part["kendall_w_ceiling"][0], 2)
         table.append({"metric": METRICS[str(metric)].label, **_printed_cells(part), "W ceiling": ceiling})
     return pl.DataFrame(table)
 
@@ -205,8 +176,7 @@ def _printed_cells(rows: pl.DataFrame, prefix: str = "") -> dict[str, str]:
 
 def _draw_stability(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw one row of panels for W and one for winner entropy, with a column per removed effect."""
-    figure.set_size_inches(style.WIDTH * 1.25, 4.3)
-    axes = figure.subplots(2, len(REMOVED_LABELS), sharex=True, sharey=True)
+    axes = style.subplots(figure, style.WIDTH * 1.25, 4.3, 2, len(REMOVED_LABELS), sharex=True, sharey=True)
     statistics = {
         "kendall_w": "Kendall's W: 1 where all settings rank alike",
         "winner_entropy": "Winner entropy: 0 where one model always wins",
@@ -216,11 +186,10 @@ def _draw_stability(figure: Figure, frame: pl.DataFrame) -> None:
         for panel, removed in zip(panels, REMOVED_LABELS, strict=True):
             for row in frame.filter(removed=removed).iter_rows(named=True):
                 _draw_statistic(panel, names.index(row["metric"]), row, statistic)
-            panel.grid(visible=False, axis="y")
     for panel, label in zip(axes[0], REMOVED_LABELS.values(), strict=True):
         panel.set_title(label.replace("-", "\u2212 "))
-    axes[0, 0].set(ylim=(len(names) - 0.5, -0.5), xlim=(-0.04, 1.04), xticks=[0, 0.5, 1])
-    axes[0, 0].set_yticks(range(len(names)), [METRICS[name].label for name in names])
+    axes[0, 0].set(xlim=(-0.04, 1.04), xticks=[0, 0.5, 1])
+    style.name_rows(axes.ravel(), [METRICS[name].label for name in names])
     for panels, label in zip(axes, statistics.values(), strict=True):
         panels[0].set_xlabel(label, loc="left")
 
@@ -251,28 +220,27 @@ def ranking_with_ties(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     by_dataset: dict[str | None, list[ComparedRun]] = {}
     for run in chosen:
         by_dataset.setdefault(run.dataset, []).append(run)
-    frames: list[pl.DataFrame] = []
+    rows: list[dict[str, Any]] = []
+    data = []
     for dataset, members in by_dataset.items():
         try:
-            frame, further = _ranked(members, options)
+            found, further = _ranked(members, options)
         except (NotPossibleError, OutcomeTableError) as problem:
             notes = (*notes, f"{inputs.dataset_name(dataset)} is left out: {problem}.")
             continue
-        frames.append(frame)
+        rows += found
         notes = (*notes, *further)
-    if not frames:
+        asked, prompts = found[0]["questions"], found[0]["variants"]
+        data.append(f"{inputs.dataset_name(dataset)}, {asked:,} questions, prompts {prompts}")
+    if not rows:
         raise NotPossibleError(notes=notes)
-    frame = pl.concat(frames)
-    data = "; ".join(
-        f"{inputs.dataset_name(part['dataset'][0])}, {part['questions'][0]:,} questions, prompts {part['variants'][0]}"
-        for part in frames
-    )
-    values = {"data": data, "all_drawn": frame["drawn"].all(), "most_pairs": MOST_PAIRS}
+    frame = pl.DataFrame(rows, schema=TIES_SCHEMA)
+    values = {"data": "; ".join(data), "all_drawn": frame["drawn"].all(), "most_pairs": MOST_PAIRS}
     return Study(frame, _draw_ties, style.table(PRINTED_TIES, part="model"), notes, values)
 
 
-def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Return the ranking of the runs on one dataset, and notes on it."""
+def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Return the rows of the ranking of the runs on one dataset, and notes on it."""
     if len(runs) < 2:
         raise NotPossibleError(f"it has the model {inputs.model_name(runs[0])} only")
     settings = CompareOptions(penalty=options.penalty, confidence_level=options.confidence_level, seed=options.seed)
@@ -303,8 +271,7 @@ def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[pl.Data
         numbers = {"estimate": pair.estimate, "low": low, "high": high}
         numbers |= {"pvalue": pair.pvalue, "pvalue_max_t": pair.pvalue_max_t}
         rows.append({**whose, **numbers, "letters": "", "drawn": drawn, "status": "ok"})
-    frame = pl.DataFrame([{**common, **row} for row in rows], schema=TIES_SCHEMA)
-    return frame, (*unranked, *unpaired)
+    return [{**common, **row} for row in rows], (*unranked, *unpaired)
 
 
 TIES_SCHEMA = schema(
@@ -329,8 +296,9 @@ def _draw_ties(figure: Figure, frame: pl.DataFrame) -> None:
     heights = [
         max(part.filter(part=kind, drawn=True).height for kind in ("model", "difference")) + 1.5 for part in parts
     ]
-    figure.set_size_inches(style.WIDTH * 1.25, 0.8 + 0.24 * sum(heights) + 0.4 * len(parts))
-    axes = figure.subplots(len(parts), 2, squeeze=False, height_ratios=heights, width_ratios=[1.3, 1])
+    height = 0.8 + 0.24 * sum(heights) + 0.4 * len(parts)
+    ratios: dict[str, Any] = {"squeeze": False, "height_ratios": heights, "width_ratios": [1.3, 1]}
+    axes = style.subplots(figure, style.WIDTH * 1.25, height, len(parts), 2, **ratios)
     for (left, right), part in zip(axes, parts, strict=True):
         models, pairs = (part.filter(part=kind, drawn=True) for kind in ("model", "difference"))
         _draw_models(left, models)
@@ -356,7 +324,7 @@ def _draw_models(axes: Axes, models: pl.DataFrame) -> None:
         axes.plot([x, x], [members[0], members[-1]], color=style.PALE, linewidth=7.5, solid_capstyle="round", zorder=0)
         for y in members:
             axes.annotate(letter, (x, y), ha="center", va="center", fontsize=6.5)
-    style.name_rows(axes, list(style.short_names(models["model"].to_list()).values()))
+    style.name_rows([axes], list(style.short_names(models["model"].to_list()).values()))
 
 
 def _draw_pairs(axes: Axes, pairs: pl.DataFrame) -> None:
@@ -369,7 +337,7 @@ def _draw_pairs(axes: Axes, pairs: pl.DataFrame) -> None:
         tied = row["low"] <= 0 <= row["high"]
         _draw_interval(axes, y, row, style.GREY if tied else style.INK)
         labels.append(f"{names[row['model']]} \u2212 {names[row['other_model']]}")
-    style.name_rows(axes, labels)
+    style.name_rows([axes], labels)
     axes.tick_params(axis="y", labelsize=6.5)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,47 +25,32 @@ FEWEST = 3
 """Minimum number of points: two always lie on a line."""
 
 
-@dataclass(frozen=True)
-class Line:
-    """A least-squares line of y on x."""
-
-    # slope, intercept: of the line
-    slope: float
-    intercept: float
-    r_squared: float  # share of the variance of y that the line explains
-    spearman: float  # rank correlation of x and y
-    pvalue: float | None  # two-sided t test of a slope of 0; None if all points lie on the line
-    n: int  # number of points
-
-    def at(self, x: ArrayLike) -> np.ndarray:
-        """Return the line's value at x."""
-        return self.intercept + self.slope * np.asarray(x, float)
-
-
-def fit_line(x: ArrayLike, y: ArrayLike) -> Line | None:
+def fit_line(x: ArrayLike, y: ArrayLike) -> dict[str, Any] | None:
     """Fit a line by least squares; None for fewer than three points, or if x or y is constant.
 
+    - returned: ``slope`` and ``intercept``; ``r_squared``, the share of the variance of y that the line explains;
+      ``spearman``, the rank correlation; and ``pvalue`` of the two-sided t test of a slope of 0, None if all points
+      lie on the line.
+
     >>> line = fit_line([0, 1, 2, 3], [0, 1, 3, 4])
-    >>> round(line.slope, 2), round(line.r_squared, 2), line.spearman, round(line.pvalue, 4)
+    >>> round(line["slope"], 2), round(line["r_squared"], 2), line["spearman"], round(line["pvalue"], 4)
     (1.4, 0.98, 1.0, 0.0101)
     """
     across, up = np.asarray(x, float), np.asarray(y, float)
     if across.size < FEWEST or np.ptp(across) == 0 or np.ptp(up) == 0:
         return None
-    found = linregress(across, up)
-    r_squared = float(found.rvalue**2)
-    pvalue = float(found.pvalue) if r_squared < 1 else None
-    ranks = round(float(spearmanr(across, up).statistic), 12)
-    return Line(float(found.slope), float(found.intercept), r_squared, ranks, pvalue, across.size)
+    found, ranks = linregress(across, up), round(float(spearmanr(across, up).statistic), 12)
+    line = {"slope": float(found.slope), "intercept": float(found.intercept), "r_squared": float(found.rvalue**2)}
+    return {**line, "spearman": ranks, "pvalue": float(found.pvalue) if line["r_squared"] < 1 else None}
 
 
-def line_band(line: Line, x: ArrayLike, y: ArrayLike, at: ArrayLike, confidence_level: float) -> np.ndarray:
-    """Return the half-width of the pointwise confidence band of a fitted line."""
-    across, up, where = (np.asarray(values, float) for values in (x, y, at))
-    freedom = across.size - 2
-    left = up - line.at(across)
-    spread = across - across.mean()
-    error = np.sqrt(left @ left / freedom * (1 / across.size + (where - across.mean()) ** 2 / (spread @ spread)))
+def line_band(line: np.ndarray, x: np.ndarray, y: np.ndarray, at: np.ndarray, confidence_level: float) -> np.ndarray:
+    """Return the half-width of the pointwise confidence band of a line fitted to x and y.
+
+    - `line`: its values at x.
+    """
+    freedom, left, spread = x.size - 2, y - line, x - x.mean()
+    error = np.sqrt(left @ left / freedom * (1 / x.size + (at - x.mean()) ** 2 / (spread @ spread)))
     return np.asarray(error * stdtrit(freedom, 0.5 + confidence_level / 2))
 
 
@@ -97,35 +81,38 @@ def with_regression(
     - `by`: columns that define the groups.
     - `level`: confidence level of the pointwise band.
     """
-    parts = []
+    parts = [frame.clear().with_columns(pl.lit(None, kind).alias(name) for name, kind in REGRESSION_SCHEMA.items())]
     for _, group in frame.group_by(by, maintain_order=True):
-        empty = group.with_columns(pl.lit(None, kind).alias(name) for name, kind in REGRESSION_SCHEMA.items())
         every = group.drop_nulls([x, "refusal_index"])
         known = every.filter(~pl.col("sparse"))
         across, up = _coordinates(known, x, logarithmic=logarithmic)
         line, line_of_all = fit_line(across, up), fit_line(*_coordinates(every, x, logarithmic=logarithmic))
         if line is None or line_of_all is None:
-            parts.append(empty)
+            parts.append(group)
             continue
         at, _ = _coordinates(group, x, logarithmic=logarithmic)
-        fitted, reach = line.at(at), line_band(line, across, up, at, level)
+        reach = line_band(line["intercept"] + line["slope"] * across, across, up, at, level)
+        fitted = line["intercept"] + line["slope"] * at
         # The line does not extend to points that are not in the regression.
         fitted = np.where(group["sparse"].to_numpy(), np.nan, fitted)
+        noise = _without_noise(known, x, across, errors)
         numbers = {
-            **{name: getattr(line, name) for name in ("slope", "intercept", "spearman", "r_squared", "pvalue")},
-            **{f"{name}_all": getattr(line_of_all, name) for name in ("spearman", "r_squared")},
-            "points": line.n,
+            **line,
+            **{f"{name}_all": line_of_all[name] for name in ("spearman", "r_squared")},
+            "points": known.height,
             "points_all": every.height,
-            **precision.noise_columns(_without_noise(known, x, across, errors)),
+            "r_squared_ceiling": None if noise.ceiling is None else noise.ceiling**2,
+            "r_squared_without_noise": None if noise.estimate is None else noise.estimate**2,
+            "noise_reason": noise.reason,
         }
-        lined = group.with_columns(
-            *(pl.lit(value, REGRESSION_SCHEMA[name]).alias(name) for name, value in numbers.items()),
-            pl.Series("fitted", fitted).fill_nan(None),
-            pl.Series("fitted_low", fitted - reach).fill_nan(None),
-            pl.Series("fitted_high", fitted + reach).fill_nan(None),
+        band = {"fitted": fitted, "fitted_low": fitted - reach, "fitted_high": fitted + reach}
+        parts.append(
+            group.with_columns(
+                *(pl.lit(value, REGRESSION_SCHEMA[name]).alias(name) for name, value in numbers.items()),
+                *(pl.Series(name, values).fill_nan(None) for name, values in band.items()),
+            )
         )
-        parts.append(lined.select(empty.columns))
-    return pl.concat(parts)
+    return pl.concat(parts, how="diagonal")
 
 
 def _without_noise(
@@ -268,9 +255,11 @@ def model_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[t
     known = inputs.known_models(options.models)
     for run in runs:
         scores, overall = inputs.variant_scores(run, options), inputs.run_index(run, options)
-        name, index = inputs.name_in_tables(run, known), overall.index
+        index = overall.index
         if index.estimate is None:
             continue
+        # A model is looked up by its name in a set if the tables know that, else by its own.
+        name = run.model if inputs.find_model(run.model, known) else run.model_id
         sizes = inputs.find_model(name, known) or {}
         row = {
             "source": inputs.RUN,
@@ -312,12 +301,11 @@ def index_and_accuracy(runs: Sequence[ComparedRun], options: StudyOptions) -> St
     Raises NotPossibleError if fewer than three models have an index and the paper's rows do not apply.
     """
     chosen, notes = inputs.of_one_dataset(runs)
-    rows = list(_rate_rows(chosen, options))
-    undefined = [run.label for run in chosen if run.label not in {row["model"] for row in rows}]
-    if undefined:
-        notes = (*notes, f"Left out, since the index or the accuracy is undefined: {abridged(undefined)}.")
-    frame = pl.DataFrame([*_paper_rate_rows(chosen), *rows], schema=ACCURACY_POINTS)
-    if not rows or frame["model"].n_unique() < FEWEST:
+    frame = pl.DataFrame(list(_rate_rows(chosen, options)), schema=ACCURACY_POINTS)
+    shown = frame.filter(source=inputs.RUN)["model"].to_list()
+    undefined = [run.label for run in chosen if run.label not in shown]
+    notes += inputs.left_out("Left out, since the index or the accuracy is undefined", undefined)
+    if not shown or frame["model"].n_unique() < FEWEST:
         raise NotPossibleError(notes=notes)
     errors = precision.RunErrors(chosen, options)
     lined = with_regression(frame, "value", errors, by=("metric", "source"), level=options.confidence_level)
@@ -333,8 +321,8 @@ def index_and_accuracy(runs: Sequence[ComparedRun], options: StudyOptions) -> St
 def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw one panel per metric."""
     crowded = frame.filter(pl.col("source") == inputs.PAPER).height > 0
-    figure.set_size_inches(7.6 if crowded else 7.0, 3.4 if crowded else 2.7)
-    panels = figure.subplots(1, len(RATES), sharey=True)
+    size = (7.6, 3.4) if crowded else (7.0, 2.7)
+    panels = style.subplots(figure, *size, 1, len(RATES), sharey=True)
     parts = [frame.filter(pl.col("metric") == metric) for metric in RATES]
     for axes, metric, own in zip(panels, RATES, parts, strict=True):
         axes.set_xlabel(AXIS_LABELS[metric])
@@ -361,6 +349,11 @@ PRINTED_ACCURACY: Mapping[str, str | style.Cell] = {
 
 
 def _rate_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[dict[str, Any]]:
+    """Yield a row for each of the paper's models and each run, and each rate that is defined."""
+    for row in paper_model_rows(runs):
+        for metric in RATES:
+            ends = {"value_low": row[f"{metric}_low"], "value_high": row[f"{metric}_high"]}
+            yield {**row, "metric": metric, "value": row[metric], **ends}
     for run, row in model_rows(runs, options):
         scores = inputs.variant_scores(run, options)
         resampled = precision.resampled_metrics(run, options) if len(scores) > 1 else {}
@@ -371,13 +364,6 @@ def _rate_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[d
             if resampled:
                 low, high = precision.percentile_interval(resampled[metric].mean(axis=1), options.confidence_level)
             yield {**row, "metric": metric, "value": row[metric], "value_low": low, "value_high": high}
-
-
-def _paper_rate_rows(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
-    for row in paper_model_rows(runs):
-        for metric in RATES:
-            ends = {"value_low": row[f"{metric}_low"], "value_high": row[f"{metric}_high"]}
-            yield {**row, "metric": metric, "value": row[metric], **ends}
 
 
 SIZE = "parameters_billion"
@@ -399,9 +385,8 @@ def index_and_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     chosen, notes = inputs.of_one_dataset(runs)
     rows = [row for _, row in model_rows(chosen, options) if row[SIZE] is not None]
     names = [row["model"] for row in rows]
-    left_out = [run.label for run in chosen if run.label not in names]
-    if left_out:
-        notes = (*notes, f"Left out, without an index or a known number of parameters: {abridged(left_out)}.")
+    unknown = [run.label for run in chosen if run.label not in names]
+    notes += inputs.left_out("Left out, without an index or a known number of parameters", unknown)
     paper = (row for row in paper_model_rows(chosen) if row[SIZE] is not None)
     frame = pl.DataFrame([*paper, *rows], schema=SIZE_POINTS)
     if not rows or frame.height < 2:
@@ -431,8 +416,7 @@ def side_by_side(frame: pl.DataFrame) -> pl.DataFrame:
 def _draw_size(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the models on a logarithmic axis of size."""
     crowded = frame.filter(pl.col("source") == inputs.PAPER).height > 0
-    figure.set_size_inches(style.WIDTH if crowded else 4.2, 3.2 if crowded else 2.8)
-    axes = figure.subplots()
+    axes = style.subplots(figure, *((style.WIDTH, 3.2) if crowded else (4.2, 2.8)))
     axes.set_xscale("log")
     axes.set(xlabel="Parameters", ylabel="Refusal Index")
     axes.set_title(r_squared_text(frame), fontsize=7, fontweight="normal")

@@ -31,7 +31,6 @@ from refusal_index.plugins.studies.scores import label, method_colours, scored_r
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import number, pvalue, reason_text, with_interval
 from refusal_index.stats.comparison import difference_pvalue
-from refusal_index.stats.intervals import normal_quantile
 
 TOO_MUCH, TOO_LITTLE, NOT_TOLD, UNKNOWN = "too much", "too little", "no difference shown", "not known"
 """Verdicts on the refusal rate relative to the optimal one, by the interval of the difference."""
@@ -84,13 +83,11 @@ def _stated(run: ComparedRun) -> dict[str, float]:
     """Return the confidence targets of variants that state one, from the run's settings or the variants' names."""
     prompts = run.settings.get("prompts")
     stated = prompts.get("targets") if isinstance(prompts, Mapping) else None
-    if isinstance(stated, Mapping):
-        numbers = {str(name): target for name, target in stated.items() if type(target) in {int, float}}
-        known = {name: target for name, target in numbers.items() if 0 <= target < 1}
-    else:
+    if not isinstance(stated, Mapping):
         named = {name: _NAMED.fullmatch(name) for name in run.variants if name}
-        known = {name: int(found[1]) / 100 for name, found in named.items() if found}
-    return {name: float(known[name]) for name in run.variants if name and name in known}
+        stated = {name: int(found[1]) / 100 for name, found in named.items() if found}
+    known = {name: stated[name] for name in run.variants if name in stated and type(stated[name]) in {int, float}}
+    return {name: float(target) for name, target in known.items() if name and 0 <= target < 1}
 
 
 def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -117,7 +114,7 @@ def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str
 
 def _threshold_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
     """Yield the utility of the best cut of each confidence score, on the same questions on which it is chosen."""
-    scored, _ = scored_run(run, inputs.model_name(run)) if run.confidence is not None else (None, ())
+    scored, _ = scored_run(run, inputs.model_name(run))
     for one in scored.methods if scored else ():
         for name, target in targets_of(run).items():
             penalty = float(stats.penalty_from_confidence(target))
@@ -189,8 +186,8 @@ def _draw_response(figure: Figure, frame: pl.DataFrame) -> None:
     keys = frame.select("model", "dataset").unique(maintain_order=True)
     columns = min(keys.height, _PANELS_A_ROW)
     bands = math.ceil(keys.height / columns)
-    figure.set_size_inches(style.WIDTH * max(0.55, 0.36 * columns), 3.6 * bands)
-    axes = figure.subplots(2 * bands, columns, sharex=True, sharey="row", squeeze=False)
+    shared: dict[str, Any] = {"sharex": True, "sharey": "row", "squeeze": False}
+    axes = style.subplots(figure, style.WIDTH * max(0.55, 0.36 * columns), 3.6 * bands, 2 * bands, columns, **shared)
     names = style.short_names(keys["model"].to_list(), 22)
     datasets = style.short_names([inputs.dataset_name(one) for one in keys["dataset"].unique(maintain_order=True)], 22)
     methods = frame.filter(part="threshold")["method"].unique(maintain_order=True).to_list()
@@ -250,7 +247,6 @@ def _draw_pair(axes: Axes, stated: pl.DataFrame, own: str, best: str) -> None:
             style.mark(axes, row["place"], row[name], colour, marker, ys=style.ends(row, name), **look)
 
 
-ROUNDING = 1e-12
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 ALIKE = ("dataset", "grader", "prompts", "placement", "comparability_version")
 THINKING_SCHEMA = schema(
@@ -324,22 +320,21 @@ def _thinking_rows(less: ComparedRun, more: ComparedRun, options: StudyOptions) 
             yield {**where, "metric": metric, **found, "reason": "undefined"}
             continue
         one, other = errors.of(("less", "more"), metric)
-        error, found["estimate"] = float(np.linalg.norm(other - one)), second - first
-        if not np.isfinite(error) or error <= ROUNDING:
-            # An interval of zero width would suggest certainty.
-            found["reason"] = "constant_difference" if error <= ROUNDING else "no_standard_error"
+        estimate, reach = second - first, precision.half_width(other - one, options.confidence_level)
+        found["estimate"] = estimate
+        if reach is None:
+            found["reason"] = "no_standard_error" if np.isnan(other - one).any() else "constant_difference"
         else:
-            reach = normal_quantile(options.confidence_level) * error
-            found |= {"low": found["estimate"] - reach, "high": found["estimate"] + reach}
-            found["pvalue"] = difference_pvalue(found["estimate"], error, found["questions"])
+            error = float(np.linalg.norm(other - one))
+            found |= {"low": estimate - reach, "high": estimate + reach}
+            found["pvalue"] = difference_pvalue(estimate, error, found["questions"])
         yield {**where, "metric": metric, **found}
 
 
 def _draw_thinking(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per metric and a line per pair: the increase of the metric with more thinking."""
     pairs = frame.select("model", "dataset", "less", "more").unique(maintain_order=True).rows()
-    figure.set_size_inches(7.0, 1.0 + 0.32 * len(pairs))
-    panels = figure.subplots(1, len(inputs.COMPARED), sharey=True)
+    panels = style.subplots(figure, 7.0, 1.0 + 0.32 * len(pairs), 1, len(inputs.COMPARED), sharey=True)
     colours = style.model_colours([pair[0] for pair in pairs])
     names = style.short_names([pair[0] for pair in pairs], 28)
     for axes, metric in zip(panels, inputs.COMPARED, strict=True):
@@ -351,9 +346,7 @@ def _draw_thinking(figure: Figure, frame: pl.DataFrame) -> None:
         axes.margins(x=0.15)
         style.few_ticks(axes.xaxis, 2)
     what = (f"{style.safe_text(less, 16)} to {style.safe_text(more, 16)}" for _, _, less, more in pairs)
-    style.name_rows(panels[0], [f"{names[pair[0]]}\n{said}" for pair, said in zip(pairs, what, strict=True)], 6.5)
-    for axes in panels[1:]:
-        axes.grid(visible=False, axis="y")
+    style.name_rows(panels, [f"{names[pair[0]]}\n{said}" for pair, said in zip(pairs, what, strict=True)], 6.5)
     figure.supxlabel("value with more thinking \N{MINUS SIGN} value with less", fontsize=8)
 
 

@@ -25,9 +25,8 @@ from refusal_index.data.rates import first_draws
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import inputs, precision, stability, style
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
-from refusal_index.render.format import UNDEFINED, abridged, number, with_interval
+from refusal_index.render.format import UNDEFINED, number, with_interval
 from refusal_index.stats.arguments import FloatArray
-from refusal_index.stats.intervals import normal_quantile
 
 JOINT = "joint"
 """Value of the column `variant` for the index over all variants of a run."""
@@ -57,8 +56,8 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw one panel per metric and one line per variant."""
     lines = frame.select("model", "variant", "source").unique(maintain_order=True).rows()
     places, headings = _places(lines)
-    figure.set_size_inches(7.0, 0.9 + 0.17 * (len(lines) + len(headings)))
-    panels = figure.subplots(1, len(inputs.COMPARED), sharey=True)
+    height = 0.9 + 0.17 * (len(lines) + len(headings))
+    panels = style.subplots(figure, 7.0, height, 1, len(inputs.COMPARED), sharey=True)
     colours = style.variant_colours(frame["variant"].to_list())
     for axes, metric in zip(panels, inputs.COMPARED, strict=True):
         for row in frame.filter(pl.col("metric") == metric).iter_rows(named=True):
@@ -71,18 +70,17 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
             face, marker = None if row["status"] == "ok" else style.PAPER, "D" if joint else "o"
             style.mark(axes, row["estimate"], place, colour, marker, xs=style.ends(row), face=face)
         axes.set_title(METRICS[metric].label, loc="center")
-        axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
         axes.margins(x=0.12)
         style.few_ticks(axes.xaxis, 2)
         style.ticks_above_too(axes)
     first, names = panels[0], style.short_names(list(headings), 36)
-    first.set_yticks(list(places.values()), [style.safe_text(variant or model, 28) for model, variant, _ in places])
+    labels = [style.safe_text(variant or model, 28) for model, variant, _ in places]
+    style.name_rows(panels, labels, places=list(places.values()), pad=0.7)
     look: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "center", "weight": "bold"}
     for heading, place in headings.items():
         at: dict[str, Any] = {"xy": (0, place), "xytext": (-4, 0), "xycoords": first.get_yaxis_transform()}
         first.annotate(names[heading], **at, fontsize=7.5, **look)
-    first.set_ylim(max(places.values()) + 0.7, -0.7)
 
 
 def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
@@ -138,7 +136,6 @@ def _places(
 
 CONTRAST, AVERAGE_CONTRAST = "truth_contrast", "truth_contrast_average"
 HEADINGS = {"available": "Truth available", "unavailable": "Truth unavailable"}
-ROUNDING = 1e-12
 FEWEST = 3
 """Minimum number of models for an interval over models."""
 
@@ -164,9 +161,7 @@ def contrast_rows(frame: pl.DataFrame, errors: Errors, confidence_level: float) 
         reach = None
         if all(key in errors for keys in parts.values() for key in keys):
             one, other = (np.mean([errors[key] for key in keys], axis=0) for keys in parts.values())
-            error = float(np.linalg.norm(one - other))
-            # An interval of zero width would suggest certainty.
-            reach = normal_quantile(confidence_level) * error if math.isfinite(error) and error > ROUNDING else None
+            reach = precision.half_width(one - other, confidence_level)
         yield {"statistic": CONTRAST, "model": model, **_interval(contrasts[-1], reach)}
     if contrasts:
         k, reach = len(contrasts), None
@@ -205,15 +200,14 @@ def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> S
         raise NotPossibleError
     rows = []
     for run in chosen:
-        overall, within = inputs.run_index(run, options), _within_source(run, options)
+        overall = inputs.run_index(run, options)
         whose: dict[str, Any] = {"model": run.model or run.label, "dataset": inputs.dataset_name(run.dataset)}
         whose |= {"statistic": INDEX, "truth": truth_of(run.dataset_id), "variants": overall.variants}
-        sources = dict(zip(("within_source", "within_low", "within_high"), within, strict=True))
-        rows.append({**whose, **overall.index.to_document(), **sources})
+        rows.append({**whose, **overall.index.to_document(), **_within_source(run, options)})
     names, level = [(row["model"], row["dataset"]) for row in rows], options.confidence_level
     errors = dict(zip(names, precision.RunErrors(chosen, options, names).of(names, INDEX), strict=True))
     frame = with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA), errors, level, options.seed)
-    notes = [f"Left out, since their model has another run on the same dataset: {abridged(again)}."] if again else []
+    notes = [*inputs.left_out("Left out, since their model has another run on the same dataset", again)]
     notes += _agreement_notes(frame)
     for row in frame.filter(statistic=AVERAGE_CONTRAST).iter_rows(named=True):
         difference, has_interval = with_interval(row["estimate"], *style.ends(row)), row["low"] is not None
@@ -242,17 +236,10 @@ def with_agreement(
     # One row per model with an index on every dataset, one column per dataset.
     whole = frame.drop_nulls("estimate").pivot("dataset", index="model", values="estimate", maintain_order=True)
     whole = whole.drop_nulls()
-    rows = [*_agreement_rows(whole)]
-    further = [*_ceiling_rows(whole, errors, seed), *contrast_rows(frame, errors, confidence_level)]
-    return pl.concat(
-        [
-            frame,
-            averages.with_columns(pl.lit(AVERAGE).alias("statistic")),
-            pl.DataFrame(rows, schema=["statistic", "estimate", "reason"], orient="row"),
-            pl.DataFrame(further, schema=HALLUCINATION_SCHEMA),
-        ],
-        how="diagonal_relaxed",
-    ).select(frame.columns)
+    rows = [*_agreement_rows(whole), *_ceiling_rows(whole, errors, seed)]
+    rows += contrast_rows(frame, errors, confidence_level)
+    further = [averages.with_columns(statistic=pl.lit(AVERAGE)), pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA)]
+    return pl.concat([frame, *further], how="diagonal_relaxed").select(frame.columns)
 
 
 def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
@@ -261,8 +248,7 @@ def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
     models = shown["model"].unique(maintain_order=True).to_list()
     datasets = shown["dataset"].unique(maintain_order=True).to_list()
     column = max(1.15, 0.14 * len(models))
-    figure.set_size_inches(max(3.4, min(2 * style.WIDTH, 1.1 + column * len(datasets))), 2.8)
-    axes = figure.subplots()
+    axes = style.subplots(figure, max(3.4, min(2 * style.WIDTH, 1.1 + column * len(datasets))), 2.8)
     colours, markers, shifts = style.model_colours(models), style.model_markers(models), style.shifts(models, 0.3)
     for row in shown.iter_rows(named=True):
         x, look = datasets.index(row["dataset"]) + shifts[row["model"]], (colours[row["model"]], markers[row["model"]])
@@ -311,39 +297,33 @@ def truth_of(dataset: str | None) -> str | None:
     return "available" if any(part in name for part in AVAILABLE) else None
 
 
-def _within_source(run: ComparedRun, options: StudyOptions) -> tuple[float | None, float | None, float | None]:
+def _within_source(run: ComparedRun, options: StudyOptions) -> dict[str, float | None]:
     """Return the index within the sources of a mix, averaged over variants; with an interval for a single variant."""
-    if "+" not in (run.dataset_id or ""):
-        return None, None, None
     found = []
-    for outcomes in run.variants.values():
+    for outcomes in run.variants.values() if "+" in (run.dataset_id or "") else ():
         rows = first_draws(outcomes).drop_nulls(["refused", "wrong", "topic"])
         if rows.height:
             refused, wrong = rows["refused"].to_numpy(), rows["wrong"].to_numpy()
             found.append(stats.within_topic_refusal_index(refused, wrong, rows["topic"].to_numpy()))
     estimates = [one.estimate for one in found if one.estimate is not None]
-    if len(run.variants) == 1 and len(estimates) == 1:
+    if len(run.variants) == 1 and estimates:
         low, high = found[0].confidence_interval(options.confidence_level)
-        return estimates[0], float(low), float(high)
-    return (fmean(estimates) if estimates else None), None, None
+        return {"within_source": estimates[0], "within_low": float(low), "within_high": float(high)}
+    return {"within_source": fmean(estimates) if estimates else None}
 
 
-def _agreement_rows(whole: pl.DataFrame) -> Iterator[tuple[str, float | None, str | None]]:
+def _agreement_rows(whole: pl.DataFrame) -> list[dict[str, Any]]:
     scores = whole.drop("model").to_numpy().T
     if not scores.size:
-        for name in AGREEMENT:
-            yield name, None, "no_model_on_every_dataset"
-        return
-    plain, ties = stability.kendall_w(scores), stability.kendall_w(scores, correct_ties=True)
-    entropy = stability.winner_entropy(scores)
-    settings, models = scores.shape
-    several = models > 1 and settings > 1
-    random_entropy = stability.expected_winner_entropy(settings, models) if several else None
-    yield "kendall_w", plain.estimate, plain.reason
-    yield "kendall_w_ties", ties.estimate, ties.reason
-    yield "kendall_w_random", stability.expected_kendall_w(settings) if several else None, plain.reason
-    yield "winner_entropy", entropy.estimate, entropy.reason
-    yield "winner_entropy_random", random_entropy, entropy.reason
+        return [{"statistic": name, "reason": "no_model_on_every_dataset"} for name in AGREEMENT]
+    w, entropy = stability.kendall_w(scores), stability.winner_entropy(scores)
+    # Expectations for random rankings, if there are any.
+    random_w, random_entropy = None, None
+    if min(scores.shape) > 1:
+        random_w, random_entropy = 1 / scores.shape[0], stability.expected_winner_entropy(*scores.shape)
+    ties = stability.kendall_w(scores, correct_ties=True)
+    found = zip(AGREEMENT, (w.estimate, ties.estimate, random_w, entropy.estimate, random_entropy), strict=True)
+    return [{"statistic": name, "estimate": estimate, "reason": w.reason} for name, estimate in found]
 
 
 def _ceiling_rows(whole: pl.DataFrame, errors: Errors, seed: int) -> Iterator[dict[str, Any]]:

@@ -30,7 +30,7 @@ from refusal_index.plugins.studies import inputs, style
 from refusal_index.plugins.studies.curves import empirical_accuracy_refusal_curve
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study
 from refusal_index.render.format import abridged
-from refusal_index.stats import compare_with_refusals
+from refusal_index.stats import Estimate, compare_with_refusals
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
 
 FEWEST = 50
@@ -315,10 +315,10 @@ def run_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any
             if found.cut is None:
                 continue  # the variant refused no question, or all
             difference = found.correct_rate
-            least, most = difference.confidence_interval(level).or_none()
+            gain = Estimate.of(difference, difference.confidence_interval(level))
             verdict = NOT_TOLD
-            if least is not None and most is not None:
-                verdict = BEATEN if least > 0 else BEATS if most < 0 else NOT_TOLD
+            if gain.low is not None and gain.high is not None:
+                verdict = BEATEN if gain.low > 0 else BEATS if gain.high < 0 else NOT_TOLD
             yield {
                 **named,
                 **whose,
@@ -326,13 +326,11 @@ def run_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any
                 "refusal_rate": refusal_rate,
                 "correct_rate": difference.refusals,
                 "by_score": difference.score,
-                "difference": difference.estimate,
-                "difference_low": least,
-                "difference_high": most,
+                **inputs.with_ends({"difference": gain}),
                 "cut": found.cut,
                 "verdict": verdict,
-                "status": difference.status,
-                "reason": difference.reason,
+                "status": gain.status,
+                "reason": gain.reason,
             }
 
 
@@ -414,8 +412,11 @@ def _draw_gains(panel: Axes, compared: pl.DataFrame, bands: pl.DataFrame, colour
     models = style.short_names(bands["model"].to_list(), 22)
     alone = bands["model"].n_unique() == 1
     names = ((models[model], style.safe_text(variant, 12)) for model, variant in bands.iter_rows())
-    style.name_rows(panel, [variant if alone else f"{model}, {variant}" for model, variant in names], 6.5)
+    style.name_rows([panel], [variant if alone else f"{model}, {variant}" for model, variant in names], 6.5)
     for place in range(1, bands.height):
         panel.axhline(place - 0.5, color="#ececec", linewidth=0.6, zorder=0)
-    panel.set_title("Right answers by the score, less those by the refusals")
-    panel.set_xlabel("share of all questions, with as many refused")
+    title, label = (
+        "Right answers by the score, less those by the refusals",
+        "share of all questions, with as many refused",
+    )
+    panel.set(title=title, xlabel=label)

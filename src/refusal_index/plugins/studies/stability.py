@@ -50,98 +50,21 @@ References
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Self, get_args
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 from scipy.optimize import nnls
+from scipy.stats import rankdata
 
 from refusal_index.stats.arguments import FloatArray, unmasked
-from refusal_index.stats.estimate import Estimate, Result, Status
+from refusal_index.stats.estimate import Estimate, Result
 from refusal_index.stats.intervals import Seed, checked_resamples, symmetric_root
 
-# Smaller differences between statistics are due to the order of summation.
-ROUNDING = 1e-12
 
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class KendallWResult(Result):
-    """Result of Kendall's coefficient of concordance for m settings and n models.
-
-    Attributes
-    ----------
-    estimate : float or None
-        W in [0, 1]: 1 if all settings rank alike, on average 1/m for random rankings.
-    chi_squared : float or None
-        ``m (n - 1) W``, which is approximately chi-squared distributed for random rankings without ties.
-    degrees_of_freedom : int or None
-        Degrees of freedom of that distribution, n - 1.
-    pvalue : float or None
-        Upper tail probability of that distribution. It is too large with few models, unlike `permutation_pvalue`.
-    status : {"ok", "undefined"}
-    reason : str or None
-        Where undefined the first that applies of ``"one_setting"``, ``"one_model"`` and ``"all_tied"``.
-    scores : ndarray, shape (m, n)
-        The scores.
-    correct_ties : bool
-        Whether W is relative to its largest possible value with these ties.
-    """
-
-    chi_squared: float | None = None
-    degrees_of_freedom: int | None = None
-    pvalue: float | None = None
-    scores: FloatArray
-    correct_ties: bool
-
-    def permutation_pvalue(self, n_resamples: int = 9_999, *, rng: Seed = None) -> float | None:
-        """Return the share of random rankings that agree at least as well, with ranks permuted within each setting.
-
-        Parameters
-        ----------
-        n_resamples : int, default: 9,999
-            Number of permutations. The observed ranking counts as one more, so the result is never 0.
-        rng : int or numpy.random.Generator, optional
-
-        Returns
-        -------
-        float or None
-            In (0, 1]; None where W is undefined.
-
-        Examples
-        --------
-        >>> kendall_w([[0.3, 0.2, 0.1], [0.6, 0.4, 0.5], [0.9, 0.8, 0.7]]).permutation_pvalue(rng=1)
-        0.196
-        """
-        if self.estimate is None:
-            return None
-        shuffled = np.broadcast_to(average_ranks(self.scores), (checked_resamples(n_resamples), *self.scores.shape))
-        random = concordance(np.random.default_rng(rng).permuted(shuffled, axis=-1), correct_ties=self.correct_ties)
-        as_high = int(np.count_nonzero(random >= self.estimate - ROUNDING))
-        return (1 + as_high) / (1 + n_resamples)
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class WinnerEntropyResult(Result):
-    """Result of winner entropy: how evenly first places are distributed over the models.
-
-    Attributes
-    ----------
-    estimate : float or None
-        Entropy of `win_shares` to the base n, in [0, 1]: 0 where one model always wins, 1 where all win equally often.
-    win_shares : ndarray of shape (n,), or None
-        Share of the settings in which each model comes first; tied models share the first place.
-    status : {"ok", "undefined"}
-    reason : str or None
-        Where undefined the first that applies of ``"one_setting"``, ``"one_model"`` and ``"all_tied"``.
-    """
-
-    win_shares: FloatArray | None = None
-
-
-def kendall_w(scores: ArrayLike, *, correct_ties: bool = False) -> KendallWResult:
+def kendall_w(scores: ArrayLike, *, correct_ties: bool = False) -> Result:
     """Return Kendall's W, the agreement of m rankings of the same n models.
 
     With R_i the sum of the ranks of model i over the settings, ``W = 12 sum((R_i - mean)^2) / (m^2 (n^3 - n))``. Ties
@@ -157,8 +80,9 @@ def kendall_w(scores: ArrayLike, *, correct_ties: bool = False) -> KendallWResul
 
     Returns
     -------
-    KendallWResult
-        Undefined for a single setting, a single model, and if every setting ties all models.
+    Result
+        W in [0, 1]: 1 if all settings rank alike, on average 1/m for random rankings. Undefined for a single setting
+        (``"one_setting"``), a single model (``"one_model"``), and if every setting ties all models (``"all_tied"``).
 
     Raises
     ------
@@ -176,31 +100,22 @@ def kendall_w(scores: ArrayLike, *, correct_ties: bool = False) -> KendallWResul
     >>> round(kendall_w(scores).estimate, 4), round(kendall_w(scores, correct_ties=True).estimate, 4)
     (0.4444, 0.5333)
     """
-    matrix = checked_scores_matrix("scores", scores)
+    matrix = checked_numbers("scores", scores, 2)
     reason = why_unranked(matrix)
     if reason:
-        return KendallWResult(None, "undefined", reason, scores=matrix, correct_ties=correct_ties)
-    m, n = matrix.shape
-    w = float(concordance(average_ranks(matrix), correct_ties=correct_ties))
-    chi_squared = m * (n - 1) * w
-    return KendallWResult(
-        w,
-        chi_squared=chi_squared,
-        degrees_of_freedom=n - 1,
-        pvalue=float(special.chdtrc(n - 1, chi_squared)),
-        scores=matrix,
-        correct_ties=correct_ties,
-    )
+        return Result(None, "undefined", reason)
+    return Result(float(concordance(average_ranks(matrix), correct_ties=correct_ties)))
 
 
-def winner_entropy(scores: ArrayLike) -> WinnerEntropyResult:
+def winner_entropy(scores: ArrayLike) -> Result:
     """Return the entropy of the winners, ``-sum(p_i log_n p_i)`` with p_i the share of settings that model i wins.
 
     Parameters are those of `kendall_w`.
 
     Returns
     -------
-    WinnerEntropyResult
+    Result
+        In [0, 1]: 0 where one model always wins, 1 where all win equally often; tied models share the first place.
         Undefined if `kendall_w` is.
 
     Raises
@@ -214,30 +129,29 @@ def winner_entropy(scores: ArrayLike) -> WinnerEntropyResult:
 
     Examples
     --------
-    >>> result = winner_entropy([[0.36, 0.48, 0.54], [0.56, 0.60, 0.56], [0.22, 0.27, 0.22]])
-    >>> round(result.estimate, 4), result.win_shares
-    (0.5794, array([0. , 0.66666667, 0.33333333]))
+    >>> round(winner_entropy([[0.36, 0.48, 0.54], [0.56, 0.60, 0.56], [0.22, 0.27, 0.22]]).estimate, 4)
+    0.5794
     """
-    matrix = checked_scores_matrix("scores", scores)
+    matrix = checked_numbers("scores", scores, 2)
     reason = why_unranked(matrix)
-    if reason:
-        return WinnerEntropyResult(None, "undefined", reason)
-    return WinnerEntropyResult(float(entropy_of_winners(matrix)), win_shares=win_shares(matrix))
+    return Result(None, "undefined", reason) if reason else Result(float(entropy_of_winners(matrix)))
 
 
-def checked_scores_matrix(name: str, values: ArrayLike) -> FloatArray:
-    """Return a valid matrix of scores as floats, shape (settings, models); raises for an invalid one."""
+def checked_numbers(name: str, values: ArrayLike, dimensions: int) -> FloatArray:
+    """Return finite numbers as an array of floats with a number of dimensions; raises for other values.
+
+    A matrix has one row a setting and one column a model, at least one of each.
+    """
     array = unmasked(name, values)
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} must hold numbers, got an array of {array.dtype}; are there names or None in it?")
-    if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(
-            f"{name} must have one row a setting and one column a model, at least one of each, got shape {array.shape}"
-        )
+    if array.ndim != dimensions or (dimensions == 2 and 0 in array.shape):
+        needed = "one value a model or prompt" if dimensions == 1 else "one row a setting and one column a model"
+        raise ValueError(f"{name} must have {needed}, got shape {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(
             f"{name} must be finite, got {float(array[~np.isfinite(array)][0])!r}; "
-            "is the metric undefined for a model? Leave that model or that setting out"
+            "leave out models, prompts and settings where it is undefined"
         )
     return array.astype(np.float64, copy=False)
 
@@ -254,9 +168,7 @@ def why_unranked(scores: FloatArray) -> str | None:
 
 def average_ranks(scores: FloatArray) -> FloatArray:
     """Return ranks along the last axis, 1 for the best; ties get the average of their ranks."""
-    mine, theirs = scores[..., :, np.newaxis], scores[..., np.newaxis, :]
-    better, tied = np.count_nonzero(theirs > mine, axis=-1), np.count_nonzero(theirs == mine, axis=-1)
-    return np.asarray(better + (tied + 1) / 2)
+    return np.asarray(rankdata(-scores, axis=-1))
 
 
 def concordance(ranks: FloatArray, *, correct_ties: bool) -> FloatArray:
@@ -270,26 +182,17 @@ def concordance(ranks: FloatArray, *, correct_ties: bool) -> FloatArray:
     return np.asarray(np.divide(between, largest, out=np.full(spread.shape, np.nan), where=spread > 0))[()]
 
 
-def win_shares(scores: FloatArray) -> FloatArray:
-    """Return the share of the settings won by each model, shape (..., n), for scores of shape (..., m, n)."""
-    first = scores == scores.max(axis=-1, keepdims=True)
-    return np.asarray(np.mean(first / first.sum(axis=-1, keepdims=True), axis=-2))
-
-
 def entropy_of_winners(scores: FloatArray) -> FloatArray:
     """Return the winner entropy of scores of shape (..., m, n), n at least 2; NaN if every setting ties all models."""
-    entropy = np.sum(special.entr(win_shares(scores)), axis=-1) / np.log(scores.shape[-1])
+    first = scores == scores.max(axis=-1, keepdims=True)
+    shares = np.mean(first / first.sum(axis=-1, keepdims=True), axis=-2)
+    entropy = np.sum(special.entr(shares), axis=-1) / np.log(scores.shape[-1])
     all_tied = np.all(scores == scores[..., :1], axis=(-2, -1))
     return np.asarray(np.where(all_tied, np.nan, entropy))[()]
 
 
-Denominator = Literal["absolute_mean", "mean"]
-
-
-def normalized_difference(
-    values: ArrayLike, refusal_rate: ArrayLike, *, denominator: Denominator = "absolute_mean"
-) -> Result:
-    """Return the metric at the most cautious prompt minus that at the least cautious one, over its mean.
+def normalized_difference(values: ArrayLike, refusal_rate: ArrayLike) -> Result:
+    """Return the metric at the most cautious prompt minus that at the least cautious one, over its absolute mean.
 
     Parameters
     ----------
@@ -297,21 +200,17 @@ def normalized_difference(
         The metric at each prompt.
     refusal_rate : array_like of float, shape (k,)
         Determines the prompts with the most and the fewest refusals; values of tied prompts are averaged.
-    denominator : {"absolute_mean", "mean"}, default: "absolute_mean"
-        With ``"absolute_mean"``, as in the paper's definition, a positive difference means that the metric increases
-        with refusal. With the signed ``"mean"``, the sign is reversed for a metric with a negative mean, as for the
-        weighted score in four of the five rows of the paper's table.
 
     Returns
     -------
     Result
-        Undefined for a single prompt (``"one_prompt"``), for equal refusal rates (``"equal_refusal_rates"``) and for a
-        mean of zero (``"zero_mean"``).
+        Positive if the metric increases with refusal. Undefined for a single prompt (``"one_prompt"``), for equal
+        refusal rates (``"equal_refusal_rates"``) and for a mean of zero (``"zero_mean"``).
 
     Raises
     ------
     TypeError, ValueError
-        If the arrays are not finite numbers of equal length, or the denominator is unknown.
+        If the arrays are not finite numbers of equal length.
 
     References
     ----------
@@ -322,15 +221,13 @@ def normalized_difference(
     >>> round(normalized_difference([0.34, 0.33, 0.31, 0.36], [0.1, 0.4, 0.6, 0.8]).estimate, 4)
     0.0597
     """
-    metric, refused = _checked("values", values), _checked("refusal_rate", refusal_rate)
+    metric, refused = checked_numbers("values", values, 1), checked_numbers("refusal_rate", refusal_rate, 1)
     if metric.size != refused.size:
         raise ValueError(f"values and refusal_rate must be of one length, got {metric.size} and {refused.size}")
-    if denominator not in get_args(Denominator):
-        raise ValueError(f"denominator must be one of {', '.join(get_args(Denominator))}, got {denominator!r}")
     if metric.size > 1 and refused.min() == refused.max():
         return Result(None, "undefined", "equal_refusal_rates")
     difference = metric[refused == refused.max()].mean() - metric[refused == refused.min()].mean()
-    return _relative(float(difference), metric, signed=denominator == "mean")
+    return _relative(float(difference), metric)
 
 
 def coefficient_of_variation(values: ArrayLike, *, ddof: Literal[0, 1] = 0) -> Result:
@@ -351,7 +248,7 @@ def coefficient_of_variation(values: ArrayLike, *, ddof: Literal[0, 1] = 0) -> R
     Raises
     ------
     TypeError, ValueError
-        If `values` are not finite numbers, or `ddof` is neither 0 nor 1.
+        If `values` are not finite numbers.
 
     References
     ----------
@@ -362,31 +259,15 @@ def coefficient_of_variation(values: ArrayLike, *, ddof: Literal[0, 1] = 0) -> R
     >>> round(coefficient_of_variation([0.34, 0.33, 0.31, 0.36]).estimate, 4)
     0.0538
     """
-    metric = _checked("values", values)
-    if ddof not in (0, 1):
-        raise ValueError(f"ddof must be 0, for the population, or 1, for the sample, got {ddof!r}")
-    spread = float(metric.std(ddof=ddof)) if metric.size > 1 else 0.0
-    return _relative(spread, metric, signed=False)
+    metric = checked_numbers("values", values, 1)
+    return _relative(float(metric.std(ddof=ddof)) if metric.size > 1 else 0.0, metric)
 
 
-def _relative(spread: float, metric: FloatArray, *, signed: bool) -> Result:
+def _relative(spread: float, metric: FloatArray) -> Result:
     if metric.size == 1:
         return Result(None, "undefined", "one_prompt")
     mean = float(metric.mean())
-    if mean == 0:
-        return Result(None, "undefined", "zero_mean")
-    return Result(spread / (mean if signed else abs(mean)))
-
-
-def _checked(name: str, values: ArrayLike) -> FloatArray:
-    array = unmasked(name, values)
-    if array.dtype.kind not in "iuf":
-        raise TypeError(f"{name} must hold numbers, got an array of {array.dtype}; is the metric None at a prompt?")
-    if array.ndim != 1 or not array.size:
-        raise ValueError(f"{name} must have one value a prompt, shape (k,), got shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite, got {array.tolist()!r}; leave out prompts where it is undefined")
-    return array.astype(np.float64, copy=False)
+    return Result(spread / abs(mean)) if mean else Result(None, "undefined", "zero_mean")
 
 
 FEWEST = 3
@@ -403,8 +284,6 @@ class ReliabilityResult(Result):
         True variance over variance of the estimates; above 1 only if errors are strongly correlated.
     true_variance : float or None
         ``S - D``, even if it is not positive and the reliability is undefined.
-    variance, noise : float or None
-        Variance of the estimates, with k - 1 in the denominator, and the average contribution of sampling errors.
     status : {"ok", "undefined"}
     reason : str or None
         Where undefined the first that applies of ``"too_few_estimates"`` (fewer than three), ``"no_variation"`` and
@@ -412,8 +291,6 @@ class ReliabilityResult(Result):
     """
 
     true_variance: float | None = None
-    variance: float | None = None
-    noise: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -466,20 +343,21 @@ def reliability(values: ArrayLike, covariance: ArrayLike) -> ReliabilityResult:
     Examples
     --------
     >>> found = reliability([0.1, 0.2, 0.4, 0.5], [0.01, 0.01, 0.01, 0.01])
-    >>> round(found.variance, 4), round(found.noise, 4), round(found.estimate, 3)
-    (0.0333, 0.01, 0.7)
+    >>> round(found.true_variance, 4), round(found.estimate, 3)
+    (0.0233, 0.7)
     >>> reliability([0.1, 0.2, 0.15], [0.04, 0.04, 0.04]).reason
     'noise_exceeds_spread'
     """
-    y = _checked_values("values", values)
+    y = checked_numbers("values", values, 1)
     errors = _checked_covariance("covariance", covariance, y.size)
     if y.size < FEWEST:
         return ReliabilityResult(None, "undefined", "too_few_estimates")
-    variance, noise = float(y.var(ddof=1)), _spread(errors)
-    true = variance - noise
+    variance = float(y.var(ddof=1))
+    true = variance - _spread(errors)
     reason = "no_variation" if np.ptp(y) == 0 else "noise_exceeds_spread" if true <= 0 else None
-    found = ReliabilityResult(None, "undefined", reason, true_variance=true, variance=variance, noise=noise)
-    return found if reason else replace(found, estimate=true / variance, status="ok")
+    if reason:
+        return ReliabilityResult(None, "undefined", reason, true_variance=true)
+    return ReliabilityResult(true / variance, true_variance=true)
 
 
 def disattenuated_correlation(
@@ -516,7 +394,7 @@ def disattenuated_correlation(
     >>> round(found.observed, 3), round(found.ceiling, 3), round(found.estimate, 3)
     (0.8, 0.8, 1.0)
     """
-    x, y = _checked_values("first", first), _checked_values("second", second)
+    x, y = checked_numbers("first", first, 1), checked_numbers("second", second, 1)
     if x.size != y.size:
         raise ValueError(f"first and second must hold one value for each of the same models, got {x.size} and {y.size}")
     shared = np.zeros(x.size) if cross_covariance is None else cross_covariance
@@ -550,7 +428,7 @@ def kendall_w_ceiling(
     Returns
     -------
     Estimate
-        Mean, 5% and 95% quantile; undefined as for `KendallWResult`, or as for `ReliabilityResult` of the models'
+        Mean, 5% and 95% quantile; undefined as for `kendall_w`, or as for `ReliabilityResult` of the models'
         means over the settings.
 
     Raises
@@ -570,7 +448,7 @@ def kendall_w_ceiling(
     >>> round(kendall_w_ceiling(scores, np.diag([0.01] * 6), rng=1).estimate, 2)
     0.86
     """
-    matrix = checked_scores_matrix("scores", scores)
+    matrix = checked_numbers("scores", scores, 2)
     m, n = matrix.shape
     errors = _checked_covariance("covariance", covariance, m * n)
     reason = why_unranked(matrix)
@@ -593,15 +471,6 @@ def _spread(covariance: FloatArray) -> float:
     return own - (float(covariance.sum()) - own * k) / (k * (k - 1))
 
 
-def _checked_values(name: str, values: ArrayLike) -> FloatArray:
-    array = np.asarray(values, np.float64)
-    if array.ndim != 1 or not np.isfinite(array).all():
-        raise ValueError(
-            f"{name} must hold one finite number a model, got shape {array.shape}; leave out models without an estimate"
-        )
-    return array
-
-
 def _checked_covariance(name: str, covariance: ArrayLike, size: int) -> FloatArray:
     array = np.asarray(covariance, np.float64)
     array = np.diag(array) if array.ndim == 1 else array
@@ -619,25 +488,7 @@ FitOver = Literal["all", "model"]
 RESOLUTION_DIGITS = 12
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class IsotonicResiduals:
-    """Residuals of a metric from monotonic functions of covariates.
-
-    Attributes
-    ----------
-    residuals : ndarray, shape (m, n)
-        Metric minus fit, rounded to twelve digits, so that residuals that should be equal are.
-    increasing : tuple of bool
-        Whether the metric increases with each covariate in the fit.
-    """
-
-    residuals: FloatArray
-    increasing: tuple[bool, ...]
-
-
-def isotonic_residuals(
-    metric: ArrayLike, *covariates: ArrayLike, increasing: Sequence[bool] | None = None, fit_over: FitOver = "all"
-) -> IsotonicResiduals:
+def isotonic_residuals(metric: ArrayLike, *covariates: ArrayLike, fit_over: FitOver = "all") -> FloatArray:
     """Return the residuals of a metric from the best-fitting sum of one monotonic function of each covariate.
 
     Parameters
@@ -645,11 +496,9 @@ def isotonic_residuals(
     metric : array_like of float, shape (m, n)
         One row a setting, one column a model.
     *covariates : array_like of float, shape (m, n)
-        One matrix for each effect to remove. Settings in which a covariate is equal get equal values of its function
-        (ties are "secondary", de Leeuw's term).
-    increasing : sequence of bool, optional
-        Whether the function of each covariate is increasing or decreasing. By default, the directions with the smallest
-        residual sum of squares over all models; if they are tied, increasing.
+        One matrix for each effect to remove, at least one. Settings in which a covariate is equal get equal values of
+        its function (ties are "secondary", de Leeuw's term). Whether a function increases or decreases is what leaves
+        the smallest residual sum of squares over all models; if several are tied, increasing.
     fit_over : {"all", "model"}, default: "all"
         ``"all"``: the same functions for all models and settings. ``"model"``, as in the paper's wording: separate
         functions for each model, over its settings. These also remove each model's mean, so that nothing remains to be
@@ -657,13 +506,13 @@ def isotonic_residuals(
 
     Returns
     -------
-    IsotonicResiduals
+    ndarray, shape (m, n)
+        Metric minus fit, rounded to twelve digits, so that residuals that should be equal are.
 
     Raises
     ------
     TypeError, ValueError
-        If a matrix does not contain finite numbers, the shapes differ, there is no covariate, or the number of
-        directions differs from that of covariates.
+        If a matrix does not contain finite numbers, or the shapes differ.
 
     References
     ----------
@@ -673,126 +522,47 @@ def isotonic_residuals(
 
     Examples
     --------
-    >>> result = isotonic_residuals([[0.2], [0.5], [0.3], [0.6]], [[0.1], [0.2], [0.3], [0.4]])
-    >>> result.residuals.ravel().tolist(), result.increasing
-    ([0.0, 0.1, -0.1, 0.0], (True,))
+    >>> isotonic_residuals([[0.2], [0.5], [0.3], [0.6]], [[0.1], [0.2], [0.3], [0.4]]).ravel().tolist()
+    [0.0, 0.1, -0.1, 0.0]
     """
-    values = checked_scores_matrix("metric", metric)
-    effects = [checked_covariate("covariate", covariate, values.shape) for covariate in covariates]
-    if not effects:
-        raise ValueError("isotonic_residuals needs at least one covariate whose effect to remove, got none")
-    if increasing is not None and len(increasing) != len(effects):
-        raise ValueError(f"increasing must hold one truth value for each covariate, {len(effects)}, got {increasing!r}")
-    if fit_over not in get_args(FitOver):
-        raise ValueError(f"fit_over must be one of {', '.join(get_args(FitOver))}, got {fit_over!r}")
-    directions = tuple(bool(rising) for rising in increasing) if increasing is not None else None
-    if fit_over == "model":
-        return residuals_of(values, effects, directions)
-    pooled = residuals_of(values.reshape(-1, 1), [effect.reshape(-1, 1) for effect in effects], directions)
-    return IsotonicResiduals(pooled.residuals.reshape(values.shape), pooled.increasing)
-
-
-def checked_covariate(name: str, covariate: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
-    """Return a valid covariate of a metric of this shape as floats; raises for an invalid one."""
-    effect = checked_scores_matrix(name, covariate)
-    if effect.shape != shape:
-        raise ValueError(
-            f"{name} must have a value for each setting and model of the metric, shape {shape}, "
-            f"got shape {effect.shape}; is one of them transposed?"
-        )
-    return effect
-
-
-def residuals_of(
-    metric: FloatArray, effects: Sequence[FloatArray], increasing: tuple[bool, ...] | None
-) -> IsotonicResiduals:
-    """Return the residuals as `isotonic_residuals` does, column by column, for validated matrices."""
+    values = checked_numbers("metric", metric, 2)
+    effects = [_checked_covariate("covariate", covariate, values.shape) for covariate in covariates]
+    shape = values.shape
+    if fit_over == "all":
+        values, effects = values.reshape(-1, 1), [effect.reshape(-1, 1) for effect in effects]
     # A power of ten, so that rounding to multiples of it keeps short decimals short.
-    scale = 10.0 ** np.ceil(np.log10(max(float(np.abs(metric).max()), np.finfo(float).tiny)))
-    candidates = [increasing] if increasing else list(itertools.product((True, False), repeat=len(effects)))
+    scale = 10.0 ** np.ceil(np.log10(max(float(np.abs(values).max()), np.finfo(float).tiny)))
     # Steps from 0 to 1 at every value of a covariate but its smallest, centred to replace the constant. A decreasing
     # step then is the negative of an increasing one.
     steps = [
         [(column[:, np.newaxis] >= np.unique(column)[1:]).astype(float) for column in effect.T] for effect in effects
     ]
-    centred = metric / scale - (metric / scale).mean(axis=0)
-    fits = {}
-    for directions in candidates:
-        signs = [1 if rising else -1 for rising in directions]
+    centred = values / scale - (values / scale).mean(axis=0)
+    fits = []
+    for signs in itertools.product((1, -1), repeat=len(effects)):
         cones = [
             np.hstack([sign * (step - step.mean(axis=0)) for sign, step in zip(signs, of_model, strict=True)])
             for of_model in zip(*steps, strict=True)
         ]
         # Distances from the projections onto the cones spanned by these columns.
         left = [
-            values - cone @ nnls(cone, values)[0] if cone.shape[1] else values
-            for values, cone in zip(centred.T, cones, strict=True)
+            column - cone @ nnls(cone, column)[0] if cone.shape[1] else column
+            for column, cone in zip(centred.T, cones, strict=True)
         ]
-        fits[directions] = np.column_stack(left)
+        fits.append(np.column_stack(left))
     # Rounded, so that ties between directions are not decided by rounding errors.
-    best = min(fits, key=lambda directions: round(float(np.sum(fits[directions] ** 2)), RESOLUTION_DIGITS))
-    return IsotonicResiduals(np.round(fits[best], RESOLUTION_DIGITS) * scale + 0.0, best)
+    best = min(fits, key=lambda fit: round(float(np.sum(fit**2)), RESOLUTION_DIGITS))
+    return np.asarray((np.round(best, RESOLUTION_DIGITS) * scale + 0.0).reshape(shape))
 
 
-QUANTILES = 0.05, 0.5, 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class RandomDistribution:
-    """Distribution of a statistic over random rankings.
-
-    Attributes
-    ----------
-    mean, low, median, high : float or None
-        Mean, and 5%, 50% and 95% quantiles; all None if the statistic was never defined.
-    n_resamples : int
-        Number of random rankings for which the statistic was defined.
-    """
-
-    mean: float | None
-    low: float | None
-    median: float | None
-    high: float | None
-    n_resamples: int
-
-    @classmethod
-    def of(cls, values: FloatArray) -> Self:
-        """Summarise values without NaN."""
-        defined = values[~np.isnan(values)]
-        if not defined.size:
-            return cls(None, None, None, None, 0)
-        low, median, high = np.quantile(defined, QUANTILES).tolist()
-        return cls(float(defined.mean()), low, median, high, defined.size)
-
-
-def expected_kendall_w(n_settings: int) -> float:
-    """Return the expectation of W for random rankings by m settings, 1/m for any number of models.
-
-    Parameters
-    ----------
-    n_settings : int
-        m, at least 2.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two settings.
-
-    References
-    ----------
-    .. [1] Kendall and Babington Smith (1939). :doi:`10.1214/aoms/1177732186`
-
-    Examples
-    --------
-    >>> expected_kendall_w(8)
-    0.125
-    """
-    _check_sizes(n_settings=n_settings)
-    return 1 / n_settings
+def _checked_covariate(name: str, covariate: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+    effect = checked_numbers(name, covariate, 2)
+    if effect.shape != shape:
+        raise ValueError(
+            f"{name} must have a value for each setting and model of the metric, shape {shape}, "
+            f"got shape {effect.shape}; is one of them transposed?"
+        )
+    return effect
 
 
 def expected_winner_entropy(n_settings: int, n_models: int) -> float:
@@ -810,17 +580,11 @@ def expected_winner_entropy(n_settings: int, n_models: int) -> float:
     float
         In [0, 1].
 
-    Raises
-    ------
-    ValueError
-        If there are fewer than two settings or models.
-
     Examples
     --------
     >>> round(expected_winner_entropy(n_settings=8, n_models=8), 4)
     0.7486
     """
-    _check_sizes(n_settings=n_settings, n_models=n_models)
     wins = np.arange(n_settings + 1)
     log_probabilities = (
         special.gammaln(n_settings + 1)
@@ -833,56 +597,15 @@ def expected_winner_entropy(n_settings: int, n_models: int) -> float:
     return float(n_models * np.sum(np.exp(log_probabilities) * entropies))
 
 
-def _check_sizes(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 2:
-            raise ValueError(f"{name} must be at least 2, got {size!r}: a single one is never ranked differently")
-
-
-Removed = Literal["nothing", "correct_rate", "refusal_rate", "both"]
-
-
-@dataclass(frozen=True, slots=True)
-class RankingStability:
-    """Agreement of the settings' rankings by a metric after one adjustment.
-
-    Attributes
-    ----------
-    removed : {"nothing", "correct_rate", "refusal_rate", "both"}
-        The covariates whose monotonic effects were removed.
-    kendall_w, winner_entropy : float or None
-        As in `kendall_w` and `winner_entropy`; None where undefined.
-    random_kendall_w, random_winner_entropy : RandomDistribution
-        The same for values permuted over the models within each setting and adjusted in the same way.
-    increasing : tuple of bool
-        Whether the metric increases with each removed covariate in the fit.
-    status : {"ok", "undefined"}
-    reason : str or None
-        Where undefined the first that applies of ``"one_setting"``, ``"one_model"`` and ``"all_tied"``: the removed
-        effects explain the metric completely.
-    """
-
-    removed: Removed
-    kendall_w: float | None
-    winner_entropy: float | None
-    random_kendall_w: RandomDistribution
-    random_winner_entropy: RandomDistribution
-    increasing: tuple[bool, ...]
-    status: Status
-    reason: str | None
-
-
 def ranking_stability(
     metric: ArrayLike,
     correct_rate: ArrayLike,
     refusal_rate: ArrayLike,
     *,
-    increasing: Sequence[bool] | None = None,
     fit_over: FitOver = "all",
-    correct_ties: bool = False,
     n_resamples: int = 1_000,
     rng: Seed = None,
-) -> tuple[RankingStability, ...]:
+) -> list[dict[str, Any]]:
     """Return Kendall's W and winner entropy of a metric with and without the effects of correct and refusal rate.
 
     Parameters
@@ -891,27 +614,26 @@ def ranking_stability(
         One row a setting, one column a model; higher is better.
     correct_rate, refusal_rate : array_like of float, shape (m, n)
         The rates of the same settings and models.
-    increasing : sequence of two bool, optional
-        Whether the metric increases or decreases with the correct rate and with the refusal rate. By default, the
-        better fitting directions for each adjustment, as in `isotonic_residuals`, which the baseline chooses in the
-        same way.
     fit_over : {"all", "model"}, default: "all"
         As for `isotonic_residuals`.
-    correct_ties : bool, default: False
-        As for `kendall_w`.
     n_resamples : int, default: 1,000
         Number of permutations for the baseline.
     rng : int or numpy.random.Generator, optional
 
     Returns
     -------
-    tuple of RankingStability
-        Results with nothing, the correct rate, the refusal rate, and both removed.
+    list of dict
+        A row for each adjustment, with nothing, the correct rate, the refusal rate, and both removed: ``removed``;
+        ``fit_over``, None without a regression; ``kendall_w``, ``kendall_w_tie_corrected`` and ``winner_entropy``, None
+        where undefined; mean, 5% and 95% quantile of W (``random_kendall_w``, ``random_kendall_w_low``, and so on)
+        and winner entropy of values permuted over the models within each setting and adjusted in the same way;
+        ``n_settings`` and ``n_models``; ``status`` and ``reason`` as for `kendall_w`, where ``"all_tied"`` means that
+        the removed effects explain the metric completely.
 
     Raises
     ------
     TypeError, ValueError
-        If a matrix does not contain finite numbers, the shapes differ, or an option is unknown.
+        If a matrix does not contain finite numbers, or the shapes differ.
 
     References
     ----------
@@ -924,39 +646,45 @@ def ranking_stability(
     >>> correct, refused, noise = rng.uniform(0, 0.4, size=(3, 8, 6))
     >>> metric = np.linspace(0.3, 0.6, 6) + noise / 3
     >>> for row in ranking_stability(metric, correct, refused, n_resamples=100, rng=1):
-    ...     print(f"{row.removed:12} {row.kendall_w:.2f}, random {row.random_kendall_w.mean:.2f}")
+    ...     print(f"{row['removed']:12} {row['kendall_w']:.2f}, random {row['random_kendall_w']:.2f}")
     nothing      0.91, random 0.13
     correct_rate 0.87, random 0.14
     refusal_rate 0.88, random 0.13
     both         0.79, random 0.14
     """
-    values = checked_scores_matrix("metric", metric)
-    effects = {"correct_rate": correct_rate, "refusal_rate": refusal_rate}
-    covariates = [checked_covariate(name, effect, values.shape) for name, effect in effects.items()]
-    if increasing is not None and len(increasing) != 2:
-        raise ValueError(f"increasing must hold two truth values, for correct and refusal rate, got {increasing!r}")
+    values = checked_numbers("metric", metric, 2)
+    correct = _checked_covariate("correct_rate", correct_rate, values.shape)
+    refused = _checked_covariate("refusal_rate", refusal_rate, values.shape)
     copies = np.broadcast_to(values, (checked_resamples(n_resamples), *values.shape))
     random = np.random.default_rng(rng).permuted(copies, axis=-1)
-
-    def row(removed: Removed, chosen: tuple[int, ...]) -> RankingStability:
-        def adjust(matrix: FloatArray) -> IsotonicResiduals:
-            if not chosen:
-                return IsotonicResiduals(matrix, ())
-            directions = None if increasing is None else [increasing[i] for i in chosen]
-            picked = [covariates[i] for i in chosen]
-            return isotonic_residuals(matrix, *picked, increasing=directions, fit_over=fit_over)
-
-        adjusted, baseline = adjust(values), np.array([adjust(matrix).residuals for matrix in random])
-        w, entropy = kendall_w(adjusted.residuals, correct_ties=correct_ties), winner_entropy(adjusted.residuals)
-        return RankingStability(
-            removed,
-            w.estimate,
-            entropy.estimate,
-            RandomDistribution.of(concordance(average_ranks(baseline), correct_ties=correct_ties)),
-            RandomDistribution.of(entropy_of_winners(baseline)),
-            adjusted.increasing,
-            w.status,
-            w.reason,
+    effects = {"nothing": (), "correct_rate": (correct,), "refusal_rate": (refused,), "both": (correct, refused)}
+    rows = []
+    for removed, chosen in effects.items():
+        left, baseline = values, random
+        if chosen:
+            left = isotonic_residuals(values, *chosen, fit_over=fit_over)
+            baseline = np.array([isotonic_residuals(matrix, *chosen, fit_over=fit_over) for matrix in random])
+        w = kendall_w(left)
+        rows.append(
+            {
+                "removed": removed,
+                "fit_over": fit_over if chosen else None,
+                "kendall_w": w.estimate,
+                "kendall_w_tie_corrected": kendall_w(left, correct_ties=True).estimate,
+                **_spread_columns("random_kendall_w", concordance(average_ranks(baseline), correct_ties=False)),
+                "winner_entropy": winner_entropy(left).estimate,
+                **_spread_columns("random_winner_entropy", entropy_of_winners(baseline)),
+                "n_settings": values.shape[0],
+                "n_models": values.shape[1],
+                "status": w.status,
+                "reason": w.reason,
+            }
         )
+    return rows
 
-    return row("nothing", ()), row("correct_rate", (0,)), row("refusal_rate", (1,)), row("both", (0, 1))
+
+def _spread_columns(name: str, values: FloatArray) -> dict[str, float | None]:
+    """Return the mean, the 5% and the 95% quantile of the values that are not NaN; None if there are none."""
+    defined = values[~np.isnan(values)]
+    found = [float(defined.mean()), *np.quantile(defined, [0.05, 0.95]).tolist()] if defined.size else [None] * 3
+    return dict(zip((name, f"{name}_low", f"{name}_high"), found, strict=True))

@@ -300,7 +300,8 @@ def write_study(study: Study, folder: Path, formats: Sequence[str] = FORMATS) ->
     For a study without a figure, image formats are ignored. Raises WritingError if the folder or a file cannot be
     written.
     """
-    contents: dict[str, bytes] = {kind: _TABLES[kind](study) for kind in formats if kind in _TABLES}
+    tables = {"csv": study_csv, "tex": tex_text}
+    contents = {kind: tables[kind](study).encode() for kind in formats if kind in tables}
     pictures = [kind for kind in formats if kind in _METADATA]
     if study.draw is not None and pictures:
         figure = study.figure()
@@ -394,8 +395,4 @@ _METADATA: Mapping[str, Mapping[str, Any]] = {
     "svg": {"Date": None, "Creator": "refusal-index"},
     "pdf": {"CreationDate": None, "Creator": "refusal-index", "Producer": None},
     "png": {"Software": None},
-}
-_TABLES: Mapping[str, Callable[[Study], bytes]] = {
-    "csv": lambda study: study_csv(study).encode(),
-    "tex": lambda study: tex_text(study).encode(),
 }

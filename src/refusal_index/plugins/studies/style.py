@@ -301,12 +301,26 @@ def title_with_key(axes: Axes, title: str, looks: Mapping[str, tuple[str, str, s
     axes.set_title(title, pad=16)
 
 
-def name_rows(axes: Axes, labels: Sequence[str], size: float | None = None) -> None:
-    """Label the rows drawn at the heights 0, 1, 2 and so on, from the top down."""
+def name_rows(
+    panels: Sequence[Axes],
+    labels: Sequence[str],
+    size: float | None = None,
+    *,
+    places: Sequence[float] | None = None,
+    pad: float = 0.5,
+) -> None:
+    """Label the rows of panels that share an axis, from the top down, and remove the grid lines of the rows.
+
+    - `size`: font size in points.
+    - `places`: heights of the rows; by default 0, 1, 2 and so on.
+    - `pad`: space above the first and below the last row.
+    """
     font: dict[str, Any] = {} if size is None else {"fontsize": size}
-    axes.set_yticks(range(len(labels)), labels, **font)
-    axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.grid(visible=False, axis="y")
+    places = range(len(labels)) if places is None else places
+    panels[0].set_yticks(places, labels, **font)
+    panels[0].set_ylim(max(places) + pad, -pad)
+    for axes in panels:
+        axes.grid(visible=False, axis="y")
 
 
 def ticks_above_too(axes: Axes) -> None:
@@ -373,9 +387,18 @@ def handle(
     return Line2D([], [], label=label, **own | {"marker": marker, "markersize": 4.0} | look)
 
 
-def panel_grid(figure: Figure | SubFigure, titles: Sequence[str], columns: int, **shared: Any) -> list[Axes]:
+def subplots(figure: Figure, width: float, height: float, *shape: int, **shared: Any) -> Any:
+    """Set the size of a figure in inches, and return its panels as `Figure.subplots` does."""
+    figure.set_size_inches(width, height)
+    return figure.subplots(*shape, **shared)
+
+
+def panel_grid(
+    figure: Figure | SubFigure, titles: Sequence[str], columns: int, labels: tuple[str, str] = ("", ""), **shared: Any
+) -> list[Axes]:
     """Return a panel for each title, in rows of a given length; the rest of the last row stays empty.
 
+    - `labels`: of the horizontal axes of the lowest panels, and of the vertical axes of the leftmost ones.
     - `shared`: further arguments of `Figure.subplots`.
     """
     columns = min(columns, len(titles))
@@ -388,6 +411,10 @@ def panel_grid(figure: Figure | SubFigure, titles: Sequence[str], columns: int, 
     # A panel above an empty one gets the labels of the axis.
     for axes in panels.ravel()[len(titles) - columns : panels.size - columns]:
         axes.tick_params(labelbottom=True)
+    for axes in used[-columns:]:
+        axes.set_xlabel(labels[0])
+    for axes in used[::columns]:
+        axes.set_ylabel(labels[1])
     return list(used)
 
 
@@ -554,23 +581,19 @@ def widened(frame: pl.DataFrame, index: list[str], on: str, cell: str) -> pl.Dat
 MOST_ROWS = 60
 """Maximum number of rows in a LaTeX table; a comment refers to the CSV file for the rest."""
 
-_ESCAPES = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "\N{DAGGER}": r"\textdagger{}",
-    '"': r"\textquotedbl{}",
-}
+_ESCAPES = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "\N{DAGGER}": r"\textdagger{}",
+        '"': r"\textquotedbl{}",
+    }
+)
 _LIGATURES = re.compile(r"([-'`,?!])(?=[-'`,])")
 """Pairs of characters that LaTeX would print as one: dashes, quotation marks, Spanish punctuation."""
 _MINUS = re.compile(r"(?<![\w.-])-(?=\d)")
@@ -582,7 +605,7 @@ def escaped(text: str) -> str:
     >>> escaped("50% of \\input{x}")
     '50\\% of \\textbackslash{}input\\{x\\}'
     """
-    return _LIGATURES.sub(r"\1{}", "".join(_ESCAPES.get(character, character) for character in escape(text)))
+    return _LIGATURES.sub(r"\1{}", escape(text).translate(_ESCAPES))
 
 
 def latex_table(table: pl.DataFrame, caption: str, label: str, groups: Mapping[str, str] | None = None) -> str:
