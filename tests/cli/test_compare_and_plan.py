@@ -227,7 +227,7 @@ def test_a_run_in_which_nobody_refused_is_undefined_not_zero(command, runs):
         (["good.parquet", "missing.parquet"], "missing.parquet cannot be read"),
         (["good.parquet", "poor.parquet", "--metric", "fscore"], "--metric: expected one of .*did you mean 'f_score'"),
         (["good.parquet", "poor.parquet", "--variants", "lwo"], "has no prompt 'lwo'.*did you mean 'low'"),
-        (["good.parquet", "fair.parquet", "poor.parquet", "--metric", "f_score"], "name one prompt, out of low, high"),
+        (["good.parquet", "fair.parquet", "poor.parquet", "--metric", "f_score"], "name one prompt: low, high"),
         (["good.parquet", "fair.parquet", "--metric", "single_draw_refusal_index"], "did you mean 'refusal_index'"),
         (["good.parquet", "poor.parquet", "--adjustment", "tukey"], "--adjustment: expected one of max-t, holm"),
     ],
@@ -270,7 +270,7 @@ def test_the_power_of_a_given_number_of_questions(command):
     rates = ("--refusal-rate", ".5", "--error-rate", ".7", "--refusal-index", ".4")
     said = command("plan", *rates, "-n", "300", "--difference", ".2").stdout
     expected = power_to_tell_apart(PlanningScenario(0.5, 0.7, 0.4), PlanningScenario(0.5, 0.7, 0.2), 300)
-    assert f"With 300 questions each the chance is {100 * expected.power:.0f}%" in said
+    assert f"With 300 questions each, the chance is {100 * expected.power:.0f}%" in said
 
 
 def test_a_plan_from_rates_is_that_of_stats(command):
@@ -416,7 +416,7 @@ def test_an_index_of_one_or_none_has_no_plan_and_the_reason(command, runs):
         (["good.parquet", "--corrected", "--error-slope", "0"], "--error-slope: expected a number above 0"),
         (
             ["good.parquet", "--budget-requests", "3", "--error-slope", "1"],
-            "expected --corrected beside them, got none",
+            "require --corrected, which is missing",
         ),
         (["good.parquet", "--corrected", "--difference", ".2"], "--corrected: plans for one model"),
         (["good.parquet", "fair.parquet", "--corrected"], "--corrected: plans for one model"),
@@ -426,9 +426,12 @@ def test_an_index_of_one_or_none_has_no_plan_and_the_reason(command, runs):
         (["good.parquet", "--difference", "nan"], "--difference: expected a number above 0"),
         (["good.parquet", "--half-width", ".1", "-n", "300"], "--half-width or --questions, got both"),
         (["good.parquet", "--difference", ".2", "--power", ".05"], "--power: expected more than 0.05"),
-        (["good.parquet", "fair.parquet", "--difference", ".2"], "two runs are planned for by their own difference"),
+        (
+            ["good.parquet", "fair.parquet", "--difference", ".2"],
+            "two runs are planned for by the difference",
+        ),
         (["--variants", "low", "--refusal-rate", ".5"], "--variants: expected a run"),
-        (["good.parquet", "fair.parquet", "poor.parquet"], "expected one model or two, got 3"),
+        (["good.parquet", "fair.parquet", "poor.parquet"], "expected one or two models, got 3"),
     ],
 )
 def test_what_cannot_be_planned_from_is_refused_in_a_line(command, runs, arguments, says):

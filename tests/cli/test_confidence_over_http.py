@@ -66,7 +66,7 @@ def test_what_it_costs_is_said_before_and_after_where_a_price_says(command):
     priced = ("confidence", "r", "--method", "likelihood", "--price", "1000,2000")
     dry = command(*priced, "--dry-run").stdout
     tokens = int(dry.split("total")[1].split()[1].replace(",", ""))
-    assert f"about ${(1000 * tokens + 2000 * 50 * 6) / 1e6:,.2f}, at 50 tokens a reply" in dry
+    assert f"about ${(1000 * tokens + 2000 * 50 * 6) / 1e6:,.2f}, at 50 tokens per reply" in dry
     said = command(*priced).stdout.split("Sent: 6 requests, ")[1]
     read, written = (int(said.split()[place].replace(",", "")) for place in (0, 3))
     assert read == tokens

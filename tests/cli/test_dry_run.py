@@ -49,7 +49,10 @@ def test_a_configuration_is_looked_at_without_its_functions(command, monkeypatch
     )
     found = estimate(command, "--config", "c.toml")
     assert found["first"]["requests"] == exactly(6)
-    assert found["remark"] == "a dry run of a configuration imports no function, so no earlier reply of one is counted"
+    assert (
+        found["remark"]
+        == "a dry run of a configuration imports no function, so earlier replies of functions are not counted"
+    )
     assert not Path("mark").exists()
     assert command("run", "--config", "c.toml").exit_code == 0
     assert Path("mark").exists()
@@ -169,7 +172,7 @@ def test_without_a_key_the_estimate_is_there_and_says_what_it_assumes(command, m
     ("prices", "told"),
     [
         (("--price", "2,8"), "the cost is that of the model without its graders (--grader-price)"),
-        (("--grader-price", "1,4"), "the cost of the model is not known (--price)"),
+        (("--grader-price", "1,4"), "the cost of the model is unknown (--price)"),
         (("--price", "2,8", "--grader-price", "1,4"), "at most twice."),
     ],
 )

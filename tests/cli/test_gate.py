@@ -178,13 +178,13 @@ def test_a_policy_for_the_corrected_index_is_inconclusive_where_questions_were_s
         (["same.parquet", "--baseline", "base.parquet", "--margin", "0.1"], "--margin: expected METRIC=NUMBER"),
         (["base.parquet", "--at-least", "RI=0.1"], "got 'RI'; did you mean 'refusal_index'?"),
         (["base.parquet", "--at-least", "c/a=0.1"], "got 'c/a'; did you mean 'correct_given_attempted'?"),
-        (["base.parquet", "--at-least", "speed=0.1"], "expected metrics out of"),
+        (["base.parquet", "--at-least", "speed=0.1"], "expected metrics from"),
         (
             ["base.parquet", "--at-least", "refusal_index=5"],
             "a number that it can be, from -1 to 1, got 5; is it a percentage",
         ),
         ([".", "--baseline", "base.parquet"], "candidate: expected the folder of one run, got ., which holds 1; name"),
-        (["same.parquet", "--baseline", "base.parquet", "--policy", "gate.toml"], "gate.toml: expected keys out of"),
+        (["same.parquet", "--baseline", "base.parquet", "--policy", "gate.toml"], "gate.toml: expected keys from"),
         (
             ["same.parquet", "--baseline", "base.parquet", "--variants", "hihg"],
             "candidate: same.parquet has no prompt 'hihg'",

@@ -58,7 +58,7 @@ def test_a_run_that_cannot_be_brought_to_its_end_is_inconclusive(command, base):
     assert done.exit_code == 3
     assert done.stdout.startswith("INCONCLUSIVE: the run ended before its next look")
     told = " ".join(done.stdout.split())
-    assert told.endswith("command again. almanac/base, prompt normal: nothing is judged."), "no number of a look"
+    assert told.endswith("command again. almanac/base, prompt normal: nothing was judged."), "no number of a look"
     assert "ended early: " in done.stderr
 
 
@@ -104,7 +104,7 @@ def test_a_run_and_a_copy_of_it_are_told_where_they_are_compared_with_it(command
 def test_options_of_asking_are_refused_where_nothing_is_asked(command):
     done = command("gate", "candidate", "--baseline", "base", "--model", "almanac/base")
     assert done.exit_code == 2
-    assert "--model: an option of a run; add --run" in done.stderr
+    assert "--model: applies only when the candidate is evaluated; add --run" in done.stderr
 
 
 @pytest.mark.slow

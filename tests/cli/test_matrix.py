@@ -166,7 +166,7 @@ def test_a_model_that_is_down_keeps_no_other_from_being_asked_and_is_named_at_th
         result = run(api, **replaced)
         assert result.exit_code == 1
         assert [one["status"] for one in summary()["runs"]] == ["incomplete"] * 2 + ["complete"] * 2
-        assert "2 of 4 runs are not complete; the same command goes on with them:" in result.stdout
+        assert "2 of 4 runs are not complete; run the same command again to complete them:" in result.stdout
         assert re.search(r" incomplete \(undefined under every prompt\), \d+ unscored\s", result.stdout)
         assert "  openai-api/down/one on own/sums: too many questions could not be scored" in result.stdout
         sent = len(api.answered)
@@ -294,5 +294,5 @@ def test_a_budget_of_a_set_counts_what_finished_runs_took_and_is_told_as_why_oth
         assert [one["status"] for one in summary()["runs"]] == ["complete", "incomplete"]
         result = run(api, *budget, "14")
         assert (result.exit_code, len(api.answered)) == (1, 14)
-        assert "Two on own/more: the budget of 14 requests is used up; a larger one goes on from here" in result.stdout
+        assert "Two on own/more: the budget of 14 requests is used up; raise it to continue from here" in result.stdout
         assert run(api, *budget, "100").exit_code == 0

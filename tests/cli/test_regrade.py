@@ -165,7 +165,7 @@ def test_a_refusal_that_was_an_answer_is_unscored_and_told(ask, model):
         assert vague["unscored_reason"].to_list() == ["forced_not_asked"] * 4
         assert vague["first_grade"].to_list() == ["refused"] * 4
         assert vague["wrong"].null_count() == 4
-        assert "4 replies were answers before and are refusals now" in told
+        assert "4 replies were graded as answers before and as refusals now" in told
         assert "'refusal-index force model/outcomes.parquet --model MODEL'" in told
         assert "4 of 24" not in told
         assert "Previously graded by exact, now by openai-api/fake/grader." in told
@@ -210,7 +210,7 @@ def test_two_graders_that_differ_are_listed_in_a_file_that_a_spreadsheet_can_ope
 
     with Second(two) as api:
         result = ask(api, "regrade", "exact", "--grader", "openai-api/fake/mild,openai-api/fake/strict", "--out", "two")
-    assert "The graders disagree on 4 replies: see disagreements.csv." in result.stdout
+    assert "The graders disagree on 4 replies, listed in disagreements.csv." in result.stdout
     with Path("two/disagreements.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert Counter((row["question_id"], row["variant"], row["pass"]) for row in rows) == {

@@ -613,7 +613,7 @@ def test_in_a_set_a_run_by_files_waits_and_says_what_is_to_be_done(wide):
     done = wide("run", "--config", "set.toml")
     assert done.exit_code == 1
     assert "5 requests are pending, and nothing was sent: 'refusal-index requests runs/set/" in done.stdout
-    assert "the same command goes on" not in done.stdout
+    assert "run the same command again to complete" not in done.stdout
     (run,) = json.loads(Path("runs/set/summary.json").read_text())["runs"]
     assert (run["status"], run["error"]) == ("waiting", None)
     assert "nothing was sent" in run["waits"]

@@ -345,7 +345,7 @@ def test_an_end_that_was_reached_before_is_said(command):
 def test_looks_at_what_nothing_ends_are_refused(command):
     done = command("run", "--limit", "30", "--looks", "3", "--out", "r")
     assert done.exit_code == 2
-    assert "error: --looks: expected --half-width beside it, got 3 alone" in done.stderr
+    assert "error: --looks: requires --half-width, which is missing" in done.stderr
     assert not Path("r").exists()
     Path("set.toml").write_text('[[models]]\nmodel = "almanac/small"\n\n[[datasets]]\ndataset = "almanac"\n')
     done = command("run", "--config", "set.toml", "--looks", "3", "--limit", "30", "--dry-run")

@@ -158,7 +158,7 @@ def test_a_table_without_forced_grades_does_not_know_what_was_refused_again(comm
     write_outcomes(bare, "bare.parquet")
     done = command("sensitivity", "bare.parquet")
     both = ("unscored and refused again: lowest", "unscored and refused again: highest")
-    for start in ("refused again is right", "refused again is dropped", *both):
+    for start in ("refused again is right", "refused again is left out", *both):
         assert "not known" in line(done.stdout, start)
     assert f"{refusal_index(ContingencyTable(98, 20, 60, 80)).estimate:.3f}" in line(done.stdout, "as scored")
     assert "not known" not in command("sensitivity", run).stdout

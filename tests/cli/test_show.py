@@ -154,7 +154,7 @@ def test_missing_questions_are_named_with_their_error_and_the_rest_counted(capsy
         (
             Usage(1000, 20, 3, cost=0.5),
             Usage(500, 10, 2),
-            "5 requests, 1,500 tokens in, 30 out, total cost not known",
+            "5 requests, 1,500 tokens in, 30 out, total cost unknown",
         ),
         (
             Usage(1000, 20, 3, cost=0.5, unpriced_tokens=1200),

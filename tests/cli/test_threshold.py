@@ -163,7 +163,10 @@ def test_where_no_cut_holds_the_status_is_1_and_nothing_is_written(command):
             "--out: r/outcomes.parquet lies in the folder of a run; choose another place",
         ),
         (("nowhere", "--penalty", "1"), "nowhere cannot be read: there is no such file or folder"),
-        (("bare.csv", "--penalty", "1"), "bare.csv: expected a column 'confidence', filled, and 'schema_version'"),
+        (
+            ("bare.csv", "--penalty", "1"),
+            "bare.csv: expected the columns 'confidence' (with values)",
+        ),
         (("two.csv", "--penalty", "1"), "expected one model on one dataset, got 2 in two.csv: 'a', 'b'"),
         (("same.parquet", "--penalty", "1"), "expected scores that differ, got 0.5 for all 400 answers"),
         (("wrong.parquet", "--penalty", "1"), "got 400 that are all wrong"),

@@ -79,7 +79,7 @@ def test_a_file_in_the_folders_place_is_refused(tmp_path):
     path.touch()
     with pytest.raises(RunFolderError, match="cannot be read as a folder"):
         RunFolder(path).create_or_resume(SETTINGS)
-    with pytest.raises(RunFolderError, match="cannot be made"):
+    with pytest.raises(RunFolderError, match="cannot be created"):
         RunFolder(path / "below").create_or_resume(SETTINGS)
 
 

@@ -188,7 +188,7 @@ def test_a_caution_where_failures_go_with_refusals_also_below_two_percent() -> N
     assert variant.completeness.missing_share < 0.02
     assert codes(variant) == ["unscored_refusals"]
     said, values = message(variant, "unscored_refusals"), warning(variant, "unscored_refusals").values
-    assert "10 of 260 refused questions (3.8%) could not be scored, and 0 of 740 answered ones (0.0%;" in said
+    assert "10 of 260 refused questions (3.8%) could not be scored, compared with 0 of 740 answered ones (0.0%;" in said
     bounds = missing_bounds(ContingencyTable(200, 50, 400, 340), unknown_refused=10)
     assert (values["low"], values["high"]) == (bounds.low, bounds.high)
 

@@ -118,7 +118,7 @@ def test_a_variant_in_which_a_run_has_no_standard_error_is_no_part_of_the_joint_
 
 
 def test_only_the_index_has_a_joint_ranking(three):
-    with pytest.raises(OutcomeTableError, match="name one prompt, out of low, high"):
+    with pytest.raises(OutcomeTableError, match="name one prompt: low, high"):
         rank(three, CompareOptions(metric="f_score"))
 
 

@@ -132,7 +132,7 @@ def test_spread_as_a_sentence() -> None:
     pooled = replace(with_spread(0.15, 0.3, BEYOND_CHANCE), new_prompt=Estimate(0.4, 0.1, 0.7))
     summary = summary_of((0.5, 0.5))
     assert sentence(joint(summary, pooled)).endswith(
-        ". Between prompts RI has a standard deviation of 0.15 [0.07, 0.30]: for another prompt of this kind it would "
+        ". RI has a standard deviation of 0.15 [0.07, 0.30] between prompts: for another prompt of this kind, it would "
         "lie between 0.10 and 0.70."
     )
     assert "up to 0.20" in sentence(joint(summary, with_spread(0.0, 0.2, CHANCE)))

@@ -551,7 +551,7 @@ def test_without_scores_it_is_said_what_makes_them(tmp_path):
         with pytest.raises(RunFolderError, match=r"has no scores yet; 'refusal-index confidence .*'"):
             scored_answers(replace(run, confidence=none))
     (table,) = compared_runs(tmp_path / "t.csv", run.variants["low"], {})
-    with pytest.raises(OutcomeTableError, match=r"t\.csv: expected a column 'confidence', filled"):
+    with pytest.raises(OutcomeTableError, match=r"t\.csv: expected the columns 'confidence'"):
         scored_answers(table)
 
 

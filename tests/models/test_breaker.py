@@ -39,7 +39,10 @@ def test_it_opens_once_after_so_many_different_questions_in_a_row():
     breaker.worked("grader")
     for number in range(5):
         breaker.failed("model", f"s{number}", Failure("no longer", "openai/any", FailureKind.LASTING))
-    assert breaker.reason == "openai/any failed for 20 questions in a row (no longer); the same command resumes"
+    assert (
+        breaker.reason
+        == "openai/any failed for 20 questions in a row (no longer); run the same command again to resume"
+    )
     assert not breaker.planned
 
 
@@ -83,7 +86,9 @@ def test_an_outage_opens_it_once_it_lasted_and_met_several_questions():
     assert breaker.reason is None, "a reply ends the outage"
     clock.now += OUTAGE_SECONDS
     breaker.troubled("model", "q0", down)
-    assert breaker.reason == "openai/any returned only errors for 180 seconds (503); the same command resumes"
+    assert (
+        breaker.reason == "openai/any returned only errors for 180 seconds (503); run the same command again to resume"
+    )
 
 
 def test_a_server_that_was_never_reached_is_given_up_at_once_and_one_that_was_is_waited_for():
@@ -118,11 +123,15 @@ def refuse(status: int, code: str | None = None) -> web.Response:
 @others_nightly(
     ("status", "code", "advice"),
     [
-        (401, None, "check {key}; the same command resumes"),
-        (403, None, "check {key}; the same command resumes"),
-        (402, None, "add credit or raise the limit at the provider; the same command resumes"),
-        (429, "insufficient_quota", "add credit or raise the limit at the provider; the same command resumes"),
-        (404, None, "check the model's name and the base URL; the same command resumes"),
+        (401, None, "check {key}; run the same command again to resume"),
+        (403, None, "check {key}; run the same command again to resume"),
+        (402, None, "add credit or raise the limit at the provider; run the same command again to resume"),
+        (
+            429,
+            "insufficient_quota",
+            "add credit or raise the limit at the provider; run the same command again to resume",
+        ),
+        (404, None, "check the model's name and the base URL; run the same command again to resume"),
     ],
 )
 @both_clients

@@ -39,7 +39,7 @@ def test_requests_are_counted_as_they_are_sent():
         assert budget.used_up() is None
         with budget.one_request():
             pass
-    assert budget.used_up() == "the budget of 3 requests is used up; a larger one goes on from here"
+    assert budget.used_up() == "the budget of 3 requests is used up; raise it to continue from here"
 
 
 def test_requests_of_earlier_commands_count():
@@ -85,7 +85,7 @@ def test_seconds_against_a_clock():
     now[0] = 64.9
     assert budget.used_up() is None
     now[0] = 65.0
-    assert budget.used_up() == "the time of 60 seconds is up; the same command resumes"
+    assert budget.used_up() == "the time of 60 seconds is up; run the same command again to resume"
 
 
 def test_a_run_ends_in_order_after_so_many_requests_and_goes_on_with_a_larger_budget(plan_for):
@@ -95,7 +95,7 @@ def test_a_run_ends_in_order_after_so_many_requests_and_goes_on_with_a_larger_bu
         api.answered.clear()
         first = run(plan_for(api.url, count=12, out="limited", max_requests=7))
         assert len(api.answered) == 7
-        assert first.ended == "the budget of 7 requests is used up; a larger one goes on from here"
+        assert first.ended == "the budget of 7 requests is used up; raise it to continue from here"
         assert not first.is_complete
         again = run(plan_for(api.url, count=12, out="limited", max_requests=7))
         assert len(api.answered) == 7, "nothing further is sent within the same budget"
@@ -107,7 +107,7 @@ def test_a_run_ends_in_order_after_so_many_requests_and_goes_on_with_a_larger_bu
 
 
 def test_a_budget_in_dollars_needs_prices(plan_for):
-    with pytest.raises(SettingError, match=r"max_cost.*expected .*price.* beside it"):
+    with pytest.raises(SettingError, match=r"max_cost.*requires .*price"):
         plan_for("http://127.0.0.1:9/v1", max_cost=1.0)
 
 
@@ -125,7 +125,7 @@ def test_a_small_budget_is_told_as_it_was_given():
     """It was told as $0.00, and the time as 0 seconds."""
     assert "$0.004 is" in (exceeded(Limits(max_cost=0.004)) or "")
     assert "$0.00005 is" in (exceeded(Limits(max_cost=0.00005)) or "")
-    assert exceeded(Limits(max_time=0.5)) == "the time of 0.5 seconds is up; the same command resumes"
+    assert exceeded(Limits(max_time=0.5)) == "the time of 0.5 seconds is up; run the same command again to resume"
 
 
 def exceeded(limits: Limits) -> str | None:

@@ -58,7 +58,7 @@ def test_what_a_request_lacks_is_told_without_the_styles_of_inspects_display_and
 def test_what_must_be_provided_first_is_not_waited_for():
     found = classify(pip_dependency_error("vLLM Server", ["vllm"]), get_model("none/none", memoize=False))
     assert found.kind is FailureKind.LASTING
-    assert found.advice == "set or install what is missing; the same command resumes"
+    assert found.advice == "set or install what is missing; run the same command again to resume"
 
 
 @pytest.mark.parametrize("error", [AttributeError(f"no field {OWN}"), TypeError("no text"), KeyError("usage")])

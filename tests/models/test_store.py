@@ -404,7 +404,7 @@ def test_a_store_that_cannot_be_written_ends_the_run_at_once_and_keeps_what_was_
             asyncio.run(converse(assignment, talk, send, explain))
     assert not breaker.planned
     assert str(path) in breaker.reason
-    assert "free some disk space; the same command resumes" in breaker.reason
+    assert "free some disk space; run the same command again to resume" in breaker.reason
     assert len(sent) == 2
     with ReplyStore(path) as store:
         assert [one.reply.text for one in store.replies()] == ["<answer>Ann</answer>"]

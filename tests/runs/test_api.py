@@ -224,7 +224,7 @@ def test_an_interruption_where_a_loop_runs_keeps_it_too():
         ({"placement": "usr"}, "placement: .*did you mean 'user'"),
         ({"engine": "dirct"}, "engine: .*did you mean 'direct'"),
         ({"grader": "exct"}, "grader: .*did you mean 'exact'"),
-        ({"repeat_questions": 3, "draws": 1}, "repeat_questions: expected draws of at least 2 beside it"),
+        ({"repeat_questions": 3, "draws": 1}, "repeat_questions: requires draws of at least 2"),
         ({"price": "two"}, "price: "),
     ],
 )
@@ -237,9 +237,9 @@ def test_a_setting_that_cannot_be_used_is_named_and_nothing_is_made(values, told
 
 
 def test_the_command_line_calls_settings_as_its_options():
-    error = SettingError("{repeat_questions}: expected {draws} of at least 2 beside it")
+    error = SettingError("{repeat_questions}: requires {draws} of at least 2")
     assert error.shown(lambda name: "--" + name.replace("_", "-")) == (
-        "--repeat-questions: expected --draws of at least 2 beside it"
+        "--repeat-questions: requires --draws of at least 2"
     )
 
 

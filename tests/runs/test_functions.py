@@ -314,7 +314,7 @@ def test_a_function_that_runs_out_of_an_iterator_is_named_and_ends():
 def test_replies_that_were_lost_are_told_before_anything_is_bought_again():
     run = ri.evaluate(models.answer, ROWS, **LOCAL)
     run.folder.replies.unlink()
-    with pytest.raises(ri.RefusalIndexError, match=r"expected the replies that outcomes\.parquet was made of"):
+    with pytest.raises(ri.RefusalIndexError, match=r"expected the replies from which outcomes\.parquet was made"):
         ri.evaluate(models.answer, ROWS, **LOCAL)
 
 

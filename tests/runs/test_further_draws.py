@@ -72,7 +72,7 @@ def test_a_run_that_a_budget_ended_before_its_further_draws_is_incomplete_wherev
     assert line in html.unescape(ended.folder.report.read_text())
     document = json.loads(ended.folder.summary.read_text())
     assert (document["complete"], document["variants"][0]["status"]) == (False, "incomplete")
-    assert read_folder(ended.path).lacks == f"high, {60 - scored} of 60 further draws not scored"
+    assert read_folder(ended.path).lacks == f"high, {60 - scored} of 60 repeated samples not scored"
     for again in (rebuild(ended.path), ri.open_run(ended.path)):
         assert (again.is_complete, again.summary.variants[0].further_draws) == (False, variant.further_draws)
     (of_file,) = summarise(read_outcomes(ended.folder.outcomes)).variants

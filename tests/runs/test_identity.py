@@ -138,7 +138,7 @@ CHANGES = st.sets(st.sampled_from(sorted(KNOWN_TO_ALL)))
 def test_what_one_engine_alone_knows_is_harmless_with_it_and_refused_with_another(name, engine):
     own = planned(**{name: HARMLESS[name], "engine": engine})
     assert as_json(own.identity) == as_json(planned().identity)
-    with pytest.raises(ri.RefusalIndexError, match=f"{name}: expected engine .*{engine}"):
+    with pytest.raises(ri.RefusalIndexError, match=f"{name}: requires engine .*{engine}"):
         planned(**{name: HARMLESS[name], "engine": "direct"})
 
 

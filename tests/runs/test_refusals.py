@@ -115,7 +115,7 @@ def test_no_refusal_at_all_is_pointed_out():
 def test_runs_that_recognise_refusals_in_different_ways_are_not_compared():
     first, second = evaluated("words"), evaluated("tag", refusal="tag")
     for compared in (ri.compare, lambda one, other: ri.gate(one, baseline=other)):
-        with pytest.raises(ri.RefusalIndexError, match="refusals are recognised in one way"):
+        with pytest.raises(ri.RefusalIndexError, match="refusals are recognised in the same way"):
             compared(first, second)
 
 

@@ -143,7 +143,7 @@ def test_draws_that_are_whole_count_where_further_ones_are_still_to_come(folder,
         *((draw, False, None) for draw in range(3)),
         *((draw, None, "not_finished") for draw in (3, 4)),
     ]
-    assert [one.error for one in derived.missing] == ["its further draws were not asked to their end"]
+    assert [one.error for one in derived.missing] == ["the run ended before all of its repeated samples were finished"]
 
 
 def test_a_question_of_which_nothing_was_answered_lacks_all_of_its_draws(folder, store):
@@ -246,7 +246,7 @@ def test_an_unfinished_run_is_graded_anew_as_far_as_it_was_answered():
     rows = anew.outcomes.filter(question_id="q1")
     assert set(rows["unscored_reason"]) == {"request_failed"}
     assert anew.outcomes.filter(pl.col("question_id") != "q1")["wrong"].null_count() == 0
-    assert {one.error for one in anew.missing} == {f"{NOT_ANSWERED}it was not asked to its end"}
+    assert {one.error for one in anew.missing} == {f"{NOT_ANSWERED}the run ended before it was finished"}
 
 
 def test_a_forced_answer_that_variants_share_counts_for_the_first_of_them(folder, store):

@@ -81,7 +81,7 @@ def test_scores_that_nobody_measured_are_said_and_not_zero(run, tmp_path):
     study = calibrator_cost.make([added], OPTIONS)
     assert rows_of(study.frame)["ours"]["requests"] is None
     assert study.notes == (
-        "Not known of m, ours: 'refusal-index confidence RUN --method NAME' did not make these scores.",
+        "Unknown for m, ours: these scores were not computed by 'refusal-index confidence RUN --method NAME'.",
     )
     assert study.printed(study.frame).filter(Method="ours")["Requests"].item() == "-"
     check_files(study)

@@ -59,7 +59,7 @@ def test_what_is_not_known_is_not_zero(tmp_path):
     assert total["requests"] is None
     assert total["questions"] == 60
     assert study.printed(study.frame)["USD"].to_list() == ["-"] * 3
-    assert any("not known of m" in note for note in study.notes)
+    assert any("unknown for m" in note for note in study.notes)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"variants": [{}]}', '{"variants": 3}'])

@@ -183,11 +183,11 @@ class SharedOptions:
     - `json`: Print the summary as JSON and nothing else.
     - `format_`: Format of the file: inspect, lm-eval, graded or outcomes. [default: detected from its content]
     - `column` ROLE=NAME: Name a column of your own file, as in grade=verdict. Repeatable.
-    - `map_` WORD=MEANING: Read a word as a grade or flag, as in Pass=refused: correct, incorrect, refused, unscored,
-      true or false. Repeatable.
+    - `map_` WORD=MEANING: Read a word in the file as a grade or flag, as in skipped=refused. Meanings: correct,
+      incorrect, refused, unscored, true, false. Repeatable.
     - `scorer`: Score of an Inspect log, or metric of lm-eval, to use as the grade.
-    - `refusal`: What counts as a refusal, unless graded correct: a regular expression that is found in the reply, or
-      'wording', 'tag' or a function, as in 'refusal-index run'. [default: what is graded as one]
+    - `refusal`: How to recognise a refusal, unless it is graded correct: a regular expression to search for in the
+      reply, or 'wording', 'tag' or a function, as in 'refusal-index run'. [default: by the grade]
     """
 
 

@@ -27,10 +27,10 @@ def run(
 ) -> None:
     """Measure a model's Refusal Index.
 
-    Without options, the embedded model answers its own questions under all four prompts. Running the same
-    command again resumes an interrupted run and never pays for a reply twice. With --config, every model in the file is
-    run on every dataset in it. Other options then override the file, and --dataset, --data and --column replace its
-    datasets.
+    Without options, evaluates a small model that comes with the package on questions made for it; this needs no API
+    key. Running the same command again resumes an interrupted run and never pays for a reply twice. With --config,
+    every model in the file is run on every dataset in it. Other options then override the file, and --dataset, --data
+    and --column replace its datasets.
 
     Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
 
@@ -56,7 +56,7 @@ def run(
         plans = list(sweep.plans)
     if "looks" in values and all(plan.settings.stopping.half_width is None for plan in plans):
         raise OptionError(
-            f"--looks: expected --half-width beside it, got {values['looks']} alone; add the precision at which to "
+            "--looks: requires --half-width, which is missing; add the precision at which to "
             "stop, for instance --half-width .05"
         )
     tell_notes(plans)
@@ -98,14 +98,14 @@ def force(
 ) -> None:
     """Run the forced pass on imported results.
 
-    The first pass and its grades are taken from the file; the model is asked to answer what it refused there, and both
-    passes are scored together. Running the same command again resumes and never pays for a reply twice.
+    The first pass and its grades are taken from the file. The model is asked to answer the questions that it refused
+    there, and both passes are scored together. Running the same command again resumes and never pays for a reply twice.
 
     Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
 
     - `file` FILE: File that 'refusal-index import' reads or has written.
     - `model`: Model to ask, as PROVIDER/NAME.
-    - `name`: Model in the file whose first pass to use, if there are several.
+    - `name`: Model in the file whose first pass to use, if the file has several models.
     - `out`: Output folder. [default: runs/NAME, derived from the settings]
     """
     from refusal_index.cli.runs import execute_and_show
@@ -126,8 +126,8 @@ def force(
     "refusal",
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
     *("engine", "detach", "command", "ray_address", "engine_option", "grader_price", "batch_rate"),
-    max_cost="Stop before the run costs more than this many dollars; needs --grader-price.",
-    grader_price="Dollars per million input and output tokens of a model that grades, as in 0.15,0.6; for two graders, "
+    max_cost="Stop before the run costs more than this many dollars; requires --grader-price.",
+    grader_price="Dollars per million input and output tokens of the grading model, as in 0.15,0.6; if there are two, "
     "the price of each. Adds the cost to the results.",
 )
 def regrade(
@@ -142,8 +142,8 @@ def regrade(
     """Grade the replies of a run with another grader.
 
     Writes a new run and compares its grades with the old ones. The evaluated model is not asked again: an answer that
-    is now a refusal has no forced answer and stays unscored. Running the same command again resumes and pays for no
-    grade twice.
+    is now a refusal has no forced answer and stays unscored. Running the same command again resumes and never pays for
+    a grade twice.
 
     Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
 

@@ -38,7 +38,9 @@ ASKING = tuple(
 """Settings of a candidate that the gate evaluates."""
 
 
-@takes_settings(*ASKING, all_of_run=True, looks="With --run: number of looks, after equal portions of the questions.")
+@takes_settings(
+    *ASKING, all_of_run=True, looks="With --run: number of interim checks, evenly spaced over the questions."
+)
 def gate(
     candidate: Path,
     more: Annotated[list[Path] | None, typer.Argument(hidden=True, metavar="")] = None,
@@ -58,19 +60,19 @@ def gate(
     """Check a candidate model against release criteria.
 
     The candidate passes if every guarded metric is shown to be within its limit, fails if one is shown to be beyond it,
-    and is inconclusive otherwise. With a baseline four metrics are guarded: RI, the share of correct answers, accuracy
-    when answering, and the refusal rate. So a model that knows less, never refuses or always refuses fails. A run that
-    lacks more than 2% of its grades is inconclusive.
+    and is inconclusive otherwise. With a baseline, four metrics are guarded by default: RI, the share of correct
+    answers, accuracy when answering, and the refusal rate. So a model that knows less, never refuses or always refuses
+    fails. A run that lacks more than 2% of its grades is inconclusive.
 
     With --run, the candidate is evaluated first, with the options of 'refusal-index run'. The result is checked
-    five times along the way, and the run stops at the first clear verdict; overall, the chance of a wrong verdict is
-    that of a single test. Running the same command again resumes.
+    five times along the way, and the run stops at the first clear verdict; the overall chance of a wrong verdict is no
+    higher than that of a single test. Running the same command again resumes.
 
     Exit status: 0 pass, 1 fail, 3 inconclusive, 2 bad input or an output that cannot be written, 130 interrupted.
 
     - `candidate` CANDIDATE: Folder of a run, or an outcome table; with --run, the folder to write the run to.
     - `baseline` RUN: Run of the model in use on the same questions: a folder or an outcome table.
-    - `policy` FILE: Release criteria, a TOML file; options are added to them.
+    - `policy` FILE: TOML file of release criteria; options are added to them.
     - `margin` METRIC=NUMBER: How much worse than the baseline a metric may be. Repeatable. [default:
       refusal_index=0.1, correct_rate=0.05, correct_given_attempted=0.05, refusal_rate=0.1]
     - `at_least` METRIC=NUMBER: Minimum value of a metric of the candidate. Repeatable.
@@ -86,7 +88,7 @@ def gate(
 
     if more:
         raise OptionError(
-            f"gate: expected one candidate, got also {more[0]}; name the run in use with --baseline RUN, and a file to "
+            f"gate: expected one candidate, also got {more[0]}; name the run in use with --baseline RUN, and a file to "
             "write with --out FILE (--json takes no file)"
         )
     places = _places(out or [])
@@ -95,7 +97,7 @@ def gate(
     criteria = policy_of(policy).changed(**numbers, variant=variants)
     if values and not run:
         raise OptionError(
-            f"{option(next(iter(values)))}: an option of a run; add --run to evaluate the candidate, or leave it out"
+            f"{option(next(iter(values)))}: applies only when the candidate is evaluated; add --run, or leave it out"
         )
     if run and baseline is not None and whole_run(candidate).resolve() == whole_run(baseline).resolve():
         raise OptionError(
@@ -140,7 +142,7 @@ def _numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
     for pair in pairs:
         metric, _, number = (part.strip() for part in pair.partition("="))
         if metric in numbers:
-            raise OptionError(f"{option}: expected one number for {metric!r}, got several; leave one out")
+            raise OptionError(f"{option}: expected one number for {metric!r}, got several; keep one")
         try:
             numbers[metric] = float(number)
         except ValueError:

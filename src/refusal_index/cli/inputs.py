@@ -49,6 +49,7 @@ def import_(
     from refusal_index.data.outcome_table import write_outcomes
     from refusal_index.data.tables import file_format
     from refusal_index.findings.conclusions import tallies, tally_document
+    from refusal_index.render.format import count
     from refusal_index.render.summary import tally_blocks
     from refusal_index.runs.reuse import import_file, joined
 
@@ -80,7 +81,7 @@ def import_(
     further = (
         " 'refusal-index force' sends one request for each refused question, and one or two more if a model grades."
     )
-    console.prose(f"{out}: {len(table):,} rows.{further if asked else ''}")
+    console.prose(f"{out}: {count(len(table), 'row')}.{further if asked else ''}")
 
 
 MOST_PROBLEMS = 20
@@ -96,14 +97,14 @@ def validate(
 ) -> None:
     """Check a file of questions before a run.
 
-    Prints its contents and the first question in its prompt, or all problems by line.
+    Prints a summary of the file and the full prompt of its first question, or the problems found, with their lines.
 
     Exit status: 0 valid, 2 problems or bad input.
 
     - `file` FILE: Questions (.csv, .jsonl, .parquet).
     - `column` ROLE=NAME: Name a column, as in question=problem. Repeatable.
-    - `variants` NAME: Prompt of the first question.
-    - `max_context_tokens`: Context length of the model; longer prompts are problems.
+    - `variants` NAME: Prompt in which to show the first question.
+    - `max_context_tokens`: Context length of the model; longer prompts are reported as problems.
     """
     from refusal_index.data.datasets.dataset import Survey, reading
     from refusal_index.protocol import FORCED, load_prompt_set
@@ -141,7 +142,7 @@ def prompts(
 
     Shows every prompt. Without a set, lists the prompt sets of the package.
 
-    Exit status: 0 valid, 2 a set that cannot be used.
+    Exit status: 0 valid, 2 invalid.
 
     - `name` SET: Prompt set: a name, or a TOML file.
     - `variants` NAME: Show only this prompt, or 'forced'. [default: all]
@@ -210,8 +211,8 @@ def ls(
 DATASET_NOTES = {
     "almanac": "2,280 questions about the fictional world that the embedded models know",
     "faitheval_counterfactual": "1,000 multiple-choice questions on texts with false facts; downloaded, or --data FILE",
-    "faitheval_inconsistent": "questions on texts that contradict themselves; likewise; mix with +precise_wiki",
-    "faitheval_unanswerable": "questions that their text does not answer; likewise; mix with +precise_wiki",
+    "faitheval_inconsistent": "questions on texts that contradict themselves; likewise; combine as NAME+precise_wiki",
+    "faitheval_unanswerable": "questions that their text does not answer; likewise; combine as NAME+precise_wiki",
     "own": "your own CSV, JSON Lines or Parquet file (--data FILE)",
     "precise_wiki": "a set made by 'refusal-index build precise-wiki'; needs --data FILE",
     "simpleqa": "4,326 factual questions; downloaded and verified, or --data FILE",

@@ -51,7 +51,7 @@ def score(
       run.
     - `column` ROLE=NAME: Name a column of the tables, as in wrong=is_error. Repeatable.
     - `penalty`: Penalty for a wrong answer in the weighted score. [default: that of the run, else 1]
-    - `regrade`: Grade a run that was graded by other rules again, by the rules of this version.
+    - `regrade`: If another version graded the run by other rules, grade its replies again by the rules of this version.
     - `rates` FILE: Published rates instead of outcomes: columns correct_rate, refusal_rate, forced_accuracy, n.
     """
     from refusal_index.data.outcome_table import OWN_COLUMNS, Sampling
@@ -67,7 +67,7 @@ def score(
         _score_rates(rates, payoffs, confidence_level, as_json=json)
         return
     if not files:
-        raise OptionError("score: expected outcome tables or a run's folder, or --rates FILE, got nothing")
+        raise OptionError("score: expected outcome tables, a run's folder or --rates FILE, got nothing; name one")
     sampling, folder = Sampling(cluster, weight), only_folder("score", files)
     if folder and sampling == OWN_COLUMNS and not column:
         from refusal_index.cli.runs import show_run
@@ -121,7 +121,7 @@ def _score_rates(path: Path, payoffs: Mapping[str, Any], confidence_level: float
     for row in rows:
         cells = ", ".join(f"{count:,}" for count in row.table.counts)
         console.say(f"  {row.model}: {span(*row.range)} (cells {cells})")
-    console.say("all metrics: add --json")
+    console.say("Add --json for all metrics.")
 
 
 def show(
@@ -136,7 +136,7 @@ def show(
 ) -> None:
     """Show every metric of a run.
 
-    Prints all metrics with intervals, and every note. Without options, shows the results as the run stored them.
+    Prints all metrics with intervals, and every note. Without options, prints the results as stored with the run.
     Changes nothing.
 
     Exit status: 0 done, 2 bad input.
@@ -174,8 +174,8 @@ def report(
 ) -> None:
     """Write an HTML report.
 
-    One file with the index and its uncertainty, the prompts side by side, the effect of other decisions, the settings,
-    and every question with both replies. It opens without a network connection.
+    One file with the index and its uncertainty, the prompts side by side, the effect of other grading decisions, the
+    settings, and every question with both replies. It works without a network connection.
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or no readable run.
 
@@ -188,7 +188,7 @@ def report(
     from refusal_index.render.report import read_report_runs, write_report
 
     if out is None and len(runs) > 1:
-        raise OptionError("report: expected --out FILE for a report of several runs, got none")
+        raise OptionError("report: expected --out FILE, since the report covers several runs, got none; add it")
     place = out or (runs[0] if runs[0].is_dir() else runs[0].parent) / _PAGE
     _refuse_foreign(place)
     readable, left_out = read_report_runs(
@@ -247,8 +247,8 @@ def compare(
     a ranking in which runs that share a letter differ within sampling error. Questions are matched by id; runs on
     different questions are compared as independent samples, with a note.
 
-    RI decides. If all runs were sampled more than once (run --draws 2), the difference of corrected RI is shown too,
-    with a note where the two disagree.
+    Go by RI. If every run has repeated samples (run --draws 2), the difference in corrected RI is shown too, with a
+    note where the two disagree.
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or fewer than two readable runs.
 

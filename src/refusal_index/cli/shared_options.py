@@ -253,7 +253,7 @@ def summary_of(
 
     if files[0].is_dir():
         if columns:
-            raise OptionError(f"--column: names columns of outcome tables, and {files[0]} is a folder; leave it out")
+            raise OptionError(f"--column: names columns of outcome tables, but {files[0]} is a folder; leave it out")
         folder = RunFolder(files[0])
         table, about = read_outcomes_of(files[0], sampling), folder.read_about()
         answered_only = bool(folder.read_settings().get("answered_only"))

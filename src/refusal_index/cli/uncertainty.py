@@ -53,13 +53,13 @@ def plan(
     - `difference`: Smallest difference in RI between two models to detect.
     - `power`: Probability of detecting that difference.
     - `budget_requests`: Number of requests to spend on the narrowest interval.
-    - `budget_cost`: The same as an amount of money; needs --request-cost.
+    - `budget_cost`: The same budget as an amount of money; requires --request-cost.
     - `request_cost`: Cost of a request, including its grading.
     - `refusal_slope`: With --corrected: standard deviation over the questions of the probit of the probability of
       refusing, from 1 (very random) to 6. [default: estimated from the repeated samples of the pilot, or 2]
     - `error_slope`: The same for the probability of being wrong.
     - `corrected`: Plan for corrected RI, from questions sampled twice, instead of RI.
-    - `variants` NAME: Prompt of the pilot. [default: each]
+    - `variants` NAME: Prompt of the pilot to plan from. [default: each of them]
     - `full`: Print further sample sizes, and the precision that they give for every metric.
     """
     from refusal_index.data.run_json import is_deterministic
@@ -87,11 +87,13 @@ def plan(
         raise OptionError("plan: expected a pilot or expected rates, got both; leave out one of them")
     if corrected and (difference is not None or len(pilot or ()) > 1):
         raise OptionError(
-            "--corrected: plans for one model, and cannot plan for a difference of two; leave it out to plan for a "
+            "--corrected: plans for one model, not for a difference between two; leave it out to plan for a "
             "difference in RI"
         )
     if not corrected and slopes != (None, None):
-        raise OptionError("--refusal-slope, --error-slope: expected --corrected beside them, got none")
+        raise OptionError(
+            "--refusal-slope, --error-slope: require --corrected, which is missing; add it, or leave them out"
+        )
     runs = _pilots(pilot, options) if pilot else ()
     console.show(map(sentence, missing_statements(runs)))
     if len(runs) == 2:
@@ -102,7 +104,9 @@ def plan(
         plans = {name: plan_scenario(scenario, options) for name, scenario in scenarios.items()}
     else:
         if runs and is_deterministic(runs[0].settings):
-            raise OptionError("--corrected: the run was sampled at temperature 0, where corrected RI repeats RI")
+            raise OptionError(
+                "--corrected: the run was sampled at temperature 0, where corrected RI equals RI; leave it out"
+            )
         shown = slopes_shown(runs[0], variants) if runs else {}
         plans = {
             name: plan_corrected(scenario, options, shown.get(name), from_run=bool(runs))
@@ -132,11 +136,11 @@ def _pilots(paths: list[Path], options: PlanOptions) -> tuple[ComparedRun, ...]:
 
     runs = read_runs(paths)
     if len(runs) > 2:
-        raise OptionError(f"plan: expected one model or two, got {len(runs)}; name the files of two")
+        raise OptionError(f"plan: expected one or two models, got {len(runs)}; name the runs of two at most")
     if len(runs) == 2 and (options.half_width, options.difference, options.budget) != (None, None, None):
         raise OptionError(
-            "plan: two runs are planned for by their own difference; leave out --half-width, --difference and budgets, "
-            "or name one run"
+            "plan: two runs are planned for by the difference between them; leave out --half-width, --difference and "
+            "budgets, or name one run only"
         )
     return runs
 
@@ -159,7 +163,8 @@ def _check(options: PlanOptions) -> None:
     for name, slope in (("--refusal-slope", options.refusal_slope), ("--error-slope", options.error_slope)):
         if slope is not None and not 0 < slope < float("inf"):
             raise OptionError(
-                f"{name}: expected a number above 0, got {slope:g}; a constant model is planned for by RI"
+                f"{name}: expected a number above 0, got {slope:g}; to plan for a model without randomness, leave out "
+                "--corrected"
             )
     if options.half_width is not None and options.questions is not None:
         raise OptionError("plan: expected --half-width or --questions, got both; leave out one of them")

@@ -213,7 +213,7 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunFolderError(f"{path} cannot be made ({error.strerror}); choose another place") from error
+        raise RunFolderError(f"{path} cannot be created ({error.strerror}); choose another place") from error
 
 
 def _take(descriptor: int, path: Path) -> None:
@@ -227,7 +227,7 @@ def _take(descriptor: int, path: Path) -> None:
         ) from error
     except OSError as error:
         raise RunFolderError(
-            f"{path} cannot be locked ({error.strerror}); choose a folder on a file system with locks"
+            f"{path} cannot be locked ({error.strerror}); choose a folder on a file system that supports locks"
         ) from error
     holder = os.read(descriptor, LONGEST).strip()
     if holder and not holder.isdigit():  # it may be a hard link to another file

@@ -283,12 +283,12 @@ def questions_to_force(passes: Iterable[FirstPass], source: str) -> tuple[Questi
     if every and not refused:
         raise FirstPassError(
             f"{source}: expected refused questions that have a right answer, got {len(every):,} without one: a forced "
-            "answer would be wrong whatever it is; 'refusal-index import' and 'score' take the file as it is"
+            "answer would be wrong whatever it is; use 'refusal-index import' or 'score', which accept this file"
         )
     if not refused:
         raise FirstPassError(
-            f"{source}: expected refused questions, got none; if its grades know right and wrong only, say with "
-            "--refusal REGEX how a refusal is worded"
+            f"{source}: expected refused questions, got none; if its grades are right and wrong only, describe the "
+            "wording of refusals with --refusal REGEX"
         )
     for role, field_ in (("question", "text"), ("answer", "gold")):
         lacking = [each for each in refused if getattr(each.question, field_) == NOT_KNOWN]

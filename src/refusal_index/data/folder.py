@@ -573,8 +573,8 @@ def check_same_refusals(runs: Sequence[ComparedRun]) -> None:
     if len({way for _, way in by_rule}) > 1:
         listed = "; ".join(f"{label}: {shortened(way)}" for label, way in by_rule)
         raise OutcomeTableError(
-            f"expected runs whose refusals are recognised in one way, got several ({listed}); grade one again with "
-            "'refusal-index regrade' and the --refusal of the other"
+            f"expected runs whose refusals are recognised in the same way, got different ones ({listed}); grade one "
+            "again with 'refusal-index regrade' and the --refusal of the other"
         )
 
 

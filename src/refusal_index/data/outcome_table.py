@@ -105,7 +105,7 @@ def check_rows(table: pl.DataFrame, where: Where) -> None:
 
     refuse(
         pl.col("draw") < 0,
-        ", column 'draw': expected a whole number from 0, got {draw}; number the draws of a question 0, 1, 2 and so on",
+        ", column 'draw': expected a whole number from 0, got {draw}; number the samples of a question 0, 1, 2, ...",
     )
     refuse(
         (pl.col("weight") < 0) | ~pl.col("weight").is_finite(),
@@ -130,7 +130,7 @@ def check_rows(table: pl.DataFrame, where: Where) -> None:
         shown = ", ".join(f"{name}={row[name]!r}" for name in KEY if row[name] is not None)
         raise OutcomeTableError(
             f"{where(row['row'] - 1)}: the same question again ({shown}), first at {where(earlier['row'] - 1)}; "
-            "remove one of the two, or tell repeated draws apart in a column 'draw' (0, 1, ...)"
+            "remove one of the two, or number repeated samples in a column 'draw' (0, 1, ...)"
         )
     for name in (name for name in OPTIONAL if name in table.columns):
         refuse(

@@ -415,14 +415,14 @@ def _check_answers(rows: Mapping[str, pl.DataFrame], *, is_paired: bool) -> None
         if 2 * shared < smaller or not shared:
             raise OutcomeTableError(
                 f"baseline: expected at least half of the {smaller:,} questions of the smaller run in both, got "
-                f"{shared:,} shared, of {len(ours):,} of the candidate and {len(theirs):,} of the baseline; ask the "
-                "candidate what the baseline was asked"
+                f"{shared:,} shared, of {len(ours):,} of the candidate and {len(theirs):,} of the baseline; evaluate "
+                "the candidate on the baseline's questions"
             )
     for key, table in rows.items():
         if never_forced(first_draws(table)):
             raise OutcomeTableError(
-                f"{key}: expected answers to what was refused, got a first pass that nobody forced, which has no "
-                "index; ask for them with 'refusal-index force'"
+                f"{key}: expected forced answers to the refused questions, got a first pass only, which has no RI; ask "
+                "for them with 'refusal-index force'"
             )
 
 

@@ -94,7 +94,7 @@ class Policy:
             if metric in self.at_most and self.at_least[metric] > self.at_most[metric]:
                 raise PolicyError(
                     f"at_least, {metric}: expected no more than its at_most, {self.at_most[metric]:g}, got "
-                    f"{self.at_least[metric]:g}, which no number fulfils"
+                    f"{self.at_least[metric]:g}; no value can meet both"
                 )
         if not (_is_number(self.alpha) and 0 < self.alpha < 0.5):
             raise PolicyError(f"alpha: expected a number above 0 and below 0.5, got {shortened(self.alpha)}")
@@ -114,7 +114,7 @@ class Policy:
         for key in document:
             if key not in known:
                 raise PolicyError(
-                    f"{source}: expected keys out of {listed(known)}, got {key!r}{suggestion(str(key), known)}"
+                    f"{source}: expected keys from {listed(known)}, got {key!r}{suggestion(str(key), known)}"
                 )
         try:
             return cls(**document)
@@ -154,13 +154,13 @@ def _is_number(value: object) -> bool:
 def _check_numbers(name: str, given: object) -> None:
     """Raise PolicyError unless a table of the policy holds a valid number for each metric."""
     if not isinstance(given, Mapping):
-        raise PolicyError(f"{name}: expected a number for each of some metrics, got {shortened(given)}")
+        raise PolicyError(f"{name}: expected a table of metrics and numbers, got {shortened(given)}")
     for key, value in given.items():
         if key not in METRICS:
             keys = {metric.label.casefold(): key for key, metric in METRICS.items()}
             meant = keys.get(str(key).casefold(), str(key))  # a metric may be called as tables call it
             raise PolicyError(
-                f"{name}: expected metrics out of {listed(METRICS)}, got {shortened(key)}{suggestion(meant, METRICS)}"
+                f"{name}: expected metrics from {listed(METRICS)}, got {shortened(key)}{suggestion(meant, METRICS)}"
             )
         metric = METRICS[key]
         if not _is_number(value):

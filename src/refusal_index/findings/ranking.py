@@ -61,7 +61,7 @@ class RunRanking(MatchedRuns):
         if len(self.matches) > 1 and options.metric not in (INDEX, CORRECTED):
             raise OutcomeTableError(
                 f"metric: only {INDEX} and {CORRECTED} have a joint estimate over several prompts, got "
-                f"{options.metric!r}; name one prompt, out of {', '.join(self.matches)}"
+                f"{options.metric!r}; name one prompt: {', '.join(self.matches)}"
             )
         known: dict[str, Any] = {
             "confidence_level": options.confidence_level,

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from refusal_index.errors import RefusalIndexError
 from refusal_index.redaction import redacted
 
-RESUMES = "the same command resumes"
+RESUMES = "run the same command again to resume"
 MAX_RETRY_AFTER = 300.0
 """Longest delay in seconds that a provider may ask for; a longer one counts as a lasting error."""
 
@@ -305,7 +305,7 @@ class CircuitBreaker:
     >>> for number in range(QUESTIONS_IN_A_ROW):
     ...     breaker.failed("model", f"q{number}", Failure("the key is refused", "openai/gpt", FailureKind.LASTING))
     >>> breaker.reason
-    'openai/gpt failed for 20 questions in a row (the key is refused); the same command resumes'
+    'openai/gpt failed for 20 questions in a row (the key is refused); run the same command again to resume'
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

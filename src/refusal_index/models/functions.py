@@ -226,8 +226,8 @@ def check_model_function(function: Callable[..., Any], name: str, procedures: Ma
         inspect.signature(function).bind(*([first] if first else []), **dict.fromkeys(others))
     except TypeError as error:
         raise ModelError(
-            f"{name}: {error}; a model function is given the question or 'messages' first, and by name those of "
-            f"{', '.join(ARGUMENTS[1:])} that it declares. Give every other parameter a default"
+            f"{name}: {error}; a model function receives the question or 'messages' first, and by name those of "
+            f"{', '.join(ARGUMENTS[1:])} that it declares; give every other parameter a default"
         ) from error
     except ValueError:  # a builtin without a signature
         pass

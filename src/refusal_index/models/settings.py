@@ -268,21 +268,22 @@ class Decoding:
 class Sending:
     """How requests are sent.
 
-    - `engine`: Execution backend: 'direct' (one request at a time per connection), 'batch' (the provider's batch API,
-      usually at half the price), 'command' (a program such as vllm run-batch), 'ray' (a cluster) or 'files' (request
-      files that you submit yourself).
+    - `engine`: How requests are sent: 'direct' (one request at a time per connection), 'batch' (the provider's batch
+      API, usually at half the price), 'command' (a program such as vllm run-batch), 'ray' (a cluster) or 'files'
+      (request files that you submit yourself).
     - `max_connections`: Maximum number of concurrent requests. [default: 64 for embedded models and functions, else up
       to 100]
     - `max_retries`: Maximum number of retries of a failed request.
     - `attempt_timeout`: Seconds to wait for a response; raise it for models that take long to reason.
     - `max_choices`: Maximum number of samples to request at once, where the provider supports several.
     - `logprobs`: Request log probabilities, which some methods of 'refusal-index confidence' need.
-    - `retry`: Ask unscored questions again: 'unscored' for all of them, or reasons as in first_truncated,forced_empty.
+    - `retry`: Ask unscored questions again: 'unscored' for all of them, or some by reason, as in
+      first_truncated,forced_empty.
     - `detach`: With --engine batch: exit once the batches are submitted; run the same command again to collect them.
     - `command`: With --engine command: a program that answers the file {requests} into the file {replies}, as in 'vllm
       run-batch -i {requests} -o {replies} --model {model}'; it is not run by a shell.
     - `ray_address`: With --engine ray: address of the cluster. [default: a local one]
-    - `engine_option` NAME=VALUE: Option of the engine batch or ray, as in poll=5. Repeatable.
+    - `engine_option` NAME=VALUE: Option of the engine 'batch' or 'ray', as in poll=5. Repeatable.
     """
 
     engine: str = setting("direct", is_common=True)

@@ -264,7 +264,7 @@ def load_prompt_set(name_or_path: str | Path) -> PromptSet:
     path = Path(name_or_path)
     if not path.is_file():
         raise PromptSetError(
-            f"no prompt set {unknown(str(name_or_path), prompt_set_names())} or give the path of a TOML file"
+            f"no prompt set {unknown(str(name_or_path), prompt_set_names())}, or give the path of a TOML file"
         )
     return _parse(path.read_bytes(), str(path))
 

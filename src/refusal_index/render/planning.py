@@ -115,7 +115,7 @@ def apart_screen(plans: Mapping[str, PairPlan], options: PlanOptions) -> Iterato
         )
         for name, plan in plans.items()
     )
-    columns = ("prompt", "difference", level, given, "questions", "over interval")
+    columns = ("prompt", "difference", level, given, "questions", "for the interval")
     yield from (Table.of(columns, rows, left=("prompt",)), "")
     for name, plan in plans.items():
         if plan.needed.n is None:

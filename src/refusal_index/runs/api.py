@@ -232,7 +232,7 @@ def plan_of(
     else:
         in_memory = dataset is not None
     if dataset is None and dataset_name is not None:
-        raise SettingError("{dataset}: expected questions for the dataset_name beside it, got None")
+        raise SettingError("{dataset}: expected questions, since dataset_name is given, got None")
     if columns and not in_memory:
         settings["column"] = columns
     try:

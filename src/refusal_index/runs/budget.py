@@ -68,7 +68,7 @@ def _sum(*parts: Tokens) -> Tokens:
 FIRST_REPLY_POLL, POLL = 0.02, 0.1
 """Seconds between checks whether the first reply has come, and whether time is up."""
 
-MORE = "a larger one goes on from here"
+MORE = "raise it to continue from here"
 
 
 class Budget:

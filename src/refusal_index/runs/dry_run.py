@@ -191,16 +191,16 @@ def remarks(plan: Plan) -> Iterator[str]:
     if settings.sending.is_in_batches and settings.accounts.prices != UNPRICED:
         rate = settings.accounts.batch_rate
         if rate is None:
-            yield "batches are priced as single requests are (--batch-rate says what share of it they cost)"
+            yield "batches are priced like single requests (set --batch-rate if they cost less)"
         else:
-            yield f"batches are priced at {rate:.0%} of what is given (--batch-rate)"
+            yield f"batches are priced at {rate:.0%} of the given prices (--batch-rate)"
     if settings.sending.engine == BATCH:
         usual, most = ROUNDS[len(plan.graders)]
         more = f", {most} at most" if most > usual else ""
-        yield f"there are {usual} rounds of batches{more}, and each may take 24 hours, which the time assumes"
+        yield f"there are {usual} rounds of batches{more}; the time assumes 24 hours for each, the maximum"
 
     if "functions" not in plan.identity and any(map(is_function_name, plan.names.values())):
-        yield "a dry run of a configuration imports no function, so no earlier reply of one is counted"
+        yield "a dry run of a configuration imports no function, so earlier replies of functions are not counted"
 
 
 def _asked(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[ToAsk]:
@@ -391,33 +391,33 @@ def _basis(one: RunEstimate) -> Iterator[str]:
     """Yield the assumptions behind the estimates of a run."""
     settings, assumed, dataset = one.plan.settings, one.assumed, one.plan.title[1]
     if one.found.there:
-        yield f"On {dataset}, {one.found.there:,} requests of unfinished prompts were answered before."
+        yield f"On {dataset}, {one.found.there:,} requests of unfinished prompts have already been answered."
     if remark := "; ".join(remarks(one.plan)):
         yield f"On {dataset}, {remark}."
     if not one.pending:
         return
     draws, repeated = settings.repeats.draws or 1, settings.repeats.repeat_questions
     if draws > 1 and settings.decoding.temperature == 0:
-        yield "At temperature 0 repeated samples should be equal: corrected RI then repeats RI."
+        yield "At temperature 0, repeated samples should be equal, so corrected RI equals RI."
     elif draws > 1:
         some = "all" if repeated is None else f"{repeated:,}"
         yield f"On {dataset}, {some} of the questions are sampled {draws} times, for corrected RI."
     if one.foreseen:
         yield (
             f"The embedded model ran {one.foreseen:,} first passes to see what it refuses; --assume-refusal assumes a "
-            "share instead. Prompts share a question's forced answer."
+            "share instead. Each refused question is forced once for all prompts."
         )
     else:
         yield (
             f"Assumed: {assumed.refusal_share:.0%} of the questions are refused, the same ones under every prompt "
-            "(--assume-refusal); prompts share a question's forced answer."
+            "(--assume-refusal); each is forced once for all prompts."
         )
     which = "unknown reply" if one.foreseen else "reply"
-    pace = f", {settings.forecast.seconds_per_request:g} s a request (--seconds-per-request), {one.connections} at a "
+    pace = f", {settings.forecast.seconds_per_request:g} s per request (--seconds-per-request), {one.connections} at a "
     pace = "" if settings.sending.engine == BATCH else f"{pace}time (--max-connections)"
     yield (
-        f"Assumed: {assumed.reply_tokens:,} tokens a {which} (--reply-tokens){pace}. Tokens in are "
-        + ("counted as the model counts them." if counts_exactly(settings.model) else "estimated, 4 characters each.")
+        f"Assumed: {assumed.reply_tokens:,} tokens per {which} (--reply-tokens){pace}. Input tokens are "
+        + ("exact." if counts_exactly(settings.model) else "estimated at 4 characters each.")
     )
     if draws > 1 and assumed.choices.least < assumed.choices.most:
         yield f"Assumed: one request returns up to {assumed.choices.expected:,.0f} samples of a question."
@@ -432,5 +432,5 @@ def _about_cost(prices: Prices) -> str:
     if prices.model and not prices.grader:
         return "; the cost is that of the model without its graders (--grader-price)"
     if prices.grader and not prices.model:
-        return "; the cost of the model is not known (--price)"
+        return "; the cost of the model is unknown (--price)"
     return ""

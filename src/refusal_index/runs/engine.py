@@ -425,8 +425,8 @@ TRY_NO_GRADER = (BATCH, COMMAND, RAY, FILES)
 """Engines that do not test a grader on a plain case first, because that would take a round of its own."""
 
 UNTRIED = (
-    "note: this engine does not try the grader on a plain case first, as --engine direct does: what a wrong one says "
-    "is seen once its first round is back"
+    "note: unlike --engine direct, this engine does not first test the grader on a simple answer: a faulty grader is "
+    "noticed only after its first round"
 )
 
 
@@ -442,15 +442,15 @@ def check_engines_own(sending: Sending) -> None:
     --------
     >>> check_engines_own(Sending(engine="direct", detach=True))
     Traceback (most recent call last):
-    refusal_index.models.settings.SettingError: detach: expected engine batch beside it, got direct, which ...
+    refusal_index.models.settings.SettingError: detach: requires engine batch, got direct; ...
     """
     check_engine(sending.engine)
     for name, engines in ONLY_OF.items():
         given = sending.own_options if name == "engine_option" else getattr(sending, name)
         if given and sending.engine not in engines:
             raise SettingError(
-                f"{{{name}}}: expected {{engine}} {' or '.join(engines)} beside it, got {sending.engine}, which knows "
-                "nothing of it; leave it out, or name the engine"
+                f"{{{name}}}: requires {{engine}} {' or '.join(engines)}, got {sending.engine}; leave it out, or "
+                "choose that engine"
             )
 
 
@@ -464,7 +464,7 @@ def check_sends(sending: Sending) -> None:
     """
     if sending.engine == FILES:
         others = ", ".join(one for one in engine_names() if one != FILES)
-        raise SettingError(f"{{engine}}: files carries a run's own requests only; choose one of {others}")
+        raise SettingError(f"{{engine}}: expected an engine that sends requests, got files; choose one of {others}")
 
 
 def check_limits(settings: Settings) -> None:
@@ -478,8 +478,8 @@ def check_limits(settings: Settings) -> None:
     given = [name for name, value in vars(settings.limits).items() if value is not None]
     if given and settings.sending.engine == FILES:
         raise SettingError(
-            f"{{{given[0]}}}: {{engine}} files sends nothing, and what others send is not known to it; leave it out: "
-            "have as many lines of the files answered as you like, the others stay pending"
+            f"{{{given[0]}}}: {{engine}} files sends nothing itself, so it has nothing to limit; leave it out: "
+            "have as many lines of the files answered as you like; the others stay pending"
         )
 
 

@@ -181,7 +181,7 @@ class Gated:
             first = self.run.missing[0]
             yield (
                 f"{len(self.run.missing):,} not finished, {first.variant} {first.question_id} the first: "
-                f"{first.error[:200]}; the same command asks them again"
+                f"{first.error[:200]}; run the same command again to ask for them"
             )
 
 
@@ -235,8 +235,8 @@ async def gate_while_asking(
     before = GateLooks.read(plan.folder.read_about()) if plan.folder.run_json.exists() else None
     if before is not None and before.of == looks.of and before != looks:
         raise SettingError(
-            f"{{looks}}: expected {before}, as planned before the first question of this folder, got {looks}; looks "
-            "that are planned after others err more often than stated, so judge it as before, or ask into another one"
+            f"{{looks}}: expected {before}, as planned before the first question of this folder, got {looks}; a "
+            "plan changed after a look errs more often than stated, so keep the looks, or choose another folder"
         )
     found: list[GateResult] = []
 
@@ -268,7 +268,7 @@ def not_compared(plan: Plan, baseline: ComparedRun) -> int:
     shared = len(asked & theirs)
     if 2 * shared < len(asked):
         raise OutcomeTableError(
-            f"baseline: expected at least half of the {len(asked):,} questions to ask in it, got {shared:,} shared, of "
-            f"{len(theirs):,} of the baseline; run the candidate on the questions of the baseline"
+            f"baseline: expected at least half of the candidate's {len(asked):,} questions in it, got {shared:,} of "
+            f"its {len(theirs):,}; evaluate the candidate on the baseline's questions"
         )
     return len(asked) - shared

@@ -82,12 +82,13 @@ def prompts_before(before: Mapping[str, Any], given: str | None, path: Path) -> 
     if given is None and name not in prompt_set_names():
         raise SettingError(
             f"{{prompts}}: expected the file of the prompt set {name!r}, with which {path} was made, got nothing; it "
-            "is none of the package's"
+            "is not part of the package, so name the file"
         )
     chosen = load_prompt_set(given or name)
     if chosen.hash != before["prompts"].get("sha256"):
         raise SettingError(
-            f"{{prompts}}: expected the prompt set that {path} was asked with, got another, {chosen.name!r}"
+            f"{{prompts}}: expected the prompt set that {path} was asked with, got another, {chosen.name!r}; "
+            "name the original file"
         )
     return chosen
 
@@ -104,13 +105,13 @@ def open_store(folder: RunFolder, *, made: bool = True) -> ReplyStore:
     """
     if folder.outcomes.exists() and not (folder.replies.exists() and folder.replies.stat().st_size):
         raise StoreError(
-            f"{folder.replies}: expected the replies that {folder.outcomes.name} was made of, found none; restore the "
-            "file, or evaluate into another folder"
+            f"{folder.replies}: expected the replies from which {folder.outcomes.name} was made, found none; restore "
+            "the file, or evaluate into another folder"
         )
     second = folder.path / "confidence" / folder.replies.name
     if second.exists():
         raise StoreError(
-            f"{second}: expected what confidence asked for in {folder.replies}, got a store of its own; run "
+            f"{second}: expected the replies of confidence in {folder.replies}, got a separate store; run "
             "into another folder"
         )
     return ReplyStore(folder.replies if made or folder.replies.exists() else None)
@@ -337,7 +338,7 @@ def checked(plan: Plan, *, imports: bool = True) -> Plan:
     if settings.limits.max_cost is not None:
         for name, is_asked in (("price", bool(model)), ("grader_price", bool(plan.graders))):
             if is_asked and settings.value(name) is None:
-                raise SettingError(f"{{max_cost}}: expected {{{name}}} beside it to compute the cost")
+                raise SettingError(f"{{max_cost}}: requires {{{name}}}, to compute the cost; add it")
     for name in plan.names.values():
         if imports or not is_function_name(name):
             check_name(name, plan.objects, settings.sending.engine)
@@ -447,7 +448,7 @@ def sampling_of(settings: Settings, dataset: Dataset) -> tuple[Repeats, dict[Que
         )
     if given.repeat_questions is not None and given.draws == 1:
         raise SettingError(
-            "{repeat_questions}: expected {draws} of at least 2 beside it, got 1; add the samples per question"
+            "{repeat_questions}: requires {draws} of at least 2, got 1; add the number of samples per question"
         )
     draws = given.draws or (1 if given.repeat_questions is None else 2)
     repeated = sample(dataset, given.repeat_questions or len(questions), settings.seed) if draws > 1 else dataset
@@ -601,8 +602,8 @@ def check_code(names: Mapping[Role, str], given: Container[str], source: Path) -
             role = "model" if asked is Role.MODEL else "grader"
             same = (one for other, one in names.items() if (other is Role.MODEL) == (asked is Role.MODEL))
             raise SettingError(
-                f"{{{role}}}: expected {','.join(same)!r}, got nothing; {source} names this function, and code that a "
-                f"folder names is run only if you name it as well: read it, then add it with {{{role}}}"
+                f"{{{role}}}: expected {','.join(same)!r}, got nothing; {source} names this function, and a "
+                f"function named by a folder runs only if you name it too: read its code, then add it with {{{role}}}"
             )
 
 

@@ -45,7 +45,7 @@ from refusal_index.protocol.replies import detector_of
 from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.store import QuestionRecord, ReplyStore
 
-STILL_TO_COME = "it was not asked to its end"
+STILL_TO_COME = "the run ended before it was finished"
 """Reason for a question that did not fail, but that the run ended before."""
 
 
@@ -232,7 +232,7 @@ def mixture(first: str | None, forced: str) -> tuple[Statement, ...]:
     return (Statement("two_models", "serious", {"first": first, "forced": forced}),)
 
 
-FURTHER_DRAWS = "its further draws were not asked to their end"
+FURTHER_DRAWS = "the run ended before all of its repeated samples were finished"
 """Reason for a question whose further draws are incomplete."""
 
 ROWS_OF_PART = 10_000

@@ -66,9 +66,10 @@ class Prompting:
     """How the questions are worded.
 
     - `prompts` SET: Prompt set, as listed by 'refusal-index ls', or a TOML file.
-    - `variants` NAMES: Prompts, separated by commas, or 'all'; 'normal+' adds the paraphrases of normal.
+    - `variants` NAMES: Prompts of the set to use, separated by commas, or 'all'; 'normal+' adds the paraphrases of
+      normal.
     - `placement`: Message that holds the instruction: 'user' or 'system'.
-    - `think`: Text to append to each prompt, such as /no_think, for models that know such a switch.
+    - `think`: Text to append to each prompt, such as /no_think, for models that have such a switch.
     """
 
     prompts: str = setting("default", scope="dataset")
@@ -82,7 +83,7 @@ class Repeats:
     """How often each question is sampled.
 
     - `draws`: Samples per question; with 2 or more, corrected RI is also estimated. [default: 1]
-    - `answered_only`: Run the first pass only: gives the shares refused and wrong when answering, but no RI.
+    - `answered_only`: Run the first pass only: gives the refusal rate and the share wrong when answering, but no RI.
     - `repeat_questions`: Number of questions to sample more than once. [default: all with --draws]
     """
 
@@ -95,8 +96,8 @@ class Repeats:
 class Limits:
     """Limits of a run, after which it stops cleanly and can be resumed; None for no limit.
 
-    - `max_requests`: Stop after this many requests of the run in total.
-    - `max_cost`: Stop before the run costs more than this many dollars; needs --price.
+    - `max_requests`: Stop once the run has sent this many requests in total.
+    - `max_cost`: Stop before the run costs more than this many dollars; requires --price.
     - `max_time`: Stop this command after this many seconds.
     """
 
@@ -109,9 +110,9 @@ class Limits:
 class Stopping:
     """When a run stops early because its results are precise enough.
 
-    - `half_width`: Stop at the first look at which the interval of RI is at most this half-width. [default: ask all
-      questions]
-    - `looks`: Number of looks, after equal portions of the questions; with --half-width.
+    - `half_width`: Stop at the first interim analysis ('look') at which the interval of RI has at most this half-width.
+      [default: ask all questions]
+    - `looks`: With --half-width: number of looks, evenly spaced over the questions.
     """
 
     half_width: float | None = setting(None, low=0.0001, high=0.9999, scope="dataset")
@@ -124,8 +125,8 @@ class Accounts:
 
     - `price` IN,OUT: Dollars per million input and output tokens of the model, as in 2.5,10; adds the cost to the
       results.
-    - `grader_price` IN,OUT: The same for a model that grades; for two graders, the price of each.
-    - `batch_rate`: Share of the prices that a provider charges in its batch API, such as 0.5; with --engine batch.
+    - `grader_price` IN,OUT: The same for the grading model; if there are two, the price of each.
+    - `batch_rate`: With --engine batch: price of a batch request as a share of the normal price, such as 0.5.
     - `penalty`: Penalty for a wrong answer in the weighted score.
     - `truthfulness_weights` R,D,W: Weights of the truthfulness score: added for a right answer and for a refusal,
       subtracted for a wrong answer.
@@ -172,8 +173,8 @@ class Settings(RequestSettings):
     - `grader`: Grader: 'exact', 'choice', 'regex', a model as PROVIDER/NAME, two models that must agree as A,B, or your
       own function as python:MODULE:FUNCTION. [default: exact for the almanac, choice for multiple choice, else
       openai/gpt-4o-mini]
-    - `refusal`: How the first three graders recognise a refusal: 'wording' (twelve languages), 'tag' (the UNANSWERED
-      tag only), a regular expression, or your own function as python:MODULE:FUNCTION.
+    - `refusal`: How the graders exact, choice and regex recognise a refusal: 'wording' (in twelve languages), 'tag'
+      (the UNANSWERED tag only), a regular expression, or your own function as python:MODULE:FUNCTION.
     - `log_to`: Log progress and results to 'wandb', 'mlflow', or both as in wandb,mlflow.
     """
 

@@ -78,10 +78,10 @@ def open_tables(connection: sqlite3.Connection, path: Path | None) -> None:
     check_rows(connection, path)
     lost = connection.execute(UNKNOWN_QUESTION).fetchone()
     if lost is not None:
-        raise StoreError(f"{path}: question {shortened(lost[0])} is asked and not there; {ADVICE}")
+        raise StoreError(f"{path}: question {shortened(lost[0])} was asked but is missing; {ADVICE}")
     (most,) = connection.execute("SELECT max(draws) FROM asked").fetchone()
     if most is not None and most > MAX_DRAWS:
-        raise StoreError(f"{path}: expected at most {MAX_DRAWS:,} draws of a question, got {most:,}; {ADVICE}")
+        raise StoreError(f"{path}: expected at most {MAX_DRAWS:,} samples of a question, got {most:,}; {ADVICE}")
 
 
 Row = tuple[Any, ...]

@@ -92,7 +92,7 @@ def check_schema(connection: sqlite3.Connection, path: Path | None) -> bool:
         if not of_a_key and _plain(statement) != expected.get((kind, name), ""):
             raise StoreError(
                 f"{path}: expected the tables {', '.join(known)} as this release makes them, got the {kind} "
-                f"{shortened(name)}; it is no store of replies, or was tampered with: {ADVICE}"
+                f"{shortened(name)}; it is not a store of replies, or was tampered with: {ADVICE}"
             )
     return expected.keys() <= {(kind, name) for kind, name, _, _ in found}
 
@@ -183,7 +183,7 @@ def _check_journal(path: Path) -> None:
         if path.stat().st_size >= len(JOURNAL_MAGIC):
             file.seek(-len(JOURNAL_MAGIC), 2)
             if file.read() == JOURNAL_MAGIC:
-                raise StoreError(f"{path}: this journal names other files, which no store's does; {ADVICE}")
+                raise StoreError(f"{path}: this journal names other files, which that of a store never does; {ADVICE}")
 
 
 def _connected(path: Path) -> sqlite3.Connection:

@@ -149,8 +149,8 @@ def read_config(given: str) -> Config:
     name = given.removeprefix(f"{FOLDER}/").removesuffix(SUFFIX)
     if name not in config_names():
         raise ConfigError(
-            f"config: no file {given!r}, and no configuration of that name comes with the package"
-            f"{suggestion(name, config_names())}; those that do are {', '.join(config_names())}"
+            f"config: {given!r} is neither a file nor a built-in configuration{suggestion(name, config_names())}; the "
+            f"built-in ones are {', '.join(config_names())}"
         )
     content = (resources.files("refusal_index") / FOLDER).joinpath(*f"{name}{SUFFIX}".split("/")).read_bytes()
     return _parse(content, f"{name}{SUFFIX}", name)
@@ -510,7 +510,7 @@ def set_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
     if unfinished:
         yield ""
         by_hand = all(result.is_waiting and result.plan.settings.sending.engine == FILES for result in unfinished)
-        on = "" if by_hand else "; the same command goes on with them"
+        on = "" if by_hand else "; run the same command again to complete them"
         yield f"{len(unfinished):,} of {len(results):,} runs are not complete{on}:"
     for result in unfinished:
         yield f"  {result.plan.called}: {why_unfinished(result)}"
@@ -564,4 +564,4 @@ def why_unfinished(result: CellResult) -> str:
         return result.run.ended
     if result.waits is not None:
         return result.waits
-    return "too many questions could not be scored" if result.status == "incomplete" else "not begun"
+    return "too many questions could not be scored" if result.status == "incomplete" else "not started"

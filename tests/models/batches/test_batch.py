@@ -131,7 +131,9 @@ def test_a_batch_that_is_cancelled_elsewhere_is_completed_too(serving, local):
 
 def test_detached_it_submits_and_ends_and_the_same_command_collects(serving, local):
     with serving(faults=BatchFaults(delay=0.1)) as server:
-        with pytest.raises(WaitingError, match=r"^1 batch with 16 requests at almanac is in flight; the same command"):
+        with pytest.raises(
+            WaitingError, match=r"^1 batch with 16 requests at almanac is in flight; run the same command"
+        ):
             evaluate(detach=True)
         assert len(server.batches()) == 1
         with pytest.raises(SettingError, match=r"1 batch with 16 requests at almanac is in flight: another engine"):
@@ -360,7 +362,10 @@ def test_interrupted_it_says_what_stays_on_its_way(serving, local):
     with serving(faults=BatchFaults(delay=0.3)) as server:
         with pytest.raises(WaitingError, match="interrupted"):
             asyncio.run(interrupted())
-        assert notes[-1] == "1 batch with 16 requests at almanac is in flight; the same command collects the results"
+        assert (
+            notes[-1]
+            == "1 batch with 16 requests at almanac is in flight; run the same command again to collect the results"
+        )
         run, _ = evaluate()
         assert outcomes(run).equals(local)
         assert len(server.batches()) == 2

@@ -226,7 +226,7 @@ def test_a_model_that_the_command_cannot_answer_for_is_refused(names, told):
 
 
 def test_a_command_without_its_engine_and_the_old_name_of_the_engine_are_refused():
-    with pytest.raises(SettingError, match="command: expected engine command beside it, got direct"):
+    with pytest.raises(SettingError, match="command: requires engine command, got direct"):
         check_engines_own(Settings.of(command="true").sending)
     with pytest.raises(SettingError) as error:
         check_engine("vllm")

@@ -25,9 +25,9 @@ def serve(
     Runs until Ctrl-C. The models know only the fictional world of the almanac; their answers to other questions are
     meaningless. The Files and Batch APIs work too; their data is in a temporary folder, deleted when the server stops.
 
-    - `host`: Address to listen on; an address that other machines reach needs --let-other-machines-in.
+    - `host`: Address to listen on; one that other machines can reach requires --let-other-machines-in.
     - `port`: Port to listen on; 0 chooses a free one.
-    - `let_other_machines_in`: Allow an address that other machines reach, without an API key.
+    - `let_other_machines_in`: Allow an address that other machines can reach, without an API key.
     - `log` FILE: Append a line of JSON for each request to this file.
     """
     import asyncio
@@ -63,13 +63,14 @@ def run_batch(
 ) -> None:
     """Answer a batch file with an embedded model.
 
-    Has the interface of vllm run-batch, to test programs that call it without a GPU. Accepts /v1/chat/completions only.
-    Failed requests are in the output file with their status and error. The file is written at the end.
+    Has the same interface as 'vllm run-batch', so programs that call it can be tested without a GPU. Accepts
+    /v1/chat/completions only. Failed requests appear in the output file with their status and error. The file is
+    written once all requests are done.
 
     Exit status: 0 done, even if requests failed, 1 the file cannot be written, 2 bad input.
 
     - `input_file` FILE: Requests in OpenAI's batch format, one per line.
-    - `output_file` FILE: Results, in the same order.
+    - `output_file` FILE: File for the results, in the same order.
     - `model`: Embedded model, as 'refusal-index ls' names it.
     - `output_tmp_dir`: Accepted for compatibility with vLLM, and ignored.
     """

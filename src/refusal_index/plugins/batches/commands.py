@@ -29,14 +29,14 @@ def requests(
     """Write the pending requests of a run to batch files.
 
     Works in rounds over all questions: the first passes, their grading, the forced passes, their grading. Submit each
-    file to its provider's batch API, 'vllm run-batch' or 'refusal-index run-batch', read the results with
-    'refusal-index replies', and write the next round. A file holds requests to one model, up to the
-    limit of its format.
+    file to its provider's batch API, 'vllm run-batch' or 'refusal-index run-batch', load the results with
+    'refusal-index replies', and run this command again for the next round. A file holds requests to one model, up to
+    the limit of its format.
 
     Exit status: 0 done, 2 bad input.
 
     - `run` RUN: Folder of a run; 'refusal-index run --engine files' creates one.
-    - `out` FILE: File to write; further files get numbers.
+    - `out` FILE: File to write; if there are more, their names are numbered.
     - `format_`: Format: openai, compatible (vLLM and other servers) or anthropic. [default: that of the provider]
     - `prompts` FILE: Prompt set of the run, if it is your own file.
     """
@@ -65,7 +65,7 @@ def _show_written(written: RequestFiles, run: Path, *, logprobs: bool) -> None:
         names = ("file", "model", "format")
         console.show([Table.of((*names, "requests", "size"), rows, left=names)])
         console.say()
-        console.say(f"Read their results with: refusal-index replies {run} FILE...")
+        console.say(f"Load the results with: refusal-index replies {run} FILE...")
     elif not written.functions:
         console.say(f"{run}: no request is pending; 'refusal-index score {run}' prints its results")
 
@@ -78,7 +78,7 @@ def replies(
 ) -> None:
     """Load batch results into a run.
 
-    Reads results of OpenAI, Anthropic or vLLM, in any order; reading a file twice does no harm. Failed requests stay
+    Reads results of OpenAI, Anthropic or vLLM, in any order; loading a file twice is harmless. Failed requests stay
     pending for the next round. A result for a request of another run, or one that contradicts a stored reply, is
     reported and skipped. Once no request is pending, the results of the run are written and printed.
 

@@ -43,7 +43,7 @@ MAX_BYTES = 100 * MEGABYTE
 OPTIONS = {"poll": (10.0, 0.001, 3600.0), "requests": (50_000, 1, 50_000)}
 """Default, minimum and maximum of each option: the seconds between the first two polls, and the requests per batch."""
 
-COLLECTS = "the same command collects the results"
+COLLECTS = "run the same command again to collect the results"
 SLOWER, SLOWEST = 1.5, 6.0
 """Factor by which each wait between polls grows, and the ratio of the longest wait to the first."""
 

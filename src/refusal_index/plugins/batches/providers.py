@@ -442,7 +442,9 @@ class BatchClient:
         except RequestFailedError as error:
             is_lasting = error.failure.kind is FailureKind.REQUEST or status_of(error) in NO_SUCH_API
             raised, then = (ModelError, advice) if is_lasting else (RunFailedError, RESUMES)
-            raise raised(f"{what}, and the list of batches at {entry.place} cannot tell ({error}); {then}") from error
+            raise raised(
+                f"{what}, and the list of batches at {entry.place} does not show whether it is ({error}); {then}"
+            ) from error
         if state is None:
             await self._give_up(entry, "it never arrived")
         else:
@@ -455,8 +457,8 @@ class BatchClient:
             what = "is" if entry.batch else "may be"
             raise ModelError(
                 f"{_describe(entry)} {what} in flight at {entry.place}, but the address of the model is now "
-                f"{address_of(account)}: with {account.url_name}={entry.place} the same command collects it; "
-                f"{{engine_option}} forget={entry.key} abandons it; its requests are then sent, and paid for, again"
+                f"{address_of(account)}: run the same command with {account.url_name}={entry.place} to collect it, "
+                f"or with {{engine_option}} forget={entry.key} to abandon it: its requests are then paid for again"
             )
 
     async def find(self, entry: Entry, assignment: Assignment) -> State | None:
@@ -603,7 +605,7 @@ class BatchClient:
         status, message = status_of(error), error.failure.message
         if in_doubt is not None:
             what = f"{self.name}: it is unknown whether a batch arrived ({message})"
-            return f"{what}; the same command looks for it; {how_to_give_up(in_doubt)}"
+            return f"{what}; run the same command again to look for it; {how_to_give_up(in_doubt)}"
         if status in NO_SUCH_API:
             address = address_of(self.provider.account)
             what = f"{self.name}: {address} does not accept batches ({message})"

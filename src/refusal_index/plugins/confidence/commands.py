@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 @takes_settings(
     *("max_connections", "max_retries", "attempt_timeout", "max_requests", "max_cost", "max_time"),
     *("engine", "detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate"),
-    max_requests="Stop after this many requests for scores of this run in total; resumable.",
-    max_cost="Stop before these requests cost more than this many dollars; needs --price.",
+    max_requests="Stop once this many requests have been sent for scores of this run in total.",
+    max_cost="Stop before these requests cost more than this many dollars; requires --price.",
 )
 def confidence(
     run: Path,
@@ -59,42 +59,42 @@ def confidence(
 ) -> None:
     """Score how likely a run's answers are right, and choose a threshold.
 
-    Without --method, scores the answers by every method that costs nothing: all for an embedded model, else those that
-    need no further request. Other methods send only what is missing: forced answers where the first pass answered, and
-    prompts of their own. The same command resumes and never pays for a reply twice. Scores are kept in the
-    run's folder, in confidence.parquet; score, report and compare show them.
+    Without --method, scores the answers by every method that costs nothing: for an embedded model all methods, else
+    those that need no further requests. Other methods send only the requests that are missing: forced answers where the
+    first pass answered, and prompts of their own. Running the same command again resumes and never pays for a reply
+    twice. Scores are kept in the run's folder, in confidence.parquet; score, report and compare show them.
 
-    With --penalty or --max-error, sends nothing: it chooses the score from which to answer on one half of the
-    questions, and judges it on the other half against the model's own refusals and against answering everything. With
-    --max-error, the share of wrong answers stays within the limit at the given confidence level, for questions like
-    these.
+    With --penalty or --max-error, sends nothing: it chooses a threshold on one half of the questions, and compares
+    answering above it with the model's own refusals and with answering everything on the other half. With --max-error,
+    the share of wrong answers on questions like these stays within the limit, at the given confidence level.
 
     Exit status: 0 done, 1 incomplete or failed, or no threshold meets the limit, 2 bad input, 130 interrupted.
 
     - `run` RUN: Folder of a finished run; with --penalty or --max-error also an outcome table with a column confidence.
-    - `method`: Methods, separated by commas, or 'all' that this run allows. [default: those that cost nothing]
+    - `method`: Methods, separated by commas, or 'all' for all that this run allows. [default: those that cost nothing]
     - `list_`: List the methods, what each needs, and whether this run allows it.
     - `yes`: Send the requests even if there are more of them than the run itself sent.
-    - `dry_run`: Send nothing; print the requests to expect.
+    - `dry_run`: Send nothing; print the expected requests.
     - `full`: Print every measure, the comparison with the refusals of each prompt, and confidence targets.
     - `json`: Print the results as JSON and nothing else.
     - `penalty`: Choose the threshold with the highest utility if a wrong answer costs as much as this many right ones.
-    - `max_error`: Choose the threshold that answers most with at most this share of wrong answers.
+    - `max_error`: Choose the threshold that answers the most questions with at most this share of wrong answers.
     - `confidence_level`: Confidence level of the bound of --max-error, and of every interval. [default: 0.9 and 0.95]
     - `variants` NAME: Prompt to choose a threshold for, if scores differ between prompts.
     - `out` FILE: Write all scores of the run (.csv, .jsonl, .parquet); with --penalty or --max-error, the other half
       of the questions as a run that refuses below the threshold, for compare, report, study and score.
-    - `seed`: Seed of the split into halves.
+    - `seed`: Random seed of the split into halves.
     - `add` FILE: Add scores from a table (.csv, .jsonl, .json, .parquet; columns question_id and confidence suffice,
       or a table of UQLM or lm-polygraph); sends nothing.
     - `column` ROLE=NAME: Name a column of that table, as in confidence=score. Repeatable.
     - `name`: Name of the scores of that table. [default: its own, or the file's name]
-    - `model`: Model of the run, if it is your own function: code that a folder names is called only if named here.
-    - `grader`: Grader of the run, likewise.
+    - `model`: Model of the run, if it is your own function: a function that the folder names is called only if you name
+      it too.
+    - `grader`: Grader of the run, if it is your own function.
     - `prompts` FILE: Prompt set of the run, if it is your own file.
-    - `group`: What trained methods keep in one fold: 'cluster' (the column), 'entity' (of the almanac), 'topic' (tests
-      topics that are new), 'none', or 'auto', the first of these that is known.
-    - `layer`: Layer whose hidden states p-ik reads, 0 before the first layer. [default: middle]
+    - `group`: Questions that trained methods keep in the same fold: those of a 'cluster' (the column), of an 'entity'
+      (of the almanac), of a 'topic' (so that test topics are new), 'none', or 'auto', the first of these that is known.
+    - `layer`: Layer whose hidden states the method p-ik reads; 0 is before the first layer. [default: middle]
     """
     if penalty is not None or max_error is not None:
         refused = {"--list": list_, "--dry-run": dry_run, "--yes": yes, "--add": add is not None}
@@ -105,7 +105,9 @@ def confidence(
         return
     if add is not None or out is not None or column or name is not None:
         if method is not None or list_ or dry_run:
-            raise OptionError("--add and --out send nothing; leave out --method, --list and --dry-run beside them")
+            raise OptionError(
+                "--add and --out send nothing, so --method, --list and --dry-run do not apply; leave them out"
+            )
         _add_and_export(run, add, column or [], name, out, as_json=json, full=full)
         return
     from refusal_index.cli.runs import execute_with_progress

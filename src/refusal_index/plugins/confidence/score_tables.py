@@ -388,7 +388,7 @@ def join_outcomes(scores: pl.DataFrame, outcomes: pl.DataFrame) -> JoinedScores:
     if row := first_row(joined, ~pl.struct(PLACE).is_first_distinct()):
         raise ConfidenceError(
             f"two scores are for the same answer ({place_of(row, PLACE)}), the second of them is score {row['row']:,}: "
-            "one names its variant or id and the other does not, or two texts contain the same question; remove one"
+            "only one of them names its prompt or id, or two texts contain the same question; remove one"
         )
     asked = pl.col("question_id")
     coverage = joined.group_by("method", maintain_order=True).agg(

@@ -109,7 +109,7 @@ def _scores_of(run: ComparedRun) -> pl.DataFrame:
         scores = scores_of_outcomes(pl.concat(list(run.variants.values()), how="diagonal"))
         if scores.is_empty():
             raise OutcomeTableError(
-                f"{run.source}: expected a column 'confidence', filled, and 'schema_version' beside it, got none; add "
+                f"{run.source}: expected the columns 'confidence' (with values) and 'schema_version', got none; add "
                 "them, or add scores to a run with 'refusal-index confidence RUN --add FILE'"
             )
         return scores

@@ -80,8 +80,8 @@ class ThresholdOptions:
         given = [name for name in ("penalty", "max_error") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ConfidenceError(
-                f"expected penalty or max_error, got {' and '.join(given) or 'neither'}; a cut either maximises the "
-                "utility, given the cost of a wrong answer, or limits the share of wrong answers"
+                f"expected penalty or max_error, got {' and '.join(given) or 'neither'}; a threshold either maximises "
+                "the utility, given the cost of a wrong answer, or limits the share of wrong answers"
             )
         if self.penalty is not None and not 0 <= self.penalty < math.inf:
             raise ConfidenceError(
@@ -270,7 +270,7 @@ class Threshold(Shown):
             If the suffix is unknown.
         """
         if self.table is None:
-            raise ConfidenceError(f"there is no cut, and so no outcome table to write ({self.found.reason})")
+            raise ConfidenceError(f"there is no threshold, so there is no outcome table to write ({self.found.reason})")
         write_outcomes(self.table, path)
         return Path(path)
 
@@ -356,13 +356,13 @@ def _check(answers: ScoredAnswers) -> None:
         )
     if usable["confidence"].n_unique() == 1:
         raise ConfidenceError(
-            f"{name}: expected scores that differ, got {usable['confidence'][0]:g} for all {n:,} answers, which no cut "
-            "can separate; try another method"
+            f"{name}: expected scores that differ, got {usable['confidence'][0]:g} for all {n:,} answers, which no "
+            "threshold can separate; try another method"
         )
     if usable["wrong"].n_unique() == 1:
         raise ConfidenceError(
             f"{name}: expected right and wrong answers, got {n:,} that are all "
-            f"{'wrong' if usable['wrong'][0] else 'right'}: there is nothing for a cut to separate"
+            f"{'wrong' if usable['wrong'][0] else 'right'}: there is nothing for a threshold to separate"
         )
 
 
@@ -478,7 +478,7 @@ def halves_of(questions: pl.DataFrame, seed: int) -> Halves:
     if sizes.height < 2:
         raise OutcomeTableError(
             f"expected two {'clusters' if clustered else 'questions'} or more to split into halves, got "
-            f"{sizes.height}; a cut is chosen on one half and evaluated on the other"
+            f"{sizes.height}; a threshold is chosen on one half and evaluated on the other"
         )
     order = np.random.default_rng(seed).permutation(sizes.height)
     drawn = sizes[order.tolist()]

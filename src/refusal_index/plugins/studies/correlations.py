@@ -135,7 +135,7 @@ def auroc_correlation(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     if reason:
         side, _, why = reason.partition(":")
         whose = "RI" if side == "first" else "the AUROC"
-        notes.append(f"What sampling errors leave of r of RI is not known ({why.replace('_', ' ')} of {whose}).")
+        notes.append(f"The noise ceiling of r for RI is unknown ({why.replace('_', ' ')} of {whose}).")
     own = frame.filter(metric=inputs.COMPARED[0])
     values = {
         "points": own.height,

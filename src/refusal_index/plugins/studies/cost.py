@@ -42,7 +42,7 @@ def cost_table(runs: Sequence[ComparedRun], _options: StudyOptions) -> Study:
     rows = [row for run in runs for row in _run_rows(run)]
     frame = with_rates(pl.DataFrame(rows, schema=COST_SCHEMA))
     unmeasured = frame.filter(pl.col("requests").is_null())["model"].unique(maintain_order=True).to_list()
-    note = f"Requests and tokens are not known of {abridged(unmeasured)}: only a run's folder keeps them."
+    note = f"Requests and tokens are unknown for {abridged(unmeasured)}: only a run's folder records them."
     return Study(frame, _draw_cost, style.table(PRINTED_COST), (note,) if unmeasured else (), {"samples": SAMPLES})
 
 

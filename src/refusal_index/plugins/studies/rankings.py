@@ -250,7 +250,9 @@ def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[list[di
         f"{names[run.row]} is not ranked: its index is {run.status} ({reason_text(run.reason)})."
         for run in found.ranking.unranked
     )
-    unpaired = () if found.match.paired else ("The models were asked other questions and are compared as they are.",)
+    unpaired = (
+        () if found.match.paired else ("The models were asked different questions, so they are compared unpaired.",)
+    )
     common = {
         "dataset": runs[0].dataset,
         "variants": ", ".join(map(str, [found.variant] if found.variant else shared_variants(runs))),

@@ -197,7 +197,7 @@ def metrics_of(document: Mapping[str, Any]) -> pl.DataFrame:
         is_complete = all(member["status"] != INCOMPLETE for member in members)
         asked, missing = _totals(member["completeness"] for member in members)
         further_asked, further_missing = _totals(member["further_draws"] for member in members)
-        parts = (missing, asked, "questions"), (further_missing, further_asked, "further draws")
+        parts = (missing, asked, "questions"), (further_missing, further_asked, "repeated samples")
         unscored = " and ".join(f"{missing:,} of {asked:,} {what}" for missing, asked, what in parts if missing)
         lacks = None if is_complete else f"{unscored} not scored"
         counts = (n, asked, missing, further_asked, further_missing, lacks)

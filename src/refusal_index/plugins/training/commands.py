@@ -40,15 +40,15 @@ def watch(
     """Evaluate each checkpoint during training.
 
     Evaluates every complete checkpoint in DIR once, in the order of the number in its name, with the options of
-    'refusal-index run'. It runs until Ctrl-C, or as set by --once and --until-idle; running the same command again
-    resumes. 'refusal-index report' then plots every metric over the training steps.
+    'refusal-index run'. It runs until you press Ctrl-C, or as set by --once or --until-idle. Running the same command
+    again resumes. 'refusal-index report' then plots every metric over the training steps.
 
     Exit status: 0 done, 1 no checkpoint, or one that failed or is incomplete, 2 bad input, 130 interrupted.
 
     - `folder` DIR: Folder to which the training writes its checkpoints.
-    - `model_template`: Model name of a checkpoint, as in vllm/{path}; {name} and {step} of its folder work too.
+    - `model_template`: Model name of a checkpoint, as in vllm/{path}; the fields are {path}, {name} and {step}.
     - `out` FOLDER: Folder of all runs. [default: runs/DIR-panel]
-    - `every`: Seconds between scans; a checkpoint is complete once it is unchanged for as long.
+    - `every`: Seconds between scans; a checkpoint counts as complete once it has not changed for this long.
     - `once`: Evaluate the checkpoints that exist, then exit.
     - `until_idle`: Exit after this many seconds without a new checkpoint.
     """

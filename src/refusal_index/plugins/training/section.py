@@ -216,7 +216,7 @@ def _lacks(summary: Summary, variant: str) -> str | None:
     own = next((one for one in summary.variants if one.name == variant), summary.variants[0])
     if own.is_complete:
         return None
-    counted = (own.completeness, "questions"), (own.further_draws, "further draws")
+    counted = (own.completeness, "questions"), (own.further_draws, "repeated samples")
     lacking = (f"{of.scored:,} of {of.asked:,} {what}" for of, what in counted if of is not None and of.unscored)
     return f"{' and '.join(lacking)} scored"
 

@@ -331,7 +331,7 @@ def _check_round(tried: Sequence[Tried], state: BuildState) -> None:
     if failed.total() >= FEW_FAILURES and 2 * failed.total() > len(tried):
         raise BuildStoppedError(
             f"{failed.total()} of the last {len(tried)} sections failed, most often with: "
-            f"{failed.most_common(1)[0][0]}; the same command resumes and never pays for a reply twice"
+            f"{failed.most_common(1)[0][0]}; run the same command again to resume: no reply is paid for twice"
         )
     if state.is_hopeless:
         reasons = ", ".join(f"{reason} {count}" for reason, count in state.reasons().most_common())

@@ -78,7 +78,7 @@ function virtualList({ list, rows, draw, open }) {
       rows.replaceChildren();
       rows.style.height = `${found.length * ROW}px`;
       list.scrollTop = 0;
-      if (!found.length) rows.append(element("p", { class: "empty" }, "No question is like that."));
+      if (!found.length) rows.append(element("p", { class: "empty" }, "No questions match."));
       move(active);
     },
     /* Open the question that is `step` further on; return whether there is one. */
