@@ -113,7 +113,7 @@ def test_a_dry_run_prices_batches_by_their_rate_and_says_so(folder, command):
         costs[name] = run["cost"]["expected"], run["remark"]
     assert costs["batch"][0] == pytest.approx(costs["single"][0] / 2)
     assert costs["no rate"][0] == costs["single"][0]
-    assert "batches are priced at 50% of what is given" in costs["batch"][1]
+    assert "batches are priced at 50% of the given prices" in costs["batch"][1]
     assert "set --batch-rate if they cost less" in costs["no rate"][1]
     assert "there are 2 rounds of batches; the time assumes 24 hours for each" in costs["batch"][1]
     assert "s per request" in command(*shared).output

@@ -334,7 +334,7 @@ def test_a_grading_that_is_stopped_is_resumed_without_asking_for_a_grade_twice(c
         assert "run the same command again" in stopped.stderr
     pipeline.stops_after = None
     resumed = command(*GRADED, "--out", "model").stdout
-    assert resumed.replace("model:", "whole:").replace("show model", "show whole") == whole.stdout
+    assert resumed.replace("model/", "whole/").replace("show model", "show whole") == whole.stdout
     assert Counter(pipeline.asked) == grades
     assert outcomes("model").equals(outcomes("whole"))
     assert outcomes("model").equals(outcomes("exact")), "it grades as the rule does"

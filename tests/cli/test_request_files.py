@@ -629,5 +629,5 @@ def test_what_a_format_leaves_out_is_said_of_what_is_asked_for_alone(wide):
 def test_a_grader_that_is_not_tried_first_is_said_to_be(wide):
     write_sums("q.csv", 2)
     arguments = ["openai-api/fake/judge" if one == "exact" else one for one in FAKE]
-    assert "does not try the grader on a plain case" in wide(*arguments, "--out", "r").stderr
-    assert "plain case" not in wide(*FAKE, "--out", "s").stderr
+    assert "does not first test the grader on a simple answer" in wide(*arguments, "--out", "r").stderr
+    assert "simple answer" not in wide(*FAKE, "--out", "s").stderr

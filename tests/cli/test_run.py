@@ -349,7 +349,7 @@ def test_looks_at_what_nothing_ends_are_refused(command):
     assert not Path("r").exists()
     Path("set.toml").write_text('[[models]]\nmodel = "almanac/small"\n\n[[datasets]]\ndataset = "almanac"\n')
     done = command("run", "--config", "set.toml", "--looks", "3", "--limit", "30", "--dry-run")
-    assert (done.exit_code, "--looks: expected --half-width" in done.stderr) == (2, True)
+    assert (done.exit_code, "--looks: requires --half-width" in done.stderr) == (2, True)
     Path("set.toml").write_text(Path("set.toml").read_text() + "half_width = 0.3\n")
     assert command("run", "--config", "set.toml", "--looks", "3", "--limit", "30", "--dry-run").exit_code == 0
 

@@ -142,7 +142,7 @@ def test_missing_questions_are_named_with_their_error_and_the_rest_counted(capsy
     assert lines[start + 1].startswith("  low q0: Error code: 400 - no")
     assert max(map(len, lines[start : start + 6])) < 220
     assert lines[start + 6] == "  and 3 more, in outcomes.parquet"
-    assert lines[-1] == f"{tmp_path}: summary.json"
+    assert lines[-1] == f"Report: {tmp_path}/report.html"
     show_run(made_run(summary(low=(7, 3, 4, 6)), []), as_json=False)
     assert "not finished" not in capsys.readouterr().out
 

@@ -419,7 +419,7 @@ def test_a_first_pass_that_nobody_forced_is_refused(base):
         unscored_reason=pl.when("refused").then(pl.lit("forced_not_asked")),
     )
     never = ComparedRun("never", base.source, "m", "d", {"normal": rows})
-    with pytest.raises(OutcomeTableError, match=r"baseline: .* nobody forced"):
+    with pytest.raises(OutcomeTableError, match=r"baseline: expected forced answers .* got a first pass only"):
         decide(base, never, Policy())
 
 
@@ -549,7 +549,7 @@ def test_a_policy_is_read_from_a_file_and_added_to(tmp_path):
         ("[at_least]\ncorrect_rate = nan", "expected a number, got nan"),
         ("[at_most]\nrefusal_rate = -0.5", "at_most, refusal_rate: expected .* from 0 to 1, got -0.5"),
         ("[at_least]\nf_score = 0.5\n[at_most]\nf_score = 0.4", "at_least, f_score: .* its at_most, 0.4, got 0.5"),
-        ("margins = 3", "margins: expected a number for each"),
+        ("margins = 3", "margins: expected a table of metrics and numbers"),
         ("alpha = 0.5", "alpha: expected a number above 0 and below 0.5, got 0.5"),
         ("alpha = '5 %'", "alpha: expected a number"),
         ("max_missing = 2", "max_missing: expected a number from 0 and below 1, got 2"),

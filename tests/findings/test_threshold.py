@@ -363,7 +363,7 @@ def test_where_no_cut_holds_that_is_said_and_nothing_is_made_up(n, max_error, re
     assert all(one.difference is None for one in found.points)
     assert words in str(found)
     assert found.to_document()["cut"] is None
-    with pytest.raises(ConfidenceError, match="there is no cut"):
+    with pytest.raises(ConfidenceError, match="there is no threshold"):
         found.write("x.parquet")
 
 

@@ -154,7 +154,7 @@ def test_a_function_that_cannot_do_what_the_run_needs_is_refused_before_it_is_as
 
 @pytest.mark.parametrize("function", [lambda question, k, must_answer: "", lambda context, question, must_answer: ""])
 def test_a_function_that_cannot_be_called_is_refused_before_it_is_asked(function):
-    with pytest.raises(ModelError, match="Give every other parameter a default"):
+    with pytest.raises(ModelError, match="give every other parameter a default"):
         ri.evaluate(function, ROWS, model_name="f", **LOCAL)
 
 

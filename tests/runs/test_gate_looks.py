@@ -360,7 +360,7 @@ def test_other_questions_than_the_baselines_are_refused_before_anything_is_asked
     others = [{**row, "id": f"other{row['id']}"} for row in ROWS]
     of = plan_of(BASE, others, model_name="candidate", out="candidate", **SETTINGS)
     with pytest.raises(
-        OutcomeTableError, match="at least half of the 400 questions to ask in it, got 0 shared, of 400"
+        OutcomeTableError, match="at least half of the candidate's 400 questions in it, got 0 of its 400"
     ):
         judged(of, baseline)
     assert not ASKED
