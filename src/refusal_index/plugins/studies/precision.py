@@ -33,7 +33,11 @@ from refusal_index.data.folder import ComparedRun
 from refusal_index.data.rates import DrawnOutcomes, OutcomeMatrix, drawn_outcomes, outcome_matrix
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.plugins.studies import inputs, style
-from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, disattenuated_correlation
+from refusal_index.plugins.studies.stability import (
+    DisattenuatedCorrelation,
+    disattenuated_correlation,
+    kendall_w_ceiling,
+)
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import abridged, number
 from refusal_index.stats.arguments import FloatArray
@@ -71,16 +75,6 @@ def resampled_together(runs: Sequence[ComparedRun], options: StudyOptions) -> li
     counts = np.concatenate(drawn).reshape(RESAMPLES, variants, 4)
     ends = np.cumsum([len(run.variants) for run in runs])
     return [metrics_of_counts(part) for part in np.split(counts, ends[:-1], axis=1)]
-
-
-def resampled_tables(table: stats.ContingencyTable, options: StudyOptions) -> Mapping[str, FloatArray]:
-    """Return the metrics of one table on resampled questions as `resampled_metrics` does, shape (resamples, 1).
-
-    Its four counts are resampled, which has the same distribution as resampling questions and is much faster.
-    """
-    shares = np.array(table.counts) / max(1, table.n)
-    counts = np.random.default_rng(options.seed).multinomial(table.n, shares, size=RESAMPLES)
-    return metrics_of_counts(counts[:, np.newaxis].astype(np.float64))
 
 
 def metrics_of_counts(counts: FloatArray) -> Mapping[str, FloatArray]:
@@ -223,6 +217,17 @@ def without_noise(
     )
 
 
+def w_ceiling(scores: FloatArray, influences: FloatArray, seed: int) -> stats.Estimate:
+    """Return W if the settings ranked the models alike except for sampling errors.
+
+    - `scores`: shape (settings, models).
+    - `influences`: the influence of each question on each score, in row-major order.
+    """
+    if np.isnan(influences).any():
+        return stats.Estimate(None, status="undefined", reason="index_at_boundary")
+    return kendall_w_ceiling(scores, influences @ influences.T, rng=seed)
+
+
 ROUNDING = 1e-12
 
 
@@ -254,16 +259,14 @@ def attenuation(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     for run, name in zip(runs, inputs.display_names(runs), strict=True):
         for variant, outcomes in run.variants.items():
             where = {"model": name, "dataset": run.dataset, "variant": variant or inputs.ALL}
-            (drawn,) = drawn_outcomes([outcomes])
+            named, (drawn,) = f"{name}, {variant or inputs.ALL}", drawn_outcomes([outcomes])
             if len(drawn.repeated.refused) < 2:
-                notes.append(f"{name}, {variant or inputs.ALL} is left out: no question has two forced answers.")
+                notes.append(f"{named} is left out: no question has two forced answers.")
                 continue
             found = list(draws_rows(drawn, options))
             rows += ({**where, **row} for row in found)
             if found[-1]["estimate"] is None:
-                notes.append(
-                    f"{name}, {variant or inputs.ALL}: the corrected index is undefined ({found[-1]['reason']})."
-                )
+                notes.append(f"{named}: the corrected index is undefined ({found[-1]['reason']}).")
     if not rows:
         raise NotPossibleError(notes=notes)
     frame = pl.DataFrame(rows, schema=ATTENUATION_SCHEMA)

@@ -142,9 +142,7 @@ def with_ceiling(frame: pl.DataFrame, grid: Grid, options: StudyOptions) -> pl.D
                 for run, variant in setting
             ]
         )
-        found = stats.Estimate(None, status="undefined", reason="index_at_boundary")
-        if np.isfinite(held).all():
-            found = stability.kendall_w_ceiling(matrix, held @ held.T, rng=options.seed)
+        found = precision.w_ceiling(matrix, held, options.seed)
         columns = inputs.with_ends({"kendall_w_ceiling": found})
         ceilings.append({"metric": name, "removed": "nothing", **columns, "ceiling_reason": found.reason})
     added = pl.DataFrame(ceilings, infer_schema_length=None)

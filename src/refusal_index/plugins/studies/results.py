@@ -96,11 +96,14 @@ def _run_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any
     whose = {"model": run.label, "dataset": run.dataset, "source": inputs.RUN}
     for scores in inputs.variant_scores(run, options):
         counts = {"variant": scores.variant, "n": scores.table.n, "unscored": scores.unscored}
-        draws = precision.resampled_tables(scores.table, options)
+        # Resampling the four counts has the same distribution as resampling questions, and is much faster.
+        n, shares = scores.table.n, np.array(scores.table.counts) / max(1, scores.table.n)
+        resampled = np.random.default_rng(options.seed).multinomial(n, shares, size=precision.RESAMPLES)
+        draws = precision.metrics_of_counts(resampled.astype(float))
         for name in inputs.COMPARED:
             row = {**whose, **counts, "metric": name, **scores.metrics[name].to_document()}
             if row["estimate"] is not None:
-                values = precision.metric_draws(draws, name, options.penalty)[:, 0]
+                values = precision.metric_draws(draws, name, options.penalty)
                 ends = precision.percentile_interval(values, options.confidence_level)
                 row |= {"bootstrap_low": ends[0], "bootstrap_high": ends[1]}
             yield row
@@ -208,7 +211,15 @@ def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> S
     errors = dict(zip(names, precision.RunErrors(chosen, options, names).of(names, INDEX), strict=True))
     frame = with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA), errors, level, options.seed)
     notes = [*inputs.left_out("Left out, since their model has another run on the same dataset", again)]
-    notes += _agreement_notes(frame)
+    found = {row["statistic"]: row for row in frame.iter_rows(named=True) if row["statistic"] in (*AGREEMENT, CEILING)}
+    if found["kendall_w"]["estimate"] is None:
+        reason = found["kendall_w"]["reason"].replace("_", " ")
+        notes.append(f"The agreement of the datasets' rankings is undefined ({reason}).")
+    else:
+        values = {name: found[name]["estimate"] for name in AGREEMENT}
+        notes.append(study_text("hallucination_table", "agreement", **values))
+        if CEILING in found:
+            notes.append(study_text("hallucination_table", "ceiling", **found[CEILING]))
     for row in frame.filter(statistic=AVERAGE_CONTRAST).iter_rows(named=True):
         difference, has_interval = with_interval(row["estimate"], *style.ends(row)), row["low"] is not None
         values = {"difference": difference, "models": row["variants"], "has_interval": has_interval, "fewest": FEWEST}
@@ -331,21 +342,5 @@ def _ceiling_rows(whole: pl.DataFrame, errors: Errors, seed: int) -> Iterator[di
     keys = [(model, dataset) for dataset in whole.columns[1:] for model in whole["model"]]
     if not keys or any(key not in errors for key in keys):
         return
-    held = np.array([errors[key] for key in keys])
-    if np.isnan(held).any():
-        yield {"statistic": CEILING, "reason": "index_at_boundary"}
-        return
-    found = stability.kendall_w_ceiling(whole.drop("model").to_numpy().T, held @ held.T, rng=seed)
+    found = precision.w_ceiling(whole.drop("model").to_numpy().T, np.array([errors[key] for key in keys]), seed)
     yield {"statistic": CEILING, **found.to_document()}
-
-
-def _agreement_notes(frame: pl.DataFrame) -> tuple[str, ...]:
-    found = {row[0]: row[1:] for row in frame.select("statistic", "estimate", "reason").rows() if row[0] in AGREEMENT}
-    w, reason = found["kendall_w"]
-    if w is None:
-        return (f"The agreement of the datasets' rankings is undefined ({str(reason).replace('_', ' ')}).",)
-    ceilings = frame.filter(pl.col("statistic") == CEILING).iter_rows(named=True)
-    return (
-        study_text("hallucination_table", "agreement", **{name: value for name, (value, _) in found.items()}),
-        *(study_text("hallucination_table", "ceiling", **row) for row in ceilings),
-    )
