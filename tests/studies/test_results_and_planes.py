@@ -80,7 +80,7 @@ def test_bootstrap_intervals_of_all_six_metrics_are_those_of_resampled_questions
 def test_the_printed_table_has_each_row_once(runs):
     study = results_table.make(runs, OPTIONS)
     printed = study.printed(study.frame)
-    assert printed.select("Model", "Dataset", "Variant").is_duplicated().sum() == 0
+    assert printed.select("Model", "Dataset", "Prompt").is_duplicated().sum() == 0
     assert printed.height == sum(len(run.variants) + 1 for run in runs)  # the joint index too
     index = study.frame.filter(model="a", variant="low", metric="refusal_index").row(0, named=True)
     shown = printed.filter(Model="a", Variant="low")["RI"].item()

@@ -160,7 +160,7 @@ def _draw_tests(axes: Axes, tests: pl.DataFrame) -> None:
         if row["family"] == "gaussian":
             spots.append((x, y, short[model], colours[model]))
     label = "p-value, unadjusted; shaded: below 5%"
-    axes.set(xlim=(SMALLEST_PVALUE / 2, 1.5), title="All variants at once", xlabel=label)
+    axes.set(xlim=(SMALLEST_PVALUE / 2, 1.5), title="All prompts at once", xlabel=label)
     if few and spots:
         xs, ys, names, inks = zip(*spots, strict=True)
         style.label_points(axes, list(zip(xs, ys, strict=True)), names, inks, size=6)

@@ -66,7 +66,7 @@ def with_rates(counts: pl.DataFrame) -> pl.DataFrame:
 
 PRINTED_COST: Mapping[str, str | style.Cell] = {
     "Model": "model",
-    "Variant": "variant",
+    "Prompt": "variant",
     "Questions": style.counts("questions"),
     "First answers": style.counts("first_answers"),
     "Forced answers": style.counts("forced_answers"),

@@ -186,7 +186,7 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
 
 PRINTED_POINTS: Mapping[str, str | style.Cell] = {
     "Model": "model",
-    "Variant": "variant",
+    "Prompt": "variant",
     "Refusal rate": lambda row: with_interval(row["refusal_rate"], *style.ends(row, "refusal")),
     "Correct answer rate": lambda row: with_interval(row["correct_rate"], *style.ends(row, "correct")),
 }

@@ -89,7 +89,7 @@ def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
     headings = pl.col("metric").replace_strict({name: one.label for name, one in METRICS.items()})
     named = frame.with_columns(pl.Series("cell", cells), heading=headings)
     wide = style.widened(named, ["model", "dataset", "variant", "n"], "heading", "cell")
-    return wide.rename({"model": "Model", "dataset": "Dataset", "variant": "Variant"})
+    return wide.rename({"model": "Model", "dataset": "Dataset", "variant": "Prompt"})
 
 
 def _run_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
