@@ -83,7 +83,7 @@ def test_the_printed_table_has_each_row_once(runs):
     assert printed.select("Model", "Dataset", "Prompt").is_duplicated().sum() == 0
     assert printed.height == sum(len(run.variants) + 1 for run in runs)  # the joint index too
     index = study.frame.filter(model="a", variant="low", metric="refusal_index").row(0, named=True)
-    shown = printed.filter(Model="a", Variant="low")["RI"].item()
+    shown = printed.filter(Model="a", Prompt="low")["RI"].item()
     assert shown == f"{index['estimate']:.3f} [{index['low']:.3f}, {index['high']:.3f}]"
 
 
