@@ -241,7 +241,7 @@ def by_others_too(scenario: Scenario) -> Scenario:
     return replace(scenario, engines=(*scenario.engines, *more))
 
 
-ASKS = Promise(RESUMED, BAD_INPUT, "cannot tell .*forget=ri-", received=0)
+ASKS = Promise(RESUMED, BAD_INPUT, "does not show whether it is .*forget=ri-", received=0)
 UNMATCHED = Promise(RESUMED, INCOMPLETE, "(39|40) of 40 results of batch_2 are not available .*forget=ri-", received=40)
 GIVEN_UP = Step(options=("--engine-option", f"forget={LAST}"))
 NOT_SUBMITTED = Fault(kinds.dropped_connection, of=SUBMIT, times=1)

@@ -215,7 +215,8 @@ def test_a_submission_that_may_have_arrived_is_never_made_again_where_nobody_lis
         with pytest.raises(RunFailedError, match=r"unknown whether a batch arrived .*404"):
             evaluate()
         with pytest.raises(
-            ModelError, match=r"may be in flight, and the list of batches at http://\S+ cannot tell .*forget=ri-"
+            ModelError,
+            match=r"may be in flight, and the list of batches at http://\S+ does not show whether .*forget=ri-",
         ):
             evaluate()
         assert len(server.batches()) == 1
@@ -541,7 +542,9 @@ def test_a_server_that_is_down_is_told_of_at_once_and_the_waiting_ends_after_a_w
     monkeypatch.setattr(providers, "OUTAGE", 0.1)
     with serving(failing, faults=BatchFaults(delay=0.1)) as server:
         down.append(True)
-        with pytest.raises(RunFailedError, match=r"cannot be polled since \d\d:\d\d \(.*503.*same command resumes"):
+        with pytest.raises(
+            RunFailedError, match=r"cannot be polled since \d\d:\d\d \(.*503.*same command again to resume"
+        ):
             evaluate(notes)
         with pytest.raises(WaitingError, match=r"cannot be polled since .*; 1 batch with 16 .* is in flight"):
             evaluate(detach=True)

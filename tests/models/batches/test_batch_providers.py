@@ -147,7 +147,9 @@ def test_a_lost_submission_is_not_made_again_while_anthropic_lists_a_batch_that_
             evaluate(**sums)
     (other,) = api.batches
     other.requests.pop()
-    with pytest.raises(ModelError, match=r"cannot tell \(it lists .* such as msgbatch_0000\).*forget=ri-"):
+    with pytest.raises(
+        ModelError, match=r"does not show whether it is \(it lists .* such as msgbatch_0000\).*forget=ri-"
+    ):
         evaluate(**sums)
     assert len(api.batches) == 1
     other.created -= timedelta(days=4)
