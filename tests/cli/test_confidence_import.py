@@ -122,7 +122,12 @@ BAD = {
     "strange ids": ("s.csv", "question_id,confidence\n7,.5\n", [], ["none of 1 scores", "--column question_id=NAME"]),
     "another suffix": ("s.txt", "question_id,confidence\nq,.5\n", [], ["expected a file that ends in"]),
     "no name": ("s.csv", "question_id,confidence\nq,.5\n", ["--name", " "], ["--name: expected a name"]),
-    "a method too": ("s.csv", "question_id,confidence\nq,.5\n", ["--method", "all"], ["leave out --method"]),
+    "a method too": (
+        "s.csv",
+        "question_id,confidence\nq,.5\n",
+        ["--method", "all"],
+        ["so --method, --list and --dry-run do not apply"],
+    ),
     "onto itself": ("s.csv", "question_id,confidence\nq,.5\n", ["--out", "s.csv"], ["--out: s.csv is the file to add"]),
     "out": ("s.csv", "question_id,confidence\nq,.5\n", ["--out", "o.xlsx"], ["o.xlsx: expected a file that ends in"]),
 }

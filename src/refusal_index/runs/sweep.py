@@ -149,8 +149,8 @@ def read_config(given: str) -> Config:
     name = given.removeprefix(f"{FOLDER}/").removesuffix(SUFFIX)
     if name not in config_names():
         raise ConfigError(
-            f"config: {given!r} is neither a file nor a built-in configuration{suggestion(name, config_names())}; the "
-            f"built-in ones are {', '.join(config_names())}"
+            f"config: {given!r} is neither a file nor a built-in configuration, which are {', '.join(config_names())}"
+            f"{suggestion(name, config_names())}"
         )
     content = (resources.files("refusal_index") / FOLDER).joinpath(*f"{name}{SUFFIX}".split("/")).read_bytes()
     return _parse(content, f"{name}{SUFFIX}", name)
