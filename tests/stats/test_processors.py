@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -48,7 +49,10 @@ print(json.dumps([sorted({one["architecture"] for one in threadpoolctl.threadpoo
 def numbers_of(processor: str) -> tuple[str, Mapping[str, list[float]]]:
     """Compute them with the kernels of a processor; return with them the kernels that were really loaded."""
     environment = os.environ | {"OPENBLAS_CORETYPE": processor, "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, env=environment)
+    if done.returncode == -signal.SIGILL:
+        pytest.skip(f"this processor lacks the instructions of {processor}")
+    done.check_returncode()
     loaded, numbers = json.loads(done.stdout)
     return ", ".join(loaded), numbers
 
