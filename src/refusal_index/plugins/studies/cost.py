@@ -102,8 +102,8 @@ def _draw_cost(figure: Figure, frame: pl.DataFrame) -> None:
     left.minorticks_off()
     for axes in panels:
         style.ticks_above_too(axes)
-    right.set_xlabel("Tokens a question")
-    left.set_xlabel("Answers or requests a question")
+    right.set_xlabel("Tokens per question")
+    left.set_xlabel("Answers or requests per question")
     first, second, *_ = style.MODEL_COLOURS
     handles = [
         style.handle("two passes: first answers + refused", first, "o"),
@@ -279,8 +279,8 @@ def _draw_methods(figure: Figure, frame: pl.DataFrame) -> None:
     left.set_xlim(left=0)
     for place, model in heads.items():
         left.text(0, place, f" {model}", fontsize=6.5, fontweight="bold", va="center")
-    left.set_xlabel("Generations a question")
-    right.set_xlabel("Tokens a question")
+    left.set_xlabel("Generations per question")
+    right.set_xlabel("Tokens per question")
     right.tick_params(left=False)
     for panel in (left, right):
         style.ticks_above_too(panel)

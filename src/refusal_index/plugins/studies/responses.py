@@ -211,7 +211,7 @@ def _draw_response(figure: Figure, frame: pl.DataFrame) -> None:
             axes[row, spare % columns].set_axis_off()
     for band in range(bands):
         axes[2 * band, 0].set_ylabel("share refused")
-        axes[2 * band + 1, 0].set_ylabel("earned a question")
+        axes[2 * band + 1, 0].set_ylabel("earned per question")
     axes[0, 0].set_xlim(-0.05, 1.0)
     for lowest in range(keys.height - columns, keys.height):
         below = axes[2 * (lowest // columns) + 1, lowest % columns]
