@@ -177,7 +177,7 @@ def test_a_build_that_was_detached_is_collected_and_no_other_engine_pays_for_it_
         monkeypatch.setenv("FAKE_BASE_URL", url)
         detached = build(*command, *batches, "--detach")
         assert (detached.exit_code, detached.stderr.count("error")) == (1, 0), detached.stderr
-        assert "collects the results" in detached.stdout
+        assert "run the same command again to collect the results" in detached.stdout
         refused = build(*command)
         assert refused.exit_code == 2
         assert "--engine batch" in refused.stderr
@@ -376,7 +376,7 @@ CASES = {
         "pages.jsonl",
         "w.jsonl",
         [*OPTIONS[:2], "--engine", "files"],
-        ["--engine", "run's own requests", "direct"],
+        ["--engine", "an engine that sends requests", "direct"],
     ),
     "no such answerer": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--answerer", "opnai/x"], ["'opnai'"]),
 }

@@ -143,7 +143,7 @@ def test_what_the_intervals_allow_for_is_shown_and_in_json() -> None:
     sampling = Sampling("family", "population")
     summary = summarise(read_outcomes(rows(), sampling), sampling=sampling)
     text = to_text(summary_blocks(summary))
-    assert "400 questions in 40 clusters (column 'family') with weights (column 'population') worth" in text
+    assert "400 questions in 40 clusters (column 'family') with weights (column 'population'), equivalent to" in text
     document = json.loads(json.dumps(summary_document(summary)))["variants"][0]["sampling"]
     assert (document["cluster"], document["weight"], document["clusters"]) == ("family", "population", 40)
 

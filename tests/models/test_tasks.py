@@ -60,7 +60,7 @@ def test_own_questions_keep_their_aliases_and_topics(tmp_path):
     file.write_text("id,question,answer,aliases,topic\na,Who?,I,me|myself,people\nb,What?,It,,\n")
     first, second = own_questions(data=str(file)).dataset
     assert (first.id, first.input, first.target) == ("a", "Who?", "I")
-    assert first.metadata == {"aliases": ["me", "myself"], "topic": "people"}
+    assert first.metadata == {"aliases": ("me", "myself"), "topic": "people"}
     assert second.metadata == {}
 
 
@@ -89,7 +89,7 @@ def test_a_choice_task_is_graded_without_a_model(tmp_path):
     file.write_text(json.dumps(row))
     task = faitheval_counterfactual(data=str(file))
     assert task.metadata["grader"] == "choice"
-    assert task.dataset[0].metadata["choices"] == ["an oak", "a yew"]
+    assert task.dataset[0].metadata["choices"] == ("an oak", "a yew")
 
 
 @pytest.mark.nightly

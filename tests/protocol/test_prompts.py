@@ -34,7 +34,7 @@ instruction = "Guess."
 unanswered = []
 
 [variants.shy]
-instruction = "Braces {here} and 100% are plain text."
+instruction = "Braces {here} and 100 % are plain text."
 unanswered = [2]
 
 [forced]
@@ -370,7 +370,7 @@ def test_own_set_is_loaded_from_its_file(own_file):
     assert prompts.name == "own"
     assert list(prompts.variants) == ["bold", "shy"]
     assert prompts.render("shy", "3 + 3?") == (
-        "Braces {here} and 100% are plain text.\n1. 1 + 1? -> 2\n\n2. 2 + 2? -> UNANSWERED",
+        "Braces {here} and 100 % are plain text.\n1. 1 + 1? -> 2\n\n2. 2 + 2? -> UNANSWERED",
         "Q: 3 + 3?",
     )
     assert prompts.render(FORCED, "3 + 3?") == ("Answer.\n1. 1 + 1? -> 2\n\n2. 2 + 2? -> 4", "Q: 3 + 3?")
@@ -397,7 +397,7 @@ BAD_FILES = {
     "a variant called forced": ("variants.shy", "variants.forced", "'forced' names the forced pass"),
     "a variant of confidence": ("variants.shy", 'variants."confidence/shy"', "'confidence/shy' cannot be a first-pass"),
     "a variant that is text": (
-        '[variants.shy]\ninstruction = "Braces {here} and 100% are plain text."\nunanswered = [2]',
+        '[variants.shy]\ninstruction = "Braces {here} and 100 % are plain text."\nunanswered = [2]',
         '[variants]\nshy = "Do not guess."',
         "variants.shy: must be a table with 'instruction' and 'unanswered'",
     ),
@@ -482,7 +482,7 @@ def test_unknown_name_is_answered_with_the_nearest(tmp_path):
         load_prompt_set("defalt")
     with pytest.raises(
         PromptSetError,
-        match="no prompt set 'zzz'; choose one of confidence-targets, default, paraphrases or give the path",
+        match="no prompt set 'zzz'; choose one of confidence-targets, default, paraphrases, or give the path",
     ):
         load_prompt_set("zzz")
     with pytest.raises(PromptSetError, match="no prompt set"):

@@ -22,7 +22,8 @@ import refusal_index as ri
 from refusal_index.cli import app
 from refusal_index.data.folder import read_runs
 from refusal_index.findings.planning import scenarios_of
-from refusal_index.plugins.inspect.tasks import CELLS, two_pass_metrics
+from refusal_index.plugins.inspect.tasks import two_pass_metrics
+from refusal_index.stats import CELL_NAMES
 
 NAMES = ("base", "small", "rash")
 Numbers = dict[str, float]
@@ -139,7 +140,10 @@ def of_inspect_eval() -> Numbers:
     found = {}
     for name in NAMES:
         rows = ri.open_run(name).outcomes.filter(draw=0)
-        cells = [CELLS[pair] for pair in rows.select("refused", "wrong").iter_rows()]
+        cells = [
+            CELL_NAMES[2 * (not refused) + (not wrong)]
+            for refused, wrong in rows.select("refused", "wrong").iter_rows()
+        ]
         found[name] = two_pass_metrics()([SampleScore(score=Score(value=cell)) for cell in cells])["refusal_index"]
     return found
 
