@@ -65,6 +65,8 @@ def test_a_key_tells_two_runs_of_the_same_settings_apart(tmp_path):
         (("variants", 0, "variant"), 3, "of type Int64: 3"),
         (("variants", 0, "n"), "many", 'String: "many"'),
         (("variants", 0, "metrics", "correct_rate", "estimate"), "=1+1", 'of type String: "=1+1"'),
+        (("variants", 0, "metrics", "correct_rate", "estimate"), True, "True is not a number"),
+        (("variants", 0, "completeness", "unscored"), False, "False is not a number"),
         (("variants", 0, "metrics", "correct_rate", "status"), "fine", '["fine"]'),
         (("variants", 0, "metrics", "correct_rate", "method"), ["m"], 'List(String): ["m"]'),
         (("pooled",), {"a": 1}, "expected the metrics of each variant"),

@@ -200,10 +200,11 @@ def metrics_of(document: Mapping[str, Any]) -> pl.DataFrame:
         parts = (missing, asked, "questions"), (further_missing, further_asked, "repeated samples")
         unscored = " and ".join(f"{missing:,} of {asked:,} {what}" for missing, asked, what in parts if missing)
         lacks = None if is_complete else f"{unscored} not scored"
-        counts = (n, asked, missing, further_asked, further_missing, lacks)
+        counts = (*_numbers(n), asked, missing, further_asked, further_missing, lacks)
         for metric, value in metrics.items():
             status = value["status"] if is_complete or value["estimate"] is None else INCOMPLETE
-            shown = (value["estimate"], value["low"], value["high"], status, value["reason"], value.get("method"))
+            ends = _numbers(value["estimate"], value["low"], value["high"])
+            shown = (*ends, status, value["reason"], value.get("method"))
             rows.append((group["model"], group["dataset"], variant, metric, *shown, *counts))
     columns = zip(*rows, strict=True) if rows else [()] * len(METRICS_SCHEMA)
     return pl.DataFrame(dict(zip(METRICS_SCHEMA, columns, strict=True)), schema=dict(METRICS_SCHEMA))
@@ -211,8 +212,16 @@ def metrics_of(document: Mapping[str, Any]) -> pl.DataFrame:
 
 def _totals(parts: Iterable[Mapping[str, Any] | None]) -> tuple[int, int]:
     """Return the sums of the asked and of the unscored rows; None, for a variant without further draws, adds none."""
-    present = [part for part in parts if part]
-    return sum(part["asked"] for part in present), sum(part["unscored"] for part in present)
+    pairs = [_numbers(part["asked"], part["unscored"]) for part in parts if part]
+    return sum(asked for asked, _ in pairs), sum(unscored for _, unscored in pairs)
+
+
+def _numbers(*values: Any) -> tuple[Any, ...]:
+    """Return values for Polars to check, or raise TypeError for a Boolean, which Polars reads as a number."""
+    for value in values:
+        if isinstance(value, bool):
+            raise TypeError(f"{value} is not a number")
+    return values
 
 
 def payoffs_of(document: Mapping[str, Any]) -> Payoffs | None:
