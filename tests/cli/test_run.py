@@ -51,6 +51,12 @@ def test_a_folder_that_looks_like_a_pattern_is_itself(command, folder):
     assert command("score", folder).exit_code == 0
 
 
+def test_at_temperature_zero_corrected_ri_is_known_with_another_penalty_too(command):
+    assert command(*LOW, "--temperature", "0", "--out", "zero").exit_code == 0
+    for options in ((), ("--penalty", "2")):
+        assert "Corrected RI equals RI" in command("show", "zero", *options).stdout
+
+
 @pytest.mark.slow
 def test_a_variant_added_later_gives_the_rows_of_a_run_of_both(command):
     begun = command(*LOW, "--out", "mixed")

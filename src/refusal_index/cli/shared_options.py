@@ -248,6 +248,7 @@ def summary_of(
     """Summarise outcome tables or a run, by default with the run's payoffs."""
     from refusal_index.data.folder import RunFolder, read_outcomes_of
     from refusal_index.data.outcome_table import read_tables
+    from refusal_index.data.run_json import is_deterministic
     from refusal_index.findings.summary import summarise
     from refusal_index.render.sections import with_sections
 
@@ -256,12 +257,17 @@ def summary_of(
             raise OptionError(f"--column: names columns of outcome tables, but {files[0]} is a folder; leave it out")
         folder = RunFolder(files[0])
         table, about = read_outcomes_of(files[0], sampling), folder.read_about()
-        answered_only = bool(folder.read_settings().get("answered_only"))
+        settings = folder.read_settings()
         payoffs = {name: about[name] for name in ("penalty", "truthfulness_weights") if name in about} | dict(payoffs)
     else:
-        table, answered_only = read_tables(files, sampling, columns), False
+        table, settings = read_tables(files, sampling, columns), {}
     summary = summarise(
-        table, **payoffs, confidence_level=confidence_level, answered_only=answered_only, sampling=sampling
+        table,
+        **payoffs,
+        confidence_level=confidence_level,
+        is_deterministic=is_deterministic(settings),
+        answered_only=bool(settings.get("answered_only")),
+        sampling=sampling,
     )
     return with_sections(summary, table, files[0])
 
