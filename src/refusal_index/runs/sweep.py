@@ -202,8 +202,8 @@ def _entries(
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         found = "nothing" if tables is None else shortened(tables)
         raise ConfigError(f"{source}: expected at least one table [[{key}]], got {found}")
-    for place_of, table in enumerate(tables, 1):
-        place, name = f"{source}, [[{key}]] {place_of}", table.get(NAME)
+    for position, table in enumerate(tables, 1):
+        place, name = f"{source}, [[{key}]] {position}", table.get(NAME)
         if name is not None and (not isinstance(name, str) or not name.strip()):
             raise ConfigError(f"{place}, {NAME}: expected text, got {shortened(name)}")
         values = _values({key: value for key, value in table.items() if key != NAME}, place, known)

@@ -71,8 +71,8 @@ def confidence(
     Exit status: 0 done, 1 incomplete or failed, or no threshold meets the limit, 2 bad input, 130 interrupted.
 
     - `run` RUN: Folder of a finished run; with --penalty or --max-error also an outcome table with a column confidence.
-    - `method`: Methods, separated by commas, or 'all' for all that this run allows. [default: those that cost nothing]
-    - `list_`: List the methods, what each needs, and whether this run allows it.
+    - `method`: Comma-separated methods, or 'all' for all that are possible. [default: those that cost nothing]
+    - `list_`: List the methods that this run allows, and why it does not allow the others.
     - `yes`: Send the requests even if there are more of them than the run itself sent.
     - `dry_run`: Send nothing; print the expected requests.
     - `full`: Print every measure, the comparison with the refusals of each prompt, and confidence targets.
