@@ -82,6 +82,12 @@ def test_the_first_lines_give_the_range_of_the_index_over_all_decisions(command,
     assert f"between {low:.2f} and {high:.2f}." in " ".join(shown.split())
 
 
+def test_a_range_that_leaves_out_undefined_decisions_says_so(command, run):
+    """Error rates of 0.5% and 50% are impossible for this table, so one end of the range is undefined."""
+    shown = " ".join(command("sensitivity", run, "--grader-error", "0.005,0.5").stdout.split())
+    assert "where it is known." in shown[: shown.index("metric")]
+
+
 def test_guessing_among_choices_is_corrected_for(command, run):
     done = command("sensitivity", run, "--choices", "4")
     expected = correct_guessing(ContingencyTable(98, 20, 60, 80), 4)

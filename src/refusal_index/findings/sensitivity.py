@@ -154,7 +154,7 @@ class Decisions:
 
     @property
     def conclusion(self) -> Statement:
-        """Between which values RI lies under all of these decisions, as far as they define it."""
+        """Between which values RI lies under these decisions, and whether some leave it undefined or unknown."""
         ranges = (self.missing, self.misgrading, self.misgrading_same_rates)
         ends = [end for found in ranges for end in (found.low, found.high)]
         ends += [rule.estimate for rule in self.scoring.rules]
@@ -162,7 +162,9 @@ class Decisions:
         ends += [self.scoring.topics.within.estimate] if self.scoring.topics else []
         known = [end for end in ends if end is not None]
         as_scored = self.as_scored[INDEX].estimate
-        values = {"estimate": as_scored, "low": min(known, default=None), "high": max(known, default=None)}
+        is_partial = None in ends or not self.scoring.knows_refused_again
+        low, high = min(known, default=None), max(known, default=None)
+        values = {"estimate": as_scored, "low": low, "high": high, "is_partial": is_partial}
         return Statement("index_over_decisions", "conclusion", values)
 
     @property
