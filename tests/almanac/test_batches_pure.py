@@ -11,7 +11,7 @@ from tests.faults.almanac import BatchFaults
 
 from refusal_index.plugins.almanac import chat_api
 from refusal_index.plugins.almanac.batches import NEXT, CountedBatch
-from refusal_index.plugins.almanac.chat_api import Answer, in_order, parse_line
+from refusal_index.plugins.almanac.chat_api import JsonResponse, in_order, parse_line
 
 STATES = {"validating", "failed", "in_progress", "finalizing", "completed", "expired", "cancelling", "cancelled"}
 
@@ -38,8 +38,8 @@ def test_every_state_can_be_reached_and_the_last_ones_are_left_for_no_other():
 
 def test_a_batch_counts_what_was_answered_and_the_tokens():
     batch = CountedBatch.new("file-1")
-    batch.count(Answer(200, {"usage": {"prompt_tokens": 5, "completion_tokens": 2}}))
-    batch.count(Answer(429, {"error": {}}))
+    batch.count(JsonResponse(200, {"usage": {"prompt_tokens": 5, "completion_tokens": 2}}))
+    batch.count(JsonResponse(429, {"error": {}}))
     assert (batch.request_counts.completed, batch.request_counts.failed) == (1, 1)
     assert batch.usage.total_tokens == 7
 

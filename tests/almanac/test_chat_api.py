@@ -8,7 +8,7 @@ import pytest
 
 from refusal_index.plugins.almanac import RequestError
 from refusal_index.plugins.almanac.chat_api import chunk_bodies, completion_body, parse_chat_request
-from refusal_index.plugins.almanac.llama import Completion, Settings
+from refusal_index.plugins.almanac.llama import GenerationResult, GenerationSettings
 from refusal_index.protocol import Message, TokenLogprob
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -20,7 +20,7 @@ def parse(**fields):
 
 def test_defaults_are_the_apis():
     asked = parse()
-    assert asked.settings == Settings(temperature=1.0, top_p=1.0, max_tokens=None, stop=(), seed=None, n=1)
+    assert asked.settings == GenerationSettings(temperature=1.0, top_p=1.0, max_tokens=None, stop=(), seed=None, n=1)
     assert not asked.stream
 
 
@@ -45,7 +45,7 @@ def test_null_is_as_good_as_absent():
     ],
 )
 def test_settings_are_understood(fields, settings):
-    assert parse(**fields).settings == Settings(**settings)
+    assert parse(**fields).settings == GenerationSettings(**settings)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_a_body_that_is_not_an_object_is_refused(body):
 
 
 COMPLETIONS = [
-    Completion("a", "stop", 10, 3, (TokenLogprob("a", -0.5, (("a", -0.5), ("\ufffd", -2.0))),)),
-    Completion("b", "length", 10, 4, ()),
+    GenerationResult("a", "stop", 10, 3, (TokenLogprob("a", -0.5, (("a", -0.5), ("\ufffd", -2.0))),)),
+    GenerationResult("b", "length", 10, 4, ()),
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import chisquare
 
 from refusal_index.plugins.almanac import RequestError
-from refusal_index.plugins.almanac.llama import Settings, draw, log_probabilities, sample, uniforms
+from refusal_index.plugins.almanac.llama import GenerationSettings, draw, log_probabilities, sample, uniforms
 
 LOGITS = np.array([2.0, -1.0, 0.5, 0.5, 1.9, -20.0, 0.0], dtype=np.float32)
 
@@ -110,5 +110,5 @@ def test_log_probabilities_against_their_definition():
 def test_settings_out_of_range_are_named(field, values):
     for value in values:
         with pytest.raises(RequestError, match=f"'{field}' must be") as caught:
-            Settings(**{field: value})
+            GenerationSettings(**{field: value})
         assert caught.value.param == field

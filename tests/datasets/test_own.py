@@ -13,7 +13,7 @@ import pytest
 
 from refusal_index.data import Question, tables
 from refusal_index.data.datasets import Dataset, DatasetError, load_dataset, sample
-from refusal_index.data.datasets.dataset import reading
+from refusal_index.data.datasets.dataset import question_reader
 from refusal_index.data.tables import Problems
 
 
@@ -24,7 +24,7 @@ def file(tmp_path: Path, text: str, name: str = "mine.csv", encoding: str = "utf
 
 
 def problems(path: Path) -> Problems:
-    read = reading(path)
+    read = question_reader(path)
     for _ in read:
         pass
     return read.problems
@@ -330,7 +330,7 @@ def test_text_in_another_encoding_is_named_with_its_line_and_what_to_do(tmp_path
     text = text.replace("ù", "ú") if encoding == "cp1250" else text
     line = 1 if encoding == "utf-16" else 3
     with pytest.raises(DatasetError, match=rf"{name}, line {line}: expected text in UTF-8, got .*; save it as UTF-8"):
-        list(reading(file(tmp_path, text, name, encoding)))
+        list(question_reader(file(tmp_path, text, name, encoding)))
 
 
 @pytest.mark.parametrize("cut", [1, 10, 30])
@@ -364,7 +364,7 @@ def test_what_is_wrong_with_a_question_that_is_not_drawn_is_told_too(tmp_path):
 def test_reading_holds_what_the_whole_file_tells_and_no_questions(tmp_path):
     path = file(tmp_path, "id,question,answer\n" + "".join(f"{n},{'q' * 2000},{n}\n" for n in range(10_000)))
     tracemalloc.start()
-    for _ in reading(path):
+    for _ in question_reader(path):
         pass
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -50,3 +52,9 @@ def test_the_steps_of_one_question_are_names_of_the_code():
 
 def text_of(path: Path) -> str:
     return path.read_text() if path.is_file() else "".join(one.read_text() for one in path.rglob("*.py"))
+
+
+def test_no_two_public_classes_have_the_same_name():
+    trees = [ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")]
+    found = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    assert [name for name, times in found.items() if times > 1 and not name.startswith("_")] == []

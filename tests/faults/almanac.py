@@ -18,7 +18,7 @@ from aiohttp import web
 
 from refusal_index.plugins.almanac import server
 from refusal_index.plugins.almanac.batches import Batches, CountedBatch, RequestLog
-from refusal_index.plugins.almanac.chat_api import Answer, BatchLine, ModelPool, as_line, read_lines, refusal
+from refusal_index.plugins.almanac.chat_api import BatchLine, JsonResponse, ModelPool, as_line, read_lines, refusal
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class FaultyBatches(Batches):
             batch.expired_at, batch.completed_at = batch.completed_at, None
             batch.status = "expired"
 
-    async def _ask(self, batch: CountedBatch, line: BatchLine) -> Answer:
+    async def _ask(self, batch: CountedBatch, line: BatchLine) -> JsonResponse:
         earlier = self._came[line.custom_id]
         status = self._faults.status(line.custom_id, earlier) if self._is_faulty(batch) else None
         self._came[line.custom_id] += 1

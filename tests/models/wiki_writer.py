@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from refusal_index.plugins.almanac.chat_api import ModelPool
-from refusal_index.plugins.almanac.llama import Completion
+from refusal_index.plugins.almanac.llama import GenerationResult
 
 THINGS = ("lighthouse", "aqueduct", "observatory", "tannery")
 FILLER = "It stands a short walk from the market and has been repaired more than once since then. "
@@ -121,7 +121,7 @@ class WriterPool(ModelPool):
         self.name(model)
         return self
 
-    async def complete(self, messages: list[Any], **_settings: object) -> list[Completion]:
+    async def complete(self, messages: list[Any], **_settings: object) -> list[GenerationResult]:
         """Reply to a conversation as the scripted server does."""
         text = writer(messages[-1].content)
-        return [Completion(text.removesuffix(CUT), "length" if text.endswith(CUT) else "stop", 100, 5)]
+        return [GenerationResult(text.removesuffix(CUT), "length" if text.endswith(CUT) else "stop", 100, 5)]

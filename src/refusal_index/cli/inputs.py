@@ -106,13 +106,13 @@ def validate(
     - `variants` NAME: Prompt in which to show the first question.
     - `max_context_tokens`: Context length of the model; longer prompts are reported as problems.
     """
-    from refusal_index.data.datasets.dataset import Survey, reading
+    from refusal_index.data.datasets.dataset import Survey, question_reader
     from refusal_index.protocol import FORCED, load_prompt_set
     from refusal_index.protocol.replies import CHARACTERS_PER_TOKEN, longest_in_characters, whole_prompt
 
     prompt_set = load_prompt_set(prompts)
     one_of("--variants", variants, [*prompt_set.variants, FORCED])
-    questions = reading(file, columns_of(column))
+    questions = question_reader(file, columns_of(column))
     survey = Survey(questions, longest_in_characters(prompt_set), CHARACTERS_PER_TOKEN, max_context_tokens)
     if survey.problems or survey.first is None:
         for problem in survey.problems[:MOST_PROBLEMS]:

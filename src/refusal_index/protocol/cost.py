@@ -78,7 +78,7 @@ class Load(_Countable):
 
 
 @dataclass(frozen=True)
-class Estimate(_Countable):
+class CostEstimate(_Countable):
     """The estimated requests and tokens of a run.
 
     Attributes
@@ -138,7 +138,7 @@ class ToAsk:
     draws: int = 1
 
 
-NOTHING = Estimate(Load(), Load(), Load(), 0)
+NOTHING = CostEstimate(Load(), Load(), Load(), 0)
 
 Tokens = Callable[[Request], int]
 """Counts the tokens of a request."""
@@ -182,7 +182,7 @@ def estimate(
     paid: Paid = nothing_paid,
     foresee: Foresee = lambda _question: None,
     alike: Alike = by_itself,
-) -> Estimate:
+) -> CostEstimate:
     """Estimate the requests and tokens of a run.
 
     Parameters
@@ -265,13 +265,13 @@ class _Estimator:
             known = self._forced.get(key) or self._portion(one, (REFUSAL,))
             self._forced[key] = replace(known, chance=known.chance.or_more(chance))
 
-    def result(self) -> Estimate:
+    def result(self) -> CostEstimate:
         """Return the total, with each shared forced pass counted once."""
         forced, grading = Load(), self._grading
         for shared in self._forced.values():
             forced += shared.model * shared.chance
             grading += shared.grading * shared.chance
-        return Estimate(self._first, forced, grading, self._there)
+        return CostEstimate(self._first, forced, grading, self._there)
 
     def _first_in_turn(self, one: ToAsk) -> tuple[_Forced, Range]:
         """Return the remaining load of a first pass, and the probability of a forced pass after it."""

@@ -26,7 +26,7 @@ from refusal_index.protocol import (
 from refusal_index.protocol.cost import (
     NOTHING,
     Assumptions,
-    Estimate,
+    CostEstimate,
     Foreseen,
     Paid,
     Range,
@@ -82,7 +82,7 @@ class RunEstimate:
     pending: tuple[str, ...]
     assumed: Assumptions
     foreseen: int
-    found: Estimate
+    found: CostEstimate
     checks: int
     cost: Range | None
     seconds: Range
@@ -311,7 +311,7 @@ def counts_exactly(model: str) -> bool:
     return provider is not None and provider.is_embedded
 
 
-def _cost(found: Estimate, prices: Prices) -> Range | None:
+def _cost(found: CostEstimate, prices: Prices) -> Range | None:
     if prices.model is None and found.model.requests.most:
         return None
     parts = ((prices.model, found.model), (prices.grader, found.grading))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.plugins.wiki.questions import Section, cut_markdown, fit
+from refusal_index.plugins.wiki.questions import ArticleSection, cut_markdown, fit
 
 PAGE = """The lead.
 
@@ -39,7 +39,7 @@ def test_what_stands_below_a_list_of_references_is_left_out_too():
 
 
 def test_an_escaped_hash_is_no_heading():
-    assert cut_markdown("\\# 1 hit\nAnd so on.") == [Section("", "\\# 1 hit\nAnd so on.")]
+    assert cut_markdown("\\# 1 hit\nAnd so on.") == [ArticleSection("", "\\# 1 hit\nAnd so on.")]
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# Only\n\n## Headings"])
@@ -48,19 +48,19 @@ def test_a_page_without_text_has_no_sections(text):
 
 
 def test_a_section_of_the_right_length_stays_whole_and_a_short_one_goes():
-    assert fit(Section("a", "x" * 50), 50, 50) == [Section("a", "x" * 50)]
-    assert fit(Section("a", "x" * 49), 50, 50) == []
+    assert fit(ArticleSection("a", "x" * 50), 50, 50) == [ArticleSection("a", "x" * 50)]
+    assert fit(ArticleSection("a", "x" * 49), 50, 50) == []
 
 
 def test_a_long_section_is_cut_at_paragraphs_first():
-    pieces = fit(Section("Life", "One two.\n\nThree four.\n\nFive six."), 5, 22)
+    pieces = fit(ArticleSection("Life", "One two.\n\nThree four.\n\nFive six."), 5, 22)
     assert [piece.text for piece in pieces] == ["One two.\n\nThree four.", "Five six."]
     assert [piece.heading for piece in pieces] == ["Life (part 1)", "Life (part 2)"]
 
 
 @given(st.text(alphabet="ab. \n", max_size=300), st.integers(1, 20), st.integers(20, 60))
 def test_property_every_piece_has_the_right_length_and_words_keep_their_order(text, shortest, longest):
-    pieces = fit(Section("", text.strip()), shortest, longest)
+    pieces = fit(ArticleSection("", text.strip()), shortest, longest)
     assert all(shortest <= len(piece.text) <= longest for piece in pieces)
     letters = "".join(piece.text for piece in pieces).translate({32: None, 10: None})
     remaining = iter(text)
@@ -69,5 +69,5 @@ def test_property_every_piece_has_the_right_length_and_words_keep_their_order(te
 
 def test_nothing_is_lost_where_no_piece_is_too_short():
     text = "A sentence of words. " * 40
-    pieces = fit(Section("", text), 1, 100)
+    pieces = fit(ArticleSection("", text), 1, 100)
     assert "".join("".join(piece.text for piece in pieces).split()) == "".join(text.split())

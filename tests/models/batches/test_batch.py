@@ -20,9 +20,9 @@ from refusal_index.models.requests import Account, ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import batches, server
 from refusal_index.plugins.batches import engine, providers
-from refusal_index.plugins.batches.formats import Result
+from refusal_index.plugins.batches.formats import RequestResult
 from refusal_index.plugins.batches.journal import Journal
-from refusal_index.plugins.batches.providers import BatchClient, OpenAIBatches, State
+from refusal_index.plugins.batches.providers import BatchClient, OpenAIBatchApi, State
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import RunFailedError, Underway, WaitingError
 from refusal_index.runs.execute import execute
@@ -116,13 +116,13 @@ def test_batches_that_expire_fail_in_part_or_take_long_are_completed(serving, lo
 def test_a_batch_that_is_cancelled_elsewhere_is_completed_too(serving, local):
     cancelled = []
 
-    async def cancel(self, batch, look=OpenAIBatches.look):
+    async def cancel(self, batch, look=OpenAIBatchApi.look):
         if not cancelled:
             cancelled.append(await self.cancel(batch))
         return await look(self, batch)
 
     with serving(faults=BatchFaults(delay=0.05)) as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(OpenAIBatches, "look", cancel)
+        patch.setattr(OpenAIBatchApi, "look", cancel)
         run, notes = evaluate()
         assert outcomes(run).equals(local)
         assert len(server.asked()) == len(set(server.asked()))
@@ -230,7 +230,7 @@ def test_a_submission_that_may_have_arrived_is_never_made_again_where_nobody_lis
 def test_another_address_is_not_taken_for_the_one_where_a_batch_may_be(serving, monkeypatch):
     with serving():
         monkeypatch.setattr(Journal, "submitted", lambda *_, **__: pytest.fail("not so far"))
-        monkeypatch.setattr(OpenAIBatches, "submit", lambda *_: asyncio.sleep(0, Killed()).throw(Killed))
+        monkeypatch.setattr(OpenAIBatchApi, "submit", lambda *_: asyncio.sleep(0, Killed()).throw(Killed))
         with pytest.raises(Killed):
             evaluate()
     monkeypatch.setenv("ALMANAC_BASE_URL", "http://127.0.0.1:9/v1")
@@ -318,7 +318,7 @@ def test_batches_for_which_there_is_no_room_yet_wait_for_the_others(serving, loc
     """OpenAI refuses a batch while too many tokens are in flight."""
     refused = []
 
-    async def crowded(self, batch, look=OpenAIBatches.look):
+    async def crowded(self, batch, look=OpenAIBatchApi.look):
         state = await look(self, batch)
         if len(refused) < 2 and journal()[0]["key"] != state.key and batch not in refused:
             refused.append(batch)
@@ -328,7 +328,7 @@ def test_batches_for_which_there_is_no_room_yet_wait_for_the_others(serving, loc
             return replace(state, **told)
         return state
 
-    monkeypatch.setattr(OpenAIBatches, "look", crowded)
+    monkeypatch.setattr(OpenAIBatchApi, "look", crowded)
     with serving(faults=BatchFaults(delay=0.05)):
         run, _ = evaluate(engine_option=("poll=0.01", "requests=4"))
     assert outcomes(run).equals(local)
@@ -500,7 +500,7 @@ def test_of_results_that_lack_some_all_that_came_is_kept_and_failures_do_not_sta
 def test_a_batch_less_than_a_tenth_of_which_is_of_use_ends_the_run(matched, status, answered, ends):
     client, ids = BatchClient(MODEL, Listing(), Journal(), 0), [f"ri-{number}" for number in range(20)]
     entry = client._journal.begin("almanac", "http://127.0.0.1:9/v1", MODEL, ids)
-    results = {one: Result(one, is_empty=place >= matched) for place, one in enumerate(ids)}
+    results = {one: RequestResult(one, is_empty=place >= matched) for place, one in enumerate(ids)}
     state = State("batch_1", status, ended=True, total=20, done=answered, answered=answered)
     with pytest.raises(RequestFailedError, match=f"{matched} of 20 results can be") if ends else nullcontext():
         client.check_matched(entry, state, results)

@@ -19,7 +19,7 @@ from refusal_index.models.failures import CircuitBreaker, Failure, FailureKind
 from refusal_index.models.requests import Response
 from refusal_index.plugins.batches import engine as engines
 from refusal_index.plugins.batches.engine import BatchEngine
-from refusal_index.plugins.batches.formats import Result
+from refusal_index.plugins.batches.formats import RequestResult
 from refusal_index.plugins.batches.rounds import Pending
 from refusal_index.protocol import Conversation, GraderKind, Pass, Role, StopReason
 from refusal_index.runs.budget import Budget
@@ -62,7 +62,9 @@ class InMemory:
     def in_flight(self) -> frozenset[str]:
         return self.earlier
 
-    async def execute(self, requests: Sequence[Pending], assignment: Assignment) -> AsyncIterator[Mapping[str, Result]]:
+    async def execute(
+        self, requests: Sequence[Pending], assignment: Assignment
+    ) -> AsyncIterator[Mapping[str, RequestResult]]:
         self.rounds.append([one.custom_id for one in requests])
         for start in range(0, len(requests), self.at_once):
             yield dict(self._results(requests[start : start + self.at_once]))
@@ -78,10 +80,10 @@ class InMemory:
             if fate is False:
                 continue
             if isinstance(fate, Failure):
-                yield one.custom_id, Result(one.custom_id, failure=fate)
+                yield one.custom_id, RequestResult(one.custom_id, failure=fate)
             else:
                 choices = min(one.ask.n, self.most_choices)
-                yield one.custom_id, Result(one.custom_id, self.script.response(one.ask, choices))
+                yield one.custom_id, RequestResult(one.custom_id, self.script.response(one.ask, choices))
 
 
 def carry(
@@ -139,7 +141,9 @@ def test_no_wave_is_larger_than_its_executor_takes():
 def test_an_executor_is_closed_before_an_error_of_the_store_goes_on(monkeypatch):
     executor, closed = InMemory(Script(1), at_once=1), list[bool]()
 
-    async def carried(requests: Sequence[Pending], _assignment: Assignment) -> AsyncIterator[Mapping[str, Result]]:
+    async def carried(
+        requests: Sequence[Pending], _assignment: Assignment
+    ) -> AsyncIterator[Mapping[str, RequestResult]]:
         try:
             for one in requests:
                 yield dict(executor._results([one]))

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from refusal_index.models.failures import FailureKind
 from refusal_index.plugins.batches.formats import (
     FORMATS,
-    Result,
+    RequestResult,
     ResultError,
     anthropic_params,
     format_of,
@@ -123,13 +123,13 @@ def test_requests_to_anthropic_are_what_its_client_takes(effort):
             assert set(line["params"]) <= set(known)
 
 
-def result(document: Any) -> Result:
+def result(document: Any) -> RequestResult:
     found = read_result(document, "openai/any")
     assert (found.response is None) is not (found.failure is None)
     return found
 
 
-def openai(status: Any = 200, body: Any = None, error: Any = None) -> Result:
+def openai(status: Any = 200, body: Any = None, error: Any = None) -> RequestResult:
     return result({"id": "1", "custom_id": "a", "response": {"status_code": status, "body": body}, "error": error})
 
 
@@ -205,7 +205,7 @@ def test_a_request_that_was_not_answered_at_all(error, kind, told):
     assert (failure.kind, told in failure.message) == (kind, True), failure.message
 
 
-def anthropic(kind: Any = "succeeded", **rest: Any) -> Result:
+def anthropic(kind: Any = "succeeded", **rest: Any) -> RequestResult:
     return result({"custom_id": "a", "result": {"type": kind, **rest}})
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from refusal_index.models.failures import Failure
 from refusal_index.models.requests import Response
 from refusal_index.plugins.batches import rounds
-from refusal_index.plugins.batches.formats import FORMATS, Result
+from refusal_index.plugins.batches.formats import FORMATS, RequestResult
 from refusal_index.plugins.batches.request_files import StagedResults
 from refusal_index.plugins.batches.rounds import Callbacks, MergeCounts, Pending, ResultMerger, Results, question_states
 from refusal_index.protocol import Conversation, GraderKind, Pass, Role, StopReason
@@ -52,8 +52,8 @@ def taken(
     return found
 
 
-def answered(pending: list[Pending], *replies: tuple[str, StopReason] | None) -> dict[str, Result]:
-    return {one.custom_id: Result(one.custom_id, Response(list(replies))) for one in pending}
+def answered(pending: list[Pending], *replies: tuple[str, StopReason] | None) -> dict[str, RequestResult]:
+    return {one.custom_id: RequestResult(one.custom_id, Response(list(replies))) for one in pending}
 
 
 @given(
@@ -109,7 +109,7 @@ def test_the_results_of_all_waves_at_once_make_the_run_that_they_came_of(salt, k
     conversations, script = talks(3, kind, draws), Script(salt)
     store, results = store_of(conversations), {}
     while pending := due_now(conversations, store):
-        results |= {one.custom_id: Result(one.custom_id, script.response(one.ask)) for one in pending}
+        results |= {one.custom_id: RequestResult(one.custom_id, script.response(one.ask)) for one in pending}
         taken(conversations, store, results)
     copy = store_of(conversations)
     found = taken(conversations, copy, results)
@@ -137,7 +137,11 @@ def test_choices_and_single_replies_fill_the_same_draws():
         store = store_of(conversations)
         pending = due_now(conversations, store, singly=singly)
         assert len(pending) == (2 * 3, 2 * 3 * 4)[singly]
-        taken(conversations, store, {one.custom_id: Result(one.custom_id, script.response(one.ask)) for one in pending})
+        taken(
+            conversations,
+            store,
+            {one.custom_id: RequestResult(one.custom_id, script.response(one.ask)) for one in pending},
+        )
         assert became(conversations, store) == expected
         requests = [one.requests for one in store.replies()]
         assert (len(requests), sum(requests)) == (24, (6, 24)[singly]), "what came along cost no request"
@@ -149,7 +153,7 @@ def test_fewer_choices_than_asked_leave_the_others_due():
     for draws in ([0, 0], [2, 2]):
         pending = due_now(conversations, store)
         assert [one.ask.pending.draw for one in pending] == draws
-        two_each = {one.custom_id: Result(one.custom_id, script.response(one.ask, 2)) for one in pending}
+        two_each = {one.custom_id: RequestResult(one.custom_id, script.response(one.ask, 2)) for one in pending}
         taken(conversations, store, two_each)
     assert not due_now(conversations, store)
     assert became(conversations, store) == became(conversations, conversed(conversations, Script(5)))
@@ -241,7 +245,7 @@ def test_a_failure_of_what_is_kept_is_nothing():
     conversations = talks(1, variants=("low",))
     store, (pending,) = store_of(conversations), due_now(conversations, store_of(conversations))
     taken(conversations, store, answered([pending], ANSWERED))
-    late = {pending.custom_id: Result(pending.custom_id, failure=Failure("late", "openai/any"))}
+    late = {pending.custom_id: RequestResult(pending.custom_id, failure=Failure("late", "openai/any"))}
     assert taken(conversations, store, late) == MergeCounts()
 
 
@@ -272,7 +276,7 @@ def test_a_shared_request_that_failed_is_told_of_for_each_variant_and_counted_on
     store = store_of(conversations)
     taken(conversations, store, answered(due_now(conversations, store), REFUSED))
     (forced,) = due_now(conversations, store)
-    results = {forced.custom_id: Result(forced.custom_id, failure=Failure("late", "openai/any"))}
+    results = {forced.custom_id: RequestResult(forced.custom_id, failure=Failure("late", "openai/any"))}
     watch = Callbacks(failed=lambda pending, failure: told.append((pending.ask.conversation.variant, failure.message)))
     assert taken(conversations, store, results, watch) == MergeCounts(failed=1, pending=1)
     assert told == [("low", "late"), ("high", "late")]
@@ -283,7 +287,7 @@ def test_a_failed_draw_is_told_of_once_while_others_of_its_question_come():
     store = store_of(conversations)
     pending = due_now(conversations, store, singly=True)
     results = answered(pending, ANSWERED)
-    results[pending[1].custom_id] = Result(pending[1].custom_id, failure=Failure("late", "openai/any"))
+    results[pending[1].custom_id] = RequestResult(pending[1].custom_id, failure=Failure("late", "openai/any"))
     found = taken(conversations, store, results, Callbacks(failed=lambda one, _: told.append(one.custom_id)))
     assert (found.replies, found.failed, told) == (5, 1, [pending[1].custom_id])
 
@@ -330,6 +334,6 @@ def test_absurd_counts_of_tokens_are_none():
     store = store_of(conversations)
     (pending,) = due_now(conversations, store)
     response = Response([ANSWERED], input_tokens=-5, output_tokens=10**30)
-    taken(conversations, store, {pending.custom_id: Result(pending.custom_id, response)})
+    taken(conversations, store, {pending.custom_id: RequestResult(pending.custom_id, response)})
     (one,) = store.replies()
     assert (one.input_tokens, one.output_tokens, one.requests) == (0, 0, 1)

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refusal_index.models.requests import Response, model_request
-from refusal_index.plugins.batches.formats import Result
+from refusal_index.plugins.batches.formats import RequestResult
 from refusal_index.plugins.batches.rounds import Pending, QuestionState, ResultMerger, custom_id, question_states
 from refusal_index.protocol import Completion, Conversation, GraderKind, Pass, Reply, Role, StopReason, next_requests
 from refusal_index.runs.settings import Settings
@@ -165,7 +165,7 @@ def test_a_few_waves_come_to_the_same_end_as_one_request_after_the_other(salt, k
         waves += 1
         assert waves <= WAVES[kind]
         assert len({one.custom_id for one in pending}) == len(pending)
-        results = {one.custom_id: Result(one.custom_id, script.response(one.ask)) for one in pending}
+        results = {one.custom_id: RequestResult(one.custom_id, script.response(one.ask)) for one in pending}
         taken = ResultMerger(results, store).merge(question_states(conversations, store, SETTINGS, names))
         assert (taken.replies, taken.failed, taken.differing) == (sum(one.ask.n for one in pending), 0, 0)
     assert became(conversations, store) == became(conversations, expected)
@@ -191,7 +191,7 @@ def test_the_longest_way_takes_as_many_waves_as_are_told(kind, texts):
     store = store_of(conversations)
     for text in texts:
         (one,) = wave_of(conversations, store)
-        results = {one.custom_id: Result(one.custom_id, Response([(text, StopReason.STOP)]))}
+        results = {one.custom_id: RequestResult(one.custom_id, Response([(text, StopReason.STOP)]))}
         ResultMerger(results, store).merge(question_states(conversations, store, SETTINGS, NAMES))
     assert not wave_of(conversations, store)
 

@@ -337,7 +337,7 @@ def _wrong_pattern(pattern: str, gold: str | None) -> str | None:
 Draw = Callable[[Iterable[Question]], Sequence[Question]]
 
 
-class Reading:
+class QuestionReader:
     """An iterable over rows and the questions made of them, which are checked as they are read and not kept in memory.
 
     - `source`: origin of the rows.
@@ -498,12 +498,12 @@ class Reading:
 
 
 def build_questions(rows: Sequence[tables.Row], columns: Mapping[str, str]) -> tuple[Question, ...]:
-    """Return the question of every row; raises the first TableError that `Reading` finds.
+    """Return the question of every row; raises the first TableError that `QuestionReader` finds.
 
     - `rows`: all rows of one source.
     - `columns`: column by role.
     """
-    reading = Reading(rows[0].source, lambda _problems: rows, columns, finds_others=False)
+    reading = QuestionReader(rows[0].source, lambda _problems: rows, columns, finds_others=False)
     questions = tuple(question for _, question in reading)
     for problem in reading.problems:
         raise problem
@@ -544,7 +544,7 @@ def load_own(
         return dataset if limit is None else sample(dataset, limit, seed)
     path = Path(data)
     name = f"own/{path.name.split('.')[0]}"
-    return reading(path, columns).dataset(
+    return question_reader(path, columns).dataset(
         name,
         f"own file {path.name}",
         lambda _questions: sha256_of(path),
@@ -569,12 +569,12 @@ def questions_from(data: object, columns: Mapping[str, str] | None = None, name:
     """
     data = list(data) if isinstance(data, Iterator) else data  # data are read more than once
     source = tables.Source(name, "memory", "question", DatasetError)
-    questions = Reading(source, partial(tables.iter_rows, source, data), columns or {})
+    questions = QuestionReader(source, partial(tables.iter_rows, source, data), columns or {})
     return questions.dataset(name, "questions in memory", questions_sha256)
 
 
-def reading(data: Path, columns: Mapping[str, str] | None = None) -> Reading:
-    """Return a `Reading` of a file of questions.
+def question_reader(data: Path, columns: Mapping[str, str] | None = None) -> QuestionReader:
+    """Return a `QuestionReader` of a file of questions.
 
     - `data`, `columns`: as for `load_own`.
     """
@@ -584,7 +584,7 @@ def reading(data: Path, columns: Mapping[str, str] | None = None) -> Reading:
         with tables.opened(data, DatasetError) as file:
             yield from tables.iter_rows(source, file, problems)
 
-    return Reading(source, rows, columns or {})
+    return QuestionReader(source, rows, columns or {})
 
 
 FEATURES = ("with a context", "with choices", "with aliases", "with a pattern", "without a right answer")
@@ -600,7 +600,7 @@ class Survey:
     """
 
     def __init__(
-        self, questions: Reading, length: Callable[[Question], int], characters: int, most: int | None = None
+        self, questions: QuestionReader, length: Callable[[Question], int], characters: int, most: int | None = None
     ) -> None:
         self._characters, self._most = characters, most
         self.first: Question | None = None

@@ -25,8 +25,8 @@ from openai.types.batch_usage import InputTokensDetails, OutputTokensDetails
 from refusal_index.plugins.almanac import BatchLineError, ModelNotFoundError, RequestError
 from refusal_index.plugins.almanac.chat_api import (
     ENDPOINT,
-    Answer,
     BatchLine,
+    JsonResponse,
     ModelPool,
     answer,
     as_line,
@@ -173,7 +173,7 @@ class CountedBatch(Batch):
         self.errors = Errors(object="list", data=data)
         self.move("failed")
 
-    def count(self, answered: Answer) -> None:
+    def count(self, answered: JsonResponse) -> None:
         """Count an answered request and its tokens."""
         self.request_counts.completed += not answered.failed
         self.request_counts.failed += answered.failed
@@ -262,7 +262,7 @@ def _check_line(line: BatchLine, model: str | None, *, is_repeated: bool) -> Non
             raise BatchLineError(message, code=code, line=line.number, param=param)
 
 
-def result_line(custom_id: str, answer: Answer) -> bytes:
+def result_line(custom_id: str, answer: JsonResponse) -> bytes:
     """Return the line of a result, in OpenAI's format."""
     response = {"status_code": answer.status, "request_id": f"req_{uuid.uuid4().hex}", "body": answer.body}
     identity = f"batch_req_{uuid.uuid4().hex}"
@@ -371,7 +371,7 @@ class Batches:
             async for _ in asked:
                 pass  # lines are written as soon as they are answered, in no particular order
 
-    async def _ask(self, batch: CountedBatch, line: BatchLine) -> Answer:
+    async def _ask(self, batch: CountedBatch, line: BatchLine) -> JsonResponse:
         started, notes = time.perf_counter(), dict[str, Any]()
         answered = await answer(self._pool, line.body, notes)
         seconds = round(time.perf_counter() - started, 4)

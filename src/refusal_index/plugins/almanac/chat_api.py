@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from refusal_index.data.files import replacing
 from refusal_index.plugins.almanac import ALMANAC, AlmanacError, BatchLineError, ModelNotFoundError, RequestError
-from refusal_index.plugins.almanac.llama import Completion, Settings
+from refusal_index.plugins.almanac.llama import GenerationResult, GenerationSettings
 from refusal_index.plugins.almanac.runtime import Runtime, runtime_in
 from refusal_index.protocol import Message, TokenLogprob
 
@@ -42,7 +42,7 @@ class ChatRequest:
 
     model: str
     messages: tuple[Message, ...]
-    settings: Settings
+    settings: GenerationSettings
     stream: bool
     stream_usage: bool
 
@@ -71,7 +71,7 @@ def parse_chat_request(body: object) -> ChatRequest:
     )
 
 
-def completion_body(request: ChatRequest, completions: Sequence[Completion]) -> Json:
+def completion_body(request: ChatRequest, completions: Sequence[GenerationResult]) -> Json:
     """Return the JSON of a response that is not streamed."""
     choices = [
         {
@@ -85,7 +85,7 @@ def completion_body(request: ChatRequest, completions: Sequence[Completion]) -> 
     return _head(request, "chat.completion") | {"choices": choices, "usage": usage(completions)}
 
 
-def chunk_bodies(request: ChatRequest, completions: Sequence[Completion]) -> list[Json]:
+def chunk_bodies(request: ChatRequest, completions: Sequence[GenerationResult]) -> list[Json]:
     """Return the JSON chunks of a streamed response: for each reply one chunk with its text and one for its end."""
     head = _head(request, "chat.completion.chunk")
     chunks = []
@@ -98,7 +98,7 @@ def chunk_bodies(request: ChatRequest, completions: Sequence[Completion]) -> lis
     return [*bodies, head | {"choices": [], "usage": usage(completions)}] if request.stream_usage else bodies
 
 
-def usage(completions: Sequence[Completion]) -> dict[str, int]:
+def usage(completions: Sequence[GenerationResult]) -> dict[str, int]:
     """Count the tokens of a response; the choices of a request share its prompt."""
     prompt = completions[0].prompt_tokens
     generated = sum(completion.completion_tokens for completion in completions)
@@ -110,11 +110,11 @@ def _head(request: ChatRequest, kind: str) -> Json:
     return {"id": identity, "object": kind, "created": int(time.time()), "model": request.model}
 
 
-def _settings(body: Json) -> Settings:
+def _settings(body: Json) -> GenerationSettings:
     n = _field(body, "n", int, default=1)
     if n > _MAX_CHOICES:
         raise RequestError(f"'n' must be at most {_MAX_CHOICES}; got {n}", param="n")
-    return Settings(
+    return GenerationSettings(
         temperature=_number(body, "temperature"),
         top_p=_number(body, "top_p"),
         max_tokens=_field(body, "max_completion_tokens", int, default=_field(body, "max_tokens", int)),
@@ -169,7 +169,7 @@ def _joined(parts: object, param: str) -> str:
     return "\n".join(map(str, texts))
 
 
-def _logprobs(completion: Completion) -> Json | None:
+def _logprobs(completion: GenerationResult) -> Json | None:
     if completion.logprobs is None:
         return None
     return {"content": [_token(token) for token in completion.logprobs], "refusal": None}
@@ -248,7 +248,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Answer:
+class JsonResponse:
     """The HTTP status and the JSON body of a response, which is a reply or an error."""
 
     status: int
@@ -260,7 +260,7 @@ class Answer:
         return self.status >= 400
 
 
-async def ask(pool: ModelPool, body: object, notes: dict[str, Any]) -> tuple[ChatRequest, list[Completion]]:
+async def ask(pool: ModelPool, body: object, notes: dict[str, Any]) -> tuple[ChatRequest, list[GenerationResult]]:
     """Send a request to the model named in its body, and add the fields for the request log to `notes`.
 
     Raises RequestError or ModelNotFoundError if the request is invalid.
@@ -272,17 +272,17 @@ async def ask(pool: ModelPool, body: object, notes: dict[str, Any]) -> tuple[Cha
     return request, completions
 
 
-async def answer(pool: ModelPool, body: object, notes: dict[str, Any]) -> Answer:
+async def answer(pool: ModelPool, body: object, notes: dict[str, Any]) -> JsonResponse:
     """Answer a request of a batch; errors become answers instead of being raised."""
     try:
         if isinstance(body, dict) and body.get("stream"):
             raise RequestError("a request of a batch cannot be streamed", param="stream")
-        return Answer(200, completion_body(*await ask(pool, body, notes)))
+        return JsonResponse(200, completion_body(*await ask(pool, body, notes)))
     except Exception as error:
         return error_answer(error, "a request of a batch")
 
 
-def error_answer(error: Exception, what: str) -> Answer:
+def error_answer(error: Exception, what: str) -> JsonResponse:
     """Convert an error to an answer; an unexpected error is logged as a failure of `what`."""
     match error:
         case RequestError():
@@ -295,10 +295,10 @@ def error_answer(error: Exception, what: str) -> Answer:
     return refusal(500, "the server failed to answer; its log says why")
 
 
-def refusal(status: int, message: str, *, param: str | None = None, code: str | None = None) -> Answer:
+def refusal(status: int, message: str, *, param: str | None = None, code: str | None = None) -> JsonResponse:
     """Return an error response."""
     kind = "server_error" if status >= 500 else "invalid_request_error"
-    return Answer(status, {"error": {"message": message, "type": kind, "param": param, "code": code}})
+    return JsonResponse(status, {"error": {"message": message, "type": kind, "param": param, "code": code}})
 
 
 ENDPOINT = "/v1/chat/completions"

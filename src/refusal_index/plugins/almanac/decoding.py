@@ -10,7 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refusal_index.plugins.almanac.llama import Llama, Observe, Projection, Request, Sequence, sample, unobserved
+from refusal_index.plugins.almanac.llama import (
+    GenerationRequest,
+    Llama,
+    Observe,
+    Projection,
+    Sequence,
+    sample,
+    unobserved,
+)
 from refusal_index.plugins.almanac.models import FloatArray, IntArray, LlamaConfig
 
 
@@ -317,7 +325,7 @@ class Decoder:
         self._prefixes = PrefixStore(model)
         self._waiting: deque[Sequence] = deque()
         self._groups: list[_Group] = []
-        self._looked_up: tuple[Request, Prefix | None] | None = None
+        self._looked_up: tuple[GenerationRequest, Prefix | None] | None = None
 
     @property
     def busy(self) -> bool:
@@ -379,7 +387,7 @@ class Decoder:
             admitted.append((self._waiting.popleft(), prefix))
         return [(sequence, prefix) for sequence, prefix in admitted if not sequence.over]
 
-    def _prefix_of(self, request: Request) -> Prefix | None:
+    def _prefix_of(self, request: GenerationRequest) -> Prefix | None:
         # called for each choice, and in each step while the batch is full, so the last result is cached
         if self._looked_up is None or self._looked_up[0] is not request:
             repeated = request.settings.n >= _MANY_CHOICES

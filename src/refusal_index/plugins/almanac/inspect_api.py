@@ -21,7 +21,7 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolChoice, ToolInfo
 
 from refusal_index.plugins.almanac import ALMANAC
-from refusal_index.plugins.almanac.llama import Completion
+from refusal_index.plugins.almanac.llama import GenerationResult
 from refusal_index.plugins.almanac.provider import CONCURRENCY
 from refusal_index.plugins.almanac.runtime import shared_runtime
 from refusal_index.protocol import Message, TokenLogprob
@@ -80,7 +80,7 @@ class AlmanacAPI(ModelAPI):
         """Return the number of requests that Inspect should keep in flight."""
         return CONCURRENCY
 
-    def _choice(self, completion: Completion) -> ChatCompletionChoice:
+    def _choice(self, completion: GenerationResult) -> ChatCompletionChoice:
         return ChatCompletionChoice(
             message=ChatMessageAssistant(content=completion.text, model=self.model_name, source="generate"),
             stop_reason=STOP_REASONS[completion.finish_reason],

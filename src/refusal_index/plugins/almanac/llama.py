@@ -33,7 +33,7 @@ _GREEDY_BELOW = 1e-5
 
 
 @dataclass(frozen=True)
-class Settings:
+class GenerationSettings:
     """Generation settings."""
 
     temperature: float = 1.0  # 0 always chooses the most likely token
@@ -54,7 +54,7 @@ class Settings:
         _require(self.top_logprobs is None or self.top_logprobs >= 0, "top_logprobs", "a number from 0, or None", self)
 
 
-def _require(condition: bool, name: str, expected: str, settings: Settings) -> None:
+def _require(condition: bool, name: str, expected: str, settings: GenerationSettings) -> None:
     if not condition:
         raise RequestError(f"'{name}' must be {expected}; got {getattr(settings, name)!r}", param=name)
 
@@ -230,7 +230,7 @@ FinishReason = Literal["stop", "length"]
 
 
 @dataclass(frozen=True)
-class Completion:
+class GenerationResult:
     """A finished reply."""
 
     text: str
@@ -243,11 +243,11 @@ class Completion:
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class GenerationRequest:
     """A tokenized prompt and how to continue it."""
 
     prompt: IntArray
-    settings: Settings
+    settings: GenerationSettings
     room: int  # maximum length of the reply in tokens
     end_tokens: frozenset[int]
     decode: Callable[[Iterable[int]], str]  # converts tokens to text
@@ -256,7 +256,7 @@ class Request:
 class Sequence:
     """The reply to a request for choice number `choice`, generated token by token."""
 
-    def __init__(self, request: Request, choice: int) -> None:
+    def __init__(self, request: GenerationRequest, choice: int) -> None:
         self.request = request
         self.tokens: list[int] = []
         self.finish_reason: FinishReason | None = None
@@ -287,10 +287,10 @@ class Sequence:
         elif len(self.tokens) == self.request.room:
             self.finish_reason = "length"
 
-    def completion(self) -> Completion:
+    def completion(self) -> GenerationResult:
         """Return the finished reply."""
         assert self.finish_reason is not None, "the reply is not finished"  # noqa: S101 - misuse within this package
-        return Completion(
+        return GenerationResult(
             text=self._text()[: self._stop_position()],
             finish_reason=self.finish_reason,
             prompt_tokens=len(self.request.prompt),

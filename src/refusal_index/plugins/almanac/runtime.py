@@ -18,7 +18,7 @@ from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from refusal_index.plugins.almanac import ContextLengthError
 from refusal_index.plugins.almanac.decoding import Cohort, Decoder, Prefix, PrefixStore, run
-from refusal_index.plugins.almanac.llama import Completion, Llama, Request, Sequence, Settings
+from refusal_index.plugins.almanac.llama import GenerationRequest, GenerationResult, GenerationSettings, Llama, Sequence
 from refusal_index.plugins.almanac.models import ChatTokenizer, FloatArray, IntArray, model_folder
 from refusal_index.protocol import Message
 
@@ -63,7 +63,7 @@ class _Job:
     """A request in progress, and the future that its caller awaits."""
 
     sequences: list[Sequence]
-    future: Future[list[Completion]]
+    future: Future[list[GenerationResult]]
 
     def settle(self) -> bool:
         """Set the result of the future if all replies are finished; return whether the job is over."""
@@ -111,17 +111,17 @@ class Runtime:
         self._jobs: list[_Job] = []
         self._pumping = False
 
-    async def complete(self, messages: Sequence_[Message], **settings: Any) -> list[Completion]:
+    async def complete(self, messages: Sequence_[Message], **settings: Any) -> list[GenerationResult]:
         """Generate `n` replies to a conversation.
 
-        The settings are the fields of `Settings`. With a seed, the same request gives the same replies whatever else is
-        running, up to the rounding of float32 sums; reply i does not depend on `n`. A reply ends at the end of the
-        context even if `max_tokens` is larger. Raises RequestError if an argument is out of range or the conversation
-        is invalid, and ContextLengthError if the conversation leaves no room for a reply.
+        The settings are the fields of `GenerationSettings`. With a seed, the same request gives the same replies
+        whatever else is running, up to the rounding of float32 sums; reply i does not depend on `n`. A reply ends at
+        the end of the context even if `max_tokens` is larger. Raises RequestError if an argument is out of range or the
+        conversation is invalid, and ContextLengthError if the conversation leaves no room for a reply.
         """
-        return await asyncio.wrap_future(self._submit(self._prepare(messages, Settings(**settings))))
+        return await asyncio.wrap_future(self._submit(self._prepare(messages, GenerationSettings(**settings))))
 
-    def _prepare(self, messages: Sequence_[Message], settings: Settings) -> Request:
+    def _prepare(self, messages: Sequence_[Message], settings: GenerationSettings) -> GenerationRequest:
         context = self.model.config.context
         # reject texts that are far too long without encoding them
         least = self.tokenizer.least_tokens(messages)
@@ -131,7 +131,7 @@ class Runtime:
         room = context - len(prompt)
         if room < 1:
             raise ContextLengthError(len(prompt), context)
-        return Request(
+        return GenerationRequest(
             prompt=prompt,
             settings=settings,
             room=min(room, settings.max_tokens or room),
@@ -139,7 +139,7 @@ class Runtime:
             decode=self.tokenizer.decode,
         )
 
-    def _submit(self, request: Request) -> Future[list[Completion]]:
+    def _submit(self, request: GenerationRequest) -> Future[list[GenerationResult]]:
         job = _Job([Sequence(request, choice) for choice in range(request.settings.n)], Future())
         with self._lock:
             self._arrived.append(job)

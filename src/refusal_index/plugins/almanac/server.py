@@ -30,7 +30,7 @@ from refusal_index.plugins.almanac.batches import (
     parse_batch_request,
 )
 from refusal_index.plugins.almanac.chat_api import (
-    Answer,
+    JsonResponse,
     ModelPool,
     ask,
     chunk_bodies,
@@ -333,7 +333,7 @@ async def _own_pages_only(request: web.Request, handler: Handler) -> web.StreamR
 @web.middleware
 async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     what = f"{request.method} {request.path}"
-    error: Answer
+    error: JsonResponse
     try:
         return await handler(request)
     except web.HTTPException as raised:

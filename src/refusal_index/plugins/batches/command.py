@@ -27,7 +27,7 @@ from refusal_index.models.failures import RESUMES
 from refusal_index.models.requests import ModelError, called
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.engine import FOLDER, REPLIES, BatchEngine, FileExecutor, asked_by_name, read_lines
-from refusal_index.plugins.batches.formats import FORMATS, Result, to_line
+from refusal_index.plugins.batches.formats import FORMATS, RequestResult, to_line
 from refusal_index.plugins.batches.rounds import Pending
 from refusal_index.protocol import Role
 from refusal_index.redaction import redacted, remember_named
@@ -163,7 +163,7 @@ class CommandExecutor(FileExecutor):
 
     async def _answers(
         self, name: str, requests: Sequence[Pending], assignment: Assignment
-    ) -> AsyncGenerator[Mapping[str, Result], None]:
+    ) -> AsyncGenerator[Mapping[str, RequestResult], None]:
         title = hashlib.sha256("\n".join([name, *sorted(one.custom_id for one in requests)]).encode()).hexdigest()[:16]
         source, target, log = (self._folder / f"{title}{ending}" for ending in (REQUESTS, REPLIES, LOG))
         for old in (source, target, log):

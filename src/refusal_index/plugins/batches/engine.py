@@ -16,7 +16,7 @@ from refusal_index.models.failures import RESUMES, Failure
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.batches.formats import Result, ResultError, is_singly, read_result
+from refusal_index.plugins.batches.formats import RequestResult, ResultError, is_singly, read_result
 from refusal_index.plugins.batches.rounds import Callbacks, Pending, ResultMerger, question_states, stored_ids
 from refusal_index.protocol import Completion, Conversation, Role, next_requests
 from refusal_index.runs.engine import IN_PROCESS_CONCURRENCY, Assignment, DirectEngine, Finished, Underway
@@ -79,7 +79,7 @@ class Executor(Protocol):
 
     def execute(
         self, requests: Sequence[Pending], assignment: Assignment
-    ) -> AsyncGenerator[Mapping[str, Result], None]:
+    ) -> AsyncGenerator[Mapping[str, RequestResult], None]:
         """Yield results by id as they arrive; a request without a result counts as failed and may be retried.
 
         The generator ends early once the circuit breaker is open; results that are still to come can be collected
@@ -165,7 +165,7 @@ class BatchEngine:
 
     async def _results(
         self, requests: Sequence[Pending], assignment: Assignment
-    ) -> AsyncGenerator[Mapping[str, Result], None]:
+    ) -> AsyncGenerator[Mapping[str, RequestResult], None]:
         own = [one for one in requests if one.ask.request.role in self._own]
         others = [one for one in requests if one.ask.request.role not in self._own]
         concurrency = assignment.settings.sending.max_connections or IN_PROCESS_CONCURRENCY
@@ -179,15 +179,17 @@ class BatchEngine:
                 async for results in groups:
                     yield results
 
-    async def _call(self, pending: Pending) -> Result:
+    async def _call(self, pending: Pending) -> RequestResult:
         try:
-            return Result(pending.custom_id, response=await self._functions.send(pending.ask))
+            return RequestResult(pending.custom_id, response=await self._functions.send(pending.ask))
         except Exception as error:  # a user's function may raise anything
-            return Result(pending.custom_id, failure=self._functions.classify_error(error, pending.ask.request.role))
+            return RequestResult(
+                pending.custom_id, failure=self._functions.classify_error(error, pending.ask.request.role)
+            )
 
     def _merge(
         self,
-        results: Mapping[str, Result],
+        results: Mapping[str, RequestResult],
         assignment: Assignment,
         attempts: Attempts,
         about: Mapping[str, Sequence[Conversation]],
@@ -231,7 +233,7 @@ class Attempts:
         self._sent = {one.custom_id: one.ask.conversation.question.question_id for one in requests}
         self._answered = set()
 
-    def about(self, results: Mapping[str, Result]) -> set[str]:
+    def about(self, results: Mapping[str, RequestResult]) -> set[str]:
         """Return the ids of the questions that the results belong to."""
         return {self._sent[name] for name in results if name in self._sent}
 
@@ -339,12 +341,12 @@ class FileExecutor(Executor, ABC):
 
     def __init__(self, names: Mapping[Role, str]) -> None:
         self._names = names
-        self._left: dict[str, dict[str, Result]] = {}  # replies not yet yielded, by file and id
+        self._left: dict[str, dict[str, RequestResult]] = {}  # replies not yet yielded, by file and id
 
     @abstractmethod
     def _answers(
         self, name: str, requests: Sequence[Pending], assignment: Assignment
-    ) -> AsyncGenerator[Mapping[str, Result], None]:
+    ) -> AsyncGenerator[Mapping[str, RequestResult], None]:
         """Send requests to one model and yield their results."""
 
     @abstractmethod
@@ -363,7 +365,7 @@ class FileExecutor(Executor, ABC):
 
     async def execute(
         self, requests: Sequence[Pending], assignment: Assignment
-    ) -> AsyncGenerator[Mapping[str, Result], None]:
+    ) -> AsyncGenerator[Mapping[str, RequestResult], None]:
         """Yield the replies in result files, then send the other requests and yield their results.
 
         Raises
@@ -396,7 +398,7 @@ class FileExecutor(Executor, ABC):
             self._remove(file)
 
 
-def read_lines(lines: Iterable[str], model: str = "the provider") -> Iterator[Result]:
+def read_lines(lines: Iterable[str], model: str = "the provider") -> Iterator[RequestResult]:
     """Yield the result in each line; truncated and invalid lines are skipped."""
     for line in lines:
         try:
@@ -405,5 +407,5 @@ def read_lines(lines: Iterable[str], model: str = "the provider") -> Iterator[Re
             continue
 
 
-def _is_reply(result: Result) -> bool:
+def _is_reply(result: RequestResult) -> bool:
     return result.response is not None and any(one is not None for one in result.response.replies)

@@ -47,7 +47,7 @@ class ResultError(RefusalIndexError, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RequestResult:
     """The result of a request: a response or a failure.
 
     Attributes
@@ -66,7 +66,7 @@ class Result:
     is_empty: bool = False
 
 
-def in_batch(result: Result) -> Result:
+def in_batch(result: RequestResult) -> RequestResult:
     """Mark the response of a result as coming from a batch, which has its own prices."""
     if result.response is None:
         return result
@@ -234,7 +234,7 @@ def to_line(custom_id: str, ask: ModelRequest, style: Format, model: str) -> str
     return sound_text(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
 
 
-def read_result(document: Any, model: str = "the provider") -> Result:
+def read_result(document: Any, model: str = "the provider") -> RequestResult:
     """Parse a line of a result file, in any of the formats.
 
     Parameters
@@ -262,8 +262,8 @@ def read_result(document: Any, model: str = "the provider") -> Result:
     try:
         read = _read_anthropic(document["result"], model) if "result" in document else _read_openai(document, model)
     except NoAnswerError as error:
-        return Result(name, failure=provider_failure(str(error), model), is_empty=True)
-    return Result(name, failure=read) if isinstance(read, Failure) else Result(name, read)
+        return RequestResult(name, failure=provider_failure(str(error), model), is_empty=True)
+    return RequestResult(name, failure=read) if isinstance(read, Failure) else RequestResult(name, read)
 
 
 def _read_openai(document: Mapping[str, Any], model: str) -> Response | Failure:

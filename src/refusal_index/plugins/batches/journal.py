@@ -43,7 +43,7 @@ class JournalError(RefusalIndexError, ValueError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     """A batch that was begun and is neither collected nor abandoned.
 
     Attributes
@@ -79,7 +79,7 @@ class Entry:
     is_guess: bool = False
 
 
-CHANGES: Mapping[str, Callable[[Entry, Json], Entry]] = {
+CHANGES: Mapping[str, Callable[[JournalEntry, Json], JournalEntry]] = {
     "uploaded": lambda entry, line: replace(entry, file=line["file"]),
     "submitted": lambda entry, line: replace(entry, batch=line["batch"], is_guess=line.get("is_guess") is True),
     "not_it": lambda entry, line: replace(entry, batch=None, others=entry.others | {line["batch"]}),
@@ -163,17 +163,17 @@ class Journal:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self._path, self._open = path, dict[str, Entry]()
+        self._path, self._open = path, dict[str, JournalEntry]()
         self.names = set[str]()
         self._n_bytes = self._n_lines = 0  # complete lines read or written so far
         self._read_new()
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JournalEntry]:
         """The batches that may be in flight, oldest first."""
         return list(self._open.values())
 
-    def begin(self, provider: str, place: str, model: str, requests: Iterable[str]) -> Entry:
+    def begin(self, provider: str, place: str, model: str, requests: Iterable[str]) -> JournalEntry:
         """Record that a batch is about to be submitted, and return its entry with a new key.
 
         Raises
@@ -185,7 +185,7 @@ class Journal:
         self._write("begun", key, provider=provider, place=place, model=model, requests=list(requests))
         return self._open[key]
 
-    def uploaded(self, key: str, file: str) -> Entry:
+    def uploaded(self, key: str, file: str) -> JournalEntry:
         """Record the provider's id of a batch's request file."""
         self._write("uploaded", key, file=file)
         return self._open[key]
@@ -194,7 +194,7 @@ class Journal:
         """Record the provider's id of a batch, and whether it was guessed."""
         self._write("submitted", key, batch=batch, **({"is_guess": True} if is_guess else {}))
 
-    def not_it(self, key: str) -> Entry:
+    def not_it(self, key: str) -> JournalEntry:
         """Record that the guessed id belongs to a different batch."""
         self._write("not_it", key, batch=self._open[key].batch)
         return self._open[key]
@@ -246,7 +246,7 @@ class Journal:
             if key in self._open:
                 raise JournalError("expected a key that no other batch uses")
             fields = {name: line[name] for name in ("provider", "place", "model", "time")}
-            changed = Entry(key, requests=frozenset(line["requests"]), size=len(line["requests"]), **fields)
+            changed = JournalEntry(key, requests=frozenset(line["requests"]), size=len(line["requests"]), **fields)
         elif key not in self._open:
             raise JournalError(f"expected the key of a batch that was started, got {shortened(key)}")
         else:
@@ -282,7 +282,7 @@ def journal_of(folder: RunFolder | None) -> Journal:
     return Journal(None if folder is None else folder.path / JOURNAL)
 
 
-def in_flight(folder: RunFolder, store: ReplyStore) -> list[Entry]:
+def in_flight(folder: RunFolder, store: ReplyStore) -> list[JournalEntry]:
     """Return the batches of a run's folder with requests that have no reply in the store.
 
     Reads local files only.
@@ -302,12 +302,12 @@ def in_flight(folder: RunFolder, store: ReplyStore) -> list[Entry]:
     ]
 
 
-def describe_in_flight(entries: Collection[Entry]) -> str:
+def describe_in_flight(entries: Collection[JournalEntry]) -> str:
     """Describe the batches and requests in flight at each provider.
 
     Examples
     --------
-    >>> describe_in_flight([Entry("ri-1", "openai", "", "openai/gpt-4.1", frozenset({"a", "b"}), 2, 0.0)])
+    >>> describe_in_flight([JournalEntry("ri-1", "openai", "", "openai/gpt-4.1", frozenset({"a", "b"}), 2, 0.0)])
     '1 batch with 2 requests at openai is in flight'
     """
     sizes: dict[str, list[int]] = {}

@@ -17,8 +17,8 @@ from refusal_index.models.failures import RESUMES, EndedError, RequestFailedErro
 from refusal_index.models.settings import FORGET, SettingError, unknown
 from refusal_index.plugins.batches import journal
 from refusal_index.plugins.batches.engine import BatchEngine, asked_by_name, refuse_left
-from refusal_index.plugins.batches.formats import MEGABYTE, Format, Result, is_singly, to_line
-from refusal_index.plugins.batches.journal import Entry, Journal, describe_in_flight, in_flight, journal_of
+from refusal_index.plugins.batches.formats import MEGABYTE, Format, RequestResult, is_singly, to_line
+from refusal_index.plugins.batches.journal import Journal, JournalEntry, describe_in_flight, in_flight, journal_of
 from refusal_index.plugins.batches.providers import (
     BatchClient,
     BatchPoller,
@@ -181,7 +181,7 @@ class BatchExecutor:
         """Return the ids of requests that are, or may be, in batches whose results are not collected yet."""
         return frozenset(self._held_back).union(*(entry.requests for entry in self._journal.entries))
 
-    def _entries(self, *, submitted: bool = True) -> list[Entry]:
+    def _entries(self, *, submitted: bool = True) -> list[JournalEntry]:
         """Return the batches that were submitted, or else those that may not have arrived."""
         entries = (entry for client in self._clients.values() for entry in client.entries)
         return [entry for entry in entries if (entry.batch is not None) is submitted]
@@ -206,7 +206,7 @@ class BatchExecutor:
 
     async def execute(
         self, requests: Sequence[Pending], assignment: Assignment
-    ) -> AsyncGenerator[Mapping[str, Result], None]:
+    ) -> AsyncGenerator[Mapping[str, RequestResult], None]:
         """Submit requests that are not in flight, and yield the results of batches that ended.
 
         Returns once a batch ended, so that follow-up requests are sent while other batches are still in flight.
@@ -262,7 +262,7 @@ class BatchExecutor:
             breaker.open(f"{budget.used_up()}; {note}", planned=True)
         await breaker.wait(seconds if left is None else min(seconds, left))
 
-    def _left(self, entry: Entry, wanted: frozenset[str], assignment: Assignment) -> frozenset[str]:
+    def _left(self, entry: JournalEntry, wanted: frozenset[str], assignment: Assignment) -> frozenset[str]:
         """Return the requests of a batch that are not in `wanted` and have no stored reply."""
         left = entry.requests - wanted
         return left - frozenset(stored_ids(assignment.store, self._names)) if left else left
@@ -290,8 +290,8 @@ class BatchExecutor:
                 self._held_back.difference_update(ids)
 
     async def _results(
-        self, entry: Entry, state: State, assignment: Assignment
-    ) -> tuple[Mapping[str, Result] | None, str | None]:
+        self, entry: JournalEntry, state: State, assignment: Assignment
+    ) -> tuple[Mapping[str, RequestResult] | None, str | None]:
         """Collect a batch that ended: return its results, or None, and a problem that ends the run, or None."""
         client = self._clients[entry.model]
         if state.refusal is not None:
@@ -303,7 +303,7 @@ class BatchExecutor:
             advice = "check the model's name; " if any(code in reason for code in UNKNOWN_MODEL) else ""
             what = f"{client.name}: a batch was refused ({reason}); none of its requests ran"
             return None, f"{what}; {advice}{RESUMES}"
-        results = dict[str, Result]()
+        results = dict[str, RequestResult]()
         try:
             await client.collect(entry, state, assignment.breaker, results)
             if not results and entry.is_guess:

@@ -32,8 +32,8 @@ from refusal_index.models.failures import (
     status_of,
 )
 from refusal_index.models.requests import NO_KEY, Account, ModelError, account_of
-from refusal_index.plugins.batches.formats import Result, format_of, in_batch, provider_failure, read_result
-from refusal_index.plugins.batches.journal import Entry, Journal, usable
+from refusal_index.plugins.batches.formats import RequestResult, format_of, in_batch, provider_failure, read_result
+from refusal_index.plugins.batches.journal import Journal, JournalEntry, usable
 from refusal_index.runs.engine import Assignment, Progress, RunFailedError, Underway
 
 METADATA = "refusal_index"
@@ -93,7 +93,7 @@ class State:
     is_guess: bool = False
 
 
-class Batches(ABC):
+class BatchApi(ABC):
     """The batch API of one model's provider; the client's own retries are off.
 
     Attributes
@@ -157,7 +157,7 @@ class Batches(ABC):
         """Delete a request file, if the provider takes files."""
 
 
-class OpenAIBatches(Batches):
+class OpenAIBatchApi(BatchApi):
     """Files and batches of a server with OpenAI's API."""
 
     keeps_keys = True
@@ -221,7 +221,7 @@ def _refusal(errors: list[Any]) -> str:
     return "; ".join(shown) + more if shown else "no reason given"
 
 
-class AnthropicBatches(Batches):
+class AnthropicBatchApi(BatchApi):
     """Anthropic's message batches, which have no metadata and so do not store our key.
 
     Raises
@@ -264,7 +264,7 @@ class AnthropicBatches(Batches):
         return State(batch.id, status, status == "ended", total, done, created=created, answered=counts.succeeded)
 
 
-def batches_of(name: str, timeout: float) -> Batches:
+def batches_of(name: str, timeout: float) -> BatchApi:
     """Return the batch API of a model's provider.
 
     Parameters
@@ -285,7 +285,7 @@ def batches_of(name: str, timeout: float) -> Batches:
             f"model {name!r}: batches are supported for OpenAI, compatible servers and Anthropic only; leave out "
             "{engine} batch to send requests one at a time"
         )
-    return (AnthropicBatches if provider == "anthropic" else OpenAIBatches)(name, timeout)
+    return (AnthropicBatchApi if provider == "anthropic" else OpenAIBatchApi)(name, timeout)
 
 
 def address_of(account: Account) -> str:
@@ -371,12 +371,12 @@ class BatchClient:
         How often a call is retried after a temporary failure.
     """
 
-    def __init__(self, name: str, provider: Batches, journal: Journal, retries: int) -> None:
+    def __init__(self, name: str, provider: BatchApi, journal: Journal, retries: int) -> None:
         self.name, self.provider, self._journal, self._retries = name, provider, journal, retries
         self._unmatched = set[str]()  # requests without a usable result in consecutive batches
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JournalEntry]:
         """The model's batches in flight."""
         return [entry for entry in self._journal.entries if entry.model == self.name]
 
@@ -423,7 +423,7 @@ class BatchClient:
         self._journal.submitted(entry.key, state.id, is_guess=state.is_guess)
         return None
 
-    async def find_again(self, entry: Entry, assignment: Assignment) -> None:
+    async def find_again(self, entry: JournalEntry, assignment: Assignment) -> None:
         """Look up a batch whose submission was interrupted, and record whether it arrived.
 
         Raises
@@ -450,7 +450,7 @@ class BatchClient:
         else:
             self._journal.submitted(entry.key, state.id, is_guess=state.is_guess)
 
-    def check_address(self, entry: Entry) -> None:
+    def check_address(self, entry: JournalEntry) -> None:
         """Raise ModelError if a batch was submitted to an address other than the model's current one."""
         account = self.provider.account
         if entry.place != address_of(account):
@@ -461,7 +461,7 @@ class BatchClient:
                 f"or with {{engine_option}} forget={entry.key} to abandon it: its requests are then paid for again"
             )
 
-    async def find(self, entry: Entry, assignment: Assignment) -> State | None:
+    async def find(self, entry: JournalEntry, assignment: Assignment) -> State | None:
         """Find the batch of a journal entry in the provider's list; return None if it never arrived.
 
         The batch has our key or our file. If the provider stores neither, guess the batch of the same size that was
@@ -498,7 +498,7 @@ class BatchClient:
             raise UnreadableReplyError(f"it lists batches that may be this one, such as {shown}")
         return None
 
-    def _may_be(self, state: State, entry: Entry) -> bool:
+    def _may_be(self, state: State, entry: JournalEntry) -> bool:
         """Whether a batch with neither our key nor our file may be that of the entry."""
         if state.key is not None or state.id in self._journal.names:
             return False
@@ -507,7 +507,9 @@ class BatchClient:
         is_like = state.total == entry.size or (not state.total and state.file is None)
         return is_like or not self.provider.keeps_keys
 
-    async def collect(self, entry: Entry, state: State, breaker: CircuitBreaker, results: dict[str, Result]) -> None:
+    async def collect(
+        self, entry: JournalEntry, state: State, breaker: CircuitBreaker, results: dict[str, RequestResult]
+    ) -> None:
         """Add the results of a batch that ended to `results`; lines that cannot be parsed are skipped.
 
         Raises
@@ -519,7 +521,7 @@ class BatchClient:
             if not await self._call(partial(self._read, entry, state, results), breaker, entry.key):
                 return
 
-    async def _read(self, entry: Entry, state: State, results: dict[str, Result]) -> int:
+    async def _read(self, entry: JournalEntry, state: State, results: dict[str, RequestResult]) -> int:
         """Add the results of an entry, and return the number of broken lines; a reply replaces a failure.
 
         Raises
@@ -546,7 +548,7 @@ class BatchClient:
             raise ValueError(f"{what}: the download is incomplete")
         return broken
 
-    def check_matched(self, entry: Entry, state: State, results: Mapping[str, Result]) -> None:
+    def check_matched(self, entry: JournalEntry, state: State, results: Mapping[str, RequestResult]) -> None:
         """Raise RequestFailedError if hardly any results are usable, so another batch would waste money."""
         expected = min(entry.size if state.status in FINISHED else state.answered, len(entry.requests))
         matched = {name for name, result in results.items() if not result.is_empty}
@@ -558,34 +560,34 @@ class BatchClient:
             what = f"{len(matched):,} of {expected:,} results can be read and matched to their requests"
             raise RequestFailedError(Failure(what, self.name))
 
-    async def finish(self, entry: Entry, left: frozenset[str]) -> None:
+    async def finish(self, entry: JournalEntry, left: frozenset[str]) -> None:
         """Record that results are stored, except those of `left`; if none is left, delete the request file."""
         self._journal.collected(entry.key, left)
         if not left:
             await self._delete(entry)
 
-    async def refused(self, entry: Entry, reason: str) -> str:
+    async def refused(self, entry: JournalEntry, reason: str) -> str:
         """Record that the provider rejected a batch, and return the reason in one redacted line."""
         line = provider_failure(reason, self.name).message
         await self._give_up(entry, line)
         return line
 
-    async def forget(self, entry: Entry) -> None:
+    async def forget(self, entry: JournalEntry) -> None:
         """Abandon a batch, and cancel it at the provider if it was submitted and is certainly ours."""
         if entry.batch is not None and not entry.is_guess:
             with suppress(Exception):  # it may no longer exist
                 await self.provider.cancel(entry.batch)
         await self._give_up(entry, "given up on request")
 
-    async def mistaken(self, entry: Entry, assignment: Assignment) -> None:
+    async def mistaken(self, entry: JournalEntry, assignment: Assignment) -> None:
         """Record that the guessed batch was a different one, and look again; raises the errors of `find_again`."""
         await self.find_again(self._journal.not_it(entry.key), assignment)
 
-    async def _give_up(self, entry: Entry, reason: str) -> None:
+    async def _give_up(self, entry: JournalEntry, reason: str) -> None:
         self._journal.given_up(entry.key, reason)
         await self._delete(entry)
 
-    async def _delete(self, entry: Entry) -> None:
+    async def _delete(self, entry: JournalEntry) -> None:
         if entry.file is not None:
             with suppress(Exception):  # a leftover file costs nothing
                 await self.provider.delete(entry.file)
@@ -600,7 +602,7 @@ class BatchClient:
         line = describe_error(error).removeprefix(f"{UnreadableReplyError.__name__}: ")
         return classify_error(error, line, self.name, self.provider.account.key_name)
 
-    def _why_not(self, error: RequestFailedError, in_doubt: Entry | None) -> str:
+    def _why_not(self, error: RequestFailedError, in_doubt: JournalEntry | None) -> str:
         """Describe why a batch cannot be submitted and what to do."""
         status, message = status_of(error), error.failure.message
         if in_doubt is not None:
@@ -616,12 +618,12 @@ class BatchClient:
         return f"{self.name}: a batch {what} ({message}); {error.failure.advice}"
 
 
-def _describe(entry: Entry) -> str:
+def _describe(entry: JournalEntry) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time))
     return f"a batch of {entry.size:,} requests to {entry.model} started at {when}"
 
 
-def how_to_give_up(entry: Entry) -> str:
+def how_to_give_up(entry: JournalEntry) -> str:
     """Describe how to abandon a batch."""
     return f"the engine option forget={entry.key} abandons it; its requests are then sent, and paid for, again"
 
@@ -670,11 +672,11 @@ class BatchPoller:
         self.outages = {} if outages is None else outages
         self.lost: str | None = None
 
-    async def poll(self, entries: Sequence[Entry]) -> list[tuple[Entry, State]]:
+    async def poll(self, entries: Sequence[JournalEntry]) -> list[tuple[JournalEntry, State]]:
         """Return the state of each batch."""
         return list(zip(entries, await asyncio.gather(*map(self._state, entries)), strict=True))
 
-    async def _state(self, entry: Entry) -> State:
+    async def _state(self, entry: JournalEntry) -> State:
         client, batch = self._clients[entry.model], entry.batch or ""
         try:
             async with self._slots:

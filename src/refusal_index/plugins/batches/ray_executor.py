@@ -30,7 +30,7 @@ from refusal_index.models.openai_client import CONCURRENCY
 from refusal_index.models.requests import Account, ModelError, account_of, provider_of
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.batches.engine import FOLDER, FileExecutor
-from refusal_index.plugins.batches.formats import MAX_REPLY_TOKENS, Result
+from refusal_index.plugins.batches.formats import MAX_REPLY_TOKENS, RequestResult
 from refusal_index.plugins.batches.ray_nodes import (
     Coordinator,
     EmbeddedWorker,
@@ -458,7 +458,7 @@ class RayExecutor(FileExecutor):
 
     async def _answers(
         self, name: str, requests: Sequence[Pending], assignment: Assignment
-    ) -> AsyncGenerator[Mapping[str, Result], None]:
+    ) -> AsyncGenerator[Mapping[str, RequestResult], None]:
         dataset, n_shards = self._dataset(name, requests)
         self._stream, n_finished = RowStream(dataset), 0
         stopping = asyncio.create_task(self._stop(assignment))

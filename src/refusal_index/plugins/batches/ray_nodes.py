@@ -41,7 +41,7 @@ from refusal_index.models.failures import (
 )
 from refusal_index.models.openai_client import client_of, posted
 from refusal_index.models.requests import Account, ModelError, provider_of
-from refusal_index.plugins.batches.formats import Result, ResultError, read_result
+from refusal_index.plugins.batches.formats import RequestResult, ResultError, read_result
 from refusal_index.redaction import redacted, redacted_in, remember, secrets_in_url
 
 POLL = 1.0  # seconds between checks whether the run has ended
@@ -205,7 +205,7 @@ def failure_line(custom_id: str, failure: Failure) -> str:
     return json.dumps({"custom_id": custom_id, "failure": fields})
 
 
-def read_shard(lines: Iterable[str], model: str) -> dict[str, Result]:
+def read_shard(lines: Iterable[str], model: str) -> dict[str, RequestResult]:
     """Parse the lines of a shard into results by id; invalid lines are skipped.
 
     Examples
@@ -221,7 +221,7 @@ def read_shard(lines: Iterable[str], model: str) -> dict[str, Result]:
             if isinstance(document, dict) and isinstance(fields := document.get("failure"), dict):
                 kind = FailureKind[fields["kind"]]
                 failure = Failure(str(fields["message"]), model, kind, str(fields["advice"]))
-                result = Result(str(document["custom_id"]), failure=failure)
+                result = RequestResult(str(document["custom_id"]), failure=failure)
             else:
                 result = read_result(document, model)
         except (ResultError, ValueError, TypeError, KeyError, RecursionError):

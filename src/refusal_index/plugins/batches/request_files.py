@@ -23,7 +23,7 @@ from refusal_index.plugins.batches.engine import refuse_left
 from refusal_index.plugins.batches.formats import (
     FORMATS,
     Format,
-    Result,
+    RequestResult,
     ResultError,
     format_of,
     in_batch,
@@ -178,7 +178,7 @@ class StagedResults(AbstractContextManager["StagedResults"]):
             what = f"{shortened(name)} has a different reply in {first}, line {first_number}"
             self.contradicting.add(f"{path}, line {number}: {what}")
 
-    def get(self, custom_id: str) -> Result | None:
+    def get(self, custom_id: str) -> RequestResult | None:
         """Return the result of a request, or None, and mark it as used."""
         query = "SELECT failed, content FROM results WHERE custom_id = ?"
         row = self._connection.execute(query, (custom_id,)).fetchone()
@@ -187,7 +187,7 @@ class StagedResults(AbstractContextManager["StagedResults"]):
         self._connection.execute("UPDATE results SET is_used = 1 WHERE custom_id = ?", (custom_id,))
         failed, content = row
         if not failed:
-            return Result(custom_id, _response(content))
+            return RequestResult(custom_id, _response(content))
         try:
             return read_result(json.loads(content))
         except RecursionError:  # nested too deep for the current stack

@@ -14,7 +14,7 @@ from typing import Protocol
 from refusal_index.data.text import sound_text
 from refusal_index.models.failures import Failure, NoAnswerError
 from refusal_index.models.requests import ModelRequest, Response, model_request, to_completions, variant_of
-from refusal_index.plugins.batches.formats import Result, provider_failure
+from refusal_index.plugins.batches.formats import RequestResult, provider_failure
 from refusal_index.protocol import Completion, Conversation, PendingRequest, Role, forced_variant, next_requests
 from refusal_index.redaction import redacted
 from refusal_index.runs.engine import Event, Finished, Progress, Replied, unwatched
@@ -178,7 +178,7 @@ STORED_TOGETHER = 1_000  # replies per transaction
 class Results(Protocol):
     """A lookup of results by request id, such as a dictionary."""
 
-    def get(self, key: str, /) -> Result | None: ...  # noqa: D102 - described by the class
+    def get(self, key: str, /) -> RequestResult | None: ...  # noqa: D102 - described by the class
 
 
 @dataclass
@@ -306,7 +306,7 @@ class ResultMerger:
             yield from new.values()
 
     def _completions_of(
-        self, pending: Pending, result: Result, state: QuestionState, failed: dict[str, set[str]]
+        self, pending: Pending, result: RequestResult, state: QuestionState, failed: dict[str, set[str]]
     ) -> Sequence[Completion]:
         failure = result.failure
         if result.response is not None:
@@ -333,7 +333,7 @@ class ResultMerger:
             if result is not None:
                 self._compare(name, completions, result)
 
-    def _compare(self, name: str, held: Sequence[Completion], result: Result) -> None:
+    def _compare(self, name: str, held: Sequence[Completion], result: RequestResult) -> None:
         """Count a result whose request already has replies as equal or different."""
         if result.response is None:
             return

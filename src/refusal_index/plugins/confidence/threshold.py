@@ -123,7 +123,7 @@ class Worth:
 
 
 @dataclass(frozen=True)
-class OperatingPoint:
+class RuleResult:
     """The results of one rule for refusing.
 
     Attributes
@@ -181,7 +181,7 @@ class Threshold(Shown):
     options: ThresholdOptions
     halves: Halves
     found: stats.UtilityThreshold | stats.RiskThreshold
-    points: tuple[OperatingPoint, ...]
+    points: tuple[RuleResult, ...]
     table: pl.DataFrame | None
 
     @cached_property
@@ -212,7 +212,7 @@ class Threshold(Shown):
     def _named(self) -> dict[str, Any]:
         return {"name": self.answers.name, "rule": self.rule}
 
-    def name(self, point: OperatingPoint) -> Statement:
+    def name(self, point: RuleResult) -> Statement:
         """Return the statement that names a rule for refusing."""
         return Statement("way_to_refuse", "scope", {"kind": point.kind, "variant": point.variant, "rule": self.rule})
 
@@ -384,7 +384,7 @@ def operating_points(
     outcomes: Mapping[str | None, pl.DataFrame],
     penalty: float,
     confidence_level: float,
-) -> Iterator[OperatingPoint]:
+) -> Iterator[RuleResult]:
     """Yield the results of the score's cut, if there is one, of the refusals of each variant, and of answering all.
 
     - `answers`: columns `question_id`, `confidence` and `wrong` without nulls, of questions not used to choose the cut.
@@ -398,7 +398,7 @@ def operating_points(
     firsts = {variant: first_draws(table) for variant, table in outcomes.items()}
     sampled = _Sampled(list(firsts.values()), penalty, confidence_level)
     if cut is not None:
-        yield OperatingPoint("score", None, rows.height, **vars(sampled.worth(rows, "by_score")))
+        yield RuleResult("score", None, rows.height, **vars(sampled.worth(rows, "by_score")))
     for variant, first in firsts.items():
         known = first.drop_nulls("refused").select("question_id", "refused")
         yield sampled.point("refusals", variant, rows.join(known, on="question_id", maintain_order="left"))
@@ -414,10 +414,10 @@ class _Sampled:
     penalty: float
     level: float
 
-    def point(self, kind: Kind, variant: str | None, rows: pl.DataFrame) -> OperatingPoint:
+    def point(self, kind: Kind, variant: str | None, rows: pl.DataFrame) -> RuleResult:
         has_cut = rows["by_score"].null_count() == 0 and not rows.is_empty()
         difference = None if not has_cut or (rows["by_score"] == rows["refused"]).all() else self._difference(rows)
-        return OperatingPoint(kind, variant, rows.height, **vars(self.worth(rows, "refused")), difference=difference)
+        return RuleResult(kind, variant, rows.height, **vars(self.worth(rows, "refused")), difference=difference)
 
     def worth(self, rows: pl.DataFrame, name: str) -> Worth:
         """Return the results of refusing by a Boolean column; intervals account for clusters and weights."""
@@ -518,7 +518,7 @@ def threshold_screen(found: Threshold) -> Iterator[Block]:
 @shows(Threshold)
 def threshold_blocks(found: Threshold) -> Iterator[Block]:
     """Yield the choice, its caveats, and tables of all results on the other half."""
-    tables: dict[str, tuple[str, list[tuple[OperatingPoint, OperatingPoint | Worth]]]] = {
+    tables: dict[str, tuple[str, list[tuple[RuleResult, RuleResult | Worth]]]] = {
         "judged_on_other_half": ("", [(point, point) for point in found.points]),
         "cut_less_others": ("difference", [(one, one.difference) for one in found.points if one.difference]),
     }

@@ -160,7 +160,7 @@ FIRST = (INDEX, "refusal_rate", "error_rate", "correct_given_attempted")
 
 
 @dataclass(frozen=True)
-class Point:
+class _Point:
     """One step of one metric."""
 
     label: str
@@ -230,7 +230,7 @@ def _chart(panel: PanelOfSteps, metric: str, payoffs: Payoffs) -> dict[str, Any]
     """
     over_steps = panel.metrics[metric]
     points = tuple(
-        Point(run.label, step, value)
+        _Point(run.label, step, value)
         for run, step, value in zip(panel.runs, panel.steps, over_steps.points, strict=True)
     )
     steps, margin = panel.steps, (panel.steps[-1] - panel.steps[0]) * 0.03  # keeps the end points inside the plot
@@ -238,11 +238,11 @@ def _chart(panel: PanelOfSteps, metric: str, payoffs: Payoffs) -> dict[str, Any]
     shown = {min(steps, key=lambda step: abs(step - quarter)) for quarter in quarters}
     x, y = Scale(steps[0] - margin, steps[-1] + margin, tuple(sorted(shown))), vertical(metric, over_steps.points)
 
-    def stretches(is_drawn: Callable[[Point], bool]) -> list[list[Point]]:
+    def stretches(is_drawn: Callable[[_Point], bool]) -> list[list[_Point]]:
         found = (list(each) for is_in, each in groupby(points, key=is_drawn) if is_in)
         return [each for each in found if len(each) > 1]
 
-    def ends(each: Sequence[Point], name: str) -> list[tuple[int, float | None]]:
+    def ends(each: Sequence[_Point], name: str) -> list[tuple[int, float | None]]:
         return [(point.step, getattr(point.value, name)) for point in each]
 
     banded = stretches(lambda point: point.value.low is not None)

@@ -155,41 +155,42 @@ LISTS = frozenset(
 
 
 @dataclass(frozen=True)
-class Section:
+class ArticleSection:
     """A section of a page."""
 
     heading: str  # with its parent headings, as in ``"Career > Early years"``; empty for the lead of a page
     text: str  # the text up to the next heading
 
 
-def cut_markdown(markdown: str) -> list[Section]:
+def cut_markdown(markdown: str) -> list[ArticleSection]:
     r"""Split a page at its headings; lists of references and links are left out.
 
     >>> cut_markdown("A town.\n\n# History\n\nOld.\n\n## Walls\n\nOlder.\n\n# References\n\nA book.")
-    [Section(heading='', text='A town.'), Section(heading='History', text='Old.'),
-     Section(heading='History > Walls', text='Older.')]
+    [ArticleSection(heading='', text='A town.'), ArticleSection(heading='History', text='Old.'),
+     ArticleSection(heading='History > Walls', text='Older.')]
     """
     sections = []
     for path, lines in _below_headings(markdown):
         text = "\n".join(lines).strip()
         if text and not any(heading.casefold() in LISTS for heading in path):
-            sections.append(Section(" > ".join(path), text))
+            sections.append(ArticleSection(" > ".join(path), text))
     return sections
 
 
-def fit(section: Section, shortest: int, longest: int) -> list[Section]:
+def fit(section: ArticleSection, shortest: int, longest: int) -> list[ArticleSection]:
     """Split a section into pieces of `shortest` to `longest` characters, at paragraphs if possible or else sentences.
 
     Pieces that are too short are left out. The pieces of a section are numbered in their headings.
 
-    >>> [piece.heading for piece in fit(Section("History", "One went. Two came. Three left."), 5, 20)]
+    >>> [piece.heading for piece in fit(ArticleSection("History", "One went. Two came. Three left."), 5, 20)]
     ['History (part 1)', 'History (part 2)']
     """
     if len(section.text) <= longest:
         return [section] if len(section.text) >= shortest else []
     packed = (piece for piece in _packed(_parts(section.text, longest), longest) if len(piece) >= shortest)
     return [
-        Section(f"{section.heading} (part {number})".strip(), piece) for number, piece in enumerate(packed, start=1)
+        ArticleSection(f"{section.heading} (part {number})".strip(), piece)
+        for number, piece in enumerate(packed, start=1)
     ]
 
 
@@ -301,7 +302,7 @@ def _of_page(pages: Pages, page: Page, seed: int, lengths: Lengths) -> list[Cand
     """Return the distinct candidates of a page in random order."""
     by_id = {}
     for heading, text in pages.texts(page):
-        for section in cut_markdown(text) if pages.in_markdown else [Section(heading, text)]:
+        for section in cut_markdown(text) if pages.in_markdown else [ArticleSection(heading, text)]:
             for piece in fit(section, lengths.shortest, lengths.longest):
                 content = SEPARATOR.join((page.key, piece.heading, piece.text)).encode("utf-8", "surrogatepass")
                 candidate_id = f"pw-{hashlib.sha256(content).hexdigest()[:12]}"

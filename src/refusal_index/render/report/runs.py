@@ -224,7 +224,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Questions:
+class ReportQuestions:
     """All questions of a page, before any text is cut."""
 
     rows: pl.DataFrame
@@ -240,7 +240,7 @@ class Questions:
         return self.questions.height
 
 
-def questions_of(runs: Sequence[ReportRun]) -> Questions:
+def questions_of(runs: Sequence[ReportRun]) -> ReportQuestions:
     """Collect the questions of all runs, the most suspicious first."""
     rows = pl.concat([_rows(number, run) for number, run in enumerate(runs)])
     cautious = {}
@@ -256,7 +256,7 @@ def questions_of(runs: Sequence[ReportRun]) -> Questions:
         {"label": run.run.label, "variants": list(run.names), "cautious": cautious[number]}
         for number, run in enumerate(runs)
     )
-    return Questions(rows, questions, described, topics, reasons, sum(run.left_out for run in runs))
+    return ReportQuestions(rows, questions, described, topics, reasons, sum(run.left_out for run in runs))
 
 
 def _rows(number: int, run: ReportRun) -> pl.DataFrame:
@@ -310,7 +310,7 @@ def _questions(rows: pl.DataFrame, cautious: dict[int, int]) -> pl.DataFrame:
     return ordered.with_row_index("question_row")
 
 
-def payload(questions: Questions, cut: Cut) -> dict[str, Any]:
+def payload(questions: ReportQuestions, cut: Cut) -> dict[str, Any]:
     """Return the questions in the format of the page's script.
 
     - `questions`: the questions.
@@ -417,7 +417,7 @@ class Embedded:
     left_out: int
 
 
-def embed_questions(questions: Questions, room: int = ROOM) -> Embedded:
+def embed_questions(questions: ReportQuestions, room: int = ROOM) -> Embedded:
     """Embed as many replies as fit; the strictest cut is used whatever its size."""
     counted = Counter[int]()  # replies by their length, in hundreds of characters
     for name in ("first_reply", "forced_reply"):
