@@ -165,7 +165,7 @@ def test_the_folder_for_uploads_is_taken_and_said_to_be_of_no_use(command):
 
 
 def test_no_more_requests_are_taken_than_are_under_way(command, monkeypatch):
-    from refusal_index.plugins.almanac.chat_api import MAX_IN_FLIGHT, Answer
+    from refusal_index.plugins.almanac.chat_api import MAX_IN_FLIGHT, JsonResponse
 
     taken, written, ahead = 0, 0, []
 
@@ -180,7 +180,7 @@ def test_no_more_requests_are_taken_than_are_under_way(command, monkeypatch):
         nonlocal written
         await asyncio.sleep(0)
         written += 1
-        return Answer(200, {})
+        return JsonResponse(200, {})
 
     write(*(line(number) for number in range(2000)))
     monkeypatch.setattr(chat_api, "answer", answer)
