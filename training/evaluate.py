@@ -15,10 +15,10 @@ from refusal_index.data.outcome_table import Identification, outcome_table, writ
 from refusal_index.data.rates import draw_matrix
 from refusal_index.plugins.almanac.runtime import Runtime
 from refusal_index.protocol import FORCED, Message, exact_grade, load_prompt_set, read_reply
-from refusal_index.stats import ContingencyTable, frequency_refusal_index, refusal_index
+from refusal_index.stats import ContingencyTable, corrected_refusal_index, mid_rank_spearman, refusal_index
 
 PROMPTS = load_prompt_set("default")
-MODELS = Path(__file__).parents[1] / "src" / "refusal_index" / "almanac" / "models"
+MODELS = Path(__file__).parents[1] / "src/refusal_index/plugins/almanac/models"
 TEMPERATURE, TOP_P = 0.7, 0.95
 REFUSED, RIGHT, MALFORMED = 0, 1, 2
 
@@ -86,16 +86,17 @@ def _grade(refused: bool, right: bool) -> Grade:
 def print_frequencies(table: pl.DataFrame) -> None:
     """Print the corrected index, and the mid-rank Spearman of the frequencies, which is another quantity."""
     draws = draw_matrix(table)
-    found = frequency_refusal_index(draws.refused, draws.wrong, draws.scored)
-    print(f"{draws.refused.shape[0]} draws of {found.copula.n_repeated} questions")
+    corrected = corrected_refusal_index(draws.refused, draws.wrong, draws.scored)
+    spearman = mid_rank_spearman(draws.refused, draws.wrong, draws.scored)
+    print(f"{draws.refused.shape[0]} draws of {corrected.n_repeated} questions")
     intervals = (
-        ("corrected RI", found.copula.estimate, found.copula.confidence_interval()),
-        ("mid-rank Spearman", found.spearman.estimate, found.spearman.confidence_interval(rng=0)),
+        ("corrected RI", corrected.estimate, corrected.confidence_interval()),
+        ("mid-rank Spearman", spearman.estimate, spearman.confidence_interval(rng=0)),
     )
     for name, estimate, (low, high) in intervals:
         print(f"{name}: {estimate:.3f} [{low:.3f}, {high:.3f}]")
     print(
-        f"reliability of a refusal {found.copula.refusal_reliability:.2f}, of an error {found.copula.error_reliability:.2f}"
+        f"reliability of a refusal {corrected.refusal_reliability:.2f}, of an error {corrected.error_reliability:.2f}"
     )
 
 
