@@ -79,7 +79,7 @@ def redacted(text: str) -> str:
     >>> redacted("no answer from https://me:hush@127.0.0.1/v1?key=hush&n=1")
     'no answer from https://[key]@127.0.0.1/v1?key=[key]&n=1'
     """
-    for form in _forms(tuple(os.environ.items()), frozenset(_remembered)):
+    for form in _forms():
         if form in text:
             text = text.replace(form, BLACKED_OUT)
     for sign, pattern, instead in PATTERNS:
@@ -99,7 +99,7 @@ class KeySearch:
         self.place: Any = None
         self._held: list[tuple[Any, str]] = []
         self._length = 0
-        forms = _forms(tuple(os.environ.items()), frozenset(_remembered))
+        forms = _forms()
         prefixed = [pattern.pattern for _, pattern, instead in PATTERNS if instead == BLACKED_OUT]
         self._key = re.compile("|".join((*map(re.escape, forms), *prefixed)), re.ASCII)
         # One Polars search for all these substrings takes 1% of the time that `re` takes for the keys themselves.
@@ -175,10 +175,16 @@ def secrets_in_url(url: str) -> list[str]:
     return [unquote(own), *named] if own else [*named]
 
 
-@lru_cache(maxsize=1)
-def _forms(environment: Iterable[tuple[str, str]], remembered: Iterable[str]) -> tuple[str, ...]:
+def _forms() -> tuple[str, ...]:
     """Return every secret in each form in which it may occur in a text, the longest first."""
-    secrets = {one.strip() for one in chain(remembered, *(_secrets_of(*one) for one in environment))}
+    # Decoding all variables for each reply would take longer than the search.
+    undecoded = getattr(os.environ, "_data", os.environ)
+    return _forms_of(tuple(undecoded.items()), frozenset(_remembered))
+
+
+@lru_cache(maxsize=1)
+def _forms_of(environment: Iterable[tuple[bytes, bytes]], remembered: Iterable[str]) -> tuple[str, ...]:
+    secrets = {one.strip() for one in chain(remembered, *(_secrets_of(*map(os.fsdecode, one)) for one in environment))}
     known = (one for one in secrets if len(one) >= SHORTEST and not NO_SECRETS.fullmatch(one))
     return tuple(sorted({form for one in known for form in _escaped(one)}, key=len, reverse=True))
 
