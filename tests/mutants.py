@@ -345,7 +345,7 @@ MUTANTS = (
     Mutant("a reply that contains the gold answer is no refusal", "protocol/replies.py",
            "not (question and _contains_gold(text, declined, question))", "bool(text)", "protocol/test_refusals.py"),
     Mutant("a refusal is at the beginning", "protocol/replies.py",
-           ' and patterns["announces"].match(sentence) is not None', "", "protocol/test_refusals.py"),
+           ' and announced is not None', "", "protocol/test_refusals.py"),
     Mutant("a choice that declines is a refusal", "protocol/grading.py",
            "detector(named.pop() if len(named) == 1 else prediction, question)", "detector(prediction, question)",
            "protocol/test_choices.py"),

@@ -454,13 +454,13 @@ def _declining_phrase(sentences: Sequence[str], patterns: Patterns) -> str | Non
     """Return the phrase by which a reply declines in one language; None if it does not, or if it answers anyway."""
     opening = True
     for place, sentence in enumerate(sentences):
-        concluding = place + 1 == len(sentences) and patterns["concludes"].match(sentence)
-        if opening or concluding:
-            _, _, bare = sentence.rpartition(", ") if patterns["announces"].match(sentence) else ("", "", sentence)
+        if opening or (place + 1 == len(sentences) and patterns["concludes"].match(sentence)):
+            announced = patterns["announces"].match(sentence)
+            bare = sentence.rpartition(", ")[2] if announced else sentence
             if declined := patterns["alone"].fullmatch(bare) or patterns["declines"].search(sentence):
                 later = sentences[place + 1 :]
                 return None if _answers(sentence, declined, later, patterns) else declined[0]
-        opening = opening and place + 1 < MAX_OPENING and patterns["announces"].match(sentence) is not None
+            opening = place + 1 < MAX_OPENING and announced is not None
     return None
 
 
