@@ -50,18 +50,18 @@ def test_a_coin_tells_half_of_the_pairs_apart_and_perfect_knowledge_all() -> Non
 @pytest.mark.parametrize(
     ("estimate", "low", "high", "code", "steps"),
     [
-        (0.1, 0.02, 0.19, "follows", ["barely"]),
-        (0.3, 0.2, 0.39, "follows", ["loosely"]),
+        (0.1, 0.02, 0.19, "follows", ["very_weakly"]),
+        (0.3, 0.2, 0.39, "follows", ["weakly"]),
         (0.5, 0.4, 0.59, "follows", ["moderately"]),
-        (0.7, 0.6, 0.79, "follows", ["closely"]),
-        (0.9, 0.8, 0.95, "follows", ["very_closely"]),
-        (0.3, 0.19, 0.39, "follows_between", ["barely", "loosely"]),
-        (0.36, 0.02, 0.70, "follows_unsettled", ["barely", "closely"]),
+        (0.7, 0.6, 0.79, "follows", ["strongly"]),
+        (0.9, 0.8, 0.95, "follows", ["very_strongly"]),
+        (0.3, 0.19, 0.39, "follows_between", ["very_weakly", "weakly"]),
+        (0.36, 0.02, 0.70, "follows_unsettled", ["very_weakly", "strongly"]),
         (0.1, -0.1, 0.19, "no_sign", None),
         (-0.1, -0.5, 0.05, "no_sign", None),
-        (0.1, -0.1, 0.2, "sign_unsettled", ["loosely"]),
+        (0.1, -0.1, 0.2, "sign_unsettled", ["weakly"]),
         (0.24, -0.03, 0.49, "sign_unsettled", ["moderately"]),
-        (0.5, 0.0, 1.0, "sign_unsettled", ["very_closely"]),
+        (0.5, 0.0, 1.0, "sign_unsettled", ["very_strongly"]),
         (-0.3, -0.4, -0.1, "runs_against", []),
         (0.3, None, None, "no_conclusion", []),
         (None, None, None, "follows_undefined", []),
@@ -76,9 +76,9 @@ def test_words_claim_what_both_ends_hold(
 
 
 def test_a_verdict_in_words() -> None:
-    assert sentence(verdict(Estimate(0.3, 0.2, 0.39)), "page") == "Its refusals match its knowledge gaps loosely."
+    assert sentence(verdict(Estimate(0.3, 0.2, 0.39)), "page") == "Its refusals are weakly correlated with its errors."
     said = sentence(verdict(Estimate(0.24, -0.03, 0.49)), "page")
-    assert said == "Its refusals match its knowledge gaps moderately well at best, or not at all."
+    assert said == "Refusals are moderately correlated with errors at best, or not at all."
 
 
 def test_every_verdict_fits_a_line_of_the_terminal() -> None:

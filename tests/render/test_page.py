@@ -132,8 +132,8 @@ def test_degenerate_tables_make_a_page_that_says_undefined_or_boundary(
     page = _page(tmp_path, counts_table(*counts))
     assert "undefined" in page or "at the boundary" in page
     assert (
-        "well its refusals match its knowledge gaps is undefined" in page
-        or "This number does not show how well" in page
+        "It is undefined how strongly its refusals are correlated with its errors" in page
+        or "This number does not show how strongly" in page
     )
     assert "nan" not in page.split('id="data"')[0].split("<body>")[1].lower()
 
@@ -292,11 +292,12 @@ def test_two_runs_say_their_difference_and_three_who_leads(tmp_path: Path) -> No
     good, bad = rows(600, model="good", rho=0.9), rows(600, model="bad", rho=0.0, seed=5)
     other = rows(600, model="also-bad", rho=0.0, seed=6)
     marks = re.compile("</?bdi[^>]*>")
-    assert "The refusals of good match its knowledge gaps more closely than those of bad" in marks.sub(
+    assert "The refusals of good are more strongly correlated with its errors than those of bad" in marks.sub(
         "", _page(tmp_path, bad, good)
     )
-    assert "The refusals of good match its knowledge gaps more closely than those of any other run." in marks.sub(
-        "", _page(tmp_path, bad, good, other)
+    assert (
+        "The refusals of good are more strongly correlated with its errors than those of any other run."
+        in marks.sub("", _page(tmp_path, bad, good, other))
     )
 
 

@@ -65,7 +65,7 @@ def panel_of(runs: list[ReportRun]) -> PanelOfSteps:
 def test_more_refusals_at_one_step_are_said_and_no_more_than_that():
     found = panel_of(of_steps([-1.0, -1.0, -1.0, -0.3, -0.3, -0.3]))
     assert headline(found) == (
-        "It refuses more since step 2,000; how closely its refusals match its knowledge gaps does not change "
+        "It refuses more since step 2,000; how strongly its refusals are correlated with its errors does not change "
         "significantly."
     )
     refusals, errors, index, rests_on = details(found)
@@ -75,7 +75,7 @@ def test_more_refusals_at_one_step_are_said_and_no_more_than_that():
         "There is no significant change in how often it is wrong when it must answer: from step 2,000 on"
     )
     assert index.startswith(
-        "There is no significant change in how closely its refusals match its knowledge gaps: from step 2,000 on"
+        "There is no significant change in how strongly its refusals are correlated with its errors: from step 2,000 on"
     )
     assert "at most 5%" in rests_on
     assert "the same 500 questions" in rests_on
@@ -89,7 +89,7 @@ def test_a_steady_rise_is_no_jump():
 
 def test_refusals_that_lose_touch_with_knowledge_are_said():
     found = panel_of(of_steps([-0.8] * 6, noise=[0.3] * 3 + [4.0] * 3, n=800))
-    assert "its refusals match its knowledge gaps less closely since step 2,000" in headline(found)
+    assert "its refusals are less strongly correlated with its errors since step 2,000" in headline(found)
 
 
 def test_where_nothing_is_shown_nothing_is_said():
@@ -112,13 +112,13 @@ def test_a_step_that_refused_nothing_is_a_gap_with_its_reason():
 
 def test_where_no_step_has_an_index_that_is_said():
     found = panel_of(of_steps([-50.0] * 3))
-    assert "It is unknown how closely its refusals match its knowledge gaps: 0 of 3 steps" in details(found)[2]
+    assert "It is unknown how strongly its refusals are correlated with its errors: 0 of 3 steps" in details(found)[2]
 
 
 def test_refusals_that_begin_are_a_change_and_what_has_no_index_is_not_compared():
     found = panel_of(of_steps([-50.0, -50.0, -50.0, -0.7, -0.7, -0.7]))
     assert headline(found) == (
-        "It refuses more since step 2,000; whether its refusals match its knowledge gaps more closely is unknown."
+        "It refuses more since step 2,000; whether its refusals are more strongly correlated with its errors is unknown."
     )
     assert details(found)[0].startswith("The refusal rate is 0% on average before step 2,000 and ")
 
@@ -128,19 +128,19 @@ def test_an_index_is_compared_where_refusals_changed_or_at_the_next_step_that_ha
     assert found.metrics["refusal_rate"].change.row == 2
     assert "from step 2,000 on it differs by" in details(found)[2]
     assert headline(found).endswith(
-        "; how closely its refusals match its knowledge gaps does not change significantly."
+        "; how strongly its refusals are correlated with its errors does not change significantly."
     )
 
 
 def test_no_change_is_never_said_of_steps_that_are_left_out():
     found = panel_of(of_steps([-50.0] * 3))
     assert headline(found) == (
-        "There is no significant change over these 3 steps, but it is unknown how closely its refusals match its "
-        "knowledge gaps at any of them."
+        "There is no significant change over these 3 steps, but it is unknown how strongly its refusals are "
+        "correlated with its errors at any of them."
     )
     found = panel_of(of_steps([-50.0, -2.5, -2.5], n=60, noise=[2.0] * 3))
     assert not any(found.changed(metric) for metric in TESTED)
-    assert headline(found).endswith("match its knowledge gaps at 2 of them.")
+    assert headline(found).endswith("correlated with its errors at 2 of them.")
 
 
 def test_steps_come_in_their_order_and_runs_without_one_are_no_training():

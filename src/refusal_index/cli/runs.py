@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -138,6 +139,7 @@ def show_run(run: Run, *, as_json: bool) -> bool:
         console.say(f"ended early: {run.ended}")
     console.show(baseline_blocks(run.summary))
     console.say(how_to_show([run.path]))
+    console.say(f"Compare with another run: {shlex.join(['refusal-index', 'compare', str(run.path), 'OTHER'])}")
     console.say(f"Report: {RunFolder(run.path).report}")
     return run.is_complete
 

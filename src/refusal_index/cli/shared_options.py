@@ -281,7 +281,7 @@ def how_to_show(files: Sequence[Path], options: Mapping[str, Any] = MappingProxy
         if each is not None
         for word in (console.option(name), str(each))
     ]
-    return f"All metrics and notes: {shlex.join(['refusal-index', 'show', *map(str, files), *given])}"
+    return f"All metrics: {shlex.join(['refusal-index', 'show', *map(str, files), *given])}"
 
 
 def tell_missing(runs: Sequence[ComparedRun]) -> None:

@@ -36,13 +36,13 @@ SERIOUS_PULL = 0.05
 SHOWN_PULL = 0.005
 """Smallest possible change of the index that is mentioned; a smaller one would be shown as 0.00."""
 
-STEPS = {"barely": 0.2, "loosely": 0.4, "moderately": 0.6, "closely": 0.8, "very_closely": 1.01}
-"""Words for how well refusals follow knowledge, each with the index at which it ends. A step is about as wide as a 95%
+STEPS = {"very_weakly": 0.2, "weakly": 0.4, "moderately": 0.6, "strongly": 0.8, "very_strongly": 1.01}
+"""Words for the strength of the correlation, each with the index at which it ends. A step is about as wide as a 95%
 interval from 1,000 questions, so finer steps could not be distinguished. At the boundaries, with half of the answers
 wrong, a wrong question ranks above a right one in .59, .69, .79 and .89 of the pairs."""
 
-NO_SIGN_BELOW = STEPS["barely"]
-"""An interval that contains 0 rules out more than a "barely" positive index if its upper end is below this. A wider
+NO_SIGN_BELOW = STEPS["very_weakly"]
+"""An interval that contains 0 rules out more than a "very weakly" positive index if its upper end is below this. A wider
 interval shows neither an index nor its absence."""
 
 MAX_STEPS = 1
@@ -181,7 +181,7 @@ class Headline:
     """The first screen of a run: the result, the rates of one prompt, its certainty, comparisons and caveats."""
 
     index: Estimate  # RI over all variants
-    verdict: Statement  # how well refusals match knowledge gaps
+    verdict: Statement  # how strongly refusals are correlated with errors
     example: VariantSummary  # the variant whose cells and rates are shown: the one with the median refusal rate
     observed: Statement | None  # what it refused of what it gets wrong and right; None if a rate is undefined
     pairs: Statement | None  # what that means for two questions; None if nothing
@@ -231,10 +231,10 @@ def headline(summary: Summary, about: Mapping[str, Any], paper: Sequence[float] 
 
 
 def verdict(index: Estimate) -> Statement:
-    """State how well refusals match knowledge gaps, from both ends of the interval of the index.
+    """State how strongly refusals are correlated with errors, from both ends of the interval of the index.
 
     >>> verdict(Estimate(0.36, 0.33, 0.39))
-    Statement(code='follows', severity='conclusion', values={'step': 'loosely'})
+    Statement(code='follows', severity='conclusion', values={'step': 'weakly'})
     >>> verdict(Estimate(0.36, 0.25, 0.47)).code, verdict(Estimate(0.36, 0.02, 0.70)).code
     ('follows_between', 'follows_unsettled')
     >>> verdict(Estimate(0.24, -0.03, 0.49))

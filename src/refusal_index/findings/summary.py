@@ -208,6 +208,9 @@ def draws_cautions(
 
 Value = TypeVar("Value")
 
+CAUTION_LEVELS = ("low", "normal", "high", "highest")
+"""Names of the default set's prompts, which ask for more and more caution."""
+
 DEFAULT_PENALTY = 1.0
 DEFAULT_CONFIDENCE_LEVEL = 0.95
 
@@ -329,6 +332,11 @@ class Summary:
     def has_one_source(self) -> bool:
         """Whether all variants are of one model and dataset."""
         return len({(variant.model, variant.dataset) for variant in self.variants}) <= 1
+
+    @property
+    def has_caution_levels(self) -> bool:
+        """Whether its prompts have the names of the default set, which say how much caution they ask for."""
+        return all(variant.variant in CAUTION_LEVELS for variant in self.variants)
 
     @property
     def usage(self) -> Usage:

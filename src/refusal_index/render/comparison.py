@@ -41,7 +41,7 @@ def pair_screen(comparison: PairComparison) -> Iterator[Block]:
     yield f"{comparison.labels[0]} vs {comparison.labels[1]}"
     yield from selected(comparison, *CONCLUSIONS)
     yield from ("", _rates_table(comparison), "", sentence(Statement("pair_explained", "scope", alpha)))
-    yield sentence(Statement("rates_explained", "scope"))
+    yield sentence(Statement("rates_explained", "scope", {"by_caution": False}))
     matched = [one for one in comparison.statements if one.code in MATCHES]
     alike = [replace(one, values={**one.values, "variant": None}) for one in matched]
     yield from map(sentence, alike[:1] if all(one == alike[0] for one in alike) else matched)

@@ -339,7 +339,8 @@ def first_screen(summary: Summary) -> Iterator[Block]:
         shown = with_interval(index.estimate, index.low, index.high, index.reason, 2)
         yield f"{METRICS[INDEX].label} {shown}   {scale(index)}".rstrip()
         yield from (sentence(verdict(index)), "")
-    yield from (_screen_table(summary), "", sentence(Statement("rates_explained", "scope")))
+    explained = Statement("rates_explained", "scope", {"by_caution": summary.has_caution_levels})
+    yield from (_screen_table(summary), "", sentence(explained))
     for doubt in doubts(summary):
         if doubt.severity == "serious" or doubt.code == "sampling":  # intervals depend on how questions were sampled
             yield from ("", cautioned(doubt))
