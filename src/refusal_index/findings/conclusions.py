@@ -42,8 +42,8 @@ interval from 1,000 questions, so finer steps could not be distinguished. At the
 wrong, a wrong question ranks above a right one in .59, .69, .79 and .89 of the pairs."""
 
 NO_SIGN_BELOW = STEPS["very_weakly"]
-"""An interval that contains 0 rules out more than a "very weakly" positive index if its upper end is below this. A wider
-interval shows neither an index nor its absence."""
+"""An interval that contains 0 rules out more than a very weak correlation if its upper end is below this. A wider
+interval shows neither a correlation nor its absence."""
 
 MAX_STEPS = 1
 """Largest distance in steps between the ends of an interval for a definite verdict.
