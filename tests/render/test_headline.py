@@ -212,7 +212,7 @@ def test_the_same_caution_of_several_prompts_is_told_once() -> None:
         wrong=pl.col("wrong") | pl.col("refused"),
     )
     doubts = first_screen(report_run(refused_again)).doubts
-    (found,) = (one for one in doubts if sentence(one, "title") == "Refused when forced under low")
+    (found,) = (one for one in doubts if sentence(one, "title") == "Refused when forced (low)")
     assert found.severity == "serious"
     assert (found.values["first"], found.values["others"]) == ("low", ["normal", "high", "highest"])
     assert "The same holds for normal, high and highest." in sentence(found, "page")

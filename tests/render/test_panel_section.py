@@ -118,7 +118,8 @@ def test_where_no_step_has_an_index_that_is_said():
 def test_refusals_that_begin_are_a_change_and_what_has_no_index_is_not_compared():
     found = panel_of(of_steps([-50.0, -50.0, -50.0, -0.7, -0.7, -0.7]))
     assert headline(found) == (
-        "It refuses more since step 2,000; whether its refusals are more strongly correlated with its errors is unknown."
+        "It refuses more since step 2,000; whether its refusals are more strongly correlated with its errors is "
+        "unknown."
     )
     assert details(found)[0].startswith("The refusal rate is 0% on average before step 2,000 and ")
 
