@@ -56,6 +56,10 @@ class Pending:
     ask: ModelRequest
 
 
+Unfinished = tuple[Conversation, Sequence[PendingRequest]]
+"""A conversation, and its pending requests, of which there is at least one."""
+
+
 @dataclass
 class QuestionState:
     """One question under all prompt variants, with its replies.
@@ -114,18 +118,26 @@ class QuestionState:
             self._requests[key] = Pending(custom_id(self.names[request.step.role], ask.sha256), ask)
         return self._requests[key]
 
-    def all_pending(self, *, singly: bool = False) -> Iterator[Pending]:
+    def unfinished(self) -> Iterator[Unfinished]:
+        """Yield the conversations with pending requests, and these requests."""
+        for conversation in self.conversations:
+            if requests := self.next_requests(conversation):
+                yield conversation, requests
+
+    def all_pending(self, unfinished: Iterable[Unfinished] | None = None, *, singly: bool = False) -> Iterator[Pending]:
         """Yield all requests to send now; a request shared by several variants is yielded once.
 
         Parameters
         ----------
+        unfinished
+            What `unfinished` yields; None to determine it here.
         singly
             Whether each draw needs a separate request because the model returns one reply per request.
         """
         max_choices = 1 if singly else self.settings.sending.max_choices
         ids: set[str] = set()
-        for conversation in self.conversations:
-            for request in self.next_requests(conversation):
+        for conversation, requests in self.unfinished() if unfinished is None else unfinished:
+            for request in requests:
                 for part in split(request, max_choices):
                     pending = self.pending(conversation, part)
                     if pending.custom_id not in ids:
@@ -265,25 +277,33 @@ class ResultMerger:
         for state in states:
             self._compare_stored(state)
             failed: dict[str, set[str]] = {}
-            pending = [one for one in state.conversations if state.next_requests(one)]
-            for conversation in pending:
-                while completions := list(self._new_completions(state, conversation, failed)):
+            left: list[Unfinished] = []
+            for conversation, pending in list(state.unfinished()):
+                # A forced reply that came with another variant is shared.
+                requests = state.next_requests(conversation) if state.new else pending
+                while completions := list(self._new_completions(state, conversation, requests, failed)):
                     state.new += completions
-            for one in pending:
-                if not state.next_requests(one):
-                    self._events.append(Finished(one.variant, one.question.question_id))
+                    requests = state.next_requests(conversation)
+                if requests:
+                    left.append((conversation, requests))
+                else:
+                    self._events.append(Finished(conversation.variant, conversation.question.question_id))
             self.counts.failed += len(failed)
-            self.counts.pending += sum(1 for _ in state.all_pending(singly=singly)) if pending else 0
+            self.counts.pending += sum(1 for _ in state.all_pending(left, singly=singly))
             if len(self._completions) >= STORED_TOGETHER:
                 self._flush()
         self._flush()
         return self.counts
 
     def _new_completions(
-        self, state: QuestionState, conversation: Conversation, failed: dict[str, set[str]]
+        self,
+        state: QuestionState,
+        conversation: Conversation,
+        requests: Sequence[PendingRequest],
+        failed: dict[str, set[str]],
     ) -> Iterator[Completion]:
-        """Yield the replies to the pending requests of a conversation."""
-        for request in state.next_requests(conversation):
+        """Yield the replies to pending requests of a conversation."""
+        for request in requests:
             new: dict[int, Completion] = {}  # by draw
             for one in _alternatives(state, conversation, request):
                 pending = state.pending(conversation, one)
