@@ -41,7 +41,7 @@ SIZES = (250_000, 500_000, 1_000_000)
 VARIANTS = "low,normal,high,highest"
 REFUSED = 3  # tenths of the first passes
 QUESTION = re.compile(rb"in which it met (\d+) times")
-AT_ONCE = 10_000
+CHUNK_SIZE = 10_000
 MEBIBYTE = 1024  # in kibibytes, the unit of the operating system
 
 
@@ -89,7 +89,7 @@ def questions(number: int) -> Iterator[Question]:
 
 def begin(place: Place, number: int) -> int:
     """Create the run's folder and record its questions."""
-    some = Dataset("made-up", tuple(questions(min(number, AT_ONCE))), "0" * 64, "made up", "exact", "none")
+    some = Dataset("made-up", tuple(questions(min(number, CHUNK_SIZE))), "0" * 64, "made up", "exact", "none")
     settings = Settings.of(
         model="openai/gpt-4.1-mini", grader="exact", variants=VARIANTS, draws=1, temperature=0.7, max_tokens=256
     )
@@ -98,7 +98,7 @@ def begin(place: Place, number: int) -> int:
         place.run.create_or_resume(plan.identity, about=plan.about)
         with open_store(place.run) as store:
             each = questions(number)
-            while part := list(islice(each, AT_ONCE)):
+            while part := list(islice(each, CHUNK_SIZE)):
                 for variant in plan.procedures:
                     store.require(variant, dict.fromkeys(part, 1))
     return number * len(plan.procedures)

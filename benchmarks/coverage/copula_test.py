@@ -35,7 +35,7 @@ POWER: dict[str, dict[CopulaName, float]] = {
     "D": {"t": 0.11, "clayton": 1.00, "survival_gumbel": 0.87, "gumbel": 0.87, "frank": 0.32},
 }
 # Fitting a t copula needs a quadrature per cell, hence fewer replicates.
-MOST_REPLICATES_OF_T = 200
+MAX_REPLICATES_OF_T = 200
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
         yield free_row(scenario, N, replicates, rng)
     for family in COPULA_NAMES[1:]:
         for scenario in (SCENARIOS["A"], SCENARIOS["B"]):
-            fewer = min(replicates, MOST_REPLICATES_OF_T) if family == "t" else replicates
+            fewer = min(replicates, MAX_REPLICATES_OF_T) if family == "t" else replicates
             yield from nested_rows(scenario, family, fewer, rng, family=family)
     for name, power in POWER.items():
         for truth in power:

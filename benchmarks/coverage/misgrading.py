@@ -33,7 +33,7 @@ IntArray = NDArray[np.int64]
 N_DRAWS = 1_000
 SLICE = 300
 # Two models are simulated question by question, which is slow.
-MOST_PAIRS = 1_000
+MAX_PAIRS = 1_000
 DESIGNS = ("known rates", "slice of all", "slice by grade", "slice by refusal and grade")
 
 
@@ -191,4 +191,4 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
         for design in DESIGNS:
             yield from design_rows(design, scenario, replicates, rng)
     for differing in DIFFERING:
-        yield from differing_rows(differing, min(replicates, MOST_PAIRS), rng)
+        yield from differing_rows(differing, min(replicates, MAX_PAIRS), rng)

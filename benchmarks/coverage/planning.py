@@ -41,7 +41,7 @@ SCENARIOS = (
     PlanningScenario(0.06, 0.65, 0.28),
 )
 # Profile intervals are slow to compute, and a few suffice for their mean width.
-MOST_INTERVALS = 400
+MAX_INTERVALS = 400
 STEP, LOOKS = 100, 43
 LATENT_DRAWS = 200_000
 
@@ -54,7 +54,7 @@ def describe(scenario: PlanningScenario) -> str:
 def half_width_row(scenario: PlanningScenario, half_width: float, replicates: int, rng: np.random.Generator) -> Row:
     """Ratio of the mean half-width of profile intervals to the planned one."""
     plan = questions_for_half_width(scenario, half_width)
-    tables = rng.multinomial(plan.n, scenario.cells, size=min(replicates, MOST_INTERVALS)).tolist()
+    tables = rng.multinomial(plan.n, scenario.cells, size=min(replicates, MAX_INTERVALS)).tolist()
     intervals = [refusal_index(ContingencyTable(*counts)).confidence_interval() for counts in tables]
     ratios = np.array([(high - low) / 2 for low, high in intervals]) / plan.half_width
     error = float(ratios.std() / math.sqrt(len(ratios)))

@@ -32,11 +32,11 @@ from refusal_index.stats.planning import PlanningScenario
 Floats = NDArray[np.float64]
 
 REFUSAL_RATE, ERROR_RATE, BOUND = 0.4, 0.55, 0.2
-MOST, STEP = 2000, 100
+MAX_QUESTIONS, STEP = 2000, 100
 KNOWN_REPLICATES = 2000
 ONE_SIDED_95 = 1.6448536269514722
-FIVE = GroupSequential.planned(MOST)
-OFTEN = tuple(range(STEP, MOST + 1, STEP))
+FIVE = GroupSequential.planned(MAX_QUESTIONS)
+OFTEN = tuple(range(STEP, MAX_QUESTIONS + 1, STEP))
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Rule:
 
 
 RULES = (
-    Rule("fixed size", {MOST: ONE_SIDED_95}, 0.051, 0.92),
+    Rule("fixed size", {MAX_QUESTIONS: ONE_SIDED_95}, 0.051, 0.92),
     Rule("peeking", dict.fromkeys(OFTEN, ONE_SIDED_95), 0.225),
     Rule("O'Brien-Fleming", {n: FIVE.critical_value(n) for n in FIVE.sizes}, 0.050, 0.92, (1357, 768, 494)),
 )
@@ -65,7 +65,7 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     yield from one_run_rows(replicates, rng)
     for rates, half_width in (((0.4, 0.55), 0.15), ((0.74, 0.9), 0.2)):
         yield from drawn_twice(
-            Drawn(f"b = 2, r {rates[0]:g}, mu {rates[1]:g}", MOST, *both(2, *rates), n_repeated=200),
+            Drawn(f"b = 2, r {rates[0]:g}, mu {rates[1]:g}", MAX_QUESTIONS, *both(2, *rates), n_repeated=200),
             half_width,
             max(replicates // 4, 50),
             rng,
@@ -94,7 +94,7 @@ def stops(rule: Rule, statistics: Floats) -> tuple[NDArray[np.bool_], NDArray[np
     looks = np.array(list(rule.boundary))
     above = statistics[:, looks // STEP - 1] > list(rule.boundary.values())
     found = above.any(axis=1)
-    return found, np.where(found, looks[above.argmax(axis=1)], MOST)
+    return found, np.where(found, looks[above.argmax(axis=1)], MAX_QUESTIONS)
 
 
 def one_run(rule: Rule, statistics: dict[float, Floats]) -> Iterator[Row]:

@@ -21,7 +21,7 @@ SECRET_NAME = re.compile(
 )
 SECRET_PARAMETER = r"(?:[\w.-]*[_.-])?(?:api_?key|key|token|secret|password|passwd|auth|sig|signature)"  # noqa: S105 - a name
 SHORTEST = 6  # shorter values would redact ordinary text
-LONGEST_NAME = 16  # of a user name; a longer one without a password before the @ is a key
+MAX_NAME_LENGTH = 16  # of a user name; a longer one without a password before the @ is a key
 BLACKED_OUT = "[key]"
 
 NO_SECRETS = re.compile(
@@ -49,7 +49,7 @@ PATTERNS = (
 PREFIXES = ("sk-", "hf_", "AIza", "xai-", "gsk_", "gho_", "ghp_", "ghs_", "ghu_", "ghr_", "github_pat_", "AKIA")
 """Prefixes of the keys of known providers."""
 
-AT_ONCE = 200_000
+CHUNK_SIZE = 200_000
 """Number of characters to search at once for keys."""
 
 _remembered: set[str] = set()
@@ -111,7 +111,7 @@ class KeySearch:
         if self.place is None:
             self._held.append((place, text))
             self._length += len(text)
-            if self._length > AT_ONCE:
+            if self._length > CHUNK_SIZE:
                 self.finish()
 
     def finish(self) -> None:
@@ -170,7 +170,7 @@ def secrets_in_url(url: str) -> list[str]:
         user, password, arguments = parts.username or "", parts.password, parse_qsl(parts.query)
     except ValueError:
         return []
-    own = password or (user if len(user) >= LONGEST_NAME else "")
+    own = password or (user if len(user) >= MAX_NAME_LENGTH else "")
     named = (value for name, value in arguments if re.fullmatch(SECRET_PARAMETER, name, re.IGNORECASE))
     return [unquote(own), *named] if own else [*named]
 

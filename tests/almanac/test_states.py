@@ -81,7 +81,7 @@ TALKS = st.lists(st.tuples(st.booleans(), st.text("abc ", max_size=12)), max_siz
 def test_company_order_and_the_size_of_a_batch_make_no_difference(tiny, drawn, together, most):
     talks = [conversation(SHARED * shares + text) for shares, text in drawn]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(states, "_CONVERSATIONS_AT_ONCE", together)
+        patch.setattr(states, "_BATCH_SIZE", together)
         patch.setattr(states, "_MAX_TOKENS", most)
         found = hidden_states(tiny, talks)
     assert found.shape == (len(talks), 3, 24)

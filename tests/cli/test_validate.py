@@ -10,7 +10,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from refusal_index.cli.inputs import MOST_PROBLEMS
+from refusal_index.cli.inputs import MAX_PROBLEMS
 from tests.cli.making import PIPELINE
 
 
@@ -104,7 +104,7 @@ def test_a_file_full_of_problems_does_not_fill_the_screen(tmp_path):
     result = run(write(tmp_path / "q.jsonl", [{"question": "a", "answer": "A", "aliases": 3}] * 50))
     assert result.exit_code == 2
     lines = result.stderr.splitlines()
-    assert len(lines) == MOST_PROBLEMS + 1
+    assert len(lines) == MAX_PROBLEMS + 1
     assert lines[-1] == "and 30 more; fix these first"
 
 

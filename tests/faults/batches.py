@@ -20,7 +20,7 @@ from tests.faults.plan import LIST, LOOK, RESULTS, SUBMIT, UPLOAD, called
 if TYPE_CHECKING:
     from tests.faults.api import FakeApi
 
-AT_ONCE = 10
+CONCURRENCY = 10
 METADATA = "refusal_index"
 EXPIRED = b"batch_expired"
 
@@ -171,7 +171,7 @@ class FakeBatches:
 
     async def _carry(self, batch: FakeBatch) -> None:
         """Ask what a batch asks, so many at once, in the order of its file."""
-        slots = asyncio.Semaphore(AT_ONCE)
+        slots = asyncio.Semaphore(CONCURRENCY)
 
         async def line(asked: dict[str, Any], sent_before: int) -> None:
             async with slots:

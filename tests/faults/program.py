@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 
 ROOT = Path(__file__).parents[2]
-AT_ONCE = 10
+CONCURRENCY = 10
 SCRIPT = f"""#!{sys.executable}
 import sys
 sys.path.insert(0, {str(ROOT)!r})
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> None:
     requests = [json.loads(line) for line in Path(given["-i"]).read_text("utf-8").splitlines()]
     if deed == "fails":
         raise SystemExit("CUDA out of memory")
-    with httpx.Client(timeout=60) as client, ThreadPoolExecutor(AT_ONCE) as pool:
+    with httpx.Client(timeout=60) as client, ThreadPoolExecutor(CONCURRENCY) as pool:
         asked = requests[: len(requests) // 2] if deed else requests
         lines = list(pool.map(lambda one: _answered(client, one), asked))
     if deed == "dies":

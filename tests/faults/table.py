@@ -36,9 +36,9 @@ NO_INSPECT = ("openai", "batch", "functions")  # whose texts are taken as those 
 OPENAI = ("openai",)  # the same, but of requests over HTTP
 EACH_WAY = ("openai", "batch")  # where requests one by one and batches differ, but clients do not
 FINE = Promise()
-AT_ONCE = 10  # requests in flight, unless a scenario says otherwise
+CONCURRENCY = 10  # requests in flight, unless a scenario says otherwise
 TRIES = 6
-ROW = 20 + AT_ONCE  # failures in a row that end a run, and those in flight meanwhile
+ROW = 20 + CONCURRENCY  # failures in a row that end a run, and those in flight meanwhile
 DISK = "size=24m"
 HOSTILE = (
     f"<answer>{'x' * 2**20}\x00\ud800\u202e\x1b[2J<script>alert(1)</script>=HYPERLINK(1)\\input{{/etc/passwd}}</answer>"
@@ -251,7 +251,7 @@ KEPT_OUT = Promise(status=BAD_INPUT, says="error: .*replies.sqlite", received=0)
 QUICK = {"options": ("--attempt-timeout", "2")}
 UNTOUCHED = Promise("rows missing|no outcome table", BAD_INPUT, "error: .*batches.jsonl", received=0)
 NO_ROOM = Promise(  # SQLite writes over what lies in its -wal file, so that further replies are stored for a while
-    RESUMED, (INCOMPLETE, BAD_INPUT), "error: .*(room|space|disk|full)", AT_ONCE
+    RESUMED, (INCOMPLETE, BAD_INPUT), "error: .*(room|space|disk|full)", CONCURRENCY
 )
 
 # fmt: off
@@ -309,21 +309,21 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     Scenario(REPLIES, "an error repeats the key (context_length_exceeded)", (Step((Fault(kinds.refused(400, f"bad key {KEY}", "context_length_exceeded"), questions=(4,)),)),), Promise("rows differ|^yes, after", INCOMPLETE)),
     Scenario(REPLIES, "an error repeats the key (500)", (Step((Fault(kinds.refused(500, f"bad key {KEY}"), questions=(4,)),)),), Promise(RESUMED, INCOMPLETE)),
     Scenario(REPLIES, "the key stands in the base URL, and one request fails", (Step((Fault(kinds.PERMANENT, questions=(4,)),), host=f"somebody:{KEY}@127.0.0.1"),), Promise(RESUMED, INCOMPLETE)),
-    *(killed("kill -9", "kill", Promise(RESUMED, -9, repeats=AT_ONCE), of) for of in PASSES),
+    *(killed("kill -9", "kill", Promise(RESUMED, -9, repeats=CONCURRENCY), of) for of in PASSES),
     Scenario(ENDED, "kill -9 twice at 100 connections", (Step((Fault("kill", requests=(80, 81)),)), Step((Fault("kill", requests=(60, 61)),))), Promise(RESUMED, -9, repeats=200), questions=200, options=("--max-connections", "100"), engines=OVER_HTTP),
     *(killed("interrupted (SIGINT)", "interrupt", Promise(RESUMED, INTERRUPTED, "interrupted; run the same command again"), of) for of in PASSES),
-    killed("interrupted twice", "interrupt twice", Promise(RESUMED, INTERRUPTED, repeats=AT_ONCE), FIRST),
+    killed("interrupted twice", "interrupt twice", Promise(RESUMED, INTERRUPTED, repeats=CONCURRENCY), FIRST),
     killed("terminated (SIGTERM)", "terminate", Promise(RESUMED, INTERRUPTED), FIRST),
-    killed("terminated twice", "terminate twice", Promise(RESUMED, INTERRUPTED, "interrupted; run the same command again", repeats=AT_ONCE), FIRST),
+    killed("terminated twice", "terminate twice", Promise(RESUMED, INTERRUPTED, "interrupted; run the same command again", repeats=CONCURRENCY), FIRST),
     killed("the terminal is closed (SIGHUP)", "hang up", Promise(RESUMED, INTERRUPTED, "interrupted; run the same command again"), FIRST),
     Scenario(ENDED, "the terminal is closed (SIGHUP) under nohup", (Step((Fault("hang up", requests=(5, 6)),), around=Surroundings(nohup=True)),), engines=FUNCTIONS),
     Scenario(ENDED, "a second run in the same folder", (Step((Fault("another run", requests=(10, 11)),)),), engines=FUNCTIONS),
-    Scenario(ENDED, "killed in the second of two variants, and scored", (Step((Fault("kill", requests=(75, 76)),), tells=False), Step(command="score")), Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "complete|nothing was answered yet", repeats=AT_ONCE), options=("--variants", "low,high"), engines=EACH_WAY),
+    Scenario(ENDED, "killed in the second of two variants, and scored", (Step((Fault("kill", requests=(75, 76)),), tells=False), Step(command="score")), Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "complete|nothing was answered yet", repeats=CONCURRENCY), options=("--variants", "low,high"), engines=EACH_WAY),
     Scenario(ENDED, "--max-requests is reached", (Step(options=("--max-requests", "20")),), Promise(RESUMED, INCOMPLETE, received=20), engines=EACH_WAY),
     Scenario(ENDED, "--max-time is reached", (Step((Fault(kinds.slow(1.6)),), options=("--max-time", "4")),), Promise(RESUMED, INCOMPLETE), engines=EACH_WAY),
     Scenario(ENDED, "--max-cost is reached", (Step(options=("--max-cost", "0.004", "--price", "1,1")),), Promise(RESUMED, INCOMPLETE, received=50), engines=EACH_WAY),
     Scenario(DISKS, "full while models are asked", (Step((Fault("fill the disk", requests=(20, 21)),)),), NO_ROOM, disk=DISK, engines=EACH_WAY),
-    Scenario(DISKS, "no further files while models are asked", (Step((Fault("use up the files", requests=(20, 21)),)),), Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "error: .*(room|space)", AT_ONCE), disk=f"{DISK},nr_inodes=200", engines=EACH_WAY),
+    Scenario(DISKS, "no further files while models are asked", (Step((Fault("use up the files", requests=(20, 21)),)),), Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "error: .*(room|space)", CONCURRENCY), disk=f"{DISK},nr_inodes=200", engines=EACH_WAY),
     Scenario(DISKS, "full while a run is summed up", (Step(tells=False), Step(before=lambda folder: (without_results(folder), fill(folder.parent)))), Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "error: "), disk=DISK, engines=FUNCTIONS),
     Scenario(DISKS, "full while score writes", (Step(tells=False), Step(command="score", before=lambda folder: fill(folder.parent))), Promise(status=(INCOMPLETE, BAD_INPUT), says="error: "), disk=DISK, engines=FUNCTIONS),
     Scenario(DISKS, "full while the report is written", (Step(tells=False), Step(command="report", before=lambda folder: fill(folder.parent))), Promise(status=(INCOMPLETE, BAD_INPUT), says="error: "), disk=DISK, engines=FUNCTIONS),
@@ -345,7 +345,7 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     damaged("the store of replies is scrambled, before score", scrambled("replies.sqlite"), "score", KEPT_OUT),
     damaged("one bit of a reply in the store is flipped", flipped("replies.sqlite", b"<answer>"), "run", KEPT_OUT),
     damaged("one bit of a question in the store is flipped, before score", flipped("replies.sqlite", b'"gold": "'), "score", KEPT_OUT),
-    Scenario(FILES, "the store's -wal file is lost after kill -9", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(before=removed("replies.sqlite-*"))), Promise(repeats=AT_ONCE), engines=FUNCTIONS),
+    Scenario(FILES, "the store's -wal file is lost after kill -9", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(before=removed("replies.sqlite-*"))), Promise(repeats=CONCURRENCY), engines=FUNCTIONS),
     damaged("the store of replies is gone", removed("replies.sqlite"), "run", KEPT_OUT),
     damaged("a half-written file was left behind", half_renamed, "run"),
     Scenario(PLACES, "a name with spaces", (Step(),), out="my run 1", engines=EACH_WAY),
@@ -368,11 +368,11 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     Scenario(GRADERS, "a reply addresses it", (Step((Fault(kinds.says(TO_GRADER), of=FIRST, questions=(2,)),)),), graded=True, texts=False, engines=OPENAI),
     Scenario(GRADERS, "it is out of quota", (Step((Fault(kinds.QUOTA, of=GRADER, questions=range(40)),)),), Promise(RESUMED, INCOMPLETE, "quota"), graded=True),
     Scenario(AGAIN, "a finished run once more", (Step(tells=False), Step()), Promise(received=0), graded=True, engines=FUNCTIONS),
-    Scenario(AGAIN, "the same server under another base URL", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(host="localhost")), Promise(repeats=AT_ONCE), graded=True, engines=OVER_HTTP),  # batches: see below
+    Scenario(AGAIN, "the same server under another base URL", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(host="localhost")), Promise(repeats=CONCURRENCY), graded=True, engines=OVER_HTTP),  # batches: see below
     Scenario(AGAIN, "extended by further draws while the quota is gone, then again", (Step(options=("--draws", "1"), tells=False), Step((Fault(kinds.QUOTA),))), Promise(RESUMED, INCOMPLETE, "quota", received=ROW, together=80), options=("--draws", "3"), engines=EACH_WAY),
     Scenario(AGAIN, "extended by further draws while the quota is gone, then scored", (Step(tells=False), Step((Fault(kinds.QUOTA),), options=("--draws", "3"), tells=False), Step(command="score")), Promise(status=(0, 1)), engines=OPENAI),
-    Scenario(AGAIN, "resumed by another engine", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(options=("--engine", "batch"))), Promise(repeats=AT_ONCE), engines=OPENAI),  # batches: see below
-    Scenario(AGAIN, "resumed against a server that gives errors only", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step((Fault(kinds.SERVER_ERROR),))), Promise(RESUMED, INCOMPLETE, repeats=AT_ONCE), graded=True, engines=OPENAI),
+    Scenario(AGAIN, "resumed by another engine", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(options=("--engine", "batch"))), Promise(repeats=CONCURRENCY), engines=OPENAI),  # batches: see below
+    Scenario(AGAIN, "resumed against a server that gives errors only", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step((Fault(kinds.SERVER_ERROR),))), Promise(RESUMED, INCOMPLETE, repeats=CONCURRENCY), graded=True, engines=OPENAI),
     *calls("a call of the API ends in 500, twice", kinds.SERVER_ERROR),
     *calls("a call of the API ends in 429, twice", kinds.RATE_LIMIT_WITH_WAIT),
     *calls("a call of the API ends in 502 with an HTML body, twice", kinds.HTML),

@@ -22,12 +22,12 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "benchmarks" / "faults.md"
 BY_HAND = frozenset({"ray"})
 """Engines whose rows take half a minute each, most of it to start: ``python -m benchmarks.faults`` plays them."""
-MOST_KEPT = 4
+MAX_KEPT = 4
 """Rows of a scenario that `make test-all` plays at most: the first of its engines."""
 
 
 def tier(scenario: Scenario, engine: Engine) -> Sequence[pytest.MarkDecorator]:
-    is_kept = scenario.title in KEPT and engine.name in scenario.engines[:MOST_KEPT]
+    is_kept = scenario.title in KEPT and engine.name in scenario.engines[:MAX_KEPT]
     return [pytest.mark.slow if is_kept else pytest.mark.nightly]
 
 

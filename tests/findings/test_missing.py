@@ -29,7 +29,7 @@ from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_FINISHED
 from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.findings.conclusions import lacking
-from refusal_index.findings.sensitivity import FEWEST_FAILURES, LEVEL, failure_pvalue, missing_range
+from refusal_index.findings.sensitivity import LEVEL, MIN_FAILURES, failure_pvalue, missing_range
 from refusal_index.findings.summary import VariantSummary, is_complete, summarise
 from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import summary_document, summary_table
@@ -194,8 +194,8 @@ def test_a_caution_where_failures_go_with_refusals_also_below_two_percent() -> N
 
 
 def test_no_caution_from_tiny_counts_even_failures_or_what_nobody_asked() -> None:
-    assert by_hand(FEWEST_FAILURES - 1, 250 + FEWEST_FAILURES - 1, 0, 740) < LEVEL, "the count decides"
-    assert codes(unscored_refusals(FEWEST_FAILURES - 1)) == []
+    assert by_hand(MIN_FAILURES - 1, 250 + MIN_FAILURES - 1, 0, 740) < LEVEL, "the count decides"
+    assert codes(unscored_refusals(MIN_FAILURES - 1)) == []
     assert codes(unscored_refusals(5, 14)) == []
     nobody = Outcome(True, None, unscored_reason=FORCED_NOT_ASKED)
     assert "unscored_refusals" not in codes(unscored_refusals(0, more={nobody: 100}))

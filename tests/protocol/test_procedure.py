@@ -30,7 +30,7 @@ PROMPTS = load_prompt_set("default")
 VARIANTS = tuple(PROMPTS.variants)
 QUESTION = Question("q1", "What is the capital of Peru?", "Lima", aliases=("Ciudad de los Reyes",))
 NO_GOLD = replace(QUESTION, gold=None, aliases=())
-MOST_REQUESTS = 10  # a reply and two attempts at the grade of two graders, in each pass
+MAX_REQUESTS = 10  # a reply and two attempts at the grade of two graders, in each pass
 
 RIGHT = "<answer>Lima</answer>"
 WRONG = "<answer>Cuzco</answer>"
@@ -53,7 +53,7 @@ def converse(
     requests: list[Request] = []
     replies: list[Reply] = []
     while isinstance(step := next_request(question, replies, settings_), Request):
-        assert len(requests) < MOST_REQUESTS
+        assert len(requests) < MAX_REQUESTS
         requests.append(step)
         said = answer(step)
         text, stop_reason = said if isinstance(said, tuple) else (said, StopReason.STOP)
@@ -377,7 +377,7 @@ def play(script: dict, request: Request) -> Said:
 def test_any_replies_lead_to_a_consistent_outcome(settings_, script):
     requests, outcome = converse(settings_, lambda request: play(script, request))
     assert isinstance(outcome, Outcome)
-    assert len(set(requests)) == len(requests) <= MOST_REQUESTS
+    assert len(set(requests)) == len(requests) <= MAX_REQUESTS
     assert outcome.first_grade is not None
     if outcome.refused is None:
         assert outcome.first_grade is Grade.UNSCORED

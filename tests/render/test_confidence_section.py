@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from refusal_index.data.folder import ComparedRun
 from refusal_index.findings.summary import summarise
-from refusal_index.plugins.confidence.section import MOST_POINTS, SECTION, roc_points, section_values
+from refusal_index.plugins.confidence.section import MAX_POINTS, SECTION, roc_points, section_values
 from refusal_index.plugins.confidence.summary import NAME, summarise_outcomes
 from refusal_index.render.format import DASH
 from refusal_index.render.report import ReportRun, write_report
@@ -137,7 +137,7 @@ def test_of_a_long_curve_few_corners_are_kept_and_its_area():
     right = rng.random(5000) < 0.5
     score = right + rng.standard_normal(5000)
     x, y = roc_points(score, right)
-    assert len(x) == MOST_POINTS
+    assert len(x) == MAX_POINTS
     assert np.trapezoid(y, x) == pytest.approx(auroc(score, right).estimate, abs=0.002)
 
 

@@ -261,7 +261,7 @@ def test_a_page_without_room_for_all_says_so_and_its_numbers_rest_on_all(tmp_pat
     whole, _ = read_report_runs([folder.path])
     said = "a random sample of 80"
     assert said not in write_report(whole, tmp_path / "a.html").path.read_text()
-    monkeypatch.setattr(runs, "MOST_ROWS", 40)
+    monkeypatch.setattr(runs, "MAX_ROWS", 40)
     for some in (read_report_runs([folder.path])[0], folder_runs(folder, table.lazy(), whole[0].summary)):
         assert some[0].summary == whole[0].summary
         assert some[0].run.confidence.equals(whole[0].run.confidence)

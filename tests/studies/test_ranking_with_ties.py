@@ -12,7 +12,7 @@ from refusal_index.data.folder import ComparedRun
 from refusal_index.findings.comparison import CompareOptions
 from refusal_index.findings.ranking import rank
 from refusal_index.plugins.studies.inputs import chosen_runs, display_names, reference_variant
-from refusal_index.plugins.studies.rankings import MOST_PAIRS, ranking_with_ties
+from refusal_index.plugins.studies.rankings import MAX_PAIRS, ranking_with_ties
 from refusal_index.plugins.studies.study import NotPossibleError
 from refusal_index.stats import joint_refusal_index
 
@@ -54,7 +54,7 @@ def test_differences_are_those_of_the_ranking_and_have_simultaneous_intervals(mo
 def test_many_pairs_are_all_in_the_frame_and_those_with_the_first_are_drawn():
     frame = ranking_with_ties.make([make_run(f"m{i}", rho=0.1 * i, n=120, seed=i) for i in range(7)], OPTIONS).frame
     pairs = frame.filter(part="difference")
-    assert pairs.height == 21 > MOST_PAIRS
+    assert pairs.height == 21 > MAX_PAIRS
     first = frame.filter(place=1)["model"][0]
     assert pairs.filter("drawn").height == 6
     assert set(pairs.filter("drawn")["model"]) == {first}

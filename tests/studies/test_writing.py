@@ -22,7 +22,7 @@ from refusal_index.plugins.studies.study import (
     tex_text,
     write_study,
 )
-from refusal_index.plugins.studies.style import MOST_ROWS, escaped, latex_table
+from refusal_index.plugins.studies.style import MAX_ROWS, escaped, latex_table
 
 OPTIONS = StudyOptions()
 
@@ -88,9 +88,9 @@ def test_latex_escapes(given, expected):
 
 
 def test_latex_of_a_long_frame_says_where_the_rest_is():
-    text = latex_table(pl.DataFrame({"x": [float(i) for i in range(MOST_ROWS + 5)]}), "Caption.", "some_study")
+    text = latex_table(pl.DataFrame({"x": [float(i) for i in range(MAX_ROWS + 5)]}), "Caption.", "some_study")
     assert "5 further rows are in some_study.csv" in text
-    assert text.count("\\\\\n") == MOST_ROWS + 1
+    assert text.count("\\\\\n") == MAX_ROWS + 1
     assert "\\toprule" in text
     assert "\\label{tab:some-study}" in text
 

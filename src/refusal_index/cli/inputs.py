@@ -84,7 +84,7 @@ def import_(
     console.prose(f"{out}: {count(len(table), 'row')}.{further if asked else ''}")
 
 
-MOST_PROBLEMS = 20
+MAX_PROBLEMS = 20
 
 
 def validate(
@@ -115,10 +115,10 @@ def validate(
     questions = question_reader(file, columns_of(column))
     survey = Survey(questions, longest_in_characters(prompt_set), CHARACTERS_PER_TOKEN, max_context_tokens)
     if survey.problems or survey.first is None:
-        for problem in survey.problems[:MOST_PROBLEMS]:
+        for problem in survey.problems[:MAX_PROBLEMS]:
             console.error(problem)
-        if len(survey.problems) > MOST_PROBLEMS:
-            console.note(f"and {len(survey.problems) - MOST_PROBLEMS:,} more; fix these first")
+        if len(survey.problems) > MAX_PROBLEMS:
+            console.note(f"and {len(survey.problems) - MAX_PROBLEMS:,} more; fix these first")
         raise typer.Exit(BAD_INPUT)
     for line in survey.described():
         console.say(line)

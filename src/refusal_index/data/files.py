@@ -29,7 +29,7 @@ TEMPORARY_SUFFIX = ".tmp"
 GUARDED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 """Flags to refuse links and not to wait for pipes, on systems that have them."""
 
-MOST_JSON = 256 << 20
+MAX_JSON = 256 << 20
 """Maximum size of a JSON document in bytes."""
 
 
@@ -78,7 +78,7 @@ def opened_file(path: Path, most: int | None = None) -> BinaryIO:
     return os.fdopen(opened_plain(path, most=most), "rb")
 
 
-def read_json(path: Path, most: int = MOST_JSON) -> Any:
+def read_json(path: Path, most: int = MAX_JSON) -> Any:
     """Read a JSON document; raises the errors of `check_plain`, and ValueError if it is not valid JSON."""
     try:
         document = json.loads(read_plain(path, most), parse_constant=_refuse_constant)

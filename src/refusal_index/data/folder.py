@@ -53,7 +53,7 @@ from refusal_index.redaction import redacted
 RUN_FORMAT = 1
 """Version of `run.json`; a folder with another one is refused."""
 
-MOST_SETTINGS = 64 << 20
+MAX_SETTINGS = 64 << 20
 """Maximum size of `run.json` in bytes."""
 
 RUN_ID = "run_id"
@@ -201,7 +201,7 @@ class RunFolder:
 
     def _read_run_json(self) -> dict[str, Any]:
         try:
-            document = read_json(self.run_json, MOST_SETTINGS)
+            document = read_json(self.run_json, MAX_SETTINGS)
         except (FileNotFoundError, NotADirectoryError):
             raise RunFolderError(f"{self.path}: expected the folder of a run, {self._instead()}") from None
         except (OSError, ValueError) as error:
@@ -272,7 +272,7 @@ def run_around(place: Path) -> Path | None:
 def _is_run(folder: Path) -> bool:
     """Whether a folder has a run's `run.json`; an unreadable one counts, since it may be damaged."""
     try:
-        document = read_json(folder / "run.json", MOST_SETTINGS)
+        document = read_json(folder / "run.json", MAX_SETTINGS)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except (OSError, ValueError):
@@ -328,7 +328,7 @@ SET_VERSION = 2
 """Version of a set's summary."""
 
 SUMMARY = "summary.json"
-LONGEST_NAME = 255  # bytes, of most file systems
+MAX_NAME_LENGTH = 255  # bytes, of most file systems
 LAST_STEP = 10**12  # a training step; a larger number is a date or a hash
 
 
@@ -396,7 +396,7 @@ def _members(path: Path, runs: Iterable[Any]) -> Iterator[SetMember]:
                 step = run.get("step")
                 known = isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= LAST_STEP
                 is_name = name == Path(name).name not in ("", "..") and "\0" not in name
-                if is_name and len(name.encode()) <= LONGEST_NAME:
+                if is_name and len(name.encode()) <= MAX_NAME_LENGTH:
                     yield SetMember(path / name, model, dataset, step if known else None)
 
 

@@ -33,7 +33,7 @@ from refusal_index.stats.contingency import FEW_CLUSTERS, AnyTable, effective_nu
 from refusal_index.stats.intervals import cell_influence
 
 FIRST_PASS = ("correct_rate", "correct_given_attempted")
-MOST_QUESTIONS = 1_000_000
+MAX_QUESTIONS = 1_000_000
 ADVICE = "; each row is one model with correct_rate, refusal_rate, forced_accuracy and n"
 STEPS = 9
 """Number of grid points for each rate, over the interval of values that round to it."""
@@ -96,8 +96,8 @@ def _rate(cell: Any) -> Rate:
 
 def _questions(cell: Any) -> int:
     digits = (tables.text(cell) or "").replace(",", "").removesuffix(".0")
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 9 and 0 < int(digits) <= MOST_QUESTIONS):
-        raise ValueError(f"expected the number of questions, 1 to {MOST_QUESTIONS:,}, got {shortened(cell)}")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 9 and 0 < int(digits) <= MAX_QUESTIONS):
+        raise ValueError(f"expected the number of questions, 1 to {MAX_QUESTIONS:,}, got {shortened(cell)}")
     return int(digits)
 
 

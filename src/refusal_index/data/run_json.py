@@ -98,7 +98,7 @@ UNTIL = "until"
 GATE_LOOKS = "gate_looks"
 """Key of a gate's interim looks in `run.json`."""
 
-DEFAULT_LOOKS, MOST_LOOKS = 5, 100
+DEFAULT_LOOKS, MAX_LOOKS = 5, 100
 """Number of looks at which a run may stop; defined here because `stats` would import SciPy."""
 
 

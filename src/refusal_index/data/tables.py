@@ -212,7 +212,7 @@ WHOLE = Kind("a whole number", advice="write digits only", is_whole=True)
 
 ROWS_AT_A_TIME = 1000
 ROWS_OF_PARQUET = 100_000
-LONGEST_CELL = 2**31 - 1  # the csv module's default limit is too small for a page or a context
+MAX_CELL_LENGTH = 2**31 - 1  # the csv module's default limit is too small for a page or a context
 STAND_IN = "\ud80d"  # a lone surrogate, which cannot occur in UTF-8
 
 Record = tuple[int, Mapping[str, Any]]
@@ -395,7 +395,7 @@ def _lines(source: Source, file: BinaryIO) -> Iterator[str]:
 
 
 def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None) -> Iterator[Record]:
-    csv.field_size_limit(LONGEST_CELL)
+    csv.field_size_limit(MAX_CELL_LENGTH)
     reader = csv.reader(_csv_lines(lines), strict=True)
     header: list[str] | None = None
     line = 1

@@ -45,7 +45,7 @@ def wrong_id(question_id: str) -> str | None:
 SECONDS = 1.0
 """Time limit of one match in seconds; ordinary patterns take microseconds."""
 
-MOST_PARTS = 100_000
+MAX_PARTS = 100_000
 """Maximum number of parts of a pattern with its repetitions expanded, which `regex` keeps in memory."""
 
 TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<times>\d+)(?:,\d*)?\}|.", re.DOTALL)
@@ -75,8 +75,8 @@ def compiled(pattern: str) -> regex.Pattern[str]:
     ...
     refusal_index.data.text.PatternError: missing ) at position 1
     """
-    if (parts := _parts(pattern)) > MOST_PARTS:
-        raise PatternError(f"its repetitions written out have {parts:,} parts, more than {MOST_PARTS:,}")
+    if (parts := _parts(pattern)) > MAX_PARTS:
+        raise PatternError(f"its repetitions written out have {parts:,} parts, more than {MAX_PARTS:,}")
     try:
         return regex.compile(pattern, regex.IGNORECASE | regex.DOTALL)
     except (regex.error, RecursionError) as error:

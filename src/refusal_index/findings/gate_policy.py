@@ -19,7 +19,7 @@ from refusal_index import stats
 from refusal_index.data import rates
 from refusal_index.data.files import plain, read_plain
 from refusal_index.data.folder import ComparedRun, Match
-from refusal_index.data.run_json import MOST_LOOKS, GateLooks, Stop, is_deterministic
+from refusal_index.data.run_json import MAX_LOOKS, GateLooks, Stop, is_deterministic
 from refusal_index.errors import OutcomeTableError, RefusalIndexError, RunFolderError, listed, shortened, suggestion
 from refusal_index.findings.comparison import Difference, VariantComparison, both_numbers
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, corrected_indices
@@ -45,7 +45,7 @@ refuses the wrong questions. With the policy's `metric` the corrected index take
 INDICES = ("refusal_index", "corrected_refusal_index")
 """The indices that a policy's `metric` can select."""
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """Largest policy file, in bytes."""
 
 
@@ -139,7 +139,7 @@ TABLES = ("margins", "at_least", "at_most")
 def read_policy(path: Path) -> Policy:
     """Read a policy from a TOML file; raises PolicyError, naming file and key, if it is invalid."""
     try:
-        document = tomllib.loads(read_plain(path, MOST_BYTES).decode())
+        document = tomllib.loads(read_plain(path, MAX_BYTES).decode())
     except OSError as error:
         raise PolicyError(f"policy: {path} cannot be read ({error.strerror}); check the path") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -209,7 +209,7 @@ def look_of(about: Mapping[str, Any], alpha: float) -> AtLook | None:
 
 def _sizes(questions: int, looks: int) -> tuple[int, ...]:
     """Return the number of questions at each look; empty if the recorded plan is impossible."""
-    return GroupSequential.planned(questions, looks).sizes if looks <= MOST_LOOKS else ()
+    return GroupSequential.planned(questions, looks).sizes if looks <= MAX_LOOKS else ()
 
 
 Interval = Callable[[float], stats.ConfidenceInterval]

@@ -20,7 +20,7 @@ USUAL_HALF_WIDTH = 0.1
 """Half-width to plan for if neither a half-width nor a number of questions is given."""
 SIZES = (200, 500, 1000, 2000, 4326)
 # Of models asked at a temperature of 1, as a rule; beyond the second a single response tells all there is.
-TYPICAL_SLOPE, MOST_CONSTANT = 2.0, 20.0
+TYPICAL_SLOPE, MAX_CONSTANT = 2.0, 20.0
 NOT_COMPARED = ("refusal_rate", "error_rate", "correct_rate")
 
 
@@ -243,7 +243,7 @@ def _slope(reliability: float | None) -> float | None:
     """Return the slope that implies this tetrachoric correlation of two draws; None if there is none."""
     if reliability is None or reliability <= 0:
         return None
-    return min(math.sqrt(reliability / (1 - reliability)), MOST_CONSTANT) if reliability < 1 else MOST_CONSTANT
+    return min(math.sqrt(reliability / (1 - reliability)), MAX_CONSTANT) if reliability < 1 else MAX_CONSTANT
 
 
 def plan_corrected(

@@ -222,7 +222,7 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
     )
 
 
-FEWEST_FAILURES = 5
+MIN_FAILURES = 5
 """Refused questions without a grade below which they say nothing of where failures fall."""
 
 LEVEL = 0.05
@@ -275,7 +275,7 @@ def failure_pvalue(table: stats.ContingencyTable, refused_failed: int, answered_
     """Test whether failures are associated with refusals; None if there is no significant association.
 
     The p-value is one-sided, of Fisher's exact test: small where more grades of refused questions are missing.
-    Too few failures to say so are none either: fewer than `FEWEST_FAILURES` refused questions, or a p-value above
+    Too few failures to say so are none either: fewer than `MIN_FAILURES` refused questions, or a p-value above
     `LEVEL`.
 
     - `table`: the scored questions.
@@ -286,7 +286,7 @@ def failure_pvalue(table: stats.ContingencyTable, refused_failed: int, answered_
     >>> failure_pvalue(stats.ContingencyTable(200, 50, 400, 340), 4, 0) is None
     True
     """
-    if refused_failed < FEWEST_FAILURES:
+    if refused_failed < MIN_FAILURES:
         return None
     from scipy.stats import fisher_exact  # noqa: PLC0415 - takes a while to import, and most runs need it not
 

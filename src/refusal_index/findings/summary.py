@@ -46,13 +46,13 @@ SMALL_CELL = 5
 REPEATED_LIMIT = 0.03
 """Share of wrong answers with the same first sentence above which they may be refusals."""
 
-FEWEST_REPEATED = 5
+MIN_REPEATED = 5
 """Smallest number of wrong answers with the same first sentence for a caution."""
 
-FEWEST_WORDS = 4
+MIN_WORDS = 4
 """Smallest number of words in such a sentence; a name alone may be a wrong answer to many questions."""
 
-LONGEST_QUOTED = 200
+MAX_QUOTED_LENGTH = 200
 """Longest quotation, in characters."""
 
 FEW_REPEATED = 50
@@ -107,15 +107,15 @@ def refusal_cautions(rows: pl.DataFrame, refusals: Mapping[str, int] | None) -> 
     if answered.height and not rows["refused"].any():
         yield Statement("no_refusals_found", "note", {"answered": answered.height})
     wrong, sentence = answered.filter("wrong"), pl.col("sentence")
-    is_sentence = sentence.str.count_matches(" ").ge(FEWEST_WORDS - 1) | sentence.str.contains(r"\x{3002}")
+    is_sentence = sentence.str.count_matches(" ").ge(MIN_WORDS - 1) | sentence.str.contains(r"\x{3002}")
     tags = r"(?s)<(?:think|thinking|reasoning)>.*?</(?:think|thinking|reasoning)>|</?answer>"
     reply = pl.col("first_reply").str.replace_all(tags, "").str.replace_all(r"\s+", " ").str.strip_chars()
-    first = pl.coalesce(reply.str.extract(r"^(.+?[.!?\x{3002}])(?: |$)"), reply).str.slice(0, LONGEST_QUOTED)
+    first = pl.coalesce(reply.str.extract(r"^(.+?[.!?\x{3002}])(?: |$)"), reply).str.slice(0, MAX_QUOTED_LENGTH)
     sentences = wrong.select(sentence=first).filter(is_sentence)
     same = sentences.group_by(pl.col("sentence").str.to_lowercase().alias("key")).agg(pl.len(), pl.first("sentence"))
     most = same.sort("len", "key", descending=[True, False]).head(1)
     for _, count, quoted in most.iter_rows():
-        if count >= FEWEST_REPEATED and count > REPEATED_LIMIT * wrong.height:
+        if count >= MIN_REPEATED and count > REPEATED_LIMIT * wrong.height:
             yield Statement("repeated_sentence", "serious", {"sentence": quoted, "count": count, "wrong": wrong.height})
 
 

@@ -95,7 +95,7 @@ def read_reply(text: str, stop_reason: StopReason = StopReason.STOP) -> Reading:
     >>> read_reply("<answer>Par", StopReason.LENGTH).unscored_reason
     'truncated'
     """
-    return (_cached if len(text) <= LONGEST_CACHED else _read)(text, stop_reason)
+    return (_cached if len(text) <= MAX_CACHED_LENGTH else _read)(text, stop_reason)
 
 
 def _read(text: str, stop_reason: StopReason) -> Reading:
@@ -115,7 +115,7 @@ def _read(text: str, stop_reason: StopReason) -> Reading:
     return Reading(answer, refused, well_formed=len(tagged) == 1 and marks == 2)
 
 
-LONGEST_CACHED = 20_000  # characters
+MAX_CACHED_LENGTH = 20_000  # characters
 _cached = lru_cache(maxsize=256)(_read)
 """Cached, because a reply is read again for each request that may follow it, and once more for its outcome."""
 

@@ -28,7 +28,7 @@ MISSING = ("never_forced", "missing_grades")
 MATCHES, SAMPLING = ("matched", "partly_shared", "unpaired"), ("clusters", "weights")
 CONCLUSIONS = ("ahead", "not_told_apart", "difference_not_settled", "difference_unknown", "leader", "no_leader")
 RATES = ("refusal_rate", "refusal_precision", "correct_given_attempted", "over_refusal")
-LONGEST_NAME, LONGEST_LABEL, SCALE_WIDTH, MOST_RUNS = 12, 24, 21, 8
+MAX_NAME_LENGTH, MAX_LABEL_LENGTH, SCALE_WIDTH, MAX_RUNS = 12, 24, 21, 8
 """On a first screen: characters of a prompt's name, of a run's name and of a scale, and number of ranked runs."""
 
 
@@ -52,7 +52,7 @@ def pair_screen(comparison: PairComparison) -> Iterator[Block]:
 def _rates_table(comparison: PairComparison) -> Table:
     """Return RI and the rates of both runs, a row for each prompt."""
     compared = {(metric, variant): (difference, holm) for metric, variant, difference, holm in comparison.rows()}
-    names = {variant.name: abbreviated(variant.name, LONGEST_NAME) for variant in comparison.variants}
+    names = {variant.name: abbreviated(variant.name, MAX_NAME_LENGTH) for variant in comparison.variants}
     alpha = 1 - comparison.options.confidence_level
 
     def cell(metric: str, variant: str, digits: int) -> str:
@@ -125,17 +125,17 @@ def ranking_screen(ranked: RunRanking) -> Iterator[Block]:
         columns = ("run", metric.column, level, *([f"{start} to 1"] if has_scale else []), "letters")
         rows = (
             (
-                abbreviated(ranked.runs[run.row].label, LONGEST_LABEL),
+                abbreviated(ranked.runs[run.row].label, MAX_LABEL_LENGTH),
                 number(run.estimate, 2),
                 interval_of(run, 2),
                 *([marks(run, start, SCALE_WIDTH)] if has_scale else []),
                 run.letters,
             )
-            for run in runs[:MOST_RUNS]
+            for run in runs[:MAX_RUNS]
         )
         yield from ("", Table.of(columns, rows, left=("run", "letters")))
-        if len(runs) > MOST_RUNS:
-            yield f"and {count(len(runs) - MOST_RUNS, 'run')} more"
+        if len(runs) > MAX_RUNS:
+            yield f"and {count(len(runs) - MAX_RUNS, 'run')} more"
         yield ""
     yield from selected(ranked, "letters", *MATCHES, *SAMPLING)
     yield from selected(ranked, "variants_left_out", "not_ranked", "nothing_to_rank", "settings_differ")

@@ -14,7 +14,7 @@ from refusal_index.findings.planning import (
     plan_answers,
 )
 from refusal_index.findings.sensitivity import DecisionOptions, Decisions
-from refusal_index.render.comparison import LONGEST_NAME
+from refusal_index.render.comparison import MAX_NAME_LENGTH
 from refusal_index.render.format import (
     NOT_KNOWN,
     UNDEFINED,
@@ -61,7 +61,7 @@ def plan_screen(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[
 
 def _plan_row(name: str, plan: RunPlan, options: PlanOptions, *, by_width: bool) -> Iterator[str]:
     scenario, size = plan.scenario, plan.chosen_size()
-    yield from (abbreviated(name, LONGEST_NAME), number(scenario.refusal_index, 2))
+    yield from (abbreviated(name, MAX_NAME_LENGTH), number(scenario.refusal_index, 2))
     yield from (percent(scenario.refusal_rate, 0), percent(scenario.error_rate, 0))
     if by_width:
         yield from (count(found.n) if (found := plan.size_for(width)) else UNDEFINED for width in HALF_WIDTHS)
@@ -106,7 +106,7 @@ def apart_screen(plans: Mapping[str, PairPlan], options: PlanOptions) -> Iterato
     given = f"with {options.questions:,}" if options.questions else "correlation"
     rows = (
         (
-            abbreviated(name, LONGEST_NAME),
+            abbreviated(name, MAX_NAME_LENGTH),
             number(plan.needed.difference, 2),
             interval(*plan.seen.or_none(), 2),
             percent(plan.chance.power, 0) if plan.chance else number(plan.needed.correlation, 2),
@@ -132,7 +132,7 @@ def _over_interval(plan: PairPlan) -> str:
 SEED = 0
 """Seed of the resamples behind the intervals of corrected indices: the same outcomes give the same numbers."""
 
-MOST_TOPICS = 12
+MAX_TOPICS = 12
 RULES_ON_REFUSED_AGAIN = ("refused_again_right", "refused_again_dropped", "all_lowest", "all_highest")
 """Scoring rules that depend on which forced answers were refused again."""
 
@@ -195,7 +195,7 @@ def _index_rows(variant: Decisions, options: DecisionOptions) -> Iterator[Row]:
     yield "missing answers (any grade)", ends, ends_interval, _reason(missing.reason)
     if (topics := variant.scoring.topics) is not None:
         yield _estimate_row(f"within topics ({topics.informative} of {topics.topics} informative)", topics.within)
-        for topic in topics.each[:MOST_TOPICS]:
+        for topic in topics.each[:MAX_TOPICS]:
             yield _estimate_row(f"  within {topic.topic} ({topic.questions:,})", topic.refusal_index)
     for name, corrected in variant.corrections.items():
         spread = interval(*corrected.confidence_interval(level, rng=SEED).or_none())

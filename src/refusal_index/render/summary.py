@@ -322,7 +322,7 @@ def _tally_row(tally: Tally) -> Iterator[str]:
 
 SCALE_WIDTH = 29
 """Characters of the scale."""
-LONGEST_NAME = 16
+MAX_NAME_LENGTH = 16
 """Characters of a prompt variant's name, so that its row fits into 80 columns."""
 
 
@@ -395,7 +395,7 @@ def _screen_table(summary: Summary) -> Table:
 
 def _screen_row(summary: Summary, variant: VariantSummary, *, has_missing: bool) -> Iterator[str]:
     label, right = summary.label(variant), variant.metric("correct_given_attempted").estimate
-    yield abbreviated(label, LONGEST_NAME) if summary.has_one_source else label
+    yield abbreviated(label, MAX_NAME_LENGTH) if summary.has_one_source else label
     yield from (number(variant.index.estimate, 2), interval_of(variant.index, 2))
     yield from (percent(variant.metric(name).estimate, 0) for name in ("refusal_rate", "refusal_precision"))
     yield percent(None if right is None else 1 - right, 0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from refusal_index.data.run_json import DEFAULT_LOOKS, MOST_LOOKS, Price, Prices, TruthfulnessWeights
+from refusal_index.data.run_json import DEFAULT_LOOKS, MAX_LOOKS, Price, Prices, TruthfulnessWeights
 from refusal_index.errors import suggestion
 from refusal_index.models.settings import (
     RequestSettings,
@@ -116,7 +116,7 @@ class Stopping:
     """
 
     half_width: float | None = setting(None, low=0.0001, high=0.9999, scope="dataset")
-    looks: int = setting(DEFAULT_LOOKS, low=1, high=MOST_LOOKS, scope="dataset")
+    looks: int = setting(DEFAULT_LOOKS, low=1, high=MAX_LOOKS, scope="dataset")
 
 
 @dataclass(frozen=True)

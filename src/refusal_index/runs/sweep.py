@@ -500,7 +500,7 @@ def run_document(result: CellResult) -> dict[str, Any]:
     }
 
 
-LONGEST_RUN = 32
+MAX_RUN_LENGTH = 32
 
 
 def set_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
@@ -533,7 +533,7 @@ def result_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
 
 
 def _result_row(result: CellResult) -> Iterator[str]:
-    yield abbreviated(" on ".join(result.plan.title), LONGEST_RUN)
+    yield abbreviated(" on ".join(result.plan.title), MAX_RUN_LENGTH)
     summary = result.run.summary if result.run else None
     index = summary.index if summary else None
     if summary is None or index is None:

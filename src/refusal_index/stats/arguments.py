@@ -109,14 +109,14 @@ def share(name: str, value: Any) -> float:
     return number
 
 
-LARGEST_COUNT = 2**53
+MAX_COUNT = 2**53
 """The largest count: larger integers are not exact in floating point, and sums of cells would be wrong."""
 
 
 def checked_count(name: str, value: Any) -> int:
     """Return a count as int; raises TypeError or ValueError if it is not one."""
     # A fast path for int, since every estimate creates a table.
-    if type(value) is int and 0 <= value <= LARGEST_COUNT:
+    if type(value) is int and 0 <= value <= MAX_COUNT:
         return value
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         raise TypeError(
@@ -125,7 +125,7 @@ def checked_count(name: str, value: Any) -> int:
             "for many tables refusal_index_many"
         )
     size: Any = value  # type checkers do not know that Real is ordered
-    if LARGEST_COUNT < size < math.inf:
+    if MAX_COUNT < size < math.inf:
         raise ValueError(f"{name} must be a count of at most 2**53, got {value!r}; is it a count of questions?")
     # NaN and infinity fail the test for a whole number too.
     number = float(value)
@@ -158,7 +158,7 @@ def checked_counts(name: str, values: ArrayLike) -> NDArray[np.float64]:
         )
     counts = array.astype(np.float64, copy=False)
     with np.errstate(invalid="ignore"):
-        bad = ~((counts >= 0) & (np.floor(counts) == counts) & (counts <= LARGEST_COUNT))
+        bad = ~((counts >= 0) & (np.floor(counts) == counts) & (counts <= MAX_COUNT))
     if bad.any():
         raise ValueError(
             f"{name} must hold whole numbers that are not negative, got {float(counts[bad].flat[0])!r}; "

@@ -94,8 +94,8 @@ from refusal_index.stats.intervals import cell_influence, refusal_index, spearma
 
 POWER = 1 / 3
 # At z = 8 the odds ratio is several millions, more than any table with a question in each cell needs.
-LARGEST_Z = 8.0
-SMALLEST_CELL = 1e-14
+MAX_Z = 8.0
+MIN_CELL = 1e-14
 LEAST_LOG_WEIGHT = -20.0
 # A variance of the difference below this share is rounding error: the runs agree on every question.
 NEGLIGIBLE = 1e-9
@@ -243,7 +243,7 @@ class _CommonFit:
     def cells(self, rho: float) -> FloatArray:
         """Return the cell probabilities, shape (4, 2)."""
         p11 = upper_orthant(self.h, self.k, rho)
-        return np.asarray(np.maximum([p11, self.r - p11, self.mu - p11, 1 - self.r - self.mu + p11], SMALLEST_CELL))
+        return np.asarray(np.maximum([p11, self.r - p11, self.mu - p11, 1 - self.r - self.mu + p11], MIN_CELL))
 
     def log_slopes(self, rho: float) -> FloatArray:
         """Return the logarithm of the derivative of the first cell with respect to atanh(rho)."""
@@ -259,7 +259,7 @@ class _CommonFit:
 
     def common_z(self, low: float, high: float) -> float:
         """Return the common atanh(rho), between the two estimates, that maximises the joint log-likelihood."""
-        low, high = max(low, -LARGEST_Z), min(high, LARGEST_Z)
+        low, high = max(low, -MAX_Z), min(high, MAX_Z)
 
         def slope(z: float) -> float:
             # The derivative of the log-likelihood is excess * weight. Both weights may underflow, so only their ratio

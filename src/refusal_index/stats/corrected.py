@@ -529,7 +529,7 @@ def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike,
 
 
 # The p-value at this quantile is 1e-15.
-LARGEST_QUANTILE = 8.0
+MAX_QUANTILE = 8.0
 STEPS, HALVINGS = 32, 40
 NO_DIFFERENCE = 1e-12
 
@@ -682,9 +682,9 @@ def compare_corrected(first: CorrectedRefusalIndexResult, second: CorrectedRefus
 
     # The level at which the interval just reaches 0, found by bisection. Intervals that end at 1 or -1 need not grow
     # with the quantile: the first one that contains 0 is used.
-    steps = np.linspace(0, LARGEST_QUANTILE, STEPS + 1)[1:].tolist()
-    high = next((one for one in steps if holds(one)), LARGEST_QUANTILE)
-    low = max(high - LARGEST_QUANTILE / STEPS, 0.0) if abs(estimate) > NO_DIFFERENCE else 0.0
+    steps = np.linspace(0, MAX_QUANTILE, STEPS + 1)[1:].tolist()
+    high = next((one for one in steps if holds(one)), MAX_QUANTILE)
+    low = max(high - MAX_QUANTILE / STEPS, 0.0) if abs(estimate) > NO_DIFFERENCE else 0.0
     for _ in range(HALVINGS if abs(estimate) > NO_DIFFERENCE else 0):
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)

@@ -240,7 +240,7 @@ NEARLY_1 = float(np.nextafter(1, 0))
 ESTIMATED = 5
 """Number of parameters estimated from repeated questions: two rates, two reliabilities, one correlation."""
 
-FEWEST_IN_STRATUM = 2
+MIN_IN_STRATUM = 2
 """Minimum number of repeated questions in a stratum; with fewer, their variance cannot be estimated."""
 
 TINY = float(np.finfo(float).tiny)
@@ -420,7 +420,7 @@ class TwoPhaseSample:
         unknown = cells == NO_CELL
         for strata in (cells, np.where(unknown, NO_CELL, cells // 2), np.zeros_like(cells)):
             every, some = (np.bincount(strata[chosen], minlength=NO_CELL + 1) for chosen in (usable, repeated))
-            if np.all((every == some) | (some >= FEWEST_IN_STRATUM)):
+            if np.all((every == some) | (some >= MIN_IN_STRATUM)):
                 break
         return cls(repeated, np.where(usable, strata, -1), cells, design)
 

@@ -78,7 +78,7 @@ ARRAY: Ops[FloatArray] = Ops(
 # A threshold of exactly 0 is replaced by this one, to avoid division by zero in Owen's formula.
 TINY_THRESHOLD = 1e-200
 # Beyond 40 the normal tail underflows to 0, as at infinity, but differences are still defined.
-LARGEST_THRESHOLD = 40.0
+MAX_THRESHOLD = 40.0
 
 
 def upper_orthant(h: ArrayLike, k: ArrayLike, rho: ArrayLike) -> FloatArray:
@@ -112,7 +112,7 @@ def upper_orthant(h: ArrayLike, k: ArrayLike, rho: ArrayLike) -> FloatArray:
     0.333333333333
     """
     correlation = _checked_correlation(rho)
-    x, y = (np.clip(np.asarray(v, float), -LARGEST_THRESHOLD, LARGEST_THRESHOLD) for v in (h, k))
+    x, y = (np.clip(np.asarray(v, float), -MAX_THRESHOLD, MAX_THRESHOLD) for v in (h, k))
     with np.errstate(divide="ignore"):
         t = np.clip(np.sqrt((1 - correlation) / (1 + correlation)), 1e-100, 1e100)
     return orthant(ARRAY, x, y, t)
@@ -190,9 +190,9 @@ TRUSTED_CELL = 1e-15
 # Halley's method converges cubically: after a step of this size the remaining error is below rounding.
 STEP_TOLERANCE = 1e-5
 # At z = 25, rho is 1 in floating point.
-LARGEST_Z = 25.0
-LARGEST_EXPONENT = 600.0
-LARGEST_STEP = 1.0
+MAX_Z = 25.0
+MAX_EXPONENT = 600.0
+MAX_STEP = 1.0
 MAX_ITERATIONS = 100
 # Number of rows per pass, so that the working arrays fit into the second-level cache.
 CHUNK_ROWS = 16384
@@ -272,7 +272,7 @@ def _solve_rows(n11: FloatArray, n10: FloatArray, n01: FloatArray, n00: FloatArr
     z = _first_guess(ARRAY, problem)
     solution = np.empty_like(z)
     unsolved = np.arange(z.size)
-    state = np.stack([z, np.full_like(z, -LARGEST_Z), np.full_like(z, LARGEST_Z), *problem])
+    state = np.stack([z, np.full_like(z, -MAX_Z), np.full_like(z, MAX_Z), *problem])
     for _ in range(MAX_ITERATIONS):
         z, low, high, *rest = state
         improved, low, high = _advance(ARRAY, z, low, high, _Problem(*rest))
@@ -288,7 +288,7 @@ def _solve_rows(n11: FloatArray, n10: FloatArray, n01: FloatArray, n00: FloatArr
 def tetrachoric_of_counts(n11: float, n10: float, n01: float, n00: float) -> float:
     """Return `tetrachoric` of a single table with four positive cells, without the overhead of arrays."""
     problem, sign = _reflect(SCALAR, float(n11), float(n10), float(n01), float(n00))
-    z, low, high = _first_guess(SCALAR, problem), -LARGEST_Z, LARGEST_Z
+    z, low, high = _first_guess(SCALAR, problem), -MAX_Z, MAX_Z
     for _ in range(MAX_ITERATIONS):
         previous = z
         z, low, high = _advance(SCALAR, z, low, high, problem)
@@ -315,7 +315,7 @@ def _first_guess(ops: Ops[Number], problem: _Problem[Number]) -> Number:
     power = 0.5 * (1 - abs(tail_h - tail_k) / 5 - (0.5 - smaller) * (0.5 - smaller))
     angle = math.pi / (1 + ops.exp(power * log_odds_ratio))
     guess = -ops.log(ops.tan(0.5 * angle))
-    return ops.minimum(ops.maximum(guess, -LARGEST_Z), LARGEST_Z)
+    return ops.minimum(ops.maximum(guess, -MAX_Z), MAX_Z)
 
 
 def _advance(
@@ -340,17 +340,17 @@ def _halley(ops: Ops[Number], z: Number, problem: _Problem[Number]) -> tuple[Num
     p01, p00 = ops.maximum(tail_k - orthant, CELL_FLOOR), (1 - tail_h) - (tail_k - orthant)
     excess = ops.log((p11 * p00) / (p10 * p01)) - log_odds_ratio
 
-    exponent = ops.maximum(log_kernel(h, k, spread, t), -LARGEST_EXPONENT)
+    exponent = ops.maximum(log_kernel(h, k, spread, t), -MAX_EXPONENT)
     orthant_slope = spread * ops.exp(exponent) / (2 * math.pi)
     i11, i10, i01, i00 = 1 / p11, 1 / p10, 1 / p01, 1 / p00
     weight = i11 + i10 + i01 + i00
     weight_slope = i10 * i10 + i01 * i01 - i11 * i11 - i00 * i00
-    newton = ops.minimum(ops.maximum(-excess / (orthant_slope * weight), -LARGEST_STEP), LARGEST_STEP)
+    newton = ops.minimum(ops.maximum(-excess / (orthant_slope * weight), -MAX_STEP), MAX_STEP)
     curvature = (h * k + (2 * exponent - 1) * rho) + orthant_slope * weight_slope / weight
     # Far from the root the correction can reach zero or reverse the step, so it is limited to a factor of 2 or 3.
     correction = ops.minimum(ops.maximum(0.5 * newton * curvature, -0.5), 2.0)
     trusted = ops.minimum(ops.minimum(p11, p10), p01) > TRUSTED_CELL
-    return excess, ops.where(trusted, newton / (1 + correction), ops.where(excess < 0, LARGEST_STEP, -LARGEST_STEP))
+    return excess, ops.where(trusted, newton / (1 + correction), ops.where(excess < 0, MAX_STEP, -MAX_STEP))
 
 
 def _finish(ops: Ops[Number], z: Number, sign: Number, problem: _Problem[Number]) -> Number:

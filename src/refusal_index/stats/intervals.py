@@ -135,9 +135,9 @@ def standard_error(table: AnyTable, rho: float) -> float:
 
 
 # The square of a cell of this size is not yet zero in floating point.
-SMALLEST_CELL = 1e-150
+MIN_CELL = 1e-150
 # tanh(20) is 1 in floating point.
-LARGEST_Z = 20.0
+MAX_Z = 20.0
 JOINT_STEPS = 15
 # Newton's method doubles the number of correct digits: after a step of this size about 14 are correct.
 JOINT_TOLERANCE = 1e-7
@@ -253,7 +253,7 @@ def _damped_move(counts: Counts, position: Position, step: Position, largest_fal
     """Take the step, halved until the square root of the fall is at most `largest_fall`; None if that fails."""
     for halvings in range(HALVINGS):
         h, k, z = (x + dx * 0.5**halvings for x, dx in zip(position, step, strict=True))
-        if abs(z) <= LARGEST_Z:
+        if abs(z) <= MAX_Z:
             point = _evaluate(counts, (h, k, z))
             if point.root_fall <= largest_fall:
                 return point
@@ -266,8 +266,8 @@ def _ridge_search(counts: Counts, start: Position, outward: float, root_chi2: fl
     falling = here.root_fall < root_chi2
     dz = math.copysign(0.5, outward if falling else -outward)
     while True:
-        if abs(here.at[2] + dz) > LARGEST_Z:
-            return math.copysign(LARGEST_Z, dz)
+        if abs(here.at[2] + dz) > MAX_Z:
+            return math.copysign(MAX_Z, dz)
         moved = _damped_move(counts, here.at, here.along_ridge(dz), max(HOPELESS_FALL * root_chi2, here.root_fall))
         if moved is None:
             raise ArithmeticError(f"lost the ridge of the likelihood of the counts {counts} at {here.at}")
@@ -310,7 +310,7 @@ def _evaluate(counts: Counts, position: Position) -> _Point:
     spread, rho = 2 * t / (1 + t * t), (1 - t * t) / (1 + t * t)
     r, mu, p11 = SCALAR.ndtr(-h), SCALAR.ndtr(-k), orthant(SCALAR, h, k, t)
     cells = (p11, r - p11, mu - p11, (1 - r) - (mu - p11))
-    p11, p10, p01, p00 = (max(cell, SMALLEST_CELL) for cell in cells)
+    p11, p10, p01, p00 = (max(cell, MIN_CELL) for cell in cells)
     fall = sum(
         count * math.log(count / (n * cell)) for count, cell in zip(counts, (p11, p10, p01, p00), strict=True) if count
     )
@@ -347,7 +347,7 @@ IntervalMethod = Literal["profile", "jeffreys", "delta", "bootstrap"]
 Seed = int | np.random.Generator | None
 
 # Student's t has no variance below this: one or two questions outweigh all others, and the interval is [-1, 1].
-FEWEST_DEGREES = 2
+MIN_DEGREES = 2
 BOOTSTRAP_RESAMPLES = 1_000
 JEFFREYS_DRAWS = 10_000
 
@@ -366,7 +366,7 @@ def _profile(table: AnyTable, rho: float, root_chi2: float, level: float) -> Con
     interior = abs(rho) < 1
     cells: Counts = table.counts
     if isinstance(table, SampledTable):
-        if table.degrees_of_freedom < FEWEST_DEGREES:
+        if table.degrees_of_freedom < MIN_DEGREES:
             return ConfidenceInterval(-1.0, 1.0)
         cells = table.effective_counts(cell_influence(table, rho) if interior else None)
     n11, n10, n01, n00 = map(float, cells)

@@ -110,7 +110,7 @@ from refusal_index.stats.intervals import (
 from refusal_index.stats.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
 
 # Range of log(tau^2): below it prompts have no variance; above it all RIs are at -1 or +1.
-SMALLEST_LOG, LARGEST_LOG = -40.0, 40.0
+MIN_LOG, MAX_LOG = -40.0, 40.0
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
 
 
@@ -194,9 +194,7 @@ class Spread(NamedTuple):
         """Return the tau^2 at which Q has a given p-value; 0 if the p-value is larger already at 0."""
         if self.pvalue(0.0, sum_of_squares) >= pvalue:
             return 0.0
-        found = brentq(
-            lambda x: self.pvalue(math.exp(x), sum_of_squares) - pvalue, SMALLEST_LOG, LARGEST_LOG, xtol=1e-9
-        )
+        found = brentq(lambda x: self.pvalue(math.exp(x), sum_of_squares) - pvalue, MIN_LOG, MAX_LOG, xtol=1e-9)
         return math.exp(found)
 
     def median(self) -> float:

@@ -63,7 +63,7 @@ from refusal_index.stats.ranking import holm
 FARTHEST = 9.0
 """Distance in standard deviations beyond which the normal density is negligible in double precision."""
 
-LARGEST_CONSTANT = 40.0
+MAX_CONSTANT = 40.0
 """Beyond this the normal tail probability underflows."""
 
 NODES, NODES_A_DEVIATION = 40, 3
@@ -111,7 +111,7 @@ def obrien_fleming_level(constant: float, fractions: ArrayLike) -> float:
     fractions : array_like of float
         As for `crossing_probabilities`; the last is 1.
     """
-    finite = min(max(constant, -FARTHEST), LARGEST_CONSTANT)
+    finite = min(max(constant, -FARTHEST), MAX_CONSTANT)
     return float(crossing_probabilities(finite / np.sqrt(fractions), fractions).sum())
 
 
@@ -136,7 +136,7 @@ def _placed(points: FloatArray, weights: FloatArray, bound: float, time: float) 
 
 
 DEFAULT_LOOKS = 5
-MOST_LOOKS = 100
+MAX_LOOKS = 100
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,8 @@ class GroupSequential:
     alpha: float = 0.05
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.sizes) <= MOST_LOOKS:
-            raise ValueError(f"sizes must be of 1 to {MOST_LOOKS} looks, got {len(self.sizes)}")
+        if not 1 <= len(self.sizes) <= MAX_LOOKS:
+            raise ValueError(f"sizes must be of 1 to {MAX_LOOKS} looks, got {len(self.sizes)}")
         sizes = [whole_number("sizes", size, 1) for size in self.sizes]
         if any(later <= size for size, later in pairwise(sizes)):
             raise ValueError(f"sizes must rise from look to look, got {self.sizes}")
@@ -262,10 +262,10 @@ HARDLY_EVER = 0.05
 POWER = 0.8
 """Power at which numbers of questions are planned for inconclusive guards."""
 
-MOST_TIMES = 100.0
+MAX_TIMES = 100.0
 """Multiples of the current number of questions above this are reported as None."""
 
-LARGEST_QUANTILE, SMALLEST_QUANTILE = 8.0, 1e-6
+MAX_QUANTILE, MIN_QUANTILE = 8.0, 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,12 +516,12 @@ def _pvalue_beyond(guard: Guard) -> float:
     def end(quantile: float) -> float:
         return guard.reach(float(ndtr(-quantile)))[side]
 
-    if room == 0 or end(SMALLEST_QUANTILE) * room <= 0:
+    if room == 0 or end(MIN_QUANTILE) * room <= 0:
         return 0.5
-    if end(LARGEST_QUANTILE) * room > 0:
-        tail = float(ndtr(-LARGEST_QUANTILE))
+    if end(MAX_QUANTILE) * room > 0:
+        tail = float(ndtr(-MAX_QUANTILE))
     else:
-        tail = float(ndtr(-brentq(end, SMALLEST_QUANTILE, LARGEST_QUANTILE, xtol=1e-6)))
+        tail = float(ndtr(-brentq(end, MIN_QUANTILE, MAX_QUANTILE, xtol=1e-6)))
     return 1 - tail if room > 0 else tail
 
 
@@ -536,14 +536,14 @@ def _times(test: GuardTest, alpha: float, n_guards: int, look: AtLook | None) ->
     distance = abs(guard.room(guard.estimate))
     if guard.is_constant:
         times = abs(guard.estimate - end) / distance
-        return times if times < MOST_TIMES else None
+        return times if times < MAX_TIMES else None
     error = abs(guard.estimate - end) / -float(ndtri(alpha))
     spare, n_tests = float(ndtri(POWER)), n_guards if _is_beyond(guard) else 1
     if look is not None:
         times = look.design.times(look.n, distance / error, spare, n_tests)
     else:
         times = ((-float(ndtri(alpha / n_tests)) + spare) * error / distance) ** 2
-    return times if times < MOST_TIMES else None
+    return times if times < MAX_TIMES else None
 
 
 def _is_beyond(guard: Guard) -> bool:

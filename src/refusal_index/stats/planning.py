@@ -659,7 +659,7 @@ def _power(shift: float, quantile: float) -> float:
 
 
 # With fewer questions drawn twice, errors of the reliabilities are too large for a first-order approximation.
-FEWEST_REPEATS = 50
+MIN_REPEATS = 50
 REACH, POINTS = 7.0, 161
 # The optimum is flat: with a hundred candidate splits, the half-width is optimal to a fraction of a per cent.
 SHARES = 100
@@ -788,12 +788,12 @@ def split_budget(
     slopes = _checked_slopes(refusal_slope, error_slope)
     limit = math.inf if most_questions is None else checked_questions(most_questions)
     why = metric_moments(scenario, "refusal_index", 0.0)[2]
-    if why is None and (budget < 4 * FEWEST_REPEATS or limit < FEWEST_REPEATS):
+    if why is None and (budget < 4 * MIN_REPEATS or limit < MIN_REPEATS):
         why = "budget_too_small"
     if why:
         return RepeatPlan(status=status_of(why), reason=why)
     r, plans = scenario.refusal_rate, []
-    for repeated in np.linspace(FEWEST_REPEATS, min(budget / 4, limit), SHARES).astype(int).tolist():
+    for repeated in np.linspace(MIN_REPEATS, min(budget / 4, limit), SHARES).astype(int).tolist():
         n = int(min((budget - repeated * (3 - r)) / (1 + r), limit))
         plans.append(_repeats_plan(scenario, max(n, repeated), repeated, quantile, slopes))
     return min(plans, key=lambda plan: plan.half_width or math.inf)

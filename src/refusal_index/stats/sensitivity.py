@@ -346,7 +346,7 @@ def scoring_ranges(
 # Grid of z = atanh(rho) for bracketing the maximum of the likelihood: up to |rho| = 0.9999.
 GRID = np.linspace(-5, 5, 26)
 # A modelled cell below this is mostly rounding error.
-SMALLEST_CELL = 1e-14
+MIN_CELL = 1e-14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -501,7 +501,7 @@ class Likelihood:
     def __call__(self, z: float) -> float:
         """Return the log-likelihood of all topics; it tends to 0 at the boundary."""
         r, mu, joint = self.r, self.mu, upper_orthant(self.h, self.k, math.tanh(z))
-        p11, p10, p01, p00 = np.maximum((joint, r - joint, mu - joint, 1 - r - mu + joint), SMALLEST_CELL)
+        p11, p10, p01, p00 = np.maximum((joint, r - joint, mu - joint, 1 - r - mu + joint), MIN_CELL)
         slope = np.log(p11 * p00 / (p10 * p01))  # log odds ratio of each topic, by its rates
         # Relative to the observed value and to the largest term, so that no exponential overflows.
         terms = self.log_ways + slope[:, np.newaxis] * self.excess

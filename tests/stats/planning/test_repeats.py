@@ -16,7 +16,7 @@ from refusal_index.stats import (
     repeats_half_width,
     split_budget,
 )
-from refusal_index.stats.planning import FEWEST_REPEATS
+from refusal_index.stats.planning import MIN_REPEATS
 
 SCENARIO = PlanningScenario(0.4, 0.6, 0.5)
 
@@ -45,7 +45,7 @@ def test_no_other_split_of_the_budget_is_better(slope: float) -> None:
     slopes = {"refusal_slope": slope, "error_slope": slope}
     best = split_budget(SCENARIO, 4000, **slopes)
     assert best.requests <= 4000
-    for repeated in range(FEWEST_REPEATS, 1001, 7):
+    for repeated in range(MIN_REPEATS, 1001, 7):
         n = int((4000 - repeated * (3 - 0.4)) / 1.4)
         if n >= repeated:
             other = repeats_half_width(SCENARIO, n, repeated, **slopes)

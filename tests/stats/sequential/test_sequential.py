@@ -93,7 +93,7 @@ def test_an_ordinary_test_at_the_level_of_a_look_rejects_where_its_pvalue_does()
 
 
 def test_settings_that_cannot_load_statistics_have_the_same_numbers_of_looks() -> None:
-    assert (run_json.DEFAULT_LOOKS, run_json.MOST_LOOKS) == (designs.DEFAULT_LOOKS, designs.MOST_LOOKS)
+    assert (run_json.DEFAULT_LOOKS, run_json.MAX_LOOKS) == (designs.DEFAULT_LOOKS, designs.MAX_LOOKS)
 
 
 def test_few_questions_have_fewer_looks() -> None:

@@ -186,7 +186,7 @@ def shared_runtime(name: str) -> Runtime:
 
 
 # Memory limits: conversations grouped at a time, and tokens in one step including padding.
-_CONVERSATIONS_AT_ONCE = 512
+_BATCH_SIZE = 512
 _MAX_TOKENS = 2560
 
 
@@ -226,8 +226,8 @@ def hidden_states(model: str | Runtime, conversations: Sequence_[Sequence_[Messa
     states = np.empty((len(prompts), config.n_layers + 1, config.hidden_size), np.float32)
     prefixes = PrefixStore(llama)
     with one_blas_thread:
-        for start in range(0, len(prompts), _CONVERSATIONS_AT_ONCE):
-            part = prompts[start : start + _CONVERSATIONS_AT_ONCE]
+        for start in range(0, len(prompts), _BATCH_SIZE):
+            part = prompts[start : start + _BATCH_SIZE]
             for prefix, places in _batches(part, [prefixes.prefix_of(prompt) for prompt in part]):
                 rests = [part[place][len(prefix) if prefix else 0 :] for place in places]
                 states[[start + place for place in places]] = _states_of(llama, prefix, rests)

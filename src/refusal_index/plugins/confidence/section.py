@@ -53,7 +53,7 @@ from refusal_index.stats.calibration import roc_counts
 add_sentences(__package__)
 
 
-MOST_METHODS, LONGEST_METHOD = 5, 23
+MAX_METHODS, MAX_METHOD_LENGTH = 5, 23
 """Maximum number of methods in the short output, and maximum length of their names in characters."""
 
 
@@ -63,14 +63,14 @@ def confidence_screen(summary: Sequence[MethodSummary]) -> Iterator[Block]:
         yield "no scores"
         return
     ranked = sorted(summary, key=lambda one: -math.inf if one.auroc.estimate is None else one.auroc.estimate)[::-1]
-    best, shown = ranked[0], ranked[:MOST_METHODS]
+    best, shown = ranked[0], ranked[:MAX_METHODS]
     yield title(best.model, best.dataset)
     yield sentence(Statement("best_method", "conclusion", {"best": best, "several": len(ranked) > 1}))
     if best.questions:
         yield sentence(best.verdict())
     rows = (
         (
-            abbreviated(one.name, LONGEST_METHOD),
+            abbreviated(one.name, MAX_METHOD_LENGTH),
             number(one.auroc.estimate, 2),
             interval_of(one.auroc, 2),
             count(one.questions),
@@ -180,7 +180,7 @@ def scores_table(found: PairComparison) -> Table:
 
 N_BINS = 10
 
-MOST_POINTS = 300
+MAX_POINTS = 300
 """Maximum number of points of a ROC curve; more are not visible at the size of the chart."""
 
 
@@ -223,7 +223,7 @@ def section_values(page: RunOnPage) -> dict[str, Any] | None:
 def roc_points(score: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the points of the ROC curve: shares of wrong and of right answers that score at least a threshold.
 
-    Tied scores make one point, and points on a straight line are omitted. At most `MOST_POINTS` points are kept, evenly
+    Tied scores make one point, and points on a straight line are omitted. At most `MAX_POINTS` points are kept, evenly
     spaced.
 
     >>> wrong, right = roc_points(np.array([0.9, 0.7, 0.7, 0.2]), np.array([True, False, True, False]))
@@ -234,7 +234,7 @@ def roc_points(score: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[ND
     across, up = np.diff(passed - hits), np.diff(hits)
     turns = np.flatnonzero(across[1:] * up[:-1] != across[:-1] * up[1:]) + 1
     corners = np.concatenate([[0], turns, [len(hits) - 1]])
-    kept = corners[np.linspace(0, len(corners) - 1, min(len(corners), MOST_POINTS)).round().astype(int)]
+    kept = corners[np.linspace(0, len(corners) - 1, min(len(corners), MAX_POINTS)).round().astype(int)]
     return ((passed - hits) / np.count_nonzero(~right))[kept], (hits / np.count_nonzero(right))[kept]
 
 

@@ -489,7 +489,7 @@ def halves_of(questions: pl.DataFrame, seed: int) -> Halves:
     return Halves(frozenset(ids.filter(in_first)), frozenset(ids.filter(~in_first)))
 
 
-LONGEST_RULE = 30  # characters on the first screen
+MAX_RULE_LENGTH = 30  # characters on the first screen
 
 POINT_COLUMNS = ("n", "answered", "interval", "wrong when answering", "interval ", "utility", "interval  ")
 
@@ -501,7 +501,7 @@ def threshold_screen(found: Threshold) -> Iterator[Block]:
             yield f"{'Caution: ' if one.severity == 'serious' else ''}{sentence(one)}"
     rows = (
         (
-            abbreviated(sentence(found.name(point)), LONGEST_RULE),
+            abbreviated(sentence(found.name(point)), MAX_RULE_LENGTH),
             *(percent(one.estimate, 0) for one in (point.coverage, point.error_rate)),
             number(point.utility.estimate, 2),
             "" if point.difference is None else estimate(point.difference.utility, 2),

@@ -487,7 +487,7 @@ def probe(states: NDArray[np.float32], right: FloatArray, held_out: NDArray[np.f
     return logistic_regression(scale.transform(states), right, scale.transform(held_out), 1 / states.shape[1])
 
 
-LONGEST_PART = 4
+MAX_PART_LENGTH = 4
 """Maximum length of character n-grams."""
 
 DIMENSIONS = 50
@@ -567,7 +567,7 @@ def _places(questions: Sequence[str], seed: int) -> FloatArray:
 def _vectoriser() -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: PLC0415 - an optional dependency
 
-    return TfidfVectorizer(analyzer="char_wb", ngram_range=(1, LONGEST_PART), sublinear_tf=True)
+    return TfidfVectorizer(analyzer="char_wb", ngram_range=(1, MAX_PART_LENGTH), sublinear_tf=True)
 
 
 def topic(evidence: Evidence) -> pl.DataFrame:

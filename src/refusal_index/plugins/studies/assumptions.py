@@ -35,7 +35,7 @@ FAMILY_LABELS = {
     "survival_clayton": "Survival Clayton",
     "survival_gumbel": "Survival Gumbel",
 }
-SMALLEST_PVALUE = 1e-4
+MIN_PVALUE = 1e-4
 """Smaller p-values are drawn at this value, at the edge of the axis."""
 
 
@@ -118,14 +118,14 @@ def _draw_copulas(figure: Figure, frame: pl.DataFrame) -> None:
     fits, tests = (frame.filter(part=part) for part in ("single_tables", "test_over_variants"))
     # With many models, the points of a family are spread vertically.
     models = tests["model"].unique(maintain_order=True).to_list()
-    height = 2.9 + 0.1 * max(0, len(models) - style.MOST_LABELS)
+    height = 2.9 + 0.1 * max(0, len(models) - style.MAX_LABELS)
     width, columns = (style.WIDTH * 1.25, 2) if tests.height else (style.WIDTH * 0.7, 1)
     axes = style.subplots(figure, width, height, 1, columns, sharey=True, squeeze=False)[0]
     style.name_rows(axes, [FAMILY_LABELS[family] for family in fits["family"]])
     _draw_fits(axes[0], fits)
     if tests.height:
         _draw_tests(axes[1], tests)
-        if len(models) > style.MOST_LABELS:
+        if len(models) > style.MAX_LABELS:
             style.model_legend(figure, models)
 
 
@@ -148,26 +148,26 @@ def _draw_fits(axes: Axes, fits: pl.DataFrame) -> None:
 def _draw_tests(axes: Axes, tests: pl.DataFrame) -> None:
     models = tests["model"].unique(maintain_order=True).to_list()
     colours, markers, short = style.model_colours(models), style.model_markers(models), style.short_names(models)
-    few = len(models) <= style.MOST_LABELS
+    few = len(models) <= style.MAX_LABELS
     shifts = style.shifts(models, (0.25 if few else 0.4) * (1 - 1 / len(models)))
     axes.set_xscale("log")
-    axes.axvspan(SMALLEST_PVALUE / 2, 0.05, color="#f4f4f4", zorder=0)
+    axes.axvspan(MIN_PVALUE / 2, 0.05, color="#f4f4f4", zorder=0)
     spots = []
     for row in tests.drop_nulls("pvalue").iter_rows(named=True):
         model = row["model"]
-        x, y = max(row["pvalue"], SMALLEST_PVALUE), copulas.COPULA_NAMES.index(row["family"]) + shifts[model]
+        x, y = max(row["pvalue"], MIN_PVALUE), copulas.COPULA_NAMES.index(row["family"]) + shifts[model]
         style.mark(axes, x, y, colours[model], markers[model], size=4.5)
         if row["family"] == "gaussian":
             spots.append((x, y, short[model], colours[model]))
     label = "p-value, unadjusted; shaded: below 5%"
-    axes.set(xlim=(SMALLEST_PVALUE / 2, 1.5), title="All prompts at once", xlabel=label)
+    axes.set(xlim=(MIN_PVALUE / 2, 1.5), title="All prompts at once", xlabel=label)
     if few and spots:
         xs, ys, names, inks = zip(*spots, strict=True)
         style.label_points(axes, list(zip(xs, ys, strict=True)), names, inks, size=6)
 
 
-LARGEST_RATE = 0.05
-RATES = tuple(np.linspace(0, LARGEST_RATE, 21).round(6).tolist())
+MAX_RATE = 0.05
+RATES = tuple(np.linspace(0, MAX_RATE, 21).round(6).tolist())
 ERRORS = {"both": (1.0, 1.0), "right_as_wrong": (1.0, 0.0), "wrong_as_right": (0.0, 1.0)}
 """The error rates that vary: right answers graded wrong, wrong answers graded right, or both equally."""
 _GRADING_LINES = {"both": "-", "right_as_wrong": "--", "wrong_as_right": ":"}
@@ -194,8 +194,8 @@ def grading_sensitivity(runs: Sequence[ComparedRun], options: StudyOptions) -> S
         raise NotPossibleError(notes=notes)
     frame = pl.DataFrame(rows, schema=GRADING_SCHEMA)
     models = frame["model"].n_unique()
-    left_out = ["the intervals"] if models > style.MOST_BANDS else []
-    left_out += ["the curves of one kind of error alone"] if models > style.MOST_LABELS else []
+    left_out = ["the intervals"] if models > style.MAX_BANDS else []
+    left_out += ["the curves of one kind of error alone"] if models > style.MAX_LABELS else []
     broken = frame.filter(part="misgrading", name="both", status="undefined")
     first = broken.group_by("model", "variant", maintain_order=True).first()
     impossible = (study_text("grading_sensitivity", "impossible", **row) for row in first.iter_rows(named=True))
@@ -224,7 +224,7 @@ def misgrading_bounds_rows(table: stats.ContingencyTable) -> Iterator[dict[str, 
 
     The rates for refused and answered questions may differ, or are equal.
     """
-    for rate in (0.01, LARGEST_RATE):
+    for rate in (0.01, MAX_RATE):
         for name, same in (("differing", False), ("same_rates", True)):
             found = stats.misgrading_range(table, (0.0, rate), (0.0, rate), same_rates=same)
             whose = {"part": "misgrading_range", "name": name, "rate": rate}
@@ -269,7 +269,7 @@ def _printed_grading(frame: pl.DataFrame) -> pl.DataFrame:
         row["forced refusals"] = f"{again['questions']:.0f}"
         row["their bounds"] = _range(again)
         row["all missing"] = _range(part.filter(part="bounds", name="everything").row(0, named=True))
-        for rate in (0.01, LARGEST_RATE):
+        for rate in (0.01, MAX_RATE):
             found = part.filter(part="misgrading_range", name="differing", rate=rate).row(0, named=True)
             row[f"misgrading up to {rate:.0%}"] = _range(found)
         rows.append(row)
@@ -291,27 +291,27 @@ def _draw_grading(figure: Figure, frame: pl.DataFrame) -> None:
     left, right = figure.add_subplot(grid[0 if tall else slice(None), 0]), figure.add_subplot(grid[:, 1])
     _draw_misgrading(left, frame.filter(part="misgrading"), models)
     _draw_rules(right, frame, keys)
-    if len(models) > style.MOST_LABELS and tall:
+    if len(models) > style.MAX_LABELS and tall:
         below = figure.add_subplot(grid[1, 0])
         below.set_axis_off()
         below.legend(handles=style.model_handles(models), loc="upper left", fontsize=6.5)
-    elif len(models) > style.MOST_LABELS:
+    elif len(models) > style.MAX_LABELS:
         style.model_legend(figure, models)
 
 
 def _draw_misgrading(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> None:
     axes.axhline(0, color=style.PALE)
     colours, markers = style.model_colours(models), style.model_markers(models)
-    few = len(models) <= style.MOST_LABELS
+    few = len(models) <= style.MAX_LABELS
     rows = rows.drop_nulls("estimate").with_columns(percent=100 * pl.col("rate"))
     for (model, _, name), part in rows.group_by("model", "dataset", "name", maintain_order=True):
         colour = colours[str(model)]
         if few or name == "both":
             axes.plot(part["percent"], part["estimate"], _GRADING_LINES[str(name)], color=colour, linewidth=1.2)
-        if name == "both" and len(models) <= style.MOST_BANDS:
+        if name == "both" and len(models) <= style.MAX_BANDS:
             style.shade(axes, part, "percent", "", colour, alpha=0.12)
     axes.set(title="Corrected for a grader's errors", xlabel="assumed error rate, per cent", ylabel="Refusal Index")
-    axes.set_xticks(range(round(100 * LARGEST_RATE) + 1))
+    axes.set_xticks(range(round(100 * MAX_RATE) + 1))
     curves = rows.filter(name="both").group_by("model", "dataset", maintain_order=True)
     ends = curves.agg(pl.col("percent", "estimate").last())
     if not few:
@@ -321,11 +321,11 @@ def _draw_misgrading(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> N
     # Explains the lines, and puts each model's name at the end of its curve.
     key = "\u2014 both ways   -- right graded wrong   \u00b7\u00b7 wrong graded right"
     axes.annotate(key, (0.01, 0.01), xycoords="axes fraction", fontsize=5.8, color=style.GREY)
-    axes.set_xlim(right=145 * LARGEST_RATE)
+    axes.set_xlim(right=145 * MAX_RATE)
     labels, inks = style.short_names(ends["model"].to_list(), 22), [colours[model] for model in ends["model"]]
     places = ends.select("percent", "estimate").rows()
     # Labels can only cover the ends of the lines.
-    near = rows.filter(pl.col("rate") >= 0.9 * LARGEST_RATE).select("percent", "estimate").rows()
+    near = rows.filter(pl.col("rate") >= 0.9 * MAX_RATE).select("percent", "estimate").rows()
     style.label_points(axes, places, [labels[model] for model in ends["model"]], inks, size=6.5, avoid=near)
 
 

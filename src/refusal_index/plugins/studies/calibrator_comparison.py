@@ -37,7 +37,7 @@ from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile, wilson_interval
 
 CALIBRATION_RESAMPLES = 1_000
-LARGEST_FACTOR = 1024.0
+MAX_FACTOR = 1024.0
 """Maximum factor for the observed gaps; beyond it they would be mere noise."""
 
 
@@ -120,7 +120,7 @@ def _root(beyond: Callable[[float], float]) -> float:
     if beyond(0.0) >= 0:
         return 0.0  # the end of the range of factors
     end = 1.0
-    while beyond(end) < 0 and end < LARGEST_FACTOR:
+    while beyond(end) < 0 and end < MAX_FACTOR:
         end *= 2
     return float(brentq(beyond, 0.0, end)) if beyond(end) >= 0 else end
 

@@ -131,11 +131,11 @@ COPULA_NAMES: tuple[CopulaName, ...] = get_args(CopulaName)
 DEFAULT_DF = 4.0
 
 # Rates this close to 0 and 1 can still be converted to thresholds and logarithms.
-SMALLEST_RATE, LARGEST_RATE = 1e-300, 1 - 2.0**-53
+MIN_RATE, MAX_RATE = 1e-300, 1 - 2.0**-53
 # tanh(18) is 1 except for the last digits; e^30 is practically infinity.
-LARGEST_STRENGTH_OF_RHO, LARGEST_STRENGTH = 18.0, 30.0
+MAX_STRENGTH_OF_RHO, MAX_STRENGTH = 18.0, 30.0
 # Smaller parameters of Clayton's or Frank's copula are independence to the last digit; the square does not underflow.
-SMALLEST_THETA = 1e-100
+MIN_THETA = 1e-100
 RELATIVE_STEP = 1e-5
 
 
@@ -166,14 +166,14 @@ def copula_family(family: CopulaName, df: float = DEFAULT_DF) -> CopulaFamily:
     _check_name(family)
     if not 0 < df < math.inf:
         raise ValueError(f"df must be positive and finite, got {df!r}; the t copula without a limit is 'gaussian'")
-    rho_limits, one_sided = (-LARGEST_STRENGTH_OF_RHO, LARGEST_STRENGTH_OF_RHO), (0.0, LARGEST_STRENGTH)
+    rho_limits, one_sided = (-MAX_STRENGTH_OF_RHO, MAX_STRENGTH_OF_RHO), (0.0, MAX_STRENGTH)
     if family == "gaussian":
         return CopulaFamily(_gaussian, np.tanh, np.arctanh, rho_limits)
     if family == "t":
         return CopulaFamily(lambda r, mu, rho: _student(r, mu, rho, df), np.tanh, np.arctanh, rho_limits)
     if family == "frank":
         return CopulaFamily(
-            _frank, lambda x: 4 * np.sinh(x), lambda x: np.arcsinh(x / 4), (-LARGEST_STRENGTH, LARGEST_STRENGTH)
+            _frank, lambda x: 4 * np.sinh(x), lambda x: np.arcsinh(x / 4), (-MAX_STRENGTH, MAX_STRENGTH)
         )
     log_copula = _log_clayton if family.endswith("clayton") else _log_gumbel
     parameter, strength = (np.expm1, np.log1p) if family.endswith("clayton") else (np.exp, np.log)
@@ -263,7 +263,7 @@ def checked_rate(name: str, values: ArrayLike) -> FloatArray:
     rates = np.asarray(values, float)
     if np.any((rates < 0) | (rates > 1)):
         raise ValueError(f"{name} must lie in [0, 1], got {values!r}; is it a percentage, or a count?")
-    return np.asarray(np.clip(rates, SMALLEST_RATE, LARGEST_RATE))
+    return np.asarray(np.clip(rates, MIN_RATE, MAX_RATE))
 
 
 def cell_and_rate_slopes(
@@ -294,7 +294,7 @@ def _student(r: FloatArray, mu: FloatArray, rho: FloatArray, df: float) -> Float
 
 def _log_clayton(a: FloatArray, b: FloatArray, theta: FloatArray) -> FloatArray:
     """Return the logarithm of ``(u^-theta + v^-theta - 1)^(-1/theta)`` for ``a = -log u`` and ``b = -log v``."""
-    smaller, theta = np.minimum(a, b), np.maximum(theta, SMALLEST_THETA)
+    smaller, theta = np.minimum(a, b), np.maximum(theta, MIN_THETA)
     inner = -np.exp(-theta * np.abs(a - b)) * np.expm1(-theta * smaller)
     return np.asarray(-np.maximum(a, b) - np.log1p(inner) / theta)
 
@@ -313,7 +313,7 @@ def _frank(r: FloatArray, mu: FloatArray, theta: FloatArray) -> FloatArray:
 
 
 def _weak_frank(u: FloatArray, v: FloatArray, theta: FloatArray) -> FloatArray:
-    theta = np.maximum(theta, SMALLEST_THETA)
+    theta = np.maximum(theta, MIN_THETA)
     return -np.log1p(np.expm1(-theta * u) * np.expm1(-theta * v) / np.expm1(-theta)) / theta
 
 
@@ -498,12 +498,12 @@ def _log_likelihood(table: ContingencyTable, p11: float) -> float:
 
 
 # Strengths beyond this count as perfect dependence in the test: |rho| = .999, Kendall's tau above .95.
-LARGEST_TESTED_STRENGTH = 4.0
+MAX_TESTED_STRENGTH = 4.0
 GRID_POINTS = 33
 # Each step reduces the bracket to 0.618 of its length, to 1e-8 in all; a minimum cannot be located more precisely.
 SECTIONS = 36
 GOLDEN = 0.5 * (5**0.5 - 1)
-SMALLEST_VARIANCE = 1e-300
+MIN_VARIANCE = 1e-300
 
 
 class Moments(NamedTuple):
@@ -555,7 +555,7 @@ def fit_common_strength(spec: CopulaFamily, data: Moments) -> CommonFit:
         left_over, variance, _ = _left_over(spec, data, strength)
         return np.asarray(np.sum(left_over**2 / variance, axis=1))
 
-    grid = np.linspace(max(spec.limits[0], -LARGEST_TESTED_STRENGTH), LARGEST_TESTED_STRENGTH, GRID_POINTS)
+    grid = np.linspace(max(spec.limits[0], -MAX_TESTED_STRENGTH), MAX_TESTED_STRENGTH, GRID_POINTS)
     on_grid = np.stack([sum_of_squares(np.full(len(data.counts), strength)) for strength in grid])
     best = np.argmin(on_grid, axis=0)
     low, high = grid[np.maximum(best - 1, 0)], grid[np.minimum(best + 1, GRID_POINTS - 1)]
@@ -587,9 +587,9 @@ def _left_over(
     p11, r, mu = np.moveaxis(data.means, 2, 0)
     cell, alpha, beta = cell_and_rate_slopes(spec, r, mu, strength[:, np.newaxis])
     # The mean squared influence over the four predicted cells.
-    cells = np.maximum([cell, r - cell, mu - cell, 1 - r - mu + cell], SMALLEST_VARIANCE)
+    cells = np.maximum([cell, r - cell, mu - cell, 1 - r - mu + cell], MIN_VARIANCE)
     influence = np.stack([1 - alpha - beta, -alpha, -beta, np.zeros_like(alpha)]) - (cell - alpha * r - beta * mu)
-    variance = np.maximum(np.sum(cells * influence**2, axis=0) / data.n, SMALLEST_VARIANCE)
+    variance = np.maximum(np.sum(cells * influence**2, axis=0) / data.n, MIN_VARIANCE)
     return p11 - cell, variance, (alpha, beta)
 
 
@@ -602,10 +602,10 @@ def _reference(
     coefficients = np.stack([np.ones_like(p11), -alpha, -beta, alpha * r + beta * mu - p11], axis=2)
     influence = np.einsum("bkf,bkfm->bkm", coefficients, _same_length(*data[:2])[0], optimize=True)
     observed = np.sqrt(np.sum(influence**2 * data.counts[:, np.newaxis], axis=2, keepdims=True))
-    deviations = influence / np.maximum(observed, SMALLEST_VARIANCE)
+    deviations = influence / np.maximum(observed, MIN_VARIANCE)
     # The fitted strength is projected out, in the direction in which it changes the moments.
     slope = strength_slope(spec, r, mu, strength[:, np.newaxis]) / np.sqrt(variance)
-    slope *= fitted[:, np.newaxis] / np.maximum(np.linalg.norm(slope, axis=1, keepdims=True), SMALLEST_VARIANCE)
+    slope *= fitted[:, np.newaxis] / np.maximum(np.linalg.norm(slope, axis=1, keepdims=True), MIN_VARIANCE)
     deviations -= slope[:, :, np.newaxis] * np.einsum("bk,bkm->bm", slope, deviations)[:, np.newaxis]
     found, total = traces(deviations, data.counts), np.sum(left_over**2 / variance, axis=1)
     most = left_over.shape[1] - fitted.astype(int)

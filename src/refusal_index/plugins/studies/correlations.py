@@ -111,8 +111,8 @@ def _by_question(run: ComparedRun, ids: Sequence[str], influence: FloatArray) ->
     return {(run.dataset, one): float(value) for one, value in zip(ids, influence, strict=True)}
 
 
-FEWEST_POINTS = 3
-FEWEST_MODELS = 4
+MIN_POINTS = 3
+MIN_MODELS = 4
 FEW_DRAWS = 10
 ROUNDING = 1e-12
 
@@ -122,7 +122,7 @@ def auroc_correlation(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     """Make the study; raises NotPossibleError if fewer than three points have repeated draws."""
     chosen, _ = inputs.chosen_runs(runs)
     points, notes = points_of(chosen, runs, options)
-    if len(points) < FEWEST_POINTS:
+    if len(points) < MIN_POINTS:
         found = f"of these runs {len(points)} {'has' if len(points) == 1 else 'have'} them"
         raise NotPossibleError(f"; {found}", notes)
     rows = [row for name in inputs.COMPARED for row in _metric_rows(name, points, options.confidence_level)]
@@ -205,10 +205,10 @@ def correlation(values: ArrayLike, others: ArrayLike, *, n_models: int, level: f
     (0.9, 0.915, 0.17, 'models')
     """
     x, y = np.array(values, float), np.array(others, float)
-    if x.size < FEWEST_POINTS or np.ptp(x) == 0 or np.ptp(y) == 0:
+    if x.size < MIN_POINTS or np.ptp(x) == 0 or np.ptp(y) == 0:
         ends = ("", "_low", "_high")
         return dict.fromkeys([*(f"{name}{end}" for name in ("spearman", "pearson") for end in ends), "interval_over"])
-    basis = "models" if n_models >= FEWEST_MODELS else "points" if x.size >= FEWEST_MODELS else None
+    basis = "models" if n_models >= MIN_MODELS else "points" if x.size >= MIN_MODELS else None
     columns: dict[str, Any] = {}
     for name, one, other in (("spearman", rankdata(x), rankdata(y)), ("pearson", x, y)):
         r, low, high = float(pearsonr(one, other).statistic), None, None
@@ -256,7 +256,7 @@ def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
         panel.set_title(METRICS[name].label)
     for panel in axes[:, 0]:
         panel.set_ylabel("AUROC of P(Answering)")
-    if len(models) > style.MOST_LABELS:
+    if len(models) > style.MAX_LABELS:
         style.model_legend(figure, models)
         return
     # Each model's name is next to its middle point.
@@ -285,7 +285,7 @@ def _correlation_text(row: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-FEWEST_EXPLAINED = 4
+MIN_EXPLAINED = 4
 SHUFFLES = 9_999
 SIZE = "parameters_billion"
 PREDICTORS = {
@@ -317,7 +317,7 @@ def index_predictors(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
     points = pl.DataFrame(every, schema=POINT_SCHEMA)
     apart = points.filter("sparse")["model"].to_list()
     parts = {source: points.filter(~pl.col("sparse"), source=source) for source in (inputs.RUN, inputs.PAPER)}
-    if parts[inputs.RUN].height < (1 if parts[inputs.PAPER].height else FEWEST_EXPLAINED):
+    if parts[inputs.RUN].height < (1 if parts[inputs.PAPER].height else MIN_EXPLAINED):
         raise NotPossibleError(f"; {parts[inputs.RUN].height} of these have an index", notes)
     notes += inputs.left_out("Left out, at the boundary or with fewer than five questions in a cell", apart)
     errors = precision.RunErrors(chosen, options)
@@ -374,7 +374,7 @@ def explained(y: FloatArray, columns: FloatArray, seed: int) -> dict[str, Any]:
     centred = columns - columns.mean(axis=0) if len(columns) else columns
     freedom = int(np.linalg.matrix_rank(centred)) if len(columns) else 0
     reason = None
-    if len(y) < FEWEST_EXPLAINED:
+    if len(y) < MIN_EXPLAINED:
         reason = "fewer_than_four_models"
     elif np.ptp(y) == 0:
         reason = "no_variation"

@@ -535,10 +535,10 @@ def empirical_accuracy_refusal_curve(score: ArrayLike, outcome: ArrayLike) -> tu
 
 
 RESAMPLES = 2000
-AT_ONCE = 250
+BATCH_SIZE = 250
 """Number of resamples held in memory at a time."""
 
-LARGEST_RHO = 1 - 1e-6
+MAX_RHO = 1 - 1e-6
 """The rho of a resampled table with an empty cell, if there are several prompts."""
 
 
@@ -707,7 +707,7 @@ def _joint_z(counts: FloatArray, weights: FloatArray) -> FloatArray:
     rho = tetrachoric(*np.moveaxis(counts, -1, 0))
     defined = np.isfinite(rho)
     # atanh is infinite for the few resampled tables at the boundary; a rho of 1 - 1e-6 has practically the same curve.
-    z = np.arctanh(np.clip(np.where(defined, rho, 0.0), -LARGEST_RHO, LARGEST_RHO))
+    z = np.arctanh(np.clip(np.where(defined, rho, 0.0), -MAX_RHO, MAX_RHO))
     held = np.where(defined, weights, 0.0)
     total = held.sum(axis=-1)
     return np.asarray(np.divide((held * z).sum(axis=-1), total, out=np.full(total.shape, np.nan), where=total > 0))
@@ -740,8 +740,8 @@ def _resampled(
     if not sizes.size:
         return 2 * (np.full((n_resamples, len(penalties)), np.nan),)
     shares, parts = sizes / sizes.sum(), []
-    for start in range(0, n_resamples, AT_ONCE):
-        drawn = rng.multinomial(int(sizes.sum()), shares, size=min(AT_ONCE, n_resamples - start))
+    for start in range(0, n_resamples, BATCH_SIZE):
+        drawn = rng.multinomial(int(sizes.sum()), shares, size=min(BATCH_SIZE, n_resamples - start))
         parts.append(_best(np.tensordot(drawn.astype(float), cells, axes=1), weights, penalties))
     best, worth = (np.concatenate(each) for each in zip(*parts, strict=True))
     return best, worth

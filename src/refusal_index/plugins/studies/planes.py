@@ -128,7 +128,7 @@ def plane_top(frame: pl.DataFrame) -> float:
 SCORES: tuple[curves.ScoreName, ...] = get_args(curves.ScoreName)
 PANELS = (INDEX, *SCORES)
 INDEX_LEVELS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-MOST_IN_PANEL = 4
+MAX_IN_PANEL = 4
 """Maximum number of models named in the impossible corner of the plane; more are named below the panels."""
 
 
@@ -172,7 +172,7 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
     levels = dict(frame.filter(kind="curve").select("model", "level").iter_rows())
     labels = style.short_names(models)
     labels |= {model: f"{labels[model]}  {number(level, 2)}" for model, level in levels.items()}
-    if len(models) > MOST_IN_PANEL:
+    if len(models) > MAX_IN_PANEL:
         style.model_legend(figure, models, labels)
     else:
         handles = style.model_handles(models, labels)

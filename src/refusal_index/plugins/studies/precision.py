@@ -272,7 +272,7 @@ def attenuation(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     frame = pl.DataFrame(rows, schema=ATTENUATION_SCHEMA)
     long, shown = frame.filter(pl.col("draws").max().over(_KEY) > FEW_DRAWS), _drawn_by_counts(frame)
     left_out = ["one variant a model"] if shown.height < long.height else []
-    left_out += ["no intervals"] if shown.select(*_KEY).n_unique() > style.MOST_BANDS else []
+    left_out += ["no intervals"] if shown.select(*_KEY).n_unique() > style.MAX_BANDS else []
     values = {"most": max(frame["draws"]), "left_out": left_out}
     return Study(frame, _draw_attenuation, _printed_attenuation, notes, values)
 
@@ -343,7 +343,7 @@ _KEY = ("model", "dataset", "variant")
 def _drawn_by_counts(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the variants with more than a few draws; if there are many, only each model's reference variant."""
     long = frame.filter(pl.col("draws").max().over(_KEY) > FEW_DRAWS)
-    if long.select(*_KEY).n_unique() <= style.MOST_LABELS:
+    if long.select(*_KEY).n_unique() <= style.MAX_LABELS:
         return long
     normal = pl.col("variant") == "normal"
     stands = pl.when(normal.any().over("model", "dataset")).then(normal)
@@ -390,7 +390,7 @@ def _draw_counts(left: Axes, right: Axes, frame: pl.DataFrame, labels: dict[tupl
     for key, part in frame.filter(kind=CORRECTED).group_by(*_KEY, maintain_order=True):
         colour, marker = colours[labels[key]], markers[labels[key]]
         known = part.drop_nulls("estimate")
-        if len(names) <= style.MOST_BANDS:
+        if len(names) <= style.MAX_BANDS:
             style.shade(left, known, "draws", "", colour, alpha=0.15)
         left.plot(known["draws"], known["estimate"], marker=marker, color=colour, markersize=3.5)
         left.plot(part["draws"], part["uncorrected"], "--", color=colour, linewidth=1)

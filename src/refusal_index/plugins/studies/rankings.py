@@ -207,7 +207,7 @@ def _draw_statistic(axes: Axes, place: int, row: dict[str, Any], statistic: str)
     axes.plot(row[statistic], y, "o", color=colour, markerfacecolor="white" if own else colour, markersize=4.5)
 
 
-MOST_PAIRS = 15
+MAX_PAIRS = 15
 """Maximum number of pairs to draw; beyond it only those with the first-ranked model are drawn."""
 
 
@@ -233,7 +233,7 @@ def ranking_with_ties(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     if not rows:
         raise NotPossibleError(notes=notes)
     frame = pl.DataFrame(rows, schema=TIES_SCHEMA)
-    values = {"data": "; ".join(data), "all_drawn": frame["drawn"].all(), "most_pairs": MOST_PAIRS}
+    values = {"data": "; ".join(data), "all_drawn": frame["drawn"].all(), "most_pairs": MAX_PAIRS}
     return Study(frame, _draw_ties, style.table(PRINTED_TIES, part="model"), notes, values)
 
 
@@ -267,7 +267,7 @@ def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[list[di
     for pair in pairs:
         low, high = pair.simultaneous_interval
         whose = {"part": "difference", "model": names[pair.first], "other_model": names[pair.second]}
-        drawn = len(pairs) <= MOST_PAIRS or best in (pair.first, pair.second)
+        drawn = len(pairs) <= MAX_PAIRS or best in (pair.first, pair.second)
         numbers = {"estimate": pair.estimate, "low": low, "high": high}
         numbers |= {"pvalue": pair.pvalue, "pvalue_max_t": pair.pvalue_max_t}
         rows.append({**whose, **numbers, "letters": "", "drawn": drawn, "status": "ok"})

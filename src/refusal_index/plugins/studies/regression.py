@@ -21,7 +21,7 @@ from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, di
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import abridged, number, with_interval
 
-FEWEST = 3
+MIN_POINTS = 3
 """Minimum number of points: two always lie on a line."""
 
 
@@ -37,7 +37,7 @@ def fit_line(x: ArrayLike, y: ArrayLike) -> dict[str, Any] | None:
     (1.4, 0.98, 1.0, 0.0101)
     """
     across, up = np.asarray(x, float), np.asarray(y, float)
-    if across.size < FEWEST or np.ptp(across) == 0 or np.ptp(up) == 0:
+    if across.size < MIN_POINTS or np.ptp(across) == 0 or np.ptp(up) == 0:
         return None
     found, ranks = linregress(across, up), round(float(spearmanr(across, up).statistic), 12)
     line = {"slope": float(found.slope), "intercept": float(found.intercept), "r_squared": float(found.rvalue**2)}
@@ -179,7 +179,7 @@ def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, families: Sequence[str
         line = frame.filter(source=source).drop_nulls("fitted").sort(x)
         if line.height:
             axes.plot(line[x], line["fitted"], color=colour, linewidth=1.0, zorder=1)
-        if line.height and line["points"][0] > FEWEST:
+        if line.height and line["points"][0] > MIN_POINTS:
             band = (line["fitted_low"], line["fitted_high"])
             axes.fill_between(line[x], *band, color=colour, alpha=0.12, linewidth=0, zorder=0.5)
     for row in frame.iter_rows(named=True):
@@ -208,7 +208,7 @@ def name_points(figure: Figure, panels: Iterable[tuple[Axes, pl.DataFrame]], x: 
     # Runs are labelled first, or the names of the paper's models might take their places.
     models = models.sort(pl.col("source") == inputs.PAPER, maintain_order=True)
     colours = style.model_colours(run_families(models))
-    names, many = style.short_names(models["model"].to_list()), models.height > style.MOST_LABELS
+    names, many = style.short_names(models["model"].to_list()), models.height > style.MAX_LABELS
     texts, inks = {}, {}
     for place, (source, model, family) in enumerate(models.iter_rows(), 1):
         texts[source, model] = str(place) if many else names[model]
@@ -305,7 +305,7 @@ def index_and_accuracy(runs: Sequence[ComparedRun], options: StudyOptions) -> St
     shown = frame.filter(source=inputs.RUN)["model"].to_list()
     undefined = [run.label for run in chosen if run.label not in shown]
     notes += inputs.left_out("Left out, since the index or the accuracy is undefined", undefined)
-    if not shown or frame["model"].n_unique() < FEWEST:
+    if not shown or frame["model"].n_unique() < MIN_POINTS:
         raise NotPossibleError(notes=notes)
     errors = precision.RunErrors(chosen, options)
     lined = with_regression(frame, "value", errors, by=("metric", "source"), level=options.confidence_level)

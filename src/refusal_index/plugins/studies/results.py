@@ -139,7 +139,7 @@ def _places(
 
 CONTRAST, AVERAGE_CONTRAST = "truth_contrast", "truth_contrast_average"
 HEADINGS = {"available": "Truth available", "unavailable": "Truth unavailable"}
-FEWEST = 3
+MIN_MODELS = 3
 """Minimum number of models for an interval over models."""
 
 Errors = Mapping[tuple[str, str], FloatArray]
@@ -168,7 +168,7 @@ def contrast_rows(frame: pl.DataFrame, errors: Errors, confidence_level: float) 
         yield {"statistic": CONTRAST, "model": model, **_interval(contrasts[-1], reach)}
     if contrasts:
         k, reach = len(contrasts), None
-        if k >= FEWEST:
+        if k >= MIN_MODELS:
             reach = float(stdtrit(k - 1, (1 + confidence_level) / 2)) * float(np.std(contrasts, ddof=1)) / math.sqrt(k)
         yield {"statistic": AVERAGE_CONTRAST, "variants": k, **_interval(float(np.mean(contrasts)), reach)}
 
@@ -222,7 +222,12 @@ def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> S
             notes.append(study_text("hallucination_table", "ceiling", **found[CEILING]))
     for row in frame.filter(statistic=AVERAGE_CONTRAST).iter_rows(named=True):
         difference, has_interval = with_interval(row["estimate"], *style.ends(row)), row["low"] is not None
-        values = {"difference": difference, "models": row["variants"], "has_interval": has_interval, "fewest": FEWEST}
+        values = {
+            "difference": difference,
+            "models": row["variants"],
+            "has_interval": has_interval,
+            "fewest": MIN_MODELS,
+        }
         notes.append(study_text("hallucination_table", "contrast", **values))
     # Headings for the two kinds of datasets, if both are there.
     known = dict(frame.drop_nulls("truth").select("dataset", "truth").rows())

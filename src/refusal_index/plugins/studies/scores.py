@@ -33,7 +33,7 @@ from refusal_index.render.format import abridged
 from refusal_index.stats import Estimate, compare_with_refusals
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
 
-FEWEST = 50
+MIN_QUESTIONS = 50
 """Minimum number of common questions after adding a method, or half of all if that is less."""
 
 P_ANSWERING, TOPIC = "p-answering", "topic"
@@ -133,7 +133,7 @@ def _too_few(rows: pl.DataFrame, usable: pl.DataFrame, most: int) -> str | None:
         return "no question has its score and a grade, and those of the others"
     if usable["wrong"].n_unique() < 2:
         return f"all {usable.height:,} answers are {'wrong' if usable['wrong'][0] else 'right'}"
-    if usable.height < min(FEWEST, most / 2):
+    if usable.height < min(MIN_QUESTIONS, most / 2):
         return f"it shares {usable.height:,} questions with the others, of {most:,}"
     return None
 
@@ -277,7 +277,7 @@ def score_or_refusal(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
         "comparisons": compared.height,
         "beaten": compared.filter(verdict=BEATEN).height,
         "beats": compared.filter(verdict=BEATS).height,
-        "crowded": compared.height > MOST_INTERVALS,
+        "crowded": compared.height > MAX_INTERVALS,
         **score_texts(frame.filter(pl.col("part") != "refusals"), "scores_of"),
     }
     return Study(frame, draw, style.table(PRINTED, part="comparison"), notes, values)
@@ -348,7 +348,7 @@ PRINTED: Mapping[str, str | style.Cell] = {
 
 
 _PANELS_A_ROW = 3
-MOST_INTERVALS = 40
+MAX_INTERVALS = 40
 """Maximum number of comparisons drawn with intervals; the frame always contains them."""
 
 
@@ -360,7 +360,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     methods = compared["method"].unique(maintain_order=True).to_list()
     alone = len(models) == 1
     planes = 3.1 if alone else 2.1 * math.ceil(len(models) / _PANELS_A_ROW)
-    band = max(0.3, 0.1 * len(methods)) if compared.height <= MOST_INTERVALS else 0.27
+    band = max(0.3, 0.1 * len(methods)) if compared.height <= MAX_INTERVALS else 0.27
     gains = 0.7 + band * bands.height
     figure.set_size_inches(style.WIDTH * (1 if alone else 1.2), planes + gains)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[planes, gains])[:, 0]
@@ -400,7 +400,7 @@ def _draw_plane(panel: Axes, part: pl.DataFrame, colours: dict[str, str]) -> Non
 def _draw_gains(panel: Axes, compared: pl.DataFrame, bands: pl.DataFrame, colours: dict[str, str]) -> None:
     """Draw the difference in right answers in a band per variant, filled if the interval excludes 0."""
     panel.axvline(0, color=style.PALE, linewidth=1, zorder=1)
-    markers, with_intervals = style.model_markers(list(colours)), compared.height <= MOST_INTERVALS
+    markers, with_intervals = style.model_markers(list(colours)), compared.height <= MAX_INTERVALS
     spread = 0.8 if with_intervals else 0.4
     for place, (model, variant) in enumerate(bands.iter_rows()):
         part = compared.filter(model=model, variant=variant)

@@ -270,7 +270,7 @@ def _relative(spread: float, metric: FloatArray) -> Result:
     return Result(spread / abs(mean)) if mean else Result(None, "undefined", "zero_mean")
 
 
-FEWEST = 3
+MIN_POINTS = 3
 """Minimum number of estimates: the variance of two is almost uninformative."""
 
 
@@ -350,7 +350,7 @@ def reliability(values: ArrayLike, covariance: ArrayLike) -> ReliabilityResult:
     """
     y = checked_numbers("values", values, 1)
     errors = _checked_covariance("covariance", covariance, y.size)
-    if y.size < FEWEST:
+    if y.size < MIN_POINTS:
         return ReliabilityResult(None, "undefined", "too_few_estimates")
     variance = float(y.var(ddof=1))
     true = variance - _spread(errors)
@@ -400,7 +400,7 @@ def disattenuated_correlation(
     shared = np.zeros(x.size) if cross_covariance is None else cross_covariance
     cross = _checked_covariance("cross_covariance", shared, x.size)
     one, other = reliability(x, first_covariance), reliability(y, second_covariance)
-    constant = x.size < FEWEST or np.ptp(x) == 0 or np.ptp(y) == 0
+    constant = x.size < MIN_POINTS or np.ptp(x) == 0 or np.ptp(y) == 0
     observed = None if constant else float(np.corrcoef(x, y)[0, 1])
     bad = next((f"{side}:{found.reason}" for side, found in (("first", one), ("second", other)) if found.reason), None)
     if one.estimate is None or other.estimate is None or one.true_variance is None or other.true_variance is None:

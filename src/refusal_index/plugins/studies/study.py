@@ -368,14 +368,14 @@ def index_text(
     return "\n".join(parts) + "\n"
 
 
-MOST_NOTES = 8
+MAX_NOTES = 8
 
 
 def few_notes(study: Study) -> tuple[str, ...]:
     """Return the first notes of a study, and a note that says how many more there are, if any."""
-    more = len(study.notes) - MOST_NOTES
+    more = len(study.notes) - MAX_NOTES
     rest = (f"And {more:,} more notes, which 'refusal-index study {study.name}' prints.",) if more > 0 else ()
-    return (*study.notes[:MOST_NOTES], *rest)
+    return (*study.notes[:MAX_NOTES], *rest)
 
 
 def markdown(text: str) -> str:

@@ -57,10 +57,10 @@ MODEL_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9
 
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 
-MOST_LABELS = 8
+MAX_LABELS = 8
 """Maximum number of models named beside their points; more are named in a legend or a key."""
 
-MOST_BANDS = 6
+MAX_BANDS = 6
 """Maximum number of models drawn with bands, which would otherwise cover the curves; the frame contains them."""
 
 VARIANT_COLOURS: Mapping[str, str] = {
@@ -578,7 +578,7 @@ def widened(frame: pl.DataFrame, index: list[str], on: str, cell: str) -> pl.Dat
     return wide.select(*index, *names).with_columns(pl.col(name).fill_null(UNDEFINED) for name in names)
 
 
-MOST_ROWS = 60
+MAX_ROWS = 60
 """Maximum number of rows in a LaTeX table; a comment refers to the CSV file for the rest."""
 
 _ESCAPES = str.maketrans(
@@ -613,7 +613,7 @@ def latex_table(table: pl.DataFrame, caption: str, label: str, groups: Mapping[s
 
     - `groups`: the heading above each column; adjacent columns with the same heading share it.
     """
-    shown = table.head(MOST_ROWS)
+    shown = table.head(MAX_ROWS)
     texts = {name for name, kind in shown.schema.items() if kind == pl.String}
     words = {name for name in texts if not shown[name].drop_nulls().str.contains(r"^[-+]?\d|^-$").all()}
     right = [kind.is_numeric() or name not in words for name, kind in shown.schema.items()]
@@ -634,8 +634,8 @@ def latex_table(table: pl.DataFrame, caption: str, label: str, groups: Mapping[s
         "\\end{tabular}}",
         "\\end{table}",
     ]
-    if table.height > MOST_ROWS:
-        lines.append(f"% {table.height - MOST_ROWS:,} further rows are in {label}.csv.")
+    if table.height > MAX_ROWS:
+        lines.append(f"% {table.height - MAX_ROWS:,} further rows are in {label}.csv.")
     return "\n".join(lines) + "\n"
 
 

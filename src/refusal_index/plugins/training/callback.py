@@ -163,7 +163,7 @@ def is_sharded(model: Any) -> bool:
 TAG = 8
 """Length of a tag in characters."""
 
-AT_ONCE = 1 << 24
+CHUNK_SIZE = 1 << 24
 """Number of values that are summed at a time, as 64-bit integers."""
 
 
@@ -181,7 +181,7 @@ def weights_tag(model: Any) -> str:
     for name, parameter in model.named_parameters():
         own = parameter.to_local() if hasattr(parameter, "to_local") else parameter
         bits = own.detach().contiguous().view(whole[own.element_size()]).flatten()
-        total = sum(int(part.sum(dtype=torch.int64)) for part in bits.split(AT_ONCE))
+        total = sum(int(part.sum(dtype=torch.int64)) for part in bits.split(CHUNK_SIZE))
         digest.update(f"{name} {total} ".encode())
     return digest.hexdigest()[:TAG]
 

@@ -40,7 +40,7 @@ from refusal_index.runs.sweep import CellResult, run_document
 CONFIGURATIONS = ("config.json", "adapter_config.json")
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin")
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-LONGEST_HEADER = 100_000_000
+MAX_HEADER_LENGTH = 100_000_000
 """Maximum size of a safetensors header in bytes, as in the format's own reader."""
 
 _NAMED = re.compile(r"checkpoint-\d+")
@@ -167,7 +167,7 @@ def is_whole(path: Path) -> bool:
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if size < 8 or not 0 < length <= min(LONGEST_HEADER, size - 8):
+        if size < 8 or not 0 < length <= min(MAX_HEADER_LENGTH, size - 8):
             return False
         try:
             header = json.loads(file.read(length))

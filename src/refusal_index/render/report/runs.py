@@ -42,7 +42,7 @@ from refusal_index.render.sentences import sentences
 from refusal_index.stats import CELL_NAMES, TRUTHFULNESS_WEIGHTS, Estimate
 from refusal_index.stats.baseline import Weights
 
-MOST_ROWS = 200_000
+MAX_ROWS = 200_000
 """Largest number of outcomes on a page; beyond it, a random sample of the questions is shown."""
 
 SEED = 0
@@ -107,7 +107,7 @@ def read_report_runs(
     - returned: the runs that could be read, and a sentence on each of the others.
     """
     found = find_runs(paths, sampling)
-    most = MOST_ROWS // len(found.runs)
+    most = MAX_ROWS // len(found.runs)
     runs = []
     for run in found.runs:
         about = RunFolder(run.source).read_about() if run.source.is_dir() else {}
@@ -134,7 +134,7 @@ def folder_runs(folder: RunFolder, outcomes: pl.LazyFrame, summary: Summary) -> 
     Of outcomes in a file only those are read that a page has room for, and only these are in `ReportRun.run`.
     """
     settings, about = folder.read_settings(), folder.read_about()
-    shown, left_out = sampled(outcomes, MOST_ROWS)
+    shown, left_out = sampled(outcomes, MAX_ROWS)
     runs = []
     for run in compared_runs(folder.path, shown, settings):
         mine = run.model_id, run.dataset_id
