@@ -280,20 +280,26 @@ def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> p
     >>> table.select("question_id", "refused", "wrong").rows()
     [('q1', False, False)]
     """
-    columns = zip(*(_record(*row) for row in rows), strict=True)  # much faster in Polars than rows
-    table = pl.DataFrame(dict(zip(SCHEMA, columns, strict=False)), schema=dict(SCHEMA))
+    columns = dict(zip(SCHEMA, zip(*(_record(*row) for row in rows), strict=True), strict=False))
+    try:
+        table = pl.DataFrame(columns, schema=dict(SCHEMA))  # much faster than by rows
+    except UnicodeEncodeError:
+        sound = {
+            name: [sound_text(value) if isinstance(value, str) else value for value in values]
+            for name, values in columns.items()
+        }
+        table = pl.DataFrame(sound, schema=dict(SCHEMA))
     check_rows(table, lambda row: f"row {row + 1}")
     return table
 
 
 def _record(asked: Identification, question: Question, outcome: Outcome) -> tuple[str | int | bool | None, ...]:
-    grades = (None if grade is None else str(grade) for grade in (outcome.first_grade, outcome.forced_grade))
-    values = (
+    first, forced = outcome.first_grade, outcome.forced_grade
+    return (
         *(asked.model, asked.dataset, asked.variant, question.question_id, asked.draw, outcome.refused, outcome.wrong),
-        *(*grades, outcome.unscored_reason, question.topic, None, None, question.text, question.gold),
-        *(outcome.first_reply, outcome.forced_reply, SCHEMA_VERSION),
+        *(first and str(first), forced and str(forced), outcome.unscored_reason, question.topic, None, None),
+        *(question.text, question.gold, outcome.first_reply, outcome.forced_reply, SCHEMA_VERSION),
     )
-    return tuple(value if not isinstance(value, str) or value.isascii() else sound_text(value) for value in values)
 
 
 def read_outcomes(

@@ -157,32 +157,31 @@ def to_completions(ask: ModelRequest, response: Response) -> list[Completion]:
         If no choice has an answer.
     """
     variant = variant_of(ask.conversation, ask.request.pass_)
+    usage: dict[str, Any] = {
+        "input_tokens": _believable(response.input_tokens),
+        "output_tokens": _believable(response.output_tokens),
+        "seconds": response.seconds,
+    }
+    found: list[Completion] = []
     reported = chain(response.logprobs, repeat(None))
-    found = [
-        Completion(
-            ask.conversation.question.question_id,
-            variant,
-            ask.pending.draw + place,
-            Reply(ask.request.pass_, ask.request.role, *choice),
-            ask.request.attempt,
-            requests=0,
-            logprobs=logprobs,
-            request_sha256=ask.sha256,
-            in_batch=response.in_batch,
-        )
-        for place, (choice, logprobs) in enumerate(zip(response.replies[: ask.n], reported, strict=False))
-        if choice is not None
-    ]
+    for place, (choice, logprobs) in enumerate(zip(response.replies[: ask.n], reported, strict=False)):
+        if choice is not None:
+            completion = Completion(
+                ask.conversation.question.question_id,
+                variant,
+                ask.pending.draw + place,
+                Reply(ask.request.pass_, ask.request.role, *choice),
+                ask.request.attempt,
+                **usage,
+                logprobs=logprobs,
+                request_sha256=ask.sha256,
+                in_batch=response.in_batch,
+            )
+            found.append(completion)
+            usage = {"requests": 0}
     if not found:
         raise NoAnswerError("the response holds no answer")
-    took = replace(
-        found[0],
-        input_tokens=_believable(response.input_tokens),
-        output_tokens=_believable(response.output_tokens),
-        requests=1,
-        seconds=response.seconds,
-    )
-    return [took, *found[1:]]
+    return found
 
 
 def _believable(tokens: int) -> int:

@@ -167,6 +167,8 @@ def folded(text: str) -> str:
     'elysee'
     """
     plain = unicodedata.normalize("NFKD", text).casefold()
+    if plain.isascii():
+        return plain
     silent = (sign for sign in set(plain) if unicodedata.combining(sign) or unicodedata.category(sign) == "Cf")
     return plain.translate(dict.fromkeys(map(ord, silent)))
 

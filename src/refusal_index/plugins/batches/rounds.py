@@ -112,11 +112,12 @@ class QuestionState:
     def pending(self, conversation: Conversation, request: PendingRequest) -> Pending:
         """Build a pending request and its id."""
         key = conversation.variant, request
-        if key not in self._requests:
+        pending = self._requests.get(key)
+        if pending is None:
             retired = self._times_retired(conversation, request) if self.retired else 0
             ask = model_request(self.settings, conversation, request, retired)
-            self._requests[key] = Pending(custom_id(self.names[request.step.role], ask.sha256), ask)
-        return self._requests[key]
+            pending = self._requests[key] = Pending(custom_id(self.names[request.step.role], ask.sha256), ask)
+        return pending
 
     def unfinished(self) -> Iterator[Unfinished]:
         """Yield the conversations with pending requests, and these requests."""
@@ -380,7 +381,7 @@ def _alternatives(
     if request.step.role is not Role.MODEL:
         return state.same_verdicts(conversation, request)
     # with one reply per request, each draw has its own result
-    return [replace(request, draw=request.draw + at, n=request.n - at) for at in range(request.n)]
+    return [PendingRequest(request.step, request.draw + at, request.n - at) for at in range(request.n)]
 
 
 def _are_replies(held: Sequence[Completion], response: Response) -> bool:
