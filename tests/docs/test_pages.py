@@ -35,7 +35,7 @@ BEFORE_A_CHANGE_LANDS = frozenset({"README.md", "docs/python.md", "docs/tutorial
 
 README = {
     "make run": "tests/cli/test_main_job.py runs it with fewer questions",
-    ".venv/bin/pip install anthropic": "needs a key",
+    "pip install anthropic": "needs a key",
     "make check": "it is what runs the tests",
 }
 """Blocks outside of the site that are not run, by how they begin, and why."""

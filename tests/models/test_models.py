@@ -51,7 +51,8 @@ def test_what_inspect_says_for_its_own_display_is_told_without_its_styles(monkey
     with pytest.raises(ModelError) as caught:
         resolve_model("together/bar")
     assert str(caught.value) == (
-        "model 'together/bar': Unable to initialise Together client: No TOGETHER_API_KEY defined in the environment."
+        "model 'together/bar': Unable to initialise Together client: No TOGETHER_API_KEY defined in the environment; "
+        "set or install what is missing"
     )
 
 

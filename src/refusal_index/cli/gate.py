@@ -64,7 +64,7 @@ def gate(
     answers, accuracy when answering, and the refusal rate. So a model that knows less, never refuses or always refuses
     fails. A run that lacks more than 2% of its grades is inconclusive.
 
-    With --run, the candidate is evaluated first, with the options of 'refusal-index run'. The result is checked
+    With --run, the candidate is evaluated first, with all options of the command 'run'. The result is checked
     five times along the way, and the run stops at the first clear verdict; the overall chance of a wrong verdict is no
     higher than that of a single test. Running the same command again resumes.
 

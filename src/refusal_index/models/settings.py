@@ -276,7 +276,7 @@ class Sending:
     - `max_retries`: Maximum number of retries of a failed request.
     - `attempt_timeout`: Seconds to wait for a response; raise it for models that take long to reason.
     - `max_choices`: Maximum number of samples to request at once, where the provider supports several.
-    - `logprobs`: Request log probabilities, which some methods of 'refusal-index confidence' need.
+    - `logprobs`: Request log probabilities, which some methods of the command 'confidence' need.
     - `retry`: Ask unscored questions again: 'unscored' for all of them, or some by reason, as in
       first_truncated,forced_empty.
     - `detach`: With --engine batch: exit once the batches are submitted; run the same command again to collect them.

@@ -416,7 +416,9 @@ def resolve_model(name: str, *, greedy: bool = False) -> Model:
     except Exception as error:  # providers and their packages raise many types
         text = unstyled(error) if isinstance(error, PrerequisiteError) else str(error)
         parts = (" ".join(part.split()) for part in text.split("\n\n"))
-        raise ModelError(f"model {name!r}: {': '.join(filter(None, parts)) or type(error).__name__}") from error
+        cause = ": ".join(filter(None, parts)).rstrip(".") or type(error).__name__
+        advice = "; set or install what is missing" if isinstance(error, PrerequisiteError) else ""
+        raise ModelError(f"model {name!r}: {cause}{advice}") from error
     guard(model.api)
     client: Any = getattr(model.api, "client", None)
     if hasattr(client, "max_retries"):
