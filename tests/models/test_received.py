@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from refusal_index.models import chat_api
-from refusal_index.models.chat_api import MAX_RESPONSE_BYTES, receive
+from refusal_index.models.chat_api import MAX_RESPONSE_BYTES, receive, rewrite
 from refusal_index.models.failures import FailureKind, UnreadableReplyError, classify_error, describe_error
 from refusal_index.plugins.inspect.client import resolve_model
 
@@ -22,7 +22,7 @@ BODY = {"choices": [{"index": 0, "message": {"content": "Lima"}, "finish_reason"
 
 async def post(url: str, sent: Any, **response: Any) -> httpx2.Response:
     transport = httpx2.MockTransport(lambda _: httpx2.Response(**{"status_code": 200, **response}))
-    async with httpx2.AsyncClient(transport=transport, event_hooks={"response": [receive]}) as client:
+    async with httpx2.AsyncClient(transport=transport, event_hooks={"response": [receive, rewrite]}) as client:
         return await client.post(url, json=sent)
 
 

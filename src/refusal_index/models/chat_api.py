@@ -221,8 +221,12 @@ JSON, EVENTS = "application/json", "event-stream"
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 
+BODY = "normalised_body"
+"""Key of the body in the extensions of an HTTPX response."""
+
+
 async def receive(response: Any) -> None:
-    """Read an HTTPX response, and normalise its body.
+    """Read an HTTPX response, and put its normalised body into its extensions.
 
     A response with status 200 but no reply gets the status that its body names, or 502. A stream of events that was
     requested is left alone, as is any response of another endpoint.
@@ -246,8 +250,14 @@ async def receive(response: Any) -> None:
         response.extensions = {**response.extensions, SAID: OK}
         response.status_code = next((one for one in named if isinstance(one, int) and 400 <= one < 600), NO_STATUS)
         return
-    response._content = json.dumps(usual(body)).encode()
-    response.headers["content-type"] = JSON
+    response.extensions = {**response.extensions, BODY: usual(body)}
+
+
+async def rewrite(response: Any) -> None:
+    """Replace the content of a received HTTPX response by its normalised body, for clients that parse it themselves."""
+    if BODY in response.extensions:
+        response._content = json.dumps(response.extensions[BODY]).encode()
+        response.headers["content-type"] = JSON
 
 
 async def _read(response: Any) -> bytes:

@@ -9,12 +9,13 @@ import asyncio
 import base64
 import json
 import time
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import httpx2
 from openai import AsyncOpenAI, BadRequestError, DefaultAioHttpClient
 
-from refusal_index.models.chat_api import chat_body, read_chat, read_refused_prompt, receive
+from refusal_index.models.chat_api import BODY, chat_body, read_chat, read_refused_prompt, receive
 from refusal_index.models.failures import classify_error, describe_error
 from refusal_index.models.requests import Account, Client, ModelRequest, Response, account_of
 from refusal_index.models.settings import RequestSettings
@@ -44,8 +45,8 @@ def client_of(account: Account, at_once: int) -> AsyncOpenAI:
     )
 
 
-async def posted(client: AsyncOpenAI, content: bytes, attempt_timeout: float) -> httpx2.Response:
-    """Send the body of a chat request, and return the complete response.
+async def posted(client: AsyncOpenAI, content: bytes, attempt_timeout: float) -> dict[str, Any]:
+    """Send the body of a chat request, and return the normalised body of the response.
 
     Raises
     ------
@@ -54,9 +55,11 @@ async def posted(client: AsyncOpenAI, content: bytes, attempt_timeout: float) ->
     """
     try:
         async with asyncio.timeout(attempt_timeout):
-            return await client.post(CHAT, cast_to=httpx2.Response, content=content)
+            response = await client.post(CHAT, cast_to=httpx2.Response, content=content)
     except TimeoutError:
         raise TimeoutError(f"no response within {attempt_timeout:g} seconds") from None
+    body: dict[str, Any] = response.extensions[BODY]
+    return body
 
 
 CONCURRENCY = 100
@@ -78,13 +81,13 @@ def openai_client(name: str, settings: RequestSettings) -> Client:
         started = time.monotonic()
         content = json.dumps(chat_body(ask, account.model, account.provider)).encode()
         try:
-            response = await posted(connection, content, sending.attempt_timeout)
+            body = await posted(connection, content, sending.attempt_timeout)
         except BadRequestError as error:
             refused = read_refused_prompt(error.body, time.monotonic() - started)
             if refused is None:
                 raise
             return refused
-        return read_chat(json.loads(response.content), time.monotonic() - started)
+        return read_chat(body, time.monotonic() - started)
 
     return Client(
         send,

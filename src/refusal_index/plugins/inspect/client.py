@@ -37,7 +37,7 @@ from pydantic import ValidationError
 
 from refusal_index import entry_points
 from refusal_index.errors import nearest
-from refusal_index.models.chat_api import choices_in, receive, reply_of
+from refusal_index.models.chat_api import choices_in, receive, reply_of, rewrite
 from refusal_index.models.failures import (
     RESUMES,
     Failure,
@@ -196,7 +196,7 @@ def guard(api: ModelAPI) -> None:
     clean_trace()
     client = getattr(api, "http_client", None) or getattr(getattr(api, "client", None), "_client", None)
     if hooks := getattr(client, "event_hooks", None):
-        hooks["response"].append(receive)
+        hooks["response"] += [receive, rewrite]
 
     async def generate_guarded(*args: Any, **kwargs: Any) -> Any:
         try:
