@@ -58,7 +58,7 @@ from refusal_index.protocol import (
 )
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.settings import Limits, Settings
-from refusal_index.runs.store import ReplyStore, StoreError, StoreGoneError
+from refusal_index.runs.store import ReplyStore, StoreError, StoreGoneError, as_stored
 
 
 class GroupCommit:
@@ -258,14 +258,16 @@ async def converse(
         If a reply cannot be kept.
     """
     store, question_id = assignment.store, conversation.question.question_id
+    said = store.completions(question_id, conversation.variant)
     try:
-        while requests := next_requests(conversation, store.completions(question_id, conversation.variant)):
+        while requests := next_requests(conversation, said):
             for pending in requests:
                 step = pending.step
                 variant = variant_of(conversation, step.pass_)
                 retired = store.times_retired(question_id, variant, step.pass_, step.role, pending.draw)
                 request = model_request(assignment.settings, conversation, pending, retired)
                 completions = await _completions(assignment, request, send, classify_error)
+                said += completions
                 assignment.progress(Replied(completions[0]))
     except EndedError:
         return
@@ -278,17 +280,17 @@ async def converse(
 
 async def _completions(
     assignment: Assignment, request: ModelRequest, send: Send, classify_error: ClassifyError
-) -> list[Completion]:
-    """Send a request, with retries, and return its replies once they are stored."""
+) -> Sequence[Completion]:
+    """Send a request, with retries, and return its replies, as they are stored, once they are."""
     breaker, budget, role = assignment.breaker, assignment.budget, request.request.role
 
-    async def once() -> list[Completion]:
+    async def once() -> Sequence[Completion]:
         await budget.turn()
         if reason := budget.used_up():
             breaker.open(reason, planned=True)
             raise EndedError
         with budget.one_request():
-            return to_completions(request, await send(request))
+            return as_stored(to_completions(request, await send(request)))
 
     completions = await send_with_retries(
         once,

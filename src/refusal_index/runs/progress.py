@@ -10,7 +10,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from refusal_index.data.run_json import Prices
-from refusal_index.protocol import Completion
 from refusal_index.render.format import escape
 from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.engine import Begun, Event, Finished, Opened, Replied, Underway
@@ -32,7 +31,7 @@ class ProgressBar:
 
     def __init__(self, progress: _WithNote, questions: int, prices: Prices) -> None:
         self._progress = progress
-        self._task = progress.add_task("", total=questions, spent="", variant="")
+        self._task = progress.add_task("", total=questions, spent=self, variant="")
         self._prices = prices
         self._took = UsageCounter()
 
@@ -47,7 +46,7 @@ class ProgressBar:
             case Begun(variant):
                 self._progress.update(self._task, variant=escape(variant))
             case Replied(completion):
-                self._count(completion)
+                self._took.add(completion)
             case Finished():
                 self._progress.advance(self._task)
             case Underway(note, is_news):
@@ -55,12 +54,13 @@ class ProgressBar:
                 if is_news:
                     self._progress.console.print(escape(note), markup=False, highlight=False, soft_wrap=True)
 
-    def _count(self, completion: Completion) -> None:
-        self._took.add(completion)
+    def __str__(self) -> str:
+        """Return what the replies so far took; called when the bar is drawn, which is rarer than replies are."""
+        if not self._took.requests:
+            return ""
         read, written = map(_short, self._took.tokens)
         cost = self._took.cost(self._prices)
-        spent = f"{read} tokens in, {written} out" + ("" if cost is None else f", ${cost:.2f}")
-        self._progress.update(self._task, spent=spent)
+        return f"{read} tokens in, {written} out" + ("" if cost is None else f", ${cost:.2f}")
 
 
 @contextmanager
