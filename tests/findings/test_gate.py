@@ -438,7 +438,7 @@ def test_the_questions_that_changed_most_are_the_worst_losses_first():
         ("q0001", "answered_right", "refused_right", -1.0),
     ]
     assert found[1].draws_candidate == "1 of 2"
-    assert [one.question_id for one in most_changed(*rows, ["q0001", "q0002"], exact=True, most=1)] == ["q0002"]
+    assert [one.question_id for one in most_changed(*rows, ["q0001", "q0002"], exact=True, limit=1)] == ["q0002"]
 
 
 def test_questions_are_compared_by_the_draws_that_both_have():

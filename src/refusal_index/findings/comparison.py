@@ -93,15 +93,15 @@ class MatchedRuns(Shown):
         deterministic = [is_deterministic(run.settings) for run in self.runs] * len(self.matches)
         results = iter(corrected_indices(tables, deterministic))
         by_variant = {name: tuple(next(results) for _ in self.runs) for name in self.matches}
-        return {name: each for name, each in by_variant.items() if all(map(is_defined, each))}
+        return {name: indices for name, indices in by_variant.items() if all(map(is_defined, indices))}
 
     @property
     def estimated_indices(self) -> Mapping[str, tuple[stats.CorrectedRefusalIndexResult, ...]]:
         """Those of the corrected indices that every run has."""
         return {
-            name: each
-            for name, each in self.corrected_indices.items()
-            if all(index.estimate is not None for index in each)
+            name: indices
+            for name, indices in self.corrected_indices.items()
+            if all(index.estimate is not None for index in indices)
         }
 
     def match_document(self, match: Match) -> dict[str, Any]:
@@ -116,7 +116,10 @@ class MatchedRuns(Shown):
     def shared_document(self) -> dict[str, Any]:
         """Return differing settings and the range of RI over missing grades, as a JSON-serialisable dictionary."""
         missing = {
-            run.label: {variant or "all": asdict(one) for variant, one in missing_ranges(run.variants).items()}
+            run.label: {
+                variant or "all": asdict(missing_range)
+                for variant, missing_range in missing_ranges(run.variants).items()
+            }
             for run in self.runs
         }
         return {"settings_that_differ": differing_settings(self.runs), "missing": missing}
@@ -127,9 +130,9 @@ class MatchedRuns(Shown):
             left_out = [(label, count) for label, count in zip(self.labels, match.left_out, strict=True) if count]
             values = {"variant": variant, "questions": len(match.matrix.question_ids), "left_out": left_out}
             return Statement("matched", "scope", values)
-        own = list(zip(self.labels, match.matrix.scored.sum(axis=1).tolist(), strict=True))
+        scored_counts = list(zip(self.labels, match.matrix.scored.sum(axis=1).tolist(), strict=True))
         shared = int(match.matrix.shared.sum())
-        values = {"variant": variant, "shared": shared, "own": own}
+        values = {"variant": variant, "shared": shared, "own": scored_counts}
         return Statement("partly_shared" if len(self.runs) > 2 or shared else "unpaired", "serious", values)
 
     def sampling_statements(self, match: Match) -> Iterator[Statement]:
@@ -154,7 +157,7 @@ def joint_corrected_indices(
     corrected: Mapping[str, tuple[stats.CorrectedRefusalIndexResult, ...]],
 ) -> list[stats.CorrectedRefusalIndexResult]:
     """Return one corrected index of each run over all variants."""
-    return [stats.joint_corrected_refusal_index(each) for each in zip(*corrected.values(), strict=True)]
+    return [stats.joint_corrected_refusal_index(indices) for indices in zip(*corrected.values(), strict=True)]
 
 
 def matched_variants(runs: Sequence[ComparedRun], variant: str | None) -> dict[str, Match]:
@@ -215,14 +218,14 @@ def missing_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
         missing: list[dict[str, Any]] = [
             {
                 "variant": variant or "all",
-                "questions": one.questions,
+                "questions": missing_range.questions,
                 "asked": tables[variant].height,
-                "low": one.low,
-                "high": one.high,
+                "low": missing_range.low,
+                "high": missing_range.high,
             }
-            for variant, one in missing_ranges(run.variants).items()
+            for variant, missing_range in missing_ranges(run.variants).items()
         ]
-        many = any(too_many_missing(one["questions"], one["asked"]) for one in missing)
+        many = any(too_many_missing(entry["questions"], entry["asked"]) for entry in missing)
         if missing:
             values = {"run": run.label, "missing": missing, "many": many}
             yield Statement("missing_grades", "serious" if many else "note", values)
@@ -251,7 +254,7 @@ class VariantComparison:
 
     def differences(self) -> dict[str, Difference]:
         """Every difference by the name of its metric."""
-        differences: dict[str, Difference] = {each.name: each for each in self.comparison.differences}
+        differences: dict[str, Difference] = {difference.name: difference for difference in self.comparison.differences}
         return differences if self.corrected is None else {**differences, CORRECTED: self.corrected}
 
 
@@ -340,24 +343,28 @@ class PairComparison(MatchedRuns):
         none: among seven metrics of equal models, some difference is significant far more often than once in twenty
         comparisons, so the primary difference is tested alone, and all others share one family-wise error rate.
         """
-        found: list[tuple[str, str, Difference]] = []
+        rows: list[tuple[str, str, Difference]] = []
         indices = (
             (INDEX, self.joint, self.joint_over),
             (CORRECTED, self.joint_corrected, self.corrected_over),
         )
-        for name, joint, over in indices[:1] if self.is_ri_corrected else indices:
+        for name, joint, names in indices[:1] if self.is_ri_corrected else indices:
             if joint is not None:
                 # which variants it rests on, where these are not all
-                place = COMBINED if len(over) == len(self.variants) else f"{COMBINED} over {', '.join(over)}"
-                found.append((name, place, joint))
+                label = COMBINED if len(names) == len(self.variants) else f"{COMBINED} over {', '.join(names)}"
+                rows.append((name, label, joint))
             of_variants = ((variant.name, variant.differences().get(name)) for variant in self.variants)
-            found += ((name, variant, difference) for variant, difference in of_variants if difference is not None)
-        for name in [each.name for each in self.variants[0].comparison.differences if each.name != INDEX]:
-            found += ((name, variant.name, variant.comparison[name]) for variant in self.variants)
-        given = {place: difference.pvalue for place, (*_, difference) in enumerate(found)}
-        family = {p: pvalue for p, pvalue in given.items() if pvalue is not None and not (self.has_primary and p == 0)}
+            rows += ((name, variant, difference) for variant, difference in of_variants if difference is not None)
+        for name in [
+            difference.name for difference in self.variants[0].comparison.differences if difference.name != INDEX
+        ]:
+            rows += ((name, variant.name, variant.comparison[name]) for variant in self.variants)
+        pvalues = {position: difference.pvalue for position, (*_, difference) in enumerate(rows)}
+        family = {
+            p: pvalue for p, pvalue in pvalues.items() if pvalue is not None and not (self.has_primary and p == 0)
+        }
         adjusted = dict(zip(family, stats.holm(list(family.values())).tolist(), strict=True))
-        return [(*row, adjusted.get(place)) for place, row in enumerate(found)]
+        return [(*row, adjusted.get(position)) for position, row in enumerate(rows)]
 
     @property
     def has_primary(self) -> bool:
@@ -391,7 +398,9 @@ class PairComparison(MatchedRuns):
                 {
                     "variant": variant.name,
                     **self.match_document(variant.match),
-                    "metrics": {name: _document(each, level) for name, each in variant.differences().items()},
+                    "metrics": {
+                        name: _document(difference, level) for name, difference in variant.differences().items()
+                    },
                 }
                 for variant in self.variants
             ],
@@ -443,26 +452,26 @@ class PairComparison(MatchedRuns):
         index, corrected, alpha = self.headline, self.corrected, 1 - self.options.confidence_level
         if not isinstance(corrected, stats.CorrectedDifference):
             return
-        each = [
+        entries = [
             {
-                "variant": one.name if len(self.variants) > 1 else None,
-                "first": one.corrected.first.n_repeated,
-                "second": one.corrected.second.n_repeated,
-                "shared": one.corrected.n_shared,
+                "variant": variant.name if len(self.variants) > 1 else None,
+                "first": variant.corrected.first.n_repeated,
+                "second": variant.corrected.second.n_repeated,
+                "shared": variant.corrected.n_shared,
             }
-            for one in self.variants
-            if isinstance(one.corrected, stats.CorrectedDifference)
+            for variant in self.variants
+            if isinstance(variant.corrected, stats.CorrectedDifference)
         ]
-        yield Statement("corrected_ri", values={"each": each})
+        yield Statement("corrected_ri", values={"each": entries})
         labels = self.labels
         if None not in (index.pvalue, corrected.pvalue) and ahead(index, alpha) != ahead(corrected, alpha):
             leads = [
-                {"run": {1: labels[0], -1: labels[1]}.get(ahead(one, alpha)), "pvalue": one.pvalue}
-                for one in (index, corrected)
+                {"run": {1: labels[0], -1: labels[1]}.get(ahead(difference, alpha)), "pvalue": difference.pvalue}
+                for difference in (index, corrected)
             ]
             yield Statement("indices_disagree", "serious", {"ri": leads[0], "corrected": leads[1]})
         if corrected.reliability_pvalue is not None and corrected.reliability_pvalue < alpha:
-            first, second = (one.reliability or 0.0 for one in (corrected.first, corrected.second))
+            first, second = (result.reliability or 0.0 for result in (corrected.first, corrected.second))
             less, more = labels if first >= second else labels[::-1]
             values = {"less": less, "more": more, "pvalue": corrected.reliability_pvalue}
             yield Statement("models_differ_in_randomness", values=values)

@@ -62,7 +62,7 @@ def lacking(summary: Summary) -> Statement | None:
     """State which variants lack too many questions or further draws; None if none does."""
     parts: list[dict[str, Any]] = []
     reasons: set[str] = set()
-    for what, field in (("questions", "completeness"), ("further_draws", "further_draws")):
+    for kind, field in (("questions", "completeness"), ("further_draws", "further_draws")):
         counted = [(variant, getattr(variant, field)) for variant in summary.variants]
         short = [(variant, counts) for variant, counts in counted if counts is not None and not counts.is_enough]
         names = [
@@ -70,7 +70,7 @@ def lacking(summary: Summary) -> Statement | None:
             for variant, counts in short[:NAMED]
         ]
         if short:
-            parts.append({"what": what, "variants": names, "more": max(len(short) - NAMED, 0)})
+            parts.append({"what": kind, "variants": names, "more": max(len(short) - NAMED, 0)})
             reasons.update(*(counts.reasons for _, counts in short))
     if not parts:
         return None
@@ -89,14 +89,14 @@ def indices(summary: Summary, corrected_by_name: Mapping[str, Estimate] | None =
 
     - `corrected_by_name`: the corrected index by name; None for that of each variant.
     """
-    corrected = [(one, one.corrected) for one in summary.variants if one.corrected is not None]
-    what = Statement("what_ri_is", "scope")
+    corrected = [(variant, variant.corrected) for variant in summary.variants if variant.corrected is not None]
+    scope = Statement("what_ri_is", "scope")
     if not corrected:
-        return (what,)
-    if {one.repeats_ri for one, index in corrected if index.estimate is not None} == {True}:
-        return what, Statement("corrected_repeats_ri", "scope")
-    each = corrected_by_name or {_name(summary, one): index for one, index in corrected}
-    return what, Statement("corrected_index", "conclusion", {"each": each})
+        return (scope,)
+    if {variant.repeats_ri for variant, index in corrected if index.estimate is not None} == {True}:
+        return scope, Statement("corrected_repeats_ri", "scope")
+    by_name = corrected_by_name or {_name(summary, variant): index for variant, index in corrected}
+    return scope, Statement("corrected_index", "conclusion", {"each": by_name})
 
 
 def joint(summary: Summary, pooled: PooledSummary) -> Statement:
@@ -132,16 +132,18 @@ def remarks(variant: VariantSummary) -> Iterator[Statement]:
         yield Statement("corrected_status", "serious", values)
     topics = variant.sensitivity.topics
     if topics is not None and MIX_SIGN in (variant.dataset or ""):
-        each = {topic.topic: topic.refusal_index for topic in topics.each}
-        yield Statement("within_sources", "conclusion", {"within": topics.within, "each": each})
+        by_topic = {topic.topic: topic.refusal_index for topic in topics.each}
+        yield Statement("within_sources", "conclusion", {"within": topics.within, "each": by_topic})
     yield from variant.warnings
 
 
 def sampling(variant: VariantSummary) -> Iterator[Statement]:
     """State how the questions of a variant were sampled, if they have clusters or weights."""
     if (summary := variant.sampling) is not None:
-        known = None if summary.few else summary.effective_questions  # too few clusters to tell
-        yield Statement("sampling", "note", {**asdict(summary), "effective_questions": known, "n": variant.table.n})
+        effective_questions = None if summary.few else summary.effective_questions  # too few clusters to tell
+        yield Statement(
+            "sampling", "note", {**asdict(summary), "effective_questions": effective_questions, "n": variant.table.n}
+        )
 
 
 def usage(summary: Summary) -> Statement | None:
@@ -166,8 +168,8 @@ def goal(about: Mapping[str, Any], summary: Summary) -> Statement | None:
     target = until["half_width"]
     half_width, whole = half_width_of(summary), is_complete(summary)
     is_reached = whole and half_width is not None and half_width <= target
-    asked = max((variant.completeness.asked for variant in summary.variants), default=0)
-    values = {"goal": f"half-width={target:g}", "half_width": half_width, "asked": asked, "is_complete": whole}
+    n_asked = max((variant.completeness.asked for variant in summary.variants), default=0)
+    values = {"goal": f"half-width={target:g}", "half_width": half_width, "asked": n_asked, "is_complete": whole}
     return Statement("met_goal" if is_reached else "unmet_goal", "note" if is_reached else "serious", values)
 
 
@@ -211,7 +213,7 @@ def headline(summary: Summary, about: Mapping[str, Any], paper: Sequence[float] 
     index = summary.index or Estimate(None, status="undefined")
     rates = [variant.table.error_rate for variant in summary.variants if variant.table.n]
     shared = frozenset.intersection(
-        *(frozenset(warning.code for warning in each.warnings) for each in summary.variants)
+        *(frozenset(warning.code for warning in variant.warnings) for variant in summary.variants)
     )
     meaningless = bool(shared & MEANINGLESS)
     by_refusals = sorted(summary.variants, key=lambda variant: variant.metric("refusal_rate").estimate or 0.0)
@@ -308,17 +310,19 @@ def _certainty(summary: Summary, about: Mapping[str, Any], index: Estimate) -> I
 
 def _comparisons(summary: Summary, paper: Sequence[float]) -> Iterator[Statement]:
     yield Statement("scale", "scope")
-    known = [(one.index.estimate, one.name) for one in summary.variants if one.index.estimate is not None]
-    if len(known) > 1:
-        known.sort(key=lambda pair: pair[0])
-        (low, worst), (high, best) = known[0], known[-1]
+    estimates = [
+        (variant.index.estimate, variant.name) for variant in summary.variants if variant.index.estimate is not None
+    ]
+    if len(estimates) > 1:
+        estimates.sort(key=lambda pair: pair[0])
+        (low, worst), (high, best) = estimates[0], estimates[-1]
         pvalue = summary.pooled[0].homogeneity.pvalue if summary.pooled else None
         beyond = None if pvalue is None else pvalue < 1 - summary.confidence_level
         values = {"best": best, "high": high, "worst": worst, "low": low, "beyond_chance": beyond}
         yield Statement("best_and_worst", "conclusion", values)
     if paper:
         index = None if summary.index is None else summary.index.estimate
-        below = None if index is None else sum(one < index for one in paper)
+        below = None if index is None else sum(value < index for value in paper)
         ends = {"low": min(paper), "high": max(paper)}
         yield Statement("paper", "scope", {"models": len(paper), **ends, "index": index, "below": below})
 
@@ -336,11 +340,11 @@ def doubts(summary: Summary) -> tuple[Statement, ...]:
 
 def _warnings(summary: Summary) -> Iterator[Statement]:
     """Yield each kind of caution once, with the values of the first variant that has it and the names of the others."""
-    held: dict[str, list[tuple[str, Statement]]] = {}
+    by_code: dict[str, list[tuple[str, Statement]]] = {}
     for variant in summary.variants:
         for warning in variant.warnings:
-            held.setdefault(warning.code, []).append((summary.label(variant), warning))
-    for (first, statement), *others in held.values():
+            by_code.setdefault(warning.code, []).append((summary.label(variant), warning))
+    for (first, statement), *others in by_code.values():
         names = {"first": first if len(summary.variants) > 1 else None, "others": [name for name, _ in others]}
         yield Statement("same_for", statement.severity, {"statement": statement, **names})
 
@@ -348,15 +352,19 @@ def _warnings(summary: Summary) -> Iterator[Statement]:
 def _pulls(variants: Sequence[VariantSummary]) -> Iterator[Statement]:
     """State how far missing grades and repeated refusals, too few for a caution, could move RI."""
     codes = {warning.code for variant in variants for warning in variant.warnings}
-    unscored, asked = (sum(getattr(one.completeness, name) for one in variants) for name in ("unscored", "asked"))
+    unscored, n_asked = (
+        sum(getattr(variant.completeness, name) for variant in variants) for name in ("unscored", "asked")
+    )
     if unscored and "incomplete" not in codes:
-        counts = {"missing": unscored, "asked": asked}
-        ends = ((one, one.missing.low, one.missing.high) for one in variants if one.missing is not None)
-        yield Statement("unscored_outcomes", *_by_pull(counts, max((_moved(*each) for each in ends), default=0.0)))
+        counts = {"missing": unscored, "asked": n_asked}
+        ends = (
+            (variant, variant.missing.low, variant.missing.high) for variant in variants if variant.missing is not None
+        )
+        yield Statement("unscored_outcomes", *_by_pull(counts, max((_moved(*bounds) for bounds in ends), default=0.0)))
     share = max(variant.forced_refusals.share or 0.0 for variant in variants)
     if share and "forced_refusals" not in codes:
-        lows = ((one, one.sensitivity.range_of(INDEX).low) for one in variants)
-        yield Statement("some_forced_refusals", *_by_pull({"share": share}, max(_moved(*each) for each in lows)))
+        lows = ((variant, variant.sensitivity.range_of(INDEX).low) for variant in variants)
+        yield Statement("some_forced_refusals", *_by_pull({"share": share}, max(_moved(*bounds) for bounds in lows)))
 
 
 def _by_pull(values: Mapping[str, Any], pull: float) -> tuple[Severity, dict[str, Any]]:
@@ -422,7 +430,7 @@ class Tally:
         """Caveats to print with the counts."""
         settled = self.refused - self.to_force - self.forced
         unscored = {"missing": self.unscored, "asked": self.rows, "reasons": self.reasons}
-        each = (
+        statements = (
             (self.unscored, Statement("unscored_questions", "note", unscored)),
             (not self.metrics, Statement("too_many_unscored", "serious")),
             (self.forced, Statement("already_forced", "note", {"questions": self.forced})),
@@ -430,7 +438,7 @@ class Tally:
             (settled, Statement("no_right_answer", "note", {"questions": settled})),
             (not self.refused, Statement("none_refused", "serious")),
         )
-        return tuple(statement for applies, statement in each if applies)
+        return tuple(statement for applies, statement in statements if applies)
 
 
 def tallies(passes: Iterable[FirstPass], *, penalty: float = 1.0) -> tuple[Tally, ...]:
@@ -448,18 +456,20 @@ def tallies(passes: Iterable[FirstPass], *, penalty: float = 1.0) -> tuple[Tally
 def _tally(group: list[FirstPass], penalty: float) -> Tally:
     grades = Counter(first_pass.grade for first_pass in group)
     correct, incorrect, refused = (grades[grade] for grade in (Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED))
-    unscored = [one for one in group if one.grade in (None, Grade.UNSCORED)]
+    unscored = [first_pass for first_pass in group if first_pass.grade in (None, Grade.UNSCORED)]
     # Forced answers only split the refused cells, which no first-pass metric uses.
     estimates = metrics(ContingencyTable(refused, 0, incorrect, correct), penalty=penalty)
     by_name = {} if too_many_missing(len(unscored), len(group)) else {metric.name: metric for metric in estimates}
-    answerable = [one for one in group if one.grade is Grade.REFUSED and one.question.gold is not None]
+    answerable = [
+        first_pass for first_pass in group if first_pass.grade is Grade.REFUSED and first_pass.question.gold is not None
+    ]
     return Tally(
         *(group[0].model, group[0].dataset, group[0].variant),
         *(correct, incorrect, refused, len(unscored)),
-        reasons=dict(Counter(one.outcome().unscored_reason or "" for one in unscored).most_common()),
-        to_force=sum(one.needs_forcing for one in group),
-        forced=sum(one.forced is not None for one in answerable),
-        set_aside=sum(one.set_aside is not None for one in group),
+        reasons=dict(Counter(first_pass.outcome().unscored_reason or "" for first_pass in unscored).most_common()),
+        to_force=sum(first_pass.needs_forcing for first_pass in group),
+        forced=sum(first_pass.forced is not None for first_pass in answerable),
+        set_aside=sum(first_pass.set_aside is not None for first_pass in group),
         metrics=tuple(by_name[name] for name in FIRST_PASS_METRICS if name in by_name),
     )
 

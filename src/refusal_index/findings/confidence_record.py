@@ -84,10 +84,10 @@ def read_record(path: Path) -> tuple[MethodRecord, ...]:
         version = document["record_version"]
         if version != RECORD_VERSION:
             raise ValueError(f"expected record_version {RECORD_VERSION}, got {version!r}")
-        return tuple(_record(name, one) for name, found in document["methods"].items() for one in found)
+        return tuple(_record(name, entry) for name, entries in document["methods"].items() for entry in entries)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        raise ConfidenceError(f"{path} cannot be read ({said[0]}); remove it, and run the methods again") from error
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise ConfidenceError(f"{path} cannot be read ({lines[0]}); remove it, and run the methods again") from error
 
 
 def recorded_methods(run: ComparedRun) -> dict[tuple[str, str | None], MethodRecord]:
@@ -97,17 +97,17 @@ def recorded_methods(run: ComparedRun) -> dict[tuple[str, str | None], MethodRec
         records = read_record(path) if run.source.is_dir() and path.exists() else ()
     except ConfidenceError:
         return {}
-    return {(one.method, one.variant): one for one in records}
+    return {(record.method, record.variant): record for record in records}
 
 
 def _record(method: str, document: Mapping[str, Any]) -> MethodRecord:
     """Read a record; raises TypeError if a value has the wrong type."""
     record = MethodRecord(**{**document, "method": method, "usage": usage_of(document["usage"])})
-    for one in fields(record):
-        value = getattr(record, one.name)
-        is_negative = isinstance(value, int) and value < 0 and one.name != "seed"
-        if is_negative or not any(_IS[kind](value) for kind in str(one.type).split(" | ")):
-            raise TypeError(f"{one.name} of {method} cannot be {value!r}")
+    for field_ in fields(record):
+        value = getattr(record, field_.name)
+        is_negative = isinstance(value, int) and value < 0 and field_.name != "seed"
+        if is_negative or not any(_IS[kind](value) for kind in str(field_.type).split(" | ")):
+            raise TypeError(f"{field_.name} of {method} cannot be {value!r}")
     return replace(record, needs=tuple(record.needs))
 
 
@@ -118,7 +118,9 @@ _IS: Mapping[str, Callable[[Any], bool]] = {
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "float": lambda value: isinstance(value, int | float),
     "Usage": lambda value: isinstance(value, Usage),
-    "tuple[str, ...]": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
-    "Mapping[str, str]": lambda value: isinstance(value, dict) and all(isinstance(one, str) for one in value.values()),
+    "tuple[str, ...]": lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value),
+    "Mapping[str, str]": lambda value: (
+        isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+    ),
 }
 """Whether a value of a JSON document is one of a field of this type."""

@@ -57,8 +57,8 @@ def draws_summary(
     matrix = rates.draw_matrix(outcomes)
     if len(matrix.refused) < 2:
         return None
-    (drawn,) = rates.drawn_outcomes([outcomes])
-    corrected, spearman = _corrected(drawn, is_deterministic), stats.mid_rank_spearman(*matrix.arrays)
+    (drawn_outcomes,) = rates.drawn_outcomes([outcomes])
+    corrected, spearman = _corrected(drawn_outcomes, is_deterministic), stats.mid_rank_spearman(*matrix.arrays)
     area = stats.auroc(*p_answering(matrix))
     return DrawsSummary(
         questions=int(np.count_nonzero(matrix.scored.sum(axis=0) > 1)),
@@ -85,7 +85,10 @@ def corrected_indices(
       draws of a question differ: hosted models are not exactly deterministic.
     """
     at_zero = is_deterministic or [False] * len(tables)
-    return tuple(_corrected(drawn, same) for drawn, same in zip(rates.drawn_outcomes(tables), at_zero, strict=True))
+    return tuple(
+        _corrected(drawn_outcomes, same)
+        for drawn_outcomes, same in zip(rates.drawn_outcomes(tables), at_zero, strict=True)
+    )
 
 
 def is_defined(result: stats.CorrectedRefusalIndexResult) -> bool:
@@ -93,13 +96,13 @@ def is_defined(result: stats.CorrectedRefusalIndexResult) -> bool:
     return result.reason != NO_REPEATED_QUESTIONS
 
 
-def _corrected(drawn: rates.DrawnOutcomes, is_deterministic: bool) -> stats.CorrectedRefusalIndexResult:
-    single, repeated = drawn.single, drawn.repeated.arrays
-    if is_deterministic and not _differ([drawn.repeated]):
+def _corrected(drawn_outcomes: rates.DrawnOutcomes, is_deterministic: bool) -> stats.CorrectedRefusalIndexResult:
+    single, repeated = drawn_outcomes.single, drawn_outcomes.repeated.arrays
+    if is_deterministic and not _differ([drawn_outcomes.repeated]):
         return stats.deterministic_refusal_index(*(row[0] for row in single.arrays), **single.design)
     if len(repeated[0]) < 2:
-        nothing = np.zeros((2, len(single.question_ids)), bool)
-        repeated = nothing, nothing, nothing  # no question was drawn twice
+        empty = np.zeros((2, len(single.question_ids)), bool)
+        repeated = empty, empty, empty  # no question was drawn twice
     return stats.corrected_refusal_index(*repeated, single=[row[0] for row in single.arrays], **single.design)
 
 

@@ -212,11 +212,11 @@ class GateResult(Shown):
         alike: dict[tuple[str, str | None], list[Statement]] = {}
         for guard in self.guards:
             if guard.test.verdict == self.verdict:
-                one = guard.statement
-                alike.setdefault((one.code, one.values.get("reason")), []).append(one)
-        names = [list(dict.fromkeys(one.values["metrics"][0] for one in same)) for same in alike.values()]
+                statement = guard.statement
+                alike.setdefault((statement.code, statement.values.get("reason")), []).append(statement)
+        names = [list(dict.fromkeys(statement.values["metrics"][0] for statement in same)) for same in alike.values()]
         pairs = zip(alike.values(), names, strict=True)
-        return [replace(same[0], values={**same[0].values, "metrics": each}) for same, each in pairs]
+        return [replace(same[0], values={**same[0].values, "metrics": metrics}) for same, metrics in pairs]
 
     def _scope(self) -> Statement:
         """State what was compared."""
@@ -233,8 +233,8 @@ class GateResult(Shown):
         if self.is_one_run:
             yield Statement("one_run", "serious")
         if self.look is not None:
-            sizes, asked = self.look.design.sizes, self.look.n
-            values = {"look": sizes.index(asked) + 1, "looks": len(sizes), "asked": asked, "questions": sizes[-1]}
+            sizes, n_asked = self.look.design.sizes, self.look.n
+            values = {"look": sizes.index(n_asked) + 1, "looks": len(sizes), "asked": n_asked, "questions": sizes[-1]}
             yield Statement("look", "scope", values)
         if self.baseline is None and not self.candidate.settings:
             yield Statement("no_sample_recorded", "serious")
@@ -267,8 +267,10 @@ class GateResult(Shown):
         if self.baseline is None:
             return False
         runs = (self.candidate, self.baseline)
-        ours, theirs = (run.about.get(RUN_ID) for run in runs)
-        return len({(run.source.resolve(), run.label) for run in runs}) == 1 or (ours is not None and ours == theirs)
+        first_id, second_id = (run.about.get(RUN_ID) for run in runs)
+        return len({(run.source.resolve(), run.label) for run in runs}) == 1 or (
+            first_id is not None and first_id == second_id
+        )
 
     def to_document(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary; `refusal_index.render.gate.gate_document` adds the sentences."""
@@ -284,12 +286,12 @@ class GateResult(Shown):
             "alpha": self.alpha,
             "level_at_look": self.level_at_look,
             "looked": None,
-            "guards": [plain(one.to_document()) for one in self.guards],
+            "guards": [plain(guard.to_document()) for guard in self.guards],
             "more_questions": self.more_questions,
             "questions_if_equal": self.questions_if_equal,
             "missing": dict(self.missing),
             "sampling": self.sampling,
-            "changed": [asdict(one) for one in self.changed],
+            "changed": [asdict(question) for question in self.changed],
             "no_changes": self.no_changes,
             "settings_that_differ": list(differing_settings(runs)),
             "policy": self.policy.to_document(),
@@ -335,11 +337,11 @@ def decide(
     _check_answers(rows, is_paired=is_paired)
     if look is not None and rows["candidate"]["question_id"].n_unique() < look.n:
         within_look = True
-    asked = {key: run.asked.get(variants[key], Asked()) for key, run in runs.items()}
+    requested = {key: run.asked.get(variants[key], Asked()) for key, run in runs.items()}
     if look is not None:
-        asked["candidate"] = replace(asked["candidate"], questions=look.n)
-    missing = {key: missing_share(table, asked[key]) for key, table in rows.items()}
-    for key, share in _absent_shares(runs, rows, asked).items():
+        requested["candidate"] = replace(requested["candidate"], questions=look.n)
+    missing = {key: missing_share(table, requested[key]) for key, table in rows.items()}
+    for key, share in _absent_shares(runs, rows, requested).items():
         missing[key] = max(missing[key], share)
     obstacle = _obstacle(within_look, missing, policy, is_unpaired=compared is not None and not is_paired)
     split = split_by_answerable(list(rows.values())) if is_paired and policy.margins.keys() & BY_ANSWERABLE else None
@@ -410,13 +412,13 @@ def _matched(runs: tuple[ComparedRun, ...], policy: Policy, payoffs: Payoffs) ->
 def _check_answers(rows: Mapping[str, pl.DataFrame], *, is_paired: bool) -> None:
     """Raise OutcomeTableError if two runs have different questions, or one has no forced pass."""
     if len(rows) > 1 and not is_paired:
-        ours, theirs = (set(table["question_id"]) for table in rows.values())
-        shared, smaller = len(ours & theirs), min(len(ours), len(theirs))
+        candidate_ids, baseline_ids = (set(table["question_id"]) for table in rows.values())
+        shared, smaller = len(candidate_ids & baseline_ids), min(len(candidate_ids), len(baseline_ids))
         if 2 * shared < smaller or not shared:
             raise OutcomeTableError(
                 f"baseline: expected at least half of the {smaller:,} questions of the smaller run in both, got "
-                f"{shared:,} shared, of {len(ours):,} of the candidate and {len(theirs):,} of the baseline; evaluate "
-                "the candidate on the baseline's questions"
+                f"{shared:,} shared, of {len(candidate_ids):,} of the candidate and {len(baseline_ids):,} of "
+                "the baseline; evaluate the candidate on the baseline's questions"
             )
     for key, table in rows.items():
         if never_forced(first_draws(table)):
@@ -426,13 +428,13 @@ def _check_answers(rows: Mapping[str, pl.DataFrame], *, is_paired: bool) -> None
             )
 
 
-def check_variant(which: str, run: ComparedRun, name: str | None) -> None:
+def check_variant(role: str, run: ComparedRun, name: str | None) -> None:
     """Raise OutcomeTableError if a run lacks the variant to judge."""
     if name is None or run.has_no_variants or name in run.variants:
         return
-    known = [str(variant) for variant in run.variants]
+    names = [str(variant) for variant in run.variants]
     raise OutcomeTableError(
-        f"{which}: {run.source} has no prompt {name!r}; expected one of {', '.join(known)}{suggestion(name, known)}"
+        f"{role}: {run.source} has no prompt {name!r}; expected one of {', '.join(names)}{suggestion(name, names)}"
     )
 
 
@@ -448,7 +450,7 @@ def unjudged(
 
 
 def _absent_shares(
-    runs: Mapping[str, ComparedRun], rows: Mapping[str, pl.DataFrame], asked: Mapping[str, Asked]
+    runs: Mapping[str, ComparedRun], rows: Mapping[str, pl.DataFrame], requested: Mapping[str, Asked]
 ) -> dict[str, float]:
     """Return the share of the compared questions without a grade, by run.
 
@@ -468,11 +470,11 @@ def _absent_shares(
     graded = {
         key: set(first_draws(table).drop_nulls(["refused", "wrong"])["question_id"]) for key, table in rows.items()
     }
-    owner = min(samples, key=lambda key: asked[key].questions, default=None)
+    owner = min(samples, key=lambda key: requested[key].questions, default=None)
     expected = set.union(*ids.values()) if owner is None else ids[owner]
     lacks = {key: len(expected - of_run) for key, of_run in graded.items()}
     number = len(expected)
-    if owner is not None and asked[owner].questions > number:  # only the number of missing questions is recorded
-        lacks[owner] += asked[owner].questions - number
-        number = asked[owner].questions
+    if owner is not None and requested[owner].questions > number:  # only the number of missing questions is recorded
+        lacks[owner] += requested[owner].questions - number
+        number = requested[owner].questions
     return {key: count / number for key, count in lacks.items()} if number else {}

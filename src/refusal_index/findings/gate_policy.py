@@ -110,11 +110,11 @@ class Policy:
     @classmethod
     def of(cls, document: Mapping[str, Any], source: str) -> Self:
         """Parse a policy from a dictionary as in ``gate.toml``; errors name its source."""
-        known = [field_.name for field_ in fields(cls)]
+        names = [field_.name for field_ in fields(cls)]
         for key in document:
-            if key not in known:
+            if key not in names:
                 raise PolicyError(
-                    f"{source}: expected keys from {listed(known)}, got {key!r}{suggestion(str(key), known)}"
+                    f"{source}: expected keys from {listed(names)}, got {key!r}{suggestion(str(key), names)}"
                 )
         try:
             return cls(**document)
@@ -123,9 +123,9 @@ class Policy:
 
     def changed(self, **values: Any) -> Self:
         """Return a copy with other values; tables are merged, and None changes nothing."""
-        given = {name: value for name, value in values.items() if value is not None}
-        merged = {name: {**getattr(self, name), **given[name]} for name in TABLES if name in given}
-        return replace(self, **{**given, **merged})
+        changes = {name: value for name, value in values.items() if value is not None}
+        merged = {name: {**getattr(self, name), **changes[name]} for name in TABLES if name in changes}
+        return replace(self, **{**changes, **merged})
 
     def to_document(self) -> dict[str, Any]:
         """Return it as a JSON-serialisable dictionary."""
@@ -151,23 +151,24 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _check_numbers(name: str, given: object) -> None:
+def _check_numbers(name: str, table: object) -> None:
     """Raise PolicyError unless a table of the policy holds a valid number for each metric."""
-    if not isinstance(given, Mapping):
-        raise PolicyError(f"{name}: expected a table of metrics and numbers, got {shortened(given)}")
-    for key, value in given.items():
+    if not isinstance(table, Mapping):
+        raise PolicyError(f"{name}: expected a table of metrics and numbers, got {shortened(table)}")
+    for key, value in table.items():
         if key not in METRICS:
             keys = {metric.label.casefold(): key for key, metric in METRICS.items()}
-            meant = keys.get(str(key).casefold(), str(key))  # a metric may be called as tables call it
+            metric_name = keys.get(str(key).casefold(), str(key))  # a metric may be called as tables call it
             raise PolicyError(
-                f"{name}: expected metrics from {listed(METRICS)}, got {shortened(key)}{suggestion(meant, METRICS)}"
+                f"{name}: expected metrics from {listed(METRICS)}, got "
+                f"{shortened(key)}{suggestion(metric_name, METRICS)}"
             )
         metric = METRICS[key]
         if not _is_number(value):
             raise PolicyError(f"{name}, {key}: expected a number, got {shortened(value)}")
         low = 0 if name == "margins" else metric.low
-        least = -metric.high if name == "margins" else low  # margins with a sign have an error of their own
-        if metric.setting is None and not least <= value <= metric.high:  # otherwise the range depends on the run
+        lowest = -metric.high if name == "margins" else low  # margins with a sign have an error of their own
+        if metric.setting is None and not lowest <= value <= metric.high:  # otherwise the range depends on the run
             per_cent = "; is it a percentage?" if abs(value) > metric.high == 1 else ""
             raise PolicyError(
                 f"{name}, {key}: expected a number that it can be, from {low:g} to {metric.high:g}, got {value:g}"
@@ -195,15 +196,17 @@ def look_of(about: Mapping[str, Any], alpha: float) -> AtLook | None:
     if stop is not None:
         sizes, size = _sizes(stop.of, stop.looks), stop.asked
         is_planned = sizes[stop.look - 1 : stop.look] == (size,)
-        key, got = "stopped", f"{size:,} of {stop.of:,} questions at look {stop.look} of {stop.looks}"
+        key, value = "stopped", f"{size:,} of {stop.of:,} questions at look {stop.look} of {stop.looks}"
     elif gated is not None:
         sizes = _sizes(gated.of, gated.looks)
         is_planned, size = bool(sizes), sizes[-1] if sizes else 0
-        key, got = "gate_looks", str(gated)
+        key, value = "gate_looks", str(gated)
     else:
         return None
     if not is_planned:
-        raise RunFolderError(f"run.json: about, {key}: expected where a look was planned, got {got}; restore the file")
+        raise RunFolderError(
+            f"run.json: about, {key}: expected where a look was planned, got {value}; restore the file"
+        )
     return AtLook(GroupSequential(sizes, alpha), size)
 
 
@@ -288,10 +291,10 @@ def questions_for_margins(variant: VariantSummary, level: float, policy: Policy)
     """
     deviations = []
     for name, margin in policy.margins.items():
-        found = variant.metric(name)
-        if found.low is None or found.high is None or not margin:
+        estimate = variant.metric(name)
+        if estimate.low is None or estimate.high is None or not margin:
             return None
-        error = (found.high - found.low) / (2 * normal_quantile(level))
+        error = (estimate.high - estimate.low) / (2 * normal_quantile(level))
         deviations.append(math.sqrt(2 * variant.table.n) * error / margin)
     return math.ceil(questions_if_equal(deviations, policy.alpha))
 
@@ -333,12 +336,12 @@ def check_reachable(policy: Policy, payoffs: Payoffs) -> None:
     for metric, key, _ in WEIGHED:
         low, high = METRICS[metric].range(payoffs)
         ranges = {"at_least": (low, high), "at_most": (low, high), "margins": (0, high - low)}
-        for name, (least, most) in ranges.items():
+        for name, (lowest, highest) in ranges.items():
             limit = getattr(policy, name).get(metric)
-            if limit is not None and not least <= limit <= most:
+            if limit is not None and not lowest <= limit <= highest:
                 raise PolicyError(
-                    f"{name}, {metric}: expected a number from {least:g} to {most:g}, which is what it can be with the "
-                    f"run's {key}, got {limit:g}; is it a percentage?"
+                    f"{name}, {metric}: expected a number from {lowest:g} to {highest:g}, which is what it can be with "
+                    f"the run's {key}, got {limit:g}; is it a percentage?"
                 )
 
 
@@ -437,7 +440,7 @@ class ChangedQuestion:
 
 
 def most_changed(
-    candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool, most: int = SHOWN
+    candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool, limit: int = SHOWN
 ) -> tuple[ChangedQuestion, ...]:
     """Find questions that changed significantly, largest changes first, losses before gains.
 
@@ -463,7 +466,7 @@ def most_changed(
         pl.col("change").abs(), -pl.col("change"), "question_id", descending=[True, True, False]
     )
     columns = ("question_id", "question", "cell_before", "cell", "draws_before", "draws", "change")
-    return tuple(ChangedQuestion(*row) for row in changed.select(columns).head(most).iter_rows())
+    return tuple(ChangedQuestion(*row) for row in changed.select(columns).head(limit).iter_rows())
 
 
 def change_limit(candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool) -> str | None:
@@ -488,18 +491,20 @@ def permutation_pvalue(first: tuple[float, ...], second: tuple[float, ...]) -> f
     total, seen = sum(values), abs(sum(first) / m - sum(second) / len(second))
     ways: Counter[tuple[int, float]] = Counter({(0, 0.0): 1})
     for value in values:
-        ways += Counter({(size + 1, worth + value): count for (size, worth), count in ways.items() if size < m})
-    apart = {worth: abs(worth / m - (total - worth) / len(second)) for size, worth in ways if size == m}
-    return sum(ways[m, worth] for worth, far in apart.items() if far >= seen - 1e-9) / math.comb(len(values), m)
+        ways += Counter({(size + 1, subtotal + value): count for (size, subtotal), count in ways.items() if size < m})
+    apart = {subtotal: abs(subtotal / m - (total - subtotal) / len(second)) for size, subtotal in ways if size == m}
+    return sum(ways[m, subtotal] for subtotal, distance in apart.items() if distance >= seen - 1e-9) / math.comb(
+        len(values), m
+    )
 
 
 def _matched(candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str]) -> pl.DataFrame:
     """Return the draws that are graded in both runs side by side, one row per question."""
     ids = pl.DataFrame({"question_id": list(shared)}, schema={"question_id": pl.String})
-    ours, theirs = (rows.join(ids, on="question_id", how="semi") for rows in (candidate, baseline))
-    graded = [rows.drop_nulls(["refused", "wrong"]) for rows in (ours, theirs)]
-    drawn = ["question_id", "draw"]
-    now, before = (_by_question(rows.join(other, on=drawn, how="semi")) for rows, other in (graded, graded[::-1]))
+    candidate_rows, baseline_rows = (rows.join(ids, on="question_id", how="semi") for rows in (candidate, baseline))
+    graded = [rows.drop_nulls(["refused", "wrong"]) for rows in (candidate_rows, baseline_rows)]
+    draw_key = ["question_id", "draw"]
+    now, before = (_by_question(rows.join(other, on=draw_key, how="semi")) for rows, other in (graded, graded[::-1]))
     return now.join(before, on="question_id", suffix="_before").with_columns(
         change=(pl.col("worth") - pl.col("worth_before")).round(9)
     )
@@ -514,11 +519,11 @@ def _by_question(graded: pl.DataFrame) -> pl.DataFrame:
     counted = graded.with_columns(cell=cell).with_columns(
         worth=pl.col("cell").replace_strict(WORTH, return_dtype=pl.Float64)
     )
-    most = pl.col("cell").mode().sort().first()
+    mode = pl.col("cell").mode().sort().first()
     return counted.group_by("question_id").agg(
         pl.col("worth").mean(),
         pl.col("question").drop_nulls().first(),
         worths=pl.col("worth").sort(),
-        cell=most,
-        draws=pl.format("{} of {}", (pl.col("cell") == most).sum(), pl.len()),
+        cell=mode,
+        draws=pl.format("{} of {}", (pl.col("cell") == mode).sum(), pl.len()),
     )

@@ -97,9 +97,9 @@ def audit_sheet(outcomes: pl.DataFrame, size: int, seed: int) -> pl.DataFrame:
     shared = sheet.filter(pl.col("pass") == "forced").unique(answer, keep="first", maintain_order=True)
     sheet = pl.concat([sheet.filter(pl.col("pass") == "first"), shared])
     order = np.random.default_rng(seed).permutation(sheet.height)
-    drawn = sheet.with_columns(_lot=pl.Series(order)).sort("_lot")
+    shuffled = sheet.with_columns(_lot=pl.Series(order)).sort("_lot")
     cell = ("model", "dataset", "pass", "grade")
-    turns = drawn.with_columns(_turn=pl.int_range(pl.len()).over(cell), _size=pl.len().over(cell))
+    turns = shuffled.with_columns(_turn=pl.int_range(pl.len()).over(cell), _size=pl.len().over(cell))
     chosen = turns.sort("_turn", "_lot").head(size).sort("_lot")
     return chosen.with_columns(inclusion_probability=pl.len().over(cell) / pl.col("_size")).select(SHEET)
 
@@ -179,30 +179,30 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
     - returned: by model and dataset, for those of the run that have labels; the variants of each are pooled.
     """
     raw = read_text(path, SHEET, "labelled answer", OutcomeTableError)
-    several = [name for name in GROUP if outcomes[name].n_unique() > 1]
-    for name in ("question_id", "human_grade", *several):  # without which a row may be about one answer or another
+    varying = [name for name in GROUP if outcomes[name].n_unique() > 1]
+    for name in ("question_id", "human_grade", *varying):  # without which a row may be about one answer or another
         if name not in raw.columns:
-            why = f" since the run has several {name}s" if name in several else ""
+            why = f" since the run has several {name}s" if name in varying else ""
             advice = "; label the sheet that 'refusal-index audit' writes"
             raise raw.source.lacks(f"a column {name!r}{why}", raw.columns, advice)
     graded = first_draws(outcomes).drop_nulls(["refused", "wrong"])
     answers = {
-        (tuple(asked), question): (refused, wrong)
-        for *asked, question, refused, wrong in graded.select(*GROUP, "question_id", "refused", "wrong").iter_rows()
+        (tuple(group), question): (refused, wrong)
+        for *group, question, refused, wrong in graded.select(*GROUP, "question_id", "refused", "wrong").iter_rows()
     }
     of_all = {name: values[0] for name in GROUP if len(values := outcomes[name].unique().to_list()) == 1}
     counted: Counter[tuple[Source, bool, bool, bool | None]] = Counter()
     verdicts: dict[Source, dict[tuple[str | None, str], tuple[bool, float]]] = {}
-    given = raw.values("human_grade", VERDICT)
+    human_verdicts = raw.values("human_grade", VERDICT)
     chances: Sequence[float | None] = [None] * len(raw.lines)  # without the column, all answers of a kind were drawn
     if "inclusion_probability" in raw.columns:
         chances = raw.values("inclusion_probability", CHANCE).to_list()
     for number, row in enumerate(undo_safe(raw.frame).iter_rows(named=True)):
-        if given[number] is None:
+        if human_verdicts[number] is None:
             continue
         model, dataset, variant = (row.get(name) or of_all.get(name) for name in GROUP)
         refused, graded_wrong = _answer(raw.where(number), row, (model, dataset, variant), answers)
-        right = None if given[number] == "refused" else given[number] == "correct"
+        right = None if human_verdicts[number] == "refused" else human_verdicts[number] == "correct"
         counted[(model, dataset), refused, graded_wrong, right] += 1
         if right is not None:
             answer = None if refused else variant, row["question_id"] or ""
@@ -221,32 +221,34 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
             GraderLabels(*(counted[source, is_refused, wrong, right] for wrong, right in kinds))
             for is_refused in (True, False)
         )
-        neither = sum(count for (whose, *_, right), count in counted.items() if whose == source and right is None)
+        neither = sum(
+            count for (answer_source, *_, right), count in counted.items() if answer_source == source and right is None
+        )
         labels[source] = Labels(refused_labels, answered_labels, neither, verdicts.get(source, {}))
     return labels
 
 
 def _answer(
-    place: str,
+    location: str,
     row: Mapping[str, str | None],
-    asked: tuple[str | None, ...],
+    group: tuple[str | None, ...],
     answers: Mapping[tuple[tuple[str | None, ...], str], tuple[bool, bool]],
 ) -> tuple[bool, bool]:
     """Return whether the answer of a row was first refused, and whether it is graded wrong."""
     question = row["question_id"] or ""
-    if (asked, question) not in answers:
-        whose = ", ".join(f"{name} {shortened(given)}" for name, given in zip(GROUP, asked, strict=True) if given)
+    if (group, question) not in answers:
+        group_text = ", ".join(f"{name} {shortened(value)}" for name, value in zip(GROUP, group, strict=True) if value)
         raise OutcomeTableError(
-            f"{place}: expected a graded answer of this run, got question_id {shortened(question)}"
-            + (f" of {whose}" if whose else "")
+            f"{location}: expected a graded answer of this run, got question_id {shortened(question)}"
+            + (f" of {group_text}" if group_text else "")
             + "; label the sheet of the same run"
         )
-    refused, wrong = answers[asked, question]
+    refused, wrong = answers[group, question]
     grade = (row.get("grade") or "").strip().casefold()
     expected = "incorrect" if wrong else "correct"
     if grade and VERDICT.words.get(grade) != expected:
         raise OutcomeTableError(
-            f"{place}: expected the grade that the run has for {shortened(question)}, "
+            f"{location}: expected the grade that the run has for {shortened(question)}, "
             f"{expected!r}, got {grade!r}; label the sheet of the same run"
         )
     return refused, wrong

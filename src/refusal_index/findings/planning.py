@@ -115,10 +115,12 @@ def plan_scenario(scenario: stats.PlanningScenario, options: PlanOptions) -> Run
     plan, index, level = RunPlan(scenario, _sizes(scenario, options)), scenario.refusal_index, options.confidence_level
     if plan.sizes[0].half_width is None:
         return plan
-    if (most := plan.sizes[-1].n) is not None:
+    if (largest := plan.sizes[-1].n) is not None:
         others = (name for name in stats.METRIC_NAMES if name not in (*NOT_COMPARED, "refusal_index"))
-        same = {name: stats.expected_half_width(scenario, most, metric=name, confidence_level=level) for name in others}
-        widths = {name: one.half_width for name, one in same.items() if one.half_width is not None}
+        same = {
+            name: stats.expected_half_width(scenario, largest, metric=name, confidence_level=level) for name in others
+        }
+        widths = {name: width.half_width for name, width in same.items() if width.half_width is not None}
         plan = replace(plan, other_metrics=widths)
     if index is None or options.difference is None or index - options.difference < -1:
         return plan
@@ -196,12 +198,12 @@ def plan_apart(runs: Sequence[ComparedRun], variant: str | None, options: PlanOp
         matrices = stats.checked_matrices(match.matrix.refused, match.matrix.wrong, match.matrix.scored)
         first, second = (stats.PlanningScenario.from_table(table) for table in row_tables(*matrices))
         observed = stats.influence_correlation(*matrices)
-        known = {"correlation": 0.0 if math.isnan(observed) else observed, "confidence_level": level}
-        needed = stats.questions_to_tell_apart(first, second, power=options.power, **known)
-        chance = stats.power_to_tell_apart(first, second, n, **known) if n else None
+        fixed = {"correlation": 0.0 if math.isnan(observed) else observed, "confidence_level": level}
+        needed = stats.questions_to_tell_apart(first, second, power=options.power, **fixed)
+        chance = stats.power_to_tell_apart(first, second, n, **fixed) if n else None
         seen = stats.compare_metrics(*matrices)["refusal_index"].confidence_interval(level)
-        over = (None, None) if needed.n is None else stats.questions_over_interval(needed, *seen)
-        plans[name] = PairPlan(needed, chance, seen, *over)
+        n_range = (None, None) if needed.n is None else stats.questions_over_interval(needed, *seen)
+        plans[name] = PairPlan(needed, chance, seen, *n_range)
     return plans
 
 
@@ -256,12 +258,12 @@ def plan_corrected(
     - `pilot`: what the pilot's repeated draws show; its corrected index counts unless other slopes are given.
     - `from_run`: whether the index of `scenario` is RI of a run, which is first corrected for noise.
     """
-    given, index = (options.refusal_slope, options.error_slope), scenario.refusal_index
-    *assumed, own = pilot or (TYPICAL_SLOPE, TYPICAL_SLOPE, None)
-    first, second = (other if one is None else one for one, other in zip(given, assumed, strict=True))
+    requested_slopes, index = (options.refusal_slope, options.error_slope), scenario.refusal_index
+    *assumed, pilot_index = pilot or (TYPICAL_SLOPE, TYPICAL_SLOPE, None)
+    first, second = (other if slope is None else slope for slope, other in zip(requested_slopes, assumed, strict=True))
     slopes = first, second
-    if own is not None and given == (None, None):
-        index = own
+    if pilot_index is not None and requested_slopes == (None, None):
+        index = pilot_index
     elif from_run and index is not None:
         seen, highest = stats.rho_from_refusal_index(index), float(stats.attenuated_refusal_index(1.0, *slopes))
         if abs(index) >= highest:
@@ -269,18 +271,18 @@ def plan_corrected(
                 f"plan: expected slopes that leave room for the run's RI of {index:.3f}, got {slopes[0]:.3g} and "
                 f"{slopes[1]:.3g}, with which it is at most {highest:.3f}; raise --refusal-slope or --error-slope"
             )
-        most = stats.rho_from_refusal_index(highest)
-        index = math.asin(float(seen / most) / 2) / math.asin(0.5)
+        max_rho = stats.rho_from_refusal_index(highest)
+        index = math.asin(float(seen / max_rho) / 2) / math.asin(0.5)
     expected = replace(scenario, refusal_index=index)
-    known = {"refusal_slope": first, "error_slope": second, "confidence_level": options.confidence_level}
+    fixed = {"refusal_slope": first, "error_slope": second, "confidence_level": options.confidence_level}
     if options.budget is not None:
-        plans = [stats.split_budget(expected, options.budget, most_questions=options.questions, **known)]
+        plans = [stats.split_budget(expected, options.budget, most_questions=options.questions, **fixed)]
     else:
-        at_1000 = stats.repeats_half_width(expected, 1000, 1000, **known)
+        at_1000 = stats.repeats_half_width(expected, 1000, 1000, **fixed)
         if at_1000.half_width is None:
             return RunPlan(expected, (at_1000,), slopes)
         widths = () if options.questions else HALF_WIDTHS if options.half_width is None else (options.half_width,)
         sizes = (options.questions,) if options.questions else SIZES if options.half_width is None else ()
         needed = (math.ceil(1000 * (at_1000.half_width / width) ** 2) for width in widths)
-        plans = [stats.repeats_half_width(expected, n, n, **known) for n in sorted({*needed, *sizes})]
+        plans = [stats.repeats_half_width(expected, n, n, **fixed) for n in sorted({*needed, *sizes})]
     return RunPlan(expected, tuple(plans), slopes)

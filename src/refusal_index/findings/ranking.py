@@ -63,7 +63,7 @@ class RunRanking(MatchedRuns):
                 f"metric: only {INDEX} and {CORRECTED} have a joint estimate over several prompts, got "
                 f"{options.metric!r}; name one prompt: {', '.join(self.matches)}"
             )
-        known: dict[str, Any] = {
+        common: dict[str, Any] = {
             "confidence_level": options.confidence_level,
             "adjustment": options.adjustment,
             "rng": options.seed,
@@ -81,10 +81,10 @@ class RunRanking(MatchedRuns):
                     f"got none of {', '.join(drawn_once) or 'some run under the same prompt'}; rank by {INDEX}"
                 )
             indices = {name: self.corrected_indices[name] for name in self.variants}
-            return rank_corrected(joint_corrected_indices(indices), **known)
+            return rank_corrected(joint_corrected_indices(indices), **common)
         if len(self.variants) > 1:
             arrays, design = stacked({name: self.matches[name] for name in self.variants})
-            ranking = rank_joint(*arrays, **{**known, **design})
+            ranking = rank_joint(*arrays, **{**common, **design})
         else:
             matrix = self.match.matrix
             ranking = rank_runs(
@@ -92,7 +92,7 @@ class RunRanking(MatchedRuns):
                 metric=INDEX if options.metric == CORRECTED else options.metric,
                 penalty=options.penalty,
                 truthfulness_weights=options.truthfulness_weights,
-                **{**known, **matrix.design},
+                **{**common, **matrix.design},
             )
         return replace(ranking, metric=options.metric)
 

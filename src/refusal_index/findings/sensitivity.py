@@ -64,11 +64,11 @@ class Sensitivity:
         return next(scoring_range for scoring_range in self.ranges if scoring_range.name == name)
 
 
-def sensitivity(outcomes: pl.DataFrame, worth: Payoffs, confidence_level: float) -> Sensitivity:
+def sensitivity(outcomes: pl.DataFrame, payoffs: Payoffs, confidence_level: float) -> Sensitivity:
     """Return the metrics of one variant, one row per question, under other scoring decisions."""
     counts = outcome_counts(outcomes)
     rules = (RuleEstimate(rule, result.estimate, result.reason) for rule, result in stats.scoring_rules(counts).items())
-    ranges = stats.scoring_ranges(counts, penalty=worth.penalty, truthfulness_weights=worth.truthfulness)
+    ranges = stats.scoring_ranges(counts, penalty=payoffs.penalty, truthfulness_weights=payoffs.truthfulness)
     answered_again = pl.col("refused") & pl.col("wrong").is_not_null()
     knows_refused_again = outcomes.filter(answered_again & pl.col("forced_grade").is_null()).is_empty()
     return Sensitivity(tuple(ranges), tuple(rules), _topics(outcomes, confidence_level), knows_refused_again)
@@ -95,14 +95,14 @@ def _topics(outcomes: pl.DataFrame, confidence_level: float) -> TopicSummary | N
     result = stats.within_topic_refusal_index(
         scored["refused"].to_numpy(), scored["wrong"].to_numpy(), scored["topic"].to_list()
     )
-    each = sorted(result.tables.items(), key=lambda item: (-item[1].n, str(item[0])))
+    by_size = sorted(result.tables.items(), key=lambda item: (-item[1].n, str(item[0])))
     return TopicSummary(
-        topics=len(each),
-        informative=len(each) - result.n_uninformative,
+        topics=len(by_size),
+        informative=len(by_size) - result.n_uninformative,
         within=_estimate(result, confidence_level),
         each=tuple(
             TopicEstimate(str(topic), table.n, _estimate(stats.refusal_index(table), confidence_level))
-            for topic, table in each
+            for topic, table in by_size
         ),
     )
 
@@ -156,14 +156,14 @@ class Decisions:
     def conclusion(self) -> Statement:
         """Between which values RI lies under these decisions, and whether some leave it undefined or unknown."""
         ranges = (self.missing, self.misgrading, self.misgrading_same_rates)
-        ends = [end for found in ranges for end in (found.low, found.high)]
+        ends = [end for bounds in ranges for end in (bounds.low, bounds.high)]
         ends += [rule.estimate for rule in self.scoring.rules]
         ends += [corrected.estimate for corrected in self.corrections.values()]
         ends += [self.scoring.topics.within.estimate] if self.scoring.topics else []
-        known = [end for end in ends if end is not None]
+        defined = [end for end in ends if end is not None]
         as_scored = self.as_scored[INDEX].estimate
         is_partial = None in ends or not self.scoring.knows_refused_again
-        low, high = min(known, default=None), max(known, default=None)
+        low, high = min(defined, default=None), max(defined, default=None)
         values = {"estimate": as_scored, "low": low, "high": high, "is_partial": is_partial}
         return Statement("index_over_decisions", "conclusion", values)
 
@@ -191,14 +191,14 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
     rows = first_draws(group.outcomes)
     table, counts = contingency_table(rows), outcome_counts(rows)
     graded = stats.ContingencyTable(*(getattr(counts, cell) for cell in stats.CELL_NAMES))
-    worth = checked_payoffs(options.penalty, options.truthfulness_weights)
+    payoffs = checked_payoffs(options.penalty, options.truthfulness_weights)
     right, wrong = options.errors
     corrections: dict[str, stats.MisgradingResult] = {}
     labels = None if options.labels is None else options.labels.get((group.model, group.dataset), UNLABELLED)
     powered: dict[str, stats.PredictionPowered] = {}
     if labels is not None:
         arrays = labelled_arrays(rows.drop_nulls(["refused", "wrong"]), labels, group.variant)
-        metrics = stats.prediction_powered(**arrays, penalty=worth.penalty, truthfulness_weights=worth.truthfulness)
+        metrics = stats.prediction_powered(**arrays, penalty=payoffs.penalty, truthfulness_weights=payoffs.truthfulness)
         powered = {metric.name: metric for metric in metrics}
         corrected = stats.misgrading_from_labels(table, refused=labels.refused, answered=labels.answered)
         corrections[f"corrected by {labels.total:,} labels"] = corrected
@@ -208,8 +208,8 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
         model=group.model,
         dataset=group.dataset,
         variant=group.variant,
-        as_scored={metric.name: metric for metric in variant_metrics(rows, worth, options.confidence_level)},
-        scoring=sensitivity(rows, worth, options.confidence_level),
+        as_scored={metric.name: metric for metric in variant_metrics(rows, payoffs, options.confidence_level)},
+        scoring=sensitivity(rows, payoffs, options.confidence_level),
         missing=stats.missing_bounds(
             graded, counts.refused_again + counts.unscored_forced, counts.unscored_first, counts.unscored_answered
         ),

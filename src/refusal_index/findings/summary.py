@@ -113,8 +113,8 @@ def refusal_cautions(rows: pl.DataFrame, refusals: Mapping[str, int] | None) -> 
     first = pl.coalesce(reply.str.extract(r"^(.+?[.!?\x{3002}])(?: |$)"), reply).str.slice(0, MAX_QUOTED_LENGTH)
     sentences = wrong.select(sentence=first).filter(is_sentence)
     same = sentences.group_by(pl.col("sentence").str.to_lowercase().alias("key")).agg(pl.len(), pl.first("sentence"))
-    most = same.sort("len", "key", descending=[True, False]).head(1)
-    for _, count, quoted in most.iter_rows():
+    most_common = same.sort("len", "key", descending=[True, False]).head(1)
+    for _, count, quoted in most_common.iter_rows():
         if count >= MIN_REPEATED and count > REPEATED_LIMIT * wrong.height:
             yield Statement("repeated_sentence", "serious", {"sentence": quoted, "count": count, "wrong": wrong.height})
 
@@ -135,14 +135,14 @@ def _estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Statement
 
 def _small_cells(table: ContingencyTable) -> Iterator[Statement]:
     """Yield a caution if an observed or expected cell count is small."""
-    found = dict(zip(CELL_NAMES, table.counts, strict=True))
+    counts = dict(zip(CELL_NAMES, table.counts, strict=True))
     expected = expected_counts(table)
-    smallest = min(CELL_NAMES, key=lambda cell: min(found[cell], expected[cell]))
-    if min(found[smallest], expected[smallest]) >= SMALL_CELL:
+    smallest = min(CELL_NAMES, key=lambda cell: min(counts[cell], expected[cell]))
+    if min(counts[smallest], expected[smallest]) >= SMALL_CELL:
         return
     right = table.refused_right + table.answered_right
     by_right = smallest in ("refused_right", "answered_right") and right <= table.n - right
-    values = {"cell": smallest, "found": found[smallest], "expected": expected[smallest], "right": right}
+    values = {"cell": smallest, "found": counts[smallest], "expected": expected[smallest], "right": right}
     yield Statement("few_right_answers" if by_right else "small_cell", "serious", values)
 
 
@@ -160,9 +160,9 @@ def expected_counts(table: ContingencyTable) -> dict[str, float]:
 def _incomplete(completeness: rates.Completeness, *, only_first: bool) -> Iterator[Statement]:
     """Yield a caution if too much is missing, from the first pass alone if there was no forced pass."""
     reasons = {name: n for name, n in completeness.reasons.items() if not (only_first and name == FORCED_NOT_ASKED)}
-    missing, asked = sum(reasons.values()), completeness.asked
-    if rates.too_many_missing(missing, asked):
-        values = {"missing": missing, "asked": asked, "reasons": reasons, "only_first": only_first}
+    missing, n_asked = sum(reasons.values()), completeness.asked
+    if rates.too_many_missing(missing, n_asked):
+        values = {"missing": missing, "asked": n_asked, "reasons": reasons, "only_first": only_first}
         yield Statement("incomplete", "serious", values)
 
 
@@ -241,9 +241,9 @@ class Usage:
         True
         """
         parts = tuple(usages)
-        costs = [one.cost for one in parts if one.cost is not None]
+        costs = [part.cost for part in parts if part.cost is not None]
         names = ("input_tokens", "output_tokens", "requests", "unpriced_tokens")
-        sums = {name: sum(getattr(one, name) for one in parts) for name in names}
+        sums = {name: sum(getattr(part, name) for part in parts) for name in names}
         return cls(**sums, cost=sum(costs) if len(costs) == len(parts) else None)
 
 
@@ -325,7 +325,7 @@ class Summary:
     sections: Mapping[str, Any] = field(default_factory=dict)  # what plugins add, by name: see `render.sections`
 
     def __repr__(self) -> str:
-        sources = dict.fromkeys(f"{one.model} on {one.dataset}" for one in self.variants)
+        sources = dict.fromkeys(f"{variant.model} on {variant.dataset}" for variant in self.variants)
         return f"Summary({'; '.join(sources)}; {len(self.variants)} prompts)"
 
     @property
@@ -412,8 +412,8 @@ def summarise(
     >>> normal.metric("refusal_rate").estimate, normal.index.name, normal.index.reason
     (0.0, 'refusal_index', 'nobody_refused')
     """
-    known, ways, worth = usage or {}, refusals or {}, checked_payoffs(penalty, truthfulness_weights)
-    columns = (*COUNTED, "first_reply") if any("wording" in one for one in ways.values()) else COUNTED
+    usage_by_variant, ways, payoffs = usage or {}, refusals or {}, checked_payoffs(penalty, truthfulness_weights)
+    columns = (*COUNTED, "first_reply") if any("wording" in way for way in ways.values()) else COUNTED
 
     def summarised(group: rates.VariantGroup) -> VariantSummary:
         rows, again = rates.first_draws(group.outcomes), rates.further_draws(group.outcomes)
@@ -421,7 +421,7 @@ def summarise(
         counts, forced = rates.contingency_table(rows), rates.forced_refusals(rows)
         complete = rates.completeness(rows, answered_only=answered_only)
         missing = None if answered_only else missing_range(rows)
-        estimates = rates.variant_metrics(rows, worth, confidence_level)
+        estimates = rates.variant_metrics(rows, payoffs, confidence_level)
         index = _by_name(estimates, INDEX)
         draws = draws_summary(group.outcomes, confidence_level, is_deterministic=is_deterministic)
         if draws is not None:
@@ -445,9 +445,9 @@ def summarise(
                 *draws_cautions(group.outcomes, draws, further),
                 *cautions(counts, index, complete, missing, forced),
             ),
-            sensitivity=sensitivity(rows, worth, confidence_level),
+            sensitivity=sensitivity(rows, payoffs, confidence_level),
             draws=draws,
-            usage=known.get(group.variant),
+            usage=usage_by_variant.get(group.variant),
             missing=missing,
             sampling=sampled,
             further_draws=further,
@@ -455,18 +455,22 @@ def summarise(
         )
 
     variants = tuple(map(summarised, rates.each_group(table, columns)))
-    unforced = {(one.model, one.dataset, str(one.variant)) for one in variants if one.index.reason == FORCED_NOT_ASKED}
+    unforced = {
+        (variant.model, variant.dataset, str(variant.variant))
+        for variant in variants
+        if variant.index.reason == FORCED_NOT_ASKED
+    }
     pooled = tuple(
         replace(
-            one,
+            combined,
             left_out={
-                name: FORCED_NOT_ASKED if (one.model, one.dataset, name) in unforced else reason
-                for name, reason in one.left_out.items()
+                name: FORCED_NOT_ASKED if (combined.model, combined.dataset, name) in unforced else reason
+                for name, reason in combined.left_out.items()
             },
         )
-        for one in pool(rates.each_group(table, POOLED), confidence_level, is_deterministic=is_deterministic)
+        for combined in pool(rates.each_group(table, POOLED), confidence_level, is_deterministic=is_deterministic)
     )
-    return Summary(variants, pooled, confidence_level, penalty, worth.truthfulness, prices)
+    return Summary(variants, pooled, confidence_level, penalty, payoffs.truthfulness, prices)
 
 
 def summarise_rates(rows: Sequence[rates.PublishedRates], **settings: Any) -> Summary:
@@ -475,11 +479,11 @@ def summarise_rates(rows: Sequence[rates.PublishedRates], **settings: Any) -> Su
     - `settings`: as `summarise` takes them.
     """
     summary = summarise(rates.rates_outcomes(rows), **settings)
-    worth = Payoffs(summary.penalty, summary.truthfulness_weights)
-    found = [row.metrics(worth, summary.confidence_level) for row in rows]
+    payoffs = Payoffs(summary.penalty, summary.truthfulness_weights)
+    wider_metrics = [row.metrics(payoffs, summary.confidence_level) for row in rows]
     variants = (
-        replace(one, metrics=tuple(wider.get(metric.name, metric) for metric in one.metrics))
-        for one, wider in zip(summary.variants, found, strict=True)
+        replace(variant, metrics=tuple(wider.get(metric.name, metric) for metric in variant.metrics))
+        for variant, wider in zip(summary.variants, wider_metrics, strict=True)
     )
     return replace(summary, variants=tuple(variants))
 
@@ -490,13 +494,15 @@ def is_complete(summary: Summary) -> bool:
 
 
 def _by_name(estimates: tuple[Estimate, ...], name: str) -> Estimate:
-    found = next((estimate for estimate in estimates if estimate.name == name), None)
-    if found is None:
-        known = [estimate.name for estimate in estimates]
-        meant = next((one.name for one in METRICS.values() if one.label.casefold() == name.casefold()), name)
-        advice = suggestion(meant, known)
-        raise OutcomeTableError(f"metric: expected one of {', '.join(known)}, got {name!r}{advice}")
-    return found
+    match = next((estimate for estimate in estimates if estimate.name == name), None)
+    if match is None:
+        names = [estimate.name for estimate in estimates]
+        metric_name = next(
+            (metric.name for metric in METRICS.values() if metric.label.casefold() == name.casefold()), name
+        )
+        advice = suggestion(metric_name, names)
+        raise OutcomeTableError(f"metric: expected one of {', '.join(names)}, got {name!r}{advice}")
+    return match
 
 
 def recorded_usage(run: ComparedRun) -> dict[str | None, Usage]:
@@ -509,11 +515,13 @@ def recorded_refusals(run: ComparedRun) -> dict[str | None, Mapping[str, int]]:
     return _recorded(run, "refusals", lambda ways: {str(way): int(count) for way, count in ways.items()})
 
 
-def _recorded(run: ComparedRun, key: str, read: Callable[[Any], Value]) -> dict[str | None, Value]:
+def _recorded(run: ComparedRun, key: str, convert: Callable[[Any], Value]) -> dict[str | None, Value]:
     try:
         variants = read_json(RunFolder(run.source).summary)["variants"] if run.source.is_dir() else []
-        mine = [each for each in variants if (each["model"], each["dataset"]) == (run.model_id, run.dataset_id)]
-        return {each["variant"]: read(each[key]) for each in mine if each.get(key)}
+        matching = [
+            variant for variant in variants if (variant["model"], variant["dataset"]) == (run.model_id, run.dataset_id)
+        ]
+        return {variant["variant"]: convert(variant[key]) for variant in matching if variant.get(key)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
