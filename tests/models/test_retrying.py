@@ -44,7 +44,7 @@ def sent(breaker: CircuitBreaker, script: list[Failure | str], max_retries: int 
     def explain(error: Exception) -> Failure:
         return error.args[0]
 
-    told = {"role": "model", "about": "q"}
+    told = {"role": "model", "subject": "q"}
     try:
         return asyncio.run(send_with_retries(send, explain, breaker, **told, max_retries=max_retries)), count
     except RequestFailedError as error:
@@ -109,7 +109,7 @@ def test_a_breaker_that_opens_while_a_request_waits_ends_it_without_another_atte
             raise ValueError
 
         asking = asyncio.create_task(
-            send_with_retries(send, lambda _: DOWN, breaker, role="model", about="q", max_retries=5)
+            send_with_retries(send, lambda _: DOWN, breaker, role="model", subject="q", max_retries=5)
         )
         while not attempts:
             await asyncio.sleep(0)

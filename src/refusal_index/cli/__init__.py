@@ -66,12 +66,12 @@ class LazyCommands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
-            holder, found = new_group(), _load(name)
+            holder, loaded = new_group(), _load(name)
             holder.callback()(lambda: None)
-            if isinstance(found, typer.Typer):
-                holder.add_typer(found, name=name)
+            if isinstance(loaded, typer.Typer):
+                holder.add_typer(loaded, name=name)
             else:
-                holder.command(name, cls=GroupedCommand)(documented(found))
+                holder.command(name, cls=GroupedCommand)(documented(loaded))
             self._loaded[name] = get_command(holder).commands[name]  # type: ignore[attr-defined]  # it is a group
         return self._loaded[name]
 
@@ -91,9 +91,9 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command; raises OptionError for an old name, or an argument that is not valid UTF-8."""
-        for given in args:
-            if not is_utf8(given):
-                raise OptionError(f"{given}: expected text in UTF-8; rename the file or folder")
+        for arg in args:
+            if not is_utf8(arg):
+                raise OptionError(f"{arg}: expected text in UTF-8; rename the file or folder")
         if args[0] in RENAMED_COMMANDS:
             raise OptionError(f"{args[0]}: renamed; use 'refusal-index {RENAMED_COMMANDS[args[0]]}'")
         return super().resolve_command(ctx, args)
@@ -119,9 +119,9 @@ class GroupedCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; an old name of an option raises OptionError with the new one."""
-        own = {name for param in self.params for name in param.opts}
-        for name in (given.partition("=")[0] for given in args):
-            if name in RENAMED_OPTIONS and name not in own:
+        own_options = {name for param in self.params for name in param.opts}
+        for name in (arg.partition("=")[0] for arg in args):
+            if name in RENAMED_OPTIONS and name not in own_options:
                 raise OptionError(f"{name}: renamed; use {RENAMED_OPTIONS[name]}")
         return super().parse_args(ctx, args)
 
@@ -164,8 +164,8 @@ def _load(name: str) -> Command:
     if plugin is None:
         is_ours = any(name in group for group in GROUPS.values())
         raise entry_points.not_registered("commands") if is_ours else KeyError(name)
-    found: Command = entry_points.load(plugin)
-    return found
+    command: Command = entry_points.load(plugin)
+    return command
 
 
 class SharedOptions:
@@ -200,14 +200,14 @@ def documented(command: Callable[..., Any]) -> Callable[..., None]:
     text, entries = described_parameters(command)
     entries = described_parameters(SharedOptions)[1] | entries
     signature = inspect.signature(command, eval_str=True)
-    own = list(signature.parameters.values())
-    arguments = [each.name for each in own if each.kind is inspect.Parameter.POSITIONAL_ONLY]
-    parameters = [_described(each, entries.get(each.name)) for each in own]
+    declared = list(signature.parameters.values())
+    arguments = [parameter.name for parameter in declared if parameter.kind is inspect.Parameter.POSITIONAL_ONLY]
+    parameters = [_described(parameter, entries.get(parameter.name)) for parameter in declared]
 
     @functools.wraps(command)
-    def called(**given: Any) -> None:
-        first = [given.pop(name) for name in arguments]
-        command(*first, **given)
+    def called(**values: Any) -> None:
+        first = [values.pop(name) for name in arguments]
+        command(*first, **values)
 
     set_parameters(called, signature, parameters)
     called.__doc__ = text
@@ -216,11 +216,11 @@ def documented(command: Callable[..., Any]) -> Callable[..., None]:
 
 def _described(parameter: inspect.Parameter, entry: Described | None) -> inspect.Parameter:
     is_annotated = get_origin(parameter.annotation) is Annotated
-    kind, *given = get_args(parameter.annotation) if is_annotated else (parameter.annotation,)
-    if entry is None or (given and given[0].help):
+    kind, *metadata = get_args(parameter.annotation) if is_annotated else (parameter.annotation,)
+    if entry is None or (metadata and metadata[0].help):
         return parameter
     is_argument = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
-    shown = copy(given[0]) if given else typer.Argument() if is_argument else typer.Option()
+    shown = copy(metadata[0]) if metadata else typer.Argument() if is_argument else typer.Option()
     shown.help, shown.metavar = entry.text, entry.metavar or metavar_of(kind)
     if not is_argument:
         shown.param_decls = shown.param_decls or (option(parameter.name.rstrip("_")),)
@@ -243,9 +243,9 @@ def set_parameters(
     command: Callable[..., Any], signature: inspect.Signature, parameters: Iterable[inspect.Parameter]
 ) -> None:
     """Give a command these keyword parameters."""
-    by_name = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    by_name = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     command.__signature__ = signature.replace(parameters=by_name)  # type: ignore[attr-defined]  # inspect reads it
-    command.__annotations__ = {each.name: each.annotation for each in by_name}
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in by_name}
 
 
 app = new_group(

@@ -95,9 +95,9 @@ def document(content: Any) -> None:
 
 def print_no_more(descriptor: int | None = None) -> None:
     """Discard remaining output: if its reader has gone, Python would fail again at exit."""
-    place = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(place, sys.stdout.fileno() if descriptor is None else descriptor)
-    os.close(place)
+    descriptor_of_null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(descriptor_of_null, sys.stdout.fileno() if descriptor is None else descriptor)
+    os.close(descriptor_of_null)
 
 
 def _escaped(line: str) -> str:
@@ -140,17 +140,17 @@ class OptionError(RefusalIndexError, ValueError):
     """A command-line option that cannot be used."""
 
 
-def one_of(option: str, given: str, known: Sequence[str]) -> str:
-    """Return `given` if it is known.
+def one_of(option: str, value: str, choices: Sequence[str]) -> str:
+    """Return `value` if it is one of the choices.
 
     Raises
     ------
     OptionError
-        If it is not; the message names the known ones, and the nearest.
+        If it is not; the message names the choices, and the nearest.
     """
-    if given in known:
-        return given
-    raise OptionError(f"{option}: expected one of {', '.join(known)}, got {given!r}{suggestion(given, known)}")
+    if value in choices:
+        return value
+    raise OptionError(f"{option}: expected one of {', '.join(choices)}, got {value!r}{suggestion(value, choices)}")
 
 
 def report_user_errors(command: Callable[P, R]) -> Callable[P, R]:

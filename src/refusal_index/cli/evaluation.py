@@ -114,9 +114,9 @@ def force(
     from refusal_index.runs.reuse import prepare_force
     from refusal_index.runs.settings import Settings
 
-    read = ReadOptions(columns_of(column), scorer, refusal, words=words_of(map_))
+    options = ReadOptions(columns_of(column), scorer, refusal, words=words_of(map_))
     settings = Settings.of(model=model, **values)
-    plan = prepare_force(file, settings, name=name, kind=format_, read=read, out=out)
+    plan = prepare_force(file, settings, name=name, kind=format_, read=options, out=out)
     for caution in plan.cautions:
         console.note(f"warning: {sentence(caution)}")
     execute_and_show(plan, as_json=json)

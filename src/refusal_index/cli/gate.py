@@ -91,7 +91,7 @@ def gate(
             f"gate: expected one candidate, also got {more[0]}; name the run in use with --baseline RUN, and a file to "
             "write with --out FILE (--json takes no file)"
         )
-    places = _places(out or [])
+    files = _places(out or [])
     limits = {"margins": ("--margin", margin), "at_least": ("--at-least", at_least), "at_most": ("--at-most", at_most)}
     numbers = {name: _numbers(flag, pairs) for name, (flag, pairs) in limits.items() if pairs}
     criteria = policy_of(policy).changed(**numbers, variant=variants)
@@ -108,7 +108,7 @@ def gate(
         result = _evaluate(candidate, baseline, criteria, values) if run else judge(candidate, baseline, criteria)
     except OSError as error:  # a full disk is not a verdict, which exit status 1 would mean
         raise OptionError(f"{error}; there is no verdict") from error
-    _write(result, [candidate, *([baseline] if baseline else [])], places)
+    _write(result, [candidate, *([baseline] if baseline else [])], files)
     _print(result, as_json=json)
     raise typer.Exit(EXIT[result.verdict])
 
@@ -154,16 +154,16 @@ def _numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
 
 def _places(files: Sequence[Path]) -> dict[str, Path]:
     """Return the files of ``--out`` by suffix; raises OptionError for any other suffix."""
-    places: dict[str, Path] = {}
-    for place in files:
-        suffix = place.suffix.lower()
-        if suffix not in FORMS or place.is_dir():
-            raise OptionError(f"--out: expected a file that ends in {', '.join(FORMS)}, got {place}")
-        if suffix in places:
-            raise OptionError(f"--out: expected one {place.suffix} file, got {places[suffix]} and {place}")
-        check_folder_of(place)
-        places[suffix] = place
-    return places
+    by_suffix: dict[str, Path] = {}
+    for file in files:
+        suffix = file.suffix.lower()
+        if suffix not in FORMS or file.is_dir():
+            raise OptionError(f"--out: expected a file that ends in {', '.join(FORMS)}, got {file}")
+        if suffix in by_suffix:
+            raise OptionError(f"--out: expected one {file.suffix} file, got {by_suffix[suffix]} and {file}")
+        check_folder_of(file)
+        by_suffix[suffix] = file
+    return by_suffix
 
 
 def _print(result: GateResult, *, as_json: bool) -> None:
@@ -187,7 +187,7 @@ def _print(result: GateResult, *, as_json: bool) -> None:
         ) from error
 
 
-def _write(result: GateResult, runs: Sequence[Path], places: Mapping[str, Path]) -> None:
+def _write(result: GateResult, runs: Sequence[Path], files: Mapping[str, Path]) -> None:
     """Write the verdict to its files by suffix, the report of the runs among them, and to the summary of a GitHub job.
 
     Raises OptionError if one cannot be written, after writing the others.
@@ -199,9 +199,9 @@ def _write(result: GateResult, runs: Sequence[Path], places: Mapping[str, Path])
     from refusal_index.render.report import read_report_runs, write_report
     from refusal_index.runs.writing import as_json
 
-    if place := os.environ.get(STEP_SUMMARY):
+    if path := os.environ.get(STEP_SUMMARY):
         try:
-            with Path(place).open("a", encoding="utf-8") as summary:
+            with Path(path).open("a", encoding="utf-8") as summary:
                 summary.write(f"{to_markdown(result)}\n")
         except OSError as error:
             console.note(f"${STEP_SUMMARY} cannot be written ({error.strerror}); the verdict stands")
@@ -211,7 +211,7 @@ def _write(result: GateResult, runs: Sequence[Path], places: Mapping[str, Path])
         ".xml": lambda: to_junit(result),
     }
     errors = []
-    for suffix, file in places.items():
+    for suffix, file in files.items():
         try:
             if suffix in contents:
                 write_atomically(file, contents[suffix]())

@@ -59,14 +59,14 @@ def import_(
     if forced is not None and len(files) > 1:
         raise OptionError(f"--forced: expected a single FILE to match, got {len(files)}")
     options = ReadOptions(columns_of(column), scorer, refusal, name, dataset, words_of(map_))
-    read = [each for path in files for each in import_file(path, format_, options).passes]
+    imported = [first_pass for path in files for first_pass in import_file(path, format_, options).passes]
     if forced is None:
-        together = with_rows_of_forced(read)
+        together = with_rows_of_forced(imported)
     else:
-        check_order(read, files[0], forced)
-        together = joined(read, forced, format_, options)
-    passes = [replace(each, variant=variants or each.variant) for each in together]
-    table = to_outcomes(self_contained(each) for each in passes)
+        check_order(imported, files[0], forced)
+        together = joined(imported, forced, format_, options)
+    passes = [replace(first_pass, variant=variants or first_pass.variant) for first_pass in together]
+    table = to_outcomes(self_contained(first_pass) for first_pass in passes)
     try:
         write_outcomes(table, out)
     except OSError as error:
@@ -77,11 +77,11 @@ def import_(
         return
     console.show(tally_blocks(tallied))
     console.say()
-    asked = sum(tally.to_force for tally in tallied)
+    n_refused = sum(tally.to_force for tally in tallied)
     further = (
         " 'refusal-index force' sends one request for each refused question, and one or two more if a model grades."
     )
-    console.prose(f"{out}: {count(len(table), 'row')}.{further if asked else ''}")
+    console.prose(f"{out}: {count(len(table), 'row')}.{further if n_refused else ''}")
 
 
 MAX_PROBLEMS = 20
@@ -151,8 +151,8 @@ def prompts(
     from refusal_index.protocol import FORCED, load_prompt_set, prompt_set_names
 
     if name is None:
-        for known in prompt_set_names():
-            known_set = load_prompt_set(known)
+        for set_name in prompt_set_names():
+            known_set = load_prompt_set(set_name)
             console.say(f"{known_set.name:<18} {known_set.hash[:12]}  {', '.join(known_set.variants)}")
         return
     prompt_set = load_prompt_set(name)
@@ -161,19 +161,19 @@ def prompts(
     count = len(prompt_set.examples)
     console.say(f"prompt set {prompt_set.name!r}, sha256 {prompt_set.hash}")
     console.say(f"{len(prompt_set.variants)} prompts and the forced pass; {count} worked examples")
-    for each in known_variants:
-        variant = prompt_set.variant(each)
+    for variant_name in known_variants:
+        variant = prompt_set.variant(variant_name)
         family = f"; a paraphrase of {variant.paraphrase_of}" if variant.paraphrase_of else ""
         target = f"; answering pays above a confidence of {variant.target:g}" if variant.target is not None else ""
         console.say()
-        console.say(f"{each}: {len(variant.unanswered)} of {count} examples refuse{family}{target}")
+        console.say(f"{variant_name}: {len(variant.unanswered)} of {count} examples refuse{family}{target}")
         for line in variant.instruction.split("\n"):
             console.say(f"  {line}")
-    for each in shown:
+    for variant_name in shown:
         console.say()
-        console.say(f"---- {each} " + "-" * max(4, 70 - len(each)))
+        console.say(f"---- {variant_name} " + "-" * max(4, 70 - len(variant_name)))
         console.say()
-        for line in "\n\n".join(prompt_set.render(each, question)).split("\n"):
+        for line in "\n\n".join(prompt_set.render(variant_name, question)).split("\n"):
             console.say(line)
 
 

@@ -165,7 +165,7 @@ _PAGE = "report.html"
 def report(
     runs: list[Path],
     /,
-    out: Annotated[Path | None, output(own=_PAGE)] = None,
+    out: Annotated[Path | None, output(allowed=_PAGE)] = None,
     penalty: Annotated[float | None, typer.Option(min=0)] = None,
     truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
@@ -189,8 +189,8 @@ def report(
 
     if out is None and len(runs) > 1:
         raise OptionError("report: expected --out FILE, since the report covers several runs, got none; add it")
-    place = out or (runs[0] if runs[0].is_dir() else runs[0].parent) / _PAGE
-    _refuse_foreign(place)
+    path = out or (runs[0] if runs[0].is_dir() else runs[0].parent) / _PAGE
+    _refuse_foreign(path)
     readable, left_out = read_report_runs(
         runs,
         penalty=penalty,
@@ -200,30 +200,30 @@ def report(
     )
     tell_left_out(left_out)
     try:
-        written = write_report(readable, place, left_out=left_out)
+        written = write_report(readable, path, left_out=left_out)
     except NotWrittenError:
         raise
     except OSError as error:
-        raise OptionError(f"--out: {place} cannot be written ({error.strerror}); choose another place") from error
-    kept = f"{written.n_cut:,} texts cut to {written.limit:,} characters" if written.n_cut else "all texts in full"
-    kept = kept if written.limit else "without replies, which would make it too large"
-    console.say(f"{written.path}: {written.size / 1e6:.1f} MB, {kept}")
+        raise OptionError(f"--out: {path} cannot be written ({error.strerror}); choose another place") from error
+    extent = f"{written.n_cut:,} texts cut to {written.limit:,} characters" if written.n_cut else "all texts in full"
+    extent = extent if written.limit else "without replies, which would make it too large"
+    console.say(f"{written.path}: {written.size / 1e6:.1f} MB, {extent}")
     if left_out:
         raise typer.Exit(INCOMPLETE)
 
 
-def _refuse_foreign(place: Path) -> None:
+def _refuse_foreign(path: Path) -> None:
     """Refuse to overwrite what is not a report: a mistyped ``--out`` must not destroy an outcome table."""
     from refusal_index.render.report import is_report
 
-    if place.is_dir():
-        raise OptionError(f"--out: expected a file, got the folder {place}; name a file in it, such as {place / _PAGE}")
+    if path.is_dir():
+        raise OptionError(f"--out: expected a file, got the folder {path}; name a file in it, such as {path / _PAGE}")
     try:
-        foreign = os.path.lexists(place) and not is_report(place)
+        foreign = os.path.lexists(path) and not is_report(path)
     except OSError as error:
-        raise OptionError(f"--out: {place}: {error.strerror}; name another file, or remove this one") from error
+        raise OptionError(f"--out: {path}: {error.strerror}; name another file, or remove this one") from error
     if foreign:
-        raise OptionError(f"--out: {place} exists and is not a report; name another file, or move it away")
+        raise OptionError(f"--out: {path} exists and is not a report; name another file, or move it away")
 
 
 def compare(

@@ -195,8 +195,8 @@ def show_set(sweep: Sweep, *, as_json: bool) -> bool:
         return results
 
     @contextmanager
-    def watched(place: int, plan: Plan) -> Iterator[Progress]:
-        console.note(f"{place + 1} of {len(sweep.plans)}: {plan.called}")
+    def watched(index: int, plan: Plan) -> Iterator[Progress]:
+        console.note(f"{index + 1} of {len(sweep.plans)}: {plan.called}")
         with watching(plan) as progress:
             yield progress
 

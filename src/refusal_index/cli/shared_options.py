@@ -28,30 +28,30 @@ DEFAULT_LEVEL = 0.95
 ConfidenceLevel = Annotated[float, typer.Option(min=0.5, max=0.9999)]
 
 
-def output(*names: str, own: str | None = None) -> Any:
+def output(*names: str, allowed: str | None = None) -> Any:
     """Return an option that names a file or a folder to write, which must not lie in the folder of a run.
 
     Parameters
     ----------
     names
         Further names of the option.
-    own
+    allowed
         The file or folder within a run's folder that the command may write.
     """
 
-    def outside_runs(param: typer.CallbackParam, given: Any) -> Any:
-        for place in given if isinstance(given, list) else [given] if given else []:
+    def outside_runs(param: typer.CallbackParam, value: Any) -> Any:
+        for path in value if isinstance(value, list) else [value] if value else []:
             from refusal_index.data.folder import run_around
 
-            run = run_around(Path(place))
-            if run is not None and (own is None or not Path(place).resolve().is_relative_to(run / own)):
-                raise OptionError(f"{param.opts[0]}: {place} lies in the folder of a run; choose another place")
-        return given
+            run = run_around(Path(path))
+            if run is not None and (allowed is None or not Path(path).resolve().is_relative_to(run / allowed)):
+                raise OptionError(f"{param.opts[0]}: {path} lies in the folder of a run; choose another place")
+        return value
 
     return typer.Option(*names, callback=outside_runs)
 
 
-def weights_of(given: str | None) -> TruthfulnessWeights | None:
+def weights_of(text: str | None) -> TruthfulnessWeights | None:
     """Read ``--truthfulness-weights``; None where it is not given.
 
     Raises
@@ -59,13 +59,13 @@ def weights_of(given: str | None) -> TruthfulnessWeights | None:
     SettingError
         If it is not three numbers from 0.
     """
-    return None if given is None else SETTINGS["truthfulness_weights"].read(given)
+    return None if text is None else SETTINGS["truthfulness_weights"].read(text)
 
 
 def payoffs_of(penalty: float | None, truthfulness_weights: str | None) -> dict[str, Any]:
     """Return the given payoffs as keyword arguments."""
-    given = {"penalty": penalty, "truthfulness_weights": weights_of(truthfulness_weights)}
-    return {name: value for name, value in given.items() if value is not None}
+    payoffs = {"penalty": penalty, "truthfulness_weights": weights_of(truthfulness_weights)}
+    return {name: value for name, value in payoffs.items() if value is not None}
 
 
 def check_place(out: Path) -> None:
@@ -83,13 +83,13 @@ def check_new_file(out: Path) -> None:
     check_folder_of(out)
 
 
-def check_folder_of(place: Path) -> None:
+def check_folder_of(path: Path) -> None:
     """Raise OptionError if the folder of a file for ``--out`` does not exist."""
-    if not place.parent.is_dir():
-        raise OptionError(f"--out: the folder {place.parent} does not exist; create it, or choose another")
+    if not path.parent.is_dir():
+        raise OptionError(f"--out: the folder {path.parent} does not exist; create it, or choose another")
 
 
-def words_of(given: Sequence[str] | None) -> dict[str, str]:
+def words_of(entries: Sequence[str] | None) -> dict[str, str]:
     """Read ``WORD=MEANING`` pairs of ``--map``.
 
     Raises
@@ -105,17 +105,17 @@ def words_of(given: Sequence[str] | None) -> dict[str, str]:
     from refusal_index.data.imports import MEANINGS
 
     words: dict[str, str] = {}
-    for entry in given or ():
+    for entry in entries or ():
         word, _, meaning = (part.strip() for part in entry.rpartition("="))
         if not word or meaning.lower() not in MEANINGS:
-            known = ", ".join(MEANINGS)
-            raise OptionError(f"--map: expected WORD=MEANING, the meaning one of {known}, got {entry!r}")
+            meanings = ", ".join(MEANINGS)
+            raise OptionError(f"--map: expected WORD=MEANING, the meaning one of {meanings}, got {entry!r}")
         if words.setdefault(word.casefold(), meaning.lower()) != meaning.lower():
             raise OptionError(f"--map: expected one meaning of {word!r}, got {words[word.casefold()]} and {meaning}")
     return words
 
 
-def columns_of(given: Sequence[str] | None) -> dict[str, str]:
+def columns_of(entries: Sequence[str] | None) -> dict[str, str]:
     """Read ``ROLE=NAME`` pairs.
 
     Raises
@@ -128,7 +128,7 @@ def columns_of(given: Sequence[str] | None) -> dict[str, str]:
     >>> columns_of(["question=problem"])
     {'question': 'problem'}
     """
-    return dict(SETTINGS["column"].read(given or ()))
+    return dict(SETTINGS["column"].read(entries or ()))
 
 
 FORECAST = ("assume_refusal", "reply_tokens", "seconds_per_request")
@@ -159,16 +159,16 @@ def takes_settings(
     def decorate(command: Callable[..., Any]) -> Callable[..., None]:
         command = documented(command)
         signature = inspect.signature(command)
-        own = [each for each in signature.parameters.values() if each.name != "values"]
+        parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "values"]
         options = [_parameter(SETTINGS[name], words.get(name), is_common=not all_of_run) for name in chosen]
 
         @functools.wraps(command)
-        def called(**given: Any) -> None:
-            del given[HELP_ALL]
-            values = {name: value for name in chosen if (value := given.pop(name)) not in (None, [])}
-            command(**given, values=values)
+        def called(**arguments: Any) -> None:
+            del arguments[HELP_ALL]
+            values = {name: value for name in chosen if (value := arguments.pop(name)) not in (None, [])}
+            command(**arguments, values=values)
 
-        set_parameters(called, signature, (*own, *options, _HELP_ALL))
+        set_parameters(called, signature, (*parameters, *options, _HELP_ALL))
         setattr(called, ALL_OF_RUN, all_of_run)
         return called
 
@@ -194,8 +194,8 @@ def _parameter(setting: Setting, words: str | None, *, is_common: bool) -> inspe
     )
 
 
-def _show_all(ctx: typer.Context, given: bool) -> None:
-    if given:
+def _show_all(ctx: typer.Context, is_given: bool) -> None:
+    if is_given:
         ctx.meta[HELP_ALL] = True
         typer.echo(ctx.get_help())
         raise typer.Exit
@@ -274,14 +274,14 @@ def summary_of(
 
 def how_to_show(files: Sequence[Path], options: Mapping[str, Any] = MappingProxyType({})) -> str:
     """Return the line with the command that prints everything; an option may have a list of values."""
-    given = [
+    arguments = [
         word
         for name, value in options.items()
-        for each in (value if isinstance(value, list) else [value])
-        if each is not None
-        for word in (console.option(name), str(each))
+        for item in (value if isinstance(value, list) else [value])
+        if item is not None
+        for word in (console.option(name), str(item))
     ]
-    return f"All metrics: {shlex.join(['refusal-index', 'show', *map(str, files), *given])}"
+    return f"All metrics: {shlex.join(['refusal-index', 'show', *map(str, files), *arguments])}"
 
 
 def tell_missing(runs: Sequence[ComparedRun]) -> None:

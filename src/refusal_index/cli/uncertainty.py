@@ -117,18 +117,18 @@ def plan(
         console.show(["", "Add --full for more sample sizes and other metrics."])
 
 
-def _budget(requests: float | None, cost: float | None, each: float | None) -> float | None:
+def _budget(requests: float | None, cost: float | None, request_cost: float | None) -> float | None:
     """Return the budget in requests, if there is one."""
-    for name, value in (("--budget-requests", requests), ("--budget-cost", cost), ("--request-cost", each)):
+    for name, value in (("--budget-requests", requests), ("--budget-cost", cost), ("--request-cost", request_cost)):
         if value is not None and not 0 < value < float("inf"):
             raise OptionError(f"{name}: expected a number above 0, got {value:g}")
     if cost is None:
         return requests
     if requests is not None:
         raise OptionError("plan: expected --budget-requests or --budget-cost with --request-cost, got both")
-    if each is None:
+    if request_cost is None:
         raise OptionError("plan: --budget-cost needs --request-cost; 'refusal-index run --dry-run' estimates the cost")
-    return cost / each
+    return cost / request_cost
 
 
 def _pilots(paths: list[Path], options: PlanOptions) -> tuple[ComparedRun, ...]:
@@ -257,14 +257,14 @@ def sensitivity(
     from refusal_index.render.planning import decisions_blocks
 
     outcomes = read_outcomes_of(run)
-    given = grader_error or "0.03,0.03"
+    rates = grader_error or "0.03,0.03"
     try:
-        right, wrong = (float(part) for part in given.split(","))
+        right, wrong = (float(part) for part in rates.split(","))
     except ValueError:
-        raise OptionError(f"--grader-error: expected two rates as in 0.02,0.03, got {given!r}") from None
+        raise OptionError(f"--grader-error: expected two rates as in 0.02,0.03, got {rates!r}") from None
     if not (0 <= right < 1 and 0 <= wrong < 1 and right + wrong < 1):
         raise OptionError(
-            f"--grader-error: expected two rates of at least 0 with a sum below 1, got {given!r}; are they percentages?"
+            f"--grader-error: expected two rates of at least 0 with a sum below 1, got {rates!r}; are they percentages?"
         )
     options = DecisionOptions(
         labels=read_labels(labels, outcomes) if labels else None,

@@ -44,34 +44,34 @@ TOOL_CALLS = ("tool_calls", "function_call")
 ENDED_BY_ITSELF = ("stop", "eos", None)
 
 
-def chat_body(ask: ModelRequest, model: str, provider: str = "") -> Json:
+def chat_body(request: ModelRequest, model: str, provider: str = "") -> Json:
     """Return the body of a request to ``/v1/chat/completions``.
 
     Parameters
     ----------
-    ask
+    request
         The request, with its decoding parameters.
     model, provider
         The server's name for the model, and the provider: OpenAI itself uses other names for some fields.
     """
     body: Json = {
         "model": model,
-        "messages": [{"role": one.role, "content": one.content} for one in ask.request.messages],
-        "seed": ask.seed,
+        "messages": [{"role": message.role, "content": message.content} for message in request.request.messages],
+        "seed": request.seed,
     }
-    if ask.decoding is not None:
+    if request.decoding is not None:
         at_openai = provider == "openai"
         if not (at_openai and REASONING_MODELS.match(model)):
-            body |= {"temperature": ask.decoding.temperature, "top_p": ask.decoding.top_p}
-        body["max_completion_tokens" if at_openai else "max_tokens"] = ask.decoding.max_tokens
-        if ask.decoding.reasoning_effort is not None:
-            body["reasoning_effort"] = ask.decoding.reasoning_effort
-    if ask.n > 1:
-        body["n"] = ask.n
-    if ask.top_logprobs is not None:
+            body |= {"temperature": request.decoding.temperature, "top_p": request.decoding.top_p}
+        body["max_completion_tokens" if at_openai else "max_tokens"] = request.decoding.max_tokens
+        if request.decoding.reasoning_effort is not None:
+            body["reasoning_effort"] = request.decoding.reasoning_effort
+    if request.n > 1:
+        body["n"] = request.n
+    if request.top_logprobs is not None:
         body["logprobs"] = True
-        if ask.top_logprobs:
-            body["top_logprobs"] = ask.top_logprobs
+        if request.top_logprobs:
+            body["top_logprobs"] = request.top_logprobs
     return body
 
 
@@ -95,17 +95,17 @@ def read_chat(body: Any, seconds: float | None = None) -> Response:
     >>> read_chat({"choices": [{"message": {"content": "Lima"}, "finish_reason": "stop"}]}).replies
     [('Lima', <StopReason.STOP: 'stop'>)]
     """
-    known = choices_in(body)
-    if not known:
+    choices = choices_in(body)
+    if not choices:
         raise NoAnswerError("the response holds no choices")
     usage = body.get("usage")
     usage = usage if isinstance(usage, Mapping) else {}
     return Response(
-        [reply_of(one) for one in known],
+        [reply_of(choice) for choice in choices],
         count_in(usage.get("prompt_tokens")),
         count_in(usage.get("completion_tokens")),
         seconds,
-        [_logprobs(one) for one in known],
+        [_logprobs(choice) for choice in choices],
     )
 
 
@@ -135,8 +135,8 @@ def read_refused_prompt(error: Any, seconds: float | None = None) -> Response | 
 def choices_in(body: Any) -> list[Mapping[str, Any]]:
     """Return the choices of a response, ordered by index; none if the body is not a response."""
     choices = body.get("choices") if isinstance(body, Mapping) else None
-    known = [one for one in choices if isinstance(one, Mapping)] if isinstance(choices, list) else []
-    return sorted(known, key=lambda one: count_in(one.get("index")))
+    valid = [choice for choice in choices if isinstance(choice, Mapping)] if isinstance(choices, list) else []
+    return sorted(valid, key=lambda choice: count_in(choice.get("index")))
 
 
 def reply_of(choice: Mapping[str, Any]) -> tuple[str, StopReason] | None:
@@ -155,7 +155,7 @@ def reply_of(choice: Mapping[str, Any]) -> tuple[str, StopReason] | None:
     if not text.strip() and any(message.get(name) for name in TOOL_CALLS):
         return text, StopReason.TOOL_CALL
     reason = reason if isinstance(reason, str) else None
-    if reason in ENDED_BY_ITSELF and all(one is None for one in texts):
+    if reason in ENDED_BY_ITSELF and all(text is None for text in texts):
         return None
     return text, STOP_REASONS.get(reason or "", StopReason.STOP)
 
@@ -165,7 +165,7 @@ def text_in(content: Any) -> str | None:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else ()
-    texts = [one["text"] for one in parts if isinstance(one, Mapping) and isinstance(one.get("text"), str)]
+    texts = [part["text"] for part in parts if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
     return "".join(texts) if texts else None
 
 
@@ -180,11 +180,11 @@ def _logprobs(choice: Mapping[str, Any]) -> str | None:
         return None  # malformed log probabilities; the reply itself is usable
 
 
-def _token(one: Mapping[str, Any]) -> TokenLogprob:
-    alternatives = one.get("top_logprobs") or ()
+def _token(token: Mapping[str, Any]) -> TokenLogprob:
+    alternatives = token.get("top_logprobs") or ()
     return TokenLogprob(
-        str(one["token"]),
-        float(one["logprob"]),
+        str(token["token"]),
+        float(token["logprob"]),
         tuple((str(other["token"]), float(other["logprob"])) for other in alternatives),
     )
 
@@ -244,11 +244,11 @@ async def receive(response: Any) -> None:
         return
     text = response.content.decode(response.encoding or "utf-8", "replace")
     body = _joined(text) if is_stream else _json(text)
-    if not any(isinstance(body.get(name), held) for name, held in REPLIES.items()):
-        holders = [one for one in (body.get("error"), body) if isinstance(one, dict)]
+    if not any(isinstance(body.get(name), type_) for name, type_ in REPLIES.items()):
+        holders = [holder for holder in (body.get("error"), body) if isinstance(holder, dict)]
         named = [holder.get(name) for holder in holders for name in ("code", "status")]
         response.extensions = {**response.extensions, SAID: OK}
-        response.status_code = next((one for one in named if isinstance(one, int) and 400 <= one < 600), NO_STATUS)
+        response.status_code = next((code for code in named if isinstance(code, int) and 400 <= code < 600), NO_STATUS)
         return
     response.extensions = {**response.extensions, BODY: usual(body)}
 
@@ -289,12 +289,12 @@ def _joined(events: str) -> dict[str, Any]:
     If an event contains an error, that event is returned instead.
     """
     chunks = [_json(line.removeprefix("data:")) for line in events.split("\n") if line.startswith("data:")]
-    failed = next((one for one in chunks if one.get("error")), None)
+    failed = next((chunk for chunk in chunks if chunk.get("error")), None)
     if failed is not None:
         return failed
     body = {name: value for chunk in chunks for name, value in chunk.items() if value}
     choices: dict[int, dict[str, Any]] = {}
-    for piece in (one for chunk in chunks for one in choices_in(chunk)):
+    for piece in (choice for chunk in chunks for choice in choices_in(chunk)):
         index, delta = count_in(piece.get("index")), piece.get("delta")
         whole = choices.setdefault(index, {"index": index, "message": {}, "finish_reason": None})
         whole["finish_reason"] = piece.get("finish_reason") or whole["finish_reason"]
@@ -302,7 +302,7 @@ def _joined(events: str) -> dict[str, Any]:
             text = text_in(delta.get(name)) if isinstance(delta, Mapping) else None
             if text is not None:
                 whole["message"][name] = whole["message"].get(name, "") + text
-    has_ended = all(one["finish_reason"] for one in choices.values())
+    has_ended = all(choice["finish_reason"] for choice in choices.values())
     return body | {"choices": list(choices.values()) if has_ended else None}
 
 
@@ -320,7 +320,7 @@ def usual(body: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **body,
         "model": str(body.get("model") or ""),
-        "choices": [_usual_choice(one) for one in choices_in(body)],
+        "choices": [_usual_choice(choice) for choice in choices_in(body)],
         "usage": {name: count_in(usage.get(name)) for name in COUNTS} if isinstance(usage, Mapping) else None,
     }
 

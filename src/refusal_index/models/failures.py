@@ -124,8 +124,12 @@ def classify_error(error: BaseException, message: str, model: str, keys: str = "
     message, status, wait = redacted(message), status_of(error), retry_after(error)
     advice = ""
     chain = causes(error)
-    said = [text for one in chain for text in (str(getattr(one, "code", "")), str(getattr(one, "type", "")), str(one))]
-    if any(word in text for text in said for word in USED_UP):
+    texts = [
+        text
+        for cause in chain
+        for text in (str(getattr(cause, "code", "")), str(getattr(cause, "type", "")), str(cause))
+    ]
+    if any(word in text for text in texts for word in USED_UP):
         advice = NO_CREDIT
     elif status is not None and status in ADVICE:
         advice = ADVICE[status].format(keys=keys)
@@ -133,11 +137,12 @@ def classify_error(error: BaseException, message: str, model: str, keys: str = "
         advice = f"the provider asks to wait {wait:,.0f} seconds"
     if advice:
         return Failure(message, model, FailureKind.LASTING, f"{advice}; {RESUMES}")
-    is_unreadable = any(isinstance(one, UnreadableReplyError) for one in chain)
+    is_unreadable = any(isinstance(cause, UnreadableReplyError) for cause in chain)
     if is_unreadable or (status is not None and 400 <= status < 500 and status not in TOO_SOON):
         return Failure(message, model, FailureKind.REQUEST)
     is_unreachable = any(
-        isinstance(one, ConnectionRefusedError | socket.gaierror) or type(one).__name__ in UNREACHABLE for one in chain
+        isinstance(cause, ConnectionRefusedError | socket.gaierror) or type(cause).__name__ in UNREACHABLE
+        for cause in chain
     )
     if status is None and is_unreachable:
         return Failure(message, model, FailureKind.DOUBTFUL, f"is the server running? check the base URL; {RESUMES}")
@@ -177,20 +182,20 @@ def retry_after(error: BaseException | None, now: datetime | None = None) -> flo
     return None
 
 
-def _seconds(given: str, now: datetime | None) -> float:
+def _seconds(value: str, now: datetime | None) -> float:
     try:
-        return float(given)
+        return float(value)
     except ValueError:
-        return (parsedate_to_datetime(given) - (now or datetime.now(UTC))).total_seconds()
+        return (parsedate_to_datetime(value) - (now or datetime.now(UTC))).total_seconds()
 
 
 def causes(error: BaseException | None) -> list[BaseException]:
     """Return an error and its causes, each once."""
-    found: dict[int, BaseException] = {}
-    while error is not None and id(error) not in found:
-        found[id(error)] = error
+    chain: dict[int, BaseException] = {}
+    while error is not None and id(error) not in chain:
+        chain[id(error)] = error
         error = error.__cause__ or error.__context__
-    return list(found.values())
+    return list(chain.values())
 
 
 SAID = "status_as_sent"
@@ -227,10 +232,10 @@ def describe_error(error: BaseException) -> str:
     """
     while type(error).__name__ in WRAPPERS:
         attempt = getattr(error, "last_attempt", None)
-        held = (attempt.exception() if attempt else None) or error.__cause__ or error.__context__
-        if held is None:
+        cause = (attempt.exception() if attempt else None) or error.__cause__ or error.__context__
+        if cause is None:
             break
-        error = held
+        error = cause
     response, words = getattr(error, "response", None), _message_in(getattr(error, "body", None))
     status: int | None = getattr(response, "extensions", {}).get(SAID) or own_status(error)
     parts = [type(error).__name__]
@@ -255,24 +260,24 @@ def _message_in(body: Any) -> str:
     if not isinstance(body, dict):
         return ""
     for name in ("error", "message", "detail", "msg"):
-        found = body.get(name)
-        if words := found if isinstance(found, str) else _message_in(found):
+        value = body.get(name)
+        if words := value if isinstance(value, str) else _message_in(value):
             return words
     return ""
 
 
 def _shown(error: BaseException, longest: int) -> str:
     """Return the text of an error whose body has no message: the body if it is text, else the error's own text."""
-    body, own = getattr(error, "body", None), CODE_FIRST.sub("", str(error))
+    body, message = getattr(error, "body", None), CODE_FIRST.sub("", str(error))
     if not isinstance(body, str):
-        body = own or getattr(getattr(error, "response", None), "text", "")
+        body = message or getattr(getattr(error, "response", None), "text", "")
     return _harmless(body, longest)
 
 
 def _harmless(text: str, longest: int = MAX_LINE) -> str:
     """Return text in one line, without keys, markup and terminal control characters."""
     plain = MARKUP.sub(" ", redacted(text)[:MAX_READ])
-    line = " ".join("".join(one if one.isprintable() else " " for one in plain).split())
+    line = " ".join("".join(character if character.isprintable() else " " for character in plain).split())
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
@@ -347,8 +352,8 @@ class CircuitBreaker:
         elif lasted >= OUTAGE_SECONDS and len(questions) >= OUTAGE_QUESTIONS:
             self._open_for(failure, f"returned only errors for {lasted:.0f} seconds")
 
-    def _open_for(self, failure: Failure, what: str) -> None:
-        self.open(f"{failure.model} {what} ({failure.message}); {failure.advice}")
+    def _open_for(self, failure: Failure, event: str) -> None:
+        self.open(f"{failure.model} {event} ({failure.message}); {failure.advice}")
 
     def open(self, reason: str, *, planned: bool = False) -> None:
         """Open it for a reason; only the first reason is kept."""
@@ -382,7 +387,7 @@ async def send_with_retries(
     breaker: CircuitBreaker,
     *,
     role: str,
-    about: str,
+    subject: str,
     max_retries: int,
 ) -> T:
     """Send a request, and retry it after a delay if its error is temporary.
@@ -393,7 +398,7 @@ async def send_with_retries(
         A function that sends the request once, and one that classifies its error.
     breaker
         Notified of every failure and reply; while it is open, nothing is sent.
-    role, about
+    role, subject
         The role that is asked, and the id of the question.
     max_retries
         Maximum number of retries. If the provider asks for a longer delay, it is respected.
@@ -416,12 +421,12 @@ async def send_with_retries(
         except Exception as error:  # providers can raise anything
             failure = explain(error)
             if not failure.kind.is_sent_again or attempt >= max_retries:
-                breaker.failed(role, about, failure)
+                breaker.failed(role, subject, failure)
                 raise RequestFailedError(failure) from error
         else:
             breaker.worked(role)
             return reply
-        breaker.troubled(role, about, failure)
+        breaker.troubled(role, subject, failure)
         doubled = FIRST_WAIT * 2.0 ** min(attempt, 64)  # capped so that it does not overflow
         wait = min(doubled + random.uniform(0, FIRST_WAIT), MAX_WAIT)
         await breaker.wait(max(wait, failure.retry_after or 0.0))

@@ -45,8 +45,8 @@ FIX = "fix the function; an edited function starts a new run"
 class FunctionError(RefusalIndexError, RuntimeError):
     """A model or grader function that raised, or returned the wrong type; the message names it."""
 
-    def __init__(self, name: str, what: str) -> None:
-        super().__init__(f"{name} {what}")
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name} {problem}")
         self.name = name
 
 
@@ -124,20 +124,20 @@ def load_function(name: str, argument: str = "model") -> Callable[..., Any]:
         raise ModelError(
             f"{argument} {name!r}: expected python:MODULE:FUNCTION, for instance python:my.pipeline:answer"
         )
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
-        found: Any = importlib.import_module(module_name)
+        function: Any = importlib.import_module(module_name)
     except Exception as error:  # importing a module can raise anything
         raise ModelError(
             f"{argument} {name!r}: {module_name} cannot be imported ({type(error).__name__}: {error})"
         ) from error
     for part in path.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
-        raise ModelError(f"{argument} {name!r}: expected a function, found {shortened(found)} in {module_name}")
-    return functools.partial(found) if inspect.isclass(found) else found
+        function = getattr(function, part, None)
+    if not callable(function):
+        raise ModelError(f"{argument} {name!r}: expected a function, found {shortened(function)} in {module_name}")
+    return functools.partial(function) if inspect.isclass(function) else function
 
 
 def source_sha256(function: Callable[..., Any]) -> str | None:
@@ -169,7 +169,7 @@ class AnsweringFunction:
         self._function, self.name = function, name
         self._first, self._others = parameters_of(function)
 
-    async def __call__(self, ask: ModelRequest) -> Response:
+    async def __call__(self, request: ModelRequest) -> Response:
         """Answer a request.
 
         Raises
@@ -177,16 +177,16 @@ class AnsweringFunction:
         FunctionError
             If the function raises, or does not return text.
         """
-        started, question = time.monotonic(), ask.conversation.question
-        known: dict[str, Any] = {
+        started, question = time.monotonic(), request.conversation.question
+        values: dict[str, Any] = {
             "question": question.text,
             "context": question.context,
             "choices": list(question.choices) or None,
-            "must_answer": ask.request.pass_ is Pass.FORCED,
-            "messages": [{"role": one.role, "content": one.content} for one in ask.request.messages],
+            "must_answer": request.request.pass_ is Pass.FORCED,
+            "messages": [{"role": message.role, "content": message.content} for message in request.request.messages],
         }
-        first = [known[self._first]] if self._first else []
-        others = {name: known[name] for name in self._others}
+        first = [values[self._first]] if self._first else []
+        others = {name: values[name] for name in self._others}
         text = await _called(functools.partial(self._function, **others), self.name, *first)
         if not isinstance(text, str):
             raise FunctionError(self.name, f"returned {shortened(text)}, expected the reply as text")
@@ -211,8 +211,8 @@ def parameters_of(function: Callable[..., Any]) -> tuple[str | None, frozenset[s
     first = None
     if parameters and parameters[0].kind not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
         first = "messages" if parameters.pop(0).name == "messages" else "question"
-    declared = {one.name for one in parameters if one.kind is not inspect.Parameter.POSITIONAL_ONLY}
-    takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
+    declared = {parameter.name for parameter in parameters if parameter.kind is not inspect.Parameter.POSITIONAL_ONLY}
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
     bound = set(function.keywords) if isinstance(function, functools.partial) else set()
     return first, frozenset(name for name in ARGUMENTS if (takes_any or name in declared) and name != first) - bound
 
@@ -233,13 +233,13 @@ def check_model_function(function: Callable[..., Any], name: str, procedures: Ma
         pass
     if "messages" in {first, *others}:
         return
-    asked = [variant for variant, one in procedures.items() if one.asks_model]
-    if any(not isinstance(procedures[variant], TwoPass) for variant in asked):
+    asking = [variant for variant, procedure in procedures.items() if procedure.asks_model]
+    if any(not isinstance(procedures[variant], TwoPass) for variant in asking):
         raise ModelError(
             f"{name}: expected a parameter 'messages', got none; this run sends prompts of its own, which only "
             "'messages' contains"
         )
-    if "must_answer" not in others and any(Pass.FORCED in procedures[variant].passes for variant in asked):
+    if "must_answer" not in others and any(Pass.FORCED in procedures[variant].passes for variant in asking):
         raise ModelError(
             f"{name}: expected a parameter 'must_answer', got none. RI needs an answer to every refused "
             "question, so the function is called again for these with must_answer=True. Add:\n"
@@ -247,9 +247,9 @@ def check_model_function(function: Callable[..., Any], name: str, procedures: Ma
             "        ...  # if must_answer: return the best guess, never a refusal\n"
             "or set {answered_only}, which gives rates but no RI"
         )
-    if len(asked) > 1:
+    if len(asking) > 1:
         raise ModelError(
-            f"{name}: expected a parameter 'messages', got none; the prompts {', '.join(asked)} differ only in the "
+            f"{name}: expected a parameter 'messages', got none; the prompts {', '.join(asking)} differ only in the "
             "messages. Declare it, or choose one with {variants}"
         )
 
@@ -269,7 +269,7 @@ class GradingFunction:
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._function, self.name = function, name
 
-    async def __call__(self, ask: ModelRequest) -> Response:
+    async def __call__(self, request: ModelRequest) -> Response:
         """Grade the answer in a request that is meant for a grading model, in the words of such a model.
 
         Raises
@@ -278,23 +278,23 @@ class GradingFunction:
             If the function raises, or does not return a grade.
         """
         started = time.monotonic()
-        told = await _called(self._function, self.name, ask.conversation.question, ask.pending.step.prediction)
-        if isinstance(told, bool):
-            told = Grade.CORRECT if told else Grade.INCORRECT
-        if not isinstance(told, str) or told not in set(LETTERS):
+        grade = await _called(self._function, self.name, request.conversation.question, request.pending.step.prediction)
+        if isinstance(grade, bool):
+            grade = Grade.CORRECT if grade else Grade.INCORRECT
+        if not isinstance(grade, str) or grade not in set(LETTERS):
             expected = ", ".join(map(repr, map(str, LETTERS)))
-            raise FunctionError(self.name, f"returned {shortened(told)}, expected True, False or one of {expected}")
-        return Response([(LETTERS[Grade(told)], StopReason.STOP)], seconds=time.monotonic() - started)
+            raise FunctionError(self.name, f"returned {shortened(grade)}, expected True, False or one of {expected}")
+        return Response([(LETTERS[Grade(grade)], StopReason.STOP)], seconds=time.monotonic() - started)
 
 
-def function_sender(asked: Role, name: str, given: object) -> Send | None:
+def function_sender(role: Role, name: str, value: object) -> Send | None:
     """Return the sender of requests to a function in this process, as the model or as a grader.
 
     Parameters
     ----------
-    asked, name
+    role, name
         The role, and the name of its model or function.
-    given
+    value
         The object in memory under that name; an `AnsweringFunction` is used as it is.
 
     Returns
@@ -307,12 +307,12 @@ def function_sender(asked: Role, name: str, given: object) -> Send | None:
     ModelError
         If the name refers to no function.
     """
-    if not (callable(given) or (given is None and is_function_name(name))):
+    if not (callable(value) or (value is None and is_function_name(name))):
         return None
-    of_model = asked is Role.MODEL
-    if isinstance(given, AnsweringFunction):
-        return given
-    function = given if callable(given) else load_function(name, "model" if of_model else "grader")
+    of_model = role is Role.MODEL
+    if isinstance(value, AnsweringFunction):
+        return value
+    function = value if callable(value) else load_function(name, "model" if of_model else "grader")
     return AnsweringFunction(function, name) if of_model else GradingFunction(function, name)
 
 
@@ -329,8 +329,8 @@ async def _called(function: Callable[..., Any], name: str, *arguments: Any) -> A
         plain = function.func if isinstance(function, functools.partial) else function
         if inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__):
             return await function(*arguments)
-        told = await asyncio.to_thread(_stopped_by_nothing, function, *arguments)
-        return await told if inspect.isawaitable(told) else told
+        result = await asyncio.to_thread(_stopped_by_nothing, function, *arguments)
+        return await result if inspect.isawaitable(result) else result
     except Exception as error:
         raise FunctionError(name, f"raised {type(error).__name__}: {error}") from error
 

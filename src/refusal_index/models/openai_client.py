@@ -77,9 +77,9 @@ def openai_client(name: str, settings: RequestSettings) -> Client:
     account, sending = account_of(name), settings.sending
     connection = client_of(account, sending.max_connections or CONCURRENCY)
 
-    async def send(ask: ModelRequest) -> Response:
+    async def send(request: ModelRequest) -> Response:
         started = time.monotonic()
-        content = json.dumps(chat_body(ask, account.model, account.provider)).encode()
+        content = json.dumps(chat_body(request, account.model, account.provider)).encode()
         try:
             body = await posted(connection, content, sending.attempt_timeout)
         except BadRequestError as error:

@@ -76,7 +76,7 @@ class ModelRequest:
     @cached_property
     def sha256(self) -> str:
         """The hash of the request's content, unique within a run."""
-        asked = {
+        document = {
             "question_id": self.conversation.question.question_id,
             "variant": variant_of(self.conversation, self.request.pass_),
             "draw": self.pending.draw,
@@ -85,12 +85,12 @@ class ModelRequest:
             "request": {
                 "of": self.request.pass_,
                 "asked": self.request.role,
-                "messages": [vars(one) for one in self.request.messages],
+                "messages": [vars(message) for message in self.request.messages],
                 "attempt": self.request.attempt,
             },
             "decoding": self.decoding and vars(self.decoding),
         }
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def model_request(
     return ModelRequest(conversation, pending, request, seed, n, decoding, top_logprobs)
 
 
-def to_completions(ask: ModelRequest, response: Response) -> list[Completion]:
+def to_completions(request: ModelRequest, response: Response) -> list[Completion]:
     """Return a completion for each choice with an answer; the first one carries the response's usage.
 
     Raises
@@ -156,32 +156,32 @@ def to_completions(ask: ModelRequest, response: Response) -> list[Completion]:
     NoAnswerError
         If no choice has an answer.
     """
-    variant = variant_of(ask.conversation, ask.request.pass_)
+    variant = variant_of(request.conversation, request.request.pass_)
     usage: dict[str, Any] = {
         "input_tokens": _believable(response.input_tokens),
         "output_tokens": _believable(response.output_tokens),
         "seconds": response.seconds,
     }
-    found: list[Completion] = []
+    completions: list[Completion] = []
     reported = chain(response.logprobs, repeat(None))
-    for place, (choice, logprobs) in enumerate(zip(response.replies[: ask.n], reported, strict=False)):
+    for index, (choice, logprobs) in enumerate(zip(response.replies[: request.n], reported, strict=False)):
         if choice is not None:
             completion = Completion(
-                ask.conversation.question.question_id,
+                request.conversation.question.question_id,
                 variant,
-                ask.pending.draw + place,
-                Reply(ask.request.pass_, ask.request.role, *choice),
-                ask.request.attempt,
+                request.pending.draw + index,
+                Reply(request.request.pass_, request.request.role, *choice),
+                request.request.attempt,
                 **usage,
                 logprobs=logprobs,
-                request_sha256=ask.sha256,
+                request_sha256=request.sha256,
                 in_batch=response.in_batch,
             )
-            found.append(completion)
+            completions.append(completion)
             usage = {"requests": 0}
-    if not found:
+    if not completions:
         raise NoAnswerError("the response holds no answer")
-    return found
+    return completions
 
 
 def _believable(tokens: int) -> int:
@@ -189,29 +189,29 @@ def _believable(tokens: int) -> int:
     return tokens if 0 <= tokens <= MAX_TOKENS else 0
 
 
-def variant_of(conversation: Conversation, of: Pass) -> str:
+def variant_of(conversation: Conversation, pass_: Pass) -> str:
     """Return the variant that a reply is stored under."""
-    return forced_variant(conversation.variant) if of.is_shared else conversation.variant
+    return forced_variant(conversation.variant) if pass_.is_shared else conversation.variant
 
 
 def to_metadata(completions: Iterable[Completion]) -> list[dict[str, Any]]:
     """Convert completions for a log: each distinct reply once, with its draws and total usage."""
-    found: dict[tuple[object, ...], dict[str, Any]] = {}
-    for one in completions:
+    by_reply: dict[tuple[object, ...], dict[str, Any]] = {}
+    for completion in completions:
         entry = {
-            "of": str(one.reply.pass_),
-            "asked": str(one.reply.role),
-            "attempt": one.attempt,
-            "text": one.reply.text,
-            "stop_reason": str(one.reply.stop_reason),
+            "of": str(completion.reply.pass_),
+            "asked": str(completion.reply.role),
+            "attempt": completion.attempt,
+            "text": completion.reply.text,
+            "stop_reason": str(completion.reply.stop_reason),
         }
-        kept = found.setdefault(
+        record = by_reply.setdefault(
             tuple(entry.values()), {**entry, "input_tokens": 0, "output_tokens": 0, "draws": [], "requests": 0}
         )
         for name in ("input_tokens", "output_tokens", "requests"):
-            kept[name] += getattr(one, name)
-        kept["draws"].append(one.draw)
-    return list(found.values())
+            record[name] += getattr(completion, name)
+        record["draws"].append(completion.draw)
+    return list(by_reply.values())
 
 
 class ModelError(SettingError):
@@ -378,7 +378,7 @@ class ModelProvider(Protocol):
 
     def count_tokens(self, model: str, messages: Sequence[Message]) -> int:  # noqa: ARG002 - of the interface
         """Count the tokens of a conversation, exactly if the provider can."""
-        return sum(about_tokens(one.content) for one in messages)
+        return sum(about_tokens(message.content) for message in messages)
 
     async def answer(self, model: str, body: Mapping[str, Any]) -> tuple[int, Any]:
         """Answer a chat API request with a status and a body; called by Ray for embedded models."""
@@ -415,8 +415,8 @@ class OtherModels(Protocol):
 
 def other_models() -> OtherModels:
     """Return the provider of all other models; importing it takes a second."""
-    found: OtherModels = entry_points.hook("other_models")
-    return found
+    models: OtherModels = entry_points.hook("other_models")
+    return models
 
 
 def provider_of(name: str) -> tuple[ModelProvider | None, str]:

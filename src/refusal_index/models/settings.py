@@ -234,10 +234,10 @@ def parses(kind: Any, expected: str) -> Reader:
     return read
 
 
-def unknown(name: str, given: str, expected: Sequence[str]) -> SettingError:
+def unknown(name: str, value: str, expected: Sequence[str]) -> SettingError:
     """Return the error for a value that is not an expected one; it lists these, and suggests the nearest."""
     return SettingError(
-        f"{{{name}}}: expected one of {', '.join(expected)}, got {given!r}{suggestion(given, expected)}"
+        f"{{{name}}}: expected one of {', '.join(expected)}, got {value!r}{suggestion(value, expected)}"
     )
 
 

@@ -42,9 +42,9 @@ def pair_screen(comparison: PairComparison) -> Iterator[Block]:
     yield from selected(comparison, *CONCLUSIONS)
     yield from ("", _rates_table(comparison), "", sentence(Statement("pair_explained", "scope", alpha)))
     yield sentence(Statement("rates_explained", "scope", {"by_caution": False}))
-    matched = [one for one in comparison.statements if one.code in MATCHES]
-    alike = [replace(one, values={**one.values, "variant": None}) for one in matched]
-    yield from map(sentence, alike[:1] if all(one == alike[0] for one in alike) else matched)
+    matched = [statement for statement in comparison.statements if statement.code in MATCHES]
+    alike = [replace(statement, values={**statement.values, "variant": None}) for statement in matched]
+    yield from map(sentence, alike[:1] if all(statement == alike[0] for statement in alike) else matched)
     caveats = ("indices_disagree", "difference_at_boundary", "difference_undefined", "settings_differ")
     yield from selected(comparison, *SAMPLING, *caveats)
 
@@ -71,7 +71,7 @@ def _rates_table(comparison: PairComparison) -> Table:
             numbers = [None if value is None else 100 * value for value in numbers]
         return " / ".join(number(value, digits) for value in numbers) + ("*" if is_marked else "")
 
-    joint = [("combined", place) for metric, place in compared if metric == INDEX and place not in names][:1]
+    joint = [("combined", variant) for metric, variant in compared if metric == INDEX and variant not in names][:1]
     rows = [
         (label, cell(INDEX, name, 2), *(cell(metric, name, 0) for metric in RATES))
         for label, name in (*joint, *((label, name) for name, label in names.items()))
@@ -101,8 +101,8 @@ def pair_blocks(comparison: PairComparison) -> Iterator[Block]:
         for metric, variant, difference, holm in comparison.rows()
     )
     yield from ("", Table.of(columns, rows, left=("metric", "prompt", "status")))
-    about = ("corrected_repeats_ri", "corrected_ri", "indices_disagree", "models_differ_in_randomness")
-    for line in selected(comparison, "primary", "no_primary", *about, "difference_at_boundary", "difference_undefined"):
+    codes = ("corrected_repeats_ri", "corrected_ri", "indices_disagree", "models_differ_in_randomness")
+    for line in selected(comparison, "primary", "no_primary", *codes, "difference_at_boundary", "difference_undefined"):
         yield from ("", line)
     for section in report_sections():
         if section.name in comparison.sections:

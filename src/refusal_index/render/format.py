@@ -67,9 +67,9 @@ def interval(low: float | None, high: float | None, digits: int = 3) -> str:
     return UNDEFINED if low is None or high is None else f"[{number(low, digits)}, {number(high, digits)}]"
 
 
-def interval_of(found: Estimate | RankedRun, digits: int = 3) -> str:
+def interval_of(result: Estimate | RankedRun, digits: int = 3) -> str:
     """Format the interval of an estimate."""
-    return interval(found.low, found.high, digits)
+    return interval(result.low, result.high, digits)
 
 
 def span(low: float | None, high: float | None, digits: int = 3) -> str:
@@ -94,16 +94,16 @@ def with_interval(
     return number(value, digits) + ("" if low is None or high is None else f" {interval(low, high, digits)}")
 
 
-def estimate(found: Estimate, digits: int = 3) -> str:
+def estimate(result: Estimate, digits: int = 3) -> str:
     """Format an estimate with its interval, if it has one.
 
     >>> from refusal_index.stats import Estimate
     >>> estimate(Estimate(0.2, 0.1, 0.3), 2), estimate(Estimate(None, status="not_identified"))
     ('0.20 [0.10, 0.30]', 'not identified')
     """
-    if found.estimate is None or found.status == "not_identified":
-        return "not identified" if found.status == "not_identified" else "undefined"
-    return with_interval(found.estimate, found.low, found.high, digits=digits)
+    if result.estimate is None or result.status == "not_identified":
+        return "not identified" if result.status == "not_identified" else "undefined"
+    return with_interval(result.estimate, result.low, result.high, digits=digits)
 
 
 def pvalue(value: float | None) -> str:
@@ -260,7 +260,7 @@ class Table:
 
     def without(self, *names: str) -> Table:
         """Return the table without some columns."""
-        return self._of_columns([place for place, name in enumerate(self.columns) if name not in names])
+        return self._of_columns([index for index, name in enumerate(self.columns) if name not in names])
 
     def parts(self, width: int = TEXT_WIDTH) -> Iterator[Table]:
         """Split the table into tables that fit the width; columns that name the rows are in each of them.
@@ -269,25 +269,25 @@ class Table:
         stays in the table of its estimate. A single column that is too wide stays whole.
         """
         widths = [max(map(len, column)) + 2 for column in zip(self.columns, *self.rows, strict=True)]
-        named = takewhile(lambda place: self.columns[place] in self.left, range(1, len(self.columns) - 1))
-        keys = [0, *takewhile(lambda place: sum(widths[: place + 1]) <= width // 2, named)]
+        named = takewhile(lambda i: self.columns[i] in self.left, range(1, len(self.columns) - 1))
+        keys = [0, *takewhile(lambda i: sum(widths[: i + 1]) <= width // 2, named)]
         groups: list[list[int]] = []
-        for place, name in enumerate(self.columns[len(keys) :], len(keys)):
+        for index, name in enumerate(self.columns[len(keys) :], len(keys)):
             if groups and name.strip().endswith("interval"):
-                groups[-1].append(place)
+                groups[-1].append(index)
             else:
-                groups.append([place])
+                groups.append([index])
         parts = [list(keys)]
         for group in groups:
-            if parts[-1] != keys and sum(widths[place] for place in (*parts[-1], *group)) > width + 2:
+            if parts[-1] != keys and sum(widths[index] for index in (*parts[-1], *group)) > width + 2:
                 parts.append(list(keys))
             parts[-1] += group
         for part in parts:
             yield self._of_columns(part)
 
-    def _of_columns(self, places: Sequence[int]) -> Table:
-        rows = ([row[place] for place in places] for row in self.rows)
-        return Table.of([self.columns[place] for place in places], rows, self.left)
+    def _of_columns(self, indices: Sequence[int]) -> Table:
+        rows = ([row[index] for index in indices] for row in self.rows)
+        return Table.of([self.columns[index] for index in indices], rows, self.left)
 
     def lines(self) -> list[str]:
         """Return its lines as plain text, the columns' names first; a wide character takes two places."""

@@ -46,9 +46,9 @@ def gate_blocks(result: GateResult) -> Iterator[Block]:
         key = guards_key(result, in_full=False)
         left_out = () if key.values["margins"] else ("change",)
         yield from ("", guard_table(result).without("baseline", "adjusted p", *left_out), "", sentence(key))
-    for one in others:
-        if one.severity != "note":
-            yield from ("", cautioned(one))
+    for statement in others:
+        if statement.severity != "note":
+            yield from ("", cautioned(statement))
     if result.changed:
         yield from ("", sentence(Statement("changed", values={"count": len(result.changed), "most": SHOWN})))
 
@@ -172,13 +172,13 @@ def to_junit(result: GateResult) -> bytes:
     if result.guards:
         verdict.system_out = _clean(to_text([guard_table(result)]), keep="\n")
     suite.add_testcase(verdict)
-    for one in result.guards:
-        guard = one.guard
+    for test in result.guards:
+        guard = test.guard
         # of several cases of the same name some readers show the first
-        bound = "" if one.against_baseline else f" {'at least' if guard.higher_is_better else 'at most'}"
+        bound = "" if test.against_baseline else f" {'at least' if guard.higher_is_better else 'at most'}"
         number = "not defined" if guard.estimate is None else signed(guard.estimate)
-        message = f"{METRICS[guard.name].column}: {number}, allowed {sentence(one.limit)} ({one.test.verdict})"
-        suite.add_testcase(_case(f"{guard.name}{bound}", one.test.verdict, message))
+        message = f"{METRICS[guard.name].column}: {number}, allowed {sentence(test.limit)} ({test.test.verdict})"
+        suite.add_testcase(_case(f"{guard.name}{bound}", test.test.verdict, message))
     xml = JUnitXml(SUITE)
     xml.add_testsuite(suite)
     return bytes(xml.tostring())  # type: ignore[no-untyped-call] # of lxml or the standard library

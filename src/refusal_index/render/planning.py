@@ -64,7 +64,7 @@ def _plan_row(name: str, plan: RunPlan, options: PlanOptions, *, by_width: bool)
     yield from (abbreviated(name, MAX_NAME_LENGTH), number(scenario.refusal_index, 2))
     yield from (percent(scenario.refusal_rate, 0), percent(scenario.error_rate, 0))
     if by_width:
-        yield from (count(found.n) if (found := plan.size_for(width)) else UNDEFINED for width in HALF_WIDTHS)
+        yield from (count(planned.n) if (planned := plan.size_for(width)) else UNDEFINED for width in HALF_WIDTHS)
     elif size is None:
         yield from (UNDEFINED, UNDEFINED, UNDEFINED)
     else:
@@ -103,7 +103,7 @@ def apart_screen(plans: Mapping[str, PairPlan], options: PlanOptions) -> Iterato
     if (answer := pair_answer(plans, options)) is not None:
         yield from (sentence(answer), "")
     level = f"{percent(options.confidence_level)} interval"
-    given = f"with {options.questions:,}" if options.questions else "correlation"
+    heading = f"with {options.questions:,}" if options.questions else "correlation"
     rows = (
         (
             abbreviated(name, MAX_NAME_LENGTH),
@@ -115,7 +115,7 @@ def apart_screen(plans: Mapping[str, PairPlan], options: PlanOptions) -> Iterato
         )
         for name, plan in plans.items()
     )
-    columns = ("prompt", "difference", level, given, "questions", "for the interval")
+    columns = ("prompt", "difference", level, heading, "questions", "for the interval")
     yield from (Table.of(columns, rows, left=("prompt",)), "")
     for name, plan in plans.items():
         if plan.needed.n is None:
@@ -142,8 +142,8 @@ Row = tuple[str, str, str, str]
 def decisions_blocks(decisions: Sequence[Decisions], options: DecisionOptions) -> Iterator[Block]:
     """Yield the metrics of each variant under other decisions, and the labels' estimates of grader errors."""
     level = f"{percent(options.confidence_level)} interval"
-    for place, variant in enumerate(decisions):
-        yield from [""] * bool(place)
+    for position, variant in enumerate(decisions):
+        yield from [""] * bool(position)
         yield title(variant.model, variant.dataset, variant.variant)
         yield from (sentence(variant.conclusion), "")
         by_labels = ("by labels", level) if variant.powered else ()
@@ -155,9 +155,12 @@ def decisions_blocks(decisions: Sequence[Decisions], options: DecisionOptions) -
         for statement in variant.statements:
             yield from ("", sentence(statement))
     for source, labels in (options.labels or {}).items():
-        whose = title(*source) if any(source) else None
+        run_title = title(*source) if any(source) else None
         for kind, counts in (("refused", labels.refused), ("answered", labels.answered)):
-            yield from ("", sentence(Statement("labelled", "scope", {"whose": whose, "kind": kind, "labels": counts})))
+            yield from (
+                "",
+                sentence(Statement("labelled", "scope", {"whose": run_title, "kind": kind, "labels": counts})),
+            )
         yield sentence(Statement("labels_pooled", "scope", {"neither": labels.neither}))
 
 
@@ -177,13 +180,13 @@ def _metric_rows(variant: Decisions, level: float) -> Iterator[tuple[str, ...]]:
 def _index_rows(variant: Decisions, options: DecisionOptions) -> Iterator[Row]:
     """Yield the index under each decision, and what leads from RI to the corrected index, one change at a time."""
     level, missing, same = options.confidence_level, variant.missing, variant.misgrading_same_rates
-    known = variant.scoring.knows_refused_again
+    is_known = variant.scoring.knows_refused_again
     for rule in variant.scoring.rules:
         name = phrase(rule.rule, "scoring_rule")
-        if not known and rule.rule in RULES_ON_REFUSED_AGAIN:
+        if not is_known and rule.rule in RULES_ON_REFUSED_AGAIN:
             yield name, NOT_KNOWN, "", "no forced grade"
         else:
-            as_scored = not known and rule.rule == "refused_again_wrong"
+            as_scored = not is_known and rule.rule == "refused_again_wrong"
             yield "as scored" if as_scored else name, number(rule.estimate), "", _reason(rule.reason)
     if (draws := variant.draws) is not None:
         steps = {"every answer is a forced one": draws.forced_for_all, "  from different samples": draws.uncorrected}

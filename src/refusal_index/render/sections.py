@@ -63,7 +63,7 @@ class Section:
     def compare(self, runs: Sequence[ComparedRun], options: CompareOptions) -> Any:
         """Return its numbers of two runs compared; None for no numbers."""
 
-    def comparison_blocks(self, found: PairComparison) -> Iterator[Block]:
+    def comparison_blocks(self, comparison: PairComparison) -> Iterator[Block]:
         """Yield its paragraphs and tables in a comparison of two runs that has its numbers."""
         yield from ()
 
@@ -93,11 +93,14 @@ def with_sections(summary: Summary, outcomes: pl.DataFrame | pl.LazyFrame, sourc
     - `source`: the run's folder, or the file of the outcome table.
     """
     folder = RunFolder(source) if source is not None and source.is_dir() else None
-    found = {one.name: one.summarise(outcomes.lazy(), folder, summary.confidence_level) for one in report_sections()}
-    return replace(summary, sections={name: value for name, value in found.items() if value is not None})
+    by_name = {
+        section.name: section.summarise(outcomes.lazy(), folder, summary.confidence_level)
+        for section in report_sections()
+    }
+    return replace(summary, sections={name: value for name, value in by_name.items() if value is not None})
 
 
 def compared_sections(runs: Sequence[ComparedRun], options: CompareOptions) -> dict[str, Any]:
     """Return the numbers of all sections of two runs compared, by name."""
-    found = ((one.name, one.compare(runs, options)) for one in report_sections())
-    return {name: value for name, value in found if value is not None}
+    by_name = ((section.name, section.compare(runs, options)) for section in report_sections())
+    return {name: value for name, value in by_name if value is not None}

@@ -34,17 +34,17 @@ def sentence(statement: Statement, audience: Audience = "text") -> str:
 
 def cautioned(statement: Statement) -> str:
     """Return the sentence of a statement, marked as a caution if it is serious."""
-    found = sentence(statement)
+    text = sentence(statement)
     if statement.severity != "serious":
-        return found
-    return f"Caution{', ' if statement.values.get('first') and statement.code == 'same_for' else ': '}{found}"
+        return text
+    return f"Caution{', ' if statement.values.get('first') and statement.code == 'same_for' else ': '}{text}"
 
 
 def description(metric: str, payoffs: Payoffs, *, typeset: bool = True) -> str:
     """Return the description of a metric for the given payoffs, typeset for a page."""
     right, refused, wrong = payoffs.truthfulness
-    worth = {"penalty": payoffs.penalty, "right": right, "refused": refused, "wrong": wrong}
-    return fill(sentences()["metric"][metric], worth, typeset=typeset)
+    values = {"penalty": payoffs.penalty, "right": right, "refused": refused, "wrong": wrong}
+    return fill(sentences()["metric"][metric], values, typeset=typeset)
 
 
 def selected(result: Any, *codes: str, audience: Audience = "text") -> Iterator[str]:
@@ -75,12 +75,12 @@ def add_sentences(package: str) -> None:
 @cache
 def sentences() -> Mapping[str, Mapping[str, str]]:
     """Return all templates, by section and code."""
-    found: dict[str, dict[str, str]] = {}
+    by_section: dict[str, dict[str, str]] = {}
     for package in _PACKAGES:
         text = resources.files(package).joinpath("en.toml").read_text(encoding="utf-8")
         for section, templates in tomllib.loads(text).items():
-            found.setdefault(section, {}).update(templates)
-    return found
+            by_section.setdefault(section, {}).update(templates)
+    return by_section
 
 
 @cache
@@ -92,9 +92,9 @@ def _compiled(template: str, typeset: bool) -> Template:
 def _environment(typeset: bool) -> Environment:
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - many runs show no sentence
 
-    found = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 - escaped where it is shown
-    found.filters |= filters(typeset=typeset)
-    return found
+    environment = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 - escaped where it is shown
+    environment.filters |= filters(typeset=typeset)
+    return environment
 
 
 def filters(*, typeset: bool) -> dict[str, Callable[..., str]]:
@@ -109,4 +109,4 @@ def filters(*, typeset: bool) -> dict[str, Callable[..., str]]:
 
 def typesetting(function: Callable[..., str]) -> Callable[..., str]:
     """Return a formatting function whose results are typeset."""
-    return lambda *given: formats.typeset(function(*given))
+    return lambda *args: formats.typeset(function(*args))

@@ -75,7 +75,7 @@ def summary_document(summary: Summary) -> dict[str, Any]:
             for variant in summary.variants
         ],
         "pooled": pooled,
-        **{name: plain(found) for name, found in summary.sections.items()},
+        **{name: plain(section) for name, section in summary.sections.items()},
     }
 
 
@@ -159,7 +159,9 @@ def finite_number(value: Any) -> float | None:
     return as_float if math.isfinite(as_float) else None
 
 
-RATES = tuple(one.name for one in METRICS.values() if one.table == "rates" and one.name not in (INDEX, CORRECTED))
+RATES = tuple(
+    metric.name for metric in METRICS.values() if metric.table == "rates" and metric.name not in (INDEX, CORRECTED)
+)
 """The metrics with a column after the index."""
 
 INTERVAL_TABLES: Mapping[str, tuple[Metric, ...]] = {
@@ -194,7 +196,11 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
         yield from ("", sentence(statement))
     if any(variant.draws for variant in summary.variants):
         columns = ("repeated samples", "questions", "samples", METRICS[INDEX].column, *STEPS, METRICS[CORRECTED].column)
-        draws = ((summary.label(one), *_draws_row(one, one.draws)) for one in summary.variants if one.draws is not None)
+        draws = (
+            (summary.label(variant), *_draws_row(variant, variant.draws))
+            for variant in summary.variants
+            if variant.draws is not None
+        )
         yield from ("", Table.of((*columns, *RELIABILITIES), draws, left=("repeated samples",)))
     for variant in summary.variants:
         for statement in remarks(variant):
@@ -225,12 +231,12 @@ def _heading(summary: Summary) -> str:
 def _key(summary: Summary) -> Iterator[str]:
     """Yield what each column means, and the range of those that are not shares."""
     payoffs = Payoffs(summary.penalty, summary.truthfulness_weights)
-    for one in METRICS.values():
-        if one.name in (INDEX, CORRECTED) or not summary.records(one.name):
+    for metric in METRICS.values():
+        if metric.name in (INDEX, CORRECTED) or not summary.records(metric.name):
             continue
-        low, high = one.range(payoffs)
+        low, high = metric.range(payoffs)
         ends = "" if (low, high) == (0, 1) else f", from {number(low, None)} to {number(high, None)}"
-        yield f"{one.column}: {description(one.name, payoffs, typeset=False)}{ends}"
+        yield f"{metric.column}: {description(metric.name, payoffs, typeset=False)}{ends}"
     has_missing = any(variant.missing is not None for variant in summary.variants)
     for column in (*(["range over missing grades"] if has_missing else []), "scoring rules", "refused again"):
         yield f"{column}: {phrase(column, 'column')}"
@@ -254,15 +260,15 @@ def _row(summary: Summary, variant: VariantSummary, *, has_missing: bool) -> Ite
 def interval_table(summary: Summary, metrics: Sequence[Metric]) -> Table:
     """Return a table of metrics with intervals, one row per variant."""
     level = f"{percent(summary.confidence_level)} interval"
-    columns = (_heading(summary), *(column for one in metrics for column in (one.column, level)))
+    columns = (_heading(summary), *(column for metric in metrics for column in (metric.column, level)))
     rows = (
         (
             summary.label(variant),
             *(
                 cell
-                for one in metrics
-                for found in [variant.metric(one.name)]
-                for cell in (number(found.estimate, one.digits), interval_of(found, one.digits))
+                for metric in metrics
+                for estimate in [variant.metric(metric.name)]
+                for cell in (number(estimate.estimate, metric.digits), interval_of(estimate, metric.digits))
             ),
         )
         for variant in summary.variants
@@ -294,7 +300,7 @@ def changes_blocks(
     for name, agreement in (("first pass", changes.first), ("forced pass", changes.forced)):
         if agreement.kappa.agreement is not None:
             heading, grades, counts = f"{name}: before", agreement.grades, agreement.counts
-            rows = [(one, *(count(counts.get((one, other), 0)) for other in grades)) for one in grades]
+            rows = [(grade, *(count(counts.get((grade, other), 0)) for other in grades)) for grade in grades]
             yield from ("", Table.of((heading, *(f"now {grade}" for grade in grades)), rows, left=(heading,)))
             yield sentence(Statement("grader_agreement", "conclusion", {"kappa": agreement.kappa}))
     moved = [{"before": cell, "now": other, "count": questions} for (cell, other), questions in changes.cells.items()]
@@ -334,8 +340,8 @@ def first_screen(summary: Summary) -> Iterator[Block]:
         first, index = summary.variants[0], summary.index
         source = " on ".join(part for part in (first.model, first.dataset) if part) or "Outcomes"
         prompts = f", {count(len(summary.variants), 'prompt')}" if len(summary.variants) > 1 else ""
-        asked = max(variant.completeness.asked for variant in summary.variants)
-        yield from (f"{source}: {count(asked, 'question')}{prompts}", "")
+        n_asked = max(variant.completeness.asked for variant in summary.variants)
+        yield from (f"{source}: {count(n_asked, 'question')}{prompts}", "")
         shown = with_interval(index.estimate, index.low, index.high, index.reason, 2)
         yield f"{METRICS[INDEX].label} {shown}   {scale(index)}".rstrip()
         yield from (sentence(verdict(index)), "")
@@ -373,12 +379,12 @@ def marks(index: Estimate | RankedRun, start: int, width: int = SCALE_WIDTH) -> 
     low, middle, high, chance = (
         round((value - start) / (1 - start) * (width - 1)) for value in (index.low, index.estimate, index.high, 0)
     )
-    drawn = ["-"] * width
-    drawn[low : high + 1] = "=" * (high + 1 - low)
+    characters = ["-"] * width
+    characters[low : high + 1] = "=" * (high + 1 - low)
     if start < 0:
-        drawn[chance] = "0"
-    drawn[low], drawn[high], drawn[middle] = "[", "]", "O"
-    return "".join(drawn)
+        characters[chance] = "0"
+    characters[low], characters[high], characters[middle] = "[", "]", "O"
+    return "".join(characters)
 
 
 def _screen_table(summary: Summary) -> Table:
@@ -434,7 +440,7 @@ def plane_svg(summary: Summary) -> str:
     axes.set_xlabel("refused", fontsize=SMALL)
     axes.set_ylabel("correct", fontsize=SMALL)
     axes.spines[["top", "right"]].set_visible(False)
-    drawn = BytesIO()
-    figure.savefig(drawn, format="svg", metadata={"Date": None})
-    svg = drawn.getvalue().decode()
+    buffer = BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    svg = buffer.getvalue().decode()
     return svg[svg.index("<svg") :]

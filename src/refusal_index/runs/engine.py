@@ -297,7 +297,7 @@ async def _completions(
         lambda error: classify_error(error, role),
         breaker,
         role=role,
-        about=request.conversation.question.question_id,
+        subject=request.conversation.question.question_id,
         max_retries=assignment.settings.sending.max_retries,
     )
     budget.count(completions, assignment.prices)
@@ -604,7 +604,7 @@ class DirectEngine:
 
         try:
             verdict = await send_with_retries(
-                once, client.classify_error, CircuitBreaker(), role=role, about=name, max_retries=1
+                once, client.classify_error, CircuitBreaker(), role=role, subject=name, max_retries=1
             )
         except RequestFailedError as error:
             raise ModelError(f"grader '{name}' did not answer: {error.failure.message}") from error

@@ -57,7 +57,7 @@ def _announce(url: str) -> None:
 
 def run_batch(
     input_file: Annotated[Path, typer.Option("-i")],
-    output_file: Annotated[Path, output("-o", own="rounds")],
+    output_file: Annotated[Path, output("-o", allowed="rounds")],
     model: str,
     output_tmp_dir: Path | None = None,
 ) -> None:

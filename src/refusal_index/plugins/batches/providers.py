@@ -594,7 +594,7 @@ class BatchClient:
 
     async def _call(self, send: Callable[[], Awaitable[T]], breaker: CircuitBreaker, about: str) -> T:
         return await send_with_retries(
-            send, self.classify, breaker, role=f"batches of {self.name}", about=about, max_retries=self._retries
+            send, self.classify, breaker, role=f"batches of {self.name}", subject=about, max_retries=self._retries
         )
 
     def classify(self, error: Exception) -> Failure:

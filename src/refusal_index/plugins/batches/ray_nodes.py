@@ -374,7 +374,7 @@ class HttpWorker(ShardWorker):
             lambda error: classify_error(error, describe_error(error), self._name, self._account.key_name),
             self._breaker,
             role=request["role"],
-            about=request["about"],
+            subject=request["about"],
             max_retries=self._max_retries,
         )
 

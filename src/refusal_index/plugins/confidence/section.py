@@ -276,14 +276,14 @@ class ConfidenceSection(Section):
         first, second = runs
         return compare_confidence(first, second, variant=options.variant, confidence_level=options.confidence_level)
 
-    def comparison_blocks(self, found: PairComparison) -> Iterator[Block]:
+    def comparison_blocks(self, comparison: PairComparison) -> Iterator[Block]:
         """Yield a row for each method and measure."""
-        scores = found.sections[NAME]
+        scores = comparison.sections[NAME]
         if scores:
-            yield from ("", scores_table(found))
+            yield from ("", scores_table(comparison))
             paired = sorted({one.paired for one in scores}, reverse=True)
             remarks = [Statement("scores_compared", "scope", {"paired": paired})]
-            if found.variants[0].match.matrix.design:
+            if comparison.variants[0].match.matrix.design:
                 remarks.append(Statement("one_by_one", "scope"))
             yield " ".join(map(sentence, remarks))
 

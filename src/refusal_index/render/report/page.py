@@ -172,8 +172,8 @@ def _decisions(variant: VariantSummary) -> Iterator[tuple[str, Estimate]]:
     if missing is not None:
         yield "missing", Estimate(None, missing.low, missing.high, reason=missing.reason)
     rules = sensitivity.range_of(INDEX)
-    known = sensitivity.knows_refused_again
-    yield "scoring_rules", Estimate(None, rules.low, rules.high, reason=rules.reason) if known else NOT_KNOWN
+    is_known = sensitivity.knows_refused_again
+    yield "scoring_rules", Estimate(None, rules.low, rules.high, reason=rules.reason) if is_known else NOT_KNOWN
     for rule in sensitivity.rules:
         if rule.rule in KINDS and variant.forced_refusals.refused:
             yield rule.rule, Estimate(rule.estimate, reason=rule.reason)
@@ -243,17 +243,17 @@ def plane(run: ReportRun) -> Plane | None:
     y = _axis(max(right, *(variant.metric("correct_rate").high or 0 for variant in scored)))
     empty = Plane((), Scale(0, 1), y, right)
     points = []
-    for place, variant in enumerate(scored):
+    for index, variant in enumerate(scored):
         curve = accuracy_refusal_curve(variant.table)
         low, high = curve.confidence_band(run.summary.confidence_level, simultaneous=True)
         middle, upper, lower = (
-            list(zip(curve.refusal_rate.tolist(), each.tolist(), strict=True))
-            for each in (curve.correct_rate, high, low)
+            list(zip(curve.refusal_rate.tolist(), rates.tolist(), strict=True))
+            for rates in (curve.correct_rate, high, low)
         )
         line = "" if np.isnan(curve.correct_rate).any() else empty.path(middle)
         band = "" if np.isnan(low).any() else empty.path([*upper, *reversed(lower)])
         refusal, correct = variant.metric("refusal_rate"), variant.metric("correct_rate")
-        points.append(PlanePoint(variant.name, place, refusal, correct, line, band))
+        points.append(PlanePoint(variant.name, index, refusal, correct, line, band))
     return replace(empty, points=tuple(points))
 
 
@@ -265,7 +265,7 @@ def _axis(highest: float) -> Scale:
     """
     step = next(step for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.25) if highest <= 5 * step)
     steps = math.ceil(highest / step + 0.2)
-    ticks = (round(place * step, 4) for place in range(steps + 1) if place * step <= 1 + 1e-9)
+    ticks = (round(i * step, 4) for i in range(steps + 1) if i * step <= 1 + 1e-9)
     return Scale(0, round(min(steps * step, 1.0), 4), tuple(ticks))
 
 
@@ -478,7 +478,7 @@ def render(
     runs: Sequence[ReportRun], embedded: Embedded, left_out: Sequence[str] = (), gate: GateResult | None = None
 ) -> str:
     """Return the whole page."""
-    views = [run_view(run, place) for place, run in enumerate(runs, start=1)]
+    views = [run_view(run, position) for position, run in enumerate(runs, start=1)]
     on_page = [view.on_page for view in views]
     of_page = (section.of_page(on_page, "h2" if gate else "h1") for section in report_sections())
     style = "\n".join([_asset("report.css"), *(section.style for section in report_sections() if section.style)])

@@ -106,10 +106,10 @@ def read_report_runs(
     - `sampling`: which of their columns say how questions were sampled.
     - returned: the runs that could be read, and a sentence on each of the others.
     """
-    found = find_runs(paths, sampling)
-    most = MAX_ROWS // len(found.runs)
+    readable = find_runs(paths, sampling)
+    max_rows = MAX_ROWS // len(readable.runs)
     runs = []
-    for run in found.runs:
+    for run in readable.runs:
         about = RunFolder(run.source).read_about() if run.source.is_dir() else {}
         outcomes = pl.concat(list(run.variants.values()))
         summary = summarise(
@@ -124,8 +124,8 @@ def read_report_runs(
             sampling=sampling,
         )
         summary = with_sections(summary, outcomes, run.source)
-        runs.append(ReportRun(run, summary, *sampled(outcomes.lazy(), most), about))
-    return tuple(runs), found.left_out
+        runs.append(ReportRun(run, summary, *sampled(outcomes.lazy(), max_rows), about))
+    return tuple(runs), readable.left_out
 
 
 def folder_runs(folder: RunFolder, outcomes: pl.LazyFrame, summary: Summary) -> tuple[ReportRun, ...]:
@@ -137,40 +137,40 @@ def folder_runs(folder: RunFolder, outcomes: pl.LazyFrame, summary: Summary) -> 
     shown, left_out = sampled(outcomes, MAX_ROWS)
     runs = []
     for run in compared_runs(folder.path, shown, settings):
-        mine = run.model_id, run.dataset_id
-        variants = tuple(one for one in summary.variants if (one.model, one.dataset) == mine)
-        pooled = tuple(one for one in summary.pooled if (one.model, one.dataset) == mine)
-        rows = outcomes.filter(pl.col("model").eq_missing(mine[0]) & pl.col("dataset").eq_missing(mine[1]))
+        key = run.model_id, run.dataset_id
+        variants = tuple(variant for variant in summary.variants if (variant.model, variant.dataset) == key)
+        pooled = tuple(group for group in summary.pooled if (group.model, group.dataset) == key)
+        rows = outcomes.filter(pl.col("model").eq_missing(key[0]) & pl.col("dataset").eq_missing(key[1]))
         # Scores may have been added since the summary was written.
-        own = with_sections(replace(summary, variants=variants, pooled=pooled), rows, run.source)
-        runs.append(ReportRun(run, own, pl.concat(run.variants.values()), left_out, about))
+        run_summary = with_sections(replace(summary, variants=variants, pooled=pooled), rows, run.source)
+        runs.append(ReportRun(run, run_summary, pl.concat(run.variants.values()), left_out, about))
     return tuple(runs)
 
 
-def sampled(outcomes: pl.LazyFrame, most: int) -> tuple[pl.DataFrame, int]:
+def sampled(outcomes: pl.LazyFrame, max_rows: int) -> tuple[pl.DataFrame, int]:
     """Return all outcomes, or those of a random sample of the questions, and the number of questions left out.
 
     - `outcomes`: rows of outcome tables, each question with several.
-    - `most`: how many rows to return at most, or about as many: every question has all of its own.
+    - `max_rows`: how many rows to return at most, or about as many: every question has all of its own.
     """
     height = outcomes.select(pl.len()).collect().item()
-    if height <= most:
+    if height <= max_rows:
         return outcomes.collect(), 0
     ids = outcomes.select(pl.col("question_id").unique(maintain_order=True)).collect(engine="streaming").to_series()
-    kept = max(most * ids.len() // height, 1)
-    chosen = ids.gather(np.random.default_rng(SEED).permutation(ids.len())[:kept])
+    n_kept = max(max_rows * ids.len() // height, 1)
+    chosen = ids.gather(np.random.default_rng(SEED).permutation(ids.len())[:n_kept])
     rows = outcomes.filter(pl.col("question_id").is_in(chosen.implode())).collect(engine="streaming")
-    return rows, ids.len() - kept
+    return rows, ids.len() - n_kept
 
 
 def facts(run: ReportRun) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yield the settings that are set, each with the names of its parts, in the order of the file, and its source."""
-    known = {**run.run.settings, **{key: run.about[key] for key in ("versions", "price") if run.about.get(key)}}
+    values = {**run.run.settings, **{key: run.about[key] for key in ("versions", "price") if run.about.get(key)}}
     source = run.about.get("dataset")
-    if isinstance(source, Mapping) and isinstance(known.get("dataset"), Mapping):
-        known["dataset"] = {**known["dataset"], **source}
+    if isinstance(source, Mapping) and isinstance(values.get("dataset"), Mapping):
+        values["dataset"] = {**values["dataset"], **source}
     titles = sentences()["fact"]
-    for key, value in known.items():
+    for key, value in values.items():
         parts = value if isinstance(value, Mapping) else {"": value}
         shown = [(str(name).replace("_", " "), _shown(part)) for name, part in parts.items() if part is not None]
         if shown:
@@ -245,7 +245,7 @@ def questions_of(runs: Sequence[ReportRun]) -> ReportQuestions:
     rows = pl.concat([_rows(number, run) for number, run in enumerate(runs)])
     cautious = {}
     for number, run in enumerate(runs):  # the variant with the highest refusal rate; the last of several
-        rates = [(variant.metric("refusal_rate").estimate or 0.0, place) for place, variant in enumerate(run.variants)]
+        rates = [(variant.metric("refusal_rate").estimate or 0.0, index) for index, variant in enumerate(run.variants)]
         cautious[number] = max(rates)[1]
     questions = _questions(rows, cautious)
     rows = rows.join(questions.select("run", "question_id", "question_row"), on=["run", "question_id"], how="left")
@@ -261,8 +261,8 @@ def questions_of(runs: Sequence[ReportRun]) -> ReportQuestions:
 
 def _rows(number: int, run: ReportRun) -> pl.DataFrame:
     tables = [
-        run.shown.filter(pl.col("variant").eq_missing(name)).with_columns(pl.lit(place, pl.Int32).alias("variant_code"))
-        for place, name in enumerate(run.run.variants)
+        run.shown.filter(pl.col("variant").eq_missing(name)).with_columns(pl.lit(code, pl.Int32).alias("variant_code"))
+        for code, name in enumerate(run.run.variants)
     ]
     unscored = _REFUSED.is_null() | _WRONG.is_null()
     cell = pl.when(unscored).then(UNSCORED).otherwise(2 * (~_REFUSED).cast(pl.Int32) + (~_WRONG).cast(pl.Int32))
