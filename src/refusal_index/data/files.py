@@ -33,12 +33,12 @@ MAX_JSON = 256 << 20
 """Maximum size of a JSON document in bytes."""
 
 
-def check_plain(path: Path, most: int | None = None) -> Path:
+def check_plain(path: Path, limit: int | None = None) -> Path:
     """Return `path` if it is a regular file, for libraries that open it themselves.
 
-    Raises OSError if it is missing, is a link, a pipe, a device or a folder, or has more than `most` bytes.
+    Raises OSError if it is missing, is a link, a pipe, a device or a folder, or has more than `limit` bytes.
     """
-    _check(path.lstat(), path, most)
+    _check(path.lstat(), path, limit)
     return path
 
 
@@ -49,7 +49,7 @@ def check_folder(path: Path) -> Path:
     return path
 
 
-def opened_plain(path: Path, flags: int = os.O_RDONLY, most: int | None = None) -> int:
+def opened_plain(path: Path, flags: int = os.O_RDONLY, limit: int | None = None) -> int:
     """Return a file descriptor without following links; raises the errors of `check_plain`."""
     if not GUARDED and path.exists():
         check_plain(path)
@@ -60,28 +60,28 @@ def opened_plain(path: Path, flags: int = os.O_RDONLY, most: int | None = None) 
             check_plain(path)
         raise
     try:
-        _check(os.fstat(descriptor), path, most)
+        _check(os.fstat(descriptor), path, limit)
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def read_plain(path: Path, most: int | None = None) -> bytes:
+def read_plain(path: Path, limit: int | None = None) -> bytes:
     """Read a whole file; raises the errors of `check_plain`."""
-    with opened_file(path, most) as file:
+    with opened_file(path, limit) as file:
         return file.read()
 
 
-def opened_file(path: Path, most: int | None = None) -> BinaryIO:
+def opened_file(path: Path, limit: int | None = None) -> BinaryIO:
     """Open a file for reading; raises the errors of `check_plain`."""
-    return os.fdopen(opened_plain(path, most=most), "rb")
+    return os.fdopen(opened_plain(path, limit=limit), "rb")
 
 
-def read_json(path: Path, most: int = MAX_JSON) -> Any:
+def read_json(path: Path, limit: int = MAX_JSON) -> Any:
     """Read a JSON document; raises the errors of `check_plain`, and ValueError if it is not valid JSON."""
     try:
-        document = json.loads(read_plain(path, most), parse_constant=_refuse_constant)
+        document = json.loads(read_plain(path, limit), parse_constant=_refuse_constant)
         json.dumps(document, ensure_ascii=False).encode()  # lone surrogates cannot be encoded
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
@@ -92,12 +92,12 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not valid JSON")
 
 
-def _check(found: os.stat_result, path: Path, most: int | None) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        kind = OTHER_FILES.get(stat.S_IFMT(found.st_mode), "a device")
+def _check(status: os.stat_result, path: Path, limit: int | None) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = OTHER_FILES.get(stat.S_IFMT(status.st_mode), "a device")
         raise OSError(errno.EINVAL, f"expected a plain file, got {kind}", str(path))
-    if most is not None and found.st_size > most:
-        raise OSError(errno.EFBIG, f"expected at most {most:,} bytes, got {found.st_size:,}", str(path))
+    if limit is not None and status.st_size > limit:
+        raise OSError(errno.EFBIG, f"expected at most {limit:,} bytes, got {status.st_size:,}", str(path))
 
 
 OTHER_FILES = {

@@ -122,8 +122,13 @@ def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | Non
     - `forced`: the outcomes of forced questions, by `FirstPass.forced_id`.
     """
     passes, forced = tuple(passes), forced or {}
-    table = outcome_table((each.asked, each.question, each.outcome(forced.get(each.forced_id))) for each in passes)
-    probabilities = [pl.Series(name, [getattr(each, name) for each in passes], kind) for name, kind in OPTIONAL.items()]
+    table = outcome_table(
+        (first_pass.asked, first_pass.question, first_pass.outcome(forced.get(first_pass.forced_id)))
+        for first_pass in passes
+    )
+    probabilities = [
+        pl.Series(name, [getattr(first_pass, name) for first_pass in passes], kind) for name, kind in OPTIONAL.items()
+    ]
     return table.with_columns(
         pl.col("question", "gold").replace(NOT_KNOWN, None),
         *(column for column in probabilities if column.is_not_null().any()),
@@ -190,37 +195,37 @@ def with_forced(first: Sequence[FirstPass], forced: Sequence[FirstPass], source:
     shared = [
         name
         for name in ("model", "variant", "draw")
-        if {getattr(each, name) for each in first} <= {getattr(each, name) for each in forced}
+        if {getattr(first_pass, name) for first_pass in first} <= {getattr(first_pass, name) for first_pass in forced}
     ]
 
-    def key(each: FirstPass) -> tuple[Any, ...]:
-        return (each.question.question_id, *(getattr(each, name) for name in shared))
+    def key(row: FirstPass) -> tuple[Any, ...]:
+        return (row.question.question_id, *(getattr(row, name) for name in shared))
 
     by_key: dict[tuple[Any, ...], FirstPass] = {}
-    for each in forced:
-        if by_key.setdefault(key(each), each) is not each:
+    for first_pass in forced:
+        if by_key.setdefault(key(first_pass), first_pass) is not first_pass:
             raise FirstPassError(
-                f"{source}: expected every question once, got {each.question.question_id!r} twice; keep the rows of "
-                "one model in a file, or name the columns that tell them apart with --column model=NAME or draw=NAME"
+                f"{source}: expected every question once, got {first_pass.question.question_id!r} twice; keep the rows "
+                "of one model in a file, or name the columns that tell them apart with --column model=NAME or draw=NAME"
             )
-    refused = [each for each in first if each.needs_forcing]
-    if refused and not any(key(each) in by_key for each in refused):
+    refused = [first_pass for first_pass in first if first_pass.needs_forcing]
+    if refused and not any(key(first_pass) in by_key for first_pass in refused):
         raise FirstPassError(
             f"{source}: expected the forced answers to questions that were refused, got none of {len(refused):,} "
             f"(first: {refused[0].question.question_id!r}; this file begins with "
             f"{forced[0].question.question_id!r}); name the column of ids in both with --column question_id=NAME"
         )
     joined = []
-    for each in first:
-        second = by_key.get(key(each))
+    for first_pass in first:
+        second = by_key.get(key(first_pass))
         outcome = None if second is None else forced_outcome(second.grade, second.reply)
-        joined.append(each if outcome is None else replace(each, forced=outcome, set_aside=None))
+        joined.append(first_pass if outcome is None else replace(first_pass, forced=outcome, set_aside=None))
     return tuple(joined)
 
 
 def check_order(first: Sequence[FirstPass], file: Path, forced: Path) -> None:
     """Raise FirstPassError if every row of the first-pass file is of the forced pass: the files are swapped."""
-    if first and all(each.variant == FORCED for each in first):
+    if first and all(first_pass.variant == FORCED for first_pass in first):
         raise FirstPassError(
             f"{file}: expected the first pass, in which a model may refuse, got {len(first):,} rows of the forced "
             f"pass; the first pass comes first: import {forced} --forced {file}"
@@ -232,8 +237,8 @@ def with_rows_of_forced(passes: Sequence[FirstPass]) -> tuple[FirstPass, ...]:
 
     Raises the errors of `with_forced`, and FirstPassError if all rows are forced passes.
     """
-    first = [each for each in passes if each.variant != FORCED]
-    forced = [each for each in passes if each.variant == FORCED]
+    first = [first_pass for first_pass in passes if first_pass.variant != FORCED]
+    forced = [first_pass for first_pass in passes if first_pass.variant == FORCED]
     if not forced:
         return tuple(passes)
     if not first:
@@ -254,7 +259,7 @@ def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> 
     - `source`: the file, for messages.
     - `name`: the model's name in the file; None if there is only one.
     """
-    models = list(dict.fromkeys(each.model or "(not named)" for each in passes))
+    models = list(dict.fromkeys(first_pass.model or "(not named)" for first_pass in passes))
     if name is None and len(models) > 1:
         raise FirstPassError(f"{source} holds {len(models)} models; choose one with --name: {', '.join(models)}")
     if name is not None and name not in models:
@@ -262,8 +267,8 @@ def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> 
             f"{source}: expected --name to be one of {', '.join(models)}, got {name!r}{suggestion(name, models)}"
         )
     name = name or models[0]
-    chosen = tuple(each for each in passes if (each.model or "(not named)") == name)
-    datasets = list(dict.fromkeys(each.dataset or "(not named)" for each in chosen))
+    chosen = tuple(first_pass for first_pass in passes if (first_pass.model or "(not named)") == name)
+    datasets = list(dict.fromkeys(first_pass.dataset or "(not named)" for first_pass in chosen))
     if len(datasets) > 1:
         raise FirstPassError(
             f"{source} holds {name} on {len(datasets)} datasets ({', '.join(datasets)}); keep the rows of one in a "
@@ -278,8 +283,8 @@ def questions_to_force(passes: Iterable[FirstPass], source: str) -> tuple[Questi
     Raises FirstPassError if nothing was refused, questions or gold answers are missing, or two prompt variants have
     different questions under one id.
     """
-    every = [each for each in passes if each.grade is Grade.REFUSED]
-    refused = [each for each in every if each.needs_forcing]
+    every = [first_pass for first_pass in passes if first_pass.grade is Grade.REFUSED]
+    refused = [first_pass for first_pass in every if first_pass.needs_forcing]
     if every and not refused:
         raise FirstPassError(
             f"{source}: expected refused questions that have a right answer, got {len(every):,} without one: a forced "
@@ -291,7 +296,7 @@ def questions_to_force(passes: Iterable[FirstPass], source: str) -> tuple[Questi
             "wording of refusals with --refusal REGEX"
         )
     for role, field_ in (("question", "text"), ("answer", "gold")):
-        lacking = [each for each in refused if getattr(each.question, field_) == NOT_KNOWN]
+        lacking = [first_pass for first_pass in refused if getattr(first_pass.question, field_) == NOT_KNOWN]
         if lacking:
             raise FirstPassError(
                 f"{source}: expected the {role} of every refused question, got {len(lacking):,} of {len(refused):,} "
@@ -299,12 +304,12 @@ def questions_to_force(passes: Iterable[FirstPass], source: str) -> tuple[Questi
                 f"the column that holds it with --column {role}=NAME"
             )
     questions: dict[str, Question] = {}
-    for each in refused:
-        question = replace(each.question, question_id=each.forced_id)
-        if questions.setdefault(each.forced_id, question).text != question.text:
+    for first_pass in refused:
+        question = replace(first_pass.question, question_id=first_pass.forced_id)
+        if questions.setdefault(first_pass.forced_id, question).text != question.text:
             raise FirstPassError(
-                f"{source}: expected one question of the id {each.question.question_id!r}, got two with different "
-                "texts; give each an id of its own"
+                f"{source}: expected one question of the id {first_pass.question.question_id!r}, got two with "
+                "different texts; give each an id of its own"
             )
     return tuple(questions.values())
 
@@ -321,17 +326,19 @@ def filled_in(passes: Sequence[FirstPass], dataset: Dataset, *, by_id: bool, sou
     - `by_id`: whether the file's ids can be those of the dataset (see `has_ids`).
     """
     ids = {question.question_id: question for question in dataset.questions} if by_id else {}
-    often = Counter(_normal(question.text) for question in dataset.questions)
-    texts = {text: each for each in dataset.questions if often[text := _normal(each.text)] == 1}
+    frequency = Counter(_normal(question.text) for question in dataset.questions)
+    texts = {text: question for question in dataset.questions if frequency[text := _normal(question.text)] == 1}
     filled = []
-    for each in passes:
-        asked = _normal(each.question.text)
-        same = ids.get(each.question.question_id)
-        is_same = same is not None and (not asked or _normal(same.text) in asked)
-        question = _filled_in(each.question, same if is_same else texts.get(asked))
-        filled.append(replace(each, question=question, dataset=each.dataset or dataset.name))
-    refused = [each for each in filled if each.needs_forcing]
-    lacking = [each for each in refused if NOT_KNOWN in (each.question.text, each.question.gold)]
+    for first_pass in passes:
+        prompt = _normal(first_pass.question.text)
+        same = ids.get(first_pass.question.question_id)
+        is_same = same is not None and (not prompt or _normal(same.text) in prompt)
+        question = _filled_in(first_pass.question, same if is_same else texts.get(prompt))
+        filled.append(replace(first_pass, question=question, dataset=first_pass.dataset or dataset.name))
+    refused = [first_pass for first_pass in filled if first_pass.needs_forcing]
+    lacking = [
+        first_pass for first_pass in refused if NOT_KNOWN in (first_pass.question.text, first_pass.question.gold)
+    ]
     if lacking:
         raise FirstPassError(
             f"{source}: expected every refused question in the dataset {dataset.name!r}, by its id or its text, got "
@@ -346,21 +353,21 @@ def _normal(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _filled_in(question: Question, known: Question | None) -> Question:
+def _filled_in(question: Question, other: Question | None) -> Question:
     """Return a question with missing fields filled in from the same question of a dataset."""
-    if known is None:
+    if other is None:
         return question
-    asked = question.text if question.text != NOT_KNOWN else known.text
-    answered = known if question.gold == NOT_KNOWN else question
+    text = question.text if question.text != NOT_KNOWN else other.text
+    answered = other if question.gold == NOT_KNOWN else question
     # A text longer than the question may be a whole prompt, which contains the context and the choices.
-    prompt = _normal(asked)
+    prompt = _normal(text)
     return replace(
-        known,
+        other,
         question_id=question.question_id,
-        text=asked,
+        text=text,
         gold=answered.gold,
         aliases=answered.aliases,
-        topic=question.topic or known.topic,
-        context=None if known.context and _normal(known.context) in prompt else known.context,
-        choices=() if all(_normal(choice) in prompt for choice in known.choices) else known.choices,
+        topic=question.topic or other.topic,
+        context=None if other.context and _normal(other.context) in prompt else other.context,
+        choices=() if all(_normal(choice) in prompt for choice in other.choices) else other.choices,
     )

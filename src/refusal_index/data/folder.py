@@ -110,15 +110,15 @@ class RunFolder:
           only when the folder is created.
         - returned: True if the folder existed and is resumed.
         """
-        here = as_json(settings)
+        own_settings = as_json(settings)
         resumed = self.run_json.exists()
         if resumed:
-            refuse_other_settings(self.path, self.read_settings(), here)
+            refuse_other_settings(self.path, self.read_settings(), own_settings)
         else:
             self._refuse_foreign()
             make_folder(self.path)
             own_id = {RUN_ID: secrets.token_hex(8)}  # replaces the id of another run whose `about` was passed
-            self._write_run_json({"settings": here, "about": {**as_json(about or {}), **own_id}})
+            self._write_run_json({"settings": own_settings, "about": {**as_json(about or {}), **own_id}})
         return resumed
 
     def change_settings(self, changes: Mapping[str, Any]) -> None:
@@ -260,12 +260,12 @@ class RunFolder:
             )
 
 
-def run_around(place: Path) -> Path | None:
+def run_around(path: Path) -> Path | None:
     """Return the run's folder that a path is in, links resolved; None if there is none.
 
     Nothing else may write into a run's folder.
     """
-    whole = Path(os.path.realpath(place))
+    whole = Path(os.path.realpath(path))
     return next((folder for folder in (whole, *whole.parents) if _is_run(folder)), None)
 
 
@@ -301,11 +301,11 @@ def asked_under(draws: Mapping[str, int], settings: Mapping[str, Any], about: Ma
     stop, dataset = Stop.read(about), settings.get("dataset")
     planned = dataset.get("questions") if isinstance(dataset, Mapping) else None
     planned = planned if isinstance(planned, int) else 0
-    known = planned if stop is None else stop.asked
-    return Asked(max(known, len(draws)), sum(count - 1 for count in draws.values()))
+    n_questions = planned if stop is None else stop.asked
+    return Asked(max(n_questions, len(draws)), sum(count - 1 for count in draws.values()))
 
 
-def missing_share(outcomes: pl.DataFrame, asked: Asked) -> float:
+def missing_share(outcomes: pl.DataFrame, requested: Asked) -> float:
     """Return the share of what was asked under one variant that is unscored.
 
     The larger of the shares among first draws and among further draws, on which corrected RI depends as much.
@@ -318,8 +318,8 @@ def missing_share(outcomes: pl.DataFrame, asked: Asked) -> float:
     """
     first, further = completeness(first_draws(outcomes)), completeness(further_draws(outcomes))
     parts = (
-        (first.scored, max(first.asked, asked.questions)),
-        (further.scored, max(further.asked, asked.further_draws)),
+        (first.scored, max(first.asked, requested.questions)),
+        (further.scored, max(further.asked, requested.further_draws)),
     )
     return max(((number - scored) / number for scored, number in parts if number), default=0.0)
 
@@ -371,12 +371,12 @@ def check_set_version(path: Path, document: Mapping[str, Any]) -> None:
 
 def member_of_set(path: Path) -> SetMember | None:
     """Return the entry of a run's folder in its set; None if it is not in a set."""
-    place = path.resolve()
+    folder = path.resolve()
     try:
-        members = set_members(place.parent)
+        members = set_members(folder.parent)
     except RunFolderError:
         return None
-    return next((member for member in members if member.folder == place), None)
+    return next((member for member in members if member.folder == folder), None)
 
 
 def set_document(path: Path) -> dict[str, Any]:
@@ -394,10 +394,10 @@ def _members(path: Path, runs: Iterable[Any]) -> Iterator[SetMember]:
         match run:
             case {"folder": str(name), "model": str(model), "dataset": str(dataset)}:
                 step = run.get("step")
-                known = isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= LAST_STEP
+                is_valid = isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= LAST_STEP
                 is_name = name == Path(name).name not in ("", "..") and "\0" not in name
                 if is_name and len(name.encode()) <= MAX_NAME_LENGTH:
-                    yield SetMember(path / name, model, dataset, step if known else None)
+                    yield SetMember(path / name, model, dataset, step if is_valid else None)
 
 
 NEARLY_ALL = 0.9
@@ -503,14 +503,14 @@ def compared_runs(source: Path, outcomes: pl.DataFrame, settings: Mapping[str, A
     - `outcomes`: the table.
     - `settings`: the run's settings; empty for a file.
     """
-    found: dict[tuple[str | None, str | None], dict[str | None, pl.DataFrame]] = {}
+    by_run: dict[tuple[str | None, str | None], dict[str | None, pl.DataFrame]] = {}
     for group in variant_groups(outcomes):
-        found.setdefault((group.model, group.dataset), {})[group.variant] = group.outcomes
+        by_run.setdefault((group.model, group.dataset), {})[group.variant] = group.outcomes
     runs = [
         ComparedRun(
             model or source.stem, source, model, dataset, variants, settings, _confidence(source, variants.values())
         )
-        for (model, dataset), variants in found.items()
+        for (model, dataset), variants in by_run.items()
     ]
     member = member_of_set(source)
     if member is None or len(runs) != 1:
@@ -554,7 +554,7 @@ def differing_settings(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
 
     Different questions of one dataset are not a difference: only shared questions are compared.
     """
-    known = [run.settings for run in runs if run.settings]
+    recorded = [run.settings for run in runs if run.settings]
     keys = ("dataset", "grader", "prompts", "placement", "decoding", "comparability_version")
 
     def comparable(settings: Mapping[str, Any], key: str) -> str:
@@ -563,15 +563,15 @@ def differing_settings(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
             value = {name: value.get(name) for name in ("name", "sha256")}
         return json.dumps(value, sort_keys=True)
 
-    return tuple(key for key in keys if len({comparable(settings, key) for settings in known}) > 1)
+    return tuple(key for key in keys if len({comparable(settings, key) for settings in recorded}) > 1)
 
 
 def check_same_refusals(runs: Sequence[ComparedRun]) -> None:
     """Raise OutcomeTableError if the runs' rules for recognising refusals differ: their refusals are not comparable."""
     ways = [(run.label, refusal_setting(run.settings)) for run in runs if run.settings]
-    by_rule = [(label, way) for label, way in ways if way is not None]
-    if len({way for _, way in by_rule}) > 1:
-        listed = "; ".join(f"{label}: {shortened(way)}" for label, way in by_rule)
+    by_rule = [(label, rule) for label, rule in ways if rule is not None]
+    if len({rule for _, rule in by_rule}) > 1:
+        listed = "; ".join(f"{label}: {shortened(rule)}" for label, rule in by_rule)
         raise OutcomeTableError(
             f"expected runs whose refusals are recognised in the same way, got different ones ({listed}); grade one "
             "again with 'refusal-index regrade' and the --refusal of the other"
@@ -582,9 +582,9 @@ def chosen_variant(runs: Sequence[ComparedRun], name: str) -> str:
     """Return `name` if every run has this variant; raises OutcomeTableError if a run lacks it."""
     for run in runs:
         if name not in run.variants:
-            known = [str(variant) for variant in run.variants]
+            names = [str(variant) for variant in run.variants]
             raise OutcomeTableError(
-                f"{run.label} has no prompt {name!r}; expected one of {', '.join(known)}{suggestion(name, known)}"
+                f"{run.label} has no prompt {name!r}; expected one of {', '.join(names)}{suggestion(name, names)}"
             )
     return name
 
@@ -613,13 +613,13 @@ def _read_all(
     for path in paths:
         if not path.exists():
             raise OutcomeTableError(f"{path} cannot be read: there is no such file or folder; check the path")
-    places: dict[Path, Path] = {}
+    by_target: dict[Path, Path] = {}
     for path in paths:
-        for place in [member.folder for member in set_members(path)] or [path]:
-            places.setdefault(place.resolve(), place)
+        for folder in [member.folder for member in set_members(path)] or [path]:
+            by_target.setdefault(folder.resolve(), folder)
     runs: list[ComparedRun] = []
     errors: list[OutcomeTableError | RunFolderError] = []
-    for path in places.values():
+    for path in by_target.values():
         try:
             if not path.exists():
                 raise RunFolderError(f"{path} has not started yet; repeat the command that made its set")
@@ -632,14 +632,14 @@ def _read_all(
 
 def _labelled(runs: Sequence[ComparedRun]) -> tuple[ComparedRun, ...]:
     """Give runs unique labels: the model; if that is not enough, also the dataset, or the folder or file."""
-    for way in (
+    for pattern in (
         "{0.label}",
         "{0.label}, {0.dataset}",
         "{0.label} ({0.source.name})",
         "{0.label} ({0.source})",
         "{0.label}, {0.dataset} ({0.source})",
     ):
-        labels = [way.format(run) for run in runs]
+        labels = [pattern.format(run) for run in runs]
         if len(set(labels)) == len(labels):
             break
     return tuple(replace(run, label=label) for run, label in zip(runs, labels, strict=True))

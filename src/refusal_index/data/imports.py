@@ -213,15 +213,15 @@ GRADE = grade_kind(WORDS, SIMPLEQA_LETTERS, RIGHT_OR_WRONG)
 """The grades that a column can contain."""
 
 
-def read_as(kind: tables.Kind, value: Any, place: str) -> Any:
+def read_as(kind: tables.Kind, value: Any, location: str) -> Any:
     """Parse a value, None if it is empty; raises FirstPassError if it is invalid.
 
-    - `place`: the file and the place of the value in it, for messages.
+    - `location`: the file and the place of the value in it, for messages.
     """
     try:
         return kind(value)
     except ValueError as error:
-        raise FirstPassError(f"{place}: {error}") from None
+        raise FirstPassError(f"{location}: {error}") from None
 
 
 def translated(value: Any, words: tables.Translations) -> Any:
@@ -236,9 +236,9 @@ def translated(value: Any, words: tables.Translations) -> Any:
 def _answers(cell: Any) -> list[str]:
     """Return the accepted answers, the gold one first. A cell may hold a list, also in JSON or Python syntax."""
     if isinstance(cell, str) and cell.lstrip().startswith("["):
-        for read in (json.loads, ast.literal_eval):
+        for parse in (json.loads, ast.literal_eval):
             with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-                value = read(cell)
+                value = parse(cell)
                 return _answers(value if isinstance(value, list) else [cell])
     answers = cell if isinstance(cell, list) else [cell]
     stripped = (str(answer).strip() for answer in answers if answer is not None)
@@ -345,13 +345,13 @@ def _ids(rows: Sequence[tables.Row], cells: Sequence[Values], by_role: Mapping[s
         return [values["question_id"] for values in cells]
     if "question" not in by_role:
         return [str(number) for number in range(1, len(rows) + 1)]
-    whose = [tuple(values[role] for role in ("model", "dataset", "variant", "draw")) for values in cells]
+    groups = [tuple(values[role] for role in ("model", "dataset", "variant", "draw")) for values in cells]
     texts = ["\x1f".join(filter(None, (values["question"], values["context"]))) for values in cells]
-    seen = Counter(zip(whose, texts, strict=True))
-    makers = {group: ContentIds() for group in whose}
+    seen = Counter(zip(groups, texts, strict=True))
+    makers = {group: ContentIds() for group in groups}
     return [
-        makers[group].of(f"{asked}\n{values['answer'] or []}" if seen[group, asked] > 1 else asked)
-        for values, group, asked in zip(cells, whose, texts, strict=True)
+        makers[group].of(f"{text}\n{values['answer'] or []}" if seen[group, text] > 1 else text)
+        for values, group, text in zip(cells, groups, texts, strict=True)
     ]
 
 
@@ -459,16 +459,16 @@ def read_first_passes(file: SourceFile, kind: str, options: ReadOptions) -> tupl
         )
     if kind == GRADED:
         return options.applied(read_graded(file, options.columns, options.words))
-    for option, given in (("--column", options.columns), ("--map", options.words)):
-        if given:
+    for option, values in (("--column", options.columns), ("--map", options.words)):
+        if values:
             raise FirstPassError(
                 f"{option}: {file.path} is an outcome table, whose columns and words are fixed; leave it out"
             )
     return options.applied(from_outcomes(read_outcomes(file.path)))
 
 
-def has_ids(file: SourceFile, kind: str, read: ReadOptions) -> bool:
+def has_ids(file: SourceFile, kind: str, options: ReadOptions) -> bool:
     """Whether ids may be a dataset's, rather than numbers of rows or of lm-eval's documents."""
     if kind != GRADED:
         return kind != LM_EVAL
-    return "question_id" in file.resolved(read.columns, COLUMNS)[1]
+    return "question_id" in file.resolved(options.columns, COLUMNS)[1]

@@ -209,12 +209,12 @@ def _check_columns(raw: TextTable, *, can_name: bool) -> None:
             error.setting = (name, guess or "NAME") if can_name else None
             raise error
     missing = [name for name in KEY if name not in raw.columns]
-    for found in raw.columns:
-        meant = None if found in SCHEMA else nearest(found.strip(), missing, cutoff=0.8)
-        if meant:
+    for column in raw.columns:
+        expected = None if column in SCHEMA else nearest(column.strip(), missing, cutoff=0.8)
+        if expected:
             raise raw.source.wrong(
-                f"column {found!r} looks like {meant!r}, which is missing; "
-                f"rename it to {meant!r}, or to something less similar if it is something else"
+                f"column {column!r} looks like {expected!r}, which is missing; "
+                f"rename it to {expected!r}, or to something less similar if it is something else"
             )
 
 
@@ -293,10 +293,20 @@ def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> p
     return table
 
 
-def _record(asked: Identification, question: Question, outcome: Outcome) -> tuple[str | int | bool | None, ...]:
+def _record(
+    identification: Identification, question: Question, outcome: Outcome
+) -> tuple[str | int | bool | None, ...]:
     first, forced = outcome.first_grade, outcome.forced_grade
     return (
-        *(asked.model, asked.dataset, asked.variant, question.question_id, asked.draw, outcome.refused, outcome.wrong),
+        *(
+            identification.model,
+            identification.dataset,
+            identification.variant,
+            question.question_id,
+            identification.draw,
+            outcome.refused,
+            outcome.wrong,
+        ),
         *(first and str(first), forced and str(forced), outcome.unscored_reason, question.topic, None, None),
         *(question.text, question.gold, outcome.first_reply, outcome.forced_reply, SCHEMA_VERSION),
     )
@@ -320,8 +330,8 @@ def read_outcomes(
     - returned: the columns of `SCHEMA`; also those of `OPTIONAL` if `data` has them and `schema_version`.
     """
     named_columns = (columns or {}).values()
-    wanted = tuple(dict.fromkeys((*SCHEMA, *OPTIONAL, *map(sampling.column, SAMPLING_COLUMNS), *named_columns)))
-    raw = read_text(data, wanted, "row of outcomes", OutcomeTableError)
+    names = tuple(dict.fromkeys((*SCHEMA, *OPTIONAL, *map(sampling.column, SAMPLING_COLUMNS), *named_columns)))
+    raw = read_text(data, names, "row of outcomes", OutcomeTableError)
     if raw.source.kind == "csv" and "schema_version" in raw.columns:
         raw = replace(raw, frame=undo_safe(raw.frame))
     by_role = resolve_columns(raw.source, raw.columns, columns or {}, dict.fromkeys(SCHEMA, Column((), verbatim)))
@@ -348,8 +358,8 @@ def read_tables(
             table.with_columns(pl.col("model").fill_null(path.stem)) for path, table in zip(paths, tables, strict=True)
         ]
     together = pl.concat(tables, how="diagonal")  # not every table has the columns of `OPTIONAL`
-    places = [(path, row) for path, table in zip(paths, tables, strict=True) for row in range(1, len(table) + 1)]
-    check_rows(together, lambda row: "{}, row {}".format(*places[row]))
+    locations = [(path, row) for path, table in zip(paths, tables, strict=True) for row in range(1, len(table) + 1)]
+    check_rows(together, lambda row: "{}, row {}".format(*locations[row]))
     return together
 
 
@@ -430,8 +440,8 @@ def check_scores(table: pl.DataFrame, source: str) -> None:
 
 def first_row(table: pl.DataFrame, is_wrong: pl.Expr) -> dict[str, Any] | None:
     """Return the first row for which an expression is true, with its number from 1; None if there is none."""
-    place = table.select(is_wrong.fill_null(value=False).arg_true().first()).item()
-    return None if place is None else {"row": place + 1, **table.row(place, named=True)}
+    index = table.select(is_wrong.fill_null(value=False).arg_true().first()).item()
+    return None if index is None else {"row": index + 1, **table.row(index, named=True)}
 
 
 def place_of(row: Mapping[str, Any], names: Iterable[str] = ("question_id", "variant", "draw")) -> str:
@@ -497,8 +507,8 @@ def scores_of_outcomes(outcomes: pl.DataFrame) -> pl.DataFrame:
     tables = []
     for name in OPTIONAL:
         if name in outcomes.columns and outcomes[name].null_count() < outcomes.height:
-            nothing = pl.lit(None)
-            added = {"method": pl.lit(METHOD_OF[name]), "confidence": pl.col(name), "pass": nothing, "fold": nothing}
+            null = pl.lit(None)
+            added = {"method": pl.lit(METHOD_OF[name]), "confidence": pl.col(name), "pass": null, "fold": null}
             tables.append(
                 outcomes.with_columns(**added).select(pl.col(*CONFIDENCE_SCHEMA)).cast(pl.Schema(CONFIDENCE_SCHEMA))
             )

@@ -57,16 +57,16 @@ class PublishedRates:
         defined = [float(index) for index in _indices(self.possible) if np.isfinite(index)]
         return (min(defined), max(defined)) if defined else (None, None)
 
-    def metrics(self, worth: Payoffs, level: float) -> dict[str, Estimate]:
+    def metrics(self, payoffs: Payoffs, level: float) -> dict[str, Estimate]:
         """Return every metric by name; each interval covers those of all tables with the same rounded rates.
 
         Only the tables in which a metric is smallest or largest are evaluated, since the interval ends there.
         """
-        estimates = _metrics(self.table, worth, level)
-        extremes = {place for estimate in estimates for place in _ends(self.possible, estimate.name, worth)}
+        estimates = _metrics(self.table, payoffs, level)
+        extremes = {index for estimate in estimates for index in _ends(self.possible, estimate.name, payoffs)}
         shares = np.cumsum(self.possible[sorted(extremes)], axis=1)
         counts = np.diff(np.rint(self.table.n * shares / shares[:, -1:]), axis=1, prepend=0)
-        others = [_metrics(ContingencyTable(*cells), worth, level) for cells in counts.tolist()]
+        others = [_metrics(ContingencyTable(*cells), payoffs, level) for cells in counts.tolist()]
         return {same[0].name: _spanning(*same) for same in zip(estimates, *others, strict=True)}
 
 
@@ -127,18 +127,18 @@ def read_rates(path: Path) -> tuple[PublishedRates, ...]:
     for name in ("refusal_rate", "forced_accuracy", "n"):
         if name not in columns:
             raise source.lacks(f"a column {name!r}", present, ADVICE)
-    given = [name for name in FIRST_PASS if name in columns]
-    if len(given) != 1:
+    available = [name for name in FIRST_PASS if name in columns]
+    if len(available) != 1:
         raise source.lacks(f"one of the columns {' and '.join(map(repr, FIRST_PASS))}", present, ADVICE)
     published: dict[tuple[str, str | None], PublishedRates] = {}
     for row in rows:
         cells = tables.values_by_role(row, columns, RATE_COLUMNS)
-        rates = {name: cells[name] for name in (given[0], "refusal_rate", "forced_accuracy")}
+        rates = {name: cells[name] for name in (available[0], "refusal_rate", "forced_accuracy")}
         try:
             table = ContingencyTable.from_rates(n=cells["n"], **{name: rate.value for name, rate in rates.items()})
         except ValueError as error:
             raise row.wrong(str(error)) from error
-        possible = printed_alike(*rates.values(), attempted=given[0] == FIRST_PASS[1])
+        possible = printed_alike(*rates.values(), attempted=available[0] == FIRST_PASS[1])
         model, dataset = cells["model"] or row.place, cells["dataset"]
         if (model, dataset) in published:
             raise row.wrong(f"{shortened(model)} occurs twice; give each row a model of its own")
@@ -151,7 +151,7 @@ def rates_outcomes(rates: Sequence[PublishedRates]) -> pl.DataFrame:
     rows = [
         pl.DataFrame(
             {
-                "question_id": [f"{row.model}, question {place}" for place in range(1, row.table.n + 1)],
+                "question_id": [f"{row.model}, question {number}" for number in range(1, row.table.n + 1)],
                 "refused": np.repeat([True, True, False, False], row.table.counts),
                 "wrong": np.repeat([True, False, True, False], row.table.counts),
             }
@@ -177,12 +177,12 @@ def _indices(cells: np.ndarray) -> np.ndarray:
     return np.asarray(np.arcsin(tetrachoric(*cells.T) / 2) / math.asin(0.5))
 
 
-def _ends(cells: np.ndarray, metric: str, worth: Payoffs) -> set[int]:
+def _ends(cells: np.ndarray, metric: str, payoffs: Payoffs) -> set[int]:
     """Return the indices of the tables in which a metric is smallest and largest; empty if it is always undefined."""
     if metric == "refusal_index":
         values = _indices(cells)
     else:
-        top, bottom = (cells @ np.array(weights, float) for weights in ratio_weights(worth)[metric])
+        top, bottom = (cells @ np.array(weights, float) for weights in ratio_weights(payoffs)[metric])
         values = np.divide(top, bottom, out=np.full(len(cells), np.nan), where=bottom > 0)
     return {int(np.nanargmin(values)), int(np.nanargmax(values))} if np.isfinite(values).any() else set()
 
@@ -191,7 +191,7 @@ def _spanning(estimate: Estimate, *others: Estimate) -> Estimate:
     """Return an estimate with its interval extended to cover those of others."""
     if estimate.low is None:
         return estimate
-    ends = ([getattr(each, end) for each in (estimate, *others)] for end in ("low", "high"))
+    ends = ([getattr(estimates_, end) for estimates_ in (estimate, *others)] for end in ("low", "high"))
     lows, highs = ([value for value in values if value is not None] for values in ends)
     return replace(estimate, low=min(lows), high=max(highs))
 
@@ -216,9 +216,9 @@ SHORT = {
 _SCORED = pl.col("refused").is_not_null() & pl.col("wrong").is_not_null()
 
 
-def too_many_missing(missing: float, asked: int) -> bool:
+def too_many_missing(missing: float, n_asked: int) -> bool:
     """Whether the missing share exceeds `MISSING_LIMIT`."""
-    return missing > MISSING_LIMIT * asked
+    return missing > MISSING_LIMIT * n_asked
 
 
 @dataclass(frozen=True)
@@ -278,13 +278,13 @@ def each_group(table: pl.DataFrame | pl.LazyFrame, columns: Sequence[str]) -> It
     if isinstance(table, pl.DataFrame):
         yield from variant_groups(table.select(*GROUP, *(name for name in columns if name in table.columns)))
         return
-    known = table.collect_schema()
-    kept = [SHORT.get(name, pl.col(name)) for name in columns if name in known]
+    schema = table.collect_schema()
+    columns_ = [SHORT.get(name, pl.col(name)) for name in columns if name in schema]
     for key in table.select(GROUP).unique(maintain_order=True).collect().iter_rows():
         named = tuple(zip(GROUP, key, strict=True))
         in_group = (pl.col(name).is_null() if value is None else pl.col(name) == value for name, value in named)
         names = (pl.lit(value, pl.Enum([] if value is None else [value])).alias(name) for name, value in named)
-        rows = table.filter(*in_group).select(*kept).with_columns(*names)
+        rows = table.filter(*in_group).select(*columns_).with_columns(*names)
         model, dataset, variant = key
         yield VariantGroup(model, dataset, variant, rows.collect(engine="streaming"))
 
@@ -309,16 +309,16 @@ def completeness(outcomes: pl.DataFrame, *, answered_only: bool = False) -> Comp
     if answered_only:
         missing = missing.filter(missing != FORCED_NOT_ASKED)
     counted = missing.value_counts(name="rows").sort("rows", "unscored_reason", descending=[True, False])
-    asked, unscored = outcomes.height, missing.len()
-    share = unscored / asked if asked else None
-    return Completeness(asked, asked - unscored, unscored, dict(counted.iter_rows()), share)
+    n_asked, unscored = outcomes.height, missing.len()
+    share = unscored / n_asked if n_asked else None
+    return Completeness(n_asked, n_asked - unscored, unscored, dict(counted.iter_rows()), share)
 
 
 def forced_refusals(outcomes: pl.DataFrame) -> ForcedRefusals:
     """Count the forced answers to refused questions, and the refusals among them."""
     grades = outcomes.filter(pl.col("refused"))["forced_grade"].drop_nulls()
-    asked, refused = grades.len(), int((grades == Grade.REFUSED.value).sum())
-    return ForcedRefusals(asked, refused, refused / asked if asked else None)
+    n_asked, refused = grades.len(), int((grades == Grade.REFUSED.value).sum())
+    return ForcedRefusals(n_asked, refused, refused / n_asked if n_asked else None)
 
 
 NEED_FORCED_ANSWERS = frozenset({"error_rate", "refusal_precision", "refusal_recall", "over_refusal", "refusal_index"})
@@ -330,7 +330,7 @@ NEED_NO_GRADES = frozenset({"refusal_rate"})
 _REFUSED, _WRONG = pl.col("refused"), pl.col("wrong")
 
 
-def variant_metrics(rows: pl.DataFrame, worth: Payoffs, confidence_level: float) -> tuple[Estimate, ...]:
+def variant_metrics(rows: pl.DataFrame, payoffs: Payoffs, confidence_level: float) -> tuple[Estimate, ...]:
     """Return every metric of one variant, in the order of `refusal_index.stats.METRIC_NAMES`.
 
     `rows` has one row per question. Without a forced pass, metrics that need forced answers are undefined, with reason
@@ -339,7 +339,7 @@ def variant_metrics(rows: pl.DataFrame, worth: Payoffs, confidence_level: float)
     """
     sampled = sampled_table(rows)
     if not never_forced(rows):
-        return _metrics(sampled or contingency_table(rows), worth, confidence_level)
+        return _metrics(sampled or contingency_table(rows), payoffs, confidence_level)
     answered = rows.filter(~_REFUSED)
     graded = contingency_table(answered)
     refused = rows.filter(_REFUSED).height
@@ -363,7 +363,7 @@ def variant_metrics(rows: pl.DataFrame, worth: Payoffs, confidence_level: float)
     by_refusals = sampled_table(_taken_for_wrong(rows, _REFUSED.is_not_null())) or ContingencyTable(
         refused, 0, answered.height, 0
     )
-    pairs = zip(*(_metrics(table, worth, confidence_level) for table in (by_answers, by_refusals)), strict=True)
+    pairs = zip(*(_metrics(table, payoffs, confidence_level) for table in (by_answers, by_refusals)), strict=True)
     return tuple(shown(rate if rate.name in NEED_NO_GRADES else estimate) for estimate, rate in pairs)
 
 
@@ -406,8 +406,8 @@ def answerable_metrics(rows: pl.DataFrame, confidence_level: float) -> tuple[Est
     )
 
 
-def _metrics(table: AnyTable, worth: Payoffs, level: float) -> tuple[Estimate, ...]:
-    return metrics(table, penalty=worth.penalty, truthfulness_weights=worth.truthfulness, confidence_level=level)
+def _metrics(table: AnyTable, payoffs: Payoffs, level: float) -> tuple[Estimate, ...]:
+    return metrics(table, penalty=payoffs.penalty, truthfulness_weights=payoffs.truthfulness, confidence_level=level)
 
 
 def never_forced(rows: pl.DataFrame) -> bool:
@@ -506,9 +506,9 @@ def matched_design(tables: Sequence[pl.DataFrame], ids: pl.DataFrame) -> dict[st
     filled = [name for name in SAMPLING_COLUMNS if any(_is_filled(table, name) for table in tables)]
     if not filled:
         return {}
-    known = pl.concat([table.select("question_id", *SAMPLING_COLUMNS) for table in tables])
+    sampling = pl.concat([table.select("question_id", *SAMPLING_COLUMNS) for table in tables])
     for name in filled:
-        values = known.select("question_id", name).drop_nulls().unique()
+        values = sampling.select("question_id", name).drop_nulls().unique()
         twice = values.filter(pl.len().over("question_id") > 1).sort("question_id", name)
         if twice.height:
             raise OutcomeTableError(
@@ -517,7 +517,7 @@ def matched_design(tables: Sequence[pl.DataFrame], ids: pl.DataFrame) -> dict[st
                 f"--{name}"
             )
     rows = ids.join(
-        known.group_by("question_id").agg(pl.col(name).drop_nulls().first() for name in SAMPLING_COLUMNS),
+        sampling.group_by("question_id").agg(pl.col(name).drop_nulls().first() for name in SAMPLING_COLUMNS),
         on="question_id",
         how="left",
         maintain_order="left",

@@ -38,9 +38,9 @@ def as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
     return dict(redacted_in(json.loads(json.dumps(dict(settings), allow_nan=False))))
 
 
-def refuse_other_settings(path: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+def refuse_other_settings(path: Path, stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
     """Raise `RunFolderError` if the settings of the run in `path` differ from these; it names them."""
-    before, now = dict(_flat(there)), dict(_flat(here))
+    before, now = dict(_flat(stored)), dict(_flat(current))
     absent = object()
     differing = [key for key in sorted(before.keys() | now.keys()) if before.get(key, absent) != now.get(key, absent)]
     if differing:
@@ -166,13 +166,13 @@ class TruthfulnessWeights(NamedTuple):
     wrong: float = 1.0
 
     @classmethod
-    def parse(cls, given: Any) -> TruthfulnessWeights:
+    def parse(cls, value: Any) -> TruthfulnessWeights:
         """Parse text such as ``"1,0,1"``, or three numbers; raises ValueError if they are not valid weights.
 
         >>> print(TruthfulnessWeights.parse("1,0.25,2"))
         1,0.25,2
         """
-        parts = given.split(",") if isinstance(given, str) else given
+        parts = value.split(",") if isinstance(value, str) else value
         weights = [float(part) for part in parts] if isinstance(parts, Iterable) else []
         if len(weights) != 3 or not all(0 <= weight < math.inf for weight in weights) or not any(weights):
             raise ValueError("expected three numbers from 0, not all 0")
@@ -200,12 +200,12 @@ class Price:
             raise ValueError(f"expected numbers from 0, got {self.input!r} and {self.output!r}")
 
     @classmethod
-    def parse(cls, given: Any) -> Price:
+    def parse(cls, value: Any) -> Price:
         """Parse a price such as ``"2.5,10"``, or two numbers; raises ValueError unless both are at least 0."""
-        if isinstance(given, Price):
-            return given
-        read, written = (float(part) for part in (given.split(",") if isinstance(given, str) else given))
-        return cls(read, written)
+        if isinstance(value, Price):
+            return value
+        input_price, written = (float(part) for part in (value.split(",") if isinstance(value, str) else value))
+        return cls(input_price, written)
 
     def times(self, factor: float) -> Price:
         """Return the price multiplied by a factor."""
@@ -365,8 +365,8 @@ def check_types(path: Path, section: str, document: Mapping[str, Any]) -> None:
     - `section`: ``"settings"`` or ``"about"``.
     """
     for key, (expected, holds) in (SETTINGS if section == "settings" else ABOUT).items():
-        found, value = _find(document, key)
-        if found and not holds(value):
+        is_present, value = _find(document, key)
+        if is_present and not holds(value):
             raise RunFolderError(
                 f"{path}: {section}, {key}: expected {expected}, got {shortened(value)}; restore the file"
             )

@@ -69,20 +69,20 @@ class Source:
         """Return a file as a source; raises `error` if its suffix is unknown."""
         return cls(str(path), file_format(path, error), holds, error)
 
-    def place(self, *lines: int, most: int = 10) -> str:
+    def place(self, *lines: int, limit: int = 10) -> str:
         """Return a description of the place of some rows.
 
         >>> Source("x.csv", "csv", "question", TableError).place(2, 4)
         'x.csv, lines 2, 4'
         """
-        shown = ", ".join(map(str, lines[:most]))
-        more = f" and {len(lines) - most:,} more" if len(lines) > most else ""
+        shown = ", ".join(map(str, lines[:limit]))
+        more = f" and {len(lines) - limit:,} more" if len(lines) > limit else ""
         return f"{self.name}, {UNITS.get(self.kind, 'row')}{'s' if len(lines) > 1 else ''} {shown}{more}"
 
     def wrong(self, message: str, lines: Sequence[int] = (), column: str | None = None) -> TableError:
         """Return an error about some rows and a column, or about the whole table."""
-        place = self.place(*lines) if lines else self.name
-        error = self.error(f"{place}{f', column {column!r}' if column else ''}: {message}")
+        location = self.place(*lines) if lines else self.name
+        error = self.error(f"{location}{f', column {column!r}' if column else ''}: {message}")
         error.line, error.column = lines[0] if lines else 0, column
         return error
 
@@ -118,9 +118,9 @@ def file_format(path: str | Path, error: type[TableError] = OutcomeTableError) -
     name = Path(path).name.lower()
     kind = SUFFIXES.get(Path(name.removesuffix(".gz")).suffix)
     if kind is None or (kind == "parquet" and name.endswith(".gz")):
-        *most, last = SUFFIXES
+        *suffixes, last = SUFFIXES
         raise error(
-            f"{path}: expected a file that ends in {', '.join(most)} or {last} (text perhaps followed by .gz), got "
+            f"{path}: expected a file that ends in {', '.join(suffixes)} or {last} (text perhaps followed by .gz), got "
             f"{shortened(Path(path).suffix)}; convert it to one of these, or rename it if it is one of them"
         )
     return kind
@@ -286,22 +286,22 @@ def iter_rows(source: Source, data: Any, problems: Problems | None = None) -> It
 
 
 def read_text(
-    data: object, wanted: Sequence[str], holds: str, error: type[TableError], *, first_of_lists: bool = False
+    data: object, columns: Sequence[str], holds: str, error: type[TableError], *, first_of_lists: bool = False
 ) -> TextTable:
-    """Read the columns `wanted` that are present, as text.
+    """Read the columns `columns` that are present, as text.
 
     Raises `error` if `data` cannot be read, a cell holds more than one value, or there are no rows.
 
     - `data`: the path of a file, a data frame, or dictionaries.
-    - `wanted`: names of columns.
+    - `columns`: names of columns.
     - `holds`, `error`: as in `Source`.
     - `first_of_lists`: whether to take the first entry of a cell that holds a list; otherwise a list is an error.
     """
     if isinstance(data, str | Path):
         with opened(Path(data), error) as file:
-            table = _text(Source.of(data, holds, error), file, wanted, first_of_lists)
+            table = _text(Source.of(data, holds, error), file, columns, first_of_lists)
     else:
-        table = _text(Source("the table", "memory", holds, error), data, wanted, first_of_lists)
+        table = _text(Source("the table", "memory", holds, error), data, columns, first_of_lists)
     if table.lines.is_empty():
         raise no_rows(table.source)
     return table
@@ -350,7 +350,7 @@ def _is_of_pandas(data: object) -> bool:
 def _dictionaries(source: Source, data: Any) -> Iterator[dict[str, Any]]:
     if _is_of_pandas(data):
         names = _each_once(source, [str(name) for name in data.columns])
-        columns = (_cells_of_pandas(data.iloc[:, place]) for place in range(len(names)))
+        columns = (_cells_of_pandas(data.iloc[:, index]) for index in range(len(names)))
         data = (dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True))
     if isinstance(data, Mapping | str | bytes) or not isinstance(data, Iterable):
         message = f"expected a data frame, or a list of dictionaries, one a {source.holds}, got {shortened(data)}"
@@ -364,9 +364,9 @@ def _dictionaries(source: Source, data: Any) -> Iterator[dict[str, Any]]:
 
 def _cells_of_pandas(column: Any) -> list[Any]:
     """Return the cells of a pandas column; integers that became floats because of missing values are restored."""
-    there = column.notna()
-    cells: list[Any] = column.astype(object).where(there, None).tolist()
-    if column.dtype.kind == "f" and not there.all() and all(cell is None or cell == cell // 1 for cell in cells):
+    is_present = column.notna()
+    cells: list[Any] = column.astype(object).where(is_present, None).tolist()
+    if column.dtype.kind == "f" and not is_present.all() and all(cell is None or cell == cell // 1 for cell in cells):
         return [cell if cell is None or math.isinf(cell) else int(cell) for cell in cells]
     return cells
 
@@ -390,8 +390,8 @@ def _lines(source: Source, file: BinaryIO) -> Iterator[str]:
     except UnicodeDecodeError as error:
         raise source.wrong("expected text in UTF-8, got other bytes; save it as UTF-8", [number]) from error
     except (OSError, EOFError, zlib.error) as error:
-        what = "unpacked ({}); check that it is complete and is gzip" if packed else "read ({}); try again"
-        raise source.broken(what.format(error)) from error
+        problem = "unpacked ({}); check that it is complete and is gzip" if packed else "read ({}); try again"
+        raise source.broken(problem.format(error)) from error
 
 
 def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None) -> Iterator[Record]:
@@ -400,9 +400,9 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
     header: list[str] | None = None
     line = 1
     try:
-        for found in reader:
+        for record in reader:
             begins, line = line, reader.line_num + 1
-            cells = [cell.replace(STAND_IN, "\r") for cell in found] if STAND_IN in "".join(found) else found
+            cells = [cell.replace(STAND_IN, "\r") for cell in record] if STAND_IN in "".join(record) else record
             # In a table with only grades, an empty row is a question without a grade.
             is_unscored = header is not None and set(header) == {"refused", "wrong"} and len(cells) == len(header)
             if not any(map(str.strip, cells)) and not is_unscored:
@@ -475,18 +475,18 @@ def _report(problem: TableError, problems: Problems | None) -> None:
     problems.append(problem)
 
 
-def _text(source: Source, data: Any, wanted: Sequence[str], first_of_lists: bool) -> TextTable:
+def _text(source: Source, data: Any, wanted_columns: Sequence[str], first_of_lists: bool) -> TextTable:
     frame: pl.DataFrame | None = None
     if source.kind == "parquet":
         with _parquet_errors(source):
             names = list(pl.read_parquet_schema(data))
             data.seek(0)
-            frame = pl.read_parquet(data, columns=[name for name in names if name in wanted] or names[:1])
+            frame = pl.read_parquet(data, columns=[name for name in names if name in wanted_columns] or names[:1])
     elif source.kind == "memory" and (frame := _frame(source, data)) is not None:
         names = frame.columns
     if frame is None:
-        return _text_of_rows(source, iter_rows(source, data), wanted, first_of_lists)
-    columns = [_text_column(source, frame[name], first_of_lists) for name in names if name in wanted]
+        return _text_of_rows(source, iter_rows(source, data), wanted_columns, first_of_lists)
+    columns = [_text_column(source, frame[name], first_of_lists) for name in names if name in wanted_columns]
     return TextTable(source, tuple(names), pl.DataFrame(columns), pl.int_range(1, frame.height + 1, eager=True))
 
 
@@ -502,19 +502,21 @@ def _text_column(source: Source, column: pl.Series, first_of_lists: bool) -> pl.
         raise wrong from error
 
 
-def _text_of_rows(source: Source, rows: Iterator[Row], wanted: Sequence[str], first_of_lists: bool) -> TextTable:
+def _text_of_rows(
+    source: Source, rows: Iterator[Row], wanted_columns: Sequence[str], first_of_lists: bool
+) -> TextTable:
     """Read rows in chunks, because Python strings take twice the memory of a Polars column."""
-    schema = dict.fromkeys(wanted, pl.String)
-    found: dict[str, None] = {}
+    schema = dict.fromkeys(wanted_columns, pl.String)
+    names: dict[str, None] = {}
     lines: list[int] = []
     chunks = [pl.DataFrame(schema=schema)]
     while some := list(itertools.islice(rows, ROWS_AT_A_TIME)):
         lines += [row.line for row in some]
-        found |= dict.fromkeys(present_columns(some))
+        names |= dict.fromkeys(present_columns(some))
         cells = {name: [_text_cell(row, name, first_of_lists) for row in some] for name in schema}
         chunks.append(pl.DataFrame(cells, schema))
-    frame = pl.concat(chunks).select(name for name in schema if name in found)
-    return TextTable(source, tuple(found), frame, pl.Series(lines, dtype=pl.Int64))
+    frame = pl.concat(chunks).select(name for name in schema if name in names)
+    return TextTable(source, tuple(names), frame, pl.Series(lines, dtype=pl.Int64))
 
 
 def _text_cell(row: Row, column: str, first_of_lists: bool) -> str | None:
@@ -571,21 +573,21 @@ def text(cell: Any) -> str | None:
 
 
 def values_by_role(
-    row: Row, found: Mapping[str, str], columns: Mapping[str, Column], words: Translations = MappingProxyType({})
+    row: Row, names: Mapping[str, str], columns: Mapping[str, Column], words: Translations = MappingProxyType({})
 ) -> dict[str, Any]:
     """Return the values of a row by role, None for a role without a column; raises TableError for an invalid cell.
 
-    - `found`: column by role, from `resolve_columns`.
+    - `names`: column by role, from `resolve_columns`.
     - `columns`: how to parse the cells of each role.
     - `words`: what to read words of a `Kind` as.
     """
-    return {role: columns[role].value(row, found[role], words) if role in found else None for role in columns}
+    return {role: columns[role].value(row, names[role], words) if role in names else None for role in columns}
 
 
 def resolve_columns(
     source: Source,
     present: Collection[str],
-    given: Mapping[str, str],
+    names: Mapping[str, str],
     usual: Mapping[str, Column],
     *,
     strict: bool = False,
@@ -596,7 +598,7 @@ def resolve_columns(
 
     - `source`: for messages.
     - `present`: the columns of the table.
-    - `given`: column by role, from the user; other roles are found by their usual names.
+    - `names`: column by role, from the user; other roles are found by their usual names.
     - `usual`: the roles and their usual columns.
     - `strict`: whether it is an error if two columns match one role.
 
@@ -605,19 +607,19 @@ def resolve_columns(
     >>> resolve_columns(source, ["Problem", "my_grade"], {"grade": "my_grade"}, usual)
     {'question': 'Problem', 'grade': 'my_grade'}
     """
-    for role, name in given.items():
+    for role, name in names.items():
         if role not in usual:
             message = f"columns (--column): expected roles out of {', '.join(usual)}, got {role!r}"
             raise source.error(message + suggestion(role, usual))
         if name not in present:
             raise missing_column(source, present, role, name)
-    taken = () if strict else given.values()  # given for another role
+    taken = () if strict else names.values()  # given for another role
     free = [column for column in present if column not in taken]
     by_role = {}
     for role, column in usual.items():
         matching = [name for usual_name in column.names for name in free if name.casefold() == usual_name]
-        if role in given:
-            by_role[role] = given[role]
+        if role in names:
+            by_role[role] = names[role]
         elif strict and len(matching) > 1:
             message = f"both {matching[0]!r} and {matching[1]!r} could hold the {role}; say which, for instance "
             raise source.wrong(f"{message}{role}={matching[0]}")
@@ -672,7 +674,7 @@ def undo_safe(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def _escaped(cells: pl.Series) -> pl.Series:
-    return _substituted(cells, _TO_ESCAPE, lambda found: found[1] * 2 + (_escape(ord(found[2])) if found[2] else ""))
+    return _substituted(cells, _TO_ESCAPE, lambda match: match[1] * 2 + (_escape(ord(match[2])) if match[2] else ""))
 
 
 def _escape(code: int) -> str:
@@ -680,9 +682,9 @@ def _escape(code: int) -> str:
 
 
 def _unescaped(cells: pl.Series) -> pl.Series:
-    def undone(found: re.Match[str]) -> str:
-        times, odd = divmod(len(found[1]), 2)
-        return "\\" * times + (chr(int(found[2][1:], 16)) if odd else found[2])
+    def undone(match: re.Match[str]) -> str:
+        times, odd = divmod(len(match[1]), 2)
+        return "\\" * times + (chr(int(match[2][1:], 16)) if odd else match[2])
 
     return _substituted(cells, _ESCAPED, undone)
 

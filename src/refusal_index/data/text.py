@@ -34,12 +34,12 @@ def wrong_id(question_id: str) -> str | None:
     "expected an id without NUL, got 'a\\x00b'; remove that character"
     """
     if NUL in question_id:
-        what = "NUL"
+        problem = "NUL"
     elif not question_id.isascii() and question_id != sound_text(question_id):
-        what = "lone surrogates"
+        problem = "lone surrogates"
     else:
         return None
-    return f"expected an id without {what}, got {shortened(question_id)}; remove that character"
+    return f"expected an id without {problem}, got {shortened(question_id)}; remove that character"
 
 
 SECONDS = 1.0

@@ -278,10 +278,10 @@ def group_codes(name: str, n: int, groups: ArrayLike) -> NDArray[np.intp]:
     values: Iterable[Any] = array.tolist()
     if array.dtype.kind in "fcOmM" or isinstance(groups, np.ma.MaskedArray):
         values = groups.tolist() if isinstance(groups, np.ma.MaskedArray) else array.tolist()
-        place = next((place for place, value in enumerate(values) if _is_missing(value)), None)
-        if place is not None:
+        missing = next((index for index, value in enumerate(values) if _is_missing(value)), None)
+        if missing is not None:
             raise ValueError(
-                f"{name} must have a value for every question, got none for question {place} (from 0); give a "
+                f"{name} must have a value for every question, got none for question {missing} (from 0); give a "
                 "question without a group one of its own"
             )
     if array.dtype.kind in "iub":

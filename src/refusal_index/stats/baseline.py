@@ -88,10 +88,10 @@ class Payoffs:
 DEFAULT_PAYOFFS = Payoffs()
 
 
-def ratio_weights(worth: Payoffs) -> dict[str, tuple[Counts, Counts]]:
+def ratio_weights(payoffs: Payoffs) -> dict[str, tuple[Counts, Counts]]:
     """Return the weights of the four cells in numerator and denominator of every metric except RI."""
     every: Counts = (1, 1, 1, 1)
-    penalty, (right, refused, wrong) = worth.penalty, worth.truthfulness
+    penalty, (right, refused, wrong) = payoffs.penalty, payoffs.truthfulness
     return {
         "correct_rate": ((0, 0, 0, 1), every),
         "refusal_rate": ((1, 1, 0, 0), every),
@@ -206,9 +206,9 @@ def weighted_score(correct_rate: ArrayLike, refusal_rate: ArrayLike, penalty: fl
 
 
 def _checked_rates(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    given = {"correct_rate": correct_rate, "refusal_rate": refusal_rate}
-    check_same_index(given)
-    c, r = np.broadcast_arrays(*(unmasked(name, rates).astype(float) for name, rates in given.items()))
+    rates_by_name = {"correct_rate": correct_rate, "refusal_rate": refusal_rate}
+    check_same_index(rates_by_name)
+    c, r = np.broadcast_arrays(*(unmasked(name, rates).astype(float) for name, rates in rates_by_name.items()))
     for name, rates in (("correct_rate", c), ("refusal_rate", r)):
         if not np.all((rates >= 0) & (rates <= 1)):
             raise ValueError(f"{name} must lie in [0, 1], got {rates.tolist()!r}; is it a percentage, or a count?")
@@ -313,14 +313,14 @@ def metrics(
     refusal_index             0.482 [0.360, 0.592]
     """
     normal_quantile(confidence_level)
-    worth = checked_payoffs(penalty, truthfulness_weights)
-    return tuple(metric_estimate(name, table, worth, confidence_level) for name in METRIC_NAMES)
+    payoffs = checked_payoffs(penalty, truthfulness_weights)
+    return tuple(metric_estimate(name, table, payoffs, confidence_level) for name in METRIC_NAMES)
 
 
-def metric_estimate(name: str, table: AnyTable, worth: Payoffs, level: float) -> Estimate:
+def metric_estimate(name: str, table: AnyTable, payoffs: Payoffs, level: float) -> Estimate:
     """Estimate a metric with its interval."""
     if name != "refusal_index":
-        return rate_or_score(name, table, worth, level)
+        return rate_or_score(name, table, payoffs, level)
     result = refusal_index(table)
     return replace(Estimate.of(result, result.confidence_interval(level)), name=name, method="profile")
 
@@ -345,29 +345,29 @@ def why_undefined(metric: str, table: AnyTable) -> str | None:
     return EMPTY_DENOMINATORS.get(metric) if weighted_sum(table.counts, denominator) == 0 else None
 
 
-def ratio_influence(metric: str, table: AnyTable, worth: Payoffs) -> tuple[float, Counts]:
+def ratio_influence(metric: str, table: AnyTable, payoffs: Payoffs) -> tuple[float, Counts]:
     """Return a rate or score, and the influence on it of a question in each cell; it must be defined."""
-    numerator, denominator = ratio_weights(worth)[metric]
+    numerator, denominator = ratio_weights(payoffs)[metric]
     total = weighted_sum(table.counts, denominator)
     value = weighted_sum(table.counts, numerator) / total
     w, x, y, z = ((top - value * bottom) * table.n / total for top, bottom in zip(numerator, denominator, strict=True))
     return value, (w, x, y, z)
 
 
-def rate_or_score(name: str, table: AnyTable, worth: Payoffs, level: float) -> Estimate:
+def rate_or_score(name: str, table: AnyTable, payoffs: Payoffs, level: float) -> Estimate:
     """Estimate a metric other than RI with its interval."""
     undefined = why_undefined(name, table)
     if undefined or not isinstance(table, SampledTable):
-        return _of_counts(name, table.counts, normal_quantile(level), worth, undefined)
+        return _of_counts(name, table.counts, normal_quantile(level), payoffs, undefined)
     if table.n_clusters < 2:
-        alone = _of_counts(name, table.counts, normal_quantile(level), worth, None)
+        alone = _of_counts(name, table.counts, normal_quantile(level), payoffs, None)
         return replace(alone, low=None, high=None, status="boundary", reason=ONE_CLUSTER)
-    counts = table.effective_counts(ratio_influence(name, table, worth)[1])
-    return _of_counts(name, counts, table.quantile(level), worth, None)
+    counts = table.effective_counts(ratio_influence(name, table, payoffs)[1])
+    return _of_counts(name, counts, table.quantile(level), payoffs, None)
 
 
-def _of_counts(name: str, counts: Counts, quantile: float, worth: Payoffs, undefined: str | None) -> Estimate:
-    top, bottom = ratio_weights(worth)[name]
+def _of_counts(name: str, counts: Counts, quantile: float, payoffs: Payoffs, undefined: str | None) -> Estimate:
+    top, bottom = ratio_weights(payoffs)[name]
     if name not in SCORES:
         return proportion(name, weighted_sum(counts, top), weighted_sum(counts, bottom), quantile, undefined)
     # Scores do not distinguish refusals by their forced answers.
@@ -621,8 +621,8 @@ class AccuracyRefusalCurve:
         if simultaneous:  # a chi-squared variable with two degrees of freedom is exponential
             quantile = math.sqrt(-2 * math.log1p(-confidence_level))
         if self.rho is None or self.status != "ok":
-            nothing = np.full(self.refusal_rate.shape, math.nan)
-            return ConfidenceBand(nothing, nothing.copy())
+            undefined = np.full(self.refusal_rate.shape, math.nan)
+            return ConfidenceBand(undefined, undefined.copy())
         mu, rho = self.table.error_rate, self.rho
         # 40 is beyond the quantile of any double below 1, and avoids undefined differences of infinities.
         x, k, spread = np.clip(-ndtri(self.refusal_rate), -40.0, 40.0), -ndtri(mu), math.sqrt((1 - rho) * (1 + rho))

@@ -187,13 +187,13 @@ def auroc_influence(score: ArrayLike, outcome: ArrayLike) -> FloatArray:
     [0.125, -0.125, -0.125, 0.125]
     """
     scores, truths = checked_scores(score, outcome)
-    found = auroc(scores, truths)
-    if found.status != "ok" or found.estimate is None:
+    area = auroc(scores, truths)
+    if area.status != "ok" or area.estimate is None:
         return np.full(scores.size, np.nan)
     above, below = scores[truths], scores[~truths]
     influence = np.empty(scores.size)
-    influence[truths] = (_share_below(above, np.sort(below)) - found.estimate) / above.size
-    influence[~truths] = (1 - _share_below(below, np.sort(above)) - found.estimate) / below.size
+    influence[truths] = (_share_below(above, np.sort(below)) - area.estimate) / above.size
+    influence[~truths] = (1 - _share_below(below, np.sort(above)) - area.estimate) / below.size
     return influence
 
 
@@ -517,7 +517,7 @@ def brier_score(score: ArrayLike, outcome: ArrayLike) -> BrierResult:
     shares = np.bincount(group, truths) / sizes
     recalibrated = isotonic_regression(shares, weights=sizes).x[group]
     best, uncertainty = float(np.mean((recalibrated - truths) ** 2)), rate * (1 - rate)
-    found = BrierResult(
+    result = BrierResult(
         estimate,
         "boundary",
         "no_variation",
@@ -528,9 +528,9 @@ def brier_score(score: ArrayLike, outcome: ArrayLike) -> BrierResult:
         n=n,
     )
     if np.ptp(losses) <= ROUNDING:
-        return found
+        return result
     error = float(losses.std(ddof=1)) / math.sqrt(n)
-    return replace(found, status="ok", reason=None, standard_error=error, _degrees_of_freedom=n - 1)
+    return replace(result, status="ok", reason=None, standard_error=error, _degrees_of_freedom=n - 1)
 
 
 def rms_calibration_error(
@@ -617,8 +617,8 @@ def smooth_calibration_error(score: ArrayLike, outcome: ArrayLike) -> Result:
     residuals = (truths - scores) / scores.size
     left = np.minimum((scores * STEPS).astype(np.intp), STEPS - 1)
     part = scores * STEPS - left
-    places, weights = np.concatenate([left, left + 1]), np.concatenate([residuals * (1 - part), residuals * part])
-    spread = np.bincount(places, weights, minlength=STEPS + 1)
+    indices, weights = np.concatenate([left, left + 1]), np.concatenate([residuals * (1 - part), residuals * part])
+    spread = np.bincount(indices, weights, minlength=STEPS + 1)
     # The transform counts the ends once and all other points twice.
     spread[[0, -1]] *= 2
     series = dct(spread, type=1) / 2  # sums of residual cos(k pi score) for k = 0, ..., STEPS

@@ -175,8 +175,8 @@ def equal_index_test(
     codes = cell_codes(*matrices)
     groups = [np.ones(codes.shape[1], bool)]
     if strata is not None:
-        places = group_codes("strata", codes.shape[1], strata)
-        groups = [places == place for place in range(int(places.max(initial=-1)) + 1)]
+        strata_codes = group_codes("strata", codes.shape[1], strata)
+        groups = [strata_codes == code for code in range(int(strata_codes.max(initial=-1)) + 1)]
     roots, reasons = [], []
     for group in groups:
         tables = row_tables(*(matrix[:, group] for matrix in matrices))
@@ -212,7 +212,9 @@ def signed_root(tables: Sequence[ContingencyTable], codes: NDArray[np.intp]) -> 
     # Variances are scaled by exp(2 scale), because derivatives of the first cell can underflow.
     scale = float(slopes.min())
     size = np.exp(scale - slopes)
-    known = float(np.sum(size**2 / np.sum(1 / cells, axis=0) / fit.n))  # for independent runs with known rates
+    information_if_known = float(
+        np.sum(size**2 / np.sum(1 / cells, axis=0) / fit.n)
+    )  # for independent runs with known rates
     influence = size * fit.first_cell_given_rates(rho)
     influence -= np.sum(cells * influence, axis=0)
     variances = np.sum(cells * influence**2, axis=0) / fit.n
@@ -223,11 +225,11 @@ def signed_root(tables: Sequence[ContingencyTable], codes: NDArray[np.intp]) -> 
     share = shared.shape[1] / math.sqrt(float(np.prod(np.count_nonzero(codes < 4, axis=1))))
     covariance = float(of_first @ of_second / seen * share * math.sqrt(float(np.prod(variances)))) if seen else 0.0
     variance = float(variances.sum()) - 2 * covariance
-    information = math.exp(2 * scale) / max(variance, NEGLIGIBLE * known)
-    if variance <= NEGLIGIBLE * known:
+    information = math.exp(2 * scale) / max(variance, NEGLIGIBLE * information_if_known)
+    if variance <= NEGLIGIBLE * information_if_known:
         return 0.0, information * NEGLIGIBLE
     # If the fit agrees with both estimates, the divergence is a rounding error of either sign.
-    root = math.sqrt(max(divergence, 0.0) * known / variance) if first != second else 0.0
+    root = math.sqrt(max(divergence, 0.0) * information_if_known / variance) if first != second else 0.0
     return math.copysign(root, first - second), information
 
 
@@ -334,8 +336,8 @@ def metric_influence(
     array([[-0.5, -0.5,  0.5,  0.5]])
     """
     matrices = checked_matrices(refused, wrong, scored)
-    name, worth = checked_metric(metric), checked_payoffs(penalty, truthfulness_weights)
-    points = [point_estimate(name, table, worth) for table in row_tables(*matrices)]
+    name, payoffs = checked_metric(metric), checked_payoffs(penalty, truthfulness_weights)
+    points = [point_estimate(name, table, payoffs) for table in row_tables(*matrices)]
     return influence_of(points, cell_codes(*matrices))
 
 
@@ -385,7 +387,7 @@ def checked_metric(metric: str) -> str:
     return metric
 
 
-def point_estimate(metric: str, table: AnyTable, worth: Payoffs = DEFAULT_PAYOFFS) -> PointEstimate:
+def point_estimate(metric: str, table: AnyTable, payoffs: Payoffs = DEFAULT_PAYOFFS) -> PointEstimate:
     """Estimate a metric of a table, and the influence of each cell, without an interval."""
     if metric == "refusal_index":
         result = refusal_index(table)
@@ -397,7 +399,7 @@ def point_estimate(metric: str, table: AnyTable, worth: Payoffs = DEFAULT_PAYOFF
     undefined = why_undefined(metric, table)
     if undefined:
         return PointEstimate(None, "undefined", undefined)
-    ratio, (w, x, y, z) = ratio_influence(metric, table, worth)
+    ratio, (w, x, y, z) = ratio_influence(metric, table, payoffs)
     if isinstance(table, SampledTable) and table.n_clusters < 2:
         return PointEstimate(ratio, "boundary", ONE_CLUSTER)
     by_cell = unrounded(w), unrounded(x), unrounded(y), unrounded(z)
@@ -463,8 +465,8 @@ class Influence:
         The error is at least that of independent questions, because clusters can reduce it only by chance. If it is 0,
         the p-value is that of a sign test over shared questions or clusters.
         """
-        found = [self.rows] if self.independent is None else [self.rows, self.independent]
-        error = max(difference_error((rows[first], rows[second])) for rows in found)
+        parts = [self.rows] if self.independent is None else [self.rows, self.independent]
+        error = max(difference_error((rows[first], rows[second])) for rows in parts)
         shared = self.scored[first] & self.scored[second]
         n = np.count_nonzero(shared) if self.design is None else np.unique(self.design.clusters[shared]).size
         return error, difference_pvalue(difference, error, int(n), self.degrees_of_freedom)
@@ -638,7 +640,7 @@ def compare_metrics(
     (0.231, 0.489)
     """
     matrices = checked_matrices(refused, wrong, scored)
-    worth = checked_payoffs(penalty, truthfulness_weights)
+    payoffs = checked_payoffs(penalty, truthfulness_weights)
     if len(matrices[0]) != 2:
         raise ValueError(
             f"refused must have exactly two rows, the runs to compare, got {len(matrices[0])}; "
@@ -646,14 +648,14 @@ def compare_metrics(
         )
     matrices, design = designed(matrices, cluster, weight)
     tables, codes = tables_of_rows(matrices, design), cell_codes(*matrices)
-    differences = tuple(_difference(name, tables, codes, worth, design) for name in METRIC_NAMES)
+    differences = tuple(_difference(name, tables, codes, payoffs, design) for name in METRIC_NAMES)
     return Comparison(differences, tables[0].n, tables[1].n, int(np.count_nonzero(matrices[2].all(axis=0))))
 
 
 def _difference(
-    name: str, tables: tuple[AnyTable, ...], codes: NDArray[np.intp], worth: Payoffs, design: SamplingDesign | None
+    name: str, tables: tuple[AnyTable, ...], codes: NDArray[np.intp], payoffs: Payoffs, design: SamplingDesign | None
 ) -> MetricDifference:
-    points = [point_estimate(name, table, worth) for table in tables]
+    points = [point_estimate(name, table, payoffs) for table in tables]
     first, second = (point.estimate for point in points)
     estimate = error = pvalue = None
     influence = Influence.of(influence_of(points, codes), codes < 4, design)
@@ -680,5 +682,5 @@ def _difference(
         second=second,
         pvalue=pvalue,
         _tables=tables,
-        _worth=worth,
+        _worth=payoffs,
     )

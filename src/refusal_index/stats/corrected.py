@@ -269,7 +269,7 @@ def corrected_refusal_index(
     sample = TwoPhaseSample.of(repeated, _single_cells(single, repeated, design), design)
     patterns = DrawPatterns.of(counts[repeated], np.ones(np.count_nonzero(repeated), int))
     cells, same_draw = patterns.pair_cells(), patterns.same_draw_cells()
-    means, of_one = ((sample.weights() @ each if len(each) else np.zeros(each.shape[1])) for each in (cells, same_draw))
+    means, of_one = ((sample.weights() @ rows if len(rows) else np.zeros(rows.shape[1])) for rows in (cells, same_draw))
     forced_for_all = float(tetrachoric(*of_one))
     uncorrected, refusals, errors = (float(tetrachoric(*means[columns])) for columns in TABLES)
     reason = empty_margin(*Cells(*means[:4].tolist()).margins) if len(cells) else "no_repeated_questions"
@@ -345,13 +345,13 @@ def deterministic_refusal_index(
     [0.4822, 0.3596, 0.5922]
     """
     scored = np.ones_like(refused, bool) if scored is None else scored
-    matrices = checked_matrices(*(np.asarray(one)[np.newaxis] for one in (refused, wrong, scored)))
+    matrices = checked_matrices(*(np.asarray(matrix)[np.newaxis] for matrix in (refused, wrong, scored)))
     matrices, design = designed(matrices, cluster, weight)
     index, n = refusal_index(tables_of_rows(matrices, design)[0]), int(np.count_nonzero(matrices[2]))
     if index.estimate is None:
         return CorrectedRefusalIndexResult(None, index.status, index.reason, n_repeated=n, n=n)
     sample = TwoPhaseSample.of(matrices[2][0], cell_codes(*matrices)[0], design)
-    found = CorrectedRefusalIndexResult(
+    result = CorrectedRefusalIndexResult(
         index.estimate,
         index.status,
         index.reason,
@@ -364,7 +364,7 @@ def deterministic_refusal_index(
         _quotient=Quotient.without_noise(sample),
         _index=index,
     )
-    return _identified(found)
+    return _identified(result)
 
 
 def joint_corrected_refusal_index(results: Sequence[CorrectedRefusalIndexResult]) -> CorrectedRefusalIndexResult:
@@ -402,19 +402,19 @@ def joint_corrected_refusal_index(results: Sequence[CorrectedRefusalIndexResult]
     """
     if not results:
         raise ValueError("results must hold the result of one prompt or more, got none")
-    defined = [(one, one._quotient) for one in results if one._quotient is not None]
+    defined = [(result, result._quotient) for result in results if result._quotient is not None]
     if len({part.influence.shape for _, part in defined}) > 1:
         raise ValueError("results must be from matrices with the same questions as columns, got different numbers")
-    most = max(results, key=lambda one: one.n_repeated)
+    largest = max(results, key=lambda result: result.n_repeated)
     if len(defined) <= 1:
-        return defined[0][0] if defined else most
-    parts = [each for _, each in defined]
+        return defined[0][0] if defined else largest
+    parts = [part for _, part in defined]
     weights = precision_weights(parts)
     part = Quotient.mean(parts, weights)
     rho, status, reason = _bounded(part.cross / part.scale)
 
     def mean(name: str) -> float | None:
-        values = [getattr(one, name) for one, _ in defined]
+        values = [getattr(result, name) for result, _ in defined]
         return None if None in values else math.fsum(values) / len(values)
 
     return _identified(
@@ -427,8 +427,8 @@ def joint_corrected_refusal_index(results: Sequence[CorrectedRefusalIndexResult]
             uncorrected=spearman(part.cross),
             refusal_reliability=mean("refusal_reliability"),
             error_reliability=mean("error_reliability"),
-            n_repeated=most.n_repeated,
-            n=most.n,
+            n_repeated=largest.n_repeated,
+            n=largest.n,
             _quotient=part,
             _spread=_between_prompts(parts, weights),
         )
@@ -437,13 +437,13 @@ def joint_corrected_refusal_index(results: Sequence[CorrectedRefusalIndexResult]
 
 def _between_prompts(parts: Sequence[Quotient], weights: FloatArray) -> Spread | None:
     """Return the variation between prompts in atanh(rho); None if one is at the boundary or has no interval."""
-    rhos = np.array([one.cross / one.scale for one in parts])
-    if np.abs(rhos).max() >= 1 or not all(np.isfinite(one.influence).all() for one in parts):
+    rhos = np.array([part.cross / part.scale for part in parts])
+    if np.abs(rhos).max() >= 1 or not all(np.isfinite(part.influence).all() for part in parts):
         return None
-    shares = weights * [one.scale for one in parts]
+    shares = weights * [part.scale for part in parts]
     shares = shares / shares.sum()
-    slopes = [1 / (one.scale * (1 - rho) * (1 + rho)) for one, rho in zip(parts, rhos, strict=True)]
-    influence = np.stack([slope * one.linear(rho) for slope, one, rho in zip(slopes, parts, rhos, strict=True)])
+    slopes = [1 / (part.scale * (1 - rho) * (1 + rho)) for part, rho in zip(parts, rhos, strict=True)]
+    influence = np.stack([slope * part.linear(rho) for slope, part, rho in zip(slopes, parts, rhos, strict=True)])
     return spread_of(np.arctanh(rhos), shares, influence)
 
 
@@ -604,8 +604,8 @@ class CorrectedDifference(Result):
 
     def interval_at(self, quantile: float) -> ConfidenceInterval:
         """Return the interval with a given quantile."""
-        one, other = (Estimate.of(each, each.interval_at(quantile)) for each in (self.first, self.second))
-        low, high = square_and_add(one, other, self._correlation)
+        first, other = (Estimate.of(result, result.interval_at(quantile)) for result in (self.first, self.second))
+        low, high = square_and_add(first, other, self._correlation)
         return ConfidenceInterval(max(-2.0, low), min(2.0, high))
 
 
@@ -657,38 +657,38 @@ def compare_corrected(first: CorrectedRefusalIndexResult, second: CorrectedRefus
     if parts[0] is None or parts[1] is None or first.estimate is None or second.estimate is None:
         return CorrectedDifference(None, "undefined", reasons_of(first, second), first=first, second=second)
     if parts[0].influence.shape != parts[1].influence.shape:
-        one, other = (part.influence.shape[1] for part in (parts[0], parts[1]))
+        n_first, other = (part.influence.shape[1] for part in (parts[0], parts[1]))
         raise ValueError(
-            f"first and second must be from matrices with the same questions as columns, got {one} and {other}; "
+            f"first and second must be from matrices with the same questions as columns, got {n_first} and {other}; "
             "pass the columns of both, and mark in scored which questions each model was asked"
         )
     estimate = first.estimate - second.estimate
-    influence = np.stack([_on_index(one) for one in (first, second)])
+    influence = np.stack([_on_index(result) for result in (first, second)])
     covariance = influence @ influence.T
     variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
     shared, reason = int(np.count_nonzero(parts[0].repeated & parts[1].repeated)), reasons_of(first, second)
     status: Status = "boundary" if reason else "ok"
-    found = CorrectedDifference(estimate, status, reason, first=first, second=second, n_shared=shared)
+    difference = CorrectedDifference(estimate, status, reason, first=first, second=second, n_shared=shared)
     if estimate == 0 and variance <= 1e-14 * covariance.trace():
-        return replace(found, status="boundary", reason="constant_difference", pvalue=1.0, _correlation=1.0)
+        return replace(difference, status="boundary", reason="constant_difference", pvalue=1.0, _correlation=1.0)
     if not np.isfinite(covariance).all():
-        return replace(found, status="boundary")
+        return replace(difference, status="boundary")
     scale = math.sqrt(covariance[0, 0] * covariance[1, 1])
-    found = replace(found, _correlation=float(covariance[0, 1] / scale) if scale > 0 else 0.0)
+    difference = replace(difference, _correlation=float(covariance[0, 1] / scale) if scale > 0 else 0.0)
 
     def holds(quantile: float) -> bool:
-        ends = found.interval_at(quantile)
+        ends = difference.interval_at(quantile)
         return ends.low <= 0 <= ends.high
 
     # The level at which the interval just reaches 0, found by bisection. Intervals that end at 1 or -1 need not grow
     # with the quantile: the first one that contains 0 is used.
     steps = np.linspace(0, MAX_QUANTILE, STEPS + 1)[1:].tolist()
-    high = next((one for one in steps if holds(one)), MAX_QUANTILE)
+    high = next((step for step in steps if holds(step)), MAX_QUANTILE)
     low = max(high - MAX_QUANTILE / STEPS, 0.0) if abs(estimate) > NO_DIFFERENCE else 0.0
     for _ in range(HALVINGS if abs(estimate) > NO_DIFFERENCE else 0):
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
-    return replace(found, pvalue=two_sided_pvalue(low, _degrees_of_freedom(first, second)))
+    return replace(difference, pvalue=two_sided_pvalue(low, _degrees_of_freedom(first, second)))
 
 
 def rank_corrected(
@@ -740,22 +740,24 @@ def rank_corrected(
     """
     if len(results) < 2:
         raise ValueError(f"results must hold two models or more to rank, got {len(results)}")
-    parts = [one._quotient for one in results if one._quotient is not None]
+    parts = [result._quotient for result in results if result._quotient is not None]
     if len({(part.repeated.size, part.influence.shape) for part in parts}) > 1:
         raise ValueError("results must be from matrices with the same questions as columns, got different numbers")
     n, units = (parts[0].repeated.size, parts[0].influence.shape[1]) if parts else (0, 0)
-    nothing, nowhere = np.full(units, math.nan), np.zeros(n, bool)
-    rows = [nothing if one._quotient is None else _on_index(one) for one in results]
-    repeated = [nowhere if one._quotient is None else one._quotient.repeated for one in results]
-    freedom = _degrees_of_freedom(*(one for one in results if one.status == "ok"))
+    undefined, nowhere = np.full(units, math.nan), np.zeros(n, bool)
+    rows = [undefined if result._quotient is None else _on_index(result) for result in results]
+    repeated = [nowhere if result._quotient is None else result._quotient.repeated for result in results]
+    freedom = _degrees_of_freedom(*(result for result in results if result.status == "ok"))
     influence = Influence(np.array(rows), np.array(repeated), _degrees_of_freedom=freedom)
-    described = [RankedRun.of(row, one, one.confidence_interval(confidence_level)) for row, one in enumerate(results)]
+    described = [
+        RankedRun.of(row, result, result.confidence_interval(confidence_level)) for row, result in enumerate(results)
+    ]
     name = "corrected_refusal_index"
     ranking = rank_estimates(name, described, influence, confidence_level, adjustment, n_resamples, rng)
     pairs = pairs_at_boundary(described)
     tested = [(pair, compare_corrected(results[pair[0]], results[pair[1]]).pvalue) for pair in pairs]
-    known = {pair: pvalue for pair, pvalue in tested if pvalue is not None}
-    return replace(ranking, boundary_pairs=boundary_pairs(list(known), list(known.values())))
+    defined = {pair: pvalue for pair, pvalue in tested if pvalue is not None}
+    return replace(ranking, boundary_pairs=boundary_pairs(list(defined), list(defined.values())))
 
 
 def influence_range(result: CorrectedRefusalIndexResult) -> float:
@@ -780,5 +782,5 @@ def _on_index(result: CorrectedRefusalIndexResult) -> FloatArray:
 
 
 def _degrees_of_freedom(*results: CorrectedRefusalIndexResult) -> float | None:
-    parts = [one._quotient.degrees_of_freedom for one in results if one._quotient is not None]
-    return min((one for one in parts if one is not None), default=None)
+    parts = [result._quotient.degrees_of_freedom for result in results if result._quotient is not None]
+    return min((part for part in parts if part is not None), default=None)

@@ -160,7 +160,7 @@ class MidRankSpearman(Result):
         # Resampling questions is the same as drawing the number of questions of each pattern.
         shares = questions / questions.sum()
         weights = (generator.multinomial(questions.sum(), shares, size=size) for size in sizes)
-        resampled = np.concatenate([_spearman(self.patterns, each) for each in weights])
+        resampled = np.concatenate([_spearman(self.patterns, row) for row in weights])
         return ConfidenceInterval(*percentiles(resampled, confidence_level))
 
 
@@ -198,8 +198,8 @@ def mid_rank_spearman(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | 
     0.54
     """
     counts = question_counts(*checked_draws(refused, wrong, scored))
-    found, questions = np.unique(counts[counts[:, 0] >= 2], axis=0, return_counts=True)
-    patterns = DrawPatterns.of(found, questions)
+    patterns_of_counts, questions = np.unique(counts[counts[:, 0] >= 2], axis=0, return_counts=True)
+    patterns = DrawPatterns.of(patterns_of_counts, questions)
     shares = (("refusal", patterns.refused / patterns.draws), ("error", patterns.wrong / patterns.draws))
     constant = [f"{name}_frequency_constant" for name, share in shares if not len(share) or np.ptp(share) == 0]
     if constant:
@@ -302,13 +302,13 @@ class Quotient:
         def mean(values: Sequence[Any]) -> Any:
             return np.tensordot(weights, np.array(values), axes=1)
 
-        by_question = [one.by_question for one in parts if one.by_question is not None]
+        by_question = [part.by_question for part in parts if part.by_question is not None]
         return cls(
-            float(mean([one.cross for one in parts])),
-            float(mean([one.scale for one in parts])),
-            mean([one.influence for one in parts]),
-            np.asarray(np.any([one.repeated for one in parts], axis=0)),
-            min((one.degrees_of_freedom for one in parts if one.degrees_of_freedom is not None), default=None),
+            float(mean([part.cross for part in parts])),
+            float(mean([part.scale for part in parts])),
+            mean([part.influence for part in parts]),
+            np.asarray(np.any([part.repeated for part in parts], axis=0)),
+            min((part.degrees_of_freedom for part in parts if part.degrees_of_freedom is not None), default=None),
             mean(by_question) if by_question else None,
         )
 
@@ -371,14 +371,14 @@ def _crossing(grid: FloatArray, statistics: FloatArray, rho: float, quantile: fl
     beyond = np.flatnonzero((grid < rho) & (statistics > quantile))
     if not beyond.size:
         return float(grid[0])
-    at = int(beyond[-1])
-    next_place, next_value = (grid[at + 1], statistics[at + 1]) if at + 1 < grid.size else (rho, 0.0)
+    last = int(beyond[-1])
+    next_place, next_value = (grid[last + 1], statistics[last + 1]) if last + 1 < grid.size else (rho, 0.0)
     if next_place > rho or next_value > quantile:
         next_place, next_value = rho, 0.0
-    if math.isinf(statistics[at]):
+    if math.isinf(statistics[last]):
         return float(next_place)
-    step = (statistics[at] - quantile) / (statistics[at] - next_value)
-    return float(grid[at] + step * (next_place - grid[at]))
+    step = (statistics[last] - quantile) / (statistics[last] - next_value)
+    return float(grid[last] + step * (next_place - grid[last]))
 
 
 def precision_weights(parts: Sequence[Quotient]) -> FloatArray:
@@ -387,9 +387,9 @@ def precision_weights(parts: Sequence[Quotient]) -> FloatArray:
     The weights are non-negative and add up to 1. The variances are those of independent questions, because estimates
     from few clusters are noisy.
     """
-    pooled = sum(one.cross for one in parts) / sum(one.scale for one in parts)
-    known = np.array([one.information(pooled) for one in parts])
-    inverse = known if known.all() else np.ones(len(parts))
+    pooled = sum(part.cross for part in parts) / sum(part.scale for part in parts)
+    information = np.array([part.information(pooled) for part in parts])
+    inverse = information if information.all() else np.ones(len(parts))
     return np.asarray(inverse / inverse.sum())
 
 
@@ -432,8 +432,8 @@ class TwoPhaseSample:
     def weights(self) -> FloatArray:
         """Return the weight of each repeated question, adding up to 1; shape (n_repeated,)."""
         every, some = self._sizes(self._own)
-        mine = self.stratum[self.repeated]
-        return np.asarray((every / np.maximum(some, TINY))[mine] * self._own[self.repeated] / every.sum())
+        stratum = self.stratum[self.repeated]
+        return np.asarray((every / np.maximum(some, TINY))[stratum] * self._own[self.repeated] / every.sum())
 
     def spread(self, values: FloatArray) -> FloatArray:
         """Return the influence of all questions, over their number, from that of repeated ones; (k, m) to (k, n).
@@ -441,17 +441,17 @@ class TwoPhaseSample:
         Every question gets the mean of its stratum; a repeated question also gets its deviation from that mean, times
         the number of questions it represents.
         """
-        own, mine = self._own, self.stratum[self.repeated]
-        every, some = self._sizes(own)
-        sums = np.stack([np.bincount(mine, row * own[self.repeated], minlength=NO_CELL + 1) for row in values])
+        weights, stratum = self._own, self.stratum[self.repeated]
+        every, some = self._sizes(weights)
+        sums = np.stack([np.bincount(stratum, row * weights[self.repeated], minlength=NO_CELL + 1) for row in values])
         means = sums / np.maximum(some, TINY)
         inside = self.stratum >= 0
         spread = np.where(inside, means[:, np.where(inside, self.stratum, 0)], 0.0)
         # Bessel's correction, unless all questions of the stratum are repeated.
         n_every, n_some = self._sizes(inside.astype(float))
         few = np.where(n_every > n_some, np.sqrt(n_some / np.maximum(n_some - 1, 1)), 1.0)
-        spread[:, self.repeated] += (few * every / np.maximum(some, TINY))[mine] * (values - means[:, mine])
-        return np.asarray(spread * own / every.sum())
+        spread[:, self.repeated] += (few * every / np.maximum(some, TINY))[stratum] * (values - means[:, stratum])
+        return np.asarray(spread * weights / every.sum())
 
     @property
     def fills_every_cell(self) -> bool:
@@ -491,17 +491,17 @@ class TwoPhaseSample:
     @property
     def _own(self) -> FloatArray:
         """Sampling weight of every question; 0 for those without any draw."""
-        known = (self.stratum >= 0).astype(float)
-        return known if self.design is None else known * self.design.weights
+        is_known = (self.stratum >= 0).astype(float)
+        return is_known if self.design is None else is_known * self.design.weights
 
     def _scored(self, rows: int) -> BoolArray:
         return np.tile(self.stratum >= 0, (rows, 1))
 
-    def _sizes(self, own: FloatArray) -> tuple[FloatArray, FloatArray]:
-        known = self.stratum >= 0
+    def _sizes(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        is_known = self.stratum >= 0
         every, some = (
-            np.bincount(self.stratum[chosen], own[chosen], minlength=NO_CELL + 1).astype(float)
-            for chosen in (known, self.repeated)
+            np.bincount(self.stratum[chosen], weights[chosen], minlength=NO_CELL + 1).astype(float)
+            for chosen in (is_known, self.repeated)
         )
         return every, some
 
@@ -520,11 +520,13 @@ def quotient(cells: FloatArray, sample: TwoPhaseSample) -> Quotient | None:
     correlations = [rho for rho, _ in by_table]
     if min(correlations[1:]) <= 0:
         return None
-    each = np.stack([influence @ cells.T[columns] for (_, influence), columns in zip(by_table, TABLES, strict=True)])
+    influences = np.stack(
+        [influence @ cells.T[columns] for (_, influence), columns in zip(by_table, TABLES, strict=True)]
+    )
     scale = math.sqrt(correlations[1] * correlations[2])
     slopes = np.array([[1.0, 0.0, 0.0], [0.0, scale / (2 * correlations[1]), scale / (2 * correlations[2])]])
     few = math.sqrt(len(cells) / max(len(cells) - ESTIMATED, 1))
-    cross, influence, sparse = correlations[0], few * sample.spread(slopes @ each), None
+    cross, influence, sparse = correlations[0], few * sample.spread(slopes @ influences), None
     if means[:4].min() <= 0:
         sparse = sample.effective_counts(means)
         if sample.fills_every_cell:

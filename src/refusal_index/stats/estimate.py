@@ -93,7 +93,7 @@ class ResultWithInterval(Result):
 def reasons_of(first: Result, second: Result) -> str | None:
     """Return the reasons of two compared results, prefixed with "first:" or "second:"; None if there are none."""
     pair = (("first", first), ("second", second))
-    return ";".join(f"{name}:{one.reason}" for name, one in pair if one.reason) or None
+    return ";".join(f"{name}:{estimate.reason}" for name, estimate in pair if estimate.reason) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +144,8 @@ class Estimate:
 
 def square_and_add(first: Estimate, second: Estimate, correlation: float = 0.0) -> ConfidenceInterval:
     """Return the square-and-add (MOVER) interval of a difference of two estimates; NaN if an end is missing."""
-    ends = ((one.estimate, one.low, one.high) for one in (first, second))
-    (a, low_a, high_a), (b, low_b, high_b) = ((math.nan if end is None else end for end in each) for each in ends)
+    ends = ((estimate.estimate, estimate.low, estimate.high) for estimate in (first, second))
+    (a, low_a, high_a), (b, low_b, high_b) = ((math.nan if end is None else end for end in bounds) for bounds in ends)
 
     def hypotenuse(x: float, y: float) -> float:
         return math.sqrt(max(x * x + y * y - 2 * correlation * x * y, 0.0))

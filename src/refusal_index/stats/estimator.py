@@ -240,8 +240,8 @@ def tetrachoric(p11: ArrayLike, p10: ArrayLike, p01: ArrayLike, p00: ArrayLike) 
     >>> tetrachoric([2, 1, 5, 5], [1, 1, 0, 0], [1, 1, 3, 0], [2, 1, 4, 0])
     array([0.5, 0. , 1. , nan])
     """
-    given = {"p11": p11, "p10": p10, "p01": p01, "p00": p00}
-    cells = np.broadcast_arrays(*(_checked_cell(name, cell) for name, cell in given.items()))
+    cells_by_name = {"p11": p11, "p10": p10, "p01": p01, "p00": p00}
+    cells = np.broadcast_arrays(*(_checked_cell(name, cell) for name, cell in cells_by_name.items()))
     flat = [cell.reshape(-1) for cell in cells]
     rho = np.empty(flat[0].shape)
     for start in range(0, rho.size, CHUNK_ROWS):
@@ -262,8 +262,8 @@ def tetrachoric(p11: ArrayLike, p10: ArrayLike, p01: ArrayLike, p00: ArrayLike) 
 def _checked_cell(name: str, values: ArrayLike) -> FloatArray:
     cell = unmasked(name, values).astype(float, copy=False)
     if (cell < 0).any():
-        least = float(np.nanmin(cell))
-        raise ValueError(f"{name} must not be negative, got {least!r}; was it made by subtracting two totals?")
+        lowest = float(np.nanmin(cell))
+        raise ValueError(f"{name} must not be negative, got {lowest!r}; was it made by subtracting two totals?")
     return cell
 
 

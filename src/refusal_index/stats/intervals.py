@@ -238,11 +238,11 @@ def _joint_newton(counts: Counts, position: Position, step: Position, root_chi2:
         step_h, step_k = point.margins_step(point.h, point.k)
         along_h, along_k, _ = point.along_ridge(1.0)
         # The square root of the fall is nearly linear in z, so the Newton step is taken on it.
-        wanted = point.root_fall * (point.root_fall - root_chi2) - point.h * step_h - point.k * step_k
+        change = point.root_fall * (point.root_fall - root_chi2) - point.h * step_h - point.k * step_k
         slope = point.z + point.h * along_h + point.k * along_k
         if slope == 0:
             return None
-        dz = wanted / slope
+        dz = change / slope
         step = (step_h + along_h * dz, step_k + along_k * dz, dz)
         if max(map(abs, step)) < JOINT_TOLERANCE:
             return position[2] + dz
@@ -262,20 +262,20 @@ def _damped_move(counts: Counts, position: Position, step: Position, largest_fal
 
 def _ridge_search(counts: Counts, start: Position, outward: float, root_chi2: float) -> float:
     """Find the limit by bracketing along the ridge of the likelihood and root finding: slow but robust."""
-    here = _climb(counts, start)
-    falling = here.root_fall < root_chi2
+    point = _climb(counts, start)
+    falling = point.root_fall < root_chi2
     dz = math.copysign(0.5, outward if falling else -outward)
     while True:
-        if abs(here.at[2] + dz) > MAX_Z:
+        if abs(point.at[2] + dz) > MAX_Z:
             return math.copysign(MAX_Z, dz)
-        moved = _damped_move(counts, here.at, here.along_ridge(dz), max(HOPELESS_FALL * root_chi2, here.root_fall))
+        moved = _damped_move(counts, point.at, point.along_ridge(dz), max(HOPELESS_FALL * root_chi2, point.root_fall))
         if moved is None:
-            raise ArithmeticError(f"lost the ridge of the likelihood of the counts {counts} at {here.at}")
-        there = _climb(counts, moved.at)
-        if (there.root_fall < root_chi2) != falling:
+            raise ArithmeticError(f"lost the ridge of the likelihood of the counts {counts} at {point.at}")
+        next_point = _climb(counts, moved.at)
+        if (next_point.root_fall < root_chi2) != falling:
             break
-        here = there
-    (h, k, low), (next_h, next_k, high) = here.at, there.at
+        point = next_point
+    (h, k, low), (next_h, next_k, high) = point.at, next_point.at
 
     def excess(z: float) -> float:
         share = (z - low) / (high - low)
@@ -669,7 +669,7 @@ def refusal_index(
             table = ContingencyTable.from_arrays(refused, wrong)
         else:
             table = SampledTable.from_arrays(refused, wrong, cluster=cluster, weight=weight)
-    elif any(given is not None for given in (refused, wrong, cluster, weight)):
+    elif any(argument is not None for argument in (refused, wrong, cluster, weight)):
         raise TypeError("refusal_index takes a ContingencyTable or the arrays refused= and wrong=, not both")
     elif not isinstance(table, AnyTable):
         raise TypeError(

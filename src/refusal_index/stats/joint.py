@@ -125,22 +125,22 @@ class Traces(NamedTuple):
     of_square: FloatArray
     own: FloatArray
 
-    def degrees_of_freedom(self, most: ArrayLike) -> FloatArray:
-        """Return the degrees of freedom of the approximating chi-squared variable, from 1 to `most`."""
+    def degrees_of_freedom(self, limit: ArrayLike) -> FloatArray:
+        """Return the degrees of freedom of the approximating chi-squared variable, from 1 to `limit`."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            found = (self.trace**2 - self.own) / self.of_square
-        return np.asarray(np.clip(np.where(np.isnan(found), 1.0, found), 1.0, most))
+            freedom = (self.trace**2 - self.own) / self.of_square
+        return np.asarray(np.clip(np.where(np.isnan(freedom), 1.0, freedom), 1.0, limit))
 
-    def scaled(self, sum_of_squares: FloatArray, most: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    def scaled(self, sum_of_squares: FloatArray, limit: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Return the chi-squared statistic and its degrees of freedom; NaN if A is 0."""
-        freedom = self.degrees_of_freedom(most)
+        freedom = self.degrees_of_freedom(limit)
         with np.errstate(invalid="ignore", divide="ignore"):
             statistic = np.where(self.trace > 0, sum_of_squares * freedom / self.trace, np.nan)
         return statistic, freedom
 
-    def pvalue(self, sum_of_squares: FloatArray, most: ArrayLike) -> FloatArray:
+    def pvalue(self, sum_of_squares: FloatArray, limit: ArrayLike) -> FloatArray:
         """Return the p-value of a sum of squares."""
-        statistic, freedom = self.scaled(sum_of_squares, most)
+        statistic, freedom = self.scaled(sum_of_squares, limit)
         return np.asarray(special.chdtrc(freedom, statistic))
 
 
@@ -152,9 +152,9 @@ def traces(deviations: FloatArray, counts: FloatArray) -> Traces:
     """
     squares = np.einsum("bkm,bkm->bm", deviations, deviations)
     covariance = (deviations * counts[:, np.newaxis]) @ np.swapaxes(deviations, 1, 2)
-    own = np.sum(counts * squares**2, axis=1)
-    of_square = np.einsum("bkl,bkl->b", covariance, covariance) - own
-    return Traces(np.sum(counts * squares, axis=1), of_square, own)
+    own_products = np.sum(counts * squares**2, axis=1)
+    of_square = np.einsum("bkl,bkl->b", covariance, covariance) - own_products
+    return Traces(np.sum(counts * squares, axis=1), of_square, own_products)
 
 
 class Spread(NamedTuple):
@@ -194,8 +194,8 @@ class Spread(NamedTuple):
         """Return the tau^2 at which Q has a given p-value; 0 if the p-value is larger already at 0."""
         if self.pvalue(0.0, sum_of_squares) >= pvalue:
             return 0.0
-        found = brentq(lambda x: self.pvalue(math.exp(x), sum_of_squares) - pvalue, MIN_LOG, MAX_LOG, xtol=1e-9)
-        return math.exp(found)
+        log_variance = brentq(lambda x: self.pvalue(math.exp(x), sum_of_squares) - pvalue, MIN_LOG, MAX_LOG, xtol=1e-9)
+        return math.exp(log_variance)
 
     def median(self) -> float:
         """Return the median of Q without variance between prompts."""
@@ -496,10 +496,10 @@ def joint_refusal_index(
     matrices = checked_matrices(refused, wrong, scored)
     matrices, design = designed(matrices, cluster, weight)
     variants = tuple(refusal_index(table) for table in tables_of_rows(matrices, design))
-    kept = [row for row, variant in enumerate(variants) if variant.status == "ok"]
-    if not kept:
+    rows = [row for row, variant in enumerate(variants) if variant.status == "ok"]
+    if not rows:
         return _without_estimate(variants)
-    z = np.array([math.atanh(variants[row].rho or 0.0) for row in kept])
+    z = np.array([math.atanh(variants[row].rho or 0.0) for row in rows])
     influence = _influence_on_z(variants, matrices, design)
     degrees_of_freedom = influence.degrees_of_freedom
     # The weights use the influence of questions; the standard error that of clusters, if there are any.
@@ -508,15 +508,15 @@ def joint_refusal_index(
     weights = information / information.sum()
     mean, error = float(weights @ z), float(np.linalg.norm(weights @ influence.rows))
     reason = None
-    if len(kept) < 2:
+    if len(rows) < 2:
         reason = "fewer_than_two_variants"
-    elif repeat_each_other(*(matrix[kept] for matrix in matrices)):
+    elif repeat_each_other(*(matrix[rows] for matrix in matrices)):
         reason = "variants_repeat_each_other"
-    elif degrees_of_freedom is not None and len(kept) > degrees_of_freedom:
+    elif degrees_of_freedom is not None and len(rows) > degrees_of_freedom:
         reason = "fewer_clusters_than_variants"
-    nothing = BetweenPrompts(None, "undefined", reason)
-    between = nothing if reason else BetweenPrompts.of(mean, spread_of(z, weights, influence.rows))
-    rho, by_row = math.tanh(mean), dict(zip(kept, weights.tolist(), strict=True))
+    undefined = BetweenPrompts(None, "undefined", reason)
+    between = undefined if reason else BetweenPrompts.of(mean, spread_of(z, weights, influence.rows))
+    rho, by_row = math.tanh(mean), dict(zip(rows, weights.tolist(), strict=True))
     return JointRefusalIndexResult(
         spearman(rho),
         standard_error=error * spearman_slope_in_z(rho),
@@ -532,10 +532,10 @@ def _influence_on_z(
     variants: Sequence[RefusalIndexResult], matrices: Matrices, design: SamplingDesign | None
 ) -> Influence:
     """Return the influence of questions on atanh(rho) of the prompts with an estimate."""
-    kept = [row for row, variant in enumerate(variants) if variant.status == "ok"]
-    points = [point_estimate("refusal_index", variants[row].table) for row in kept]
-    slopes = np.array([spearman_slope_in_z(variants[row].rho or 0.0) for row in kept])
-    codes = cell_codes(*(matrix[kept] for matrix in matrices))
+    rows = [row for row, variant in enumerate(variants) if variant.status == "ok"]
+    points = [point_estimate("refusal_index", variants[row].table) for row in rows]
+    slopes = np.array([spearman_slope_in_z(variants[row].rho or 0.0) for row in rows])
+    codes = cell_codes(*(matrix[rows] for matrix in matrices))
     return Influence.of(influence_of(points, codes) / slopes[:, np.newaxis], codes < 4, design)
 
 
@@ -551,9 +551,9 @@ def _without_estimate(variants: tuple[RefusalIndexResult, ...]) -> JointRefusalI
     else:
         reason = "all_variants_undefined" if variants else "no_variants"
     between = BetweenPrompts(None, "undefined", "fewer_than_two_variants")
-    nothing = (None,) * len(variants)
+    no_weights = (None,) * len(variants)
     return JointRefusalIndexResult(
-        end, status, reason, rho=end, between_prompts=between, variants=variants, weights=nothing
+        end, status, reason, rho=end, between_prompts=between, variants=variants, weights=no_weights
     )
 
 
@@ -589,8 +589,8 @@ class JointDifference(ResultWithInterval):
         if self.standard_error != 0:
             return interval
         first, second = (
-            Estimate.of(one, one.confidence_interval(confidence_level, prompts="fixed"))
-            for one in (self.first, self.second)
+            Estimate.of(result, result.confidence_interval(confidence_level, prompts="fixed"))
+            for result in (self.first, self.second)
         )
         return square_and_add(first, second)
 
@@ -718,8 +718,8 @@ def _checked_models(
     refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None, cluster: ArrayLike | None, weight: ArrayLike | None
 ) -> tuple[Matrices, SamplingDesign | None]:
     """Check arrays of shape (k, v, n), as `checked_matrices` those of shape (k, n), and the sampling design."""
-    given = {"refused": refused, "wrong": wrong, "scored": scored}
-    for name, values in given.items():
+    matrices = {"refused": refused, "wrong": wrong, "scored": scored}
+    for name, values in matrices.items():
         check_rows(name, values)
     shape = np.shape(refused)
     if len(shape) != 3:
@@ -727,12 +727,12 @@ def _checked_models(
             f"refused must be three-dimensional, models by prompts by questions, got shape {shape}; "
             "for one prompt each use compare_metrics or rank_runs"
         )
-    for name, values in given.items():
+    for name, values in matrices.items():
         if values is not None and np.shape(values) != shape:
             raise ValueError(
                 f"{name} must have the shape of refused, {shape}, got {np.shape(values)}; was it filtered?"
             )
-    rows = (np.ones(shape, bool) if values is None else values for values in given.values())
+    rows = (np.ones(shape, bool) if values is None else values for values in matrices.values())
     flat = checked_matrices(*(np.reshape(values, (-1, shape[2])) for values in rows))
     flat, design = designed(flat, cluster, weight)
     r, w, s = (matrix.reshape(shape) for matrix in flat)

@@ -317,9 +317,9 @@ def estimate_from_cells(
     corrected = np.where(np.abs(cells) < ROUNDING * table.n, 0.0, cells).ravel()
     rho = float(tetrachoric(*np.where(corrected < 0, np.nan, corrected)))
     n11, n10, n01, n00 = corrected.tolist()
-    found = None if math.isnan(n11 + n10 + n01 + n00) else (n11, n10, n01, n00)
+    defined_cells = None if math.isnan(n11 + n10 + n01 + n00) else (n11, n10, n01, n00)
     reason = _why_not_ok(table, corrected)
-    result = MisgradingResult(None, "undefined", reason, cells=found, rates=rates, table=table, labels=labels)
+    result = MisgradingResult(None, "undefined", reason, cells=defined_cells, rates=rates, table=table, labels=labels)
     if reason is None or reason.startswith("zero_cell"):
         return replace(result, estimate=spearman(rho), rho=rho, status="boundary" if reason else "ok")
     return result
@@ -403,10 +403,10 @@ def misgrading_from_labels(
     >>> [round(rates[0], 4) for rates in result.rates], round(result.estimate, 3)
     ([0.0092, 0.1319], 0.816)
     """
-    each = (refused, answered)
-    if (labels is None) == (each == (None, None)) or (labels is None and None in each):
+    parts = (refused, answered)
+    if (labels is None) == (parts == (None, None)) or (labels is None and None in parts):
         raise TypeError("misgrading_from_labels needs one slice of labels, or both refused= and answered=")
-    slices = tuple(piece for piece in (labels, *each) if piece is not None)
+    slices = tuple(piece for piece in (labels, *parts) if piece is not None)
     for piece in slices:
         if not isinstance(piece, GraderLabels):
             raise TypeError(f"labels must be GraderLabels, got {type(piece).__name__}")
@@ -512,9 +512,9 @@ def misgrading_range(
         return _range_between(*(correct_misgrading(table, f_c[end], f_w[end]) for end in (0, 1)))
     lowest = correct_misgrading(table, (f_c[1], f_c[0]), (f_w[0], f_w[1]))
     highest = correct_misgrading(table, (f_c[0], f_c[1]), (f_w[1], f_w[0]))
-    fewest, most = np.array(lowest.cells).reshape(2, 2), np.array(highest.cells).reshape(2, 2)
+    fewest, highest_cells = np.array(lowest.cells).reshape(2, 2), np.array(highest.cells).reshape(2, 2)
     # Some rates give no negative cell. At the lowest RI, the fewest refused and the most answered questions are wrong.
-    if min(most[0, 0], fewest[0, 1], fewest[1, 0], most[1, 1]) >= 0:
+    if min(highest_cells[0, 0], fewest[0, 1], fewest[1, 0], highest_cells[1, 1]) >= 0:
         lowest, highest = _as_far_as_possible(lowest), _as_far_as_possible(highest)
     return _range_between(lowest, highest)
 
@@ -628,37 +628,37 @@ def prediction_powered(
     matrices = checked_matrices(refused, wrong, scored)
     if len(matrices[0]) not in (1, 2):
         raise ValueError(f"refused must have one or two rows, one per run, got {len(matrices[0])}")
-    known, truth, _ = checked_matrices(labelled, truly_wrong)
-    chances = np.ones(known.shape) if inclusion is None else np.asarray(inclusion, float)
-    if chances.shape != known.shape:
-        raise ValueError(f"inclusion must have the shape of labelled, {known.shape}, got {chances.shape}")
-    if not np.all((chances[known] > 0) & (chances[known] <= 1)):
+    is_labelled, truth, _ = checked_matrices(labelled, truly_wrong)
+    chances = np.ones(is_labelled.shape) if inclusion is None else np.asarray(inclusion, float)
+    if chances.shape != is_labelled.shape:
+        raise ValueError(f"inclusion must have the shape of labelled, {is_labelled.shape}, got {chances.shape}")
+    if not np.all((chances[is_labelled] > 0) & (chances[is_labelled] <= 1)):
         raise ValueError("inclusion must lie in (0, 1] wherever an answer is labelled; is one missing, or in per cent?")
-    if known.shape != matrices[0].shape:
-        raise ValueError(f"labelled must have the shape of refused, {matrices[0].shape}, got {known.shape}")
-    codes, worth = cell_codes(*matrices), checked_payoffs(penalty, truthfulness_weights)
-    runs = [_LabelledRun.of(*row) for row in zip(codes, known, truth, chances, strict=True)]
-    found = []
+    if is_labelled.shape != matrices[0].shape:
+        raise ValueError(f"labelled must have the shape of refused, {matrices[0].shape}, got {is_labelled.shape}")
+    codes, payoffs = cell_codes(*matrices), checked_payoffs(penalty, truthfulness_weights)
+    runs = [_LabelledRun.of(*row) for row in zip(codes, is_labelled, truth, chances, strict=True)]
+    results = []
     for name in METRIC_NAMES:
-        plain = [point_estimate(name, ContingencyTable(*run.graded.tolist()), worth) for run in runs]
+        plain = [point_estimate(name, ContingencyTable(*run.graded.tolist()), payoffs) for run in runs]
         points = [
             PointEstimate(None, "undefined", run.lacking)
             if run.lacking
-            else point_estimate(name, run.true_table(), worth)
+            else point_estimate(name, run.true_table(), payoffs)
             for run in runs
         ]
-        graded, estimate = _less([one.estimate for one in plain]), _less([one.estimate for one in points])
+        graded, estimate = _less([point.estimate for point in plain]), _less([point.estimate for point in points])
         reason = points[0].reason if len(points) == 1 else reasons_of(*points)
         if estimate is None or reason:
             status: Status = "undefined" if estimate is None else "boundary"
-            found.append(PredictionPowered(estimate, status, reason, name=name, graded=graded))
+            results.append(PredictionPowered(estimate, status, reason, name=name, graded=graded))
             continue
         pairs = zip(runs, points, strict=True)
         influences, variances = zip(*(run.influence(point) for run, point in pairs), strict=True)
         variance = sum(variances) - (2 * float(influences[0] @ influences[1]) if len(runs) == 2 else 0.0)
         error = math.sqrt(max(variance, 0.0))
-        found.append(PredictionPowered(estimate, standard_error=error, name=name, graded=graded))
-    return tuple(found)
+        results.append(PredictionPowered(estimate, standard_error=error, name=name, graded=graded))
+    return tuple(results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -675,16 +675,16 @@ class _LabelledRun:
 
     @classmethod
     def of(cls, codes: NDArray[np.intp], labelled: BoolArray, wrong: BoolArray, chances: FloatArray) -> "_LabelledRun":
-        known = labelled & (codes < 4)
+        is_labelled = labelled & (codes < 4)
         true_codes = np.where(codes < 4, 2 * (codes // 2) + ~wrong, 4)
-        raw = np.where(known, 1 / np.where(known, chances, 1.0), 0.0)
+        raw = np.where(is_labelled, 1 / np.where(is_labelled, chances, 1.0), 0.0)
         totals = np.bincount(codes, raw, minlength=5)
         sizes = np.bincount(codes, minlength=5)
         scale = np.divide(sizes, totals, out=np.zeros(5), where=totals > 0)
         hits = np.bincount(codes, raw * (true_codes != codes), minlength=5)
         mistaken = np.divide(hits, totals, out=np.full(5, np.nan), where=totals > 0)
-        labels = np.bincount(codes[known], minlength=5)
-        return cls(codes, known, true_codes, raw * scale[codes], mistaken[:4], labels[:4])
+        labels = np.bincount(codes[is_labelled], minlength=5)
+        return cls(codes, is_labelled, true_codes, raw * scale[codes], mistaken[:4], labels[:4])
 
     @property
     def graded(self) -> FloatArray:
@@ -720,10 +720,10 @@ class _LabelledRun:
 
 
 def _less(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
+    defined = [value for value in values if value is not None]
+    if len(defined) < len(values):
         return None
-    return known[0] if len(known) == 1 else known[0] - known[1]
+    return defined[0] if len(defined) == 1 else defined[0] - defined[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -786,7 +786,7 @@ def labels_for_half_width(
     >>> [labels_for_half_width(ContingencyTable(600, 200, 400, 800), width).n for width in (0.12, 0.1, 0.08)]
     [86, 117, 181]
     """
-    wanted, quantile = checked_positive("half_width", half_width), normal_quantile(confidence_level)
+    target, quantile = checked_positive("half_width", half_width), normal_quantile(confidence_level)
     corrected = correct_misgrading(table, graded_wrong_if_right, graded_right_if_wrong)
     if corrected.status != "ok" or corrected.cells is None:
         return LabelPlan(None, None, corrected.status, corrected.reason)
@@ -802,24 +802,24 @@ def labels_for_half_width(
     jumps = (graded * jump / n_questions) ** 2
 
     def width(n: int) -> float:
-        drawn = equal_numbers(graded, n)
+        n_labels = equal_numbers(graded, n)
         # As in `prediction_powered`: few labels cannot show that mistakes are rare.
-        shares = (drawn * mistaken + 0.5) / (drawn + 1)
-        by_labels = jumps * shares * (1 - shares) / np.maximum(drawn, 1)
+        shares = (n_labels * mistaken + 0.5) / (n_labels + 1)
+        by_labels = jumps * shares * (1 - shares) / np.maximum(n_labels, 1)
         return quantile * math.sqrt(questions + float(np.sum(by_labels)))
 
-    least, most = int(np.count_nonzero(graded)), int(graded.sum())
-    if width(most) > wanted:
-        return LabelPlan(None, width(most), "ok", "too_few_questions")
-    n = least + bisect_left(range(least, most), True, key=lambda n: width(n) <= wanted)
+    lowest, highest = int(np.count_nonzero(graded)), int(graded.sum())
+    if width(highest) > target:
+        return LabelPlan(None, width(highest), "ok", "too_few_questions")
+    n = lowest + bisect_left(range(lowest, highest), True, key=lambda n: width(n) <= target)
     return LabelPlan(n, width(n), "ok", None)
 
 
 def equal_numbers(available: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     """Distribute n labels to cells in turn, limited by the available answers."""
-    drawn = np.zeros_like(available)
-    while (left := n - int(drawn.sum())) > 0 and (open_cells := np.flatnonzero(drawn < available)).size:
+    n_labels = np.zeros_like(available)
+    while (left := n - int(n_labels.sum())) > 0 and (open_cells := np.flatnonzero(n_labels < available)).size:
         share = max(left // open_cells.size, 1)
         chosen = open_cells[:left]
-        drawn[chosen] = np.minimum(drawn[chosen] + share, available[chosen])
-    return drawn
+        n_labels[chosen] = np.minimum(n_labels[chosen] + share, available[chosen])
+    return n_labels

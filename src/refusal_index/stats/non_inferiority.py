@@ -90,13 +90,13 @@ def crossing_probabilities(boundary: ArrayLike, fractions: ArrayLike) -> FloatAr
     nodes, shares = np.polynomial.legendre.leggauss(NODES + math.ceil(NODES_A_DEVIATION * reach / float(steps.min())))
     points, weights = (nodes + 1) / 2, shares / 2
     chances = [SCALAR.ndtr(-bounds[0] / steps[0])]
-    place, mass = _placed(points, weights, bounds[0], times[0])
-    mass = mass * np.exp(-((place / steps[0]) ** 2) / 2) / (steps[0] * math.sqrt(2 * math.pi))
+    scaled_points, mass = _placed(points, weights, bounds[0], times[0])
+    mass = mass * np.exp(-((scaled_points / steps[0]) ** 2) / 2) / (steps[0] * math.sqrt(2 * math.pi))
     for bound, time, step in zip(bounds[1:], times[1:], steps[1:], strict=True):
-        chances.append(float(mass @ ndtr((place - bound) / step)))
+        chances.append(float(mass @ ndtr((scaled_points - bound) / step)))
         new, width = _placed(points, weights, bound, time)
-        kernel = np.exp(-(((new[:, np.newaxis] - place) / step) ** 2) / 2) / (step * math.sqrt(2 * math.pi))
-        place, mass = new, width * (kernel @ mass)
+        kernel = np.exp(-(((new[:, np.newaxis] - scaled_points) / step) ** 2) / 2) / (step * math.sqrt(2 * math.pi))
+        scaled_points, mass = new, width * (kernel @ mass)
     return np.array(chances)
 
 
@@ -389,15 +389,15 @@ def judge_guards(guards: Sequence[Guard], alpha: float = 0.05, look: AtLook | No
         worst, best = (guard.limit + room if guard.higher_is_better else guard.limit - room for room in (low, high))
         beyond = _pvalue_beyond(guard)
         tested.append(GuardTest(guard, "pass" if low > 0 else "inconclusive", worst, best, 1 - beyond, beyond))
-    pvalues = [1.0 if one.pvalue_beyond is None else one.pvalue_beyond for one in tested]
-    adjusted = holm(pvalues if look is None else [look.pvalue(one) for one in pvalues]).tolist()
+    pvalues = [1.0 if test.pvalue_beyond is None else test.pvalue_beyond for test in tested]
+    adjusted = holm(pvalues if look is None else [look.pvalue(pvalue) for pvalue in pvalues]).tolist()
     judged = (
-        replace(one, verdict="fail" if pvalue <= alpha else one.verdict, pvalue_holm=pvalue)
-        for one, pvalue in zip(tested, adjusted, strict=True)
+        replace(test, verdict="fail" if pvalue <= alpha else test.verdict, pvalue_holm=pvalue)
+        for test, pvalue in zip(tested, adjusted, strict=True)
     )
     return tuple(
-        replace(one, times=_times(one, level, len(guards), look)) if one.verdict == "inconclusive" else one
-        for one in judged
+        replace(test, times=_times(test, level, len(guards), look)) if test.verdict == "inconclusive" else test
+        for test in judged
     )
 
 
@@ -410,7 +410,7 @@ def verdict_of(tests: Sequence[GuardTest]) -> Verdict:
     >>> verdict_of(judge_guards([guard]))
     'pass'
     """
-    verdicts = {one.verdict for one in tests}
+    verdicts = {test.verdict for test in tests}
     if "fail" in verdicts:
         return "fail"
     return "pass" if verdicts == {"pass"} else "inconclusive"
@@ -421,12 +421,12 @@ def times_to_settle(tests: Sequence[GuardTest]) -> float | None:
 
     One guard shown to be beyond its limit is enough; otherwise all undecided guards must be shown to be within.
     """
-    open_ones = [one for one in tests if one.verdict == "inconclusive"]
-    beyond = [one.times for one in open_ones if one.times is not None and _is_beyond(one.guard)]
+    open_ones = [test for test in tests if test.verdict == "inconclusive"]
+    beyond = [test.times for test in open_ones if test.times is not None and _is_beyond(test.guard)]
     if beyond:
         return min(beyond)
-    within = [one.times for one in open_ones]
-    return None if None in within else max((one for one in within if one is not None), default=None)
+    within = [test.times for test in open_ones]
+    return None if None in within else max((times for times in within if times is not None), default=None)
 
 
 def times_if_equal(tests: Sequence[GuardTest], alpha: float, level: float) -> float | None:
@@ -442,17 +442,17 @@ def times_if_equal(tests: Sequence[GuardTest], alpha: float, level: float) -> fl
     >>> round(times_if_equal(judge_guards([guard]), 0.05, 0.05), 2)
     3.29
     """
-    deviations, least = [], 0.0
+    deviations, total = [], 0.0
     for test in tests:
         guard, worst, best = test.guard, test.worst, test.best
         if guard.estimate is None or worst is None or best is None or worst * best > 0 or guard.limit == 0:
             return None
         reach = abs(guard.estimate - worst) / abs(guard.limit)
         if guard.is_constant:
-            least = max(least, reach)
+            total = max(total, reach)
         else:
             deviations.append(reach / -float(ndtri(level)))
-    return max(least, questions_if_equal(deviations, alpha))
+    return max(total, questions_if_equal(deviations, alpha))
 
 
 def questions_if_equal(deviations: Iterable[float], alpha: float) -> float:
@@ -462,16 +462,16 @@ def questions_if_equal(deviations: Iterable[float], alpha: float) -> float:
 
     - `deviations`: for each difference, the standard deviation of a question's contribution divided by the margin.
     """
-    each = [one for one in deviations if one > 0]
-    if not each:
+    positive = [deviation for deviation in deviations if deviation > 0]
+    if not positive:
         return 0.0
     quantile = -float(ndtri(alpha))
 
     def spare(n: float) -> float:
-        return 1 - POWER - sum(float(ndtr(quantile - math.sqrt(n) / one)) for one in each)
+        return 1 - POWER - sum(float(ndtr(quantile - math.sqrt(n) / deviation)) for deviation in positive)
 
-    most = (max(each) * (quantile - float(ndtri((1 - POWER) / len(each))))) ** 2
-    return float(brentq(spare, 0.0, most * (1 + 1e-9), rtol=1e-9))
+    highest = (max(positive) * (quantile - float(ndtri((1 - POWER) / len(positive))))) ** 2
+    return float(brentq(spare, 0.0, highest * (1 + 1e-9), rtol=1e-9))
 
 
 def constant_interval(estimate: float, influence_range: float, n: int, confidence_level: float) -> ConfidenceInterval:

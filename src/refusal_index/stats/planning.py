@@ -204,7 +204,7 @@ def asymptotic_deviation(refusal_rate: ArrayLike, error_rate: ArrayLike, refusal
 
 def metric_moments(scenario: PlanningScenario, metric: str, penalty: float) -> tuple[float, float, str | None]:
     """Return the expected value of a metric, its asymptotic standard deviation, and the reason if it has none."""
-    name, worth = checked_metric(metric), Payoffs(checked_penalty(penalty))
+    name, payoffs = checked_metric(metric), Payoffs(checked_penalty(penalty))
     r, mu, index = scenario.refusal_rate, scenario.error_rate, scenario.refusal_index
     if name == "refusal_index":
         why = empty_margin(r, 1 - r, 1 - mu, mu) or ("perfect_correlation" if abs(index or 0.0) == 1 else None)
@@ -215,7 +215,7 @@ def metric_moments(scenario: PlanningScenario, metric: str, penalty: float) -> t
     why = EMPTY_DENOMINATORS.get(metric)
     if why and holds[why] and not (metric == "hallucination_rate" and r > 0):  # the denominator includes refusals
         return math.nan, math.nan, why
-    cells, (top, bottom) = np.array(scenario.cells), np.array(ratio_weights(worth)[metric], float)
+    cells, (top, bottom) = np.array(scenario.cells), np.array(ratio_weights(payoffs)[metric], float)
     value = float(cells @ top / (cells @ bottom))
     sigma = math.sqrt(cells @ (top - value * bottom) ** 2) / float(cells @ bottom)
     return value, sigma, None if sigma > 0 else "no_variance"
@@ -305,10 +305,10 @@ def questions_for_half_width(
     >>> plan.n, round(plan.smallest_expected_cell, 1), round(plan.forced_requests)
     (1370, 41.3, 1014)
     """
-    wanted = checked_positive("half_width", half_width)
+    target = checked_positive("half_width", half_width)
     quantile = normal_quantile(confidence_level)
     _, sigma, why = metric_moments(scenario, metric, penalty)
-    n = None if why else math.ceil((quantile * sigma / wanted) ** 2)
+    n = None if why else math.ceil((quantile * sigma / target) ** 2)
     return _plan(scenario, n, metric, confidence_level, sigma, why)
 
 
@@ -345,10 +345,10 @@ def questions_for_cv(
     >>> [questions_for_cv(scenario, metric=name).n for name in ("refusal_index", "correct_given_attempted", "f_score")]
     [1547, 1622, 1801]
     """
-    wanted = checked_positive("cv", cv)
+    target = checked_positive("cv", cv)
     value, sigma, why = metric_moments(scenario, metric, penalty)
     why = why or (None if value else "metric_is_zero")
-    n = None if why else math.ceil((sigma / (wanted * value)) ** 2)
+    n = None if why else math.ceil((sigma / (target * value)) ** 2)
     return _plan(scenario, n, metric, confidence_level, sigma, why)
 
 
@@ -548,10 +548,10 @@ def questions_over_interval(plan: PowerPlan, low: float, high: float) -> tuple[i
     if plan.n is None or not plan.difference:
         return None, None
     largest, smallest = max(abs(low), abs(high)), min(abs(low), abs(high))
-    fewest, most = (
+    fewest, highest = (
         None if end == 0 else math.ceil(plan.n * (plan.difference / end) ** 2) for end in (largest, smallest)
     )
-    return fewest, None if low <= 0 <= high else most
+    return fewest, None if low <= 0 <= high else highest
 
 
 def power_to_tell_apart(

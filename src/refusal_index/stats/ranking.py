@@ -72,15 +72,15 @@ def holm(pvalues: ArrayLike) -> FloatArray:
     array = unmasked("pvalues", pvalues)
     if array.size and array.dtype.kind not in "iuf":
         raise TypeError(f"pvalues must hold numbers, got an array of {array.dtype}; is one of them missing?")
-    given = array.astype(np.float64)
-    if given.ndim != 1:
-        raise ValueError(f"pvalues must be one-dimensional, got shape {given.shape}")
-    outside = given[~((given >= 0) & (given <= 1))]
+    values = array.astype(np.float64)
+    if values.ndim != 1:
+        raise ValueError(f"pvalues must be one-dimensional, got shape {values.shape}")
+    outside = values[~((values >= 0) & (values <= 1))]
     if outside.size:
         raise ValueError(f"pvalues must lie in [0, 1], got {float(outside[0])!r}; leave undefined ones out")
-    order = np.argsort(given, kind="stable")
-    remaining = np.arange(len(given), 0, -1)
-    return _in_given_order(np.minimum(remaining * given[order], 1.0), order)
+    order = np.argsort(values, kind="stable")
+    remaining = np.arange(len(values), 0, -1)
+    return _in_given_order(np.minimum(remaining * values[order], 1.0), order)
 
 
 def step_down_max_t(
@@ -160,8 +160,8 @@ def compact_letters(differs: ArrayLike) -> tuple[str, ...]:
         torn = {group for group in tied if i in group and j in group}
         halves = {group - {item} for group, item in product(torn, (i, j))}
         # Only the halves can be subsets of other groups: the rest were maximal before and are unchanged.
-        everything = (tied - torn) | halves
-        tied = (tied - torn) | {half for half in halves if not any(half < other for other in everything)}
+        candidates = (tied - torn) | halves
+        tied = (tied - torn) | {half for half in halves if not any(half < other for other in candidates)}
     groups = sorted(tied, key=sorted)
     names = [_letter_name(index) for index in range(len(groups))]
     separator = "" if len(groups) <= len(ascii_lowercase) else " "
@@ -216,8 +216,8 @@ def _null_draws(differences: PairwiseDifferences, n_resamples: int, rng: np.rand
     root = symmetric_root(differences.covariance)
     errors = differences.errors
     for start in range(0, n_resamples, CHUNK_DRAWS):
-        drawn = rng.standard_normal((min(CHUNK_DRAWS, n_resamples - start), len(root))) @ root
-        gaps = np.abs(drawn[:, differences.first] - drawn[:, differences.second])
+        draws = rng.standard_normal((min(CHUNK_DRAWS, n_resamples - start), len(root))) @ root
+        gaps = np.abs(draws[:, differences.first] - draws[:, differences.second])
         if differences.degrees_of_freedom is not None:
             gaps /= np.sqrt(
                 rng.chisquare(differences.degrees_of_freedom, (len(gaps), 1)) / differences.degrees_of_freedom
@@ -418,15 +418,15 @@ def rank_runs(
             f"refused must have two rows or more, the runs to rank, got {len(matrices[0])}; "
             "for a single run use metrics or refusal_index"
         )
-    name, worth = checked_metric(metric), checked_payoffs(penalty, truthfulness_weights)
+    name, payoffs = checked_metric(metric), checked_payoffs(penalty, truthfulness_weights)
     normal_quantile(confidence_level)
     matrices, design = designed(matrices, cluster, weight)
     tables, codes = tables_of_rows(matrices, design), cell_codes(*matrices)
-    points = [point_estimate(name, table, worth) for table in tables]
-    shown = [metric_estimate(name, table, worth, confidence_level) for table in tables]
+    points = [point_estimate(name, table, payoffs) for table in tables]
+    shown = [metric_estimate(name, table, payoffs, confidence_level) for table in tables]
     described = [
-        RankedRun(row, point.estimate, one.low, one.high, point.status, point.reason)
-        for row, (point, one) in enumerate(zip(points, shown, strict=True))
+        RankedRun(row, point.estimate, interval.low, interval.high, point.status, point.reason)
+        for row, (point, interval) in enumerate(zip(points, shown, strict=True))
     ]
     influence = Influence.of(influence_of(points, codes), matrices[2], design)
     ranking = rank_estimates(name, described, influence, confidence_level, adjustment, n_resamples, rng)
@@ -441,9 +441,9 @@ def rank_runs(
 def pairs_at_boundary(described: Sequence[RankedRun]) -> list[tuple[int, int]]:
     """Return the pairs of runs, by row, of which at least one is at the boundary and none is undefined."""
     return [
-        (one.row, other.row)
-        for one, other in combinations(described, 2)
-        if {one.status, other.status} != {"ok"} and "undefined" not in (one.status, other.status)
+        (first.row, other.row)
+        for first, other in combinations(described, 2)
+        if {first.status, other.status} != {"ok"} and "undefined" not in (first.status, other.status)
     ]
 
 
@@ -475,14 +475,16 @@ def rank_estimates(
     checked_resamples(n_resamples)
     ranked = sorted((run for run in described if run.status == "ok"), key=lambda run: -(run.estimate or 0.0))
     rows = [run.row for run in ranked]
-    values, own = np.array([run.estimate for run in ranked], float), influence[rows]
+    values, rows_influence = np.array([run.estimate for run in ranked], float), influence[rows]
     first, second = np.triu_indices(len(rows), 1)
     estimates = values[first] - values[second]
     estimates[np.abs(estimates) <= ROUNDING] = 0
     compared = zip(first.tolist(), second.tolist(), estimates.tolist(), strict=True)
-    errors, pvalues = np.array([own.compare(*pair) for pair in compared], float).reshape(-1, 2).T
-    covariance = own.rows @ own.rows.T
-    differences = PairwiseDifferences(covariance, first, second, estimates, errors, pvalues, own.degrees_of_freedom)
+    errors, pvalues = np.array([rows_influence.compare(*pair) for pair in compared], float).reshape(-1, 2).T
+    covariance = rows_influence.rows @ rows_influence.rows.T
+    differences = PairwiseDifferences(
+        covariance, first, second, estimates, errors, pvalues, rows_influence.degrees_of_freedom
+    )
     by_holm, by_max_t, critical_value = adjusted_pvalues(
         differences, confidence_level, n_resamples, np.random.default_rng(rng)
     )
@@ -494,11 +496,13 @@ def rank_estimates(
     columns = ranks[first], ranks[second], estimates, errors, pvalues, by_holm, by_max_t, low, high
     pairs = (
         PairwiseDifference(a, b, estimate, error, pvalue, holm, max_t, ConfidenceInterval(*ends))
-        for a, b, estimate, error, pvalue, holm, max_t, *ends in zip(*(each.tolist() for each in columns), strict=True)
+        for a, b, estimate, error, pvalue, holm, max_t, *ends in zip(
+            *(column.tolist() for column in columns), strict=True
+        )
     )
     return Ranking(
         metric,
-        tuple(replace(run, letters=each) for run, each in zip(ranked, letters, strict=True)),
+        tuple(replace(run, letters=letter) for run, letter in zip(ranked, letters, strict=True)),
         tuple(run for run in described if run.status != "ok"),
         tuple(pairs),
         critical_value,

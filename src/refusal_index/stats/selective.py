@@ -144,14 +144,14 @@ def aurc(score: ArrayLike, outcome: ArrayLike) -> AurcResult:
         return AurcResult(None, "undefined", "no_questions", n=0, n_false=0)
     if n_false in (0, n):
         return AurcResult(n_false / n, "boundary", "all_false" if n_false else "all_true", n=n, n_false=n_false)
-    estimate, least = _area_and_least(scores, truths)
-    return AurcResult(estimate, excess=max(estimate - least, 0.0), n=n, n_false=n_false)
+    estimate, optimum = _area_and_least(scores, truths)
+    return AurcResult(estimate, excess=max(estimate - optimum, 0.0), n=n, n_false=n_false)
 
 
 def _area_and_least(scores: FloatArray, truths: BoolArray) -> tuple[float, float]:
     """Return the area under the risk-coverage curve, and that of a perfect order."""
-    area, least = (float(np.mean(risk_coverage_curve(order, truths)[1])) for order in (scores, truths.astype(float)))
-    return area, least
+    area, optimum = (float(np.mean(risk_coverage_curve(order, truths)[1])) for order in (scores, truths.astype(float)))
+    return area, optimum
 
 
 def expected_counts(scores: FloatArray, marked: NDArray[np.bool_]) -> FloatArray:
@@ -325,7 +325,7 @@ def compare_with_refusals(score: ArrayLike, refused: ArrayLike, wrong: ArrayLike
         return _without_comparison(table, undefined)
     by_score, both = _refuse_lowest(scores, refusals, errors), refusals & errors
     by_model = _Refusals(table.counts, both - both.mean())
-    of_score, of_model = (_metrics(found, refusals, errors) for found in (by_score, by_model))
+    of_score, of_model = (_metrics(refusals_of, refusals, errors) for refusals_of in (by_score, by_model))
     index, error_rate, correct_rate = (_difference(name, of_score[name], of_model[name]) for name in of_score)
     return RefusalComparison(index, error_rate, correct_rate, table, by_score.cells, by_score.cut)
 
@@ -358,35 +358,37 @@ def _refuse_lowest(scores: FloatArray, refused: BoolArray, wrong: BoolArray) -> 
     return _Refusals((both, m - both, n_wrong - both, n - m - (n_wrong - both)), influence, cut)
 
 
-def _metrics(found: _Refusals, refused: BoolArray, wrong: BoolArray) -> dict[str, _Metric]:
+def _metrics(refusals: _Refusals, refused: BoolArray, wrong: BoolArray) -> dict[str, _Metric]:
     """Return RI, the error rate among answered questions and the correct rate of a way of refusing."""
     n, r, mu = refused.size, float(refused.mean()), float(wrong.mean())
-    reason = f"zero_cell:{cell_names(count == 0 for count in found.cells)}" if 0 in found.cells else None
-    rho, of_index = float(tetrachoric(*found.cells)), np.full(n, np.nan)
+    reason = f"zero_cell:{cell_names(count == 0 for count in refusals.cells)}" if 0 in refusals.cells else None
+    rho, of_index = float(tetrachoric(*refusals.cells)), np.full(n, np.nan)
     if reason is None:
-        w, x, y, z = proportion_influence(found.cells[0] / n, r, mu, rho)
+        w, x, y, z = proportion_influence(refusals.cells[0] / n, r, mu, rho)
         # Convert the influence of cells to derivatives in the first cell and both margins.
-        influence = (w - x - y + z) * found.influence + (x - z) * (refused - r) + (y - z) * (wrong - mu)
+        influence = (w - x - y + z) * refusals.influence + (x - z) * (refused - r) + (y - z) * (wrong - mu)
         of_index = influence * spearman_slope(rho)
-    rate = found.cells[2] / (found.cells[2] + found.cells[3])
-    of_rate = (wrong - mu - found.influence + rate * (refused - r)) / (1 - r)
+    rate = refusals.cells[2] / (refusals.cells[2] + refusals.cells[3])
+    of_rate = (wrong - mu - refusals.influence + rate * (refused - r)) / (1 - r)
     return {
         "refusal_index": _Metric(spearman(rho), reason, of_index),
         "answered_error_rate": _Metric(rate, "no_variation" if rate in {0.0, 1.0} else None, of_rate),
-        "correct_rate": _Metric(found.cells[3] / n, None, found.influence - (refused - r) - (wrong - mu)),
+        "correct_rate": _Metric(refusals.cells[3] / n, None, refusals.influence - (refused - r) - (wrong - mu)),
     }
 
 
 def _difference(name: str, score: _Metric, refusals: _Metric) -> ScoreDifference:
     estimate = score.estimate - refusals.estimate
     named = (("score", score), ("refusals", refusals))
-    reason = ";".join(f"{who}:{one.reason}" for who, one in named if one.reason)
+    reason = ";".join(f"{name}:{metric.reason}" for name, metric in named if metric.reason)
     n = score.influence.size
     error = math.nan if reason else difference_error((score.influence / n, refusals.influence / n))
     if error == 0:
         reason = "constant_difference"
-    found = ScoreDifference(estimate, "boundary", reason, name=name, score=score.estimate, refusals=refusals.estimate)
-    return found if reason else replace(found, status="ok", reason=None, standard_error=error)
+    difference = ScoreDifference(
+        estimate, "boundary", reason, name=name, score=score.estimate, refusals=refusals.estimate
+    )
+    return difference if reason else replace(difference, status="ok", reason=None, standard_error=error)
 
 
 def _without_comparison(table: ContingencyTable, reason: str | None) -> RefusalComparison:
@@ -533,15 +535,15 @@ def risk_controlling_threshold(
     """
     scores, errors = checked_scores(score, wrong, "wrong")
     bound, level = share("max_error", max_error), share("confidence_level", confidence_level)
-    given = unmasked("grid", grid)
-    if given.dtype.kind not in "iuf" and given.size:
-        raise TypeError(f"grid must hold numbers, got an array of {given.dtype}")
-    if given.ndim != 1 or not given.size or not np.isfinite(given).all():
+    thresholds = unmasked("grid", grid)
+    if thresholds.dtype.kind not in "iuf" and thresholds.size:
+        raise TypeError(f"grid must hold numbers, got an array of {thresholds.dtype}")
+    if thresholds.ndim != 1 or not thresholds.size or not np.isfinite(thresholds).all():
         raise ValueError(
-            f"grid must be a list of at least one finite cut, got shape {given.shape} of {given.dtype}; take quantiles "
-            "of the scores of other questions"
+            f"grid must be a list of at least one finite cut, got shape {thresholds.shape} of {thresholds.dtype}; take "
+            "quantiles of the scores of other questions"
         )
-    cuts, n_at = np.unique(given.astype(np.float64), return_counts=True)
+    cuts, n_at = np.unique(thresholds.astype(np.float64), return_counts=True)
     # From the highest cut that would be expected to pass at `SPARED_SHARE` of the allowed error rate.
     expected = scores.size * np.cumsum(n_at[::-1]) / n_at.sum()
     spared = SPARED_SHARE * bound * expected
@@ -553,7 +555,7 @@ def risk_controlling_threshold(
         tested.append(CutTest(cut, n_answered, n_errors, risk_upper_bound(n_errors, n_answered, level)))
         if tested[-1].upper_bound > bound:
             break
-    passed = [one for one in tested if one.upper_bound <= bound]
+    passed = [test for test in tested if test.upper_bound <= bound]
     if not passed:
         reason = "no_questions" if not scores.size else "no_cut_holds" if tested else "too_few_questions"
         return RiskThreshold(None, None, None, None, "undefined", reason, bound, tuple(tested))
@@ -771,8 +773,8 @@ class TargetValue(ResultWithInterval):
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Return a score interval, as for `refusal_index.stats.utility`; ``(nan, nan)`` if undefined."""
         table = ContingencyTable(0, self.n_declined, self.n_wrong, self.n_right)
-        found = utility(table, self.penalty, confidence_level=confidence_level)
-        low, high = (math.nan if end is None else end for end in (found.low, found.high))
+        estimate = utility(table, self.penalty, confidence_level=confidence_level)
+        low, high = (math.nan if end is None else end for end in (estimate.low, estimate.high))
         return ConfidenceInterval(low, high)
 
 
@@ -818,12 +820,12 @@ def value_at_target(refused: ArrayLike, wrong: ArrayLike, target: float) -> Targ
     table = ContingencyTable.from_arrays(refused, wrong)
     penalty, n = float(penalty_from_confidence(target)), table.n
     right, wrong, declined = table.answered_right, table.answered_wrong, table.n_refused
-    found = TargetValue(
+    value = TargetValue(
         utility(table, penalty).estimate, target=target, n_right=right, n_wrong=wrong, n_declined=declined
     )
-    if found.estimate is None:
-        return replace(found, status="undefined", reason="no_questions")
-    variance = (right + penalty * penalty * wrong) / n - found.estimate**2
+    if value.estimate is None:
+        return replace(value, status="undefined", reason="no_questions")
+    variance = (right + penalty * penalty * wrong) / n - value.estimate**2
     if variance <= ROUNDING * max(1.0, penalty * penalty):
-        return replace(found, status="boundary", reason="no_variation")
-    return replace(found, standard_error=math.sqrt(variance / n))
+        return replace(value, status="boundary", reason="no_variation")
+    return replace(value, standard_error=math.sqrt(variance / n))

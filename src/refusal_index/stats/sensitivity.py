@@ -241,15 +241,15 @@ def scoring_rules(counts: OutcomeCounts) -> dict[str, RefusalIndexResult]:
     right = ContingencyTable(n11, n10 + counts.refused_again, n01, n00)
     unknown = counts.unscored_first, counts.unscored_answered
     unscored = missing_bounds(wrong, counts.unscored_forced, *unknown)
-    everything = missing_bounds(dropped, counts.refused_again + counts.unscored_forced, *unknown)
+    all_missing = missing_bounds(dropped, counts.refused_again + counts.unscored_forced, *unknown)
     tables = {
         "refused_again_wrong": wrong,
         "refused_again_right": right,
         "refused_again_dropped": dropped,
         "unscored_lowest": unscored.low_table,
         "unscored_highest": unscored.high_table,
-        "all_lowest": everything.low_table,
-        "all_highest": everything.high_table,
+        "all_lowest": all_missing.low_table,
+        "all_highest": all_missing.high_table,
     }
     return {rule: refusal_index(table) for rule, table in tables.items()}
 
@@ -316,7 +316,7 @@ def scoring_ranges(
     over_refusal              0.353 to  0.474
     refusal_index             0.383 to  0.509
     """
-    worth = checked_payoffs(penalty, truthfulness_weights)
+    payoffs = checked_payoffs(penalty, truthfulness_weights)
     rules = [result.table for result in scoring_rules(counts).values()]
     # The tables in which all questions of a kind are filled in the same way.
     cells = np.eye(4, dtype=int)
@@ -327,12 +327,12 @@ def scoring_ranges(
         counts.unscored_answered * answered,
         counts.unscored_first * cells,
     )
-    filled = [np.sum([counts.cells, *each], axis=0).tolist() for each in itertools.product(*kinds)]
-    completions = [ContingencyTable(*each) for each in filled]
+    filled = [np.sum([counts.cells, *completion], axis=0).tolist() for completion in itertools.product(*kinds)]
+    completions = [ContingencyTable(*cells) for cells in filled]
     ranges = []
     for name in METRIC_NAMES:
-        by_rule = [point_estimate(name, table, worth) for table in rules]
-        points = by_rule if name == "refusal_index" else [point_estimate(name, table, worth) for table in completions]
+        by_rule = [point_estimate(name, table, payoffs) for table in rules]
+        points = by_rule if name == "refusal_index" else [point_estimate(name, table, payoffs) for table in completions]
         # An estimate at the boundary has a reason too, but is defined.
         undefined = [point for point in (*by_rule, *points) if point.estimate is None]
         values = [point.estimate for point in points if point.estimate is not None]
@@ -393,8 +393,8 @@ class WithinTopicResult(Result):
         z = math.atanh(rho) if abs(rho) < 1 else math.copysign(GRID[-1], rho)
         top = likelihood(z) if abs(rho) < 1 else 0.0
 
-        def excess(at: float) -> float:
-            return 2 * (top - likelihood(at)) - quantile * quantile
+        def excess(value: float) -> float:
+            return 2 * (top - likelihood(value)) - quantile * quantile
 
         limits = []
         for side, end in ((-1.0, GRID[0]), (1.0, GRID[-1])):
@@ -475,8 +475,8 @@ def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: Arra
 
 def informative_counts(tables: dict[Any, ContingencyTable]) -> NDArray[np.int64]:
     """Return the counts of the topics with information on rho, shape (topics, 4)."""
-    found = [table.counts for table in tables.values() if 0 not in table.margins]
-    return np.array(found, np.int64).reshape(-1, 4)
+    counts = [table.counts for table in tables.values() if 0 not in table.margins]
+    return np.array(counts, np.int64).reshape(-1, 4)
 
 
 class Likelihood:
@@ -488,15 +488,15 @@ class Likelihood:
         self.r, self.mu = ((refused + 0.5) / (n + 1)).ravel(), ((wrong + 0.5) / (n + 1)).ravel()
         self.h, self.k = -ndtri(self.r), -ndtri(self.mu)
         # All possible values of the count of refused and wrong questions given the margins, padded to the widest range.
-        least, most = np.maximum(0, refused + wrong - n), np.minimum(refused, wrong)
-        value = least + np.arange((most - least).max() + 1)
-        both = np.minimum(value, most)
+        lowest, highest = np.maximum(0, refused + wrong - n), np.minimum(refused, wrong)
+        value = lowest + np.arange((highest - lowest).max() + 1)
+        both = np.minimum(value, highest)
         cells = both, refused - both, wrong - both, n - refused - wrong + both
         ways = -sum(gammaln(cell + 1.0) for cell in cells)
-        ways -= np.take_along_axis(ways, observed - least, axis=1)
-        self.log_ways, self.excess = np.where(value <= most, ways, -np.inf), both - observed
+        ways -= np.take_along_axis(ways, observed - lowest, axis=1)
+        self.log_ways, self.excess = np.where(value <= highest, ways, -np.inf), both - observed
         # The end of the range of rho at which the likelihood is largest, if it is.
-        self.end = 1.0 if (observed == most).all() else -1.0 if (observed == least).all() else None
+        self.end = 1.0 if (observed == highest).all() else -1.0 if (observed == lowest).all() else None
 
     def __call__(self, z: float) -> float:
         """Return the log-likelihood of all topics; it tends to 0 at the boundary."""

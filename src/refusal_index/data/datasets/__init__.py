@@ -92,10 +92,10 @@ class Published:
             )
         address = (self.address or "").format(hub=HUB)
         content = fetched(address, self.sha256) if data is None else read_content(data, DatasetError)
-        found = sha256_of(content)
-        if self.sha256 not in (None, found):
+        digest = sha256_of(content)
+        if self.sha256 not in (None, digest):
             raise DatasetError(
-                f"{data} is not the official file of {self.name!r}: expected sha256 {self.sha256}, got {found}; "
+                f"{data} is not the official file of {self.name!r}: expected sha256 {self.sha256}, got {digest}; "
                 "leave data out to download that file, or ask your own questions with the dataset 'own' "
                 f"(--dataset own --data {data})"
             )
@@ -107,7 +107,7 @@ class Published:
                 raise rows[0].source.lacks(expected, present, "; is it another file?")
         columns = {role: column for role, column in self.columns.items() if column in present}
         return Dataset(
-            self.name, build_questions(rows, columns), found, self._source(data, address), self.grader, self.licence
+            self.name, build_questions(rows, columns), digest, self._source(data, address), self.grader, self.licence
         )
 
     def _source(self, data: Path | None, address: str) -> str:
@@ -147,10 +147,10 @@ def _with_topics(_dataset: Published, rows: Sequence[Row]) -> list[Row]:
 
     def topic(row: Row) -> str | None:
         cell = row.cells.get("metadata")
-        found = METADATA.fullmatch(str(cell))
-        if found is None:
+        match = METADATA.fullmatch(str(cell))
+        if match is None:
             raise row.wrong(f"expected a dictionary, got {shortened(cell)}", "metadata")
-        return found[1]
+        return match[1]
 
     return [replace(row, cells={**row.cells, "topic": topic(row)}) for row in rows]
 
@@ -162,9 +162,9 @@ def _of_faitheval(dataset: Published, rows: Sequence[Row]) -> list[Row]:
     seen: Counter[str] = Counter()
     prepared = []
     for row in rows:
-        given = str(row.cells.get(column) or "")
-        seen[given] += 1
-        distinct = given if seen[given] == 1 or not given else f"{given}-{seen[given]}"
+        question_id = str(row.cells.get(column) or "")
+        seen[question_id] += 1
+        distinct = question_id if seen[question_id] == 1 or not question_id else f"{question_id}-{seen[question_id]}"
         cells = {**row.cells, **added, **({column: distinct} if column in row.cells else {})}
         prepared.append(replace(row, cells=cells))
     return prepared
@@ -224,9 +224,9 @@ def fetched(address: str, sha256: str | None = None, timeout: float = 30.0) -> b
 
 def cache_directory() -> Path:
     """Return the cache directory of this package, by the platform's conventions."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    if Path(given).is_absolute():
-        return Path(given) / "refusal-index"
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if Path(cache).is_absolute():
+        return Path(cache) / "refusal-index"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "refusal-index"
     if sys.platform == "win32":
@@ -353,16 +353,16 @@ def _loader(name: str) -> Loader:
 
 def _files(names: Sequence[str], data: Any) -> list[Any]:
     """Assign files to datasets in order: to those that need one, or to all that accept one."""
-    given = [data] if isinstance(data, str | Path) or is_in_memory(data) else list(data or ())
-    if not given:
+    given_files = [data] if isinstance(data, str | Path) or is_in_memory(data) else list(data or ())
+    if not given_files:
         return [None] * len(names)
     required = [name for name in names if name in _FROM_FILES_ONLY]
     accepting = [name for name in names if name != ALMANAC] or list(names)
-    takers = next((group for group in (required, accepting) if len(group) == len(given)), None)
+    takers = next((group for group in (required, accepting) if len(group) == len(given_files)), None)
     if takers is None:
         counts = {len(group): ", ".join(group) for group in (accepting, required) if group}
         expected = " or ".join(f"{count} file{'s' if count > 1 else ''} ({group})" for count, group in counts.items())
-        got = f"{len(given)} file{'s' if len(given) > 1 else ''}"
-        raise DatasetError(f"data: expected {expected}, in this order, got {got}")
-    files = iter(Path(file) if isinstance(file, str) else file for file in given)
+        counted = f"{len(given_files)} file{'s' if len(given_files) > 1 else ''}"
+        raise DatasetError(f"data: expected {expected}, in this order, got {counted}")
+    files = iter(Path(file) if isinstance(file, str) else file for file in given_files)
     return [next(files) if name in takers else None for name in names]

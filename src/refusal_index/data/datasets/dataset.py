@@ -71,8 +71,8 @@ def questions_sha256(questions: Iterable[Question]) -> str:
     """Return the SHA-256 of a JSON list of questions; see `Dataset.questions_sha256`."""
     digest = hashlib.sha256(b"[")
     for number, question in enumerate(questions):
-        read = {name: getattr(question, name) for name in FIELDS}
-        used = {name: value for name, value in read.items() if name in ALWAYS or value}
+        values = {name: getattr(question, name) for name in FIELDS}
+        used = {name: value for name, value in values.items() if name in ALWAYS or value}
         digest.update(f"{', ' if number else ''}{json.dumps(used)}".encode())
     digest.update(b"]")
     return digest.hexdigest()
@@ -115,9 +115,9 @@ def drawn(questions: Iterable[Question], limit: int, seed: int, name: str) -> tu
             size += 1
             yield _lot(seed, question.question_id), size, question
 
-    least = nsmallest(max(limit, 1), lots(), key=itemgetter(0, 1))
+    lowest = nsmallest(max(limit, 1), lots(), key=itemgetter(0, 1))
     _check_limit(limit, size, name)
-    return tuple(question for _, _, question in sorted(least, key=itemgetter(1)))
+    return tuple(question for _, _, question in sorted(lowest, key=itemgetter(1)))
 
 
 def _check_limit(limit: int, size: int, name: str) -> None:
@@ -155,7 +155,7 @@ def mix(datasets: Sequence[Dataset], seed: int) -> Dataset:
     if len(set(names)) < max(2, len(names)):
         raise DatasetError(f"mix: expected two or more datasets of different names, got {', '.join(names) or 'none'}")
     size = min(len(dataset.questions) for dataset in datasets)
-    drawn = [
+    samples = [
         [
             replace(question, question_id=f"{dataset.name}/{question.question_id}", topic=dataset.name)
             for question in sample(dataset, size, seed).questions
@@ -165,7 +165,7 @@ def mix(datasets: Sequence[Dataset], seed: int) -> Dataset:
     graders = {dataset.default_grader for dataset in datasets}
     return Dataset(
         name=SIGN.join(names),
-        questions=tuple(question for turn in zip(*drawn, strict=True) for question in turn),
+        questions=tuple(question for turn in zip(*samples, strict=True) for question in turn),
         sha256=hashlib.sha256("".join(dataset.sha256 for dataset in datasets).encode()).hexdigest(),
         source="; ".join(f"{dataset.name}: {dataset.source}" for dataset in datasets),
         default_grader=graders.pop() if len(graders) == 1 else "model",
@@ -311,9 +311,9 @@ class ContentIds:
         self.repeated = 0
         """Number of repeated texts."""
 
-    def of(self, asked: str) -> str:
+    def of(self, text: str) -> str:
         """Return the id of the next text."""
-        normal = " ".join(unicodedata.normalize("NFC", asked).split())
+        normal = " ".join(unicodedata.normalize("NFC", text).split())
         digest = hashlib.sha256(normal.encode("utf-8", "surrogatepass")).hexdigest()[:12]
         times = self._seen[digest] = self._seen.get(digest, 0) + 1
         self.repeated += times > 1
@@ -352,12 +352,12 @@ class QuestionReader:
         self,
         source: tables.Source,
         rows: Callable[[tables.Problems], Iterable[tables.Row]],
-        given: Mapping[str, str],
+        columns: Mapping[str, str],
         *,
         finds_others: bool = True,
     ) -> None:
         self.source, self._rows, self._finds_others = source, rows, finds_others
-        self.columns = given
+        self.columns = columns
         """Column by role; complete at the first row."""
         self.problems: tables.Problems = []
         """All errors; after the last row, in the order of the lines.
@@ -422,12 +422,12 @@ class QuestionReader:
         for role, is_needed in needed.items():
             if is_needed and not cells[role] and role not in wrong:
                 self._empty.setdefault(role, []).append(row.line)
-        given: list[Any] = list(cells["answer"]) if is_answerable and cells["answer"] else [None]
-        gold, *others = given
+        accepted: list[Any] = list(cells["answer"]) if is_answerable and cells["answer"] else [None]
+        gold, *others = accepted
         choices: Choices | None = cells["choices"]
-        if choices is not None and gold is not None and (gold := choices.keyed(given[0])) is None:
+        if choices is not None and gold is not None and (gold := choices.keyed(accepted[0])) is None:
             names = ", ".join(choices.labels or choices.texts)
-            expected = f"expected one of the choices, by its text or its letter, got {shortened(given[0])}; "
+            expected = f"expected one of the choices, by its text or its letter, got {shortened(accepted[0])}; "
             problem = row.wrong(f"{expected}the choices are {shortened(names)}", self.columns["answer"])
             self.problems.append(problem)
         if cells["pattern"] and (message := _wrong_pattern(cells["pattern"], gold)) is not None:
@@ -600,9 +600,13 @@ class Survey:
     """
 
     def __init__(
-        self, questions: QuestionReader, length: Callable[[Question], int], characters: int, most: int | None = None
+        self,
+        questions: QuestionReader,
+        length: Callable[[Question], int],
+        characters: int,
+        max_tokens: int | None = None,
     ) -> None:
-        self._characters, self._most = characters, most
+        self._characters, self._most = characters, max_tokens
         self.first: Question | None = None
         self._counts = Counter[str]()
         self._topics = Counter[str]()
@@ -618,15 +622,15 @@ class Survey:
 
     def _seen(self, row: tables.Row, question: Question, length: int, has_ids: bool) -> Iterator[TableError]:
         self._counts[""] += 1
-        has = (question.context is not None, question.choices, question.aliases, question.pattern is not None)
-        self._counts.update(compress(FEATURES, (*has, question.gold is None)))
+        features = (question.context is not None, question.choices, question.aliases, question.pattern is not None)
+        self._counts.update(compress(FEATURES, (*features, question.gold is None)))
         if question.topic is not None:
             self._topics[question.topic] += 1
         self._context = max(self._context, len(question.context or ""))
         self._longest = max(self._longest, length)
-        asked = hash((question.text, question.context, question.choices))
-        self._repeated += asked in self._asked
-        self._asked.add(asked)
+        key = hash((question.text, question.context, question.choices))
+        self._repeated += key in self._asked
+        self._asked.add(key)
         if self._most is not None and length > self._most * self._characters:
             named = f"question_id {question.question_id!r}: " if has_ids else ""
             yield row.wrong(
@@ -640,8 +644,8 @@ class Survey:
         yield f"{self._counts['']:,} questions, {roles}"
         yield from (f"  {self._counts[name]:,} {name}" for name in FEATURES if self._counts[name])
         if self._topics:
-            most = ", ".join(f"{topic} ({count:,})" for topic, count in self._topics.most_common(3))
-            yield f"  {len(self._topics):,} topics, most often {most}"
+            largest = ", ".join(f"{topic} ({count:,})" for topic, count in self._topics.most_common(3))
+            yield f"  {len(self._topics):,} topics, most often {largest}"
         if self._counts["with a context"]:
             yield f"  longest context: {self._context:,} characters"
         yield f"  longest prompt: {self._longest:,} characters, about {self._longest // self._characters:,} tokens"

@@ -183,7 +183,7 @@ def storage_name(folder: Path) -> str:
         check_folder(folder).mkdir(exist_ok=True)
         if not os.path.lexists(path):
             write_atomically(path, f"run-{uuid.uuid4().hex}\n".encode())
-        name = check_plain(path, most=100).read_text(encoding="utf-8").strip()
+        name = check_plain(path, limit=100).read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: the name of this run's shards cannot be read or written ({error})") from error
     if not SAFE_NAME.fullmatch(name):
