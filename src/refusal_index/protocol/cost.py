@@ -60,8 +60,8 @@ class Range(_Countable):
         return cls(number, number, number)
 
     def __mul__(self, factor: Range | float) -> Range:
-        by = factor if isinstance(factor, Range) else Range.exactly(factor)
-        return Range(self.least * by.least, self.expected * by.expected, self.most * by.most)
+        factors = factor if isinstance(factor, Range) else Range.exactly(factor)
+        return Range(self.least * factors.least, self.expected * factors.expected, self.most * factors.most)
 
     def or_more(self, other: Range) -> Range:
         """Return the larger of each of the three numbers."""
@@ -176,7 +176,7 @@ def nothing_paid(_one: ToAsk, _request: Request, _draw: int, _choices: int) -> S
 
 
 def estimate(
-    asked: Iterable[ToAsk],
+    to_ask: Iterable[ToAsk],
     tokens: Tokens,
     assumed: Assumptions,
     paid: Paid = nothing_paid,
@@ -187,7 +187,7 @@ def estimate(
 
     Parameters
     ----------
-    asked
+    to_ask
         Every question under every variant of the run; the variants of a question must be adjacent.
     tokens
         Counts the tokens of a request.
@@ -210,7 +210,7 @@ def estimate(
     (Range(least=4, expected=4, most=4), Range(least=0, expected=0.5, most=1))
     """
     total = NOTHING
-    for variants, number in _kinds(asked, alike):
+    for variants, number in _kinds(to_ask, alike):
         estimator = _Estimator(tokens, assumed, paid, foresee)
         for question in variants:
             estimator.add(question)
@@ -218,11 +218,11 @@ def estimate(
     return total
 
 
-def _kinds(asked: Iterable[ToAsk], alike: Alike) -> Iterator[tuple[Sequence[ToAsk], int]]:
+def _kinds(to_ask: Iterable[ToAsk], alike: Alike) -> Iterator[tuple[Sequence[ToAsk], int]]:
     """Yield one question of each kind, under all its variants, with the number of questions of that kind."""
     examples: dict[tuple[Hashable, ...], Sequence[ToAsk]] = {}
     counts = Counter[tuple[Hashable, ...]]()
-    for _, variants in groupby(asked, key=lambda one: one.question.question_id):
+    for _, variants in groupby(to_ask, key=lambda item: item.question.question_id):
         question = list(variants)
         kind = tuple(map(alike, question))
         if None in kind:
@@ -231,10 +231,10 @@ def _kinds(asked: Iterable[ToAsk], alike: Alike) -> Iterator[tuple[Sequence[ToAs
         counts[kind] += 1
         examples.setdefault(kind, question)
         if len(examples) == MAX_KINDS:
-            yield from ((examples[each], number) for each, number in counts.items())
+            yield from ((examples[key], number) for key, number in counts.items())
             examples.clear()
             counts.clear()
-    yield from ((examples[each], number) for each, number in counts.items())
+    yield from ((examples[key], number) for key, number in counts.items())
 
 
 @dataclass(frozen=True)
@@ -252,18 +252,18 @@ class _Estimator:
         self._first, self._grading, self._there = Load(), Load(), 0
         self._forced: dict[tuple[str, int], _Forced] = {}
 
-    def add(self, one: ToAsk) -> None:
+    def add(self, item: ToAsk) -> None:
         """Count the first pass of a question under a variant, and the forced pass that may follow."""
-        if one.draws == 1:
-            first, chance = self._first_in_turn(one)
+        if item.draws == 1:
+            first, chance = self._first_in_turn(item)
         else:
-            first, chance = self._portion(one, ()), Range.exactly(1)
+            first, chance = self._portion(item, ()), Range.exactly(1)
         self._first += first.model
         self._grading += first.grading
         if chance.most:  # all variants share a forced pass, with the highest probability among them
-            key = one.question.question_id, one.draws
-            known = self._forced.get(key) or self._portion(one, (REFUSAL,))
-            self._forced[key] = replace(known, chance=known.chance.or_more(chance))
+            key = item.question.question_id, item.draws
+            portion = self._forced.get(key) or self._portion(item, (REFUSAL,))
+            self._forced[key] = replace(portion, chance=portion.chance.or_more(chance))
 
     def result(self) -> CostEstimate:
         """Return the total, with each shared forced pass counted once."""
@@ -273,78 +273,80 @@ class _Estimator:
             grading += shared.grading * shared.chance
         return CostEstimate(self._first, forced, grading, self._there)
 
-    def _first_in_turn(self, one: ToAsk) -> tuple[_Forced, Range]:
+    def _first_in_turn(self, item: ToAsk) -> tuple[_Forced, Range]:
         """Return the remaining load of a first pass, and the probability of a forced pass after it."""
-        request = next_request(one.question, (), one.protocol)
-        said = self._look(one, request, 0, 1) if isinstance(request, Request) else ()
-        if said:
-            return self._after(one, said, Load())
-        foreseen = self._foresee(one)
+        request = next_request(item.question, (), item.protocol)
+        replies = self._look(item, request, 0, 1) if isinstance(request, Request) else ()
+        if replies:
+            return self._after(item, replies, Load())
+        foreseen = self._foresee(item)
         if foreseen is None or isinstance(request, Outcome):
-            return self._portion(one, ()), Range(0, self._assumed.refusal_share, 1)
+            return self._portion(item, ()), Range(0, self._assumed.refusal_share, 1)
         lengths = (1, self._tokens(request), foreseen.output_tokens)
-        return self._after(one, [foreseen.reply], Load(*map(Range.exactly, lengths)))
+        return self._after(item, [foreseen.reply], Load(*map(Range.exactly, lengths)))
 
-    def _after(self, one: ToAsk, said: Sequence[Reply], model: Load) -> tuple[_Forced, Range]:
+    def _after(self, item: ToAsk, model_replies: Sequence[Reply], model: Load) -> tuple[_Forced, Range]:
         """Return the load of a first pass whose reply is known, and the probability of a forced pass after it."""
-        grading, replies = self._verdicts(one, said, (), 0)
+        grading, replies = self._verdicts(item, model_replies, (), 0)
         if grading.requests.most:
             return _Forced(model, grading), Range(0, 0, 1)  # a reply without the tag is rarely a refusal
-        refused = isinstance(next_request(one.question, replies, one.protocol), Request)
+        refused = isinstance(next_request(item.question, replies, item.protocol), Request)
         return _Forced(model), Range.exactly(1 if refused else 0)
 
-    def _portion(self, one: ToAsk, before: Sequence[Reply]) -> _Forced:
+    def _portion(self, item: ToAsk, before: Sequence[Reply]) -> _Forced:
         """Return the remaining load of one pass over all draws: with a refusal in `before`, of the forced pass."""
-        request = next_request(one.question, before, one.protocol)
+        request = next_request(item.question, before, item.protocol)
         if isinstance(request, Outcome):
             return _Forced()  # without a gold answer the forced pass needs no request
-        said: list[Reply] = []
-        while len(said) < one.draws:
-            found = self._look(one, request, len(said), one.draws - len(said))
-            if not found:
+        replies: list[Reply] = []
+        while len(replies) < item.draws:
+            stored = self._look(item, request, len(replies), item.draws - len(replies))
+            if not stored:
                 break
-            said += found
-        left = one.draws - len(said)
-        given = self._assumed.choices  # the more choices come back, the fewer requests bring so many draws
-        requests = Range(*(-(-left // int(choices)) for choices in (given.most, given.expected, given.least)))
+            replies += stored
+        left = item.draws - len(replies)
+        choices = self._assumed.choices  # the more choices come back, the fewer requests bring so many draws
+        requests = Range(*(-(-left // int(choices)) for choices in (choices.most, choices.expected, choices.least)))
         model = Load(requests, requests * self._tokens(request), Range.exactly(left * self._assumed.reply_tokens))
-        grading = self._unseen(one, request.pass_, left)
-        for reply in dict.fromkeys(said):
-            grading += self._verdicts(one, [reply], before, said.index(reply))[0]
+        grading = self._unseen(item, request.pass_, left)
+        for reply in dict.fromkeys(replies):
+            grading += self._verdicts(item, [reply], before, replies.index(reply))[0]
         return _Forced(model, grading)
 
     def _verdicts(
-        self, one: ToAsk, said: Sequence[Reply], before: Sequence[Reply], draw: int
+        self, item: ToAsk, model_replies: Sequence[Reply], before: Sequence[Reply], draw: int
     ) -> tuple[Load, list[Reply]]:
         """Return the remaining grading of a known reply, and the reply with its existing verdicts."""
-        replies = list(said)
-        while isinstance(step := next_request(one.question, [*before, *replies], one.protocol), Request):
+        replies = list(model_replies)
+        while isinstance(step := next_request(item.question, [*before, *replies], item.protocol), Request):
             if step.role is Role.MODEL:
                 break
-            verdict = self._look(one, step, draw, 1)
+            verdict = self._look(item, step, draw, 1)
             if not verdict:
-                further = GRADERS[GRADERS.index(step.role) + 1 : one.protocol.grader.models]
+                further = GRADERS[GRADERS.index(step.role) + 1 : item.protocol.grader.models]
                 attempts = Range(1, 1, GRADE_ATTEMPTS - step.attempt)
-                asked = [(step.role, attempts), *((grader, Range(0, 1, GRADE_ATTEMPTS)) for grader in further)]
-                return sum((self._grade(one, step.pass_, *each) for each in asked), Load()), replies
+                grades = [(step.role, attempts), *((grader, Range(0, 1, GRADE_ATTEMPTS)) for grader in further)]
+                return sum(
+                    (self._grade(item, step.pass_, *role_and_times) for role_and_times in grades), Load()
+                ), replies
             replies += verdict
         return Load(), replies
 
-    def _unseen(self, one: ToAsk, of: Pass, replies: int) -> Load:
+    def _unseen(self, item: ToAsk, pass_: Pass, replies: int) -> Load:
         """Return the estimated grading of unknown replies, assuming that all answers differ and are graded."""
         if not replies:
             return Load()
-        answering = 1 - self._assumed.refusal_share if of is Pass.FIRST else 1
+        answering = 1 - self._assumed.refusal_share if pass_ is Pass.FIRST else 1
         times = Range(0, answering * replies, GRADE_ATTEMPTS * replies)
-        return sum((self._grade(one, of, asked, times) for asked in GRADERS[: one.protocol.grader.models]), Load())
+        return sum((self._grade(item, pass_, role, times) for role in GRADERS[: item.protocol.grader.models]), Load())
 
-    def _grade(self, one: ToAsk, of: Pass, asked: Role, times: Range) -> Load:
+    def _grade(self, item: ToAsk, pass_: Pass, role: Role, times: Range) -> Load:
         # for an unknown reply, the length of the gold answer is the best guess
-        prompt = grader_prompt(one.question, one.question.gold or "")
-        tokens = self._tokens(Request(of, asked, (Message("user", prompt),)))
+        prompt = grader_prompt(item.question, item.question.gold or "")
+        tokens = self._tokens(Request(pass_, role, (Message("user", prompt),)))
         return Load(times, times * tokens, times * VERDICT_TOKENS)
 
-    def _look(self, one: ToAsk, request: Request, draw: int, choices: int) -> Sequence[Reply]:
-        found = self._paid(one, request, draw, choices)
-        self._there += bool(found)
-        return found
+    def _look(self, item: ToAsk, request: Request, draw: int, choices: int) -> Sequence[Reply]:
+        stored = self._paid(item, request, draw, choices)
+        self._there += bool(stored)
+        return stored

@@ -68,8 +68,8 @@ def grader_prompt(question: Question, prediction: str) -> str:
     </prediction>
     ...
     """
-    asked = "\n".join([question.text, *(_with_letter(question, choice) for choice in question.choices)])
-    quoted = {"question": _quoted(asked), "prediction": _quoted(prediction)}
+    question_text = "\n".join([question.text, *(_with_letter(question, choice) for choice in question.choices)])
+    quoted = {"question": _quoted(question_text), "prediction": _quoted(prediction)}
     if question.gold is None:
         return grader_wording()["no_gold"].format(**quoted)
     return grader_wording()["gold"].format(**quoted, gold=_quoted(_with_letter(question, question.gold)))
@@ -141,13 +141,13 @@ def parse_grade(text: str) -> Grade | None:
     >>> parse_grade("A prediction that says Rome is wrong.") is None
     True
     """
-    said = without_reasoning(text).strip(DECORATION)
-    alone = WORDS.get(said.upper(), said.upper())
+    verdict = without_reasoning(text).strip(DECORATION)
+    alone = WORDS.get(verdict.upper(), verdict.upper())
     if alone in VERDICTS:
         return VERDICTS[alone]
-    if MISLEADING.search(said):
+    if MISLEADING.search(verdict):
         return None
-    named = {*LONE_LETTER.findall(said), *(WORDS[word] for word in WORD.findall(said))}
+    named = {*LONE_LETTER.findall(verdict), *(WORDS[word] for word in WORD.findall(verdict))}
     return VERDICTS[named.pop()] if len(named) == 1 else None
 
 
@@ -207,8 +207,8 @@ def normalise(text: str) -> str:
     words = _words(text)
     return " ".join(
         word
-        for place, word in enumerate(words, start=1)
-        if place == len(words) or word not in ARTICLES or (place > 1 and word != "the")
+        for position, word in enumerate(words, start=1)
+        if position == len(words) or word not in ARTICLES or (position > 1 and word != "the")
     )
 
 
@@ -239,18 +239,18 @@ def same(gold: str, prediction: str) -> bool:
         last_figure = Decimal(1).scaleb(exponent if isinstance(exponent, int) else 0)
         distance = abs(UNLIMITED.subtract(predicted_number.value, gold_number.value))
         return predicted_number.words in {gold_number.words, ()} and distance < last_figure / 2
-    wanted = normalise(gold)
-    if not wanted:  # an answer without letters and digits, such as "+"
+    accepted = normalise(gold)
+    if not accepted:  # an answer without letters and digits, such as "+"
         return gold.strip() == prediction.strip()
-    return wanted == normalise(prediction)
+    return accepted == normalise(prediction)
 
 
 @lru_cache(maxsize=8)
 def _quantity(text: str) -> _Quantity | None:
-    found = list(islice(NUMBER.finditer(text), 2))
-    if len(found) != 1:
+    numbers = list(islice(NUMBER.finditer(text), 2))
+    if len(numbers) != 1:
         return None
-    number = found[0]
+    number = numbers[0]
     before, after = text[: number.start()], text[number.end() :]
     if (before and before[-1].isalnum()) or (after and after[0].isalnum()):
         return None  # part of a word, such as B52 or 3rd
@@ -308,8 +308,8 @@ def named_choices(question: Question, prediction: str) -> set[str]:
     label = LABEL.fullmatch(prediction.strip())
     if label is None:
         return _by_text(question, prediction)
-    place, rest = LETTERS.index(label["letter"].upper()), label["rest"].strip()
-    lettered = set(question.choices[place : place + 1])  # empty if there are fewer choices
+    index, rest = LETTERS.index(label["letter"].upper()), label["rest"].strip()
+    lettered = set(question.choices[index : index + 1])  # empty if there are fewer choices
     if not rest:
         return _by_text(question, prediction) or lettered
     if by_rest := _by_text(question, rest):

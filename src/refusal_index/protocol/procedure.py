@@ -305,7 +305,7 @@ def next_step(
     return forced if isinstance(forced, Step) else _outcome(first, forced)
 
 
-def pass_outcome(of: Pass, question: Question, replies: Sequence[Reply], grader: GraderKind) -> Step | Outcome:
+def pass_outcome(pass_: Pass, question: Question, replies: Sequence[Reply], grader: GraderKind) -> Step | Outcome:
     """Return the next step of a single pass, or its outcome, with the pass's grade as the first grade.
 
     Examples
@@ -315,27 +315,29 @@ def pass_outcome(of: Pass, question: Question, replies: Sequence[Reply], grader:
     >>> pass_outcome(Pass.PROBE, question, [said], GraderKind.EXACT).wrong
     False
     """
-    verdict = _judge(of, question, replies, grader, refuses)
+    verdict = _judge(pass_, question, replies, grader, refuses)
     return verdict if isinstance(verdict, Step) else _outcome(verdict)
 
 
 def _judge(
-    of: Pass, question: Question, replies: Sequence[Reply], grader: GraderKind, detector: Detector | None
+    pass_: Pass, question: Question, replies: Sequence[Reply], grader: GraderKind, detector: Detector | None
 ) -> Step | _Verdict:
     """Return the verdict on one pass, or the step that it still needs."""
-    said = [reply for reply in replies if reply.pass_ is of and reply.role is Role.MODEL]
-    if not said:
-        return Step(of, Role.MODEL)
-    text = said[0].text
-    reading = read_reply(text, said[0].stop_reason)
+    answers = [reply for reply in replies if reply.pass_ is pass_ and reply.role is Role.MODEL]
+    if not answers:
+        return Step(pass_, Role.MODEL)
+    text = answers[0].text
+    reading = read_reply(text, answers[0].stop_reason)
     if reading.unscored_reason:
-        return _Verdict(Grade.UNSCORED, text, f"{of}_{reading.unscored_reason}")
+        return _Verdict(Grade.UNSCORED, text, f"{pass_}_{reading.unscored_reason}")
     if reading.refused:
         return _Verdict(Grade.REFUSED, text)
     if not grader.models:
         grade = grade_by_rule(grader, question, reading.answer, detector)
-        return _Verdict(grade, text, f"{of}_{unscored_reason(grader, question)}" if grade is Grade.UNSCORED else None)
-    steps = [Step(of, role, prediction=reading.answer) for role in GRADERS[: grader.models]]
+        return _Verdict(
+            grade, text, f"{pass_}_{unscored_reason(grader, question)}" if grade is Grade.UNSCORED else None
+        )
+    steps = [Step(pass_, role, prediction=reading.answer) for role in GRADERS[: grader.models]]
     return _graded_by_models(steps, text, question, replies)
 
 
@@ -343,23 +345,23 @@ def _graded_by_models(
     steps: Sequence[Step], text: str, question: Question, replies: Sequence[Reply]
 ) -> Step | _Verdict:
     """Return the verdict of all graders on one reply, or the first step that is still missing."""
-    of = steps[0].pass_
+    pass_ = steps[0].pass_
     grades: list[Grade] = []
     for step in steps:
-        verdict = grade_by(step.role, of, question, replies)
+        verdict = grade_by(step.role, pass_, question, replies)
         if verdict is None:
-            attempts = sum((reply.pass_, reply.role) == (of, step.role) for reply in replies)
+            attempts = sum((reply.pass_, reply.role) == (pass_, step.role) for reply in replies)
             if attempts < GRADE_ATTEMPTS:
                 return replace(step, attempt=attempts)
-            return _Verdict(Grade.UNSCORED, text, f"{of}_{UNREADABLE}")
+            return _Verdict(Grade.UNSCORED, text, f"{pass_}_{UNREADABLE}")
         grades.append(verdict)
     if len(set(grades)) > 1:
         # graders that disagree only on correctness agree that there was an answer
-        return _Verdict(Grade.UNSCORED, text, f"{of}_{DISAGREE}", answered=Grade.REFUSED not in grades)
+        return _Verdict(Grade.UNSCORED, text, f"{pass_}_{DISAGREE}", answered=Grade.REFUSED not in grades)
     return _Verdict(grades[0], text)
 
 
-def grade_by(grader: Role, of: Pass, question: Question, replies: Sequence[Reply]) -> Grade | None:
+def grade_by(grader: Role, pass_: Pass, question: Question, replies: Sequence[Reply]) -> Grade | None:
     """Return the grade that one grader gave in one pass; None if there is no readable grade.
 
     Examples
@@ -368,7 +370,7 @@ def grade_by(grader: Role, of: Pass, question: Question, replies: Sequence[Reply
     >>> grade_by(Role.GRADER, Pass.FIRST, question, [Reply(Pass.FIRST, Role.GRADER, "B")])
     <Grade.INCORRECT: 'incorrect'>
     """
-    verdicts = (reply.text for reply in replies if (reply.pass_, reply.role) == (of, grader))
+    verdicts = (reply.text for reply in replies if (reply.pass_, reply.role) == (pass_, grader))
     grades = (read_verdict(question, verdict) for verdict in verdicts)
     return next((grade for grade in grades if grade is not None), None)
 
@@ -556,8 +558,8 @@ class Regrading(TwoPass):
             If there is no first reply.
         """
         # An existing forced reply is graded in any case; without a gold answer its grade is known without a reply.
-        known = force_answered and question.gold is None
-        step = next_step(question, replies, self.grader, force_answered=known, detector=self.detector)
+        only_answered = force_answered and question.gold is None
+        step = next_step(question, replies, self.grader, force_answered=only_answered, detector=self.detector)
         if isinstance(step, Step) and (step.pass_, step.role) == (Pass.FIRST, Role.MODEL):
             raise ValueError(f"question {question.question_id}: there is no first reply to grade")
         return _without_forcing(step, replies)
@@ -568,7 +570,7 @@ PASSES = tuple(Pass)
 BEFORE: dict[Pass, tuple[Reply, ...]] = {Pass.FIRST: (), Pass.FORCED: (REFUSAL,), Pass.PROBE: ()}
 """Replies that stand for the first pass when a pass is examined by itself."""
 
-ASKED_AGAIN = tuple(f"{of}_{reason}" for of in TWO_PASSES for reason in (*REPLY_REASONS, *GRADE_REASONS))
+ASKED_AGAIN = tuple(f"{pass_}_{reason}" for pass_ in TWO_PASSES for reason in (*REPLY_REASONS, *GRADE_REASONS))
 """Reasons for unscored questions that another reply or verdict may score."""
 
 
@@ -623,28 +625,28 @@ class Conversation:
 class _Transcript:
     """The replies about one question, by pass and draw."""
 
-    def __init__(self, conversation: Conversation, said: Iterable[Completion]) -> None:
-        self.own: dict[Pass, dict[int, Reply]] = {of: {} for of in PASSES}
+    def __init__(self, conversation: Conversation, completions: Iterable[Completion]) -> None:
+        self.own: dict[Pass, dict[int, Reply]] = {pass_: {} for pass_ in PASSES}
         self._verdicts: dict[tuple[Pass, int], list[Completion]] = {}
-        for one in said:
-            of, draw = one.reply.pass_, one.draw
+        for completion in completions:
+            pass_, draw = completion.reply.pass_, completion.draw
             if draw >= conversation.draws:
                 continue  # of another variant with more draws
-            if one.reply.role is Role.MODEL:
-                self.own[of][draw] = one.reply
+            if completion.reply.role is Role.MODEL:
+                self.own[pass_][draw] = completion.reply
             else:
-                self._verdicts.setdefault((of, draw), []).append(one)
+                self._verdicts.setdefault((pass_, draw), []).append(completion)
 
     @cached_property
     def first_drawn(self) -> dict[Pass, dict[Reply, int]]:
         """The draw in which each distinct reply is graded."""
-        found: dict[Pass, dict[Reply, int]] = {of: {} for of in PASSES}
-        for of, replies in self.own.items():
-            for draw in sorted(replies, key=lambda draw: ((of, draw) not in self._verdicts, draw)):
-                found[of].setdefault(replies[draw], draw)
-        return found
+        draws: dict[Pass, dict[Reply, int]] = {pass_: {} for pass_ in PASSES}
+        for pass_, replies in self.own.items():
+            for draw in sorted(replies, key=lambda draw: ((pass_, draw) not in self._verdicts, draw)):
+                draws[pass_].setdefault(replies[draw], draw)
+        return draws
 
-    def graded(self, of: Pass, reply: Reply) -> list[Reply]:
+    def graded(self, pass_: Pass, reply: Reply) -> list[Reply]:
         """Return a reply and the verdicts on it: a reply that occurs in several draws is graded in one of them.
 
         That is the first draw, or the first one with a verdict: an earlier draw that is asked again may bring the same
@@ -652,22 +654,27 @@ class _Transcript:
         """
         if not self._verdicts:
             return [reply]
-        verdicts = self._verdicts.get((of, self.first_drawn[of][reply]), ())
-        return [reply, *(one.reply for one in sorted(verdicts, key=lambda one: (one.reply.role, one.attempt)))]
+        verdicts = self._verdicts.get((pass_, self.first_drawn[pass_][reply]), ())
+        return [
+            reply,
+            *(verdict.reply for verdict in sorted(verdicts, key=lambda verdict: (verdict.reply.role, verdict.attempt))),
+        ]
 
     def in_draw(self, draw: int) -> list[Reply]:
         """Return all replies and verdicts of one draw."""
-        return [one for of in PASSES if draw in self.own[of] for one in self.graded(of, self.own[of][draw])]
+        return [
+            reply for pass_ in PASSES if draw in self.own[pass_] for reply in self.graded(pass_, self.own[pass_][draw])
+        ]
 
 
-def next_requests(conversation: Conversation, said: Iterable[Completion]) -> list[PendingRequest]:
+def next_requests(conversation: Conversation, completions: Iterable[Completion]) -> list[PendingRequest]:
     """Return the next requests; none if every draw has its outcome.
 
     Parameters
     ----------
     conversation
         The question and its procedure.
-    said
+    completions
         All replies about the question so far: to its first passes under this variant, and to its forced passes.
 
     Examples
@@ -679,58 +686,63 @@ def next_requests(conversation: Conversation, said: Iterable[Completion]) -> lis
     >>> next_requests(talk, [Completion("q1", "low", 0, Reply(Pass.FIRST, Role.MODEL, "<answer>Lima</answer>"))])
     []
     """
-    known, step = _taken(conversation, said)
+    used, step = _taken(conversation, completions)
     if not conversation.in_turn:
-        replies = _Transcript(conversation, known)
-        return [one for of in conversation.procedure.passes for one in _due_of_pass(conversation, of, replies)]
-    step = step or _step(conversation, known)
+        replies = _Transcript(conversation, used)
+        return [
+            request for pass_ in conversation.procedure.passes for request in _due_of_pass(conversation, pass_, replies)
+        ]
+    step = step or _step(conversation, used)
     return [] if isinstance(step, Outcome) else [PendingRequest(step)]
 
 
-def outcomes(conversation: Conversation, said: Iterable[Completion]) -> list[Outcome] | None:
+def outcomes(conversation: Conversation, completions: Iterable[Completion]) -> list[Outcome] | None:
     """Return the outcomes of all draws, in order; None while a reply is missing."""
-    found = completions_and_outcomes(conversation, said)[1]
-    return found if len(found) == conversation.draws else None
+    derived = completions_and_outcomes(conversation, completions)[1]
+    return derived if len(derived) == conversation.draws else None
 
 
 def completions_and_outcomes(
-    conversation: Conversation, said: Iterable[Completion]
+    conversation: Conversation, completions: Iterable[Completion]
 ) -> tuple[list[Completion], list[Outcome]]:
     """Return the replies that determine outcomes, and the outcomes of the draws before the first unfinished one."""
-    known, step = _taken(conversation, said)
+    used, step = _taken(conversation, completions)
     if conversation.in_turn:
-        step = step or _step(conversation, known)
-        return known, [step] if isinstance(step, Outcome) else []
-    return known, list(_each_drawn(conversation, _Transcript(conversation, known)))
+        step = step or _step(conversation, used)
+        return used, [step] if isinstance(step, Outcome) else []
+    return used, list(_each_drawn(conversation, _Transcript(conversation, used)))
 
 
-def replies_by_draw(conversation: Conversation, said: Iterable[Completion]) -> dict[int, list[Reply]]:
+def replies_by_draw(conversation: Conversation, completions: Iterable[Completion]) -> dict[int, list[Reply]]:
     """Return the replies and verdicts of each draw; a reply that occurs in several draws is graded in one of them."""
-    known = _Transcript(conversation, said)
-    return {draw: known.in_draw(draw) for draw in sorted({draw for own in known.own.values() for draw in own})}
+    transcript = _Transcript(conversation, completions)
+    return {
+        draw: transcript.in_draw(draw)
+        for draw in sorted({draw for replies in transcript.own.values() for draw in replies})
+    }
 
 
-def _each_drawn(conversation: Conversation, known: _Transcript) -> Iterator[Outcome]:
+def _each_drawn(conversation: Conversation, transcript: _Transcript) -> Iterator[Outcome]:
     step = partial(conversation.procedure.step, conversation.question, force_answered=conversation.draws > 1)
-    found: dict[tuple[Reply | None, ...], Outcome] = {}  # draws with the same replies have the same outcome
+    by_replies: dict[tuple[Reply | None, ...], Outcome] = {}  # draws with the same replies have the same outcome
     for draw in range(conversation.draws):
-        replies = tuple(known.own[of].get(draw) for of in PASSES)
+        replies = tuple(transcript.own[pass_].get(draw) for pass_ in PASSES)
         if not any(replies):
             return
-        if replies not in found:
-            became = step(known.in_draw(draw))
-            if isinstance(became, Step):
+        if replies not in by_replies:
+            result = step(transcript.in_draw(draw))
+            if isinstance(result, Step):
                 return
-            found[replies] = became
-        yield found[replies]
+            by_replies[replies] = result
+        yield by_replies[replies]
 
 
-def partial_outcome(conversation: Conversation, said: Iterable[Completion], reason: str) -> Outcome:
+def partial_outcome(conversation: Conversation, completions: Iterable[Completion], reason: str) -> Outcome:
     """Return the outcome of an unfinished first draw: unscored, with `reason`, unless the first pass answered.
 
     Parameters
     ----------
-    conversation, said
+    conversation, completions
         As for `next_requests`.
     reason
         Why it has no grade.
@@ -745,16 +757,16 @@ def partial_outcome(conversation: Conversation, said: Iterable[Completion], reas
     >>> partial_outcome(talk, [refused], "not_finished").refused
     True
     """
-    known = _Transcript(conversation, said)
-    first, forced = (known.own[of].get(0) for of in TWO_PASSES)
+    transcript = _Transcript(conversation, completions)
+    first, forced = (transcript.own[pass_].get(0) for pass_ in TWO_PASSES)
     asks_first = conversation.procedure.asks_first
-    became = Outcome(None if asks_first else True, None)
+    outcome = Outcome(None if asks_first else True, None)
     if first is not None:
-        step = conversation.procedure.step(conversation.question, known.graded(Pass.FIRST, first))
-        became = step if isinstance(step, Outcome) else Outcome(True if step.pass_ is Pass.FORCED else None, None)
-    if became.wrong is not None:
-        return became  # it answered: only the forced answer is missing, which does not count
-    refused = became.refused
+        step = conversation.procedure.step(conversation.question, transcript.graded(Pass.FIRST, first))
+        outcome = step if isinstance(step, Outcome) else Outcome(True if step.pass_ is Pass.FORCED else None, None)
+    if outcome.wrong is not None:
+        return outcome  # it answered: only the forced answer is missing, which does not count
+    refused = outcome.refused
     return Outcome(
         refused=refused,
         wrong=None,
@@ -766,24 +778,26 @@ def partial_outcome(conversation: Conversation, said: Iterable[Completion], reas
     )
 
 
-def used_completions(conversation: Conversation, said: Iterable[Completion]) -> list[Completion]:
+def used_completions(conversation: Conversation, completions: Iterable[Completion]) -> list[Completion]:
     """Return the replies that determine the outcomes, without forced answers that only other variants needed.
 
     Parameters
     ----------
-    conversation, said
+    conversation, completions
         As for `next_requests`.
     """
-    return _taken(conversation, said)[0]
+    return _taken(conversation, completions)[0]
 
 
-def _taken(conversation: Conversation, said: Iterable[Completion]) -> tuple[list[Completion], Step | Outcome | None]:
+def _taken(
+    conversation: Conversation, completions: Iterable[Completion]
+) -> tuple[list[Completion], Step | Outcome | None]:
     """Return the replies that determine the outcomes, and the next step or outcome if it was computed here."""
-    replies = [one for one in said if one.draw < conversation.draws]
-    unforced = [one for one in replies if one.reply.pass_ is not Pass.FORCED]
+    replies = [completion for completion in completions if completion.draw < conversation.draws]
+    unforced = [completion for completion in replies if completion.reply.pass_ is not Pass.FORCED]
     if len(unforced) == len(replies) or not conversation.in_turn:
         return replies, None
-    first = [one for one in unforced if one.reply.pass_ is Pass.FIRST]
+    first = [completion for completion in unforced if completion.reply.pass_ is Pass.FIRST]
     step = _step(conversation, first)
     if isinstance(step, Step) and step.pass_ is Pass.FORCED:
         return replies, None
@@ -796,7 +810,7 @@ def _step(conversation: Conversation, replies: Iterable[Completion]) -> Step | O
 
 
 def completions_to_retire(
-    conversation: Conversation, said: Iterable[Completion], reasons: Container[str]
+    conversation: Conversation, completions: Iterable[Completion], reasons: Container[str]
 ) -> list[Completion]:
     """Return the replies to set aside so that draws that are unscored for some reasons are asked again.
 
@@ -804,7 +818,7 @@ def completions_to_retire(
 
     Parameters
     ----------
-    conversation, said
+    conversation, completions
         As for `next_requests`.
     reasons
         Some of `ASKED_AGAIN`; other reasons are ignored, because no new reply would help.
@@ -817,36 +831,38 @@ def completions_to_retire(
     >>> completions_to_retire(talk, [empty], {"first_empty"}) == [empty]
     True
     """
-    replies = used_completions(conversation, said)
-    known = _Transcript(conversation, replies)
-    found: dict[Completion, None] = {}
+    replies = used_completions(conversation, completions)
+    transcript = _Transcript(conversation, replies)
+    retired: dict[Completion, None] = {}
     for draw, outcome in enumerate(outcomes(conversation, replies) or ()):
         reason = outcome.unscored_reason
         if reason not in reasons or reason not in ASKED_AGAIN:
             continue
-        of, kind = Pass(reason.partition("_")[0]), reason.partition("_")[2]
+        pass_, kind = Pass(reason.partition("_")[0]), reason.partition("_")[2]
         by_model = kind in REPLY_REASONS
         if by_model and not conversation.procedure.asks_model:
             continue  # the model would not be asked again
-        wanted = (of, by_model, draw if by_model else known.first_drawn[of][known.own[of][draw]])
-        found |= dict.fromkeys(
-            one for one in replies if (one.reply.pass_, one.reply.role is Role.MODEL, one.draw) == wanted
+        target = (pass_, by_model, draw if by_model else transcript.first_drawn[pass_][transcript.own[pass_][draw]])
+        retired |= dict.fromkeys(
+            completion
+            for completion in replies
+            if (completion.reply.pass_, completion.reply.role is Role.MODEL, completion.draw) == target
         )
-    return list(found)
+    return list(retired)
 
 
-def _due_of_pass(conversation: Conversation, of: Pass, said: _Transcript) -> Iterator[PendingRequest]:
-    question, procedure, before = conversation.question, conversation.procedure, BEFORE[of]
+def _due_of_pass(conversation: Conversation, pass_: Pass, transcript: _Transcript) -> Iterator[PendingRequest]:
+    question, procedure, before = conversation.question, conversation.procedure, BEFORE[pass_]
     if procedure.asks_model:
         step = procedure.step(question, before)
         if isinstance(step, Outcome):
             return  # without a gold answer the forced pass needs no request
-        missing = (draw for draw in range(conversation.draws) if draw not in said.own[of])
+        missing = (draw for draw in range(conversation.draws) if draw not in transcript.own[pass_])
         for _, run in groupby(enumerate(missing), key=lambda pair: pair[1] - pair[0]):  # draws in a row
             draws = [draw for _, draw in run]
             yield PendingRequest(step, draws[0], len(draws))
-    for reply, draw in said.first_drawn[of].items():
-        step = procedure.step(question, [*before, *said.graded(of, reply)])
+    for reply, draw in transcript.first_drawn[pass_].items():
+        step = procedure.step(question, [*before, *transcript.graded(pass_, reply)])
         if isinstance(step, Step) and step.role is not Role.MODEL:
             yield PendingRequest(step, draw)
 

@@ -124,10 +124,10 @@ class PromptSet:
         PromptSetError
             If there is no such variant; the message names the nearest.
         """
-        known = {**self.variants, FORCED: self.forced}
-        if name not in known:
-            raise PromptSetError(f"prompt set '{self.name}' has no prompt {unknown(name, known)}")
-        return known[name]
+        variants = {**self.variants, FORCED: self.forced}
+        if name not in variants:
+            raise PromptSetError(f"prompt set '{self.name}' has no prompt {unknown(name, variants)}")
+        return variants[name]
 
     def family(self, name: str) -> tuple[str, ...]:
         """Return a first-pass variant and its paraphrases, in the order of the file.
@@ -144,13 +144,13 @@ class PromptSet:
         ('normal', 'normal-2', 'normal-3', 'normal-4')
         """
         self.variant(name)
-        told = tuple(other for other, variant in self.variants.items() if name in (other, variant.paraphrase_of))
-        if len(told) < 2:
+        members = tuple(other for other, variant in self.variants.items() if name in (other, variant.paraphrase_of))
+        if len(members) < 2:
             raise PromptSetError(
                 f"prompt set '{self.name}' has no paraphrases of '{name}'; the set 'paraphrases' has some of 'normal', "
                 "and a set of your own marks them with paraphrase_of"
             )
-        return told
+        return members
 
     @property
     def targets(self) -> dict[str, float]:
@@ -160,7 +160,7 @@ class PromptSet:
         >>> load_prompt_set("confidence-targets").targets
         {'t0': 0.0, 't50': 0.5, 't75': 0.75, 't90': 0.9}
         """
-        return {name: one.target for name, one in self.variants.items() if one.target is not None}
+        return {name: variant.target for name, variant in self.variants.items() if variant.target is not None}
 
     def render(
         self, variant: str, question: str, context: str | None = None, choices: Sequence[str] = ()
@@ -190,7 +190,7 @@ class PromptSet:
     @cached_property
     def preambles(self) -> Mapping[str, str]:
         """The text before the question, by variant, including the forced pass."""
-        found = {}
+        preambles = {}
         for name, variant in {**self.variants, FORCED: self.forced}.items():
             examples = "\n\n".join(
                 self.example.format(
@@ -200,8 +200,8 @@ class PromptSet:
                 )
                 for number, shown in enumerate(self.examples, start=1)
             )
-            found[name] = self.preamble.format(examples=examples, instruction=variant.instruction)
-        return found
+            preambles[name] = self.preamble.format(examples=examples, instruction=variant.instruction)
+        return preambles
 
     @property
     def hash(self) -> str:
@@ -214,7 +214,7 @@ class PromptSet:
             [self.preamble, self.question, self.example, [asdict(e) for e in self.examples]]
             + [[name, _wording(variant)] for name, variant in self.variants.items()]
             + [_wording(self.forced)]
-            + [[name, own] for name in SHIPPED if (own := getattr(self, name)) != SHIPPED[name]],
+            + [[name, text] for name in SHIPPED if (text := getattr(self, name)) != SHIPPED[name]],
             ensure_ascii=False,
         )
         return hashlib.sha256(canonical.encode()).hexdigest()
@@ -224,10 +224,10 @@ def _wording(variant: Variant) -> dict[str, Any]:
     return {"instruction": variant.instruction, "unanswered": variant.unanswered}
 
 
-def unknown(name: str, known: Collection[str]) -> str:
+def unknown(name: str, names: Collection[str]) -> str:
     """Return the end of a message about an unknown name: the name, the closest known one, and all known ones."""
-    near = nearest(name, known)
-    return f"'{name}'{f' (did you mean {near!r}?)' if near else ''}; choose one of {', '.join(known)}"
+    near = nearest(name, names)
+    return f"'{name}'{f' (did you mean {near!r}?)' if near else ''}; choose one of {', '.join(names)}"
 
 
 OPTIONAL = {"context": {"context"}, "choices": {"choices"}, "choice": {"letter", "choice"}}
@@ -320,52 +320,52 @@ def _parse(content: bytes, source: str) -> PromptSet:
     return prompts
 
 
-def _refuse_unknown(data: Mapping[str, Any], kind: type, place: str) -> None:
+def _refuse_unknown(data: Mapping[str, Any], kind: type, location: str) -> None:
     """Raise for an unknown field: a misspelt optional field would be ignored silently."""
-    known = [field.name for field in fields(kind)]
+    names = [field.name for field in fields(kind)]
     for name in data:
-        if name not in known:
-            raise PromptSetError(f"{place}: unknown field {unknown(name, known)}")
+        if name not in names:
+            raise PromptSetError(f"{location}: unknown field {unknown(name, names)}")
 
 
 def _check_paraphrase(name: str, variant: Variant, variants: Mapping[str, Variant], source: str) -> None:
     """Raise unless a paraphrase differs only in wording from a variant that is not a paraphrase itself."""
-    said = variant.paraphrase_of
-    if said is None:
+    original = variant.paraphrase_of
+    if original is None:
         return
-    place = f"{source}, variants.{name}: 'paraphrase_of'"
-    if said not in variants:
+    field = f"{source}, variants.{name}: 'paraphrase_of'"
+    if original not in variants:
         raise PromptSetError(
-            f"{place} names no prompt: {unknown(said, [known for known in variants if known != name])}"
+            f"{field} names no prompt: {unknown(original, [other for other in variants if other != name])}"
         )
-    if variants[said].paraphrase_of is not None or said == name:
-        raise PromptSetError(f"{place} must name a prompt that is not a paraphrase, found '{said}'")
-    if variant.unanswered != variants[said].unanswered:
+    if variants[original].paraphrase_of is not None or original == name:
+        raise PromptSetError(f"{field} must name a prompt that is not a paraphrase, found '{original}'")
+    if variant.unanswered != variants[original].unanswered:
         raise PromptSetError(
-            f"{source}, variants.{name}: 'unanswered' must be that of '{said}', which it paraphrases, found "
-            f"{list(variant.unanswered)} and {list(variants[said].unanswered)}; paraphrases differ only in wording"
+            f"{source}, variants.{name}: 'unanswered' must be that of '{original}', which it paraphrases, found "
+            f"{list(variant.unanswered)} and {list(variants[original].unanswered)}; paraphrases differ only in wording"
         )
 
 
-def _field(table: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
+def _field(table: Mapping[str, Any], name: str, kind: type, location: str) -> Any:
     value = table.get(name)
     if not isinstance(value, kind):
-        found = "nothing" if value is None else KINDS.get(type(value), shortened(value))
-        raise PromptSetError(f"{place}: '{name}' must be {KINDS[kind]}, found {found}")
+        actual = "nothing" if value is None else KINDS.get(type(value), shortened(value))
+        raise PromptSetError(f"{location}: '{name}' must be {KINDS[kind]}, found {actual}")
     return value
 
 
-def _template(table: Mapping[str, Any], name: str, fields: set[str], place: str) -> str:
-    text: str = _field(table, name, str, place)
+def _template(table: Mapping[str, Any], name: str, fields: set[str], location: str) -> str:
+    text: str = _field(table, name, str, location)
     try:
-        found = {placeholder(*field) for _, *field in string.Formatter().parse(text) if field[0] is not None}
+        actual = {placeholder(*field) for _, *field in string.Formatter().parse(text) if field[0] is not None}
     except ValueError as error:
-        raise PromptSetError(f"{place}: template '{name}': {error}; write a literal brace twice") from error
+        raise PromptSetError(f"{location}: template '{name}': {error}; write a literal brace twice") from error
     expected = {placeholder(field) for field in fields}
-    if found != expected:
-        shown = ", ".join(sorted(found)) or "none"
+    if actual != expected:
+        shown = ", ".join(sorted(actual)) or "none"
         raise PromptSetError(
-            f"{place}: template '{name}' must have the fields {', '.join(sorted(expected))}, found {shown}; "
+            f"{location}: template '{name}' must have the fields {', '.join(sorted(expected))}, found {shown}; "
             "write a literal brace twice"
         )
     return text
@@ -376,23 +376,23 @@ def placeholder(field: str | None, spec: str | None = None, conversion: str | No
     return "{" + f"{field}{f'!{conversion}' if conversion else ''}{f':{spec}' if spec else ''}" + "}"
 
 
-def _example(entry: Any, place: str) -> Example:
+def _example(entry: Any, location: str) -> Example:
     if not isinstance(entry, dict):
-        raise PromptSetError(f"{place}: must be a table with 'question' and 'answer'")
-    return Example(_field(entry, "question", str, place), _field(entry, "answer", str, place))
+        raise PromptSetError(f"{location}: must be a table with 'question' and 'answer'")
+    return Example(_field(entry, "question", str, location), _field(entry, "answer", str, location))
 
 
-def _variant(entry: Any, place: str, n_examples: int) -> Variant:
+def _variant(entry: Any, location: str, n_examples: int) -> Variant:
     if not isinstance(entry, dict):
-        raise PromptSetError(f"{place}: must be a table with 'instruction' and 'unanswered'")
-    unanswered = tuple(_field(entry, "unanswered", list, place))
+        raise PromptSetError(f"{location}: must be a table with 'instruction' and 'unanswered'")
+    unanswered = tuple(_field(entry, "unanswered", list, location))
     numbers = range(1, n_examples + 1)
     if not all(type(number) is int and number in numbers for number in unanswered):
-        raise PromptSetError(f"{place}: 'unanswered' must contain example numbers from 1 to {n_examples}")
-    instruction = _field(entry, "instruction", str, place)
-    _refuse_unknown(entry, Variant, place)
-    said = _field(entry, "paraphrase_of", str, place) if "paraphrase_of" in entry else None
+        raise PromptSetError(f"{location}: 'unanswered' must contain example numbers from 1 to {n_examples}")
+    instruction = _field(entry, "instruction", str, location)
+    _refuse_unknown(entry, Variant, location)
+    paraphrase_of = _field(entry, "paraphrase_of", str, location) if "paraphrase_of" in entry else None
     target = entry.get("target")
     if target is not None and (isinstance(target, bool) or not isinstance(target, int | float) or not 0 <= target < 1):
-        raise PromptSetError(f"{place}: 'target' must be a confidence from 0 to below 1, found {shortened(target)}")
-    return Variant(instruction, unanswered, said, None if target is None else float(target))
+        raise PromptSetError(f"{location}: 'target' must be a confidence from 0 to below 1, found {shortened(target)}")
+    return Variant(instruction, unanswered, paraphrase_of, None if target is None else float(target))

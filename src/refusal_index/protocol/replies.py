@@ -105,9 +105,9 @@ def _read(text: str, stop_reason: StopReason) -> Reading:
         return _unscored(FILTERED)
     if stop_reason is StopReason.TOOL_CALL:
         return _unscored(TOOL_CALL)
-    said = without_reasoning(text)
-    marks, tagged = len(ANSWER_MARK.findall(said)), _tagged(said)
-    answer = (said[slice(*tagged[-1])] if tagged else ANSWER_MARK.sub("", said)).strip()
+    visible = without_reasoning(text)
+    marks, tagged = len(ANSWER_MARK.findall(visible)), _tagged(visible)
+    answer = (visible[slice(*tagged[-1])] if tagged else ANSWER_MARK.sub("", visible)).strip()
     # White space, control and zero-width characters are not to be seen.
     if not any(character.isprintable() and not character.isspace() for character in answer):
         return _unscored(EMPTY)
@@ -134,8 +134,8 @@ def answer_start(text: str, answer: str) -> int | None:
     14
     """
     tagged = _tagged(text)
-    found = text.find(answer, *(tagged[-1] if tagged else (0, len(text)))) if answer else -1
-    return None if found < 0 else found
+    start = text.find(answer, *(tagged[-1] if tagged else (0, len(text)))) if answer else -1
+    return None if start < 0 else start
 
 
 def _tagged(text: str) -> list[tuple[int, int]]:
@@ -215,9 +215,9 @@ def write_logprobs(tokens: Iterable[TokenLogprob]) -> str:
     '[{"token":"Lima","logprob":-1.609438}]'
     """
     entries = []
-    for one in tokens:
-        alternatives = [_scored(*pair) for pair in one.alternatives]
-        entries.append(_scored(one.token, one.logprob) | ({"top_logprobs": alternatives} if alternatives else {}))
+    for token in tokens:
+        alternatives = [_scored(*pair) for pair in token.alternatives]
+        entries.append(_scored(token.token, token.logprob) | ({"top_logprobs": alternatives} if alternatives else {}))
     return json.dumps(entries, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -247,11 +247,11 @@ def read_logprobs(text: str | None) -> tuple[TokenLogprob, ...] | None:
         entries = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"logprobs: expected JSON, got {shortened(text)} ({error})") from error
-    found = []
-    for one in _listed(entries, "logprobs"):
-        alternatives = _listed(one.get("top_logprobs") or [], "logprobs, top_logprobs")
-        found.append(TokenLogprob(*_pair(one), tuple(map(_pair, alternatives))))
-    return tuple(found)
+    tokens = []
+    for entry in _listed(entries, "logprobs"):
+        alternatives = _listed(entry.get("top_logprobs") or [], "logprobs, top_logprobs")
+        tokens.append(TokenLogprob(*_pair(entry), tuple(map(_pair, alternatives))))
+    return tuple(tokens)
 
 
 def _scored(token: str, logprob: float) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def _listed(entries: Any, name: str) -> list[Mapping[str, Any]]:
-    if not isinstance(entries, list) or not all(isinstance(one, Mapping) for one in entries):
+    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
         raise ValueError(f"{name}: expected a list of tokens, got {shortened(entries)}")
     return entries
 
@@ -332,15 +332,15 @@ def longest_in_characters(prompts: PromptSet) -> Callable[[Question], int]:
 
 
 def check_lengths(
-    questions: Iterable[Question], prompts: PromptSet, most: int, count: Callable[[str], int] = about_tokens
+    questions: Iterable[Question], prompts: PromptSet, max_tokens: int, count: Callable[[str], int] = about_tokens
 ) -> None:
-    """Raise if a question's prompt is longer than `most` tokens.
+    """Raise if a question's prompt is longer than `max_tokens` tokens.
 
     Parameters
     ----------
     questions, prompts
         The question or questions, and the prompt set.
-    most
+    max_tokens
         The model's context length less the length of its reply.
     count
         Counts the tokens of a text; by default an estimate.
@@ -353,14 +353,14 @@ def check_lengths(
     Examples
     --------
     >>> from refusal_index.protocol import load_prompt_set
-    >>> check_lengths([Question("q1", "Who wrote Emma?", "Jane Austen")], load_prompt_set("default"), most=1000)
+    >>> check_lengths([Question("q1", "Who wrote Emma?", "Jane Austen")], load_prompt_set("default"), max_tokens=1000)
     """
     lengths = {question.question_id: longest_prompt(question, prompts, count) for question in questions}
-    long = [question_id for question_id, tokens in lengths.items() if tokens > most]
+    long = [question_id for question_id, tokens in lengths.items() if tokens > max_tokens]
     if long:
         more = f" and {len(long) - SHOWN:,} more" if len(long) > SHOWN else ""
         raise PromptLengthError(
-            f"questions: expected prompts of at most {most:,} tokens, got longer ones of "
+            f"questions: expected prompts of at most {max_tokens:,} tokens, got longer ones of "
             f"{', '.join(long[:SHOWN])}{more}, the longest with {max(lengths.values()):,}; "
             "shorten their contexts, or leave them out"
         )
@@ -455,14 +455,14 @@ def _declining(reply: str) -> tuple[str, str | None]:
 def _declining_phrase(sentences: Sequence[str], patterns: Patterns) -> str | None:
     """Return the phrase by which a reply declines in one language; None if it does not, or if it answers anyway."""
     opening = True
-    for place, sentence in enumerate(sentences):
-        if opening or (place + 1 == len(sentences) and patterns["concludes"].match(sentence)):
+    for index, sentence in enumerate(sentences):
+        if opening or (index + 1 == len(sentences) and patterns["concludes"].match(sentence)):
             announced = patterns["announces"].match(sentence)
             bare = sentence.rpartition(", ")[2] if announced else sentence
             if declined := patterns["alone"].fullmatch(bare) or patterns["declines"].search(sentence):
-                later = sentences[place + 1 :]
+                later = sentences[index + 1 :]
                 return None if _answers(sentence, declined, later, patterns) else declined[0]
-            opening = place + 1 < MAX_OPENING and announced is not None
+            opening = index + 1 < MAX_OPENING and announced is not None
     return None
 
 
@@ -481,9 +481,9 @@ def _answers(sentence: str, declined: re.Match[str], later: Sequence[str], patte
 
 def _contains_gold(text: str, declined: str, question: Question) -> bool:
     """Whether a text contains an accepted answer that neither the question nor the declining phrase contains."""
-    said, not_answers = _words(text), _words(question.text) + _words(declined)
+    words, not_answers = _words(text), _words(question.text) + _words(declined)
     accepted = () if question.gold is None else (question.gold, *question.aliases)
-    return any(wanted in said and wanted not in not_answers for wanted in map(_words, accepted) if wanted.strip())
+    return any(answer in words and answer not in not_answers for answer in map(_words, accepted) if answer.strip())
 
 
 def _words(text: str) -> str:
