@@ -116,7 +116,7 @@ def force(
 
     options = ReadOptions(columns_of(column), scorer, refusal, words=words_of(map_))
     settings = Settings.of(model=model, **values)
-    plan = prepare_force(file, settings, name=name, kind=format_, read=options, out=out)
+    plan = prepare_force(file, settings, name=name, kind=format_, options=options, out=out)
     for caution in plan.cautions:
         console.note(f"warning: {sentence(caution)}")
     execute_and_show(plan, as_json=json)

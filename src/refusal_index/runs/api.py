@@ -254,19 +254,19 @@ TABLES = {".csv", ".jsonl", ".ndjson", ".parquet"}
 """Suffixes of files that can hold questions."""
 
 
-def _name_of(given: Any, name: str | None, argument: str, objects: dict[str, object]) -> str:
+def _name_of(value: Any, name: str | None, argument: str, objects: dict[str, object]) -> str:
     """Return the name of a model or grader, and register the object that it stands for."""
-    if isinstance(given, str):
-        return given
+    if isinstance(value, str):
+        return value
     if name is not None:
         called = f"{PREFIX}{name}"
-    elif hasattr(given, "api") and hasattr(given, "generate"):  # a model of Inspect's
-        called = str(given)
-    elif callable(given):
-        called = function_name(given, argument)
+    elif hasattr(value, "api") and hasattr(value, "generate"):  # a model of Inspect's
+        called = str(value)
+    elif callable(value):
+        called = function_name(value, argument)
     else:
-        raise ModelError(f"{argument}: expected a name, a model of Inspect's or a function, got {type(given).__name__}")
-    objects[called] = given
+        raise ModelError(f"{argument}: expected a name, a model of Inspect's or a function, got {type(value).__name__}")
+    objects[called] = value
     return called
 
 
@@ -280,7 +280,7 @@ async def _carried_out(plan: Plan, progress: bool | Progress) -> Run:
             run = await execute(plan, bar)
     else:
         run = await execute(plan, unwatched if progress is False else progress)
-    errors = {one.error for one in run.missing}
+    errors = {failure.error for failure in run.missing}
     error = next(iter(errors), None) if len(errors) == 1 and len(run.missing) == run.outcomes.height else None
     if error is not None and is_function_name(plan.settings.model) and error.startswith(f"{plan.settings.model} "):
         raise RunFailedError(f"{error}, for every question; {FIX}")

@@ -35,12 +35,12 @@ class UsageCounter:
         for reply in replies:
             self.add(reply)
 
-    def add(self, one: Completion) -> None:
+    def add(self, completion: Completion) -> None:
         """Add the usage of one reply."""
-        place = one.reply.role is Role.MODEL, one.in_batch
-        read, written = self._tokens[place]
-        self._tokens[place] = read + one.input_tokens, written + one.output_tokens
-        self.requests += one.requests
+        key = completion.reply.role is Role.MODEL, completion.in_batch
+        input_tokens, output_tokens = self._tokens[key]
+        self._tokens[key] = input_tokens + completion.input_tokens, output_tokens + completion.output_tokens
+        self.requests += completion.requests
 
     @property
     def tokens(self) -> Tokens:
@@ -62,7 +62,7 @@ class UsageCounter:
 
 
 def _sum(*parts: Tokens) -> Tokens:
-    return sum(read for read, _ in parts), sum(written for _, written in parts)
+    return sum(input_tokens for input_tokens, _ in parts), sum(output_tokens for _, output_tokens in parts)
 
 
 FIRST_REPLY_POLL, POLL = 0.02, 0.1
@@ -180,8 +180,8 @@ class Budget:
 
     def seconds_left(self) -> float | None:
         """Return the seconds left; None without a time limit."""
-        most = self._limits.max_time
-        return None if most is None else most - (self._clock() - self._started)
+        limit = self._limits.max_time
+        return None if limit is None else limit - (self._clock() - self._started)
 
     async def sleep(self, seconds: float) -> None:
         """Wait, but no longer than the time limit allows."""

@@ -139,12 +139,12 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         pending = plan.pending(store)
         foreseen = await _foreseen(plan, pending, store, counting)
         assumed = assumptions(plan)
-        found = estimate(
+        cost = estimate(
             _asked(plan, pending, store),
             _tokens(plan),
             assumed,
             _paid(store),
-            lambda one: foreseen.get((one.question.question_id, one.protocol.variant)),
+            lambda to_ask: foreseen.get((to_ask.question.question_id, to_ask.protocol.variant)),
             _alike(plan, store),
         )
     sending, model = plan.settings.sending, plan.settings.model
@@ -156,17 +156,17 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         provider = provider_of(model)[0]
         connections = OTHER_CONNECTIONS if provider is None else provider.concurrency
     is_checked = pending and sending.engine == DIRECT
-    models = [one for one in plan.graders if not (is_function_name(one) or callable(plan.objects.get(one)))]
+    models = [name for name in plan.graders if not (is_function_name(name) or callable(plan.objects.get(name)))]
     checks = len(models) if is_checked else 0
     return RunEstimate(
         plan=plan,
         pending=tuple(pending),
         assumed=assumed,
         foreseen=len(foreseen),
-        found=found,
+        found=cost,
         checks=checks,
-        cost=_cost(found, plan.settings.prices_as_sent),
-        seconds=_seconds(plan, found.total.requests + Range.exactly(checks), connections),
+        cost=_cost(cost, plan.settings.prices_as_sent),
+        seconds=_seconds(plan, cost.total.requests + Range.exactly(checks), connections),
         connections=connections,
     )
 
@@ -174,8 +174,8 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
 def _seconds(plan: Plan, requests: Range, connections: int) -> Range:
     """Return the duration of the requests; in batches, each round may take the provider's whole time limit."""
     if plan.settings.sending.engine == BATCH:
-        usual, most = (WINDOW * rounds if requests.most else 0.0 for rounds in ROUNDS[len(plan.graders)])
-        return Range(0, usual, most)
+        usual, largest = (WINDOW * rounds if requests.most else 0.0 for rounds in ROUNDS[len(plan.graders)])
+        return Range(0, usual, largest)
     return requests * (plan.settings.forecast.seconds_per_request / connections)
 
 
@@ -195,8 +195,8 @@ def remarks(plan: Plan) -> Iterator[str]:
         else:
             yield f"batches are priced at {rate:.0%} of the given prices (--batch-rate)"
     if settings.sending.engine == BATCH:
-        usual, most = ROUNDS[len(plan.graders)]
-        more = f", {most} at most" if most > usual else ""
+        usual, largest = ROUNDS[len(plan.graders)]
+        more = f", {largest} at most" if largest > usual else ""
         yield f"there are {usual} rounds of batches{more}; the time assumes 24 hours for each, the maximum"
 
     if "functions" not in plan.identity and any(map(is_function_name, plan.names.values())):
@@ -209,8 +209,8 @@ def _asked(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[T
     procedures: dict[str, Any] = {variant: plan.procedures[variant] for variant in variants}
     for question in plan.dataset.questions:
         for variant, procedure in procedures.items():
-            drawn = before.get(variant, {}).get(question.question_id, 1)
-            yield ToAsk(procedure.wording, question, max(plan.draws[variant][question], drawn))
+            earlier_draws = before.get(variant, {}).get(question.question_id, 1)
+            yield ToAsk(procedure.wording, question, max(plan.draws[variant][question], earlier_draws))
 
 
 def _alike(plan: Plan, store: ReplyStore) -> Callable[[ToAsk], Hashable]:
@@ -220,29 +220,29 @@ def _alike(plan: Plan, store: ReplyStore) -> Callable[[ToAsk], Hashable]:
     """
     if any(map(counts_exactly, plan.names.values())):
         return by_itself
-    replied = {one.question_id for one in store.replies()}
+    replied = {reply.question_id for reply in store.replies()}
 
-    def kind(one: ToAsk) -> Hashable:
-        asked = one.question
-        if asked.question_id in replied:
+    def kind(to_ask: ToAsk) -> Hashable:
+        question = to_ask.question
+        if question.question_id in replied:
             return None
-        lengths = len(asked.text), len(asked.context or ""), len(asked.gold or ""), *map(len, asked.choices)
-        return one.protocol.variant, one.draws, asked.context is None, asked.gold is None, lengths
+        lengths = len(question.text), len(question.context or ""), len(question.gold or ""), *map(len, question.choices)
+        return to_ask.protocol.variant, to_ask.draws, question.context is None, question.gold is None, lengths
 
     return kind
 
 
 def assumptions(plan: Plan) -> Assumptions:
     """Return the assumptions about a run's replies, from its settings and from what is known about its provider."""
-    forecast, most = plan.settings.forecast, plan.settings.sending.max_choices
+    forecast, max_choices = plan.settings.forecast, plan.settings.sending.max_choices
     provider, _ = provider_of(plan.settings.model)
     share = REFUSAL_SHARE if forecast.assume_refusal is None else forecast.assume_refusal
     share = 0 if plan.settings.repeats.answered_only else share  # no answer is forced
     reply_tokens = forecast.reply_tokens or (REPLY_TOKENS if provider is None else provider.reply_tokens)
     if provider is not None and provider.is_embedded:
-        return Assumptions(share, reply_tokens, Range.exactly(most))
+        return Assumptions(share, reply_tokens, Range.exactly(max_choices))
     gives_several = plan.settings.model.partition("/")[0] in SEVERAL_CHOICES
-    return Assumptions(share, reply_tokens, Range(1, most if gives_several else 1, most))
+    return Assumptions(share, reply_tokens, Range(1, max_choices if gives_several else 1, max_choices))
 
 
 async def _foreseen(
@@ -277,16 +277,16 @@ async def _foreseen(
 def _paid(store: ReplyStore) -> Paid:
     """Return a function that looks up stored replies, for as many draws in a row as there are."""
 
-    def look(one: ToAsk, request: Request, draw: int, choices: int) -> Sequence[Reply]:
-        said = {
+    def look(to_ask: ToAsk, request: Request, draw: int, choices: int) -> Sequence[Reply]:
+        replies = {
             reply.draw: reply.reply
-            for reply in store.completions(one.question.question_id, one.protocol.variant)
+            for reply in store.completions(to_ask.question.question_id, to_ask.protocol.variant)
             if (reply.reply.pass_, reply.reply.role, reply.attempt) == (request.pass_, request.role, request.attempt)
         }
-        found: list[Reply] = []
-        while len(found) < choices and draw + len(found) in said:
-            found.append(said[draw + len(found)])
-        return found
+        stored: list[Reply] = []
+        while len(stored) < choices and draw + len(stored) in replies:
+            stored.append(replies[draw + len(stored)])
+        return stored
 
     return look
 
@@ -311,10 +311,10 @@ def counts_exactly(model: str) -> bool:
     return provider is not None and provider.is_embedded
 
 
-def _cost(found: CostEstimate, prices: Prices) -> Range | None:
-    if prices.model is None and found.model.requests.most:
+def _cost(cost: CostEstimate, prices: Prices) -> Range | None:
+    if prices.model is None and cost.model.requests.most:
         return None
-    parts = ((prices.model, found.model), (prices.grader, found.grading))
+    parts = ((prices.model, cost.model), (prices.grader, cost.grading))
     costs = [
         (load.input_tokens * price.input + load.output_tokens * price.output) * (1 / MILLION)
         for price, load in parts
@@ -327,35 +327,42 @@ DRY_RUN_COLUMNS = ("first pass", "forced pass", "grading", "requests", "tokens i
 SHOWN = 3
 
 
-def dry_run_document(found: Sequence[RunEstimate]) -> dict[str, Any]:
+def dry_run_document(estimates: Sequence[RunEstimate]) -> dict[str, Any]:
     """Return estimates as a JSON-serialisable dictionary."""
-    return {"dry_run_version": 1, "runs": [one.to_document() for one in found]}
+    return {"dry_run_version": 1, "runs": [run_estimate.to_document() for run_estimate in estimates]}
 
 
-def dry_run_blocks(found: Sequence[RunEstimate]) -> Iterator[Block]:
+def dry_run_blocks(estimates: Sequence[RunEstimate]) -> Iterator[Block]:
     """Yield the estimates of runs, and their assumptions."""
     names = ("model", "dataset")
     rows = []
-    for one in found:
-        variants = len(one.plan.procedures)
-        done = f", {variants - len(one.pending)} done" if len(one.pending) < variants else ""
-        rows.append((*one.plan.title, f"{len(one.plan.dataset.questions):,}", f"{variants}{done}", *_numbers([one])))
-    if len(found) > 1:
-        rows.append(("all", "", "", "", *_numbers(found)))
+    for run_estimate in estimates:
+        variants = len(run_estimate.plan.procedures)
+        done = f", {variants - len(run_estimate.pending)} done" if len(run_estimate.pending) < variants else ""
+        rows.append(
+            (
+                *run_estimate.plan.title,
+                f"{len(run_estimate.plan.dataset.questions):,}",
+                f"{variants}{done}",
+                *_numbers([run_estimate]),
+            )
+        )
+    if len(estimates) > 1:
+        rows.append(("all", "", "", "", *_numbers(estimates)))
     yield Table.of((*names, "questions", "prompts", *DRY_RUN_COLUMNS), rows, left=names)
-    for line in _grouped(found):
+    for line in _grouped(estimates):
         yield from ("", line)
 
 
-def _numbers(found: Sequence[RunEstimate]) -> Iterator[str]:
-    total = sum((one.found for one in found), NOTHING)
-    checks = Range.exactly(sum(one.checks for one in found))
+def _numbers(estimates: Sequence[RunEstimate]) -> Iterator[str]:
+    total = sum((run_estimate.found for run_estimate in estimates), NOTHING)
+    checks = Range.exactly(sum(run_estimate.checks for run_estimate in estimates))
     yield from map(_count, (total.first.requests, total.forced.requests, total.grading.requests + checks))
     yield _count(total.total.requests + checks)
     yield from map(_about, (total.total.input_tokens, total.total.output_tokens))
-    costs = [one.cost.expected for one in found if one.cost is not None]
-    yield f"${sum(costs):,.2f}" if len(costs) == len(found) else UNDEFINED
-    yield _time(sum(one.seconds.expected for one in found))
+    costs = [run_estimate.cost.expected for run_estimate in estimates if run_estimate.cost is not None]
+    yield f"${sum(costs):,.2f}" if len(costs) == len(estimates) else UNDEFINED
+    yield _time(sum(run_estimate.seconds.expected for run_estimate in estimates))
 
 
 def _count(amount: Range) -> str:
@@ -374,27 +381,27 @@ def _time(seconds: float) -> str:
     return f"{seconds / 60:,.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:,.1f} h"
 
 
-def _grouped(found: Sequence[RunEstimate]) -> Iterator[str]:
+def _grouped(estimates: Sequence[RunEstimate]) -> Iterator[str]:
     """Yield each remark once, with the models it applies to unless it applies to all."""
-    about: dict[str, dict[str, None]] = {}
-    for one in found:
-        for remark in _basis(one):
-            about.setdefault(remark, {})[one.plan.title[0]] = None
-    everyone = {one.plan.title[0] for one in found}
-    for remark, models in about.items():
+    models_by_remark: dict[str, dict[str, None]] = {}
+    for run_estimate in estimates:
+        for remark in _basis(run_estimate):
+            models_by_remark.setdefault(remark, {})[run_estimate.plan.title[0]] = None
+    everyone = {run_estimate.plan.title[0] for run_estimate in estimates}
+    for remark, models in models_by_remark.items():
         named = list(models)
         more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
         yield remark if len(named) == len(everyone) else f"{', '.join(named[:SHOWN])}{more}: {remark}"
 
 
-def _basis(one: RunEstimate) -> Iterator[str]:
+def _basis(run_estimate: RunEstimate) -> Iterator[str]:
     """Yield the assumptions behind the estimates of a run."""
-    settings, assumed, dataset = one.plan.settings, one.assumed, one.plan.title[1]
-    if one.found.there:
-        yield f"On {dataset}, {one.found.there:,} requests of unfinished prompts have already been answered."
-    if remark := "; ".join(remarks(one.plan)):
+    settings, assumed, dataset = run_estimate.plan.settings, run_estimate.assumed, run_estimate.plan.title[1]
+    if run_estimate.found.there:
+        yield f"On {dataset}, {run_estimate.found.there:,} requests of unfinished prompts have already been answered."
+    if remark := "; ".join(remarks(run_estimate.plan)):
         yield f"On {dataset}, {remark}."
-    if not one.pending:
+    if not run_estimate.pending:
         return
     draws, repeated = settings.repeats.draws or 1, settings.repeats.repeat_questions
     if draws > 1 and settings.decoding.temperature == 0:
@@ -402,29 +409,30 @@ def _basis(one: RunEstimate) -> Iterator[str]:
     elif draws > 1:
         some = "all" if repeated is None else f"{repeated:,}"
         yield f"On {dataset}, {some} of the questions are sampled {draws} times, for corrected RI."
-    if one.foreseen:
+    if run_estimate.foreseen:
         yield (
-            f"The embedded model ran {one.foreseen:,} first passes to see what it refuses; --assume-refusal assumes a "
-            "share instead. Each refused question is forced once for all prompts."
+            f"The embedded model ran {run_estimate.foreseen:,} first passes to see what it refuses; --assume-refusal "
+            "assumes a share instead. Each refused question is forced once for all prompts."
         )
     else:
         yield (
             f"Assumed: {assumed.refusal_share:.0%} of the questions are refused, the same ones under every prompt "
             "(--assume-refusal); each is forced once for all prompts."
         )
-    which = "unknown reply" if one.foreseen else "reply"
-    pace = f", {settings.forecast.seconds_per_request:g} s per request (--seconds-per-request), {one.connections} at a "
-    pace = "" if settings.sending.engine == BATCH else f"{pace}time (--max-connections)"
+    kind = "unknown reply" if run_estimate.foreseen else "reply"
+    pace = f", {settings.forecast.seconds_per_request:g} s per request (--seconds-per-request)"
+    connections = f", {run_estimate.connections} at a time (--max-connections)"
+    pace = "" if settings.sending.engine == BATCH else f"{pace}{connections}"
     yield (
-        f"Assumed: {assumed.reply_tokens:,} tokens per {which} (--reply-tokens){pace}. Input tokens are "
+        f"Assumed: {assumed.reply_tokens:,} tokens per {kind} (--reply-tokens){pace}. Input tokens are "
         + ("exact." if counts_exactly(settings.model) else "estimated at 4 characters each.")
     )
     if draws > 1 and assumed.choices.least < assumed.choices.most:
         yield f"Assumed: one request returns up to {assumed.choices.expected:,.0f} samples of a question."
-    if one.plan.graders:
+    if run_estimate.plan.graders:
         alike = " assuming that all samples differ," if draws > 1 else ""
-        graders = " and ".join(one.plan.graders)
-        yield f"Every answer is graded by {graders},{alike} at most twice{_about_cost(one.plan.prices)}."
+        graders = " and ".join(run_estimate.plan.graders)
+        yield f"Every answer is graded by {graders},{alike} at most twice{_about_cost(run_estimate.plan.prices)}."
 
 
 def _about_cost(prices: Prices) -> str:

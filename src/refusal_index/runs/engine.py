@@ -258,16 +258,16 @@ async def converse(
         If a reply cannot be kept.
     """
     store, question_id = assignment.store, conversation.question.question_id
-    said = store.completions(question_id, conversation.variant)
+    completions_so_far = store.completions(question_id, conversation.variant)
     try:
-        while requests := next_requests(conversation, said):
+        while requests := next_requests(conversation, completions_so_far):
             for pending in requests:
                 step = pending.step
                 variant = variant_of(conversation, step.pass_)
                 retired = store.times_retired(question_id, variant, step.pass_, step.role, pending.draw)
                 request = model_request(assignment.settings, conversation, pending, retired)
                 completions = await _completions(assignment, request, send, classify_error)
-                said += completions
+                completions_so_far += completions
                 assignment.progress(Replied(completions[0]))
     except EndedError:
         return
@@ -308,8 +308,8 @@ async def _completions(
         breaker.open(f"{error}; no further requests are sent{advice}; {RESUMES}")
         raise
     except Exception as error:  # otherwise every further reply would be paid for and lost
-        said = f"{type(error).__name__}: {error}"[:300]
-        breaker.open(f"a reply cannot be kept ({said}); no further requests are sent: please report this; {RESUMES}")
+        reason = f"{type(error).__name__}: {error}"[:300]
+        breaker.open(f"a reply cannot be kept ({reason}); no further requests are sent: please report this; {RESUMES}")
         raise
     return completions
 
@@ -397,8 +397,8 @@ def engine_of(name: str) -> MakeEngine:
     plugin = None if name == DIRECT else entry_points.find("executors", name)
     if plugin is None:
         return DirectEngine
-    found: MakeEngine = entry_points.load(plugin)
-    return found
+    engine: MakeEngine = entry_points.load(plugin)
+    return engine
 
 
 def check_engine(name: str) -> None:
@@ -448,8 +448,8 @@ def check_engines_own(sending: Sending) -> None:
     """
     check_engine(sending.engine)
     for name, engines in ONLY_OF.items():
-        given = sending.own_options if name == "engine_option" else getattr(sending, name)
-        if given and sending.engine not in engines:
+        is_given = sending.own_options if name == "engine_option" else getattr(sending, name)
+        if is_given and sending.engine not in engines:
             raise SettingError(
                 f"{{{name}}}: requires {{engine}} {' or '.join(engines)}, got {sending.engine}; leave it out, or "
                 "choose that engine"
@@ -465,7 +465,7 @@ def check_sends(sending: Sending) -> None:
         The message names the other engines.
     """
     if sending.engine == FILES:
-        others = ", ".join(one for one in engine_names() if one != FILES)
+        others = ", ".join(other for other in engine_names() if other != FILES)
         raise SettingError(f"{{engine}}: expected an engine that sends requests, got files; choose one of {others}")
 
 
@@ -477,10 +477,10 @@ def check_limits(settings: Settings) -> None:
     SettingError
         The message says how to ask fewer questions instead.
     """
-    given = [name for name, value in vars(settings.limits).items() if value is not None]
-    if given and settings.sending.engine == FILES:
+    limits = [name for name, value in vars(settings.limits).items() if value is not None]
+    if limits and settings.sending.engine == FILES:
         raise SettingError(
-            f"{{{given[0]}}}: {{engine}} files sends nothing itself, so it has nothing to limit; leave it out: "
+            f"{{{limits[0]}}}: {{engine}} files sends nothing itself, so it has nothing to limit; leave it out: "
             "have as many lines of the files answered as you like; the others stay pending"
         )
 
@@ -495,7 +495,7 @@ def note_on(sending: Sending, graders: Iterable[str] = ()) -> str | None:
 IN_PROCESS_CONCURRENCY = 64
 
 
-def client_for(role: Role, name: str, given: object, settings: Settings) -> Client:
+def client_for(role: Role, name: str, value: object, settings: Settings) -> Client:
     """Return the client of a model.
 
     Functions are called in this process; ``openai-api/NAME/MODEL`` uses OpenAI's client; a plugin's models, such as
@@ -505,7 +505,7 @@ def client_for(role: Role, name: str, given: object, settings: Settings) -> Clie
     ----------
     role, name
         The role of the model, and its name.
-    given
+    value
         A function or a model of Inspect registered under this name; None if there is only the name.
     settings
         Those of the run.
@@ -515,19 +515,19 @@ def client_for(role: Role, name: str, given: object, settings: Settings) -> Clie
     ModelError
         If the model cannot be asked.
     """
-    send = function_sender(role, name, given)
+    send = function_sender(role, name, value)
     if send is not None:
         return Client(
             send, lambda error: classify_function_error(error, name), IN_PROCESS_CONCURRENCY, is_checked=False
         )
-    if given is None and name.startswith(f"{COMPATIBLE}/"):
+    if value is None and name.startswith(f"{COMPATIBLE}/"):
         from refusal_index.models.openai_client import openai_client  # noqa: PLC0415 - takes half a second
 
         return openai_client(name, settings)
     provider, model = provider_of(name)
-    if given is None and provider is not None:
+    if value is None and provider is not None:
         return provider.client(model, settings)
-    return other_models().make_client(role, name, given, settings)
+    return other_models().make_client(role, name, value, settings)
 
 
 class DirectEngine:

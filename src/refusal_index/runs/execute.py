@@ -99,8 +99,8 @@ def open_plan(plan: Plan, progress: Progress = unwatched, budget: Budget | None 
         if folder.read_about().get(UNTIL) != until:
             folder.change_about({UNTIL: until})
         with open_store(folder) as store:
-            own = {question.question_id for draws in plan.draws.values() for question in draws}
-            others = {question_id for draws in store.draws().values() for question_id in draws} - own
+            own_ids = {question.question_id for draws in plan.draws.values() for question in draws}
+            others = {question_id for draws in store.draws().values() for question_id in draws} - own_ids
             if others:  # they would count as this run's
                 raise StoreError(
                     f"{store.path}: it belongs to another run, since it holds {len(others):,} questions that this run "
@@ -167,8 +167,8 @@ class Outstanding(Protocol):
 
 def outstanding() -> Outstanding:
     """Return the hook for outstanding requests."""
-    found: Outstanding = entry_points.hook("outstanding")
-    return found
+    hook: Outstanding = entry_points.hook("outstanding")
+    return hook
 
 
 MAX_WAIT = 60.0
@@ -209,7 +209,7 @@ class OpenRun:
         RefusalIndexError
             If a model cannot be asked, or a part could not be completed: replies are kept.
         """
-        rounds = (each for part in parts for each in self._rounds(part))
+        rounds = (round_ for part in parts for round_ in self._rounds(part))
         if self.engine is None:
             for _ in rounds:
                 pass
@@ -321,8 +321,8 @@ async def execute_rounds(
             if breaker.planned:
                 return breaker.reason
             if breaker.reason is not None:
-                place = "-".join(filter(None, (dataset, name)))
-                raise RunFailedError(f"{place}: {breaker.reason}" if place else breaker.reason)
+                label = "-".join(filter(None, (dataset, name)))
+                raise RunFailedError(f"{label}: {breaker.reason}" if label else breaker.reason)
     return None
 
 
@@ -362,18 +362,18 @@ async def execute_in_looks(
     KeyboardInterrupt
         If it was interrupted; replies are kept.
     """
-    found: Run | None = None
+    latest: Run | None = None
     stop: Stop | None = None
 
     def parts() -> Iterator[Plan]:
-        nonlocal found, stop
+        nonlocal latest, stop
         before = len({question_id for draws in run.store.draws().values() for question_id in draws})
         for look, size in enumerate(sizes, 1):
             if size < before:
                 continue
             yield plan.part(frozenset(sample(plan.dataset, size, plan.settings.seed).questions))
-            found = run.results()
-            why = decide(found, size)
+            latest = run.results()
+            why = decide(latest, size)
             if why is not None and size < sizes[-1]:
                 stop = Stop(size, sizes[-1], look, len(sizes), why)
                 return
@@ -384,8 +384,8 @@ async def execute_in_looks(
         ended = await run.ask(parts())
         if stop is not None:
             plan.folder.change_about({STOPPED: stop.to_document()})
-        elif ended is None and found is not None:
-            return found
+        elif ended is None and latest is not None:
+            return latest
         return run.results(ended)
 
 

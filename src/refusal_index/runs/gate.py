@@ -44,25 +44,25 @@ def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -
         If one of them cannot be read, or they have no variant in common.
     """
     chosen = CompareOptions(**options)
-    found = compared_runs([first, second], chosen)
-    if len(found) != 2:
-        raise SettingError(f"compare: expected two runs of one model and dataset each, got {len(found)}")
-    return compare_pair(found, chosen, compared_sections(found, chosen))
+    compared = compared_runs([first, second], chosen)
+    if len(compared) != 2:
+        raise SettingError(f"compare: expected two runs of one model and dataset each, got {len(compared)}")
+    return compare_pair(compared, chosen, compared_sections(compared, chosen))
 
 
 def rank(runs: Sequence[Run | str | Path], **options: Any) -> ranking.RunRanking:
     """Rank several runs by their Refusal Index, tied where no difference is significant; options as for `compare`."""
     chosen = CompareOptions(**options)
-    found = compared_runs([runs] if isinstance(runs, Run) else runs, chosen)
-    if len(found) < 2:
-        raise SettingError(f"rank: expected two runs or more, got {len(found)}")
-    return ranking.rank(found, chosen)
+    compared = compared_runs([runs] if isinstance(runs, Run) else runs, chosen)
+    if len(compared) < 2:
+        raise SettingError(f"rank: expected two runs or more, got {len(compared)}")
+    return ranking.rank(compared, chosen)
 
 
 def compared_runs(runs: Sequence[Run | str | Path], options: CompareOptions) -> tuple[ComparedRun, ...]:
     """Read finished runs for a comparison."""
-    places = [one.path if isinstance(one, Run) else checked_path(one, "runs") for one in runs]
-    return read_runs(places, options.sampling)
+    paths = [run.path if isinstance(run, Run) else checked_path(run, "runs") for run in runs]
+    return read_runs(paths, options.sampling)
 
 
 def gate(
@@ -114,35 +114,35 @@ def gate(
     return decide(read_one(candidate, "candidate"), other, policy_of(policy))
 
 
-def policy_of(given: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
+def policy_of(policy: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
     """Return a policy from a `Policy`, a mapping or a file; raises PolicyError if it cannot be used."""
-    if given is None or isinstance(given, Policy):
-        return given or Policy()
-    return Policy.of(given, "policy") if isinstance(given, Mapping) else read_policy(checked_path(given, "policy"))
+    if policy is None or isinstance(policy, Policy):
+        return policy or Policy()
+    return Policy.of(policy, "policy") if isinstance(policy, Mapping) else read_policy(checked_path(policy, "policy"))
 
 
-def read_one(given: Run | str | Path, argument: str) -> ComparedRun:
+def read_one(run: Run | str | Path, argument: str) -> ComparedRun:
     """Read a single run; raises RefusalIndexError if it cannot be read or is a set of runs."""
-    place = given.path if isinstance(given, Run) else whole_run(checked_path(given, argument))
-    runs = [] if (place / "run.json").exists() or set_members(place) else sorted(place.glob("*/run.json"))
+    path = run.path if isinstance(run, Run) else whole_run(checked_path(run, argument))
+    runs = [] if (path / "run.json").exists() or set_members(path) else sorted(path.glob("*/run.json"))
     if runs:
         raise RunFolderError(
-            f"{argument}: expected the folder of one run, got {place}, which holds {len(runs)}; name one of them, such "
+            f"{argument}: expected the folder of one run, got {path}, which holds {len(runs)}; name one of them, such "
             f"as {runs[0].parent}"
         )
-    found = read_runs([place])
-    if len(found) != 1:
+    runs_read = read_runs([path])
+    if len(runs_read) != 1:
         raise OutcomeTableError(
-            f"{argument}: expected one model on one dataset, got {len(found)} in {place}: "
-            f"{listed(one.label for one in found)}; name one run, or split the table"
+            f"{argument}: expected one model on one dataset, got {len(runs_read)} in {path}: "
+            f"{listed(compared.label for compared in runs_read)}; name one run, or split the table"
         )
-    return _with_asked(found[0])
+    return _with_asked(runs_read[0])
 
 
-def whole_run(place: Path) -> Path:
+def whole_run(path: Path) -> Path:
     """Return the folder of a run for its outcome table, which records neither what is missing nor an early stop."""
-    around = run_around(place)
-    return around if around is not None and RunFolder(around).outcomes == place.resolve() else place
+    around = run_around(path)
+    return around if around is not None and RunFolder(around).outcomes == path.resolve() else path
 
 
 def _with_asked(run: ComparedRun) -> ComparedRun:
@@ -154,8 +154,8 @@ def _with_asked(run: ComparedRun) -> ComparedRun:
         with open_store(folder, made=False) as store:
             draws = store.draws()
     about = folder.read_about()
-    asked = {name: asked_under(draws.get(name or "", {}), run.settings, about) for name in run.variants}
-    return replace(run, about=about, asked=asked)
+    requested = {name: asked_under(draws.get(name or "", {}), run.settings, about) for name in run.variants}
+    return replace(run, about=about, asked=requested)
 
 
 @dataclass(frozen=True)
@@ -187,11 +187,11 @@ class Gated:
 
 def variant_to_ask(policy: Policy, baseline: ComparedRun | None) -> str:
     """Return the prompt variant to ask a candidate with; raises PolicyError if it is ambiguous."""
-    known = [] if baseline is None else [name for name in baseline.variants if name is not None]
-    if policy.variant is None and len(known) != 1:
-        given = f"a baseline of {', '.join(known) or 'no named one'}" if baseline else "none"
-        raise PolicyError(f"variant: expected one prompt to ask with, got {given}; name it with --variants")
-    return policy.variant or known[0]
+    names = [] if baseline is None else [name for name in baseline.variants if name is not None]
+    if policy.variant is None and len(names) != 1:
+        source = f"a baseline of {', '.join(names) or 'no named one'}" if baseline else "none"
+        raise PolicyError(f"variant: expected one prompt to ask with, got {source}; name it with --variants")
+    return policy.variant or names[0]
 
 
 async def gate_while_asking(
@@ -238,12 +238,12 @@ async def gate_while_asking(
             f"{{looks}}: expected {before}, as planned before the first question of this folder, got {looks}; a "
             "plan changed after a look errs more often than stated, so keep the looks, or choose another folder"
         )
-    found: list[GateResult] = []
+    results: list[GateResult] = []
 
-    def judged(run: Run, asked: int, *, within_look: bool = False) -> str | None:
+    def judged(run: Run, n_so_far: int, *, within_look: bool = False) -> str | None:
         candidate = read_one(run, "candidate")
-        result = decide(candidate, baseline, policy, look=AtLook(design, asked), within_look=within_look)
-        found.append(result)
+        result = decide(candidate, baseline, policy, look=AtLook(design, n_so_far), within_look=within_look)
+        results.append(result)
         return None if result.verdict == "inconclusive" else f"the gate's verdict is {result.verdict}"
 
     try:
@@ -251,9 +251,11 @@ async def gate_while_asking(
     except RunFailedError as error:
         return Gated(None, unjudged(to_ask, baseline, policy, next(iter(plan.procedures)), str(error)))
     if run.ended is not None:
-        asked = run.outcomes["question_id"].n_unique()
-        judged(run, min(size for size in sizes if size >= asked), within_look=bool(run.missing) or asked not in sizes)
-    return Gated(run, found[-1])
+        n_asked = run.outcomes["question_id"].n_unique()
+        judged(
+            run, min(size for size in sizes if size >= n_asked), within_look=bool(run.missing) or n_asked not in sizes
+        )
+    return Gated(run, results[-1])
 
 
 def not_compared(plan: Plan, baseline: ComparedRun) -> int:
@@ -263,12 +265,12 @@ def not_compared(plan: Plan, baseline: ComparedRun) -> int:
     """
     (variant,) = plan.procedures
     check_variant("baseline", baseline, variant)
-    asked = {one.question_id for one in plan.dataset.questions}
-    theirs = set(baseline.variants[None if baseline.has_no_variants else variant]["question_id"])
-    shared = len(asked & theirs)
-    if 2 * shared < len(asked):
+    candidate_ids = {question.question_id for question in plan.dataset.questions}
+    baseline_ids = set(baseline.variants[None if baseline.has_no_variants else variant]["question_id"])
+    shared = len(candidate_ids & baseline_ids)
+    if 2 * shared < len(candidate_ids):
         raise OutcomeTableError(
-            f"baseline: expected at least half of the candidate's {len(asked):,} questions in it, got {shared:,} of "
-            f"its {len(theirs):,}; evaluate the candidate on the baseline's questions"
+            f"baseline: expected at least half of the candidate's {len(candidate_ids):,} questions in it, got "
+            f"{shared:,} of its {len(baseline_ids):,}; evaluate the candidate on the baseline's questions"
         )
-    return len(asked) - shared
+    return len(candidate_ids) - shared

@@ -67,10 +67,10 @@ def settings_before(before: Mapping[str, Any], settings: Settings) -> Settings:
 def grader_before(before: Mapping[str, Any]) -> tuple[GraderKind, tuple[str, ...]]:
     """Return the grader recorded in a folder's settings: a rule, or models by name."""
     named = before.get("grader") or {"name": str(GraderKind.EXACT)}
-    return grader_of(",".join(named[one] for one in ("name", "second") if named.get(one)))
+    return grader_of(",".join(named[key] for key in ("name", "second") if named.get(key)))
 
 
-def prompts_before(before: Mapping[str, Any], given: str | None, path: Path) -> PromptSet:
+def prompts_before(before: Mapping[str, Any], name_given: str | None, path: Path) -> PromptSet:
     """Return the prompt set that a run used.
 
     Raises
@@ -79,12 +79,12 @@ def prompts_before(before: Mapping[str, Any], given: str | None, path: Path) -> 
         If the prompt set came from a file that is not given, or the given one differs.
     """
     name = before["prompts"]["name"]
-    if given is None and name not in prompt_set_names():
+    if name_given is None and name not in prompt_set_names():
         raise SettingError(
             f"{{prompts}}: expected the file of the prompt set {name!r}, with which {path} was made, got nothing; it "
             "is not part of the package, so name the file"
         )
-    chosen = load_prompt_set(given or name)
+    chosen = load_prompt_set(name_given or name)
     if chosen.hash != before["prompts"].get("sha256"):
         raise SettingError(
             f"{{prompts}}: expected the prompt set that {path} was asked with, got another, {chosen.name!r}; "
@@ -169,12 +169,12 @@ def comparability_version(grader: str | None) -> int:
 
 def grader_identity(graders: tuple[str, ...], questions: Iterable[Question], refusal: str) -> dict[str, Any]:
     """Return the grader, with the hashes of its prompts for a model and the refusal detector for a rule."""
-    asked = any("/" in name for name in graders)
+    uses_models = any("/" in name for name in graders)
     return {
         "name": graders[0],
         "second": graders[1] if len(graders) > 1 else None,
-        "prompt_sha256": grader_prompt_hash() if asked else None,
-        "no_gold_prompt_sha256": no_gold_prompt_hash(questions) if asked else None,
+        "prompt_sha256": grader_prompt_hash() if uses_models else None,
+        "no_gold_prompt_sha256": no_gold_prompt_hash(questions) if uses_models else None,
         **({"refusal": refusal} if graders[0] in RULES else {}),
     }
 
@@ -193,13 +193,13 @@ def about(settings: Settings, dataset: Dataset, prompts: PromptSet) -> dict[str,
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
     """Return the versions of the installed packages among these."""
-    found = {}
+    installed = {}
     for name in packages:
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 RUNS = Path("runs")
@@ -268,8 +268,8 @@ class Plan:
     def part(self, questions: Container[Question]) -> Plan:
         """Return the plan restricted to some of its questions."""
         draws = {
-            variant: {one: count for one, count in asked.items() if one in questions}
-            for variant, asked in self.draws.items()
+            variant: {question: count for question, count in draws.items() if question in questions}
+            for variant, draws in self.draws.items()
         }
         return replace(self, draws=draws)
 
@@ -285,11 +285,11 @@ class Plan:
 
     def by_question(self, variants: Iterable[str], store: ReplyStore) -> list[Conversation]:
         """Return the conversations of several variants, grouped by question."""
-        found: dict[Question, list[Conversation]] = {}
+        by_question: dict[Question, list[Conversation]] = {}
         for variant in variants:
-            for one in self.conversations(variant, store):
-                found.setdefault(one.question, []).append(one)
-        return [one for conversations in found.values() for one in conversations]
+            for conversation in self.conversations(variant, store):
+                by_question.setdefault(conversation.question, []).append(conversation)
+        return [conversation for conversations in by_question.values() for conversation in conversations]
 
     def pending(self, store: ReplyStore) -> list[str]:
         """Return the variants with pending requests."""
@@ -297,21 +297,21 @@ class Plan:
             variant
             for variant in self.procedures
             if any(
-                next_requests(one, store.completions(one.question.question_id, variant))
-                for one in self.conversations(variant, store)
+                next_requests(conversation, store.completions(conversation.question.question_id, variant))
+                for conversation in self.conversations(variant, store)
             )
         ]
 
     def asked_again(self, store: ReplyStore) -> list[Completion]:
         """Return the replies to set aside because their requests are to be sent again."""
         reasons = self.settings.sending.retry
-        wanted = ASKED_AGAIN if UNSCORED in reasons else reasons
-        found: dict[Completion, None] = {}
-        for variant in self.procedures if wanted else ():
-            for one in self.conversations(variant, store):
-                said = store.completions(one.question.question_id, variant)
-                found |= dict.fromkeys(completions_to_retire(one, said, wanted))
-        return list(found)
+        retired_reasons = ASKED_AGAIN if UNSCORED in reasons else reasons
+        retired: dict[Completion, None] = {}
+        for variant in self.procedures if retired_reasons else ():
+            for conversation in self.conversations(variant, store):
+                completions = store.completions(conversation.question.question_id, variant)
+                retired |= dict.fromkeys(completions_to_retire(conversation, completions, retired_reasons))
+        return list(retired)
 
 
 def checked(plan: Plan, *, imports: bool = True) -> Plan:
@@ -423,11 +423,11 @@ def load_questions(settings: Settings) -> Dataset:
     DatasetError
         If it cannot be used.
     """
-    asked = settings.questions
-    name = asked.dataset or ("own" if asked.data else ALMANAC)
-    columns = dict(asked.column) or None
-    limit = ALMANAC_LIMIT if asked.limit is None and name == ALMANAC else asked.limit
-    return load_dataset(name, data=asked.data, columns=columns, mix_seed=settings.seed, limit=limit)
+    options = settings.questions
+    name = options.dataset or ("own" if options.data else ALMANAC)
+    columns = dict(options.column) or None
+    limit = ALMANAC_LIMIT if options.limit is None and name == ALMANAC else options.limit
+    return load_dataset(name, data=options.data, columns=columns, mix_seed=settings.seed, limit=limit)
 
 
 def sampling_of(settings: Settings, dataset: Dataset) -> tuple[Repeats, dict[Question, int]]:
@@ -440,20 +440,22 @@ def sampling_of(settings: Settings, dataset: Dataset) -> tuple[Repeats, dict[Que
     SettingError
         If fewer questions are asked than should be repeated, or one draw of each repeated question is wanted.
     """
-    given, questions = settings.repeats, dataset.questions
-    if given.repeat_questions is not None and given.repeat_questions > len(questions):
+    sampling, questions = settings.repeats, dataset.questions
+    if sampling.repeat_questions is not None and sampling.repeat_questions > len(questions):
         raise SettingError(
             f"{{repeat_questions}}: expected at most {len(questions):,}, as many as are asked, "
-            f"got {given.repeat_questions:,}"
+            f"got {sampling.repeat_questions:,}"
         )
-    if given.repeat_questions is not None and given.draws == 1:
+    if sampling.repeat_questions is not None and sampling.draws == 1:
         raise SettingError(
             "{repeat_questions}: requires {draws} of at least 2, got 1; add the number of samples per question"
         )
-    draws = given.draws or (1 if given.repeat_questions is None else 2)
-    repeated = sample(dataset, given.repeat_questions or len(questions), settings.seed) if draws > 1 else dataset
+    draws = sampling.draws or (1 if sampling.repeat_questions is None else 2)
+    repeated = sample(dataset, sampling.repeat_questions or len(questions), settings.seed) if draws > 1 else dataset
     again = {question.question_id for question in repeated.questions}
-    return replace(given, draws=draws), {each: draws if each.question_id in again else 1 for each in questions}
+    return replace(sampling, draws=draws), {
+        question: draws if question.question_id in again else 1 for question in questions
+    }
 
 
 UNSCORED = "unscored"
@@ -476,7 +478,7 @@ def grader_for(settings: Settings, dataset: Dataset) -> tuple[GraderKind, tuple[
     return kind, graders
 
 
-def grader_of(given: str) -> tuple[GraderKind, tuple[str, ...]]:
+def grader_of(text: str) -> tuple[GraderKind, tuple[str, ...]]:
     """Parse a grader: a rule, a model or a function, or two models that must agree.
 
     Raises
@@ -489,11 +491,11 @@ def grader_of(given: str) -> tuple[GraderKind, tuple[str, ...]]:
     >>> grader_of("exact"), grader_of("openai/gpt-4.1")
     ((<GraderKind.EXACT: 'exact'>, ()), (<GraderKind.MODEL: 'model'>, ('openai/gpt-4.1',)))
     """
-    if given in RULES:
-        return GraderKind(given), ()
-    models = tuple(name.strip() for name in given.split(","))
+    if text in RULES:
+        return GraderKind(text), ()
+    models = tuple(name.strip() for name in text.split(","))
     if len(models) > 2 or len(set(models)) < len(models):
-        raise SettingError(f"{{grader}}: expected a rule, a model or two different models as in A,B, got {given!r}")
+        raise SettingError(f"{{grader}}: expected a rule, a model or two different models as in A,B, got {text!r}")
     return (GraderKind.MODEL if len(models) == 1 else GraderKind.AGREE), tuple(map(_grader_name, models))
 
 
@@ -553,7 +555,7 @@ def _call_detector(name: str, function: Callable[[str], object], reply: str) -> 
         ) from error
 
 
-def chosen(given: Sequence[str], prompts: PromptSet) -> tuple[str, ...]:
+def chosen(requested: Sequence[str], prompts: PromptSet) -> tuple[str, ...]:
     """Return the named variants of a prompt set, in its order; a plus sign adds paraphrases.
 
     Raises
@@ -561,20 +563,22 @@ def chosen(given: Sequence[str], prompts: PromptSet) -> tuple[str, ...]:
     SettingError
         If a name is unknown.
     """
-    known = list(prompts.variants)
-    if tuple(given) == ("all",):
-        return tuple(known)
+    all_names = list(prompts.variants)
+    if tuple(requested) == ("all",):
+        return tuple(all_names)
     names: set[str] = set()
-    for part in given:
+    for part in requested:
         if (name := part.removesuffix(PARAPHRASES)) not in prompts.variants:
-            raise unknown("variants", name, known)
+            raise unknown("variants", name, all_names)
         names.update((part,) if part in prompts.variants else prompts.family(name))
     if not names:
-        raise SettingError(f"{{variants}}: expected 'all' or some of {', '.join(known)}, got {','.join(given)!r}")
-    return tuple(name for name in known if name in names)
+        raise SettingError(
+            f"{{variants}}: expected 'all' or some of {', '.join(all_names)}, got {','.join(requested)!r}"
+        )
+    return tuple(name for name in all_names if name in names)
 
 
-def check_code(names: Mapping[Role, str], given: Container[str], source: Path) -> None:
+def check_code(names: Mapping[Role, str], objects: Container[str], source: Path) -> None:
     """Raise if a folder names a Python function that the user did not name as well.
 
     Names read from a folder are checked here before an engine imports the functions, which would run code.
@@ -583,7 +587,7 @@ def check_code(names: Mapping[Role, str], given: Container[str], source: Path) -
     ----------
     names
         The models that the folder asked, by role.
-    given
+    objects
         The names that the user gave, and those of objects in memory.
     source
         The folder.
@@ -597,10 +601,12 @@ def check_code(names: Mapping[Role, str], given: Container[str], source: Path) -
     --------
     >>> check_code({Role.MODEL: "python:theirs:answer"}, {"python:theirs:answer"}, Path("run"))
     """
-    for asked, name in names.items():
-        if is_function_name(name) and name not in given:
-            role = "model" if asked is Role.MODEL else "grader"
-            same = (one for other, one in names.items() if (other is Role.MODEL) == (asked is Role.MODEL))
+    for role_asked, name in names.items():
+        if is_function_name(name) and name not in objects:
+            role = "model" if role_asked is Role.MODEL else "grader"
+            same = (
+                other_name for other, other_name in names.items() if (other is Role.MODEL) == (role_asked is Role.MODEL)
+            )
             raise SettingError(
                 f"{{{role}}}: expected {','.join(same)!r}, got nothing; {source} names this function, and a "
                 f"function named by a folder runs only if you name it too: read its code, then add it with {{{role}}}"
@@ -637,12 +643,12 @@ def check_name(name: str, objects: Mapping[str, object], engine: str = DIRECT) -
 
 def function_sources(settings: Settings, graders: Sequence[str], objects: Mapping[str, object]) -> dict[str, str]:
     """Return the source hashes of functions by name: an edited function counts as another model."""
-    found = {}
+    sources = {}
     for name in (settings.model, *graders, settings.refusal):
         function: Callable[..., Any] | None = objects.get(name)  # type: ignore[assignment]
         if function is None and is_function_name(name):
             function = load_function(name)
         source = source_sha256(function) if callable(function) else None
         if source is not None:
-            found[name] = source
-    return found
+            sources[name] = source
+    return sources

@@ -58,9 +58,9 @@ class ProgressBar:
         """Return what the replies so far took; called when the bar is drawn, which is rarer than replies are."""
         if not self._took.requests:
             return ""
-        read, written = map(_short, self._took.tokens)
+        input_tokens, output_tokens = map(_short, self._took.tokens)
         cost = self._took.cost(self._prices)
-        return f"{read} tokens in, {written} out" + ("" if cost is None else f", ${cost:.2f}")
+        return f"{input_tokens} tokens in, {output_tokens} out" + ("" if cost is None else f", ${cost:.2f}")
 
 
 @contextmanager

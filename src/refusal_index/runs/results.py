@@ -114,27 +114,29 @@ class Sums:
 
     def add(self, record: QuestionRecord, answered: Mapping[str, Answered]) -> None:
         """Add one question with its outcomes under all variants."""
-        self.is_begun = self.is_begun or any(one.said or one.error != STILL_TO_COME for one in answered.values())
+        self.is_begun = self.is_begun or any(
+            answered_variant.said or answered_variant.error != STILL_TO_COME for answered_variant in answered.values()
+        )
         self._count(record, answered)
-        for found in _disagreements(answered):
-            self._disagreements[str(found.variant)].append(found)
-        for variant, one in answered.items():
-            outcome = next(iter(one.outcomes), None)  # none if the store is damaged
+        for disagreement in _disagreements(answered):
+            self._disagreements[str(disagreement.variant)].append(disagreement)
+        for variant, answered_variant in answered.items():
+            outcome = next(iter(answered_variant.outcomes), None)  # none if the store is damaged
             if outcome is not None and outcome.refused and (reply := outcome.first_reply) is not None:
                 self.refusals[variant][recognised_by(self.procedure.grader, record.question, reply)] += 1
-            if one.error is not None:
-                self._missing[variant].append(Missing(variant, record.question.question_id, one.error))
+            if answered_variant.error is not None:
+                self._missing[variant].append(Missing(variant, record.question.question_id, answered_variant.error))
 
     def _count(self, record: QuestionRecord, answered: Mapping[str, Answered]) -> None:
         """Count the usage of each variant, retired replies included; shared replies count for the first variant."""
         counted: set[int] = set()
         for variant in self.variants:
             replies = answered[variant].said if variant in answered else ()
-            aside = (one for one in record.retired if (one.variant or self.variants[0]) == variant)
-            for one in (*replies, *aside):
-                if id(one) not in counted:  # replies of one record are distinct objects
-                    counted.add(id(one))
-                    self._took[variant].add(one)
+            aside = (completion for completion in record.retired if (completion.variant or self.variants[0]) == variant)
+            for completion in (*replies, *aside):
+                if id(completion) not in counted:  # replies of one record are distinct objects
+                    counted.add(id(completion))
+                    self._took[variant].add(completion)
 
     def usage(self, prices: Prices) -> dict[str | None, Usage]:
         """Return the usage of each variant."""
@@ -143,12 +145,12 @@ class Sums:
     @property
     def missing(self) -> tuple[Missing, ...]:
         """Unfinished questions, by variant and id."""
-        return tuple(one for found in self._missing.values() for one in found)
+        return tuple(question for missing in self._missing.values() for question in missing)
 
     @property
     def disagreements(self) -> tuple[Disagreement, ...]:
         """Replies on which the graders disagree, by variant and id."""
-        return tuple(one for found in self._disagreements.values() for one in found)
+        return tuple(disagreement for disagreements in self._disagreements.values() for disagreement in disagreements)
 
 
 def total(replies: Iterable[Completion], prices: Prices) -> Usage:
@@ -162,29 +164,31 @@ def _disagreements(answered: Mapping[str, Answered]) -> Iterator[Disagreement]:
     A forced answer shared by several variants belongs to the first of them.
     """
     shared: set[str] = set()
-    for found in (each for variant, one in answered.items() for each in _of_variant(variant, one)):
-        if found.of is Pass.FORCED:
-            if found.reply in shared:
+    for disagreement in (
+        item for variant, answered_variant in answered.items() for item in _of_variant(variant, answered_variant)
+    ):
+        if disagreement.of is Pass.FORCED:
+            if disagreement.reply in shared:
                 continue
-            shared.add(found.reply)
-        yield found
+            shared.add(disagreement.reply)
+        yield disagreement
 
 
 def _of_variant(variant: str, answered: Answered) -> Iterator[Disagreement]:
     verdicts: dict[tuple[Pass, int], list[Reply]] = {}
-    for one in answered.said:
-        if one.reply.role is not Role.MODEL:
-            verdicts.setdefault((one.reply.pass_, one.draw), []).append(one.reply)
-    for (of, draw), told in verdicts.items():
-        first = grade_by(Role.GRADER, of, answered.question, told)
-        second = grade_by(Role.SECOND_GRADER, of, answered.question, told)
+    for completion in answered.said:
+        if completion.reply.role is not Role.MODEL:
+            verdicts.setdefault((completion.reply.pass_, completion.draw), []).append(completion.reply)
+    for (pass_, draw), verdict_replies in verdicts.items():
+        first = grade_by(Role.GRADER, pass_, answered.question, verdict_replies)
+        second = grade_by(Role.SECOND_GRADER, pass_, answered.question, verdict_replies)
         if first is not None and second is not None and first is not second:
             reply = next(
-                one.reply.text
-                for one in answered.said
-                if (one.reply.pass_, one.draw, one.reply.role) == (of, draw, Role.MODEL)
+                completion.reply.text
+                for completion in answered.said
+                if (completion.reply.pass_, completion.draw, completion.reply.role) == (pass_, draw, Role.MODEL)
             )
-            yield Disagreement(answered.question, variant, of, reply, first, second)
+            yield Disagreement(answered.question, variant, pass_, reply, first, second)
 
 
 def first_pass_table(folder: RunFolder) -> Path:
@@ -196,7 +200,7 @@ def named(settings: Mapping[str, Any], passes: Sequence[FirstPass]) -> list[Firs
     """Name rows that mix two models accordingly."""
     dataset = settings["dataset"]["name"]
     name = model_name(settings["first_pass"]["model"], settings["model"])
-    return [replace(one, model=name, dataset=one.dataset or dataset) for one in passes]
+    return [replace(first_pass, model=name, dataset=first_pass.dataset or dataset) for first_pass in passes]
 
 
 def model_name(first: str | None, forced: str) -> str:
@@ -212,7 +216,7 @@ def model_name(first: str | None, forced: str) -> str:
     return first if is_same_model(first, forced) else f"{first}, forced: {forced}"
 
 
-def is_same_model(one: str, other: str) -> bool:
+def is_same_model(first: str, other: str) -> bool:
     """Whether two names refer to one model: the shorter is a suffix of the longer, part by part.
 
     Examples
@@ -220,7 +224,7 @@ def is_same_model(one: str, other: str) -> bool:
     >>> is_same_model("almanac/base", "openai-api/almanac/base"), is_same_model("gpt-4o", "openai/gpt-4o-mini")
     (True, False)
     """
-    parts, others = (name.casefold().split("/") for name in (one, other))
+    parts, others = (name.casefold().split("/") for name in (first, other))
     length = min(len(parts), len(others))
     return parts[-length:] == others[-length:]
 
@@ -301,14 +305,14 @@ def procedure_of(settings: Mapping[str, Any]) -> TwoPass:
     return FirstPassOnly(kind, detector=detector) if settings.get("answered_only") else TwoPass(kind, detector=detector)
 
 
-def derive_into(place: Path, folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> Derived:
+def derive_into(target: Path, folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> Derived:
     """Write the outcome table of a run's replies, variants in the order of their prompt set.
 
     Unless the first pass was imported, only parts of the table are in memory at a time.
 
     Parameters
     ----------
-    place
+    target
         The Parquet file. It is not written atomically. A folder beside it holds the parts of the table until they are
         joined.
     folder, store
@@ -328,11 +332,11 @@ def derive_into(place: Path, folder: RunFolder, store: ReplyStore, prices: Price
     settings = folder.read_complete_settings()
     if "first_pass" in settings:
         table, derived = _with_first_passes(folder, settings, store, prices)
-        with _raising_os_errors(place):
-            table.write_parquet(place)
-        return replace(derived, outcomes=pl.scan_parquet(place, glob=False))
+        with _raising_os_errors(target):
+            table.write_parquet(target)
+        return replace(derived, outcomes=pl.scan_parquet(target, glob=False))
     sums = _sums(settings["prompts"]["variants"], store, procedure_of(settings))
-    with _raising_os_errors(place), TemporaryDirectory(TEMPORARY_SUFFIX, f"{place.name}.", place.parent) as beside:
+    with _raising_os_errors(target), TemporaryDirectory(TEMPORARY_SUFFIX, f"{target.name}.", target.parent) as beside:
         written: dict[str, list[Path]] = {variant: [] for variant in sums.variants}
         for variant, part in _parts(settings, store, sums):
             path = Path(beside, f"{sum(map(len, written.values()))}.parquet")
@@ -340,26 +344,28 @@ def derive_into(place: Path, folder: RunFolder, store: ReplyStore, prices: Price
             written[variant].append(path)
         _check_begun(folder, sums)
         in_order = [path for paths in written.values() for path in paths]
-        pl.scan_parquet(in_order, glob=False).sink_parquet(place, row_group_size=ROWS_OF_GROUP)
+        pl.scan_parquet(in_order, glob=False).sink_parquet(target, row_group_size=ROWS_OF_GROUP)
     return Derived(
-        pl.scan_parquet(place, glob=False), sums.usage(prices), sums.missing, sums.disagreements, sums.refusals
+        pl.scan_parquet(target, glob=False), sums.usage(prices), sums.missing, sums.disagreements, sums.refusals
     )
 
 
 @contextmanager
-def _raising_os_errors(place: Path) -> Iterator[None]:
+def _raising_os_errors(path: Path) -> Iterator[None]:
     """Convert Polars' errors of the system, such as a full disk, to OSError."""
     try:
         yield
     except pl.exceptions.ComputeError as error:
-        told = OS_ERROR.search(str(error))
-        number, said = (int(told[1]), os.strerror(int(told[1]))) if told else (errno.EIO, str(error).splitlines()[0])
-        raise OSError(number, said, str(place)) from error
+        match = OS_ERROR.search(str(error))
+        number, message = (
+            (int(match[1]), os.strerror(int(match[1]))) if match else (errno.EIO, str(error).splitlines()[0])
+        )
+        raise OSError(number, message, str(path)) from error
 
 
 def _sums(order: Iterable[str], store: ReplyStore, procedure: TwoPass) -> Sums:
-    there = store.variants()
-    return Sums([variant for variant in order if variant in there], procedure)
+    stored = store.variants()
+    return Sums([variant for variant in order if variant in stored], procedure)
 
 
 def _check_begun(folder: RunFolder, sums: Sums) -> None:
@@ -369,25 +375,31 @@ def _check_begun(folder: RunFolder, sums: Sums) -> None:
 
 def _parts(settings: Mapping[str, Any], store: ReplyStore, sums: Sums) -> Iterator[tuple[str, pl.DataFrame]]:
     """Yield parts of the outcome table, each of one variant, and update the totals."""
-    asked = {one: Identification(settings["model"], settings["dataset"]["name"], one) for one in sums.variants}
-    rows: dict[str, list[tuple[Identification, Question, Outcome]]] = {one: [] for one in sums.variants}
+    identifications = {
+        variant: Identification(settings["model"], settings["dataset"]["name"], variant) for variant in sums.variants
+    }
+    rows: dict[str, list[tuple[Identification, Question, Outcome]]] = {variant: [] for variant in sums.variants}
     for record, answered in _each_answered(store, sums):
-        for variant, one in answered.items():
-            mine = rows[variant]
-            mine += (
-                (replace(asked[variant], draw=draw) if draw else asked[variant], record.question, outcome)
-                for draw, outcome in enumerate(one.outcomes)
+        for variant, answered_variant in answered.items():
+            part = rows[variant]
+            part += (
+                (
+                    replace(identifications[variant], draw=draw) if draw else identifications[variant],
+                    record.question,
+                    outcome,
+                )
+                for draw, outcome in enumerate(answered_variant.outcomes)
             )
-            if len(mine) >= ROWS_OF_PART:
-                yield variant, outcome_table(mine)
-                mine.clear()
-    yield from ((variant, outcome_table(mine)) for variant, mine in rows.items() if mine)
+            if len(part) >= ROWS_OF_PART:
+                yield variant, outcome_table(part)
+                part.clear()
+    yield from ((variant, outcome_table(part)) for variant, part in rows.items() if part)
 
 
 def _each_answered(store: ReplyStore, sums: Sums) -> Iterator[tuple[QuestionRecord, dict[str, Answered]]]:
     """Yield every question with its outcomes under each variant, and update the totals."""
     for record in store.each_question():
-        answered = {one[0].variant: _became(*one) for one in _asked_of(record, sums.variants, sums.procedure)}
+        answered = {asked[0].variant: _became(*asked) for asked in _asked_of(record, sums.variants, sums.procedure)}
         sums.add(record, answered)
         yield record, answered
 
@@ -409,17 +421,19 @@ def _asked_of(record: QuestionRecord, variants: Iterable[str], procedure: Proced
             yield conversation, record.effective_completions(variant), record.failures.get(variant)
 
 
-def _became(conversation: Conversation, said: list[Completion], error: str | None) -> Answered:
+def _became(conversation: Conversation, completions: list[Completion], error: str | None) -> Answered:
     """Return the outcomes of a question, one per draw; draws that are unfinished are unscored."""
-    first_replies = any(one.reply.pass_ is Pass.FIRST for one in said) or not conversation.procedure.asks_first
-    known, found = completions_and_outcomes(conversation, said) if first_replies else ([], [])
-    if len(found) == conversation.draws:
-        return Answered(conversation.question, found, known, error)
+    first_replies = (
+        any(completion.reply.pass_ is Pass.FIRST for completion in completions) or not conversation.procedure.asks_first
+    )
+    used, derived = completions_and_outcomes(conversation, completions) if first_replies else ([], [])
+    if len(derived) == conversation.draws:
+        return Answered(conversation.question, derived, used, error)
     reason = NOT_FINISHED if error is None else REQUEST_FAILED
-    begun = found or [partial_outcome(conversation, known, reason)]
+    begun = derived or [partial_outcome(conversation, used, reason)]
     to_come = [Outcome(None, None, unscored_reason=reason)] * (conversation.draws - len(begun))
     return Answered(
-        conversation.question, [*begun, *to_come], known, error or (FURTHER_DRAWS if found else STILL_TO_COME)
+        conversation.question, [*begun, *to_come], used, error or (FURTHER_DRAWS if derived else STILL_TO_COME)
     )
 
 
@@ -437,6 +451,6 @@ def _with_first_passes(
     passes = named(settings, from_outcomes(folder.read_outcomes(first_pass_table(folder))))
     # All variants share the forced answers, so they count for the first.
     first = passes[0].variant
-    disagreements = tuple(replace(one, variant=first) for one in sums.disagreements)
+    disagreements = tuple(replace(disagreement, variant=first) for disagreement in sums.disagreements)
     table = to_outcomes(passes, forced)
     return table, Derived(table.lazy(), {first: sums.usage(prices)[FORCED]}, sums.missing, disagreements)

@@ -88,7 +88,7 @@ def prepare_force(
     *,
     name: str | None = None,
     kind: str | None = None,
-    read: ReadOptions | None = None,
+    options: ReadOptions | None = None,
     out: Path | None = None,
 ) -> Plan:
     """Plan and check the forced pass for the questions that an imported first pass refused.
@@ -97,7 +97,7 @@ def prepare_force(
 
     Parameters
     ----------
-    file, kind, read
+    file, kind, options
         A file that `import` can read, its format if not detected from its content, and how to read it.
     settings
         The model and how it is asked; a dataset fills in questions and gold answers that the file lacks.
@@ -111,16 +111,19 @@ def prepare_force(
     RefusalIndexError
         If a setting, the file, a model's name or the folder cannot be used.
     """
-    read = read or ReadOptions({}, None, None)
-    imported = import_file(file, kind, read)
+    options = options or ReadOptions({}, None, None)
+    imported = import_file(file, kind, options)
     chosen = of_one_model(imported.passes, str(file), name)
-    passes = tuple(replace(one, forced=None, set_aside=None) for one in chosen)  # a new forced pass replaces theirs
-    asked = settings.questions
-    named = asked.dataset or ("own" if asked.data else None)
-    known = None if named is None else load_dataset(named, data=asked.data, mix_seed=settings.seed)
-    if known is not None:
-        passes = filled_in(passes, known, by_id=has_ids(imported.file, imported.kind, read), source=str(file))
-    if known is None and settings.grader in (GraderKind.CHOICE, GraderKind.REGEX):
+    # A new forced pass replaces theirs.
+    passes = tuple(replace(first_pass, forced=None, set_aside=None) for first_pass in chosen)
+    questions_asked = settings.questions
+    named = questions_asked.dataset or ("own" if questions_asked.data else None)
+    named_dataset = None if named is None else load_dataset(named, data=questions_asked.data, mix_seed=settings.seed)
+    if named_dataset is not None:
+        passes = filled_in(
+            passes, named_dataset, by_id=has_ids(imported.file, imported.kind, options), source=str(file)
+        )
+    if named_dataset is None and settings.grader in (GraderKind.CHOICE, GraderKind.REGEX):
         raise SettingError(
             f"{{grader}}: expected exact or a model, got {settings.grader}; imported files hold no choices or patterns:"
             " name the dataset that does ({dataset})"
@@ -133,14 +136,14 @@ def prepare_force(
         questions=questions_to_force(passes, str(imported.file.path)),
         sha256=imported.file.sha256,
         source=f"refused questions of {imported.file.path.name}",
-        default_grader=default if known is None else known.default_grader,
+        default_grader=default if named_dataset is None else named_dataset.default_grader,
         licence="that of the file",
     )
     grader, graders = grader_for(settings, dataset)
     detector = refusal_detector(settings.refusal)
     made_of = {
         **identity(settings, dataset, prompts, graders or (str(grader),), function_sources(settings, graders, {})),
-        "first_pass": _first_pass(imported, passes, known),
+        "first_pass": _first_pass(imported, passes, named_dataset),
     }
     folder = RunFolder(out or RUNS / default_run_name(settings.model, f"{dataset.name}-{FORCED}", made_of))
     known_about = about(settings, dataset, prompts)
@@ -160,9 +163,11 @@ def prepare_force(
     return checked(plan)
 
 
-def _first_pass(imported: Imported, passes: Sequence[FirstPass], known: Dataset | None) -> dict[str, Any]:
+def _first_pass(imported: Imported, passes: Sequence[FirstPass], named_dataset: Dataset | None) -> dict[str, Any]:
     """Return the identity of the first pass: its grades are kept, so the file and how it is read count."""
-    read = json.dumps([{name: value for name, value in asdict(one).items() if name not in BEYOND} for one in passes])
+    document = json.dumps(
+        [{name: value for name, value in asdict(first_pass).items() if name not in BEYOND} for first_pass in passes]
+    )
     return {
         "source": imported.file.path.name,
         "sha256": imported.file.sha256,
@@ -170,8 +175,8 @@ def _first_pass(imported: Imported, passes: Sequence[FirstPass], known: Dataset 
         "model": passes[0].model,
         "grader": "as imported",
         "answers": len(passes),
-        "answers_sha256": hashlib.sha256(read.encode()).hexdigest(),
-        **({"filled_in_from": {"name": known.name, "sha256": known.sha256}} if known else {}),
+        "answers_sha256": hashlib.sha256(document.encode()).hexdigest(),
+        **({"filled_in_from": {"name": named_dataset.name, "sha256": named_dataset.sha256}} if named_dataset else {}),
     }
 
 
@@ -201,10 +206,11 @@ def joined(passes: Sequence[FirstPass], forced: Path, kind: str | None, options:
         present = present_columns(file.with_paths(options.columns.values()))
         options = replace(options, columns={role: name for role, name in options.columns.items() if name in present})
     # the first file names the model
-    found = import_file(forced, kind, replace(options, name=None, dataset=None)).passes
-    if all(len({one.model for one in each}) == 1 for each in (passes, found)):  # files name a model differently
-        found = tuple(replace(one, model=passes[0].model) for one in found)
-    return with_forced(passes, found, str(forced))
+    forced_passes = import_file(forced, kind, replace(options, name=None, dataset=None)).passes
+    # Files name a model differently.
+    if all(len({first_pass.model for first_pass in group}) == 1 for group in (passes, forced_passes)):
+        forced_passes = tuple(replace(first_pass, model=passes[0].model) for first_pass in forced_passes)
+    return with_forced(passes, forced_passes, str(forced))
 
 
 def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
@@ -230,16 +236,16 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
             detector = partial(_refuses, detector)
         options = replace(options, detector=detector)
     file = SourceFile.read(path)
-    found = kind or detected_format(file)
-    if found in FORMATS:
-        return Imported(file, found, read_first_passes(file, found, options))
-    plugin = entry_points.find("importers", found)
+    format_ = kind or detected_format(file)
+    if format_ in FORMATS:
+        return Imported(file, format_, read_first_passes(file, format_, options))
+    plugin = entry_points.find("importers", format_)
     if plugin is None:
-        known = list(dict.fromkeys((*FORMATS, *entry_points.installed("importers"))))
-        guess = suggestion(found, known)
-        raise FirstPassError(f"--format: expected one of {', '.join(known)}, got {found!r}{guess}")
-    read: Importer = entry_points.load(plugin)
-    return Imported(file, found, options.applied(read(file, options)))
+        names = list(dict.fromkeys((*FORMATS, *entry_points.installed("importers"))))
+        guess = suggestion(format_, names)
+        raise FirstPassError(f"--format: expected one of {', '.join(names)}, got {format_!r}{guess}")
+    importer: Importer = entry_points.load(plugin)
+    return Imported(file, format_, options.applied(importer(file, options)))
 
 
 def _refuses(detector: Detector | None, reply: str, question: Question) -> bool:
@@ -279,15 +285,15 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
         )
     detector = refusal_detector(settings.refusal)  # before reading the run, which may name the same function
     with open_store(source, made=False) as store:
-        replied = [_replied(*one) for one in each_asked(store, before["prompts"]["variants"], procedure_of(before))]
+        replied = [_replied(*asked) for asked in each_asked(store, before["prompts"]["variants"], procedure_of(before))]
     if not replied:
         raise UnfinishedError(f"{source.path}: nothing was asked yet; run the same command again to resume")
     settings = replace(settings, model=before["model"], seed=before["seed"])
     kind, graders = grader_of(str(settings.grader))
-    asked: dict[str, dict[Question, int]] = {}
-    for one, _, _ in replied:
-        asked.setdefault(one.variant, {})[one.question] = one.draws
-    questions = {one.question.question_id: one.question for one, _, _ in replied}
+    questions_by_variant: dict[str, dict[Question, int]] = {}
+    for conversation, _, _ in replied:
+        questions_by_variant.setdefault(conversation.variant, {})[conversation.question] = conversation.draws
+    questions = {conversation.question.question_id: conversation.question for conversation, _, _ in replied}
     check_gradable(questions.values(), kind)
     made_of = {
         **before,
@@ -305,10 +311,10 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
             with open_store(source, made=False) as store, replacing(folder.path / BEFORE) as new:
                 derive_into(new, source, store)
         with open_store(folder) as store:
-            for one, replies, error in replied:
+            for asked, replies, error in replied:
                 store.put(replies)
                 if error is not None:
-                    store.record_failure(one.variant, one.question.question_id, f"{NOT_ANSWERED}{error}")
+                    store.record_failure(asked.variant, asked.question.question_id, f"{NOT_ANSWERED}{error}")
 
     plan = Plan(
         settings,
@@ -317,49 +323,53 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
         folder,
         made_of,
         _about(source, settings, run),
-        dict.fromkeys(asked, Regrading(kind, detector=detector)),
-        asked,
+        dict.fromkeys(questions_by_variant, Regrading(kind, detector=detector)),
+        questions_by_variant,
         title=(settings.model, name),
         begin=begin,
     )
     return checked(plan)
 
 
-def _replied(conversation: Conversation, said: list[Completion], error: str | None) -> Asking:
+def _replied(conversation: Conversation, completions: list[Completion], error: str | None) -> Asking:
     """Return the model's replies to a question in its complete draws, at least one, and the error if it has none.
 
     Other draws stay missing. A question that was answered but whose grader failed is regraded as well.
     """
-    whole = _draws_replied(conversation, said)
-    own = [one for one in _own(conversation, said) if one.draw < whole]
-    if any(one.reply.pass_ is Pass.FIRST for one in own):
-        return conversation, own, None
+    whole = _draws_replied(conversation, completions)
+    own_replies = [completion for completion in _own(conversation, completions) if completion.draw < whole]
+    if any(completion.reply.pass_ is Pass.FIRST for completion in own_replies):
+        return conversation, own_replies, None
     return conversation, [], error or STILL_TO_COME
 
 
-def _draws_replied(conversation: Conversation, said: Iterable[Completion]) -> int:
+def _draws_replied(conversation: Conversation, completions: Iterable[Completion]) -> int:
     """Return the number of complete draws, counted from the first; at least one."""
-    there = {(one.reply.pass_, one.draw) for one in said if one.reply.role is Role.MODEL}
+    present = {
+        (completion.reply.pass_, completion.draw) for completion in completions if completion.reply.role is Role.MODEL
+    }
     is_forced = conversation.draws > 1 and conversation.question.gold is not None
     needed = (Pass.FIRST, Pass.FORCED) if is_forced else (Pass.FIRST,)
     draws = range(conversation.draws)
-    lacking = (draw for draw in draws if any((of, draw) not in there for of in needed))
+    lacking = (draw for draw in draws if any((pass_, draw) not in present for pass_ in needed))
     return max(next(lacking, conversation.draws), 1)
 
 
-def _own(conversation: Conversation, said: Iterable[Completion]) -> Iterator[Completion]:
+def _own(conversation: Conversation, completions: Iterable[Completion]) -> Iterator[Completion]:
     """Yield the model's replies behind an outcome, first pass before forced pass."""
-    own = [one for one in used_completions(conversation, said) if one.reply.role is Role.MODEL]
-    for one in sorted(own, key=lambda one: (one.reply.pass_ is Pass.FORCED, one.draw)):
+    own_replies = [
+        completion for completion in used_completions(conversation, completions) if completion.reply.role is Role.MODEL
+    ]
+    for completion in sorted(own_replies, key=lambda item: (item.reply.pass_ is Pass.FORCED, item.draw)):
         # of its own variant: a forced answer of another variant does not count
-        yield replace(one, variant=conversation.variant, input_tokens=0, output_tokens=0, requests=0)
+        yield replace(completion, variant=conversation.variant, input_tokens=0, output_tokens=0, requests=0)
 
 
 def _hash(replied: Iterable[Asking]) -> str:
     """Return the SHA-256 of everything that is to be graded."""
     digest = hashlib.sha256()
-    for one, replies, error in replied:
-        entry = [one.variant, one.question.question_id, to_metadata(replies), error]
+    for conversation, replies, error in replied:
+        entry = [conversation.variant, conversation.question.question_id, to_metadata(replies), error]
         digest.update(json.dumps(entry).encode())
     return digest.hexdigest()
 

@@ -205,10 +205,10 @@ class Settings(RequestSettings):
         """Return a copy with other values; raises the errors of `of`."""
         groups: dict[str | None, dict[str, Any]] = {}
         for name, value in values.items():
-            known = SETTINGS.get(name)
-            if known is None:
+            known_setting = SETTINGS.get(name)
+            if known_setting is None:
                 raise not_a_setting(name)
-            groups.setdefault(known.group, {})[name] = known.read(value)
+            groups.setdefault(known_setting.group, {})[name] = known_setting.read(value)
         changed = groups.pop(None, {})
         for group, inside in groups.items():
             changed[str(group)] = replace(getattr(self, str(group)), **inside)
@@ -247,7 +247,7 @@ GROUPS: Mapping[str | None, str] = {
 
 _SETTINGS = settings_in(Settings)
 SETTINGS: Mapping[str, Setting] = {
-    name: known for group in GROUPS for name, known in _SETTINGS.items() if known.group == group
+    name: known_setting for group in GROUPS for name, known_setting in _SETTINGS.items() if known_setting.group == group
 }
 """Every setting by its name, in the order of the help."""
 

@@ -79,9 +79,9 @@ def open_tables(connection: sqlite3.Connection, path: Path | None) -> None:
     lost = connection.execute(UNKNOWN_QUESTION).fetchone()
     if lost is not None:
         raise StoreError(f"{path}: question {shortened(lost[0])} was asked but is missing; {ADVICE}")
-    (most,) = connection.execute("SELECT max(draws) FROM asked").fetchone()
-    if most is not None and most > MAX_DRAWS:
-        raise StoreError(f"{path}: expected at most {MAX_DRAWS:,} samples of a question, got {most:,}; {ADVICE}")
+    (max_draws,) = connection.execute("SELECT max(draws) FROM asked").fetchone()
+    if max_draws is not None and max_draws > MAX_DRAWS:
+        raise StoreError(f"{path}: expected at most {MAX_DRAWS:,} samples of a question, got {max_draws:,}; {ADVICE}")
 
 
 Row = tuple[Any, ...]
@@ -93,14 +93,14 @@ REPLY_COLUMNS = (
 """Columns that make up a reply; the last gives the order of arrival."""
 
 WORDS: Mapping[str, Mapping[str, Any]] = {
-    "pass": {str(one): one for one in Pass},
-    "asked": {str(one): one for one in Role},
-    "stop_reason": {str(one): one for one in StopReason},
+    "pass": {str(pass_): pass_ for pass_ in Pass},
+    "asked": {str(role): role for role in Role},
+    "stop_reason": {str(reason): reason for reason in StopReason},
 }
 """Enumerated columns of replies, and the type of each."""
 
 _PASSES, _ASKED, _STOP_REASONS = WORDS.values()
-_FIELDS = tuple(one.name for one in fields(Question))
+_FIELDS = tuple(field_.name for field_ in fields(Question))
 _values_of = attrgetter(*_FIELDS)
 
 
@@ -126,90 +126,100 @@ class QuestionRecord:
 
     def completions(self, variant: str) -> list[Completion]:
         """Return every reply to its first passes under a variant, and to its forced passes."""
-        return [one for one in self.replies if one.variant == variant or not one.variant]
+        return [reply for reply in self.replies if reply.variant == variant or not reply.variant]
 
     def effective_completions(self, variant: str) -> list[Completion]:
         """Return all that count: one that was set aside does until another takes its place."""
-        said = self.completions(variant)
-        return with_standing(said, [one for one in self.retired if one.variant in (variant, "")])
+        completions = self.completions(variant)
+        return with_standing(completions, [reply for reply in self.retired if reply.variant in (variant, "")])
 
 
-def with_standing(said: list[Completion], aside: Sequence[Completion]) -> list[Completion]:
+def with_standing(completions: list[Completion], aside: Sequence[Completion]) -> list[Completion]:
     """Return replies, and those set aside that no new reply has replaced, one per place."""
     if not aside:
-        return said
-    held = {place_of(one)[:-1] for one in said}
-    return [*said, *{place_of(one): one for one in aside if place_of(one)[:-1] not in held}.values()]
+        return completions
+    places = {place_of(completion)[:-1] for completion in completions}
+    return [
+        *completions,
+        *{place_of(completion): completion for completion in aside if place_of(completion)[:-1] not in places}.values(),
+    ]
 
 
-def place_of(one: Completion) -> tuple[Any, ...]:
+def place_of(completion: Completion) -> tuple[Any, ...]:
     """Return the key of a reply."""
-    return one.question_id, one.variant, str(one.reply.pass_), str(one.reply.role), one.draw, one.attempt
+    return (
+        completion.question_id,
+        completion.variant,
+        str(completion.reply.pass_),
+        str(completion.reply.role),
+        completion.draw,
+        completion.attempt,
+    )
 
 
-def reply_row(one: Completion) -> Row:
+def reply_row(completion: Completion) -> Row:
     """Return a reply as a row of its table."""
-    reply = one.reply
+    reply = completion.reply
     return with_checksum(
-        one.question_id,
-        one.variant,
+        completion.question_id,
+        completion.variant,
         str(reply.pass_),
         str(reply.role),
-        one.draw,
-        one.attempt,
+        completion.draw,
+        completion.attempt,
         reply.text,
         str(reply.stop_reason),
-        one.input_tokens,
-        one.output_tokens,
-        one.requests,
-        None if one.seconds is None else float(one.seconds),  # as it is read again
-        one.logprobs,
-        one.request_sha256,
-        int(one.in_batch),
+        completion.input_tokens,
+        completion.output_tokens,
+        completion.requests,
+        None if completion.seconds is None else float(completion.seconds),  # as it is read again
+        completion.logprobs,
+        completion.request_sha256,
+        int(completion.in_batch),
     )
 
 
 def reply_of(row: Row) -> Completion:
     """Read a row of `REPLY_COLUMNS`; raises ValueError for an unknown enumerated value."""
-    question_id, variant, of, asked, draw, attempt, text, stop_reason, *rest, _ = row
+    question_id, variant, pass_, role, draw, attempt, text, stop_reason, *rest, _ = row
     try:
-        reply = Reply(_PASSES[of], _ASKED[asked], text, _STOP_REASONS[stop_reason])
+        reply = Reply(_PASSES[pass_], _ASKED[role], text, _STOP_REASONS[stop_reason])
     except KeyError as error:
-        said = f"a reply to {shortened(question_id)} cannot be read ({str(error)[:200]} stands for nothing)"
-        raise ValueError(said) from error
+        message = f"a reply to {shortened(question_id)} cannot be read ({str(error)[:200]} stands for nothing)"
+        raise ValueError(message) from error
     rest[-1] = bool(rest[-1])  # whether it came in a batch
     return Completion(question_id, variant, draw, reply, attempt, *rest)
 
 
 def as_stored(completions: Sequence[Completion]) -> Sequence[Completion]:
     """Return replies as they will be read back: truncated, and with API keys redacted."""
-    completions = [_bounded(one) for one in completions]
-    texts = [text for one in completions for text in (one.reply.text, one.logprobs) if text]
+    completions = [_bounded(completion) for completion in completions]
+    texts = [text for completion in completions for text in (completion.reply.text, completion.logprobs) if text]
     whole = "\0".join(texts)
     # One search over all of them is much faster than one each, and nearly always enough.
     if sound_text(whole) == whole == redacted(whole):
         return completions
-    return [_without_keys(one) for one in completions]
+    return [_without_keys(completion) for completion in completions]
 
 
-def _bounded(one: Completion) -> Completion:
+def _bounded(completion: Completion) -> Completion:
     """Return a reply truncated to `MAX_REPLY` characters, as if the model had stopped there."""
-    if len(one.logprobs or "") > MAX_REPLY:
-        one = replace(one, logprobs=None)
-    if len(one.reply.text) <= MAX_REPLY:
-        return one
-    text = one.reply.text[:MAX_REPLY]
-    return replace(one, reply=replace(one.reply, text=text, stop_reason=StopReason.LENGTH), logprobs=None)
+    if len(completion.logprobs or "") > MAX_REPLY:
+        completion = replace(completion, logprobs=None)
+    if len(completion.reply.text) <= MAX_REPLY:
+        return completion
+    text = completion.reply.text[:MAX_REPLY]
+    return replace(completion, reply=replace(completion.reply, text=text, stop_reason=StopReason.LENGTH), logprobs=None)
 
 
-def _without_keys(one: Completion) -> Completion:
+def _without_keys(completion: Completion) -> Completion:
     """Return a reply without API keys; log probabilities of its tokens go too, as they contain the key in pieces."""
-    sound = sound_text(one.reply.text), one.logprobs
+    sound = sound_text(completion.reply.text), completion.logprobs
     clean = redacted_in(sound)
     text, logprobs = clean if clean == sound else (clean[0], None)
-    if (text, logprobs) == (one.reply.text, one.logprobs):
-        return one
-    return replace(one, reply=replace(one.reply, text=text), logprobs=logprobs)
+    if (text, logprobs) == (completion.reply.text, completion.logprobs):
+        return completion
+    return replace(completion, reply=replace(completion.reply, text=text), logprobs=logprobs)
 
 
 def question_rows(questions: Iterable[Question]) -> Iterable[Row]:
@@ -221,10 +231,10 @@ def question_rows(questions: Iterable[Question]) -> Iterable[Row]:
 
 def question_of(question_id: str, document: str) -> Question:
     """Read a question; raises ValueError, TypeError, KeyError or RecursionError if the document is invalid."""
-    held = json.loads(document)
-    question = Question(**{**held, "aliases": tuple(held["aliases"]), "choices": tuple(held["choices"])})
+    values = json.loads(document)
+    question = Question(**{**values, "aliases": tuple(values["aliases"]), "choices": tuple(values["choices"])})
     optional = (question.gold, question.topic, question.context, question.pattern)
-    texts = [question.text, *question.aliases, *question.choices, *(one for one in optional if one is not None)]
+    texts = [question.text, *question.aliases, *question.choices, *(text for text in optional if text is not None)]
     if question.question_id != question_id or len(question.choices) > len(LETTERS):
         raise ValueError(f"expected its own id and at most {len(LETTERS)} choices")
     if not all(isinstance(text, str) for text in texts):
@@ -329,10 +339,10 @@ class ReplyStore:
 
         Reads everything into memory; `each_question` works for a store of any size.
         """
-        found: dict[str, dict[str, int]] = {}
+        by_variant: dict[str, dict[str, int]] = {}
         for variant, question_id, draws in self._rows("SELECT variant, question_id, draws FROM asked ORDER BY rowid"):
-            found.setdefault(variant, {})[question_id] = draws
-        return found
+            by_variant.setdefault(variant, {})[question_id] = draws
+        return by_variant
 
     def variants(self) -> list[str]:
         """Return the variants with questions, sorted by name."""
@@ -352,9 +362,9 @@ class ReplyStore:
         try:
             return question_of(question_id, document)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            said = f"{type(error).__name__}: {error}"[:200]
+            reason = f"{type(error).__name__}: {error}"[:200]
             raise StoreError(
-                f"{self.path}: question {shortened(question_id)} cannot be read ({said}); {ADVICE}"
+                f"{self.path}: question {shortened(question_id)} cannot be read ({reason}); {ADVICE}"
             ) from error
 
     def each_question(self) -> Iterator[QuestionRecord]:
@@ -372,20 +382,20 @@ class ReplyStore:
 
     def _records(self, rows: Sequence[Row]) -> Iterator[QuestionRecord]:
         """Yield the records of consecutive questions."""
-        found = {question_id: QuestionRecord(self._question(question_id, document)) for question_id, document in rows}
+        records = {question_id: QuestionRecord(self._question(question_id, document)) for question_id, document in rows}
         ends, between = (rows[0][0], rows[-1][0]), "WHERE question_id BETWEEN ? AND ?"
         for variant in self.variants():
-            for table, value, of in (("asked", "draws", "draws"), ("failures", "error", "failures")):
+            for table, value, attribute in (("asked", "draws", "draws"), ("failures", "error", "failures")):
                 query = f"SELECT question_id, {value} FROM {table} {between} AND variant = ?"  # noqa: S608 - names of ours
-                for question_id, held in self._rows(query, *ends, variant):
-                    if question_id in found:
-                        getattr(found[question_id], of)[variant] = held
+                for question_id, content in self._rows(query, *ends, variant):
+                    if question_id in records:
+                        getattr(records[question_id], attribute)[variant] = content
         for table in OF_REPLIES:
             query = f"SELECT {REPLY_COLUMNS} FROM {table} {between}"  # noqa: S608
-            for one in self._replies(query, *ends):
-                if one.question_id in found:
-                    getattr(found[one.question_id], table).append(one)
-        yield from found.values()
+            for reply in self._replies(query, *ends):
+                if reply.question_id in records:
+                    getattr(records[reply.question_id], table).append(reply)
+        yield from records.values()
 
     def put(self, completions: Sequence[Completion]) -> None:
         """Store replies in one transaction, committed when this returns; an existing reply is kept.
@@ -420,10 +430,10 @@ class ReplyStore:
         query = f"SELECT {REPLY_COLUMNS} FROM {table} WHERE {OF_VARIANT}"  # noqa: S608 - names of ours
         return self._replies(query, question_id, variant, forced_variant(variant))
 
-    def has_reply_from(self, asked: Role) -> bool:
+    def has_reply_from(self, role: Role) -> bool:
         """Whether a role has replied, including replies set aside."""
         heard = "SELECT 1 FROM {} WHERE asked = ? LIMIT 1"
-        return any(self._rows(heard.format(table), str(asked)) for table in OF_REPLIES)
+        return any(self._rows(heard.format(table), str(role)) for table in OF_REPLIES)
 
     def replies(self) -> Iterator[Completion]:
         """Yield every reply in order of arrival, a few at a time, even if replies are added meanwhile."""
@@ -431,10 +441,10 @@ class ReplyStore:
 
     def retire(self, completions: Sequence[Completion]) -> None:
         """Set replies aside, so that their requests are sent again; their usage still counts."""
-        places = [place_of(one) for one in completions]
+        keys = [place_of(completion) for completion in completions]
         with self._telling(), self._connection as connection:
-            connection.executemany(f"INSERT INTO retired SELECT * FROM replies WHERE {AT_PLACE}", places)  # noqa: S608
-            connection.executemany(f"DELETE FROM replies WHERE {AT_PLACE}", places)  # noqa: S608
+            connection.executemany(f"INSERT INTO retired SELECT * FROM replies WHERE {AT_PLACE}", keys)  # noqa: S608
+            connection.executemany(f"DELETE FROM replies WHERE {AT_PLACE}", keys)  # noqa: S608
 
     def retired(self) -> Iterator[Completion]:
         """Yield every reply that was set aside, in that order."""
@@ -442,27 +452,27 @@ class ReplyStore:
 
     def paid(self, *, auxiliary: bool = False) -> Iterator[Completion]:
         """Yield every reply of the two passes, or every auxiliary reply, including those set aside."""
-        return (one for one in chain(self.replies(), self.retired()) if is_auxiliary(one.variant) is auxiliary)
+        return (reply for reply in chain(self.replies(), self.retired()) if is_auxiliary(reply.variant) is auxiliary)
 
-    def times_retired(self, question_id: str, variant: str, of: Pass, asked: Role, draw: int) -> int:
+    def times_retired(self, question_id: str, variant: str, pass_: Pass, role: Role, draw: int) -> int:
         """Return how many replies to a request were set aside."""
         query = f"SELECT count(*) FROM retired WHERE {AT_PLACE.removesuffix(' AND attempt = ?')}"  # noqa: S608
-        ((count,),) = self._rows(query, question_id, variant, str(of), str(asked), draw)
+        ((count,),) = self._rows(query, question_id, variant, str(pass_), str(role), draw)
         return int(count)
 
     def record_failure(self, variant: str, question_id: str, error: str) -> None:
         """Record the error that kept a question from being finished; `clear_failure` removes it."""
-        told = redacted(sound_text(error))
+        message = redacted(sound_text(error))
         with self._telling(), self._connection as connection:
-            row = with_checksum(variant, question_id, told)
+            row = with_checksum(variant, question_id, message)
             connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", row)
 
     def clear_failure(self, variant: str, question_id: str) -> None:
         """Remove the recorded error of a question."""
-        of = "FROM failures WHERE variant = ? AND question_id = ?"
-        if self._rows(f"SELECT 1 {of}", variant, question_id):  # a read is cheap, and a failure rare
+        clause = "FROM failures WHERE variant = ? AND question_id = ?"
+        if self._rows(f"SELECT 1 {clause}", variant, question_id):  # a read is cheap, and a failure rare
             with self._telling(), self._connection as connection:
-                connection.execute(f"DELETE {of}", (variant, question_id))
+                connection.execute(f"DELETE {clause}", (variant, question_id))
 
     def failures(self) -> dict[tuple[str, str], str]:
         """Return the recorded errors, by variant and question id."""
@@ -474,9 +484,9 @@ class ReplyStore:
         questions = other.questions()
         for variant, draws in other.draws().items():
             self.require(variant, {questions[question_id]: count for question_id, count in draws.items()})
-        for one in other.retired():
-            self.put([one])
-            self.retire([one])
+        for reply in other.retired():
+            self.put([reply])
+            self.retire([reply])
         replies = other.replies()
         while some := list(islice(replies, READ_SIZE)):
             self.put(some)
@@ -514,14 +524,14 @@ class ReplyStore:
             advice = f"; {ADVICE}" if is_damaged else ""
             if code == sqlite3.SQLITE_READONLY:
                 advice = "; it cannot be written: free some disk space, or check the permissions of its folder"
-            said = " ".join(str(error).split())[:300]
-            raise StoreError(f"{self.path}: the store of replies cannot be used ({said}){advice}") from error
+            reason = " ".join(str(error).split())[:300]
+            raise StoreError(f"{self.path}: the store of replies cannot be used ({reason}){advice}") from error
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
     """Return the device and inode of a file; None if it does not exist."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

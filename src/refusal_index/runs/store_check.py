@@ -85,28 +85,28 @@ def connect(path: Path | None) -> tuple[sqlite3.Connection, bool]:
 
 def check_schema(connection: sqlite3.Connection, path: Path | None) -> bool:
     """Return whether all tables exist; raise StoreError if there is anything else."""
-    expected, known = _schema(), _table_names()
-    found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
-    for kind, name, of, statement in found:
-        of_a_key = kind == "index" and statement is None and of in known
+    expected, names = _schema(), _table_names()
+    schema = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
+    for kind, name, table, statement in schema:
+        of_a_key = kind == "index" and statement is None and table in names
         if not of_a_key and _plain(statement) != expected.get((kind, name), ""):
             raise StoreError(
-                f"{path}: expected the tables {', '.join(known)} as this release makes them, got the {kind} "
+                f"{path}: expected the tables {', '.join(names)} as this release makes them, got the {kind} "
                 f"{shortened(name)}; it is not a store of replies, or was tampered with: {ADVICE}"
             )
-    return expected.keys() <= {(kind, name) for kind, name, _, _ in found}
+    return expected.keys() <= {(kind, name) for kind, name, _, _ in schema}
 
 
 def check_values(connection: sqlite3.Connection, path: Path | None) -> None:
     """Raise StoreError if the file is damaged or a value has the wrong type; call after `check_schema`."""
-    (said,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    if said != "ok":
-        raise StoreError(f"{path}: the store of replies is damaged ({' '.join(said.split())[:200]}); {ADVICE}")
+    (result,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if result != "ok":
+        raise StoreError(f"{path}: the store of replies is damaged ({' '.join(result.split())[:200]}); {ADVICE}")
     for name in _table_names():
         wrong = " OR ".join(_conditions(connection, name))
-        found = connection.execute(f"SELECT rowid FROM {name} WHERE {wrong} LIMIT 1").fetchone()  # noqa: S608 - our own names
-        if found:
-            raise StoreError(f"{path}: table {name}, row {found[0]}: expected text and counts from 0; {ADVICE}")
+        row = connection.execute(f"SELECT rowid FROM {name} WHERE {wrong} LIMIT 1").fetchone()  # noqa: S608 - our own names
+        if row:
+            raise StoreError(f"{path}: table {name}, row {row[0]}: expected text and counts from 0; {ADVICE}")
 
 
 def check_rows(connection: sqlite3.Connection, path: Path | None) -> None:
@@ -160,7 +160,7 @@ def _schema() -> dict[tuple[str, str], str | None]:
 
 def _plain(statement: str | None) -> str | None:
     """Return a statement with whitespace normalised."""
-    return None if statement is None else re.sub(r"\s*([(),])\s*|\s+", lambda found: found[1] or " ", statement)
+    return None if statement is None else re.sub(r"\s*([(),])\s*|\s+", lambda match: match[1] or " ", statement)
 
 
 def _check_files(path: Path) -> None:
@@ -212,13 +212,13 @@ def _guard(connection: sqlite3.Connection) -> None:
 def _copied(path: Path) -> sqlite3.Connection:
     """Return a copy of the database in memory."""
     memory = sqlite3.connect(":memory:", check_same_thread=False)
-    with TemporaryDirectory() as place:
-        copy = Path(place) / path.name
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
         for suffix in ("", WAL):
             beside = path.with_name(path.name + suffix)
             if beside.exists():
                 copy.with_name(copy.name + suffix).write_bytes(read_plain(beside))
-        with closing(_connected(copy)) as there:
-            there.backup(memory)
+        with closing(_connected(copy)) as target:
+            target.backup(memory)
     _guard(memory)
     return memory

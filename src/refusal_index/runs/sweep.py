@@ -54,7 +54,7 @@ SUFFIX = ".toml"
 NAME = "name"
 
 MODEL_KEYS, DATASET_KEYS, SET_KEYS = (
-    tuple(name for name, known in SETTINGS.items() if known.scope == kind) for kind in ("model", "dataset", "set")
+    tuple(name for name, setting in SETTINGS.items() if setting.scope == kind) for kind in ("model", "dataset", "set")
 )
 """Settings of each model, of each dataset, and of the whole set."""
 
@@ -123,7 +123,7 @@ def config_names() -> tuple[str, ...]:
     return tuple(sorted(_names(resources.files("refusal_index") / FOLDER)))
 
 
-def read_config(given: str) -> Config:
+def read_config(source: str) -> Config:
     """Read a configuration by path, or by name if it comes with the package.
 
     A file takes precedence. Otherwise ``paper/all``, ``paper/all.toml`` and ``configs/paper/all.toml`` name the same
@@ -139,17 +139,17 @@ def read_config(given: str) -> Config:
     >>> read_config("paper/gpt-4.1").name
     'paper-gpt-4.1'
     """
-    path = Path(given)
+    path = Path(source)
     if path.is_file():
         try:
             content = path.read_bytes()
         except OSError as error:
             raise ConfigError(f"config: {path} cannot be read ({error.strerror})") from error
-        return _parse(content, given, path.name.removesuffix(SUFFIX))
-    name = given.removeprefix(f"{FOLDER}/").removesuffix(SUFFIX)
+        return _parse(content, source, path.name.removesuffix(SUFFIX))
+    name = source.removeprefix(f"{FOLDER}/").removesuffix(SUFFIX)
     if name not in config_names():
         raise ConfigError(
-            f"config: {given!r} is neither a file nor a built-in configuration, which are {', '.join(config_names())}"
+            f"config: {source!r} is neither a file nor a built-in configuration, which are {', '.join(config_names())}"
             f"{suggestion(name, config_names())}"
         )
     content = (resources.files("refusal_index") / FOLDER).joinpath(*f"{name}{SUFFIX}".split("/")).read_bytes()
@@ -176,9 +176,9 @@ def _parse(content: bytes, source: str, name: str) -> Config:
         )
     for key in document:
         if key not in (NAME, "defaults", "models", "datasets"):
-            known = (NAME, "[defaults]", "[[models]]", "[[datasets]]")
-            guess = _guess(key, tuple(table.strip("[]") for table in known))
-            raise ConfigError(f"{source}: expected {', '.join(known)}, got {key!r}{guess}")
+            tables = (NAME, "[defaults]", "[[models]]", "[[datasets]]")
+            guess = _guess(key, tuple(table.strip("[]") for table in tables))
+            raise ConfigError(f"{source}: expected {', '.join(tables)}, got {key!r}{guess}")
     defaults = document.get("defaults", {})
     if not isinstance(defaults, dict):
         raise ConfigError(f"{source}: expected a table [defaults], got {shortened(defaults)}")
@@ -196,46 +196,46 @@ def _parse(content: bytes, source: str, name: str) -> Config:
 
 
 def _entries(
-    document: Mapping[str, Any], key: str, known: tuple[str, ...], needed: tuple[str, ...], source: str
+    document: Mapping[str, Any], key: str, options: tuple[str, ...], needed: tuple[str, ...], source: str
 ) -> Iterator[Entry]:
     tables = document.get(key)
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
-        found = "nothing" if tables is None else shortened(tables)
-        raise ConfigError(f"{source}: expected at least one table [[{key}]], got {found}")
+        actual = "nothing" if tables is None else shortened(tables)
+        raise ConfigError(f"{source}: expected at least one table [[{key}]], got {actual}")
     for position, table in enumerate(tables, 1):
-        place, name = f"{source}, [[{key}]] {position}", table.get(NAME)
+        location, name = f"{source}, [[{key}]] {position}", table.get(NAME)
         if name is not None and (not isinstance(name, str) or not name.strip()):
-            raise ConfigError(f"{place}, {NAME}: expected text, got {shortened(name)}")
-        values = _values({key: value for key, value in table.items() if key != NAME}, place, known)
+            raise ConfigError(f"{location}, {NAME}: expected text, got {shortened(name)}")
+        values = _values({key: value for key, value in table.items() if key != NAME}, location, options)
         if values.keys().isdisjoint(needed):
             listed = ", ".join(map(repr, table)) or "nothing"
-            raise ConfigError(f"{place}: expected {' or '.join(map(repr, needed))}, got {listed}")
-        yield Entry(place if name is None else f"{place} ({name})", name, values)
+            raise ConfigError(f"{location}: expected {' or '.join(map(repr, needed))}, got {listed}")
+        yield Entry(location if name is None else f"{location} ({name})", name, values)
 
 
-def _values(table: Mapping[str, Any], place: str, known: tuple[str, ...]) -> dict[str, Any]:
+def _values(table: Mapping[str, Any], location: str, options: tuple[str, ...]) -> dict[str, Any]:
     values = {}
     for key, value in table.items():
-        if key not in known:
-            raise ConfigError(f"{place}: {_unknown(key, known)}")
+        if key not in options:
+            raise ConfigError(f"{location}: {_unknown(key, options)}")
         try:
             values[key] = SETTINGS[key].read(value)
         except SettingError as error:
-            raise ConfigError(f"{place}, {error}") from error
+            raise ConfigError(f"{location}, {error}") from error
     return values
 
 
-def _unknown(key: str, known: tuple[str, ...]) -> str:
+def _unknown(key: str, options: tuple[str, ...]) -> str:
     if key in REMOVED:
         return str(not_a_setting(key))
     elsewhere = [table for table, keys in TABLES.items() if key in keys]
     if elsewhere:
         return f"{key!r} belongs in {' or '.join(elsewhere)}"
-    return f"no option is called {key!r}{_guess(key, (*known, NAME))}; 'refusal-index run --help' lists them"
+    return f"no option is called {key!r}{_guess(key, (*options, NAME))}; 'refusal-index run --help' lists them"
 
 
-def _guess(key: str, known: tuple[str, ...]) -> str:
-    return suggestion(key, known) or suggestion(key, [key for keys in TABLES.values() for key in keys])
+def _guess(key: str, options: tuple[str, ...]) -> str:
+    return suggestion(key, options) or suggestion(key, [key for keys in TABLES.values() for key in keys])
 
 
 Watched = Callable[[int, Plan], AbstractContextManager[Progress]]
@@ -311,13 +311,13 @@ class Sweep:
 
 
 def prepare_sweep(
-    given: str, values: Mapping[str, Any] | None = None, out: Path | None = None, *, imports: bool = True
+    source: str, values: Mapping[str, Any] | None = None, out: Path | None = None, *, imports: bool = True
 ) -> Sweep:
     """Plan every model of a configuration on every dataset, and check all plans.
 
     Parameters
     ----------
-    given
+    source
         The configuration, by path or name.
     values
         Settings by name that override the file.
@@ -331,7 +331,7 @@ def prepare_sweep(
     RefusalIndexError
         If the configuration is invalid, two runs are the same, or the folder is not a set's.
     """
-    config, values = read_config(given), values or {}
+    config, values = read_config(source), values or {}
     path = out or RUNS / config.name
     if (path / "run.json").exists():
         raise RunFolderError(f"{path} is the folder of a single run; choose another one for the set")
@@ -410,7 +410,7 @@ async def execute_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = 
         with open_store(plan.folder, made=False) as store:
             budget.count_earlier(plan.folder.path, store.paid(), plan.prices)
     sweep.write(results)  # it has the display names of the runs' own reports
-    places, wait = list(range(len(results))), 0.0
+    indices, wait = list(range(len(results))), 0.0
 
     def tell(plan: Plan, note: str) -> None:
         with watched(sweep.plans.index(plan), plan) as progress:
@@ -419,36 +419,36 @@ async def execute_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = 
     in_flight = outstanding()
     in_flight.check_forgotten(sweep.plans)
     news = in_flight.poller(tell)
-    while places:
+    while indices:
         waiting = []
-        for place in places:
+        for index in indices:
             if budget.ended is not None:
                 return
-            plan = sweep.plans[place]
+            plan = sweep.plans[index]
             is_asked_first = bool(wait) and not budget.is_over
-            found = await _cell(place, plan, watched, budget, news if is_asked_first else None)
-            if found is None:
-                waiting.append(place)
+            result = await _cell(index, plan, watched, budget, news if is_asked_first else None)
+            if result is None:
+                waiting.append(index)
                 continue
-            results[place] = found
+            results[index] = result
             sweep.write(results)
-            if results[place].is_waiting and in_flight.is_waited_for(plan, budget):
-                waiting.append(place)
+            if results[index].is_waiting and in_flight.is_waited_for(plan, budget):
+                waiting.append(index)
             else:
-                yield results[place]
-        wait = min(wait * 2, MAX_WAIT) if wait and waiting == places else in_flight.first_wait(sweep.plans)
-        places = waiting
-        if places:
+                yield results[index]
+        wait = min(wait * 2, MAX_WAIT) if wait and waiting == indices else in_flight.first_wait(sweep.plans)
+        indices = waiting
+        if indices:
             await budget.sleep(wait)
 
 
-async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget, news: HasResults | None) -> CellResult | None:
+async def _cell(index: int, plan: Plan, watched: Watched, budget: Budget, news: HasResults | None) -> CellResult | None:
     """Execute one run, if it has anything to do; a run in batches goes only as far as it can without waiting."""
     carried = replace(plan, settings=outstanding().settings_alone(plan))
     try:
         if news is not None and not await news(plan):
             return None
-        with watched(place, plan) as progress:
+        with watched(index, plan) as progress:
             return CellResult(plan, await execute(carried, progress, budget))
     except WaitingError as error:
         return CellResult(plan, waits=str(error))
@@ -457,28 +457,28 @@ async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget, news: 
 
 
 @contextmanager
-def telling(place: str) -> Iterator[None]:
+def telling(location: str) -> Iterator[None]:
     """Prefix input errors raised inside the block with the place in the configuration."""
     try:
         yield
     except RefusalIndexError as error:
-        raise ConfigError(f"{place}: {error.message if isinstance(error, SettingError) else error}") from error
+        raise ConfigError(f"{location}: {error.message if isinstance(error, SettingError) else error}") from error
 
 
 def _refuse_doubles(source: str, plans: Sequence[Plan]) -> None:
     """Raise if two runs of a set would share a folder or a name."""
     folders: dict[Path, str] = {}
     titles: set[str] = set()
-    for one in plans:
-        if one.folder.path in folders:
+    for plan in plans:
+        if plan.folder.path in folders:
             raise ConfigError(
-                f"{source}: {folders[one.folder.path]!r} and {one.called!r} are the same run: same model, questions "
+                f"{source}: {folders[plan.folder.path]!r} and {plan.called!r} are the same run: same model, questions "
                 "and settings; remove one of them"
             )
-        if one.called in titles:
-            raise ConfigError(f"{source}: two runs are called {one.called!r}; tell them apart with 'name'")
-        folders[one.folder.path] = one.called
-        titles.add(one.called)
+        if plan.called in titles:
+            raise ConfigError(f"{source}: two runs are called {plan.called!r}; tell them apart with 'name'")
+        folders[plan.folder.path] = plan.called
+        titles.add(plan.called)
 
 
 def run_document(result: CellResult) -> dict[str, Any]:
@@ -510,25 +510,25 @@ def set_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
     if unfinished:
         yield ""
         by_hand = all(result.is_waiting and result.plan.settings.sending.engine == FILES for result in unfinished)
-        on = "" if by_hand else "; run the same command again to complete them"
-        yield f"{len(unfinished):,} of {len(results):,} runs are not complete{on}:"
+        hint = "" if by_hand else "; run the same command again to complete them"
+        yield f"{len(unfinished):,} of {len(results):,} runs are not complete{hint}:"
     for result in unfinished:
         yield f"  {result.plan.called}: {why_unfinished(result)}"
 
 
 def result_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
     """Yield one row per run: RI over its prompts, and the rates of its prompts."""
-    known = [result.run.summary for result in results if result.run is not None]
-    if not known:
+    summaries = [result.run.summary for result in results if result.run is not None]
+    if not summaries:
         return
-    level = f"{percent(known[0].confidence_level)} interval"
+    level = f"{percent(summaries[0].confidence_level)} interval"
     columns = ("run", METRICS[INDEX].column, level, "refused %", "wrong %", "status")
     yield Table.of(columns, map(_result_row, results), left=("run", "status"))
     yield from ("", sentence(Statement("results_explained", "scope")))
-    serious = [one for one in known if any(doubt.severity == "serious" for doubt in doubts(one))]
+    serious = [summary for summary in summaries if any(doubt.severity == "serious" for doubt in doubts(summary))]
     if serious:
         yield sentence(Statement("serious_caveats", "serious", {"runs": len(serious)}))
-    together = replace(known[0], variants=tuple(variant for summary in known for variant in summary.variants))
+    together = replace(summaries[0], variants=tuple(variant for summary in summaries for variant in summary.variants))
     yield from used_blocks(together)
 
 
@@ -551,8 +551,8 @@ def _result_row(result: CellResult) -> Iterator[str]:
 
 def _range(shares: Sequence[float | None]) -> str:
     """Format a range of shares in per cent."""
-    known = sorted(share for share in shares if share is not None)
-    ends = dict.fromkeys(number(100 * share, 0) for share in (*known[:1], *known[-1:]))
+    defined = sorted(share for share in shares if share is not None)
+    ends = dict.fromkeys(number(100 * share, 0) for share in (*defined[:1], *defined[-1:]))
     return " to ".join(ends) or UNDEFINED
 
 

@@ -192,12 +192,12 @@ class Run:
         NotWrittenError
             If it cannot be written there.
         """
-        place = self.folder.report if path is None else checked_path(path, "path")
+        target = self.folder.report if path is None else checked_path(path, "path")
         try:
-            write_report(self.report_runs(), place)
+            write_report(self.report_runs(), target)
         except OSError as error:
-            raise NotWrittenError(place, error) from error
-        return place
+            raise NotWrittenError(target, error) from error
+        return target
 
     def report_runs(self) -> tuple[ReportRun, ...]:
         """Return the data behind a report."""
@@ -213,7 +213,7 @@ class Run:
     def _repr_html_(self) -> str:
         """Return the table with intervals, beside it the small plane of refusals and right answers, and the rest."""
         blocks = list(run_blocks(self))
-        first = next(place for place, block in enumerate(blocks) if isinstance(block, Table)) + 1
+        first = next(index for index, block in enumerate(blocks) if isinstance(block, Table)) + 1
         beside = f'<div style="{SIDE_BY_SIDE}"><div>{to_html(blocks[:first])}</div>{plane_svg(self.summary)}</div>'
         return f"{beside}\n{to_html(blocks[first:])}"
 
@@ -250,16 +250,16 @@ def open_run(path: str | Path) -> Run:
     """
     folder = RunFolder(checked_path(path, "path"))
     folder.read_settings()
-    found, _ = read_report_runs([folder.path])
-    if len(found) != 1:
-        raise RunFolderError(f"{path}: expected the folder of one run, got {len(found)} runs")
+    runs, _ = read_report_runs([folder.path])
+    if len(runs) != 1:
+        raise RunFolderError(f"{path}: expected the folder of one run, got {len(runs)} runs")
     about = folder.read_about()
     return Run(
         folder,
         folder.read_outcomes().lazy(),
-        found[0].summary,
+        runs[0].summary,
         document=folder.read_summary(),
-        **_goals(about, found[0].summary),
+        **_goals(about, runs[0].summary),
     )
 
 
@@ -309,16 +309,18 @@ def check_nothing_lost(folder: RunFolder, table: pl.LazyFrame) -> None:
     except OutcomeTableError:
         return  # missing or unreadable
     lacking = pl.col("unscored_reason").is_in([NOT_FINISHED, REQUEST_FAILED])
-    kept = table.filter(~lacking.fill_null(value=False)).select(PLACE)
+    remaining = table.filter(~lacking.fill_null(value=False)).select(PLACE)
     variants = scored.select(pl.col("variant").unique(maintain_order=True)).collect()["variant"]
     lost = []
     for variant in variants:  # one at a time, because a join holds its tables in memory
-        before, now = (one.filter(pl.col("variant").eq_missing(variant)) for one in (scored, kept))
+        before, now = (table.filter(pl.col("variant").eq_missing(variant)) for table in (scored, remaining))
         lost.append(before.join(now, on=PLACE, how="anti", nulls_equal=True, maintain_order="left").collect())
-    count = sum(one.height for one in lost)
+    count = sum(rows.height for rows in lost)
     if count:
-        found = next(one for one in lost if one.height)
-        first = ", ".join(str(found[name][0]) for name in ("variant", "question_id") if found[name][0] is not None)
+        rows_lost = next(rows for rows in lost if rows.height)
+        first = ", ".join(
+            str(rows_lost[name][0]) for name in ("variant", "question_id") if rows_lost[name][0] is not None
+        )
         height = scored.select(pl.len()).collect().item()
         raise StoreError(
             f"{folder.replies}: expected the replies behind {folder.outcomes.name}, found none for {count:,} of "
@@ -329,14 +331,14 @@ def check_nothing_lost(folder: RunFolder, table: pl.LazyFrame) -> None:
 
 def _read_before(folder: RunFolder) -> pl.LazyFrame:
     """Read the columns that show what is scored; lazily from a table of ours, since it may be large."""
-    wanted = pl.Schema({name: SCHEMA[name] for name in (*PLACE, "refused", "wrong")})
+    schema = pl.Schema({name: SCHEMA[name] for name in (*PLACE, "refused", "wrong")})
     with suppress(OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        found = pl.scan_parquet(check_plain(folder.outcomes), glob=False).select(*wanted)
-        if found.collect_schema() == wanted:
+        outcomes = pl.scan_parquet(check_plain(folder.outcomes), glob=False).select(*schema)
+        if outcomes.collect_schema() == schema:
             # Read to the end once: otherwise damage further down would go unnoticed.
-            found.select(pl.all().hash().sum()).collect()
-            if not found.select(pl.col("draw").has_nulls()).collect().item():
-                return found
+            outcomes.select(pl.all().hash().sum()).collect()
+            if not outcomes.select(pl.col("draw").has_nulls()).collect().item():
+                return outcomes
     return folder.read_outcomes().lazy()
 
 
@@ -404,7 +406,9 @@ def write_results(
             outdated = refresh(folder, store, settings, derived.outcomes) if refresh else ()
             if "first_pass" in settings:
                 cautions = mixture(settings["first_pass"]["model"], settings["model"])
-                variants = tuple(replace(one, warnings=(*cautions, *one.warnings)) for one in summary.variants)
+                variants = tuple(
+                    replace(variant, warnings=(*cautions, *variant.warnings)) for variant in summary.variants
+                )
                 summary = replace(summary, variants=variants)
             summary = with_sections(summary, derived.outcomes, folder.path)
         table = pl.scan_parquet(folder.outcomes, glob=False)
@@ -456,25 +460,25 @@ def as_json(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _write_disagreements(path: Path, found: Sequence[Disagreement], grader: Mapping[str, Any]) -> None:
+def _write_disagreements(path: Path, disagreements: Sequence[Disagreement], grader: Mapping[str, Any]) -> None:
     """Write replies on which two graders disagree to a CSV file, if there are any."""
-    if not found:
+    if not disagreements:
         path.unlink(missing_ok=True)
         return
     rows = [
         {
-            "question_id": one.question.question_id,
-            "variant": one.variant,
-            "pass": str(one.of),
-            "question": one.question.text,
-            "gold": one.question.gold,
-            "reply": one.reply,
+            "question_id": disagreement.question.question_id,
+            "variant": disagreement.variant,
+            "pass": str(disagreement.of),
+            "question": disagreement.question.text,
+            "gold": disagreement.question.gold,
+            "reply": disagreement.reply,
             "grader": grader.get("name"),
-            "grade": str(one.grade),
+            "grade": str(disagreement.grade),
             "second_grader": grader.get("second"),
-            "second_grade": str(one.second_grade),
+            "second_grade": str(disagreement.second_grade),
         }
-        for one in found
+        for disagreement in disagreements
     ]
     write_atomically(path, csv_text(pl.DataFrame(rows, schema=dict.fromkeys(rows[0], pl.String()))).encode())
 
