@@ -545,7 +545,7 @@ MUTANTS = (
            "replies = list(completions)",
            "protocol/test_conversation.py"),
     Mutant("a forced answer is taken only after a refusal", "protocol/procedure.py",
-           "if isinstance(step, Step) and step.pass_ is Pass.FORCED:", "if True:",
+           " and isinstance(step, Step) and step.pass_ is Pass.FORCED:", ":",
            "protocol/test_conversation.py"),
     Mutant("what is said twice is graded once", "protocol/procedure.py",
            "draws[pass_].setdefault(replies[draw], draw)", "draws[pass_][replies[draw]] = draw",

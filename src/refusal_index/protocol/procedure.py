@@ -687,12 +687,11 @@ def next_requests(conversation: Conversation, completions: Iterable[Completion])
     []
     """
     used, step = _taken(conversation, completions)
-    if not conversation.in_turn:
+    if step is None:
         replies = _Transcript(conversation, used)
         return [
             request for pass_ in conversation.procedure.passes for request in _due_of_pass(conversation, pass_, replies)
         ]
-    step = step or _step(conversation, used)
     return [] if isinstance(step, Outcome) else [PendingRequest(step)]
 
 
@@ -707,10 +706,9 @@ def completions_and_outcomes(
 ) -> tuple[list[Completion], list[Outcome]]:
     """Return the replies that determine outcomes, and the outcomes of the draws before the first unfinished one."""
     used, step = _taken(conversation, completions)
-    if conversation.in_turn:
-        step = step or _step(conversation, used)
-        return used, [step] if isinstance(step, Outcome) else []
-    return used, list(_each_drawn(conversation, _Transcript(conversation, used)))
+    if step is None:
+        return used, list(_each_drawn(conversation, _Transcript(conversation, used)))
+    return used, [step] if isinstance(step, Outcome) else []
 
 
 def replies_by_draw(conversation: Conversation, completions: Iterable[Completion]) -> dict[int, list[Reply]]:
@@ -792,16 +790,15 @@ def used_completions(conversation: Conversation, completions: Iterable[Completio
 def _taken(
     conversation: Conversation, completions: Iterable[Completion]
 ) -> tuple[list[Completion], Step | Outcome | None]:
-    """Return the replies that determine the outcomes, and the next step or outcome if it was computed here."""
+    """Return the replies that determine the outcomes and, if the passes are in turn, the next step or the outcome."""
     replies = [completion for completion in completions if completion.draw < conversation.draws]
+    if not conversation.in_turn:
+        return replies, None
     unforced = [completion for completion in replies if completion.reply.pass_ is not Pass.FORCED]
-    if len(unforced) == len(replies) or not conversation.in_turn:
-        return replies, None
-    first = [completion for completion in unforced if completion.reply.pass_ is Pass.FIRST]
-    step = _step(conversation, first)
-    if isinstance(step, Step) and step.pass_ is Pass.FORCED:
-        return replies, None
-    return unforced, step if len(first) == len(unforced) else None
+    step = _step(conversation, unforced)
+    if len(unforced) < len(replies) and isinstance(step, Step) and step.pass_ is Pass.FORCED:
+        return replies, _step(conversation, replies)
+    return unforced, step
 
 
 def _step(conversation: Conversation, replies: Iterable[Completion]) -> Step | Outcome:

@@ -72,6 +72,7 @@ class Reading:
     unscored_reason: str | None = None
 
 
+@lru_cache(maxsize=16)  # a reply is read again for each request that may follow it, and for its outcome
 def read_reply(text: str, stop_reason: StopReason = StopReason.STOP) -> Reading:
     """Read a model's reply: its answer, or its refusal.
 
@@ -95,10 +96,6 @@ def read_reply(text: str, stop_reason: StopReason = StopReason.STOP) -> Reading:
     >>> read_reply("<answer>Par", StopReason.LENGTH).unscored_reason
     'truncated'
     """
-    return (_cached if len(text) <= MAX_CACHED_LENGTH else _read)(text, stop_reason)
-
-
-def _read(text: str, stop_reason: StopReason) -> Reading:
     if stop_reason is StopReason.LENGTH:
         return _unscored(TRUNCATED)
     if stop_reason is StopReason.CONTENT_FILTER:
@@ -113,11 +110,6 @@ def _read(text: str, stop_reason: StopReason) -> Reading:
         return _unscored(EMPTY)
     refused = bool(tagged) and answer.strip(DECORATION).upper() == UNANSWERED
     return Reading(answer, refused, well_formed=len(tagged) == 1 and marks == 2)
-
-
-MAX_CACHED_LENGTH = 20_000  # characters
-_cached = lru_cache(maxsize=256)(_read)
-"""Cached, because a reply is read again for each request that may follow it, and once more for its outcome."""
 
 
 def answer_start(text: str, answer: str) -> int | None:
