@@ -169,7 +169,7 @@ class CountedBatch(Batch):
 
     def fail(self, errors: Iterable[BatchLineError]) -> None:
         """Change to the state ``failed``."""
-        data = [BatchError(code=one.code, line=one.line, message=str(one), param=one.param) for one in errors]
+        data = [BatchError(code=error.code, line=error.line, message=str(error), param=error.param) for error in errors]
         self.errors = Errors(object="list", data=data)
         self.move("failed")
 
@@ -367,8 +367,8 @@ class Batches:
                 (errors if answered.failed else output).write(result_line(line.custom_id, answered))
                 batch.count(answered)
 
-        async with aclosing(in_order(lines, ask)) as asked:
-            async for _ in asked:
+        async with aclosing(in_order(lines, ask)) as answers:
+            async for _ in answers:
                 pass  # lines are written as soon as they are answered, in no particular order
 
     async def _ask(self, batch: CountedBatch, line: BatchLine) -> JsonResponse:

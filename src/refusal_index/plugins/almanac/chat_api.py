@@ -232,8 +232,8 @@ class ModelPool:
         """
         name = model.removeprefix(f"{ALMANAC}/")
         if name not in self.names:
-            known = ", ".join(f"{ALMANAC}/{each}" for each in self.names)
-            raise ModelNotFoundError(f"The model '{model}' does not exist; expected one of {known}")
+            names = ", ".join(f"{ALMANAC}/{name}" for name in self.names)
+            raise ModelNotFoundError(f"The model '{model}' does not exist; expected one of {names}")
         return name
 
     def runtime(self, model: str) -> Runtime:
@@ -282,8 +282,8 @@ async def answer(pool: ModelPool, body: object, notes: dict[str, Any]) -> JsonRe
         return error_answer(error, "a request of a batch")
 
 
-def error_answer(error: Exception, what: str) -> JsonResponse:
-    """Convert an error to an answer; an unexpected error is logged as a failure of `what`."""
+def error_answer(error: Exception, request: str) -> JsonResponse:
+    """Convert an error to an answer; an unexpected error is logged as a failure of `request`."""
     match error:
         case RequestError():
             return refusal(error.status, str(error), param=error.param, code=error.code)
@@ -291,7 +291,7 @@ def error_answer(error: Exception, what: str) -> JsonResponse:
             return refusal(404, str(error), param="model", code="model_not_found")
         case AlmanacError():
             return refusal(500, str(error))
-    _logger.error("%s failed", what, exc_info=error)
+    _logger.error("%s failed", request, exc_info=error)
     return refusal(500, "the server failed to answer; its log says why")
 
 

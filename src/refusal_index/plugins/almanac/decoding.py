@@ -36,8 +36,10 @@ class Partial(NamedTuple):
     def join(self, other: Partial) -> FloatArray:
         """Return the attention over both sets of keys."""
         peak = np.maximum(self.peak, other.peak)
-        mine, theirs = np.exp(self.peak - peak), np.exp(other.peak - peak)
-        return (self.values * mine + other.values * theirs) / (self.total * mine + other.total * theirs)
+        own_weight, other_weight = np.exp(self.peak - peak), np.exp(other.peak - peak)
+        return (self.values * own_weight + other.values * other_weight) / (
+            self.total * own_weight + other.total * other_weight
+        )
 
 
 def weigh(scores: FloatArray, values: FloatArray) -> Partial:
@@ -163,10 +165,10 @@ class Cohort:
         padded = np.zeros((n_rows, steps, *queries.shape[1:]), np.float32)
         padded[feed.rows, feed.offsets] = queries
         rows = attend_rows(padded, keys[:, :, :width], values[:, :, :width], feed.mask)
-        own = type(rows)(*(array[feed.rows, feed.offsets] for array in rows))
+        partial = type(rows)(*(array[feed.rows, feed.offsets] for array in rows))
         if self.prefix is None:
-            return own.finish()
-        return own.join(attend_shared(queries, self.prefix.keys[layer], self.prefix.values[layer]))
+            return partial.finish()
+        return partial.join(attend_shared(queries, self.prefix.keys[layer], self.prefix.values[layer]))
 
     def keep(self, rows: list[int]) -> None:
         """Keep only these rows."""
@@ -177,13 +179,13 @@ class Cohort:
         """Return the only row, after one step, as a prefix that includes the cohort's own prefix."""
         assert self._feed is not None, "begin() comes first"  # noqa: S101 - misuse within this package
         length = int(self._lengths[0])
-        own = Prefix(self._feed.tokens, self._keys[:, 0, :, :length], self._values[:, 0, :, :length])
+        own_prefix = Prefix(self._feed.tokens, self._keys[:, 0, :, :length], self._values[:, 0, :, :length])
         if self.prefix is None:
-            return own.cut(length)
+            return own_prefix.cut(length)
         return Prefix(
-            np.concatenate([self.prefix.tokens, own.tokens]),
-            np.concatenate([self.prefix.keys, own.keys], axis=2),
-            np.concatenate([self.prefix.values, own.values], axis=2),
+            np.concatenate([self.prefix.tokens, own_prefix.tokens]),
+            np.concatenate([self.prefix.keys, own_prefix.keys], axis=2),
+            np.concatenate([self.prefix.values, own_prefix.values], axis=2),
         )
 
     def _make_room(self, width: int) -> None:
@@ -270,8 +272,8 @@ class PrefixStore:
 
     def _touch(self, prefix: Prefix) -> None:
         latest_first = [prefix, *(p for p in self._stored if p is not prefix)]
-        held = accumulate(map(len, latest_first))
-        self._stored = [p for p, tokens in zip(latest_first, held, strict=True) if tokens <= _CAPACITY]
+        totals = accumulate(map(len, latest_first))
+        self._stored = [p for p, tokens in zip(latest_first, totals, strict=True) if tokens <= _CAPACITY]
 
 
 def shared_length(first: IntArray, second: IntArray) -> int:
@@ -377,12 +379,12 @@ class Decoder:
     def _admit(self) -> list[tuple[Sequence, Prefix | None]]:
         admitted: list[tuple[Sequence, Prefix | None]] = []
         rows = sum(len(group.sequences) for group in self._groups)
-        held, new = sum(group.cohort.held_tokens for group in self._groups), 0
+        n_held, new = sum(group.cohort.held_tokens for group in self._groups), 0
         while self._waiting and rows + len(admitted) < _MAX_ROWS:
             request = self._waiting[0].request
             prefix = self._prefix_of(request)
             new += len(request.prompt) - (len(prefix) if prefix else 0)
-            if (rows or admitted) and (new > _MAX_NEW_TOKENS or held + new > _MAX_HELD_TOKENS):
+            if (rows or admitted) and (new > _MAX_NEW_TOKENS or n_held + new > _MAX_HELD_TOKENS):
                 break
             admitted.append((self._waiting.popleft(), prefix))
         return [(sequence, prefix) for sequence, prefix in admitted if not sequence.over]
@@ -399,8 +401,8 @@ def _choose(sequences: list[Sequence], logits: FloatArray) -> list[int]:
     settings = [sequence.request.settings for sequence in sequences]
     return sample(
         logits,
-        temperature=np.array([each.temperature for each in settings]),
-        top_p=np.array([each.top_p for each in settings]),
+        temperature=np.array([setting.temperature for setting in settings]),
+        top_p=np.array([setting.top_p for setting in settings]),
         uniform=np.array([0.0 if sequence.over else sequence.next_uniform for sequence in sequences]),
     )
 

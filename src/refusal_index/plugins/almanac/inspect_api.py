@@ -69,11 +69,16 @@ class AlmanacAPI(ModelAPI):
             n=config.num_choices or 1,
             top_logprobs=(config.top_logprobs or 0) if config.logprobs else None,
         )
-        read, written = completions[0].prompt_tokens, sum(completion.completion_tokens for completion in completions)
+        input_tokens, output_tokens = (
+            completions[0].prompt_tokens,
+            sum(completion.completion_tokens for completion in completions),
+        )
         return ModelOutput(
             model=self.model_name,
             choices=[self._choice(completion) for completion in completions],
-            usage=ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written),
+            usage=ModelUsage(
+                input_tokens=input_tokens, output_tokens=output_tokens, total_tokens=input_tokens + output_tokens
+            ),
         )
 
     def max_connections(self) -> int:

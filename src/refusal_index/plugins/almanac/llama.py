@@ -92,19 +92,19 @@ def draw(weights: FloatArray, top_p: float, uniform: float) -> int:
     if top_p >= 1:
         mass = np.cumsum(weights, dtype=np.float64)
         return _position(mass, uniform)
-    kept, mass = _nucleus(weights, top_p)
-    return int(kept[_position(mass, uniform)])
+    tokens, mass = _nucleus(weights, top_p)
+    return int(tokens[_position(mass, uniform)])
 
 
 def _nucleus(weights: FloatArray, top_p: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     total = weights.sum(dtype=np.float64)
     # Tokens below this weight sum to less than 1 - top_p, so none is in the nucleus and few remain to be sorted.
     # The bound is halved because near top_p = 1 it is as small as the rounding error of the sum.
-    kept = np.flatnonzero(weights >= (1 - top_p) * total / len(weights) / 2)
-    kept = kept[np.argsort(-weights[kept], kind="stable")]
-    mass = np.cumsum(weights[kept], dtype=np.float64)
+    tokens = np.flatnonzero(weights >= (1 - top_p) * total / len(weights) / 2)
+    tokens = tokens[np.argsort(-weights[tokens], kind="stable")]
+    mass = np.cumsum(weights[tokens], dtype=np.float64)
     size = int(np.searchsorted(mass, top_p * total)) + 1
-    return kept[:size], mass[:size]
+    return tokens[:size], mass[:size]
 
 
 def _position(mass: NDArray[np.float64], uniform: float) -> int:

@@ -86,16 +86,16 @@ def embedded(name: str) -> Send:
     """Return a function that sends requests to an embedded model."""
     runtime = shared_runtime(name)
 
-    async def send(ask: ModelRequest) -> Response:
-        started, decoding = time.monotonic(), ask.decoding
+    async def send(request: ModelRequest) -> Response:
+        started, decoding = time.monotonic(), request.decoding
         completions = await runtime.complete(
-            ask.request.messages,
+            request.request.messages,
             temperature=decoding.temperature if decoding else 1.0,
             top_p=decoding.top_p if decoding else 1.0,
             max_tokens=decoding.max_tokens if decoding else None,
-            seed=ask.seed,
-            n=ask.n,
-            top_logprobs=ask.top_logprobs,
+            seed=request.seed,
+            n=request.n,
+            top_logprobs=request.top_logprobs,
         )
         return Response(
             [(completion.text, STOP_REASONS[completion.finish_reason]) for completion in completions],

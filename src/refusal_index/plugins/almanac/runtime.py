@@ -124,9 +124,9 @@ class Runtime:
     def _prepare(self, messages: Sequence_[Message], settings: GenerationSettings) -> GenerationRequest:
         context = self.model.config.context
         # reject texts that are far too long without encoding them
-        least = self.tokenizer.least_tokens(messages)
-        if least >= context:
-            raise ContextLengthError(least, context)
+        minimum = self.tokenizer.least_tokens(messages)
+        if minimum >= context:
+            raise ContextLengthError(minimum, context)
         prompt = self.tokenizer.encode(messages)
         room = context - len(prompt)
         if room < 1:
@@ -228,9 +228,9 @@ def hidden_states(model: str | Runtime, conversations: Sequence_[Sequence_[Messa
     with one_blas_thread:
         for start in range(0, len(prompts), _BATCH_SIZE):
             part = prompts[start : start + _BATCH_SIZE]
-            for prefix, places in _batches(part, [prefixes.prefix_of(prompt) for prompt in part]):
-                rests = [part[place][len(prefix) if prefix else 0 :] for place in places]
-                states[[start + place for place in places]] = _states_of(llama, prefix, rests)
+            for prefix, indices in _batches(part, [prefixes.prefix_of(prompt) for prompt in part]):
+                rests = [part[index][len(prefix) if prefix else 0 :] for index in indices]
+                states[[start + index for index in indices]] = _states_of(llama, prefix, rests)
     return states
 
 
@@ -245,18 +245,18 @@ def _batches(
 ) -> Iterator[tuple[Prefix | None, list[int]]]:
     """Group prompts with the same prefix and similar lengths; yield the prefix and the indices of each group."""
 
-    def rank(place: int) -> tuple[int, int]:
-        return id(prefixes[place]), len(prompts[place])
+    def rank(index: int) -> tuple[int, int]:
+        return id(prefixes[index]), len(prompts[index])
 
-    for _, same in groupby(sorted(range(len(prompts)), key=rank), key=lambda place: id(prefixes[place])):
-        places = list(same)
-        prefix = prefixes[places[0]]
-        while places:
+    for _, same in groupby(sorted(range(len(prompts)), key=rank), key=lambda index: id(prefixes[index])):
+        indices = list(same)
+        prefix = prefixes[indices[0]]
+        while indices:
             shared = len(prefix) if prefix else 0
-            widths = (len(prompts[place]) - shared for place in places)  # ascending: all are padded to the last
+            widths = (len(prompts[index]) - shared for index in indices)  # ascending: all are padded to the last
             size = sum(rows * width <= _MAX_TOKENS for rows, width in enumerate(widths, 1)) or 1
-            yield prefix, places[:size]
-            places = places[size:]
+            yield prefix, indices[:size]
+            indices = indices[size:]
 
 
 def _states_of(model: Llama, prefix: Prefix | None, rests: list[IntArray]) -> FloatArray:

@@ -96,10 +96,10 @@ class Api:
 
     async def chat(self, request: web.Request) -> web.Response:
         """Answer a chat request."""
-        asked, completions = await ask(self._pool, await _read_json(request), _notes.get())
-        if not asked.stream:
-            return web.json_response(completion_body(asked, completions))
-        events = [*map(json.dumps, chunk_bodies(asked, completions)), "[DONE]"]
+        request_, completions = await ask(self._pool, await _read_json(request), _notes.get())
+        if not request_.stream:
+            return web.json_response(completion_body(request_, completions))
+        events = [*map(json.dumps, chunk_bodies(request_, completions)), "[DONE]"]
         text = "".join(f"data: {event}\n\n" for event in events)
         return web.Response(text=text, content_type="text/event-stream")
 
@@ -130,7 +130,7 @@ class Api:
         """List the files, newest first."""
         purpose = request.query.get("purpose")
         files = [stored for stored in self._files if purpose in (None, stored.purpose)]
-        return _page(request, files, most=10_000, default=10_000)
+        return _page(request, files, max_limit=10_000, default=10_000)
 
     async def file(self, request: web.Request) -> web.Response:
         """Describe a file."""
@@ -155,7 +155,7 @@ class Api:
 
     async def list_batches(self, request: web.Request) -> web.Response:
         """List the batches, newest first."""
-        return _page(request, list(self._batches), most=100, default=20)
+        return _page(request, list(self._batches), max_limit=100, default=20)
 
     async def batch(self, request: web.Request) -> web.Response:
         """Describe a batch."""
@@ -182,12 +182,12 @@ async def _read_form(request: web.Request) -> AsyncIterator[Mapping[str, object]
 
     Raises RequestError if the form is invalid or the file too large.
     """
-    most = MAX_FILE_SIZE + FORM_MARGIN
-    if (request.content_length or 0) > most:  # reject before reading anything
+    limit = MAX_FILE_SIZE + FORM_MARGIN
+    if (request.content_length or 0) > limit:  # reject before reading anything
         raise _too_large()
     try:
         async with _within(10 * PATIENCE):
-            form = await request.clone(client_max_size=most).post()
+            form = await request.clone(client_max_size=limit).post()
     except web.HTTPRequestEntityTooLarge as error:
         raise _too_large() from error
     except ValueError as error:
@@ -213,17 +213,19 @@ async def _within(seconds: float) -> AsyncIterator[None]:
         raise web.HTTPRequestTimeout(reason=f"the body did not arrive within {seconds:g} s") from error
 
 
-def _page(request: web.Request, oldest_first: Sequence[FileObject | Batch], most: int, default: int) -> web.Response:
+def _page(
+    request: web.Request, oldest_first: Sequence[FileObject | Batch], max_limit: int, default: int
+) -> web.Response:
     """Return a page of a list, newest first, after the id given in the request."""
     newest_first = oldest_first[::-1]
     start, after = 0, request.query.get("after")
     if after is not None:
-        start = next((place for place, listed in enumerate(newest_first, start=1) if listed.id == after), -1)
+        start = next((index for index, listed in enumerate(newest_first, start=1) if listed.id == after), -1)
         if start < 0:
             raise RequestError(f"'after' must be an id in the list, found '{after}'", param="after")
     limit = request.query.get("limit", str(default))
-    if not (limit.isascii() and limit.isdigit() and len(limit) < 10 and 1 <= int(limit) <= most):
-        raise RequestError(f"'limit' must be a whole number from 1 to {most}, found '{limit}'", param="limit")
+    if not (limit.isascii() and limit.isdigit() and len(limit) < 10 and 1 <= int(limit) <= max_limit):
+        raise RequestError(f"'limit' must be a whole number from 1 to {max_limit}, found '{limit}'", param="limit")
     end = start + int(limit)
     shown = [listed.model_dump() for listed in newest_first[start:end]]
     first, last = (shown[0]["id"], shown[-1]["id"]) if shown else (None, None)
@@ -332,12 +334,12 @@ async def _own_pages_only(request: web.Request, handler: Handler) -> web.StreamR
 
 @web.middleware
 async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    what = f"{request.method} {request.path}"
+    endpoint = f"{request.method} {request.path}"
     error: JsonResponse
     try:
         return await handler(request)
     except web.HTTPException as raised:
-        error = refusal(raised.status, f"{what}: {raised.reason}")
+        error = refusal(raised.status, f"{endpoint}: {raised.reason}")
     except Exception as raised:
-        error = error_answer(raised, what)
+        error = error_answer(raised, endpoint)
     return web.json_response(error.body, status=error.status)

@@ -70,9 +70,9 @@ def command_engine(settings: Settings, names: Mapping[Role, str], objects: Mappi
     SettingError
         If the command cannot be run, or cannot serve all of the models.
     """
-    asked = asked_by_name(names, objects)
-    words, first = command_words(settings.sending.command), next(iter(asked.values()), "")
-    for role, name in asked.items():
+    models = asked_by_name(names, objects)
+    words, first = command_words(settings.sending.command), next(iter(models.values()), "")
+    for role, name in models.items():
         (provider, model), title = called(name), "model" if role is Role.MODEL else "grader"
         if provider != called(first)[0]:
             raise ModelError(
@@ -81,7 +81,7 @@ def command_engine(settings: Settings, names: Mapping[Role, str], objects: Mappi
             )
         if model.startswith("-"):
             raise ModelError(f"{title} {name!r}: expected a name that does not start with '-'")
-    return BatchEngine(settings, names, objects, CommandExecutor(words, asked))
+    return BatchEngine(settings, names, objects, CommandExecutor(words, models))
 
 
 def command_words(command: str | None) -> list[str]:
@@ -164,19 +164,23 @@ class CommandExecutor(FileExecutor):
     async def _answers(
         self, name: str, requests: Sequence[Pending], assignment: Assignment
     ) -> AsyncGenerator[Mapping[str, RequestResult], None]:
-        title = hashlib.sha256("\n".join([name, *sorted(one.custom_id for one in requests)]).encode()).hexdigest()[:16]
+        title = hashlib.sha256(
+            "\n".join([name, *sorted(request.custom_id for request in requests)]).encode()
+        ).hexdigest()[:16]
         source, target, log = (self._folder / f"{title}{ending}" for ending in (REQUESTS, REPLIES, LOG))
         for old in (source, target, log):
             old.unlink(missing_ok=True)
         model = called(name)[1]
         with source.open("x", encoding="utf-8") as file:
-            file.writelines(to_line(one.custom_id, one.ask, FORMATS["compatible"], model) + "\n" for one in requests)
+            file.writelines(
+                to_line(request.custom_id, request.ask, FORMATS["compatible"], model) + "\n" for request in requests
+            )
         values = {"requests": str(source), "replies": str(target), "model": model}
         program = [PLACEHOLDER.sub(lambda match: values[match[1]], word) for word in self._words]
         status, output = await _run(program, log, assignment, name)
         is_written = target.exists()
         results = read_lines(_lines(target), name) if is_written else iter(())
-        while group := {one.custom_id: one for one in islice(results, STORED_TOGETHER)}:
+        while group := {result.custom_id: result for result in islice(results, STORED_TOGETHER)}:
             yield group
         self._remove(target.name)
         if assignment.breaker.reason is None and (status or not is_written):
@@ -217,7 +221,7 @@ def _logged(output: int, log: Path, *, is_over: bool = False) -> list[str]:
     start = max(os.fstat(output).st_size - MAX_LOG, 0)
     text = redacted(os.pread(output, MAX_LOG, start).decode("utf-8", "replace"))
     whole = re.split(r"[\r\n]+", text)[start > 0 : None if is_over else -1]
-    lines = [line for one in whole if (line := one.strip())]
+    lines = [line for line_ in whole if (line := line_.strip())]
     with suppress(OSError):  # such as a full disk
         log.write_text("\n".join(lines), "utf-8")
     return lines

@@ -115,10 +115,10 @@ def _show_received(received: Received, run: Path) -> None:
     if received.unknown_failures:
         failures = count(received.unknown_failures, "failure")
         console.say(f"  {failures} of requests that are not, or no longer, part of this run")
-    for what, problems in received.left_out.items():
-        console.note(f"left out: {problems.count:,} {what}")
-        for place in problems.named:
-            console.note(f"  {place}")
+    for kind, problems in received.left_out.items():
+        console.note(f"left out: {problems.count:,} {kind}")
+        for location in problems.named:
+            console.note(f"  {location}")
         if problems.count > len(problems.named):
             console.note(f"  and {problems.count - len(problems.named):,} more")
     pending = f"{count(counts.pending, 'request')} {'is' if counts.pending == 1 else 'are'} pending"

@@ -44,11 +44,11 @@ def asked_by_name(names: Mapping[Role, str], objects: Mapping[str, object]) -> d
     ModelError
         If a model is given as an object that only Inspect can ask.
     """
-    asked = {role: name for role, name in names.items() if not (is_function_name(name) or callable(objects.get(name)))}
-    for name in asked.values():
+    models = {role: name for role, name in names.items() if not (is_function_name(name) or callable(objects.get(name)))}
+    for name in models.values():
         if name in objects:
             raise ModelError(f"model {name!r}: this engine asks for models by name; choose {{engine}} direct")
-    return asked
+    return models
 
 
 class Executor(Protocol):
@@ -104,10 +104,10 @@ class BatchEngine:
         self, settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object], executor: Executor
     ) -> None:
         self._names, self._executor = names, executor
-        asked = asked_by_name(names, objects)
-        own = {role: name for role, name in names.items() if role not in asked}
-        self._functions = DirectEngine(settings, own, objects)
-        self._own = frozenset(own)
+        models = asked_by_name(names, objects)
+        functions = {role: name for role, name in names.items() if role not in models}
+        self._functions = DirectEngine(settings, functions, objects)
+        self._own = frozenset(functions)
         self._counted: frozenset[str] = frozenset()  # requests already charged to the budget
 
     @asynccontextmanager
@@ -120,10 +120,10 @@ class BatchEngine:
     async def execute(self, assignment: Assignment) -> None:
         """Send rounds until every pending request has a reply or has failed permanently."""
         attempts, wait = Attempts(assignment, self._names), 0.0
-        about: dict[str, list[Conversation]] = {}
+        by_question: dict[str, list[Conversation]] = {}
         for conversation in assignment.conversations:
             question_id, variant = conversation.question.question_id, conversation.variant
-            about.setdefault(question_id, []).append(conversation)
+            by_question.setdefault(question_id, []).append(conversation)
             if not next_requests(conversation, assignment.store.completions(question_id, variant)):
                 assignment.store.clear_failure(variant, question_id)
                 assignment.progress(Finished(variant, question_id))
@@ -140,7 +140,7 @@ class BatchEngine:
             replies = 0
             async with aclosing(self._results(requests, assignment)) as groups:
                 async for results in groups:
-                    replies += self._merge(results, assignment, attempts, about)
+                    replies += self._merge(results, assignment, attempts, by_question)
             wait = 0.0 if replies else min(max(2 * wait, FIRST_WAIT), MAX_WAIT)
 
     def _next_round(self, assignment: Assignment, attempts: Attempts) -> list[Pending]:
@@ -148,32 +148,34 @@ class BatchEngine:
         singly = not (self._executor.gives_choices and attempts.give_choices)
         requests = (pending for state in states for pending in state.all_pending(singly=singly))
         in_flight = self._executor.in_flight()  # includes requests of this command that have not come back yet
-        wanted = (one for one in requests if one.custom_id in in_flight or not attempts.are_over(one))
-        return list(islice(wanted, self._executor.max_requests))
+        open_requests = (
+            request for request in requests if request.custom_id in in_flight or not attempts.are_over(request)
+        )
+        return list(islice(open_requests, self._executor.max_requests))
 
     def _affordable(self, requests: list[Pending], assignment: Assignment) -> list[Pending]:
         """Return the requests that the budget has room for; requests in flight are already paid for."""
         budget, earlier = assignment.budget, self._executor.in_flight()
         budget.sent(len(earlier - self._counted))
-        old = [one for one in requests if one.custom_id in earlier]
-        new = [one for one in requests if one.custom_id not in earlier][: budget.room()]
+        old = [request for request in requests if request.custom_id in earlier]
+        new = [request for request in requests if request.custom_id not in earlier][: budget.room()]
         if requests and not (old or new):
             assignment.breaker.open(budget.used_up() or "the budget is used up", planned=True)
         budget.sent(len(new))
-        self._counted = self._counted | earlier | {one.custom_id for one in new}
+        self._counted = self._counted | earlier | {request.custom_id for request in new}
         return [*old, *new]
 
     async def _results(
         self, requests: Sequence[Pending], assignment: Assignment
     ) -> AsyncGenerator[Mapping[str, RequestResult], None]:
-        own = [one for one in requests if one.ask.request.role in self._own]
-        others = [one for one in requests if one.ask.request.role not in self._own]
+        own_requests = [request for request in requests if request.ask.request.role in self._own]
+        others = [request for request in requests if request.ask.request.role not in self._own]
         concurrency = assignment.settings.sending.max_connections or IN_PROCESS_CONCURRENCY
-        for start in range(0, len(own), concurrency):  # calls may cost money, so store after each group
+        for start in range(0, len(own_requests), concurrency):  # calls may cost money, so store after each group
             if assignment.breaker.reason is not None:
                 return
-            group = own[start : start + concurrency]
-            yield {one.custom_id: one for one in await asyncio.gather(*map(self._call, group))}
+            group = own_requests[start : start + concurrency]
+            yield {result.custom_id: result for result in await asyncio.gather(*map(self._call, group))}
         if others:
             async with aclosing(self._executor.execute(others, assignment)) as groups:
                 async for results in groups:
@@ -192,11 +194,13 @@ class BatchEngine:
         results: Mapping[str, RequestResult],
         assignment: Assignment,
         attempts: Attempts,
-        about: Mapping[str, Sequence[Conversation]],
+        by_question: Mapping[str, Sequence[Conversation]],
     ) -> int:
         """Store results, and return the number of replies among them."""
         store = assignment.store
-        conversations = [one for question_id in sorted(attempts.about(results)) for one in about[question_id]]
+        conversations = [
+            conversation for question_id in sorted(attempts.about(results)) for conversation in by_question[question_id]
+        ]
         merger = ResultMerger(results, store, Callbacks(assignment.progress, attempts.replied, attempts.failed))
         try:
             states = question_states(conversations, store, assignment.settings, self._names)
@@ -230,7 +234,7 @@ class Attempts:
 
     def begin(self, requests: Sequence[Pending]) -> None:
         """Begin a round."""
-        self._sent = {one.custom_id: one.ask.conversation.question.question_id for one in requests}
+        self._sent = {request.custom_id: request.ask.conversation.question.question_id for request in requests}
         self._answered = set()
 
     def about(self, results: Mapping[str, RequestResult]) -> set[str]:
@@ -356,7 +360,8 @@ class FileExecutor(Executor, ABC):
     def _load(self, files: Iterable[tuple[str, Iterable[str]]]) -> None:
         """Load the replies in result files, given as names and lines; failed requests are left out and sent again."""
         self._left = {
-            name: {one.custom_id: one for one in read_lines(lines) if _is_reply(one)} for name, lines in files
+            name: {result.custom_id: result for result in read_lines(lines) if _is_reply(result)}
+            for name, lines in files
         }
 
     def in_flight(self) -> frozenset[str]:
@@ -373,17 +378,19 @@ class FileExecutor(Executor, ABC):
         RunFailedError
             If sending fails; results that arrived before are yielded first.
         """
-        wanted = {one.custom_id for one in requests}
-        replies = {name: left.pop(name) for left in self._left.values() for name in wanted & left.keys()}
+        ids = {request.custom_id for request in requests}
+        replies = {name: left.pop(name) for left in self._left.values() for name in ids & left.keys()}
         if replies:
             yield replies
         self._clear(assignment.store)
         for name in dict.fromkeys(self._names.values()):
-            asked = [
-                one for one in requests if self._names[one.ask.request.role] == name and one.custom_id not in replies
+            unanswered = [
+                request
+                for request in requests
+                if self._names[request.ask.request.role] == name and request.custom_id not in replies
             ]
-            if asked and assignment.breaker.reason is None:
-                async with aclosing(self._answers(name, asked, assignment)) as groups:
+            if unanswered and assignment.breaker.reason is None:
+                async with aclosing(self._answers(name, unanswered, assignment)) as groups:
                     async for results in groups:
                         yield results
 
@@ -408,4 +415,4 @@ def read_lines(lines: Iterable[str], model: str = "the provider") -> Iterator[Re
 
 
 def _is_reply(result: RequestResult) -> bool:
-    return result.response is not None and any(one is not None for one in result.response.replies)
+    return result.response is not None and any(reply is not None for reply in result.response.replies)

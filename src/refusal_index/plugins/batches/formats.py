@@ -152,21 +152,21 @@ class Format:
         return requests <= self.most_requests and size <= self.most_bytes
 
 
-def _chat_line(custom_id: str, ask: ModelRequest, model: str, provider: str = "") -> Json:
-    body = chat_body(ask, model, provider)
+def _chat_line(custom_id: str, request: ModelRequest, model: str, provider: str = "") -> Json:
+    body = chat_body(request, model, provider)
     return {"custom_id": custom_id, "method": "POST", "url": "/v1/chat/completions", "body": body}
 
 
-def _anthropic_line(custom_id: str, ask: ModelRequest, model: str) -> Json:
-    return {"custom_id": custom_id, "params": anthropic_params(ask, model)}
+def _anthropic_line(custom_id: str, request: ModelRequest, model: str) -> Json:
+    return {"custom_id": custom_id, "params": anthropic_params(request, model)}
 
 
-def anthropic_params(ask: ModelRequest, model: str) -> Json:
+def anthropic_params(request: ModelRequest, model: str) -> Json:
     """Return the parameters of a request to Anthropic's Messages API.
 
     The API has no seed, and since October 2026 it rejects temperature and top-p for every model.
     """
-    messages, decoding = ask.request.messages, ask.decoding
+    messages, decoding = request.request.messages, request.decoding
     system = "\n\n".join(message.content for message in messages if message.role == "system")
     effort = decoding.reasoning_effort if decoding else None
     params: Json = {
@@ -186,8 +186,8 @@ def anthropic_params(ask: ModelRequest, model: str) -> Json:
 
 
 FORMATS: Mapping[str, Format] = {
-    one.name: one
-    for one in (
+    format_.name: format_
+    for format_ in (
         Format("openai", partial(_chat_line, provider="openai")),
         Format("compatible", _chat_line),
         Format(
@@ -228,9 +228,9 @@ def is_singly(names: Mapping[Role, str], style: str | None = None) -> bool:
     return model is not None and not (FORMATS[style] if style else format_of(model)).gives_choices
 
 
-def to_line(custom_id: str, ask: ModelRequest, style: Format, model: str) -> str:
+def to_line(custom_id: str, request: ModelRequest, style: Format, model: str) -> str:
     """Return the line of a request in a request file, without the line break."""
-    line = style.line(custom_id, ask, model)
+    line = style.line(custom_id, request, model)
     return sound_text(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
 
 
@@ -260,10 +260,10 @@ def read_result(document: Any, model: str = "the provider") -> RequestResult:
     if not isinstance(name, str) or not name:
         raise ResultError(f"expected a custom_id that is text, got {shortened(name)}")
     try:
-        read = _read_anthropic(document["result"], model) if "result" in document else _read_openai(document, model)
+        response = _read_anthropic(document["result"], model) if "result" in document else _read_openai(document, model)
     except NoAnswerError as error:
         return RequestResult(name, failure=provider_failure(str(error), model), is_empty=True)
-    return RequestResult(name, failure=read) if isinstance(read, Failure) else RequestResult(name, read)
+    return RequestResult(name, failure=response) if isinstance(response, Failure) else RequestResult(name, response)
 
 
 def _read_openai(document: Mapping[str, Any], model: str) -> Response | Failure:
@@ -318,7 +318,7 @@ def read_anthropic(message: Any) -> Response:
     """
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
         raise NoAnswerError("the response holds no content")
-    parts = [one for one in message["content"] if isinstance(one, Mapping) and one.get("type") == "text"]
+    parts = [part for part in message["content"] if isinstance(part, Mapping) and part.get("type") == "text"]
     text = text_in(parts)
     if parts and text is None:
         raise NoAnswerError("the response holds no text")

@@ -125,8 +125,8 @@ def usable(name: Any) -> str:
         If the id is malformed or contains an API key.
     """
     if not _is_name(name) or redacted(name) != name:
-        what = "a plain id of a batch or file, without a key in it"
-        raise UnreadableReplyError(f"expected {what}, got {shortened(name)}")
+        expected = "a plain id of a batch or file, without a key in it"
+        raise UnreadableReplyError(f"expected {expected}, got {shortened(name)}")
     return str(name)
 
 
@@ -234,8 +234,10 @@ class Journal:
                     try:
                         self._apply(checked(json.loads(raw)))
                     except (ValueError, RecursionError) as error:
-                        what = error if isinstance(error, JournalError) else f"expected JSON, got {shortened(raw[:80])}"
-                        raise JournalError(f"{self._path}: line {self._n_lines + 1}: {what}{ADVICE}") from error
+                        problem = (
+                            error if isinstance(error, JournalError) else f"expected JSON, got {shortened(raw[:80])}"
+                        )
+                        raise JournalError(f"{self._path}: line {self._n_lines + 1}: {problem}{ADVICE}") from error
                     self._count(raw)
         except OSError as error:
             raise JournalError(f"{self._path} cannot be read ({error.strerror})") from error

@@ -223,9 +223,13 @@ class BatchExecutor:
             for entry in self._entries(submitted=False):
                 await self._clients[entry.model].find_again(entry, assignment)
             await self._submit(requests, assignment)
-        wanted, breaker, wait = frozenset(one.custom_id for one in requests), assignment.breaker, self._options["poll"]
+        ids, breaker, wait = (
+            frozenset(request.custom_id for request in requests),
+            assignment.breaker,
+            self._options["poll"],
+        )
         poller = BatchPoller(self._clients, unwatched if self._settings.sending.detach else assignment.progress)
-        while entries := [entry for entry in self._entries() if entry.requests & wanted]:
+        while entries := [entry for entry in self._entries() if entry.requests & ids]:
             note = f"{describe_in_flight(entries)}; {COLLECTS}"
             if breaker.reason is not None:
                 if note not in breaker.reason:
@@ -240,7 +244,7 @@ class BatchExecutor:
                 if results is not None:
                     yield results
                     missing = entry.requests - results.keys() if problem else frozenset[str]()
-                    left = missing | self._left(entry, wanted, assignment)
+                    left = missing | self._left(entry, ids, assignment)
                     await self._clients[entry.model].finish(entry, left)
                     self._full.discard(entry.model)
                 problems += filter(None, [problem])
@@ -262,9 +266,9 @@ class BatchExecutor:
             breaker.open(f"{budget.used_up()}; {note}", planned=True)
         await breaker.wait(seconds if left is None else min(seconds, left))
 
-    def _left(self, entry: JournalEntry, wanted: frozenset[str], assignment: Assignment) -> frozenset[str]:
-        """Return the requests of a batch that are not in `wanted` and have no stored reply."""
-        left = entry.requests - wanted
+    def _left(self, entry: JournalEntry, ids: frozenset[str], assignment: Assignment) -> frozenset[str]:
+        """Return the requests of a batch that are not in `ids` and have no stored reply."""
+        left = entry.requests - ids
         return left - frozenset(stored_ids(assignment.store, self._names)) if left else left
 
     async def _submit(self, requests: Sequence[Pending], assignment: Assignment) -> None:
@@ -301,8 +305,8 @@ class BatchExecutor:
                 self._held_back |= entry.requests
                 return None, None
             advice = "check the model's name; " if any(code in reason for code in UNKNOWN_MODEL) else ""
-            what = f"{client.name}: a batch was refused ({reason}); none of its requests ran"
-            return None, f"{what}; {advice}{RESUMES}"
+            problem = f"{client.name}: a batch was refused ({reason}); none of its requests ran"
+            return None, f"{problem}; {advice}{RESUMES}"
         results = dict[str, RequestResult]()
         try:
             await client.collect(entry, state, assignment.breaker, results)
@@ -313,11 +317,11 @@ class BatchExecutor:
         except EndedError:
             return None, None
         except RequestFailedError as error:
-            kept = {name: one for name, one in results.items() if not one.is_empty}
-            lacking = f"{len(entry.requests) - len(kept):,} of {entry.size:,} results of {entry.batch}"
-            stored = "; the others are stored" if kept else ""
-            what = f"{client.name}: {lacking} are not available ({error}){stored}"
-            return kept or None, f"{what}; {RESUMES}; {how_to_give_up(entry)}"
+            received = {name: result for name, result in results.items() if not result.is_empty}
+            lacking = f"{len(entry.requests) - len(received):,} of {entry.size:,} results of {entry.batch}"
+            stored = "; the others are stored" if received else ""
+            problem = f"{client.name}: {lacking} are not available ({error}){stored}"
+            return received or None, f"{problem}; {RESUMES}; {how_to_give_up(entry)}"
         return results, None
 
 
@@ -373,8 +377,8 @@ def settings_alone(plan: Plan) -> Settings:
     settings = plan.settings
     if settings.sending.forget:
         names, options = journal_of(plan.folder).names, settings.sending.engine_option
-        own = [f"{name}={value}" for name, value in options if name != FORGET or value in names]
-        settings = settings.changed(engine_option=own)
+        arguments = [f"{name}={value}" for name, value in options if name != FORGET or value in names]
+        settings = settings.changed(engine_option=arguments)
     return settings.changed(detach=True) if settings.sending.engine == BATCH else settings
 
 

@@ -435,7 +435,7 @@ class BatchClient:
         EndedError
             If the run ended first.
         """
-        what = f"{_describe(entry)} may be in flight"
+        problem = f"{_describe(entry)} may be in flight"
         advice = f"check there, and set {{engine_option}} forget={entry.key} to send, and pay for, the requests again"
         try:
             state = await self._call(lambda: self.find(entry, assignment), assignment.breaker, entry.key)
@@ -443,7 +443,7 @@ class BatchClient:
             is_lasting = error.failure.kind is FailureKind.REQUEST or status_of(error) in NO_SUCH_API
             raised, then = (ModelError, advice) if is_lasting else (RunFailedError, RESUMES)
             raise raised(
-                f"{what}, and the list of batches at {entry.place} does not show whether it is ({error}); {then}"
+                f"{problem}, and the list of batches at {entry.place} does not show whether it is ({error}); {then}"
             ) from error
         if state is None:
             await self._give_up(entry, "it never arrived")
@@ -454,9 +454,9 @@ class BatchClient:
         """Raise ModelError if a batch was submitted to an address other than the model's current one."""
         account = self.provider.account
         if entry.place != address_of(account):
-            what = "is" if entry.batch else "may be"
+            verb = "is" if entry.batch else "may be"
             raise ModelError(
-                f"{_describe(entry)} {what} in flight at {entry.place}, but the address of the model is now "
+                f"{_describe(entry)} {verb} in flight at {entry.place}, but the address of the model is now "
                 f"{address_of(account)}: run the same command with {account.url_name}={entry.place} to collect it, "
                 f"or with {{engine_option}} forget={entry.key} to abandon it: its requests are then paid for again"
             )
@@ -539,13 +539,13 @@ class BatchClient:
                 broken += 1
                 continue
             is_failed[result.custom_id] = result.failure is not None and not result.is_empty
-            held = results.get(result.custom_id)
-            if result.custom_id in entry.requests and (held is None or held.response is None):
+            earlier = results.get(result.custom_id)
+            if result.custom_id in entry.requests and (earlier is None or earlier.response is None):
                 results[result.custom_id] = result
         answers = len(is_failed) + broken - min(sum(is_failed.values()), state.done - state.answered)
         if answers < state.answered and not entry.requests <= results.keys():
-            what = f"expected at least {state.answered:,} results, got {answers:,}"
-            raise ValueError(f"{what}: the download is incomplete")
+            problem = f"expected at least {state.answered:,} results, got {answers:,}"
+            raise ValueError(f"{problem}: the download is incomplete")
         return broken
 
     def check_matched(self, entry: JournalEntry, state: State, results: Mapping[str, RequestResult]) -> None:
@@ -557,8 +557,8 @@ class BatchClient:
             return
         self._unmatched |= entry.requests - matched
         if len(self._unmatched) >= FEW:
-            what = f"{len(matched):,} of {expected:,} results can be read and matched to their requests"
-            raise RequestFailedError(Failure(what, self.name))
+            problem = f"{len(matched):,} of {expected:,} results can be read and matched to their requests"
+            raise RequestFailedError(Failure(problem, self.name))
 
     async def finish(self, entry: JournalEntry, left: frozenset[str]) -> None:
         """Record that results are stored, except those of `left`; if none is left, delete the request file."""
@@ -592,9 +592,9 @@ class BatchClient:
             with suppress(Exception):  # a leftover file costs nothing
                 await self.provider.delete(entry.file)
 
-    async def _call(self, send: Callable[[], Awaitable[T]], breaker: CircuitBreaker, about: str) -> T:
+    async def _call(self, send: Callable[[], Awaitable[T]], breaker: CircuitBreaker, subject: str) -> T:
         return await send_with_retries(
-            send, self.classify, breaker, role=f"batches of {self.name}", subject=about, max_retries=self._retries
+            send, self.classify, breaker, role=f"batches of {self.name}", subject=subject, max_retries=self._retries
         )
 
     def classify(self, error: Exception) -> Failure:
@@ -606,16 +606,16 @@ class BatchClient:
         """Describe why a batch cannot be submitted and what to do."""
         status, message = status_of(error), error.failure.message
         if in_doubt is not None:
-            what = f"{self.name}: it is unknown whether a batch arrived ({message})"
-            return f"{what}; run the same command again to look for it; {how_to_give_up(in_doubt)}"
+            problem = f"{self.name}: it is unknown whether a batch arrived ({message})"
+            return f"{problem}; run the same command again to look for it; {how_to_give_up(in_doubt)}"
         if status in NO_SUCH_API:
             address = address_of(self.provider.account)
-            what = f"{self.name}: {address} does not accept batches ({message})"
-            return f"{what}: check the base URL, or use --engine direct"
+            problem = f"{self.name}: {address} does not accept batches ({message})"
+            return f"{problem}: check the base URL, or use --engine direct"
         if status in TOO_LARGE:
             return f"{self.name}: a batch was refused as too large ({message}); set the engine option requests=1000"
-        what = "cannot be submitted" if error.failure.kind.is_sent_again else "was refused"
-        return f"{self.name}: a batch {what} ({message}); {error.failure.advice}"
+        problem = "cannot be submitted" if error.failure.kind.is_sent_again else "was refused"
+        return f"{self.name}: a batch {problem} ({message}); {error.failure.advice}"
 
 
 def _describe(entry: JournalEntry) -> str:
@@ -684,8 +684,8 @@ class BatchPoller:
         except Exception as error:  # clients raise many types
             failure = client.classify(error)
             if not failure.kind.is_sent_again:
-                what = f"{client.name}: {batch} cannot be polled ({failure.message})"
-                self.lost = f"{what}; {failure.advice}; {how_to_give_up(entry)}"
+                problem = f"{client.name}: {batch} cannot be polled ({failure.message})"
+                self.lost = f"{problem}; {failure.advice}; {how_to_give_up(entry)}"
             else:
                 self._note_outage(client, failure)
             return State(batch, "not reached", ended=False)

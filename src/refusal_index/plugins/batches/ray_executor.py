@@ -86,8 +86,8 @@ def read_options(pairs: Iterable[tuple[str, str]]) -> RayOptions:
     >>> read_options([("shard", "64"), ("vllm.tensor-parallel-size", "2")]).vllm
     {'tensor_parallel_size': 2}
     """
-    own, vllm = dict[str, Any](), dict[str, Any]()
-    names = [one.name for one in fields(RayOptions) if one.name != "vllm"]
+    values, vllm = dict[str, Any](), dict[str, Any]()
+    names = [field_.name for field_ in fields(RayOptions) if field_.name != "vllm"]
     for name, value in pairs:
         if name.startswith(VLLM_PREFIX):
             try:
@@ -98,12 +98,12 @@ def read_options(pairs: Iterable[tuple[str, str]]) -> RayOptions:
         elif name not in names:
             raise unknown("engine_option", name, [*names, f"{VLLM_PREFIX}NAME"])
         elif name == "storage":
-            own[name] = value
+            values[name] = value
         elif value.isascii() and value.isdigit() and int(value) > 0:
-            own[name] = int(value)
+            values[name] = int(value)
         else:
             raise SettingError(f"{{engine_option}} {name}: expected a whole number from 1, got {value!r}")
-    return RayOptions(**own, vllm=vllm)
+    return RayOptions(**values, vllm=vllm)
 
 
 QUIET = {
@@ -146,11 +146,11 @@ def cluster(address: str | None) -> Iterator[None]:
     address = address or os.environ.get("RAY_ADDRESS") or LOCAL
     if address not in (LOCAL, AUTO):
         check_address(address)
-    own = {"include_dashboard": False} if address == LOCAL else {}
+    options = {"include_dashboard": False} if address == LOCAL else {}
     handler = signal.getsignal(signal.SIGTERM)
     try:
         with _quiet_stderr():
-            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **own)
+            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **options)
     except (Exception, SystemExit) as error:  # Ray exits if it cannot connect
         raise _no_cluster(address, f"{type(error).__name__}: {error}") from error
     if threading.current_thread() is threading.main_thread():
@@ -319,28 +319,30 @@ def from_vllm(row: Mapping[str, Any], max_length: int | None = None) -> dict[str
     max_length
         Maximum number of tokens of prompt and reply together; None if not set in the options.
     """
-    read, written = int(row["num_input_tokens"]), int(row["num_generated_tokens"])
-    most = json.loads(row["body"]).get("max_tokens", MAX_REPLY_TOKENS)
+    prompt_tokens, completion_tokens = int(row["num_input_tokens"]), int(row["num_generated_tokens"])
+    max_tokens = json.loads(row["body"]).get("max_tokens", MAX_REPLY_TOKENS)
     # the stage does not say why a reply ended
-    is_cut = written >= most or (max_length is not None and read + written >= max_length)
+    is_cut = completion_tokens >= max_tokens or (
+        max_length is not None and prompt_tokens + completion_tokens >= max_length
+    )
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": str(row["generated_text"])},
         "finish_reason": "length" if is_cut else "stop",
     }
-    usage = {"prompt_tokens": read, "completion_tokens": written}
+    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
     line = result_line(row["custom_id"], 200, {"choices": [choice], "usage": usage})
     return {"custom_id": row["custom_id"], "line": line}
 
 
-def write_shard(table: pa.Table, model: str, place: str, mark: str | None) -> pa.Table:
+def write_shard(table: pa.Table, model: str, location: str, mark: str | None) -> pa.Table:
     """Write a batch of the vLLM stage's results as a shard, and return its row.
 
     Parameters
     ----------
     table, model
         The results, and the name of the model.
-    place, mark
+    location, mark
         The arguments of `Shards`.
     """
 
@@ -351,7 +353,7 @@ def write_shard(table: pa.Table, model: str, place: str, mark: str | None) -> pa
 
     lines = "".join(f"{line(row)}\n" for row in table.to_pylist())
     name = hashlib.sha256(lines.encode()).hexdigest()[:24]
-    return finished(Shards(place, mark), name, lines, table.num_rows)
+    return finished(Shards(location, mark), name, lines, table.num_rows)
 
 
 CPUS_PER_ACTOR = 0.5
@@ -367,17 +369,17 @@ def shards_of(requests: Sequence[Pending], size: int, model: str, provider: str)
     """Split requests into tables of `size` rows, each with a shard name that is a hash of its requests."""
     for start in range(0, len(requests), size):
         group = requests[start : start + size]
-        name = hashlib.sha256("\n".join(one.custom_id for one in group).encode()).hexdigest()[:24]
+        name = hashlib.sha256("\n".join(request.custom_id for request in group).encode()).hexdigest()[:24]
         yield pa.Table.from_pylist(
             [
                 {
                     "shard": name,
-                    "custom_id": one.custom_id,
-                    "role": str(one.ask.request.role),
-                    "about": one.ask.conversation.question.question_id,
-                    "body": json.dumps(chat_body(one.ask, model, provider)),
+                    "custom_id": request.custom_id,
+                    "role": str(request.ask.request.role),
+                    "about": request.ask.conversation.question.question_id,
+                    "body": json.dumps(chat_body(request.ask, model, provider)),
                 }
-                for one in group
+                for request in group
             ]
         )
 
@@ -434,12 +436,14 @@ class RayExecutor(FileExecutor):
     async def open(self, folder: RunFolder | None) -> AsyncIterator[None]:
         """Connect to the cluster, and load the shards that an earlier command left."""
         with tempfile.TemporaryDirectory(prefix="refusal-index-") as temporary:
-            own, storage = (folder.path if folder else Path(temporary)) / FOLDER, self._options.storage
+            own_folder, storage = (folder.path if folder else Path(temporary)) / FOLDER, self._options.storage
             # runs that share a storage have separate folders
-            place = (
-                str((own / "shards").absolute()) if storage is None else f"{storage.rstrip('/')}/{storage_name(own)}"
+            location = (
+                str((own_folder / "shards").absolute())
+                if storage is None
+                else f"{storage.rstrip('/')}/{storage_name(own_folder)}"
             )
-            self._shards = Shards(place)
+            self._shards = Shards(location)
             self._shards.make()
             self._load(self._shards.read())
             try:
@@ -529,7 +533,7 @@ def _account(name: str, settings: Settings) -> Account | None:
             "logprobs": settings.sending.logprobs,
             "reasoning_effort": settings.decoding.reasoning_effort is not None,
         }
-        for setting in (setting for setting, given in is_given.items() if given):
+        for setting in (setting for setting, has_value in is_given.items() if has_value):
             raise ModelError(
                 f"model {name!r}: Ray's stage for vLLM does not support {{{setting}}}; choose {{engine}} command, or a "
                 "server and {engine} direct"

@@ -84,9 +84,9 @@ class Shards:
     [('a', ['{}'])]
     """
 
-    def __init__(self, place: str, mark: str | None = None) -> None:
-        self.place, self.mark = place, mark
-        self._files, self._folder = _storage(place)
+    def __init__(self, location: str, mark: str | None = None) -> None:
+        self.place, self.mark = location, mark
+        self._files, self._folder = _storage(location)
         self._is_remote = self._files.type_name != "local"
 
     def make(self) -> str:
@@ -147,20 +147,20 @@ class Shards:
             self._files.move(written, path)
 
 
-def _storage(place: str) -> tuple[Any, str]:
+def _storage(location: str) -> tuple[Any, str]:
     """Return the file system of a folder and the folder's path in it."""
     try:
-        if "://" not in place:
-            return LocalFileSystem(), place
+        if "://" not in location:
+            return LocalFileSystem(), location
         try:
-            files, path = FileSystem.from_uri(place)
+            files, path = FileSystem.from_uri(location)
         except pa.ArrowInvalid:  # a scheme that pyarrow does not support
-            filesystem, path = fsspec.core.url_to_fs(place)
+            filesystem, path = fsspec.core.url_to_fs(location)
             files = PyFileSystem(FSSpecHandler(filesystem))
     except (ValueError, ImportError, OSError) as error:
         raise ModelError(
             f"{{engine_option}}: expected the URL of a folder in storage, as in s3://bucket/path, got "
-            f"{redacted(place)[:200]!r} ({redacted(str(error))[:200]})"
+            f"{redacted(location)[:200]!r} ({redacted(str(error))[:200]})"
         ) from error
     return files, path.rstrip("/")
 
@@ -280,9 +280,9 @@ class ShardWorker(ABC):
         The arguments of `Shards`.
     """
 
-    def __init__(self, name: str, coordinator: Any, place: str, mark: str) -> None:
+    def __init__(self, name: str, coordinator: Any, location: str, mark: str) -> None:
         self._name, self._coordinator = name, coordinator
-        self._shards = Shards(place, mark)
+        self._shards = Shards(location, mark)
         self._runner = asyncio.Runner()  # one event loop, so that shards share connections
         self._breaker = CircuitBreaker()
         self._sent = 0

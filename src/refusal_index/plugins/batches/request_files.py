@@ -139,7 +139,7 @@ class StagedResults(AbstractContextManager["StagedResults"]):
             self.empty.append(path)
 
     def _read_line(self, raw: bytes, path: Path, number: int, *, is_first: bool) -> None:
-        place = f"{path}, line {number}"
+        location = f"{path}, line {number}"
         try:
             if len(raw) > MAX_LINE:
                 raise ResultError(f"expected a line of at most {MAX_LINE:,} bytes, it is longer")
@@ -153,10 +153,10 @@ class StagedResults(AbstractContextManager["StagedResults"]):
         except ResultFileError:
             raise
         except ResultError as error:
-            self.unreadable.add(f"{place}: {error}")
+            self.unreadable.add(f"{location}: {error}")
         except (ValueError, RecursionError) as error:
             reason = shortened(str(error) or type(error).__name__)
-            self.unreadable.add(f"{place}: expected a line of JSON, it cannot be read ({reason})")
+            self.unreadable.add(f"{location}: expected a line of JSON, it cannot be read ({reason})")
         else:
             response, name = result.response, sound_text(result.custom_id)
             # the parsed response is much smaller than its line
@@ -171,12 +171,12 @@ class StagedResults(AbstractContextManager["StagedResults"]):
         if is_failure:
             return
         query = "SELECT failed, content, file, row FROM results WHERE custom_id = ?"
-        failed, held, first, first_number = self._connection.execute(query, (name,)).fetchone()
+        failed, content_held, first, first_number = self._connection.execute(query, (name,)).fetchone()
         if failed:
             self._connection.execute(REPLACE, row)
-        elif _response(held).replies != _response(content).replies:
-            what = f"{shortened(name)} has a different reply in {first}, line {first_number}"
-            self.contradicting.add(f"{path}, line {number}: {what}")
+        elif _response(content_held).replies != _response(content).replies:
+            problem = f"{shortened(name)} has a different reply in {first}, line {first_number}"
+            self.contradicting.add(f"{path}, line {number}: {problem}")
 
     def get(self, custom_id: str) -> RequestResult | None:
         """Return the result of a request, or None, and mark it as used."""
@@ -212,7 +212,7 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
 
 def _response(content: str) -> Response:
     replies, *rest = json.loads(content)
-    return Response([one and (one[0], StopReason(one[1])) for one in replies], *rest)
+    return Response([reply and (reply[0], StopReason(reply[1])) for reply in replies], *rest)
 
 
 def is_request(document: Any) -> bool:
@@ -249,13 +249,13 @@ class Reopened:
 
     def states(self, store: ReplyStore) -> Iterator[QuestionState]:
         """Yield the state of each question in the order of ids, even if the store changes meanwhile."""
-        for one in store.each_question():
+        for record in store.each_question():
             conversations = [
-                Conversation(one.question, variant, procedure, one.draws[variant])
+                Conversation(record.question, variant, procedure, record.draws[variant])
                 for variant, procedure in self.procedures.items()
-                if variant in one.draws and (procedure.asks_model or one.completions(variant))
+                if variant in record.draws and (procedure.asks_model or record.completions(variant))
             ]
-            yield QuestionState(conversations, self.settings, self.names, one.replies, one.retired)
+            yield QuestionState(conversations, self.settings, self.names, record.replies, record.retired)
 
 
 def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reopened:
@@ -462,7 +462,7 @@ def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
         }
         return Received(
             counts,
-            {what: problems for what, problems in left_out.items() if problems.count},
+            {kind: problems for kind, problems in left_out.items() if problems.count},
             failures,
             staged.unused(failures=True).count,
             staged.empty,

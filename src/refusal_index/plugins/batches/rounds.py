@@ -87,7 +87,7 @@ class QuestionState:
     def counted(self, conversation: Conversation) -> list[Completion]:
         """Return all replies that count under a conversation's variant."""
         variants = conversation.variant, forced_variant(conversation.variant)
-        return [one for one in chain(self.completions, self.new) if one.variant in variants]
+        return [completion for completion in chain(self.completions, self.new) if completion.variant in variants]
 
     def next_requests(self, conversation: Conversation) -> list[PendingRequest]:
         """Return the pending requests of a conversation."""
@@ -102,9 +102,9 @@ class QuestionState:
         if conversation.draws == 1:
             return [verdict]
         replies = {
-            one.draw: one.reply
-            for one in self.counted(conversation)
-            if (one.reply.pass_, one.reply.role) == (verdict.step.pass_, Role.MODEL)
+            completion.draw: completion.reply
+            for completion in self.counted(conversation)
+            if (completion.reply.pass_, completion.reply.role) == (verdict.step.pass_, Role.MODEL)
         }
         same = (draw for draw, reply in replies.items() if draw != verdict.draw and reply == replies.get(verdict.draw))
         return [verdict, *(replace(verdict, draw=draw) for draw in sorted(same))]
@@ -146,8 +146,11 @@ class QuestionState:
                         yield pending
 
     def _times_retired(self, conversation: Conversation, request: PendingRequest) -> int:
-        place = variant_of(conversation, request.step.pass_), request.step.pass_, request.step.role, request.draw
-        return sum((one.variant, one.reply.pass_, one.reply.role, one.draw) == place for one in self.retired)
+        key = variant_of(conversation, request.step.pass_), request.step.pass_, request.step.role, request.draw
+        return sum(
+            (completion.variant, completion.reply.pass_, completion.reply.role, completion.draw) == key
+            for completion in self.retired
+        )
 
 
 def split(request: PendingRequest, max_choices: int) -> list[PendingRequest]:
@@ -162,7 +165,7 @@ def split(request: PendingRequest, max_choices: int) -> list[PendingRequest]:
     if request.n <= max_choices:
         return [request]
     starts = range(0, request.n, max_choices)
-    return [replace(request, draw=request.draw + at, n=min(max_choices, request.n - at)) for at in starts]
+    return [replace(request, draw=request.draw + start, n=min(max_choices, request.n - start)) for start in starts]
 
 
 def question_states(
@@ -170,19 +173,21 @@ def question_states(
 ) -> Iterator[QuestionState]:
     """Yield the state of each question; the conversations of a question must be adjacent."""
     retired: dict[str, list[Completion]] = {}
-    for one in store.retired():
-        retired.setdefault(one.question_id, []).append(one)
-    for question_id, group in groupby(conversations, key=lambda one: one.question.question_id):
+    for completion in store.retired():
+        retired.setdefault(completion.question_id, []).append(completion)
+    for question_id, group in groupby(conversations, key=lambda conversation: conversation.question.question_id):
         variants = list(group)
-        completions = {reply: None for one in variants for reply in store.completions(question_id, one.variant)}
+        completions = {
+            reply: None for conversation in variants for reply in store.completions(question_id, conversation.variant)
+        }
         yield QuestionState(variants, settings, names, list(completions), retired.get(question_id, ()))
 
 
 def stored_ids(store: ReplyStore, names: Mapping[Role, str]) -> Iterator[str]:
     """Yield the ids of all requests that have a stored or retired reply."""
-    for one in chain(store.replies(), store.retired()):
-        if one.request_sha256 is not None:
-            yield custom_id(names.get(one.reply.role, ""), one.request_sha256)
+    for completion in chain(store.replies(), store.retired()):
+        if completion.request_sha256 is not None:
+            yield custom_id(names.get(completion.reply.role, ""), completion.request_sha256)
 
 
 STORED_TOGETHER = 1_000  # replies per transaction
@@ -306,24 +311,24 @@ class ResultMerger:
         """Yield the replies to pending requests of a conversation."""
         for request in requests:
             new: dict[int, Completion] = {}  # by draw
-            for one in _alternatives(state, conversation, request):
-                pending = state.pending(conversation, one)
+            for alternative in _alternatives(state, conversation, request):
+                pending = state.pending(conversation, alternative)
                 result = self.results.get(pending.custom_id)
                 if result is None:
                     continue
-                if one.draw in new:  # an earlier draw's response included this draw
-                    self._compare(pending.custom_id, [new[one.draw]], result)
+                if alternative.draw in new:  # an earlier draw's response included this draw
+                    self._compare(pending.custom_id, [new[alternative.draw]], result)
                     continue
-                if new and one.step.role is not Role.MODEL:  # the verdict is there already
+                if new and alternative.step.role is not Role.MODEL:  # the verdict is there already
                     continue
-                found = self._completions_of(pending, result, state, failed)
-                completions = [each for each in found if each.draw not in new]
+                completions_found = self._completions_of(pending, result, state, failed)
+                completions = [completion for completion in completions_found if completion.draw not in new]
                 if completions:
                     self.counts.replies += len(completions)
                     self.callbacks.replied(pending, completions)
                     self._events.append(Replied(completions[0]))
                     self._completions += completions
-                    new |= {each.draw: each for each in completions}
+                    new |= {completion.draw: completion for completion in completions}
             yield from new.values()
 
     def _completions_of(
@@ -345,20 +350,22 @@ class ResultMerger:
 
     def _compare_stored(self, state: QuestionState) -> None:
         """Compare results with stored and retired replies to the same requests; the first reply is kept."""
-        held: dict[str, list[Completion]] = {}
-        for one in (*state.completions, *state.retired):
-            if one.request_sha256 is not None:
-                held.setdefault(custom_id(state.names.get(one.reply.role, ""), one.request_sha256), []).append(one)
-        for name, completions in held.items():
+        by_name: dict[str, list[Completion]] = {}
+        for completion in (*state.completions, *state.retired):
+            if completion.request_sha256 is not None:
+                by_name.setdefault(
+                    custom_id(state.names.get(completion.reply.role, ""), completion.request_sha256), []
+                ).append(completion)
+        for name, completions in by_name.items():
             result = self.results.get(name)
             if result is not None:
                 self._compare(name, completions, result)
 
-    def _compare(self, name: str, held: Sequence[Completion], result: RequestResult) -> None:
+    def _compare(self, name: str, stored: Sequence[Completion], result: RequestResult) -> None:
         """Count a result whose request already has replies as equal or different."""
         if result.response is None:
             return
-        if _are_replies(held, result.response):
+        if _are_replies(stored, result.response):
             self.counts.stored += 1
         else:
             self.counts.differing += 1
@@ -381,16 +388,17 @@ def _alternatives(
     if request.step.role is not Role.MODEL:
         return state.same_verdicts(conversation, request)
     # with one reply per request, each draw has its own result
-    return [PendingRequest(request.step, request.draw + at, request.n - at) for at in range(request.n)]
+    return [PendingRequest(request.step, request.draw + offset, request.n - offset) for offset in range(request.n)]
 
 
-def _are_replies(held: Sequence[Completion], response: Response) -> bool:
+def _are_replies(stored: Sequence[Completion], response: Response) -> bool:
     """Whether a response equals the stored replies, in all draws that both have."""
-    places = [place for place, one in enumerate(response.replies) if one is not None]
-    before = min(one.draw for one in held) - min(places, default=0)
-    came = {before + place: response.replies[place] or ("", None) for place in places}
+    indices = [index for index, reply in enumerate(response.replies) if reply is not None]
+    before = min(completion.draw for completion in stored) - min(indices, default=0)
+    received = {before + index: response.replies[index] or ("", None) for index in indices}
     return all(
-        (redacted(sound_text(came[one.draw][0])), came[one.draw][1]) == (one.reply.text, one.reply.stop_reason)
-        for one in held
-        if one.draw in came
+        (redacted(sound_text(received[completion.draw][0])), received[completion.draw][1])
+        == (completion.reply.text, completion.reply.stop_reason)
+        for completion in stored
+        if completion.draw in received
     )

@@ -98,7 +98,7 @@ def confidence(
     """
     if penalty is not None or max_error is not None:
         refused = {"--list": list_, "--dry-run": dry_run, "--yes": yes, "--add": add is not None}
-        if wrong := next((option for option, given in refused.items() if given), None):
+        if wrong := next((option for option, is_given in refused.items() if is_given), None):
             raise OptionError(f"{wrong}: --penalty and --max-error choose a threshold and send nothing; leave it out")
         chosen = (method, variants, penalty, max_error, confidence_level, seed)
         _choose_threshold(run, chosen, (cluster, weight), out, as_json=json, full=full)
@@ -121,24 +121,28 @@ def confidence(
     if list_:
         console.show(_methods(allowed(run, settings, prompts=prompts, group=group)))
         return
-    names = None if method is None else [one.strip() for one in method.split(",") if one.strip()]
-    own: dict[str, Any] = {"prompts": prompts, "model": model, "grader": grader, "group": group, "layer": layer}
-    plan = prepare_confidence(run, names, settings, **own)
+    names = None if method is None else [part.strip() for part in method.split(",") if part.strip()]
+    options: dict[str, Any] = {"prompts": prompts, "model": model, "grader": grader, "group": group, "layer": layer}
+    plan = prepare_confidence(run, names, settings, **options)
     requests = pending(plan)
     if dry_run:
         console.show(_pending(requests, plan.settings.prices_as_sent))
         return
     if not yes:
         check_amount(plan, requests)
-    found = execute_with_progress(plan, partial(measure, plan), sum(one.questions for one in requests))
-    wanted = [one.name for one in plan.methods]
-    summary = [one for one in summarise_confidence(found.table, plan.outcomes) if one.method in wanted]
+    scored = execute_with_progress(plan, partial(measure, plan), sum(request.questions for request in requests))
+    names_made = [method_.name for method_ in plan.methods]
+    summary = [
+        method_summary
+        for method_summary in summarise_confidence(scored.table, plan.outcomes)
+        if method_summary.method in names_made
+    ]
     if json:
         console.document(plain(summary))
     else:
         _show(summary, full=full)
-        console.show(_done(plan, found))
-    if found.ended is not None:
+        console.show(_done(plan, scored))
+    if scored.ended is not None:
         raise typer.Exit(INCOMPLETE)
 
 
@@ -166,35 +170,45 @@ def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Blo
     from refusal_index.findings.metrics import Statement
     from refusal_index.runs.dry_run import REPLY_TOKENS
 
-    def amount(least: int, most: int) -> str:
-        return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    def amount(lowest: int, highest: int) -> str:
+        return f"{lowest:,}" if lowest == highest else f"{lowest:,} to {highest:,}"
 
-    least, most, tokens = (sum(getattr(one, name) for one in pending) for name in ("requests", "most", "input_tokens"))
+    n_least, n_most, tokens = (
+        sum(getattr(request, name) for request in pending) for name in ("requests", "most", "input_tokens")
+    )
     rows = [
-        *((one.name, f"{one.questions:,}", amount(one.requests, one.most), f"{one.input_tokens:,}") for one in pending),
-        ("total", "", amount(least, most), f"{tokens:,}"),
+        *(
+            (
+                request.name,
+                f"{request.questions:,}",
+                amount(request.requests, request.most),
+                f"{request.input_tokens:,}",
+            )
+            for request in pending
+        ),
+        ("total", "", amount(n_least, n_most), f"{tokens:,}"),
     ]
     yield from ("Dry run: nothing is sent.", "")
     yield Table.of(("for", "questions", "requests", "about tokens in"), rows, left=("for",))
-    cost = prices.cost((tokens, least * REPLY_TOKENS), (0, 0))
+    cost = prices.cost((tokens, n_least * REPLY_TOKENS), (0, 0))
     yield from _paragraphs(
-        Statement("scores_cost", "scope", {"cost": cost, "tokens": REPLY_TOKENS, "several": least < most})
+        Statement("scores_cost", "scope", {"cost": cost, "tokens": REPLY_TOKENS, "several": n_least < n_most})
     )
 
 
-def _done(plan: ConfidencePlan, found: Confidence) -> Iterator[Block]:
+def _done(plan: ConfidencePlan, scored: Confidence) -> Iterator[Block]:
     """Yield the requests sent for the scores, why the run ended early if it did, and the files with the scores."""
     from refusal_index.findings.metrics import Statement
 
-    if found.ended is not None:
-        yield from _paragraphs(Statement("scores_ended", "serious", {"ended": found.ended}))
-    used = found.usage
+    if scored.ended is not None:
+        yield from _paragraphs(Statement("scores_ended", "serious", {"ended": scored.ended}))
+    used = scored.usage
     if used.requests:
         cost = "" if used.cost is None else f", ${used.cost:,.2f}"
         yield f"Sent: {used.requests:,} requests, {used.input_tokens:,} tokens in, {used.output_tokens:,} out{cost}"
-    made = {one.name for one in plan.methods}
-    kept = [name for name in found.table["method"].unique(maintain_order=True) if name not in made]
-    beside = f"; also contains scores of {', '.join(kept)}" if kept else ""
+    made = {method.name for method in plan.methods}
+    others = [name for name in scored.table["method"].unique(maintain_order=True) if name not in made]
+    beside = f"; also contains scores of {', '.join(others)}" if others else ""
     yield f"{plan.folder.path}: confidence.parquet, summary.json, report.html{beside}"
 
 
@@ -228,19 +242,19 @@ def _choose_threshold(
     runs = read_runs([run], Sampling(*sampling))
     if len(runs) != 1:
         raise OptionError(
-            f"expected one model on one dataset, got {len(runs)} in {run}: {listed(one.label for one in runs)}; name "
-            "one run, or split the table"
+            f"expected one model on one dataset, got {len(runs)} in {run}: "
+            f"{listed(compared.label for compared in runs)}; name one run, or split the table"
         )
-    found = threshold.find_threshold(runs[0], chosen)
+    chosen_threshold = threshold.find_threshold(runs[0], chosen)
     if as_json:
-        console.document(found.to_document())
+        console.document(chosen_threshold.to_document())
     else:
-        console.show((threshold.threshold_blocks if full else threshold.threshold_screen)(found))
-    if found.table is None:
+        console.show((threshold.threshold_blocks if full else threshold.threshold_screen)(chosen_threshold))
+    if chosen_threshold.table is None:
         raise typer.Exit(INCOMPLETE)
     if out is not None:
-        found.write(out)
-        console.note(f"{out}: {found.table.height:,} questions, for compare, report, study and score")
+        chosen_threshold.write(out)
+        console.note(f"{out}: {chosen_threshold.table.height:,} questions, for compare, report, study and score")
 
 
 def _add_and_export(

@@ -48,9 +48,9 @@ class WeightsError(RefusalIndexError, ValueError):
 def check_layer(model: str, layer: int | None) -> None:
     """Raise SettingError if a plugin's model has no such layer; other models are checked when they are loaded."""
     provider, name = provider_of(model)
-    most = None if provider is None else provider.layers(name)
-    if layer is not None and most is not None and not 0 <= layer <= most:
-        raise SettingError(f"{{layer}}: expected 0, before the first layer, to {most}, after the last, got {layer}")
+    last = None if provider is None else provider.layers(name)
+    if layer is not None and last is not None and not 0 <= layer <= last:
+        raise SettingError(f"{{layer}}: expected 0, before the first layer, to {last}, after the last, got {layer}")
 
 
 def states_of(model: str, conversations: Conversations, path: Path, ids: Sequence[str]) -> States:
@@ -75,31 +75,33 @@ def states_of(model: str, conversations: Conversations, path: Path, ids: Sequenc
     RefusalIndexError
         If the model cannot be used, or the file cannot be written.
     """
-    said = {one: [astuple(message) for message in messages] for one, messages in conversations.items()}
+    messages_by_id = {
+        question_id: [astuple(message) for message in messages] for question_id, messages in conversations.items()
+    }
     provider, name = provider_of(model)
     if provider is not None:
         weights = provider.weights_sha256(name)
     else:  # weights on the Hub are identified by their name alone
         files = sorted(Path(name).iterdir()) if Path(name).is_dir() else []
-        weights = repr([(one.name, one.stat().st_size, one.stat().st_mtime_ns) for one in files])
-    key = hashlib.sha256(json.dumps([model, weights, said]).encode()).hexdigest()
-    found = _read(path, key)
-    if found is None:
+        weights = repr([(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files])
+    key = hashlib.sha256(json.dumps([model, weights, messages_by_id]).encode()).hexdigest()
+    stored = _read(path, key)
+    if stored is None:
         compute = hidden_states if provider is None else provider.hidden_states
         states = compute(name, list(conversations.values()))
         with np.errstate(over="ignore"):
             half = states.astype(np.float16)
-        found = half if np.isfinite(half).all() else states  # half precision is enough for probes
-        _write(path, key, found)
-    places = {one: place for place, one in enumerate(conversations)}
-    return found[[places[one] for one in ids]].astype(np.float32)
+        stored = half if np.isfinite(half).all() else states  # half precision is enough for probes
+        _write(path, key, stored)
+    positions = {question_id: position for position, question_id in enumerate(conversations)}
+    return stored[[positions[question_id] for question_id in ids]].astype(np.float32)
 
 
 def _read(path: Path, key: str) -> NDArray[np.floating] | None:
     """Return the states in a file; None if it does not exist, cannot be read, or has another key."""
     try:
-        with np.load(io.BytesIO(read_plain(path)), allow_pickle=False) as held:
-            return held["states"] if str(held["key"]) == key else None
+        with np.load(io.BytesIO(read_plain(path)), allow_pickle=False) as archive:
+            return archive["states"] if str(archive["key"]) == key else None
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
         return None
 
@@ -145,18 +147,21 @@ def hidden_states(
     tokenizer, model = _loaded(name)
     import torch  # noqa: PLC0415 - an optional dependency
 
-    prompts, config = [_tokens(name, tokenizer, one) for one in conversations], model.config.get_text_config()
+    prompts, config = (
+        [_tokens(name, tokenizer, conversation) for conversation in conversations],
+        model.config.get_text_config(),
+    )
     longest = max(map(len, prompts), default=0)
-    most = getattr(config, "max_position_embeddings", None)
-    if most is not None and longest > most:
-        raise WeightsError(f"hf/{name}: a conversation takes {longest} tokens and the model reads at most {most}")
+    limit = getattr(config, "max_position_embeddings", None)
+    if limit is not None and longest > limit:
+        raise WeightsError(f"hf/{name}: a conversation takes {longest} tokens and the model reads at most {limit}")
     states = np.empty((len(prompts), config.num_hidden_layers + 1, config.hidden_size), np.float32)
-    for places in _of_one_length(prompts, batch_size):
-        tokens = torch.tensor([prompts[place] for place in places], device=model.device)
-        asked = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+    for indices in _of_one_length(prompts, batch_size):
+        tokens = torch.tensor([prompts[index] for index in indices], device=model.device)
+        inputs = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
         with torch.inference_mode():
-            layers = model(**asked, output_hidden_states=True, use_cache=False).hidden_states
-        states[places] = torch.stack([layer[:, -1] for layer in layers], dim=1).cpu().numpy()
+            layers = model(**inputs, output_hidden_states=True, use_cache=False).hidden_states
+        states[indices] = torch.stack([layer[:, -1] for layer in layers], dim=1).cpu().numpy()
     return states
 
 
@@ -224,12 +229,12 @@ def _quietly() -> Iterator[None]:
 
 
 def _tokens(name: str, tokenizer: Any, conversation: Sequence[Message]) -> list[int]:
-    messages = [{"role": one.role, "content": one.content} for one in conversation]
+    messages = [{"role": message.role, "content": message.content} for message in conversation]
     try:
-        found: list[int] = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        token_ids: list[int] = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
     except Exception as error:  # templates may raise anything, and without a template there is a ValueError
         raise WeightsError(f"hf/{name}: its chat template cannot render a conversation: {_reason(error)}") from error
-    return found
+    return token_ids
 
 
 def _reason(error: Exception) -> str:
@@ -244,8 +249,8 @@ def _of_one_length(prompts: Sequence[Sequence[int]], batch_size: int) -> Iterato
     >>> list(_of_one_length([[1, 2], [3], [4, 5], [6, 7]], 2))
     [[0, 2], [3], [1]]
     """
-    places: dict[int, list[int]] = {}
-    for place, prompt in enumerate(prompts):
-        places.setdefault(len(prompt), []).append(place)
-    for same in places.values():
+    by_length: dict[int, list[int]] = {}
+    for index, prompt in enumerate(prompts):
+        by_length.setdefault(len(prompt), []).append(index)
+    for same in by_length.values():
         yield from (same[start : start + batch_size] for start in range(0, len(same), batch_size))

@@ -174,20 +174,23 @@ class Method:
             If the answers are not enough to train on.
         """
         try:
-            found = self.score(evidence)
+            scores = self.score(evidence)
         except TrainingError as error:
             raise TrainingError(f"{self.name}: {error}") from error
-        grades = {"question_id": list(evidence.answers), "wrong": [one.wrong for one in evidence.answers.values()]}
-        if "wrong" not in found.columns:
-            found = found.join(
+        grades = {
+            "question_id": list(evidence.answers),
+            "wrong": [answer.wrong for answer in evidence.answers.values()],
+        }
+        if "wrong" not in scores.columns:
+            scores = scores.join(
                 pl.DataFrame(grades, schema_overrides=CONFIDENCE_SCHEMA),
                 on="question_id",
                 how="left",
                 maintain_order="left",
             )
         usual = {"method": self.name, "variant": None, "draw": 0, "pass": "forced", "fold": None}
-        added = (pl.lit(value).alias(name) for name, value in usual.items() if name not in found.columns)
-        table = found.with_columns(added).select(pl.col(name).cast(kind) for name, kind in CONFIDENCE_SCHEMA.items())
+        added = (pl.lit(value).alias(name) for name, value in usual.items() if name not in scores.columns)
+        table = scores.with_columns(added).select(pl.col(name).cast(kind) for name, kind in CONFIDENCE_SCHEMA.items())
         check_scores(table, self.name)
         return table
 
@@ -218,6 +221,8 @@ def score_each(answers: Mapping[str, Answer], confidence: Callable[[str, Answer]
     >>> score_each({"q1": Answer("Lima", "Lima", wrong=False)}, lambda question_id, answer: 0.5).rows()
     [('q1', 0.5, False)]
     """
-    rows = [(one, confidence(one, answer), answer.wrong) for one, answer in sorted(answers.items())]
+    rows = [
+        (question_id, confidence(question_id, answer), answer.wrong) for question_id, answer in sorted(answers.items())
+    ]
     columns = {name: CONFIDENCE_SCHEMA[name] for name in ("question_id", "confidence", "wrong")}
     return pl.DataFrame(rows, schema=columns, orient="row")

@@ -56,9 +56,9 @@ def p_answering(evidence: Evidence) -> pl.DataFrame:
     Wei et al. (2024). Measuring short-form factuality in large language models. :arxiv:`2411.04368`
     """
     is_scored = pl.col("question_id").is_in(list(evidence.answers))
-    drawn = evidence.outcomes.filter(is_scored, pl.col("draw") > 0).drop_nulls("refused")
-    variants = pl.Enum(drawn["variant"].unique(maintain_order=True))
-    shares = drawn.group_by("variant", "question_id").agg(confidence=1 - pl.col("refused").mean())
+    further = evidence.outcomes.filter(is_scored, pl.col("draw") > 0).drop_nulls("refused")
+    variants = pl.Enum(further["variant"].unique(maintain_order=True))
+    shares = further.group_by("variant", "question_id").agg(confidence=1 - pl.col("refused").mean())
     return shares.sort(pl.col("variant").cast(variants), "question_id")
 
 
@@ -71,8 +71,8 @@ def self_consistency(evidence: Evidence) -> pl.DataFrame:
     """
 
     def share(question_id: str, answer: Answer) -> float | None:
-        drawn = _readable(evidence, question_id) if answer.text else []
-        return sum(same_answer(answer.text, one.text) for one in drawn) / len(drawn) if drawn else None
+        further = _readable(evidence, question_id) if answer.text else []
+        return sum(same_answer(answer.text, other.text) for other in further) / len(further) if further else None
 
     return score_each(_with_draws(evidence), share)
 
@@ -89,12 +89,12 @@ def answer_entropy(evidence: Evidence) -> pl.DataFrame:
     """
 
     def certainty(question_id: str, answer: Answer) -> float | None:
-        drawn = [answer, *_readable(evidence, question_id)]
-        if not answer.text or len(drawn) < 2:
+        samples = [answer, *_readable(evidence, question_id)]
+        if not answer.text or len(samples) < 2:
             return None
-        shares = [size / len(drawn) for size in cluster_sizes([one.text for one in drawn])]
+        shares = [size / len(samples) for size in cluster_sizes([sample.text for sample in samples])]
         entropy = -sum(share * math.log(share) for share in shares)
-        return 1 - min(entropy / math.log(len(drawn)), 1.0)  # may exceed 1 by rounding
+        return 1 - min(entropy / math.log(len(samples)), 1.0)  # may exceed 1 by rounding
 
     return score_each(_with_draws(evidence), certainty)
 
@@ -107,21 +107,23 @@ def cluster_sizes(answers: Sequence[str]) -> list[int]:
     >>> cluster_sizes(["Lima", "Cusco", "lima."])
     [2, 1]
     """
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for answer in answers:
-        alike = next((one for one in found if same_answer(one, answer)), answer)
-        found[alike] = found.get(alike, 0) + 1
-    return list(found.values())
+        alike = next((earlier for earlier in sizes if same_answer(earlier, answer)), answer)
+        sizes[alike] = sizes.get(alike, 0) + 1
+    return list(sizes.values())
 
 
 def _readable(evidence: Evidence, question_id: str) -> list[Answer]:
     """Return the further answers of a question, without truncated or empty replies."""
-    return [one for one in evidence.further.get(question_id, ()) if one.text]
+    return [reply for reply in evidence.further.get(question_id, ()) if reply.text]
 
 
 def _with_draws(evidence: Evidence) -> dict[str, Answer]:
     """Return the answers to questions with further draws, which often are only some of a run's questions."""
-    return {one: answer for one, answer in evidence.answers.items() if evidence.further.get(one)}
+    return {
+        question_id: answer for question_id, answer in evidence.answers.items() if evidence.further.get(question_id)
+    }
 
 
 Reduce = Callable[[Sequence[float]], float]
@@ -138,12 +140,12 @@ def likelihood(evidence: Evidence, reduce: Reduce = math.fsum) -> pl.DataFrame:
         Reduces the tokens' log probabilities to one value: the sum gives the probability of the answer, the mean its
         length-normalised probability, and the minimum that of its least likely token.
     """
-    reported = {one: answer for one, answer in evidence.answers.items() if answer.logprobs is not None}
+    reported = {question_id: answer for question_id, answer in evidence.answers.items() if answer.logprobs is not None}
 
     def probability(_question_id: str, answer: Answer) -> float | None:
         tokens = answer_tokens(answer.text, answer.logprobs or ())
         # Providers round log probabilities, some of them to values above 0.
-        return min(math.exp(reduce([one.logprob for one in tokens])), 1.0) if tokens else None
+        return min(math.exp(reduce([token.logprob for token in tokens])), 1.0) if tokens else None
 
     return score_each(reported, probability)
 
@@ -164,12 +166,12 @@ def answer_tokens(answer: str, tokens: Sequence[TokenLogprob]) -> Sequence[Token
     >>> [one.token for one in answer_tokens("Lima", tokens)]
     ['Li', 'ma']
     """
-    start = answer_start("".join(one.token for one in tokens), answer)
+    start = answer_start("".join(token.token for token in tokens), answer)
     if start is None:
         return tokens
-    ends = accumulate(len(one.token) for one in tokens)
+    ends = accumulate(len(token.token) for token in tokens)
     stop = start + len(answer)
-    return [one for one, end in zip(tokens, ends, strict=True) if end > start and end - len(one.token) < stop]
+    return [token for token, end in zip(tokens, ends, strict=True) if end > start and end - len(token.token) < stop]
 
 
 P_TRUE = "p-true"
@@ -203,8 +205,8 @@ def p_true(evidence: Evidence) -> pl.DataFrame:
     [0.75]
     """
     replies = evidence.probes.get(P_TRUE, {})
-    asked = {one: answer for one, answer in evidence.answers.items() if replies.get(one)}
-    return score_each(asked, lambda one, _: believed(replies[one]))
+    probed = {question_id: answer for question_id, answer in evidence.answers.items() if replies.get(question_id)}
+    return score_each(probed, lambda question_id, _: believed(replies[question_id]))
 
 
 def believed(replies: Sequence[Answer]) -> float | None:
@@ -220,7 +222,7 @@ def believed(replies: Sequence[Answer]) -> float | None:
     >>> believed([Answer("A", "A", None), Answer("Hm.", "Hm.", None), Answer("Well", "Well", None)]) is None
     True
     """
-    probabilities = [one for one in map(_probability_of_true, replies) if one is not None]
+    probabilities = [probability for probability in map(_probability_of_true, replies) if probability is not None]
     return fmean(probabilities) if len(probabilities) >= LEAST_SHARE * len(replies) else None
 
 
@@ -231,7 +233,7 @@ def _probability_of_true(reply: Answer) -> float | None:
     if choice is None:
         return None
     tokens = answer_tokens(text, reply.logprobs or ())
-    if any(one.alternatives for one in tokens):
+    if any(token.alternatives for token in tokens):
         return choice_probability(tokens)
     return float(choice == TRUE)
 
@@ -270,15 +272,15 @@ def choice_probability(tokens: Sequence[TokenLogprob]) -> float | None:
     >>> round(choice_probability([TokenLogprob("Answer:", 0.0), place]), 3)
     0.75
     """
-    place = next((one for one in tokens if _spelt(one.token)), None)
-    if place is None:
+    choice_token = next((token for token in tokens if _spelt(token.token)), None)
+    if choice_token is None:
         return None
-    held = {TRUE: 0.0, FALSE: 0.0}
-    for token, logprob in {place.token: place.logprob, **dict(place.alternatives)}.items():
+    probabilities = {TRUE: 0.0, FALSE: 0.0}
+    for token, logprob in {choice_token.token: choice_token.logprob, **dict(choice_token.alternatives)}.items():
         if choice := _spelt(token):
-            held[choice] += math.exp(logprob)
-    both = held[TRUE] + held[FALSE]
-    return held[TRUE] / both if both >= LEAST_SHARE else None
+            probabilities[choice] += math.exp(logprob)
+    both = probabilities[TRUE] + probabilities[FALSE]
+    return probabilities[TRUE] / both if both >= LEAST_SHARE else None
 
 
 def _spelt(token: str) -> str | None:
@@ -296,7 +298,7 @@ AROUND = "*_`\"'\u201c\u201d\u2018\u2019()[] "
 """Characters around a number or a phrase that are ignored."""
 
 
-def verbalised(evidence: Evidence, prompt: Prompt, read: Read) -> pl.DataFrame:
+def verbalised(evidence: Evidence, prompt: Prompt, parse: Read) -> pl.DataFrame:
     """Return the stated confidence in each answer, ordered by question id; no row for questions without a reply.
 
     Parameters
@@ -305,7 +307,7 @@ def verbalised(evidence: Evidence, prompt: Prompt, read: Read) -> pl.DataFrame:
         The replies.
     prompt
         The prompt that was sent.
-    read
+    parse
         Parses the text between the confidence tags to a probability, or None.
 
     Examples
@@ -316,15 +318,23 @@ def verbalised(evidence: Evidence, prompt: Prompt, read: Read) -> pl.DataFrame:
     >>> verbalised(evidence, prompt, read_number).rows()
     [('q1', 0.85, False, 'probe')]
     """
-    replies = {one: found[0] for one, found in evidence.probes.get(prompt.name, {}).items() if found}
-    scored = replies if prompt.is_graded else {one: evidence.answers[one] for one in replies if one in evidence.answers}
+    replies = {
+        question_id: probe_replies[0]
+        for question_id, probe_replies in evidence.probes.get(prompt.name, {}).items()
+        if probe_replies
+    }
+    scored = (
+        replies
+        if prompt.is_graded
+        else {question_id: evidence.answers[question_id] for question_id in replies if question_id in evidence.answers}
+    )
 
     def confidence(question_id: str, _answer: Answer) -> float | None:
         stated = stated_confidence(replies[question_id], beside_answer=prompt.is_graded)
-        return None if stated is None else read(stated)
+        return None if stated is None else parse(stated)
 
-    of = Pass.PROBE if prompt.is_graded else Pass.FORCED
-    return score_each(scored, confidence).with_columns(pl.lit(str(of)).alias("pass"))
+    pass_ = Pass.PROBE if prompt.is_graded else Pass.FORCED
+    return score_each(scored, confidence).with_columns(pl.lit(str(pass_)).alias("pass"))
 
 
 def stated_confidence(reply: Answer, *, beside_answer: bool = False) -> str | None:
@@ -388,11 +398,11 @@ def read_number(text: str) -> float | None:
     >>> [read_number(text) for text in ("0.85", "80-90", "850", "-5", "about 85", "eighty-five", "")]
     [None, None, None, None, None, None, None]
     """
-    found = NUMBER.fullmatch(_bare(text))
-    if found is None:
+    match = NUMBER.fullmatch(_bare(text))
+    if match is None:
         return None
-    value = float(found["number"])
-    may_be_share = "." in found["number"] and 0 < value <= 1 and not found["unit"]
+    value = float(match["number"])
+    may_be_share = "." in match["number"] and 0 < value <= 1 and not match["unit"]
     return None if may_be_share or value > PER_CENT else value / PER_CENT
 
 
@@ -419,8 +429,8 @@ def _bare(text: str) -> str:
     return " ".join(text.split()).strip(AROUND).removesuffix(".").strip(AROUND)
 
 
-def _verbalised(name: str, about: str, read: Read) -> Method:
-    score = partial(verbalised, prompt=PROMPTS[name], read=read)
+def _verbalised(name: str, about: str, parse: Read) -> Method:
+    score = partial(verbalised, prompt=PROMPTS[name], parse=parse)
     return Method(name, about, score, frozenset({Need.REQUESTS}), (PROMPTS[name],))
 
 

@@ -52,7 +52,7 @@ from refusal_index.runs.plan import Plan, check_code, open_store
 from refusal_index.runs.results import total
 from refusal_index.runs.store import ReplyStore, StoreError
 
-METHODS: dict[str, Method] = {one.name: one for one in (*model_scores.METHODS, *trained.METHODS)}
+METHODS: dict[str, Method] = {method.name: method for method in (*model_scores.METHODS, *trained.METHODS)}
 """All methods by name, in the order in which they are listed; `method_of` adds those of other packages."""
 
 
@@ -83,14 +83,16 @@ def methods_of(names: Iterable[str]) -> tuple[Method, ...]:
     >>> [one.name for one in methods_of(["likelihood", "p-answering"])]
     ['p-answering', 'likelihood']
     """
-    wanted = set(names)
-    if not wanted:
+    requested = set(names)
+    if not requested:
         raise ConfidenceError(f"method: expected some of {', '.join(METHODS)}, got none")
-    for name in wanted:
+    for name in requested:
         if method_of(name) is None:
-            known = [*METHODS, *(entry_points.installed("confidence_methods").keys() - METHODS.keys())]
-            raise ConfidenceError(f"method: expected some of {', '.join(known)}, got {name!r}{suggestion(name, known)}")
-    return tuple(method for name, method in METHODS.items() if name in wanted)
+            all_names = [*METHODS, *(entry_points.installed("confidence_methods").keys() - METHODS.keys())]
+            raise ConfidenceError(
+                f"method: expected some of {', '.join(all_names)}, got {name!r}{suggestion(name, all_names)}"
+            )
+    return tuple(method for name, method in METHODS.items() if name in requested)
 
 
 FORCED_ANSWER = f"{AUXILIARY}{FORCED}"
@@ -115,7 +117,7 @@ class Replies:
     def forced(self, question: Question, variant: str = FORCED) -> dict[int, Answer]:
         """Return the forced answers to a question by draw: the run's own by default."""
         completions = self.store.effective_completions(question.question_id, variant)
-        forced = [one for one in completions if one.reply.pass_ is Pass.FORCED]
+        forced = [completion for completion in completions if completion.reply.pass_ is Pass.FORCED]
         return answers_of(Conversation(question, variant, ForcedPass(self.grader), sys.maxsize), forced)
 
     def scored(self, question: Question) -> Answer | None:
@@ -125,23 +127,25 @@ class Replies:
 
 def answers_of(conversation: Conversation, completions: Sequence[Completion]) -> dict[int, Answer]:
     """Return the answers by draw; `wrong` is None if a verdict is missing."""
-    own = {one.draw: one for one in completions if one.reply.role is Role.MODEL}
-    found = {}
-    for draw, said in replies_by_draw(conversation, completions).items():
-        outcome = conversation.procedure.step(conversation.question, said)
-        found[draw] = _answer(own[draw], outcome.wrong if isinstance(outcome, Outcome) else None)
-    return found
+    by_draw = {completion.draw: completion for completion in completions if completion.reply.role is Role.MODEL}
+    answers = {}
+    for draw, replies in replies_by_draw(conversation, completions).items():
+        outcome = conversation.procedure.step(conversation.question, replies)
+        answers[draw] = _answer(by_draw[draw], outcome.wrong if isinstance(outcome, Outcome) else None)
+    return answers
 
 
-def _answer(one: Completion, wrong: bool | None) -> Answer:
+def _answer(completion: Completion, wrong: bool | None) -> Answer:
     # No method uses the log probabilities of further forced answers.
-    has_logprobs = one.draw == 0 or one.reply.pass_ is not Pass.FORCED
+    has_logprobs = completion.draw == 0 or completion.reply.pass_ is not Pass.FORCED
     try:
-        logprobs = read_logprobs(one.logprobs) if has_logprobs else None
+        logprobs = read_logprobs(completion.logprobs) if has_logprobs else None
     except ValueError as error:
-        raise StoreError(f"question {one.question_id}: {error}; restore the store of replies from a copy") from error
-    text = read_reply(one.reply.text, one.reply.stop_reason).answer
-    return Answer(text, one.reply.text, wrong, logprobs, one.reply.stop_reason)
+        raise StoreError(
+            f"question {completion.question_id}: {error}; restore the store of replies from a copy"
+        ) from error
+    text = read_reply(completion.reply.text, completion.reply.stop_reason).answer
+    return Answer(text, completion.reply.text, wrong, logprobs, completion.reply.stop_reason)
 
 
 GIVES_LOGPROBS = {
@@ -187,17 +191,20 @@ class Probing(Procedure):
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - of the interface
         """Return the next step, or an outcome, which has no grade unless the answer is graded."""
-        found = pass_outcome(Pass.PROBE, question, replies, self.grader)
+        step = pass_outcome(Pass.PROBE, question, replies, self.grader)
         if self.prompt.is_graded or not replies:
-            return found
+            return step
         return Outcome(None, None, Grade.UNSCORED)
 
     def request(self, step: Step, question: Question) -> Request:
         """Build the request of a step."""
         if step.role is not Role.MODEL:
             return to_request(step, question, None)
-        asked, think = self.wording.prompts.asked(question.text, question.context, question.choices), self.wording.think
-        text = self.prompt.template.format(question=asked, answer=self.answers.get(question.question_id, ""))
+        text_asked, think = (
+            self.wording.prompts.asked(question.text, question.context, question.choices),
+            self.wording.think,
+        )
+        text = self.prompt.template.format(question=text_asked, answer=self.answers.get(question.question_id, ""))
         return Request(step.pass_, step.role, (Message("user", f"{text}\n\n{think}" if think else text),))
 
 
@@ -245,7 +252,7 @@ class ConfidencePlan(Plan):
     @cached_property
     def questions(self) -> dict[str, Question]:
         """The run's questions by id."""
-        return {one.question_id: one for one in self.dataset.questions}
+        return {question.question_id: question for question in self.dataset.questions}
 
     @cached_property
     def needs(self) -> frozenset[Need]:
@@ -278,8 +285,8 @@ class ConfidencePlan(Plan):
             question = answers[0].question
             answer = replies.scored(question)
             if answer is not None and answer.logprobs is None:
-                without = [one for one in METHODS.values() if Need.LOGPROBS not in one.needs]
-                left = ", ".join(one.name for one in without if unmet(self, one) is None)
+                without = [method for method in METHODS.values() if Need.LOGPROBS not in method.needs]
+                left = ", ".join(method.name for method in without if unmet(self, method) is None)
                 raise SettingError(
                     f"{self.settings.model} returned no log probabilities with its reply to {question.question_id}; "
                     f"without them this run allows {left or 'none'}"
@@ -292,34 +299,38 @@ class ConfidencePlan(Plan):
 
     def missing_answers(self, replies: Replies) -> list[Conversation]:
         """Return the forced passes that are needed because the run's own answers are missing or unsuitable."""
-        found = []
-        for question in (one for one in self.questions.values() if one.gold is not None):
-            own = replies.forced(question).get(0)
-            lacks_answer = own is None or (Need.LOGPROBS in self.needs and own.logprobs is None)
+        conversations = []
+        for question in (question_ for question_ in self.questions.values() if question_.gold is not None):
+            reply = replies.forced(question).get(0)
+            lacks_answer = reply is None or (Need.LOGPROBS in self.needs and reply.logprobs is None)
             # The grade of an answer that was requested earlier may be missing.
             if lacks_answer or replies.store.completions(question.question_id, FORCED_ANSWER):
-                found.append(Conversation(question, FORCED_ANSWER, self.procedures[FORCED]))
-        return found
+                conversations.append(Conversation(question, FORCED_ANSWER, self.procedures[FORCED]))
+        return conversations
 
     def answers(self, replies: Replies) -> dict[str, Answer]:
         """Return the forced answers to score, by question id."""
-        found = {one: replies.scored(question) for one, question in self.questions.items()}
-        return {one: answer for one, answer in found.items() if answer is not None}
+        answers = {question_id: replies.scored(question) for question_id, question in self.questions.items()}
+        return {question_id: answer for question_id, answer in answers.items() if answer is not None}
 
     def probes(self, prompt: Prompt, replies: Replies, to_come: Container[str] = ()) -> list[Conversation]:
         """Return the conversations for a method's prompt: about every question, or about those with an answer.
 
         - `to_come`: ids of questions without an answer to include, since their answers are pending.
         """
-        answers = {one: answer.text for one, answer in self.answers(replies).items() if answer.text}
+        answers = {question_id: answer.text for question_id, answer in self.answers(replies).items() if answer.text}
         procedure = Probing(self.wording.grader, prompt, self.wording, answers)
-        came = (one for name in self.questions for one in replies.store.completions(name, prompt.variant))
-        is_reported = all(one.logprobs is not None for one in came if one.reply.role is Role.MODEL)
+        completions = (
+            completion for name in self.questions for completion in replies.store.completions(name, prompt.variant)
+        )
+        is_reported = all(
+            completion.logprobs is not None for completion in completions if completion.reply.role is Role.MODEL
+        )
         draws = 1 if self.gives_logprobs and is_reported else prompt.draws
         return [
             Conversation(question, prompt.variant, procedure, draws)
-            for one, question in self.questions.items()
-            if prompt.is_graded or one in answers or one in to_come
+            for question_id, question in self.questions.items()
+            if prompt.is_graded or question_id in answers or question_id in to_come
         ]
 
     def current(self, conversation: Conversation, store: ReplyStore) -> list[Completion]:
@@ -329,35 +340,47 @@ class ConfidencePlan(Plan):
         without log probabilities if a method needs them.
         """
         completions = store.completions(conversation.question.question_id, conversation.variant)
-        own = [one for one in completions if one.reply.role is Role.MODEL]
+        own_replies = [completion for completion in completions if completion.reply.role is Role.MODEL]
         if conversation.variant == FORCED_ANSWER:
-            is_current = Need.LOGPROBS not in self.needs or all(one.logprobs is not None for one in own)
+            is_current = Need.LOGPROBS not in self.needs or all(
+                completion.logprobs is not None for completion in own_replies
+            )
         else:
-            is_current = all(self._is_reply_to(conversation, one, store) for one in own)
+            is_current = all(self._is_reply_to(conversation, completion, store) for completion in own_replies)
         return completions if is_current else []
 
-    def _is_reply_to(self, conversation: Conversation, one: Completion, store: ReplyStore) -> bool:
-        place, step = (one.question_id, one.variant, Pass.PROBE, Role.MODEL), Step(Pass.PROBE, Role.MODEL)
+    def _is_reply_to(self, conversation: Conversation, completion: Completion, store: ReplyStore) -> bool:
+        key, step = (completion.question_id, completion.variant, Pass.PROBE, Role.MODEL), Step(Pass.PROBE, Role.MODEL)
 
         def asked(draw: int) -> str:
-            again = store.times_retired(*place, draw)
+            again = store.times_retired(*key, draw)
             return model_request(self.settings, conversation, PendingRequest(step, draw), again).sha256
 
         # A reply that was one of several choices of a response has the request of an earlier draw.
-        return one.request_sha256 is None or one.request_sha256 in map(asked, (one.draw, *range(one.draw)))
+        return completion.request_sha256 is None or completion.request_sha256 in map(
+            asked, (completion.draw, *range(completion.draw))
+        )
 
     def unfinished(self, conversations: Iterable[Conversation], store: ReplyStore) -> list[Conversation]:
         """Return the conversations with pending requests."""
-        return [one for one in conversations if next_requests(one, self.current(one, store))]
+        return [
+            conversation
+            for conversation in conversations
+            if next_requests(conversation, self.current(conversation, store))
+        ]
 
     def evidence(self, replies: Replies) -> Evidence:
         """Return the data from which the methods compute scores."""
-        forced = {one: replies.forced(question) for one, question in self.questions.items()}
-        further = {one: [answer for draw, answer in found.items() if draw] for one, found in forced.items()}
+        forced = {question_id: replies.forced(question) for question_id, question in self.questions.items()}
+        further = {
+            question_id: [answer for draw, answer in answers.items() if draw] for question_id, answers in forced.items()
+        }
         probes = {
             prompt.name: {
-                one.question.question_id: list(answers_of(one, self.current(one, replies.store)).values())
-                for one in self.probes(prompt, replies)
+                conversation.question.question_id: list(
+                    answers_of(conversation, self.current(conversation, replies.store)).values()
+                )
+                for conversation in self.probes(prompt, replies)
             }
             for prompt in self.prompts
         }
@@ -376,7 +399,9 @@ class ConfidencePlan(Plan):
     def states(self, ids: Sequence[str]) -> hidden_states.States:
         """Return the hidden states at the end of the forced prompt, shape (n, layers + 1, size)."""
         procedure, step = self.procedures[FORCED], Step(Pass.FORCED, Role.MODEL)
-        prompts = {one: procedure.request(step, question).messages for one, question in self.questions.items()}
+        prompts = {
+            question_id: procedure.request(step, question).messages for question_id, question in self.questions.items()
+        }
         path = self.folder.path / hidden_states.FILE
         return hidden_states.states_of(self.settings.model, prompts, path, ids)
 
@@ -401,7 +426,7 @@ def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
                 yield f"needs {', '.join(lacks)}; pip install 'refusal-index[{hidden_states.EXTRA}]'"
         elif provider is None or provider.layers(name) is None:
             yield f"needs hidden states, which {model} does not provide; almanac/... and hf/... do"
-    if Need.TOPICS in needs and not any(one.topic for one in plan.questions.values()):
+    if Need.TOPICS in needs and not any(question.topic for question in plan.questions.values()):
         yield "needs topics, but no question of this run has one"
     if Need.TRAINING in needs and (short := training_shortage(plan.outcomes, plan.groups)) is not None:
         yield short
@@ -437,44 +462,50 @@ def pending(plan: ConfidencePlan) -> list[PendingRequests]:
     with open_store(plan.folder, made=False) as store:
         replies = plan.replies(store)
         answers = plan.unfinished(plan.missing_answers(replies), store)
-        to_come = {one.question.question_id for one in answers}
-        found = [_pending(plan, FORCED, answers, 0, 1, store)]
+        to_come = {conversation.question.question_id for conversation in answers}
+        requests = [_pending(plan, FORCED, answers, 0, 1, store)]
         for prompt in plan.prompts:
             probes = plan.probes(prompt, replies, to_come)
-            now = plan.unfinished(probes, store)
-            settled = {one.question.question_id for one in probes} - {one.question.question_id for one in now}
+            open_probes = plan.unfinished(probes, store)
+            settled = {probe.question.question_id for probe in probes} - {
+                probe.question.question_id for probe in open_probes
+            }
             again = 0 if prompt.is_graded else len(settled & to_come)
-            found.append(_pending(plan, prompt.name, now, again, prompt.draws, store))
-    return [one for one in found if one.most]
+            requests.append(_pending(plan, prompt.name, open_probes, again, prompt.draws, store))
+    return [request for request in requests if request.most]
 
 
 def _pending(
     plan: ConfidencePlan, name: str, conversations: Sequence[Conversation], again: int, draws: int, store: ReplyStore
 ) -> PendingRequests:
     """Count the requests of the conversations, and of `again` further ones in case their answers change."""
-    each = 1 if plan.is_embedded else draws
-    asked = [
-        (one.n, request_tokens(plan.settings.model, conversation.procedure.request(one.step, conversation.question)))
+    per_conversation = 1 if plan.is_embedded else draws
+    sizes = [
+        (
+            request.n,
+            request_tokens(plan.settings.model, conversation.procedure.request(request.step, conversation.question)),
+        )
         for conversation in conversations
-        for one in next_requests(conversation, plan.current(conversation, store))
-        if one.step.role is Role.MODEL
+        for request in next_requests(conversation, plan.current(conversation, store))
+        if request.step.role is Role.MODEL
     ]
-    requests, tokens = (sum(amounts) for amounts in ([n for n, _ in asked], [n * size for n, size in asked]))
-    most = sum(n if n > 1 else each for n, _ in asked) + each * again
-    return PendingRequests(name, len(conversations) + again, requests, most, tokens)
+    requests, tokens = (sum(amounts) for amounts in ([n for n, _ in sizes], [n * size for n, size in sizes]))
+    n_most = sum(n if n > 1 else per_conversation for n, _ in sizes) + per_conversation * again
+    return PendingRequests(name, len(conversations) + again, requests, n_most, tokens)
 
 
 def check_amount(plan: ConfidencePlan, requests: Iterable[PendingRequests]) -> None:
     """Raise SettingError if there are more pending requests than the run itself sent, unless they are free."""
-    most = sum(one.most for one in requests)
-    if plan.is_free or not most:
+    n_most = sum(request.most for request in requests)
+    if plan.is_free or not n_most:
         return
     check_code(plan.names, plan.given, plan.folder.path)
     with open_store(plan.folder, made=False) as store:
-        own = total(store.paid(), plan.prices).requests
-    if most > own:
+        n_of_run = total(store.paid(), plan.prices).requests
+    if n_most > n_of_run:
         raise SettingError(
-            f"{{method}}: up to {most:,} requests to {plan.settings.model}, more than the {own:,} of the run itself; "
+            f"{{method}}: up to {n_most:,} requests to {plan.settings.model}, more than the {n_of_run:,} of the run "
+            "itself; "
             "add {yes} to send them, or choose fewer methods ({dry_run} counts their requests)"
         )
 
@@ -495,9 +526,9 @@ async def ask(plan: ConfidencePlan, store: ReplyStore, progress: Progress, budge
 def _pending_rounds(plan: ConfidencePlan, store: ReplyStore) -> Iterator[Round]:
     """Retire the outdated replies of each round, and yield the unfinished conversations."""
     for name, conversations in plan.rounds(plan.replies(store)):
-        for one in conversations:
-            completions = store.completions(one.question.question_id, one.variant)
-            if completions and not plan.current(one, store):
+        for conversation in conversations:
+            completions = store.completions(conversation.question.question_id, conversation.variant)
+            if completions and not plan.current(conversation, store):
                 store.retire(completions)
         if unfinished := plan.unfinished(conversations, store):
             yield name, unfinished

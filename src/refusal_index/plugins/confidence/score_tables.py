@@ -130,7 +130,7 @@ ROLES: Mapping[str, Column] = {
     "draw": Column(("draw",), _WHOLE),
     "pass": Column(
         ("pass",),
-        Kind(f"one of {', '.join(PASSES)}, or nothing for the answer that counts", {one: one for one in PASSES}),
+        Kind(f"one of {', '.join(PASSES)}, or nothing for the answer that counts", {name: name for name in PASSES}),
     ),
     "fold": Column(("fold",), _WHOLE),
     "wrong": _graded("wrong", ("wrong",), FLAG),
@@ -184,22 +184,24 @@ def read_score_table(
     >>> read_score_table(rows, method="mine", columns={"confidence": "score"}).scores.row(0)
     ('q1', 'mine', 0.9, None, None, 0, None, None)
     """
-    given = columns or {}
+    chosen = columns or {}
     source, rows, stem = _opened(data)
     present = tables.present_columns(rows)
-    found = tables.resolve_columns(source, present, given, ROLES)
-    if not {"question_id", "question"} & found.keys():
+    names = tables.resolve_columns(source, present, chosen, ROLES)
+    if not {"question_id", "question"} & names.keys():
         advice = "; say which column it is with --column question_id=NAME or question=NAME"
         raise source.lacks("a column 'question_id', or 'question' with its text", present, advice)
-    scorers = _scorers(source, present, found, method or stem)
+    scorers = _scorers(source, present, names, method or stem)
     if method is not None and len(scorers) > 1:
         raise source.wrong(
-            f"expected one scorer to name {method!r}, got {listed(one.column for one in scorers)}; choose one "
+            f"expected one scorer to name {method!r}, got {listed(scorer.column for scorer in scorers)}; choose one "
             "with --column confidence=NAME"
         )
-    graded = next((role for role in (*given, *GRADES) if role in GRADES and role in found), None)
-    read = {role: column for role, column in found.items() if role not in {"confidence", *GRADES} or role == graded}
-    table = pl.DataFrame(_scores(rows, read, scorers), schema=dict(CONFIDENCE_SCHEMA), orient="row")
+    graded = next((role for role in (*chosen, *GRADES) if role in GRADES and role in names), None)
+    columns_read = {
+        role: column for role, column in names.items() if role not in {"confidence", *GRADES} or role == graded
+    }
+    table = pl.DataFrame(_scores(rows, columns_read, scorers), schema=dict(CONFIDENCE_SCHEMA), orient="row")
     if source.kind == "csv" and CONFIDENCE_SCHEMA.keys() <= set(present):
         table = tables.undo_safe(table)  # written by this package
     methods = table["method"].unique(maintain_order=True).to_list()
@@ -209,7 +211,7 @@ def read_score_table(
         )
     if method is not None:
         table = table.with_columns(pl.lit(method).alias("method"))
-    return ReadScores(table, () if "confidence" in found else tuple(filter(has_no_range, present)))
+    return ReadScores(table, () if "confidence" in names else tuple(filter(has_no_range, present)))
 
 
 def _opened(data: object) -> tuple[Source, Sequence[Row], str | None]:
@@ -268,14 +270,14 @@ class _Scorer(NamedTuple):
     reading: Reading
 
 
-def _scorers(source: Source, present: Sequence[str], found: Mapping[str, str], name: str | None) -> list[_Scorer]:
+def _scorers(source: Source, present: Sequence[str], names: Mapping[str, str], name: str | None) -> list[_Scorer]:
     """Return the columns that hold scores."""
-    if "confidence" in found:
-        if "method" not in found and name is None:
+    if "confidence" in names:
+        if "method" not in names and name is None:
             raise source.wrong("expected a name for the scores; add a column 'method', or pass method=NAME")
-        return [_Scorer(found["confidence"], None if "method" in found else name, READINGS["as_is"])]
-    known = ((column, reading_of(column, present)) for column in present)
-    scorers = [_Scorer(column, scorer_name(column), reading) for column, reading in known if reading is not None]
+        return [_Scorer(names["confidence"], None if "method" in names else name, READINGS["as_is"])]
+    readings = ((column, reading_of(column, present)) for column in present)
+    scorers = [_Scorer(column, scorer_name(column), reading) for column, reading in readings if reading is not None]
     unusable = [column for column in present if has_no_range(column)]
     if not scorers and unusable:
         raise source.wrong(
@@ -290,33 +292,33 @@ def _scorers(source: Source, present: Sequence[str], found: Mapping[str, str], n
     return scorers
 
 
-def _scores(rows: Iterable[Row], found: Mapping[str, str], scorers: Sequence[_Scorer]) -> Iterator[tuple[Any, ...]]:
+def _scores(rows: Iterable[Row], names: Mapping[str, str], scorers: Sequence[_Scorer]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a confidence table; raises if two scores by the same method are for the same answer."""
-    question = "question_id" if "question_id" in found else "question"
+    question = "question_id" if "question_id" in names else "question"
     needed = {question: "an id" if question == "question_id" else "the text of a question"}
     if any(scorer.method is None for scorer in scorers):
         needed["method"] = "the name of a method"
     first: dict[tuple[object, ...], Row] = {}
     for row in rows:
-        cells = tables.values_by_role(row, found, ROLES)
-        for role, what in needed.items():
+        cells = tables.values_by_role(row, names, ROLES)
+        for role, content in needed.items():
             if cells[role] is None:
-                raise row.wrong(f"expected {what}, got an empty cell; every score needs one", found[role])
+                raise row.wrong(f"expected {content}, got an empty cell; every score needs one", names[role])
         answer = cells["variant"], cells["draw"] or 0, cells["pass"]
         wrong = cells["wrong"] if cells["correct"] is None else not cells["correct"]
         if cells["grade"] not in (None, Grade.UNSCORED):
             wrong = cells["grade"] is not Grade.CORRECT  # refusals count as wrong
         for scorer in scorers:
-            asked, method = cells[question], scorer.method or cells["method"]
+            question_asked, method = cells[question], scorer.method or cells["method"]
             confidence = Column((), scorer.reading).value(row, scorer.column, {})
-            earlier = first.setdefault((asked, method, *answer), row)
+            earlier = first.setdefault((question_asked, method, *answer), row)
             if earlier is not row:
                 raise row.wrong(
-                    f"the same score again (question {shortened(asked)}, method {shortened(method)}), first at "
-                    f"{earlier.place}; remove one of the two, or distinguish the answers by a column 'draw' (0, 1, "
+                    f"the same score again (question {shortened(question_asked)}, method {shortened(method)}), first "
+                    f"at {earlier.place}; remove one of the two, or distinguish the answers by a column 'draw' (0, 1, "
                     "...), 'variant' or 'pass'"
                 )
-            yield asked, method, confidence, wrong, *answer, cells["fold"]
+            yield question_asked, method, confidence, wrong, *answer, cells["fold"]
 
 
 def with_scores(before: pl.DataFrame | None, table: pl.DataFrame) -> pl.DataFrame:
@@ -390,10 +392,10 @@ def join_outcomes(scores: pl.DataFrame, outcomes: pl.DataFrame) -> JoinedScores:
             f"two scores are for the same answer ({place_of(row, PLACE)}), the second of them is score {row['row']:,}: "
             "only one of them names its prompt or id, or two texts contain the same question; remove one"
         )
-    asked = pl.col("question_id")
+    ids = pl.col("question_id")
     coverage = joined.group_by("method", maintain_order=True).agg(
-        questions=asked.filter(pl.col("confidence").is_not_null()).n_unique(),
-        empty=asked.n_unique() - asked.filter(pl.col("confidence").is_not_null()).n_unique(),
+        questions=ids.filter(pl.col("confidence").is_not_null()).n_unique(),
+        empty=ids.n_unique() - ids.filter(pl.col("confidence").is_not_null()).n_unique(),
         of=pl.lit(outcomes["question_id"].n_unique()),
     )
     return JoinedScores(joined.select(*CONFIDENCE_SCHEMA), unknown, len(by_text), coverage)
@@ -418,19 +420,19 @@ def _answers(outcomes: pl.DataFrame) -> pl.DataFrame:
 
 def _joined(scores: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
     """Return the scores whose answers are in the run, with `wrong` filled in if it is unknown."""
-    of_all, of_one, of = ["question_id", "draw"], ["question_id", "draw", "variant"], pl.col("pass")
-    known = pl.col("counts", "first", "forced").drop_nulls()  # null if variants disagree on a shared answer
-    shared = answers.group_by(of_all).agg(pl.when(known.n_unique() == 1).then(known.first()))
+    of_all, of_one, column = ["question_id", "draw"], ["question_id", "draw", "variant"], pl.col("pass")
+    verdicts = pl.col("counts", "first", "forced").drop_nulls()  # null if variants disagree on a shared answer
+    shared = answers.group_by(of_all).agg(pl.when(verdicts.n_unique() == 1).then(verdicts.first()))
     every = pl.concat([answers, shared], how="diagonal").unique(of_one, keep="first", maintain_order=True)
-    is_settled = pl.col("wrong").is_not_null() | of.eq_missing(pl.lit("probe"))
-    varies = pl.col("variant").is_null() & ~is_settled & of.ne_missing(pl.lit("forced"))
-    found = (
+    is_settled = pl.col("wrong").is_not_null() | column.eq_missing(pl.lit("probe"))
+    varies = pl.col("variant").is_null() & ~is_settled & column.ne_missing(pl.lit("forced"))
+    parts = (
         scores.filter(~varies).join(every, on=of_one, nulls_equal=True, maintain_order="left"),
         scores.filter(varies).drop("variant").join(answers, on=of_all, maintain_order="left_right"),
     )
-    wrong = pl.when(of.is_null()).then("counts").when(of == "first").then("first").otherwise("forced")
+    wrong = pl.when(column.is_null()).then("counts").when(column == "first").then("first").otherwise("forced")
     wrong = pl.when(is_settled).then("wrong").otherwise(wrong)
-    return pl.concat(found, how="diagonal").with_columns(wrong.alias("wrong")).select("row", *CONFIDENCE_SCHEMA)
+    return pl.concat(parts, how="diagonal").with_columns(wrong.alias("wrong")).select("row", *CONFIDENCE_SCHEMA)
 
 
 def _ids_by_text(scores: pl.DataFrame, outcomes: pl.DataFrame) -> dict[str, str]:
@@ -438,24 +440,28 @@ def _ids_by_text(scores: pl.DataFrame, outcomes: pl.DataFrame) -> dict[str, str]
 
     If a prompt contains a question that is part of another one in it, the longer question counts.
     """
-    own = set(outcomes["question_id"])
-    texts = [one for one in scores["question_id"].unique(maintain_order=True) if one not in own]
+    own_ids = set(outcomes["question_id"])
+    texts = [text for text in scores["question_id"].unique(maintain_order=True) if text not in own_ids]
     ids: dict[str, list[str]] = {}
-    asked = outcomes.drop_nulls("question").unique("question_id", maintain_order=True)
-    for question_id, question in asked.select("question_id", "question").iter_rows():
+    questions = outcomes.drop_nulls("question").unique("question_id", maintain_order=True)
+    for question_id, question in questions.select("question_id", "question").iter_rows():
         ids.setdefault(_plain(question), []).append(question_id)
     ids.pop("", None)
     if not ids or not texts:
         return {}
-    plain = pl.Series([_plain(one) for one in texts], dtype=pl.String)
-    held = plain.str.extract_many(list(ids), overlapping=True).list.unique(maintain_order=True)
-    found = {}
-    for text, exact, several in zip(texts, plain.to_list(), held.to_list(), strict=True):
-        longest = [one for one in several if not any(one != other and one in other for other in several)]
-        meant = [exact] if exact in ids else longest
-        if len(meant) == 1 and len(ids[meant[0]]) == 1:
-            found[text] = ids[meant[0]][0]
-    return found
+    plain = pl.Series([_plain(text) for text in texts], dtype=pl.String)
+    contained = plain.str.extract_many(list(ids), overlapping=True).list.unique(maintain_order=True)
+    matched = {}
+    for text, exact, candidates in zip(texts, plain.to_list(), contained.to_list(), strict=True):
+        longest = [
+            candidate
+            for candidate in candidates
+            if not any(candidate != other and candidate in other for other in candidates)
+        ]
+        matches = [exact] if exact in ids else longest
+        if len(matches) == 1 and len(ids[matches[0]]) == 1:
+            matched[text] = ids[matches[0]][0]
+    return matched
 
 
 def _plain(text: str) -> str:

@@ -84,12 +84,12 @@ def scored_answers(run: ComparedRun, method: str | None = None, variant: str | N
     """
     scores = _scores_of(run)
     name = str(_choose("method:", method, scores["method"].unique(maintain_order=True).to_list()))
-    found = scores.filter(pl.col("method") == name)
-    variants = found["variant"].unique(maintain_order=True).to_list()
+    of_method = scores.filter(pl.col("method") == name)
+    variants = of_method["variant"].unique(maintain_order=True).to_list()
     if variants == [None] and variant is not None:
         raise ConfidenceError(f"variant: scores of {name} apply to all prompts, got {variant!r}; leave it out")
-    whose = _choose(f"variant: scores of {name} differ between prompts;", variant, variants)
-    by_pass = scores_by_method(found.filter(pl.col("variant").eq_missing(whose)))
+    chosen = _choose(f"variant: scores of {name} differ between prompts;", variant, variants)
+    by_pass = scores_by_method(of_method.filter(pl.col("variant").eq_missing(chosen)))
     if len(by_pass) > 1:
         passes = ", ".join(pass_ or "the one that counts" for _, _, pass_ in by_pass)
         raise ConfidenceError(f"{name}: expected scores of the answers of one pass, got those of {passes}; keep one")
@@ -101,7 +101,7 @@ def scored_answers(run: ComparedRun, method: str | None = None, variant: str | N
             f"{shortened(others['question_id'][0])}; run the method again"
         )
     rows = first.select("question_id", "confidence", "wrong", "pass", "draw")
-    return ScoredAnswers(name, whose, rows, is_trained(first))
+    return ScoredAnswers(name, chosen, rows, is_trained(first))
 
 
 def _scores_of(run: ComparedRun) -> pl.DataFrame:
@@ -118,14 +118,14 @@ def _scores_of(run: ComparedRun) -> pl.DataFrame:
     return run.confidence
 
 
-def _choose(what: str, given: str | None, known: Sequence[str | None]) -> str | None:
+def _choose(message: str, name: str | None, variants: Sequence[str | None]) -> str | None:
     """Return the given name if it is known, or without one the only known name."""
-    if (given is None and len(known) == 1) or (given is not None and given in known):
-        return given or known[0]
-    names = [str(one) for one in known]
-    if given is None:
-        raise ConfidenceError(f"{what} name one of {', '.join(names)}")
-    raise ConfidenceError(f"{what} expected one of {', '.join(names)}, got {given!r}{suggestion(given, names)}")
+    if (name is None and len(variants) == 1) or (name is not None and name in variants):
+        return name or variants[0]
+    names = [str(variant) for variant in variants]
+    if name is None:
+        raise ConfidenceError(f"{message} name one of {', '.join(names)}")
+    raise ConfidenceError(f"{message} expected one of {', '.join(names)}, got {name!r}{suggestion(name, names)}")
 
 
 DECIMALS = range(2, 17)
@@ -199,12 +199,12 @@ def virtual_run(run: ComparedRun, answers: ScoredAnswers, cut: float, chosen: fr
         unscored_reason=pl.when(refused.is_null()).then(pl.lit(NO_SCORE)).when(wrong.is_null()).then(not_graded),
     )
     table = rows.join(questions_of(run), on="question_id", how="left", maintain_order="left")
-    said = pl.lit(None, pl.String)
+    reply_kind = pl.lit(None, pl.String)
     if answers.variant in run.variants:
         reply = pl.when("refused").then("forced_reply").otherwise("first_reply")
         replies = run.variants[answers.variant].select("question_id", "draw", reply=reply)
         table = table.join(replies, on=("question_id", "draw"), how="left", maintain_order="left")
-        said = pl.when(pl.col("pass").is_null()).then("reply")
+        reply_kind = pl.when(pl.col("pass").is_null()).then("reply")
     model = ", ".join(part for part in (run.model_id or run.label, rule_of(answers, cut)) if part)
     return table.with_columns(
         model=pl.lit(model),
@@ -212,8 +212,8 @@ def virtual_run(run: ComparedRun, answers: ScoredAnswers, cut: float, chosen: fr
         variant=pl.lit(answers.variant, pl.String),
         draw=pl.lit(0, pl.Int64),
         forced_grade=pl.lit(None, pl.String),
-        first_reply=pl.when(~pl.col("refused")).then(said),
-        forced_reply=pl.when("refused").then(said),
+        first_reply=pl.when(~pl.col("refused")).then(reply_kind),
+        forced_reply=pl.when("refused").then(reply_kind),
         schema_version=pl.lit(SCHEMA_VERSION, pl.Int64),
     ).select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
 
@@ -221,5 +221,5 @@ def virtual_run(run: ComparedRun, answers: ScoredAnswers, cut: float, chosen: fr
 def questions_of(run: ComparedRun) -> pl.DataFrame:
     """Return the question columns of each question: the first non-null value under any variant."""
     tables = pl.concat([table.select("question_id", *OF_QUESTION) for table in run.variants.values()])
-    known = (pl.col(name).drop_nulls().first() for name in OF_QUESTION)
-    return tables.group_by("question_id", maintain_order=True).agg(known)
+    columns = (pl.col(name).drop_nulls().first() for name in OF_QUESTION)
+    return tables.group_by("question_id", maintain_order=True).agg(columns)

@@ -108,21 +108,23 @@ def prepare_confidence(
     RefusalIndexError
         If the run cannot be used, a method is unknown, or a requirement is not met.
     """
-    wanted = None if names is None or ALL in names else methods_of(names)
+    requested = None if names is None or ALL in names else methods_of(names)
     plan = _plan(run, settings, prompts, objects or {}, group)
     plan = replace(plan, layer=layer, given=_given(plan, model, grader))
-    usable = [one for one in (all_methods() if wanted is None else METHODS.values()) if unmet(plan, one) is None]
-    if wanted is None:
+    usable = [
+        method for method in (all_methods() if requested is None else METHODS.values()) if unmet(plan, method) is None
+    ]
+    if requested is None:
         # Methods that download weights and train them for hours are used only if named explicitly.
-        usable = [one for one in usable if Need.WEIGHTS not in one.needs]
-        wanted = tuple(usable) if names else free_methods(plan, usable)
-    for method in wanted:
+        usable = [method for method in usable if Need.WEIGHTS not in method.needs]
+        requested = tuple(usable) if names else free_methods(plan, usable)
+    for method in requested:
         if method not in usable:
-            left = ", ".join(one.name for one in usable) or "none"
+            left = ", ".join(method.name for method in usable) or "none"
             raise SettingError(f"{method.name}: {unmet(plan, method)}; this run allows {left}")
-    if TOPIC in usable and TOPIC not in wanted and any(Need.TRAINING in one.needs for one in wanted):
-        wanted = (*wanted, TOPIC)  # the baseline for trained methods
-    plan = replace(plan, methods=wanted)
+    if TOPIC in usable and TOPIC not in requested and any(Need.TRAINING in method.needs for method in requested):
+        requested = (*requested, TOPIC)  # the baseline for trained methods
+    plan = replace(plan, methods=requested)
     if Need.STATES in plan.needs:
         check_layer(plan.settings.model, layer)
     return replace(plan, settings=plan.settings.changed(logprobs=plan.takes_logprobs))
@@ -138,10 +140,12 @@ def free_methods(plan: ConfidencePlan, usable: Sequence[Method]) -> tuple[Method
     """
     if plan.is_free:
         return tuple(usable)
-    amounts = {one: sum(each.most for each in pending(replace(plan, methods=(one,)))) for one in usable}
-    free = tuple(one for one, requests in amounts.items() if not requests)
+    amounts = {method: sum(request.most for request in pending(replace(plan, methods=(method,)))) for method in usable}
+    free = tuple(method for method, requests in amounts.items() if not requests)
     if not free:
-        shown = ", ".join(f"{one.name} ({requests:,})" for one, requests in sorted(amounts.items(), key=itemgetter(1)))
+        shown = ", ".join(
+            f"{method.name} ({requests:,})" for method, requests in sorted(amounts.items(), key=itemgetter(1))
+        )
         raise SettingError(
             f"{{method}}: every method sends requests to {plan.settings.model}: {shown}; choose some, or 'all'"
         )
@@ -151,9 +155,9 @@ def free_methods(plan: ConfidencePlan, usable: Sequence[Method]) -> tuple[Method
 def _given(run: ConfidencePlan, model: str | None, grader: str | None) -> frozenset[str]:
     """Return the names of models given by the user; raises SettingError for a name that is not the run's."""
     graders = ",".join(run.graders) or str(run.wording.grader)
-    for role, own, given in (("model", run.settings.model, model), ("grader", graders, grader)):
-        if given not in (None, own):
-            raise SettingError(f"{{{role}}}: expected that of the run, {own!r}, got {given!r}; leave it out")
+    for role, of_run, value in (("model", run.settings.model, model), ("grader", graders, grader)):
+        if value not in (None, of_run):
+            raise SettingError(f"{{{role}}}: expected that of the run, {of_run!r}, got {value!r}; leave it out")
     if run.objects.keys() - {run.settings.model, *run.graders}:
         raise SettingError(
             f"{{grader}}: expected none, since {graders!r} graded this run, got a function; leave it out"
@@ -187,8 +191,8 @@ def _plan(
     dataset = Dataset(named["name"], tuple(questions.values()), named["sha256"], str(run), "exact", "that of the run")
     wording = Protocol(chosen, next(iter(chosen.variants)), kind, Placement(prompting.placement), prompting.think)
     title, passes = (settings.model, dataset.name), {FORCED: ForcedPass(kind, wording)}
-    asked, groups = (settings, dataset, graders, folder, before), groups_of(outcomes, questions, group)
-    plan = ConfidencePlan(*asked, {}, passes, {}, objects, title, wording=wording, outcomes=outcomes, groups=groups)
+    common, groups = (settings, dataset, graders, folder, before), groups_of(outcomes, questions, group)
+    plan = ConfidencePlan(*common, {}, passes, {}, objects, title, wording=wording, outcomes=outcomes, groups=groups)
     checked(plan, imports=False)  # importing functions would run code named in the folder
     return plan
 
@@ -228,7 +232,7 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
         before = set(store.paid(auxiliary=True))
         budget.count_earlier(folder.path, before, prices)
         ended = budget.used_up() or await ask(plan, store, progress, budget)
-        usage = total((one for one in store.paid(auxiliary=True) if one not in before), prices)
+        usage = total((completion for completion in store.paid(auxiliary=True) if completion not in before), prices)
         earlier = folder.read_confidence()
         every = _with_earlier(plan, earlier)
         evidence, scores, failed = every.evidence(plan.replies(store)), dict[Method, pl.DataFrame](), None
@@ -238,12 +242,12 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
             except RefusalIndexError as error:
                 failed = failed or (error if method in plan.methods else None)
         none = pl.DataFrame(schema=dict(CONFIDENCE_SCHEMA))
-        places = pl.col("method").replace_strict(list(METHODS), range(len(METHODS)), default=len(METHODS))
-        table = with_scores(earlier, pl.concat([none, *scores.values()])).sort(places, maintain_order=True)
+        order = pl.col("method").replace_strict(list(METHODS), range(len(METHODS)), default=len(METHODS))
+        table = with_scores(earlier, pl.concat([none, *scores.values()])).sort(order, maintain_order=True)
         write_table(table, folder.confidence)
         prices = prices.or_those(Prices.read(folder.read_about()))
         records = method_records(every, scores, evidence, store, prices)
-        write_record(folder, records, {method.name for method, given in scores.items() if given.height})
+        write_record(folder, records, {method.name for method, rows in scores.items() if rows.height})
         write_results(folder, store)
     if failed is not None:
         raise failed
@@ -256,8 +260,8 @@ def _with_earlier(plan: ConfidencePlan, earlier: pl.DataFrame | None) -> Confide
     Methods that need weights are not added, since they take long.
     """
     names = () if earlier is None else earlier["method"].unique(maintain_order=True)
-    known = [one for name in names if (one := method_of(name)) is not None and one not in plan.methods]
-    again = (one for one in known if Need.WEIGHTS not in one.needs and unmet(plan, one) is None)
+    stored = [method for name in names if (method := method_of(name)) is not None and method not in plan.methods]
+    again = (method for method in stored if Need.WEIGHTS not in method.needs and unmet(plan, method) is None)
     return replace(plan, methods=(*plan.methods, *again))
 
 
@@ -279,40 +283,40 @@ def method_records(
     store, prices
         The run's replies, and the prices of its models.
     """
-    grouping = (by for by in KNOWN if known_groups(plan.outcomes, plan.questions, by) == plan.groups)
+    grouping = (name for name in KNOWN if known_groups(plan.outcomes, plan.questions, name) == plan.groups)
     grouped_by = next(grouping, None) if plan.groups else None
-    for method, found in scores.items():
+    for method, rows in scores.items():
         is_of_hf = Need.STATES in method.needs and plan.settings.model.startswith("hf/")
         packages = sorted({*method.packages, *(PACKAGES if is_of_hf else ())})
-        for (variant,), own in found.group_by("variant", maintain_order=True):
-            asked = own["question_id"].unique(maintain_order=True).to_list()
+        for (variant,), variant_rows in rows.group_by("variant", maintain_order=True):
+            ids = variant_rows["question_id"].unique(maintain_order=True).to_list()
             is_graded = bool(method.needs & {Need.FIRST_DRAWS, Need.TRAINING})
-            replies = _replies(store, method, variant, asked)
-            entering = [one for one in replies if is_graded or one.reply.role is Role.MODEL]
-            model = [one for one in entering if one.reply.role is Role.MODEL]
-            seconds = [one.seconds for one in entering if one.requests]
+            replies = _replies(store, method, variant, ids)
+            entering = [reply for reply in replies if is_graded or reply.reply.role is Role.MODEL]
+            model = [reply for reply in entering if reply.reply.role is Role.MODEL]
+            seconds = [reply.seconds for reply in entering if reply.requests]
             more: dict[str, Any] = {}
-            if is_trained(own):
+            if is_trained(variant_rows):
                 more |= {
-                    "training_examples": own.drop_nulls(["wrong", "confidence"]).height,
-                    "n_folds": own["fold"].n_unique(),
+                    "training_examples": variant_rows.drop_nulls(["wrong", "confidence"]).height,
+                    "n_folds": variant_rows["fold"].n_unique(),
                     "seed": evidence.seed,
                     "grouped_by": grouped_by,
-                    "groups": len(set(groups_or_own(own["question_id"], evidence.groups))),
+                    "groups": len(set(groups_or_own(variant_rows["question_id"], evidence.groups))),
                 }
             if Need.STATES in method.needs and evidence.states is not None:
-                more |= {"states": len(asked), "state_size": evidence.states(asked[:1]).shape[2]}
+                more |= {"states": len(ids), "state_size": evidence.states(ids[:1]).shape[2]}
                 more["layer"] = evidence.layer
             yield MethodRecord(
                 method=method.name,
                 variant=variant,
-                questions=own.height,
+                questions=variant_rows.height,
                 generations=len(model),
                 usage=total(entering, prices),
-                own_requests=sum(one.requests for one in entering if is_auxiliary(one.variant)),
-                seconds=None if None in seconds else sum(one for one in seconds if one is not None),
-                draws=_most(one for one in model if one.reply.pass_ is not Pass.PROBE),
-                own_replies=_most(one for one in model if one.reply.pass_ is Pass.PROBE),
+                own_requests=sum(reply.requests for reply in entering if is_auxiliary(reply.variant)),
+                seconds=None if None in seconds else sum(duration for duration in seconds if duration is not None),
+                draws=_most(reply for reply in model if reply.reply.pass_ is not Pass.PROBE),
+                own_replies=_most(reply for reply in model if reply.reply.pass_ is Pass.PROBE),
                 is_of_model=method.is_of_model,
                 needs=tuple(sorted(method.needs)),
                 versions=versions(["refusal-index", *packages]),
@@ -334,15 +338,15 @@ def write_record(folder: RunFolder, records: Iterable[MethodRecord], methods: Co
     methods
         Methods whose earlier records are outdated: those of the records, and those whose scores were added from tables.
     """
-    path, kept = folder.confidence_record, []
+    path, earlier = folder.confidence_record, []
     if path.exists():
         with suppress(ConfidenceError):
-            kept = [one for one in read_record(path) if one.method not in methods]
-    held: dict[str, list[dict[str, Any]]] = {}
-    for one in map(asdict, (*kept, *records)):
-        held.setdefault(one.pop("method"), []).append(one)
-    if held or path.exists():
-        document = {"record_version": RECORD_VERSION, "methods": held}
+            earlier = [record for record in read_record(path) if record.method not in methods]
+    by_method: dict[str, list[dict[str, Any]]] = {}
+    for record in map(asdict, (*earlier, *records)):
+        by_method.setdefault(record.pop("method"), []).append(record)
+    if by_method or path.exists():
+        document = {"record_version": RECORD_VERSION, "methods": by_method}
         write_atomically(path, (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())
 
 
@@ -353,21 +357,21 @@ def _replies(store: ReplyStore, method: Method, variant: str | None, questions: 
     is_about_answers = Need.FIRST_DRAWS not in needs and not answers_itself
     for question in questions:
         if Need.FIRST_DRAWS in needs and variant is not None:
-            said = store.effective_completions(question, variant)
-            yield from (one for one in said if one.reply.pass_ is Pass.FIRST)
-        asked = store.effective_completions(question, FORCED_ANSWER) if is_about_answers else []
-        yield from asked
-        for one in store.effective_completions(question, FORCED):
-            if Need.FORCED_DRAWS in needs or (is_about_answers and not asked and one.draw == 0):
-                yield one
+            completions = store.effective_completions(question, variant)
+            yield from (completion for completion in completions if completion.reply.pass_ is Pass.FIRST)
+        forced_answers = store.effective_completions(question, FORCED_ANSWER) if is_about_answers else []
+        yield from forced_answers
+        for completion in store.effective_completions(question, FORCED):
+            if Need.FORCED_DRAWS in needs or (is_about_answers and not forced_answers and completion.draw == 0):
+                yield completion
         for prompt in method.prompts:
             yield from store.completions(question, prompt.variant)
 
 
 def _most(completions: Iterable[Completion]) -> int:
     """Return the largest number of replies to one question."""
-    places = {(one.question_id, one.reply.pass_, one.draw) for one in completions}
-    return max(Counter(question for question, *_ in places).values(), default=0)
+    samples = {(completion.question_id, completion.reply.pass_, completion.draw) for completion in completions}
+    return max(Counter(question for question, *_ in samples).values(), default=0)
 
 
 def refresh_scores(
@@ -395,29 +399,36 @@ def refresh_scores(
     if table is None:
         return ()
     replies, questions = Replies(store, procedure_of(settings).grader), store.questions()
-    answers = {one: replies.scored(questions[one]) for one in set(table["question_id"]) & questions.keys()}
+    answers = {
+        question_id: replies.scored(questions[question_id])
+        for question_id in set(table["question_id"]) & questions.keys()
+    }
     grades = {"question_id": list(answers), "now": [answer and answer.wrong for answer in answers.values()]}
-    now = pl.DataFrame(grades, schema={"question_id": pl.String, "now": pl.Boolean})
-    forced = table.filter(pl.col("pass") == "forced", pl.col("draw") == 0).join(now, on="question_id", how="left")
+    current = pl.DataFrame(grades, schema={"question_id": pl.String, "now": pl.Boolean})
+    forced = table.filter(pl.col("pass") == "forced", pl.col("draw") == 0).join(current, on="question_id", how="left")
     changed = set(forced.filter(pl.col("wrong").ne_missing(pl.col("now")))["method"])
     before = None
     with suppress(OutcomeTableError):
         before = folder.read_outcomes()
-    again = [one.lazy().select(SAMPLED_AGAIN.sum()).collect().item() for one in (before, outcomes) if one is not None]
+    again = [
+        table_.lazy().select(SAMPLED_AGAIN.sum()).collect().item()
+        for table_ in (before, outcomes)
+        if table_ is not None
+    ]
     redrawn = len(set(again)) > 1
-    kept, outdated = [], []
+    groups_kept, outdated = [], []
     for group in table.partition_by("method", maintain_order=True):
         name = group["method"][0]
         method = method_of(name)
         if method is None or not group["pass"].is_in(["forced", "probe"]).all():
-            kept.append(_regraded(group, before, outcomes))
+            groups_kept.append(_regraded(group, before, outcomes))
         elif name in changed or (redrawn and method.needs & {Need.FIRST_DRAWS, Need.FORCED_DRAWS}):
             outdated.append(name)
         else:
-            kept.append(group)
-    found = pl.concat(kept) if kept else table.clear()
-    if not found.equals(table):
-        write_table(found, folder.confidence)
+            groups_kept.append(group)
+    updated = pl.concat(groups_kept) if groups_kept else table.clear()
+    if not updated.equals(table):
+        write_table(updated, folder.confidence)
     return tuple(outdated)
 
 
@@ -426,9 +437,9 @@ def _regraded(group: pl.DataFrame, before: pl.DataFrame | None, outcomes: pl.Laz
     if before is not None:
         blank = group.with_columns(wrong=pl.lit(None, pl.Boolean))
         with suppress(ConfidenceError):  # raised if the scores are for none of the run's questions
-            earlier, now = (join_outcomes(blank, one).scores for one in (before, outcomes.collect()))
-            if earlier.sort(PLACE).equals(group.sort(PLACE)) and now.height == group.height:
-                return now
+            earlier, regraded = (join_outcomes(blank, table).scores for table in (before, outcomes.collect()))
+            if earlier.sort(PLACE).equals(group.sort(PLACE)) and regraded.height == group.height:
+                return regraded
     return group
 
 
@@ -474,11 +485,11 @@ def add_scores(
     folder = RunFolder(run)
     folder.read_settings()
     scores, left_out = read_score_table(data, method=method, columns=columns)
-    ours = sorted({*METHODS, ALL} & set(scores["method"]))
-    if ours:
+    reserved = sorted({*METHODS, ALL} & set(scores["method"]))
+    if reserved:
         raise ConfidenceError(
-            f"method {ours[0]!r}: expected a new name, got that of a method of this package; choose another name for "
-            "the scores (--name)"
+            f"method {reserved[0]!r}: expected a new name, got that of a method of this package; choose another name "
+            "for the scores (--name)"
         )
     with folder.lock(), open_store(folder, made=False) as store:
         outcomes = read_outcomes_of(run)
@@ -489,7 +500,7 @@ def add_scores(
         write_record(folder, (), added)  # records of earlier scores with these names no longer apply
     earlier = () if before is None else before["method"].unique(maintain_order=True).to_list()
     assumed = scores.filter(pl.col("pass").is_null() & pl.col("wrong").is_null()).height
-    replaced = tuple(one for one in earlier if one in added)
+    replaced = tuple(method_name for method_name in earlier if method_name in added)
     return AddedScores(**vars(joined), outcomes=outcomes, left_out=left_out, replaced=replaced, assumed=assumed)
 
 
@@ -575,15 +586,15 @@ def confidence_scores(
     ['question_id', 'method', 'confidence', 'wrong']
     """
     folder = run.path if isinstance(run, Run) else checked_path(run, "run")
-    given = {role: one for role, one in (("model", model), ("grader", grader)) if one is not None}
-    names = {role: one for role, one in given.items() if isinstance(one, str)}
-    before = RunFolder(folder).read_complete_settings() if len(names) < len(given) else {}
+    objects_given = {role: value for role, value in (("model", model), ("grader", grader)) if value is not None}
+    names = {role: value for role, value in objects_given.items() if isinstance(value, str)}
+    before = RunFolder(folder).read_complete_settings() if len(names) < len(objects_given) else {}
     known_as = {"model": before.get("model"), "grader": (before.get("grader") or {}).get("name")}
-    objects = {str(known_as[role]): one for role, one in given.items() if role not in names}
+    objects = {str(known_as[role]): value for role, value in objects_given.items() if role not in names}
     methods = [methods] if isinstance(methods, str) else methods
     sending = Settings.of(**settings)
     plan = prepare_confidence(folder, methods, sending, **names, objects=objects, group=group, layer=layer)
-    found = run_to_completion(measure(plan, progress))
-    if found.ended is not None:
-        raise RunFailedError(f"ended early: {found.ended}; replies are kept, and the same call resumes")
-    return found.table
+    scored = run_to_completion(measure(plan, progress))
+    if scored.ended is not None:
+        raise RunFailedError(f"ended early: {scored.ended}; replies are kept, and the same call resumes")
+    return scored.table

@@ -62,7 +62,9 @@ def confidence_screen(summary: Sequence[MethodSummary]) -> Iterator[Block]:
     if not summary:
         yield "no scores"
         return
-    ranked = sorted(summary, key=lambda one: -math.inf if one.auroc.estimate is None else one.auroc.estimate)[::-1]
+    ranked = sorted(summary, key=lambda method: -math.inf if method.auroc.estimate is None else method.auroc.estimate)[
+        ::-1
+    ]
     best, shown = ranked[0], ranked[:MAX_METHODS]
     yield title(best.model, best.dataset)
     yield sentence(Statement("best_method", "conclusion", {"best": best, "several": len(ranked) > 1}))
@@ -70,14 +72,14 @@ def confidence_screen(summary: Sequence[MethodSummary]) -> Iterator[Block]:
         yield sentence(best.verdict())
     rows = (
         (
-            abbreviated(one.name, MAX_METHOD_LENGTH),
-            number(one.auroc.estimate, 2),
-            interval_of(one.auroc, 2),
-            count(one.questions),
-            number(one.ece, 2),
-            phrase(one.tone, "short_verdict"),
+            abbreviated(method.name, MAX_METHOD_LENGTH),
+            number(method.auroc.estimate, 2),
+            interval_of(method.auroc, 2),
+            count(method.questions),
+            number(method.ece, 2),
+            phrase(method.tone, "short_verdict"),
         )
-        for one in shown
+        for method in shown
     )
     columns = ("method", "AUROC", "95% interval", "answers", "ECE", "against refusals")
     yield from ("", Table.of(columns, rows, left=("method", "against refusals")), "")
@@ -96,10 +98,10 @@ def confidence_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
     yield measures_table(summary)
     yield from _remarks(summary)
     yield from ("", sentence(Statement("against_refusals", "scope")), "", against_table(summary))
-    for one in summary:
-        yield from ("", sentence(one.verdict()))
+    for method in summary:
+        yield from ("", sentence(method.verdict()))
     columns = ("target", *chain.from_iterable((target, f"interval of {target}") for target in summary[0].targets))
-    rows = ((one.name, *chain.from_iterable(map(estimate_cells, one.targets.values()))) for one in summary)
+    rows = ((method.name, *chain.from_iterable(map(estimate_cells, method.targets.values()))) for method in summary)
     yield from ("", sentence(Statement("confidence_targets", "scope")), "", Table.of(columns, rows, left=("target",)))
 
 
@@ -110,9 +112,9 @@ def measures_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
     yield from ("", measures_table(summary))
     yield from _remarks(summary)
     yield from ("", sentence(Statement("against_refusals", "scope")))
-    for one in summary:
-        if one.questions:
-            yield from ("", sentence(one.verdict(numbers=True)))
+    for method in summary:
+        if method.questions:
+            yield from ("", sentence(method.verdict(numbers=True)))
 
 
 def _remarks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
@@ -120,25 +122,35 @@ def _remarks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
         yield from ("", f"{listed(names)}: {sentence(remark)}")
 
 
-def estimate_cells(found: Estimate) -> tuple[str, str]:
+def estimate_cells(result: Estimate) -> tuple[str, str]:
     """Return the cells of an estimate and its interval."""
-    return number(found.estimate), interval_of(found)
+    return number(result.estimate), interval_of(result)
 
 
 def measures_table(summary: Sequence[MethodSummary]) -> Table:
     """Return the table of measures, one row for each method."""
-    several = len({(one.model, one.dataset) for one in summary}) > 1
-    heading = "model, dataset, confidence" if several else "confidence"
+    has_several = len({(method.model, method.dataset) for method in summary}) > 1
+    heading = "model, dataset, confidence" if has_several else "confidence"
     columns = (heading, "answers", "right", "AUROC", "interval", "ECE", "RMS", "smooth ECE", "Brier", "AURC", "PRR")
     rows = (
         (
-            title(one.model, one.dataset, one.name) if several else one.name,
-            f"{one.questions:,}",
-            number(one.accuracy),
-            *estimate_cells(one.auroc),
-            *map(number, (one.ece, one.rms_calibration_error, one.smooth_ece, one.brier.estimate, one.aurc, one.prr)),
+            title(method.model, method.dataset, method.name) if has_several else method.name,
+            f"{method.questions:,}",
+            number(method.accuracy),
+            *estimate_cells(method.auroc),
+            *map(
+                number,
+                (
+                    method.ece,
+                    method.rms_calibration_error,
+                    method.smooth_ece,
+                    method.brier.estimate,
+                    method.aurc,
+                    method.prr,
+                ),
+            ),
         )
-        for one in summary
+        for method in summary
     )
     return Table.of(columns, rows, left=(heading,))
 
@@ -146,34 +158,38 @@ def measures_table(summary: Sequence[MethodSummary]) -> Table:
 def against_table(summary: Sequence[MethodSummary]) -> Table:
     """Return the table of scores against refusals, one row for each method and variant."""
 
-    def cells(found: Difference) -> tuple[str, ...]:
-        return number(found.score), number(found.refusals), *estimate_cells(found.difference)
+    def cells(difference: Difference) -> tuple[str, ...]:
+        return number(difference.score), number(difference.refusals), *estimate_cells(difference.difference)
 
     columns = ("confidence", "refusals of", "n", "refused", "RI by score", "by refusals", "difference", "interval")
     errors = ("wrong when answering by score", "by refusals ", "difference ", "interval ", "verdict")
     rows = (
         (
-            *(method.name, one.variant or "all", f"{one.questions:,}", f"{one.refused:,}"),
-            *(*cells(one.refusal_index), *cells(one.answered_error_rate), phrase(one.verdict, "short_verdict")),
+            *(method.name, comparison.variant or "all", f"{comparison.questions:,}", f"{comparison.refused:,}"),
+            *(
+                *cells(comparison.refusal_index),
+                *cells(comparison.answered_error_rate),
+                phrase(comparison.verdict, "short_verdict"),
+            ),
         )
         for method in summary
-        for one in method.against
+        for comparison in method.against
     )
     return Table.of((*columns, *errors), rows, left=("confidence", "refusals of", "verdict"))
 
 
-def scores_table(found: PairComparison) -> Table:
+def scores_table(comparison: PairComparison) -> Table:
     """Return the table that compares the scores of two runs, one row for each method and measure."""
-    level, labels = percent(found.options.confidence_level), [run.label for run in found.runs]
+    level, labels = percent(comparison.options.confidence_level), [run.label for run in comparison.runs]
     columns = ("confidence", "measure", "questions", *labels, "difference", f"{level} interval")
     rows = (
         (
-            f"{one.method} ({one.variant})" if one.variant else one.method,
-            phrase(one.measure, "measure"),
-            " and ".join(f"{n:,}" for n in one.questions[: 1 if one.paired else 2]),
-            *(number(one.first), number(one.second), *estimate_cells(one.difference)),
+            f"{score.method} ({score.variant})" if score.variant else score.method,
+            phrase(score.measure, "measure"),
+            " and ".join(f"{n:,}" for n in score.questions[: 1 if score.paired else 2]),
+            *(number(score.first), number(score.second), *estimate_cells(score.difference)),
         )
-        for one in found.sections[NAME]
+        for score in comparison.sections[NAME]
     )
     return Table.of(columns, rows, left=("confidence", "measure"))
 
@@ -187,34 +203,34 @@ MAX_POINTS = 300
 def section_values(page: RunOnPage) -> dict[str, Any] | None:
     """Return the template values for the section of a run; None if it has no scores."""
     run, summary = page.run, page.summary
-    found: Sequence[MethodSummary] = summary.sections.get(NAME, ())
-    if not found or run.confidence is None:
+    methods_shown: Sequence[MethodSummary] = summary.sections.get(NAME, ())
+    if not methods_shown or run.confidence is None:
         return None
     tables, level = scores_by_method(run.confidence), summary.confidence_level
     methods = []
-    for place, one in enumerate(found, start=1):
-        score, right = graded(tables[one.key])
+    for position, method in enumerate(methods_shown, start=1):
+        score, right = graded(tables[method.key])
         bins = reliability_table(score, right, n_bins=N_BINS, confidence_level=level)
-        points = () if one.auroc.estimate is None else zip(*roc_points(score, right), strict=True)
+        points = () if method.auroc.estimate is None else zip(*roc_points(score, right), strict=True)
         roc = " ".join(f"{BOX * x:.0f},{BOX * (1 - y):.0f}" for x, y in points)
         # The curve is drawn from `roc`, its points in SVG, and is reused by its id.
-        filled, curve = [each for each in bins if each.count], f"{page.anchor}-roc-{place}"
-        methods.append({"summary": one, "bins": filled, "roc": roc, "curve": curve})
-    remarks = [*shared_remarks(found)]
+        filled, curve = [bin_ for bin_ in bins if bin_.count], f"{page.anchor}-roc-{position}"
+        methods.append({"summary": method, "bins": filled, "roc": roc, "curve": curve})
+    remarks = [*shared_remarks(methods_shown)]
     if summary.is_sampled:
         remarks.append(((), Statement("one_by_one", "scope")))
     variants = tuple(run.variants)
-    lowest = min([0.5, *(one.auroc.low for one in found if one.auroc.low is not None)])
+    lowest = min([0.5, *(method.auroc.low for method in methods_shown if method.auroc.low is not None)])
     return {
         "anchor": f"{page.anchor}-confidence",
         "level": level,
         "methods": methods,
-        "summaries": found,
-        "several_passes": len({one.of for one in found}) > 1,
+        "summaries": methods_shown,
+        "several_passes": len({method.of for method in methods_shown}) > 1,
         "area": Scale(math.floor(10 * lowest) / 10, 1.0),  # from 0.5, or the lowest interval, to 1
         "unit": UNIT,
-        "index": tuple(_rows(found, variants, "refusal_index")),
-        "errors": tuple(_rows(found, variants, "answered_error_rate")),
+        "index": tuple(_rows(methods_shown, variants, "refusal_index")),
+        "errors": tuple(_rows(methods_shown, variants, "answered_error_rate")),
         "names": [variant or "all" for variant in variants],
         "remarks": remarks,
     }
@@ -231,20 +247,22 @@ def roc_points(score: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[ND
     ([0.0, 0.0, 0.5, 1.0], [0.0, 0.5, 1.0, 1.0])
     """
     hits, passed = (np.concatenate([[0], counts]) for counts in roc_counts(score, right)[1:])
-    across, up = np.diff(passed - hits), np.diff(hits)
-    turns = np.flatnonzero(across[1:] * up[:-1] != across[:-1] * up[1:]) + 1
+    across, rise = np.diff(passed - hits), np.diff(hits)
+    turns = np.flatnonzero(across[1:] * rise[:-1] != across[:-1] * rise[1:]) + 1
     corners = np.concatenate([[0], turns, [len(hits) - 1]])
-    kept = corners[np.linspace(0, len(corners) - 1, min(len(corners), MAX_POINTS)).round().astype(int)]
-    return ((passed - hits) / np.count_nonzero(~right))[kept], (hits / np.count_nonzero(right))[kept]
+    shown = corners[np.linspace(0, len(corners) - 1, min(len(corners), MAX_POINTS)).round().astype(int)]
+    return ((passed - hits) / np.count_nonzero(~right))[shown], (hits / np.count_nonzero(right))[shown]
 
 
-def _rows(found: Sequence[MethodSummary], variants: Sequence[str | None], metric: str) -> Iterator[MetricRow]:
+def _rows(methods: Sequence[MethodSummary], variants: Sequence[str | None], metric: str) -> Iterator[MetricRow]:
     """Yield a row for each method with its differences under all variants; all rows share one axis."""
     cells: dict[tuple[str, str | None], dict[str | None, Estimate]] = {}
-    for one in found:
-        if one.questions:
-            mine = cells.setdefault((one.method, one.of), {})
-            mine.update({each.variant: getattr(each, metric).difference for each in one.against})
+    for method_summary in methods:
+        if method_summary.questions:
+            by_variant = cells.setdefault((method_summary.method, method_summary.of), {})
+            by_variant.update(
+                {comparison.variant: getattr(comparison, metric).difference for comparison in method_summary.against}
+            )
     values = [v for row in cells.values() for cell in row.values() for v in (cell.estimate, cell.low, cell.high)]
     reach = max([0.1, *(abs(value) for value in values if value is not None)])
     scale = Scale(-math.ceil(10 * reach) / 10, math.ceil(10 * reach) / 10)
@@ -266,9 +284,9 @@ class ConfidenceSection(Section):
 
     def summary_blocks(self, summary: Summary) -> Iterator[Block]:
         """Yield the measures of each method and whether it beats the refusals."""
-        found = summary.sections[NAME]
-        yield from measures_blocks(found)
-        if found and summary.is_sampled:
+        methods = summary.sections[NAME]
+        yield from measures_blocks(methods)
+        if methods and summary.is_sampled:
             yield from ("", sentence(Statement("one_by_one", "scope")))
 
     def compare(self, runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[ScoreComparison, ...]:
@@ -281,7 +299,7 @@ class ConfidenceSection(Section):
         scores = comparison.sections[NAME]
         if scores:
             yield from ("", scores_table(comparison))
-            paired = sorted({one.paired for one in scores}, reverse=True)
+            paired = sorted({score.paired for score in scores}, reverse=True)
             remarks = [Statement("scores_compared", "scope", {"paired": paired})]
             if comparison.variants[0].match.matrix.design:
                 remarks.append(Statement("one_by_one", "scope"))

@@ -95,7 +95,7 @@ class AgainstRefusals:
             return None
         reason = self.refusal_index.difference.reason or self.answered_error_rate.difference.reason or ""
         parts = [part.partition(":zero_cell:") for part in reason.split(";") if ":zero_cell:" in part]
-        cells = [(who, cell) for who, _, each in parts for cell in each.split("+")]
+        cells = [(name, cell) for name, _, cells_of_part in parts for cell in cells_of_part.split("+")]
         return Statement("no_comparison", "serious", {"reason": reason, "cells": cells})
 
     def in_full(self, method: str) -> Statement:
@@ -187,29 +187,40 @@ class MethodSummary:
         count, kind = min((self.right, "right"), (self.questions - self.right, "wrong"))
         if self.questions and count < FEW_OF_A_KIND:
             yield Statement("few_of_a_kind", "serious", {"count": count, "kind": kind, "questions": self.questions})
-        for one in self.against:
-            own, scored = one.own_accuracy, one.accuracy
-            if own is not None and scored is not None and abs(own - scored) >= OTHER_ANSWERS:
-                yield Statement("other_answers", values={"variant": one.variant, "own": own, "scored": scored})
+        for comparison in self.against:
+            own_accuracy, scored = comparison.own_accuracy, comparison.accuracy
+            if own_accuracy is not None and scored is not None and abs(own_accuracy - scored) >= OTHER_ANSWERS:
+                yield Statement(
+                    "other_answers", values={"variant": comparison.variant, "own": own_accuracy, "scored": scored}
+                )
 
     def verdict(self, *, numbers: bool = False) -> Statement:
         """Return the statement whether the score finds wrong answers better than the refusals, grouped by verdict.
 
         - `numbers`: include the differences and their intervals.
         """
-        grouped = ((verdict, [one for one in self.against if one.verdict == verdict]) for verdict in VERDICTS)
+        grouped = (
+            (verdict, [comparison for comparison in self.against if comparison.verdict == verdict])
+            for verdict in VERDICTS
+        )
         verdicts = [
-            (verdict, [Statement("verdict_under", "conclusion", {"compared": one, "numbers": numbers}) for one in each])
-            for verdict, each in grouped
-            if each
+            (
+                verdict,
+                [
+                    Statement("verdict_under", "conclusion", {"compared": comparison, "numbers": numbers})
+                    for comparison in comparisons
+                ],
+            )
+            for verdict, comparisons in grouped
+            if comparisons
         ]
-        named = any(one.variant for one in self.against)
+        named = any(comparison.variant for comparison in self.against)
         return Statement("score_or_refusals", "conclusion", {"name": self.name, "verdicts": verdicts, "named": named})
 
     @property
     def tone(self) -> Literal["better", "worse", "mixed", "open", "undefined"]:
         """Whether the score beats the refusals, over all variants with a significant difference."""
-        verdicts = {one.verdict for one in self.against}
+        verdicts = {comparison.verdict for comparison in self.against}
         if {"better", "worse"} <= verdicts:
             return "mixed"
         if "better" in verdicts or "worse" in verdicts:
@@ -222,10 +233,10 @@ class MethodSummary:
         return round((self.accuracy or 0.0) * self.questions)
 
 
-def shared_remarks(found: Sequence[MethodSummary]) -> tuple[tuple[tuple[str, ...], Statement], ...]:
+def shared_remarks(methods: Sequence[MethodSummary]) -> tuple[tuple[tuple[str, ...], Statement], ...]:
     """Return every distinct remark with the names of all methods that it applies to."""
-    named = [(one.name, remark) for one in found for remark in one.remarks()]
-    distinct = [remark for place, (_, remark) in enumerate(named) if all(remark != other for _, other in named[:place])]
+    named = [(method.name, remark) for method in methods for remark in method.remarks()]
+    distinct = [remark for index, (_, remark) in enumerate(named) if all(remark != other for _, other in named[:index])]
     return tuple((tuple(name for name, other in named if other == remark), remark) for remark in distinct)
 
 
@@ -241,11 +252,11 @@ def summarise_outcomes(
     if scores is None and not set(OPTIONAL) & set(outcomes.collect_schema()):
         return ()
     rows = outcomes.select(cs.by_name(*SCORED, require_all=False)).collect()
-    found: list[MethodSummary] = []
+    summaries: list[MethodSummary] = []
     for part in rows.partition_by("model", "dataset", maintain_order=True):
-        held = scores_of_outcomes(part) if scores is None else scores
-        found += summarise_confidence(held, part, confidence_level)
-    return tuple(found)
+        part_scores = scores_of_outcomes(part) if scores is None else scores
+        summaries += summarise_confidence(part_scores, part, confidence_level)
+    return tuple(summaries)
 
 
 def summarise_confidence(
@@ -263,10 +274,10 @@ def summarise_confidence(
         Confidence level of the intervals.
     """
     variants = {group.variant: first_draws(group.outcomes) for group in variant_groups(outcomes)}
-    who = (outcomes["model"][0], outcomes["dataset"][0]) if outcomes.height else (None, None)
+    run = (outcomes["model"][0], outcomes["dataset"][0]) if outcomes.height else (None, None)
     groups = scores_by_method(scores)
     topic = groups.get((TOPIC, None, "forced"))
-    return tuple(_of_method(group, who, variants, topic, confidence_level) for group in groups.values())
+    return tuple(_of_method(group, run, variants, topic, confidence_level) for group in groups.values())
 
 
 def usable(scores: pl.DataFrame) -> pl.DataFrame:
@@ -276,21 +287,21 @@ def usable(scores: pl.DataFrame) -> pl.DataFrame:
 
 def graded(scores: pl.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the scores of answers with both a score and a grade, and whether these answers are right."""
-    known = usable(scores)
-    return known["confidence"].to_numpy(), ~known["wrong"].to_numpy()
+    rows = usable(scores)
+    return rows["confidence"].to_numpy(), ~rows["wrong"].to_numpy()
 
 
-def difference_of(found: Sequence[Result], influences: Sequence[NDArray[np.float64]], level: float) -> Estimate:
+def difference_of(results: Sequence[Result], influences: Sequence[NDArray[np.float64]], level: float) -> Estimate:
     """Return the first of two estimates minus the second, with its interval.
 
     Parameters
     ----------
-    found, influences
+    results, influences
         The two estimates, and the influence of each question on them.
     level
         Confidence level of the interval.
     """
-    first, second = found
+    first, second = results
     reason = reasons_of(first, second)
     if first.estimate is None or second.estimate is None:
         return Estimate(None, status="undefined", reason=reason)
@@ -307,8 +318,8 @@ def _over_topic(scores: pl.DataFrame, topic: pl.DataFrame | None, level: float) 
     """Return the AUROC of a trained method minus that of the topic alone, on the same answers."""
     if topic is None or scores["method"][0] == TOPIC or not is_trained(scores):
         return None
-    known = usable(topic).select("question_id", alone="confidence")
-    both = usable(scores).join(known, on="question_id", maintain_order="left")
+    topic_scores = usable(topic).select("question_id", alone="confidence")
+    both = usable(scores).join(topic_scores, on="question_id", maintain_order="left")
     right = ~both["wrong"].to_numpy()
     sides = [(both[name].to_numpy(), right) for name in ("confidence", "alone")]
     return difference_of([stats.auroc(*side) for side in sides], [auroc_influence(*side) for side in sides], level)
@@ -316,21 +327,21 @@ def _over_topic(scores: pl.DataFrame, topic: pl.DataFrame | None, level: float) 
 
 def _of_method(
     scores: pl.DataFrame,
-    who: tuple[str | None, str | None],
+    run: tuple[str | None, str | None],
     variants: Mapping[str | None, pl.DataFrame],
     topic: pl.DataFrame | None,
     level: float,
 ) -> MethodSummary:
     (score, right), variant = graded(scores), scores["variant"][0]
-    mine = {name: rows for name, rows in variants.items() if variant is None or name == variant}
+    by_variant = {name: rows for name, rows in variants.items() if variant is None or name == variant}
     area, brier = stats.auroc(score, right), stats.brier_score(score, right)
     return MethodSummary(
-        *who,
+        *run,
         method=scores["method"][0],
         variant=variant,
         of=scores["pass"][0],
         is_trained=is_trained(scores),
-        asked=len({question for rows in mine.values() for question in rows["question_id"]}),
+        asked=len({question for rows in by_variant.values() for question in rows["question_id"]}),
         questions=score.size,
         without_score=scores["confidence"].null_count(),
         without_grade=scores.filter(pl.col("confidence").is_not_null() & pl.col("wrong").is_null()).height,
@@ -345,31 +356,33 @@ def _of_method(
         uncertainty=brier.uncertainty,
         aurc=stats.aurc(score, right).estimate,
         prr=stats.prediction_rejection_ratio(score, right).estimate,
-        targets={f"{one:g}": _estimate(stats.value_at_target(score < one, ~right, one), level) for one in TARGETS},
-        against=tuple(_against(scores, name, rows, level) for name, rows in mine.items()),
+        targets={
+            f"{target:g}": _estimate(stats.value_at_target(score < target, ~right, target), level) for target in TARGETS
+        },
+        against=tuple(_against(scores, name, rows, level) for name, rows in by_variant.items()),
         over_topic=_over_topic(scores, topic, level),
     )
 
 
-def _estimate(found: ResultWithInterval, level: float) -> Estimate:
-    return Estimate.of(found, found.confidence_interval(level))
+def _estimate(result: ResultWithInterval, level: float) -> Estimate:
+    return Estimate.of(result, result.confidence_interval(level))
 
 
 def _against(scores: pl.DataFrame, variant: str | None, outcomes: pl.DataFrame, level: float) -> AgainstRefusals:
     passes = outcomes.drop_nulls("refused").select("question_id", "refused", own="wrong")
     both = usable(scores).join(passes, on="question_id", maintain_order="left")
-    found = stats.compare_with_refusals(*(both[name].to_numpy() for name in ("confidence", "refused", "wrong")))
+    comparison = stats.compare_with_refusals(*(both[name].to_numpy() for name in ("confidence", "refused", "wrong")))
     index, error_rate = (
-        Difference(one.score, one.refusals, _estimate(one, level))
-        for one in (found.refusal_index, found.answered_error_rate)
+        Difference(difference.score, difference.refusals, _estimate(difference, level))
+        for difference in (comparison.refusal_index, comparison.answered_error_rate)
     )
-    known = both.drop_nulls("own")
+    graded_rows = both.drop_nulls("own")
     return AgainstRefusals(
         variant,
         questions=both.height,
         refused=int(both["refused"].sum()),
-        accuracy=_mean(~known["wrong"].to_numpy()),
-        own_accuracy=_mean(~known["own"].to_numpy()),
+        accuracy=_mean(~graded_rows["wrong"].to_numpy()),
+        own_accuracy=_mean(~graded_rows["own"].to_numpy()),
         verdict=_verdict(index.difference, error_rate.difference),
         refusal_index=index,
         answered_error_rate=error_rate,
@@ -436,23 +449,27 @@ def compare_confidence(
     """
     if first.confidence is None or second.confidence is None:
         return ()
-    ours, theirs = scores_by_method(first.confidence), scores_by_method(second.confidence)
-    shared = [key for key in ours if key in theirs and (variant is None or key[1] in (None, variant))]
-    return tuple(one for key in shared for one in _compared(key, ours[key], theirs[key], confidence_level))
+    first_scores, second_scores = scores_by_method(first.confidence), scores_by_method(second.confidence)
+    shared = [key for key in first_scores if key in second_scores and (variant is None or key[1] in (None, variant))]
+    return tuple(
+        comparison
+        for key in shared
+        for comparison in _compared(key, first_scores[key], second_scores[key], confidence_level)
+    )
 
 
 def _compared(
     key: tuple[str, str | None, str | None], first: pl.DataFrame, second: pl.DataFrame, level: float
 ) -> Iterator[ScoreComparison]:
-    ours, theirs, paired = _matched(first, second)
-    sides, sizes = (graded(ours), graded(theirs)), (ours.height, theirs.height)
-    for measure, found, influences in (
+    first_rows, second_rows, paired = _matched(first, second)
+    sides, sizes = (graded(first_rows), graded(second_rows)), (first_rows.height, second_rows.height)
+    for measure, results, influences in (
         ("auroc", [stats.auroc(*side) for side in sides], [auroc_influence(*side) for side in sides]),
         ("brier", [stats.brier_score(*side) for side in sides], [_brier_influence(*side) for side in sides]),
     ):
         apart = np.pad(influences[0], (0, sizes[1])), np.pad(influences[1], (sizes[0], 0))  # no two are the same
-        difference = difference_of(found, influences if paired else apart, level)
-        yield ScoreComparison(measure, *key, paired, sizes, found[0].estimate, found[1].estimate, difference)
+        difference = difference_of(results, influences if paired else apart, level)
+        yield ScoreComparison(measure, *key, paired, sizes, results[0].estimate, results[1].estimate, difference)
 
 
 def _matched(first: pl.DataFrame, second: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, bool]:
@@ -460,12 +477,12 @@ def _matched(first: pl.DataFrame, second: pl.DataFrame) -> tuple[pl.DataFrame, p
 
     If these are less than half of the smaller run, return all rows and False, as in comparisons of outcomes.
     """
-    ours, theirs = (usable(scores).sort("question_id") for scores in (first, second))
-    of_ours = ours.join(theirs, on="question_id", how="semi", maintain_order="left")
-    of_theirs = theirs.join(ours, on="question_id", how="semi", maintain_order="left")
-    if of_ours.height and 2 * of_ours.height >= min(ours.height, theirs.height):
+    first_rows, second_rows = (usable(scores).sort("question_id") for scores in (first, second))
+    of_ours = first_rows.join(second_rows, on="question_id", how="semi", maintain_order="left")
+    of_theirs = second_rows.join(first_rows, on="question_id", how="semi", maintain_order="left")
+    if of_ours.height and 2 * of_ours.height >= min(first_rows.height, second_rows.height):
         return of_ours, of_theirs, True
-    return ours, theirs, False
+    return first_rows, second_rows, False
 
 
 def _brier_influence(score: NDArray[np.float64], right: NDArray[np.bool_]) -> NDArray[np.float64]:

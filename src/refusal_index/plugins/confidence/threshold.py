@@ -77,10 +77,10 @@ class ThresholdOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        given = [name for name in ("penalty", "max_error") if getattr(self, name) is not None]
-        if len(given) != 1:
+        names = [name for name in ("penalty", "max_error") if getattr(self, name) is not None]
+        if len(names) != 1:
             raise ConfidenceError(
-                f"expected penalty or max_error, got {' and '.join(given) or 'neither'}; a threshold either maximises "
+                f"expected penalty or max_error, got {' and '.join(names) or 'neither'}; a threshold either maximises "
                 "the utility, given the cost of a wrong answer, or limits the share of wrong answers"
             )
         if self.penalty is not None and not 0 <= self.penalty < math.inf:
@@ -187,13 +187,15 @@ class Threshold(Shown):
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
         """Statements about the choice, its caveats, and the results of the cut on the other half."""
-        known = self.run.variants.values()
-        clusters = pl.concat([table["cluster"] for table in known]).drop_nulls().n_unique()
-        weighted = any(table["weight"].null_count() < table.height for table in known)
+        tables = self.run.variants.values()
+        clusters = pl.concat([table["cluster"] for table in tables]).drop_nulls().n_unique()
+        weighted = any(table["weight"].null_count() < table.height for table in tables)
         bounded = isinstance(self.found, stats.RiskThreshold)
         missing = {"no_score": self.answers.without_score, "no_grade": self.answers.without_grade}
-        same = [self.name(one) for one in self.points[1:] if self.rule and one.questions and one.difference is None]
-        compared = any(one.difference is not None for one in self.points)
+        same = [
+            self.name(point) for point in self.points[1:] if self.rule and point.questions and point.difference is None
+        ]
+        compared = any(point.difference is not None for point in self.points)
         scale = {"level": self.options.interval_level, "price": self.options.price}
         values = {**self._named, **missing, "replies": self.answers.rows.height}
         return (
@@ -216,35 +218,35 @@ class Threshold(Shown):
         """Return the statement that names a rule for refusing."""
         return Statement("way_to_refuse", "scope", {"kind": point.kind, "variant": point.variant, "rule": self.rule})
 
-    def _choice(self, found: stats.UtilityThreshold) -> Statement:
+    def _choice(self, chosen: stats.UtilityThreshold) -> Statement:
         first, second = self.sizes
-        values = {"reason": found.reason, "penalty": found.penalty, "utility": found.utility}
+        values = {"reason": chosen.reason, "penalty": chosen.penalty, "utility": chosen.utility}
         return Statement("utility_cut", "conclusion", {**self._named, **values, "first": first, "second": second})
 
-    def _bound(self, found: stats.RiskThreshold) -> Statement:
-        values = {**self._named, "level": self.options.bound_level, "max_error": found.max_error}
-        if found.cut is not None:
+    def _bound(self, bound: stats.RiskThreshold) -> Statement:
+        values = {**self._named, "level": self.options.bound_level, "max_error": bound.max_error}
+        if bound.cut is not None:
             return Statement("error_bound", "conclusion", {**values, "seen": self.points[0].error_rate})
-        if found.reason == "too_few_questions":
+        if bound.reason == "too_few_questions":
             return Statement("too_few_for_bound", "conclusion", {**values, "questions": self.sizes[0]})
-        first = found.tested[0]
+        first = bound.tested[0]
         values |= {
             "rule": rule_of(self.answers, first.cut),
             "errors": first.n_errors,
             "answered": first.n_answered,
             "upper": first.upper_bound,
-            "is_above": first.n_errors > found.max_error * first.n_answered,
+            "is_above": first.n_errors > bound.max_error * first.n_answered,
         }
         return Statement("no_error_bound", "conclusion", values)
 
     def _worth(self) -> Statement:
         """State which rules have a lower or higher utility than the cut, by the intervals of the differences."""
         ways: dict[str, list[Statement]] = {"more": [], "less": [], "open": []}
-        for one in self.points:
-            if one.difference is not None:
-                utility = one.difference.utility
+        for point in self.points:
+            if point.difference is not None:
+                utility = point.difference.utility
                 more, less = (utility.low or 0) > 0, (utility.high or 0) < 0
-                ways["more" if more else "less" if less else "open"].append(self.name(one))
+                ways["more" if more else "less" if less else "open"].append(self.name(point))
         return Statement("cut_worth", "conclusion", ways)
 
     @property
@@ -279,14 +281,14 @@ class Threshold(Shown):
         rows = []
         for point in self.points:
             for name in MEASURES:
-                own, apart = (getattr(one, name, UNKNOWN) for one in (point, point.difference))
-                numbers = (own.estimate, own.low, own.high, apart.estimate, apart.low, apart.high)
+                measure, apart = (getattr(source, name, UNKNOWN) for source in (point, point.difference))
+                numbers = (measure.estimate, measure.low, measure.high, apart.estimate, apart.low, apart.high)
                 rows.append((point.kind, point.variant, point.questions, name, *numbers))
         return pl.DataFrame(rows, schema=FRAME, orient="row")
 
     def to_document(self) -> dict[str, Any]:
         """Return all results as a JSON-serialisable dict, unrounded; a cut that is not finite becomes null."""
-        found, options = self.found, self.options
+        result, options = self.found, self.options
         document = {
             "model": self.run.model_id,
             "dataset": self.run.dataset_id,
@@ -297,15 +299,15 @@ class Threshold(Shown):
             "bound_level": options.bound_level if options.max_error is not None else None,
             "confidence_level": options.interval_level,
             "seed": options.seed,
-            "status": found.status,
-            "reason": found.reason,
-            "cut": found.cut,
+            "status": result.status,
+            "reason": result.reason,
+            "cut": result.cut,
             "rule": self.rule,
             "chosen_on": self.sizes[0],
             "judged_on": self.sizes[1],
             "without_score": self.answers.without_score,
             "without_grade": self.answers.without_grade,
-            "tested": found.tested if isinstance(found, stats.RiskThreshold) else None,
+            "tested": result.tested if isinstance(result, stats.RiskThreshold) else None,
             "points": self.points,
         }
         return {name: plain(value) for name, value in document.items()}
@@ -334,17 +336,17 @@ def find_threshold(run: ComparedRun, options: ThresholdOptions) -> Threshold:
             f"{usable.height:,} in total and none in one half; score more answers"
         )
     score, wrong = first["confidence"].to_numpy(), first["wrong"].to_numpy()
-    found: stats.UtilityThreshold | stats.RiskThreshold
+    chosen: stats.UtilityThreshold | stats.RiskThreshold
     if options.max_error is None:
-        found = stats.utility_threshold(score, ~wrong, options.price)
+        chosen = stats.utility_threshold(score, ~wrong, options.price)
     else:
         grid = np.quantile(second["confidence"].to_numpy(), np.arange(CUTS) / CUTS, method="inverted_cdf")
-        found = stats.risk_controlling_threshold(
+        chosen = stats.risk_controlling_threshold(
             score, wrong, options.max_error, grid=grid, confidence_level=options.bound_level
         )
-    points = operating_points(second, found.cut, run.variants, options.price, options.interval_level)
-    table = None if found.cut is None else virtual_run(run, answers, found.cut, halves.second)
-    return Threshold(run, answers, options, halves, found, tuple(points), table)
+    points = operating_points(second, chosen.cut, run.variants, options.price, options.interval_level)
+    table = None if chosen.cut is None else virtual_run(run, answers, chosen.cut, halves.second)
+    return Threshold(run, answers, options, halves, chosen, tuple(points), table)
 
 
 def _check(answers: ScoredAnswers) -> None:
@@ -400,8 +402,8 @@ def operating_points(
     if cut is not None:
         yield RuleResult("score", None, rows.height, **vars(sampled.worth(rows, "by_score")))
     for variant, first in firsts.items():
-        known = first.drop_nulls("refused").select("question_id", "refused")
-        yield sampled.point("refusals", variant, rows.join(known, on="question_id", maintain_order="left"))
+        refusals = first.drop_nulls("refused").select("question_id", "refused")
+        yield sampled.point("refusals", variant, rows.join(refusals, on="question_id", maintain_order="left"))
     if cut != -math.inf:
         yield sampled.point("answer_all", None, rows.with_columns(refused=pl.lit(value=False)))
 
@@ -425,39 +427,43 @@ class _Sampled:
         design = matched_design(self.tables, rows.select("question_id"))
         if not design:
             answered = (~refused).astype(float)
-            found = stats.selective_report(answered, ~wrong, 0.5, penalty=self.penalty, confidence_level=self.level)
-            return Worth(found.coverage, found.error_rate, found.utility)
+            report = stats.selective_report(answered, ~wrong, 0.5, penalty=self.penalty, confidence_level=self.level)
+            return Worth(report.coverage, report.error_rate, report.utility)
         table = stats.SampledTable.from_arrays(refused, wrong, **design)
-        by_name = {one.name: one for one in stats.metrics(table, penalty=self._weighted, confidence_level=self.level)}
+        by_name = {
+            metric.name: metric for metric in stats.metrics(table, penalty=self._weighted, confidence_level=self.level)
+        }
         return self._of_metrics(by_name.__getitem__, shift=1.0)
 
     def _difference(self, rows: pl.DataFrame) -> Worth:
         wrong = rows["wrong"].to_numpy()
         refused = np.stack([rows["by_score"].to_numpy(), rows["refused"].to_numpy()])
         design = matched_design(self.tables, rows.select("question_id"))
-        found = stats.compare_metrics(refused, np.stack([wrong, wrong]), penalty=self._weighted, **design)
-        return self._of_metrics(lambda name: Estimate.of(found[name], found[name].confidence_interval(self.level)))
+        comparison = stats.compare_metrics(refused, np.stack([wrong, wrong]), penalty=self._weighted, **design)
+        return self._of_metrics(
+            lambda name: Estimate.of(comparison[name], comparison[name].confidence_interval(self.level))
+        )
 
     @property
     def _weighted(self) -> float:
         """Penalty of the weighted score; the utility is that score times one plus the own penalty."""
         return self.penalty / (1 + self.penalty)
 
-    def _of_metrics(self, found: Callable[[str], Estimate], shift: float = 0.0) -> Worth:
+    def _of_metrics(self, metric: Callable[[str], Estimate], shift: float = 0.0) -> Worth:
         """Convert metrics to coverage, error rate and utility; a share is `shift` minus the complementary share."""
         return Worth(
-            _scaled(found("refusal_rate"), -1, shift),
-            _scaled(found("correct_given_attempted"), -1, shift),
-            _scaled(found("weighted_score"), 1 + self.penalty),
+            _scaled(metric("refusal_rate"), -1, shift),
+            _scaled(metric("correct_given_attempted"), -1, shift),
+            _scaled(metric("weighted_score"), 1 + self.penalty),
         )
 
 
-def _scaled(found: Estimate, factor: float, shift: float = 0.0) -> Estimate:
+def _scaled(estimate_: Estimate, factor: float, shift: float = 0.0) -> Estimate:
     """Return the estimate and its interval, multiplied by `factor` and shifted."""
-    ends = sorted(shift + factor * end for end in (found.low, found.high) if end is not None)
+    ends = sorted(shift + factor * end for end in (estimate_.low, estimate_.high) if end is not None)
     low, high = ends if len(ends) == 2 else (None, None)
-    estimate = None if found.estimate is None else shift + factor * found.estimate
-    return replace(found, estimate=estimate, low=low, high=high, name="")
+    estimate = None if estimate_.estimate is None else shift + factor * estimate_.estimate
+    return replace(estimate_, estimate=estimate, low=low, high=high, name="")
 
 
 def halves_of(questions: pl.DataFrame, seed: int) -> Halves:
@@ -481,10 +487,10 @@ def halves_of(questions: pl.DataFrame, seed: int) -> Halves:
             f"{sizes.height}; a threshold is chosen on one half and evaluated on the other"
         )
     order = np.random.default_rng(seed).permutation(sizes.height)
-    drawn = sizes[order.tolist()]
-    after = drawn["questions"].cum_sum().to_numpy()[:-1]
+    shuffled = sizes[order.tolist()]
+    after = shuffled["questions"].cum_sum().to_numpy()[:-1]
     taken = int(np.argmin(abs(after - questions.height / 2))) + 1
-    in_first = unit.is_in(drawn[unit.name][:taken].implode())
+    in_first = unit.is_in(shuffled[unit.name][:taken].implode())
     ids = questions["question_id"]
     return Halves(frozenset(ids.filter(in_first)), frozenset(ids.filter(~in_first)))
 
@@ -494,46 +500,46 @@ MAX_RULE_LENGTH = 30  # characters on the first screen
 POINT_COLUMNS = ("n", "answered", "interval", "wrong when answering", "interval ", "utility", "interval  ")
 
 
-def threshold_screen(found: Threshold) -> Iterator[Block]:
+def threshold_screen(result: Threshold) -> Iterator[Block]:
     """Yield the choice, its caveats and a table with a row for each rule for refusing, within 80 columns."""
-    for one in found.statements:
-        if one.severity in ("conclusion", "serious") or one.code == "scores_left_out":
-            yield f"{'Caution: ' if one.severity == 'serious' else ''}{sentence(one)}"
+    for statement in result.statements:
+        if statement.severity in ("conclusion", "serious") or statement.code == "scores_left_out":
+            yield f"{'Caution: ' if statement.severity == 'serious' else ''}{sentence(statement)}"
     rows = (
         (
-            abbreviated(sentence(found.name(point)), MAX_RULE_LENGTH),
-            *(percent(one.estimate, 0) for one in (point.coverage, point.error_rate)),
+            abbreviated(sentence(result.name(point)), MAX_RULE_LENGTH),
+            *(percent(share.estimate, 0) for share in (point.coverage, point.error_rate)),
             number(point.utility.estimate, 2),
             "" if point.difference is None else estimate(point.difference.utility, 2),
         )
-        for point in found.points
+        for point in result.points
     )
     yield from ("", Table.of(("refusing by", "answered", "wrong", "utility", "gain"), rows, left=("refusing by",)), "")
-    values = {"questions": found.sizes[1], "price": found.options.price, "level": found.options.interval_level}
-    compared = any(point.difference is not None for point in found.points)
+    values = {"questions": result.sizes[1], "price": result.options.price, "level": result.options.interval_level}
+    compared = any(point.difference is not None for point in result.points)
     yield sentence(Statement("threshold_scale", "scope", {**values, "difference": compared}))
     yield "Add --full for all intervals and differences."
 
 
 @shows(Threshold)
-def threshold_blocks(found: Threshold) -> Iterator[Block]:
+def threshold_blocks(result: Threshold) -> Iterator[Block]:
     """Yield the choice, its caveats, and tables of all results on the other half."""
     tables: dict[str, tuple[str, list[tuple[RuleResult, RuleResult | Worth]]]] = {
-        "judged_on_other_half": ("", [(point, point) for point in found.points]),
-        "cut_less_others": ("difference", [(one, one.difference) for one in found.points if one.difference]),
+        "judged_on_other_half": ("", [(point, point) for point in result.points]),
+        "cut_less_others": ("difference", [(point, point.difference) for point in result.points if point.difference]),
     }
-    for place, one in enumerate(found.statements):
-        yield from [""] * bool(place)
-        yield sentence(one)
-        if one.code in tables:
-            heading, points = tables[one.code]
+    for index, statement in enumerate(result.statements):
+        yield from [""] * bool(index)
+        yield sentence(statement)
+        if statement.code in tables:
+            heading, points = tables[statement.code]
             rows = (
                 (
-                    sentence(found.name(point)),
+                    sentence(result.name(point)),
                     f"{point.questions:,}",
-                    *chain.from_iterable(estimate_cells(getattr(worth, name)) for name in MEASURES),
+                    *chain.from_iterable(estimate_cells(getattr(measures, name)) for name in MEASURES),
                 )
-                for point, worth in points
+                for point, measures in points
             )
             yield from ("", Table.of((heading, *POINT_COLUMNS), rows, left=(heading,)))
 
@@ -584,7 +590,7 @@ def threshold(
     Angelopoulos et al. (2021). Learn then Test: calibrating predictive algorithms to achieve risk control.
     :arxiv:`2110.01052`. Chow (1970). On optimum recognition error and reject tradeoff. :doi:`10.1109/TIT.1970.1054406`
     """
-    found = compared_runs([run], CompareOptions())
-    if len(found) != 1:
-        raise SettingError(f"threshold: expected a run of one model and dataset, got {len(found)}")
-    return find_threshold(found[0], ThresholdOptions(method, penalty=penalty, max_error=max_error, **options))
+    compared = compared_runs([run], CompareOptions())
+    if len(compared) != 1:
+        raise SettingError(f"threshold: expected a run of one model and dataset, got {len(compared)}")
+    return find_threshold(compared[0], ThresholdOptions(method, penalty=penalty, max_error=max_error, **options))

@@ -106,7 +106,7 @@ def entity_of(question_id: str) -> str | None:
     return entity if entity and relation in RELATIONS else None
 
 
-def groups_of(outcomes: pl.DataFrame, questions: Mapping[str, Question], by: str = "auto") -> dict[str, str]:
+def groups_of(outcomes: pl.DataFrame, questions: Mapping[str, Question], grouping: str = "auto") -> dict[str, str]:
     """Return the group of each question that has one.
 
     Parameters
@@ -115,7 +115,7 @@ def groups_of(outcomes: pl.DataFrame, questions: Mapping[str, Question], by: str
         The run's outcome table.
     questions
         Questions by id.
-    by
+    grouping
         ``"cluster"``: the column of that name. ``"entity"``: the entity that a question is about, known for the
         almanac. ``"topic"``: shows how well a method does on topics that it was not trained on; the topic baseline then
         is uninformative by construction. ``"none"``: no groups. ``"auto"``: the first of cluster, entity and topic that
@@ -124,7 +124,7 @@ def groups_of(outcomes: pl.DataFrame, questions: Mapping[str, Question], by: str
     Raises
     ------
     SettingError
-        If `by` is not one of these, or is unknown for all questions.
+        If `grouping` is not one of these, or is unknown for all questions.
 
     Examples
     --------
@@ -132,26 +132,33 @@ def groups_of(outcomes: pl.DataFrame, questions: Mapping[str, Question], by: str
     >>> groups_of(pl.DataFrame({"question_id": list(asked)}), asked, "entity")
     {'river-of-yesesk': 'yesesk', 'province-of-yesesk': 'yesesk'}
     """
-    if by not in GROUPINGS:
-        raise SettingError(f"{{group}}: expected one of {', '.join(GROUPINGS)}, got {by!r}{suggestion(by, GROUPINGS)}")
-    if by == "none":
+    if grouping not in GROUPINGS:
+        raise SettingError(
+            f"{{group}}: expected one of {', '.join(GROUPINGS)}, got {grouping!r}{suggestion(grouping, GROUPINGS)}"
+        )
+    if grouping == "none":
         return {}
-    if by == "auto":
-        known = (known_groups(outcomes, questions, one) for one in KNOWN)
-        return next((groups for groups in known if len(set(groups.values())) >= N_FOLDS), {})
-    found = known_groups(outcomes, questions, by)
-    if not found:
-        raise SettingError(f"{{group}}: expected questions whose {by} is known, but it is unknown for all of them")
-    return found
+    if grouping == "auto":
+        candidates = (known_groups(outcomes, questions, name) for name in KNOWN)
+        return next((groups for groups in candidates if len(set(groups.values())) >= N_FOLDS), {})
+    groups = known_groups(outcomes, questions, grouping)
+    if not groups:
+        raise SettingError(
+            f"{{group}}: expected questions whose {grouping} is known, but it is unknown for all of them"
+        )
+    return groups
 
 
-def known_groups(outcomes: pl.DataFrame, questions: Mapping[str, Question], by: str) -> dict[str, str]:
+def known_groups(outcomes: pl.DataFrame, questions: Mapping[str, Question], grouping: str) -> dict[str, str]:
     """Return the cluster, entity or topic of each question for which it is known."""
-    if by == "cluster":
+    if grouping == "cluster":
         filled = outcomes.drop_nulls("cluster") if "cluster" in outcomes.columns else outcomes.clear()
         return dict(filled.select("question_id", "cluster").iter_rows()) if filled.height else {}
-    named = {one: entity_of(one) if by == "entity" else question.topic for one, question in questions.items()}
-    return {one: group for one, group in named.items() if group}
+    named = {
+        question_id: entity_of(question_id) if grouping == "entity" else question.topic
+        for question_id, question in questions.items()
+    }
+    return {question_id: group for question_id, group in named.items() if group}
 
 
 def training_shortage(outcomes: pl.DataFrame, groups: Mapping[str, str]) -> str | None:
@@ -181,7 +188,7 @@ def groups_or_own(question_ids: Iterable[str], groups: Mapping[str, str]) -> lis
 
     The null character distinguishes it from a group of the same name.
     """
-    return [groups.get(one, f"\0{one}") for one in question_ids]
+    return [groups.get(question_id, f"\0{question_id}") for question_id in question_ids]
 
 
 ROUNDING = 1e-9
@@ -220,7 +227,7 @@ def out_of_fold(evidence: Evidence, predict: Predictor, usable: BoolArray | None
     from sklearn.model_selection import StratifiedGroupKFold  # noqa: PLC0415 - an optional dependency, slow to import
 
     ids = sorted(evidence.answers)
-    wrong = np.array([evidence.answers[one].wrong for one in ids], np.float64)  # None becomes NaN
+    wrong = np.array([evidence.answers[question_id].wrong for question_id in ids], np.float64)  # None becomes NaN
     groups = groups_or_own(ids, evidence.groups)
     usable = np.ones(len(ids), bool) if usable is None else usable
     graded = usable & ~np.isnan(wrong)
@@ -228,7 +235,7 @@ def out_of_fold(evidence: Evidence, predict: Predictor, usable: BoolArray | None
     if lacking := shortage(graded.sum() - n_wrong, n_wrong, len(set(groups))):
         raise TrainingError(lacking)
     split = StratifiedGroupKFold(N_FOLDS, shuffle=True, random_state=evidence.seed % 2**32)
-    fold, found = np.empty(len(ids), np.int64), np.full(len(ids), np.nan)
+    fold, scores = np.empty(len(ids), np.int64), np.full(len(ids), np.nan)
     for number, (_, held_out) in enumerate(split.split(ids, wrong == 0, groups)):
         fold[held_out] = number
     for number in range(N_FOLDS):
@@ -240,10 +247,10 @@ def out_of_fold(evidence: Evidence, predict: Predictor, usable: BoolArray | None
                 f"{train.sum()} others are {kind}; group the questions by something else, or not at all"
             )
         if held_out.any():
-            found[held_out] = predict(np.flatnonzero(train), 1 - wrong[train], np.flatnonzero(held_out))
-    nearest = np.clip(found, 0, 1)
-    found = np.where(np.abs(found - nearest) < ROUNDING, nearest, found)
-    return pl.DataFrame({"question_id": ids, "confidence": pl.Series(found).fill_nan(None), "fold": fold})
+            scores[held_out] = predict(np.flatnonzero(train), 1 - wrong[train], np.flatnonzero(held_out))
+    nearest = np.clip(scores, 0, 1)
+    scores = np.where(np.abs(scores - nearest) < ROUNDING, nearest, scores)
+    return pl.DataFrame({"question_id": ids, "confidence": pl.Series(scores).fill_nan(None), "fold": fold})
 
 
 def logistic_regression(features: Any, targets: FloatArray, held_out: Any, strength: float) -> FloatArray:
@@ -312,11 +319,11 @@ def cluster_targets(embeddings: Any, right: FloatArray) -> FloatArray:
     """
     from sklearn.cluster import HDBSCAN  # noqa: PLC0415 - an optional dependency, slow to import
 
-    places = np.asarray(embeddings, np.float64)
-    if len(places) < SMALLEST:
+    points = np.asarray(embeddings, np.float64)
+    if len(points) < SMALLEST:
         return right.copy()
-    spread = places.std(axis=0)
-    standardised = (places - places.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    spread = points.std(axis=0)
+    standardised = (points - points.mean(axis=0)) / np.where(spread > 0, spread, 1)
     labels = HDBSCAN(min_cluster_size=SMALLEST, min_samples=1, copy=True).fit(standardised).labels_
     targets = right.copy()
     for label in set(labels.tolist()) - {NOISE}:
@@ -352,7 +359,9 @@ def calibrated(evidence: Evidence, calibrator: Calibrator) -> pl.DataFrame:
         Fitted to the likelihoods of the other folds.
     """
     raw = dict(likelihood(evidence).select("question_id", "confidence").iter_rows())
-    scores = np.array([raw.get(one) for one in sorted(evidence.answers)], np.float64)  # None becomes NaN
+    scores = np.array(
+        [raw.get(question_id) for question_id in sorted(evidence.answers)], np.float64
+    )  # None becomes NaN
     return out_of_fold(
         evidence,
         lambda train, right, held_out: calibrator(scores[train], right, scores[held_out]),
@@ -505,26 +514,28 @@ def text_classifier(evidence: Evidence) -> pl.DataFrame:
     def fit(texts: Texts, targets: FloatArray, held_out: Texts) -> FloatArray:
         return classify(list(map("\n".join, texts)), targets, list(map("\n".join, held_out)))
 
-    questions = [evidence.questions[one].text for one in sorted(evidence.answers)]
-    return _scores_by_text(evidence, lambda train: _places([questions[one] for one in train], evidence.seed), fit)
+    questions = [evidence.questions[question_id].text for question_id in sorted(evidence.answers)]
+    return _scores_by_text(evidence, lambda train: _places([questions[index] for index in train], evidence.seed), fit)
 
 
 def _scores_by_text(
     evidence: Evidence,
-    places: Callable[[IntArray], FloatArray],
+    embed: Callable[[IntArray], FloatArray],
     fit: Callable[[Texts, FloatArray, Texts], FloatArray],
 ) -> pl.DataFrame:
     """Return the scores of a predictor of question and reply whose targets are shares of right answers in clusters.
 
     - `evidence`: the answers.
-    - `places`: takes the positions of the training answers, and returns embeddings of their questions for clustering.
+    - `embed`: takes the positions of the training answers, and returns embeddings of their questions for clustering.
     - `fit`: takes training texts, their targets and held-out texts, and returns the predictions for the latter.
     """
-    texts = [(evidence.questions[one].text, answer.reply) for one, answer in sorted(evidence.answers.items())]
+    texts = [
+        (evidence.questions[question_id].text, answer.reply) for question_id, answer in sorted(evidence.answers.items())
+    ]
 
     def predict(train: IntArray, right: FloatArray, held_out: IntArray) -> FloatArray:
-        targets = cluster_targets(places(train), right)
-        return fit([texts[one] for one in train], targets, [texts[one] for one in held_out])
+        targets = cluster_targets(embed(train), right)
+        return fit([texts[index] for index in train], targets, [texts[index] for index in held_out])
 
     return out_of_fold(evidence, predict)
 
@@ -576,11 +587,11 @@ def topic(evidence: Evidence) -> pl.DataFrame:
     A trained method that does not rank answers better than this has learned which topics are hard, but nothing about
     the questions. If folds are grouped by topic, no topic is in two folds, and this baseline is uninformative.
     """
-    topics = [evidence.questions[one].topic for one in sorted(evidence.answers)]
+    topics = [evidence.questions[question_id].topic for question_id in sorted(evidence.answers)]
     return out_of_fold(
         evidence,
         lambda train, right, held_out: topic_shares(
-            [topics[one] for one in train], right, [topics[one] for one in held_out]
+            [topics[index] for index in train], right, [topics[index] for index in held_out]
         ),
     )
 
@@ -600,9 +611,9 @@ def topic_shares(topics: Sequence[str | None], right: FloatArray, held_out: Sequ
     >>> topic_shares(["a", "a", "b"], np.array([1.0, 0.0, 1.0]), ["a", "b", "c"]).round(3).tolist()
     [0.5, 1.0, 0.667]
     """
-    named = np.array([one or "" for one in topics])
-    shares = {one: float(right[named == one].mean()) for one in set(named.tolist()) - {""}}
-    return np.array([shares.get(one or "", float(right.mean())) for one in held_out])
+    named = np.array([name or "" for name in topics])
+    shares = {name: float(right[named == name].mean()) for name in set(named.tolist()) - {""}}
+    return np.array([shares.get(index or "", float(right.mean())) for index in held_out])
 
 
 APRICOT = "apricot"
@@ -678,7 +689,7 @@ def apricot(
     @cache
     def places() -> FloatArray:
         encoder = load_weights(APRICOT, embedder, partial(SentenceTransformer, embedder))
-        questions = [evidence.questions[one].text for one in sorted(evidence.answers)]
+        questions = [evidence.questions[question_id].text for question_id in sorted(evidence.answers)]
         return np.asarray(encoder.encode(questions, show_progress_bar=False), np.float64)
 
     fit = partial(fine_tuned, predictor, recipe=recipe, seed=evidence.seed)
@@ -742,9 +753,9 @@ def _train(
     order = np.concatenate([rng.permutation(len(texts)) for _ in range(epochs)])
     for step in range(recipe.steps):
         batch = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
-        given = _probabilities(model, tokenizer, [texts[one] for one in batch], recipe)
-        wanted = torch.tensor(targets[batch], dtype=given.dtype, device=given.device)
-        torch.nn.functional.mse_loss(given, wanted).backward()
+        predicted = _probabilities(model, tokenizer, [texts[index] for index in batch], recipe)
+        targets_ = torch.tensor(targets[batch], dtype=predicted.dtype, device=predicted.device)
+        torch.nn.functional.mse_loss(predicted, targets_).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.largest_norm)
         optimiser.step()
         rate.step()
@@ -753,7 +764,7 @@ def _train(
 
 def _probabilities(model: Any, tokenizer: Any, texts: Texts, recipe: Recipe) -> Any:
     """Return the predicted probability of the second class for each pair, as a tensor."""
-    questions, replies = ([one[part] for one in texts] for part in (0, 1))
+    questions, replies = ([text[part] for text in texts] for part in (0, 1))
     # If the two are too long together, the longer one is truncated, so a long reply does not displace the question.
     longest = min(recipe.longest, tokenizer.model_max_length, model.config.max_position_embeddings)
     tokens = tokenizer(questions, replies, padding=True, truncation=True, max_length=longest, return_tensors="pt")

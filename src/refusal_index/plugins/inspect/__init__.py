@@ -31,7 +31,9 @@ try:
     from inspect_ai.model._model import use_model_event_sink
     from inspect_ai.model._providers.util import hooks
 except ImportError as error:
-    _tested = next(each for each in requires("refusal-index") or () if each.startswith("inspect-ai")).partition(";")[0]
+    _tested = next(
+        requirement for requirement in requires("refusal-index") or () if requirement.startswith("inspect-ai")
+    ).partition(";")[0]
     raise IncompatibleError(
         f"inspect-ai {version('inspect-ai')} lacks a name that this package uses ({error}); expected {_tested}: "
         f"pip install '{_tested}'"

@@ -86,7 +86,7 @@ def places_without_answer(response: Mapping[str, Any] | None) -> set[int]:
     """
     choices = enumerate(choices_in(response))
     return {
-        place for place, choice in choices if isinstance(choice.get("message"), Mapping) and reply_of(choice) is None
+        index for index, choice in choices if isinstance(choice.get("message"), Mapping) and reply_of(choice) is None
     }
 
 
@@ -99,10 +99,10 @@ def packed(output: ModelOutput, without_answer: Container[int] = ()) -> ModelOut
     """
     if len(output.choices) < 2:
         return output
-    answers = [choice for place, choice in enumerate(output.choices) if place not in without_answer]
-    texts = [None if place in without_answer else _with_logprobs(choice) for place, choice in enumerate(output.choices)]
-    places = {text: place for place, text in enumerate(dict.fromkeys(filter(None, texts)))}
-    pack = {"distinct": [list(text) for text in places], "order": [text and places[text] for text in texts]}
+    answers = [choice for index, choice in enumerate(output.choices) if index not in without_answer]
+    texts = [None if index in without_answer else _with_logprobs(choice) for index, choice in enumerate(output.choices)]
+    indices = {text: index for index, text in enumerate(dict.fromkeys(filter(None, texts)))}
+    pack = {"distinct": [list(text) for text in indices], "order": [text and indices[text] for text in texts]}
     return output.model_copy(update={"choices": answers[:1], "metadata": {**(output.metadata or {}), PACKED: pack}})
 
 
@@ -114,7 +114,7 @@ def choices_of(output: ModelOutput) -> list[tuple[str, StopReason] | None]:
     pack = (output.metadata or {}).get(PACKED)
     if pack is None:
         return [_read(*_text(choice)) for choice in output.choices]
-    return [None if place is None else _read(*pack["distinct"][place][:2]) for place in pack["order"]]
+    return [None if index is None else _read(*pack["distinct"][index][:2]) for index in pack["order"]]
 
 
 def logprobs_of(output: ModelOutput) -> list[str | None]:
@@ -123,7 +123,7 @@ def logprobs_of(output: ModelOutput) -> list[str | None]:
     if pack is None:
         return [_logprobs(choice) for choice in output.choices]
     logprobs = [(*choice, None)[2] for choice in pack["distinct"]]
-    return [None if place is None else logprobs[place] for place in pack["order"]]
+    return [None if index is None else logprobs[index] for index in pack["order"]]
 
 
 def without_logprobs(output: ModelOutput) -> ModelOutput:
@@ -294,14 +294,14 @@ def check_name(name: str) -> None:
         resolve_model(name)  # raises an error that says what is wrong
 
 
-def make_client(role: Role, name: str, given: object, settings: RequestSettings) -> Client:
+def make_client(role: Role, name: str, instance: object, settings: RequestSettings) -> Client:
     """Return a client for a model of one of Inspect's providers.
 
     Parameters
     ----------
     role, name
         The role of the model, and its name.
-    given
+    instance
         An Inspect model object, which is not closed at the end; None to create the model by its name.
     settings
         The settings of the run.
@@ -313,48 +313,48 @@ def make_client(role: Role, name: str, given: object, settings: RequestSettings)
     """
     sending = settings.sending
     getLogger("inspect_ai").setLevel("ERROR")  # providers log a warning for each unsupported setting
-    if isinstance(given, Model):
-        model = guarded(given)
-    elif given is not None:
-        raise ModelError(f"model {name!r}: expected a function or an Inspect model, got {type(given).__name__}")
+    if isinstance(instance, Model):
+        model = guarded(instance)
+    elif instance is not None:
+        raise ModelError(f"model {name!r}: expected a function or an Inspect model, got {type(instance).__name__}")
     else:
         model = resolve_model(name, greedy=role is Role.MODEL and settings.decoding.temperature == 0)
     # A connection pool belongs to one event loop, and a model given by the user may be used in several.
     pool, model = f"refusal-index {next(_pools)}", copy(model)
     model.api = copy(model.api)
     setattr(model.api, "connection_key", lambda: pool)  # noqa: B010 - a plain assignment to a method is an error to mypy
-    own = GenerateConfig(
+    config = GenerateConfig(
         max_retries=0,  # retries follow the same rules for all clients, outside of Inspect
         attempt_timeout=sending.attempt_timeout,
         max_connections=sending.max_connections,
     )
     if role is Role.MODEL:
-        own = to_config(settings.decoding).merge(own)
+        config = to_config(settings.decoding).merge(config)
 
-    async def send(ask: ModelRequest) -> Response:
+    async def send(request: ModelRequest) -> Response:
         with use_model_event_sink(NoTranscript()):
-            return await generate(model, ask, own)
+            return await generate(model, request, config)
 
-    return Client(send, lambda error: classify(error, model), CONCURRENCY, connection=None if given else model)
+    return Client(send, lambda error: classify(error, model), CONCURRENCY, connection=None if instance else model)
 
 
-async def generate(model: Model, ask: ModelRequest, config: GenerateConfig) -> Response:
+async def generate(model: Model, request: ModelRequest, config: GenerateConfig) -> Response:
     """Send a request to an Inspect model, and return the response."""
     started = time.monotonic()
-    own = GenerateConfig(
-        seed=ask.seed,
-        num_choices=ask.n if ask.n > 1 else None,
-        logprobs=None if ask.top_logprobs is None else True,
-        top_logprobs=ask.top_logprobs or None,
+    request_config = GenerateConfig(
+        seed=request.seed,
+        num_choices=request.n if request.n > 1 else None,
+        logprobs=None if request.top_logprobs is None else True,
+        top_logprobs=request.top_logprobs or None,
     )
-    output = await model.generate(chat_messages(ask.request), config=config.merge(own))
+    output = await model.generate(chat_messages(request.request), config=config.merge(request_config))
     usage = output.usage
     return Response(
         choices_of(output),
         usage.input_tokens if usage else 0,
         usage.output_tokens if usage else 0,
         time.monotonic() - started,
-        () if ask.top_logprobs is None else logprobs_of(output),
+        () if request.top_logprobs is None else logprobs_of(output),
     )
 
 
@@ -372,8 +372,8 @@ def classify(error: Exception, model: Model) -> Failure:
         advice = f"set or install what is missing; {RESUMES}"
         return Failure(describe_error(error), str(model), FailureKind.LASTING, advice)
     names = model.api.api_key_vars
-    known = [name for name in names if os.environ.get(name)] or names
-    return classify_error(error, describe_error(error), str(model), " or ".join(known) or "the key")
+    key_names = [name for name in names if os.environ.get(name)] or names
+    return classify_error(error, describe_error(error), str(model), " or ".join(key_names) or "the key")
 
 
 def to_config(decoding: Decoding) -> GenerateConfig:
@@ -401,10 +401,10 @@ def resolve_model(name: str, *, greedy: bool = False) -> Model:
     provider, _, rest = name.partition("/")
     if not provider or not rest:
         raise ModelError(f"model {name!r}: expected PROVIDER/NAME, for instance almanac/base or openai/gpt-4.1")
-    known = provider_names()
-    if provider not in known:
-        near = nearest(provider, known)
-        hint = f"; did you mean {near}/{rest}?" if near else f"; expected one of {', '.join(known)}"
+    providers = provider_names()
+    if provider not in providers:
+        near = nearest(provider, providers)
+        hint = f"; did you mean {near}/{rest}?" if near else f"; expected one of {', '.join(providers)}"
         raise ModelError(f"model {name!r}: no provider is called {provider!r}{hint}")
     arguments: dict[str, Any] = {}
     if provider == OPENAI:  # takes half the CPU time of the client's default transport

@@ -195,7 +195,7 @@ def _results(run: Any, metrics: Sequence[Row], rows: Sequence[Row], planned: int
                 shown[name] = EvalMetric(name=name, value=row[end], metadata=metadata)
     scored = sum(row["refused"] is not None and row["wrong"] is not None for row in rows)
     variant = metrics[0]["variant"]
-    own = [part for part in run.document["variants"] if (part["variant"] or variant) == variant]
+    parts = [part for part in run.document["variants"] if (part["variant"] or variant) == variant]
     return EvalResults(
         total_samples=planned,
         completed_samples=sum(row["unscored_reason"] not in (NOT_FINISHED, REQUEST_FAILED) for row in rows),
@@ -213,7 +213,7 @@ def _results(run: Any, metrics: Sequence[Row], rows: Sequence[Row], planned: int
                 },
             )
         ],
-        metadata={"summary": own[0] if own else None, "pooled": run.document.get("pooled")},
+        metadata={"summary": parts[0] if parts else None, "pooled": run.document.get("pooled")},
     )
 
 
@@ -239,14 +239,14 @@ class _SampleBuilder:
         stored = self._stored.get(f"{question_id} (draw {draw + 1})" if is_separate else question_id)
         question, completions, error = stored or (Question(question_id, row["question"] or "", row["gold"]), [], None)
         completions = [completion for completion in completions if is_separate or completion.draw == draw]
-        asked = self._messages(Pass.FIRST, question) if stored and not self._is_imported else None
+        input_messages = self._messages(Pass.FIRST, question) if stored and not self._is_imported else None
         messages: list[ChatMessage] = []
         outputs: dict[Pass, ModelOutput] = {}
         events: list[Event] = []
         for pass_ in TWO_PASSES:
-            own = [completion for completion in completions if completion.reply.pass_ is pass_]
-            own.sort(key=lambda completion: (ROLES.index(completion.reply.role), completion.attempt))
-            reply = next((completion for completion in own if completion.reply.role is Role.MODEL), None)
+            own_completions = [completion for completion in completions if completion.reply.pass_ is pass_]
+            own_completions.sort(key=lambda completion: (ROLES.index(completion.reply.role), completion.attempt))
+            reply = next((completion for completion in own_completions if completion.reply.role is Role.MODEL), None)
             text = row[f"{pass_}_reply"] if reply is None else reply.reply.text
             if text is None:
                 continue
@@ -254,7 +254,7 @@ class _SampleBuilder:
             output = ModelOutput.from_content(self._model, text) if reply is None else self._output(reply)
             outputs[pass_] = output
             messages += [*(sent or [ChatMessageUser(content=question.text)]), output.message]
-            for completion in own:
+            for completion in own_completions:
                 if completion.reply.role is Role.MODEL:
                     events.append(self._event(completion, sent or [], output))
                 elif reply is not None:
@@ -269,7 +269,7 @@ class _SampleBuilder:
         sample = EvalSample(
             id=_sample_id(question_id),
             epoch=draw + 1,
-            input=asked or question.text,
+            input=input_messages or question.text,
             choices=list(question.choices) or None,
             target=[question.gold or "", *question.aliases] if question.aliases else question.gold or "",
             messages=messages,
@@ -297,8 +297,8 @@ class _SampleBuilder:
         text = (self._about.get("prompt_set") or {}).get(FORCED if pass_ is Pass.FORCED else self._variant)
         if not text or placement is not Placement.USER or question.context is not None or question.choices:
             return None  # for a custom prompt set, run.json holds only the text around a plain question
-        asked = text.replace("{question}", question.text)
-        return [ChatMessageUser(content=f"{asked}\n\n{think}" if think else asked)]
+        prompt = text.replace("{question}", question.text)
+        return [ChatMessageUser(content=f"{prompt}\n\n{think}" if think else prompt)]
 
     def _output(self, completion: Completion) -> ModelOutput:
         name = self._names.get(completion.reply.role, NO_MODEL)
@@ -386,10 +386,10 @@ def _logprob(token: TokenLogprob) -> Logprob:
 
 def _usage(completion: Completion) -> ModelUsage | None:
     """Return the token counts of a completion; None if the provider reported none."""
-    read, written = completion.input_tokens, completion.output_tokens
-    if not read and not written:
+    input_tokens, output_tokens = completion.input_tokens, completion.output_tokens
+    if not input_tokens and not output_tokens:
         return None
-    return ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
+    return ModelUsage(input_tokens=input_tokens, output_tokens=output_tokens, total_tokens=input_tokens + output_tokens)
 
 
 def _total_usage(pairs: Iterable[tuple[str, ModelUsage | None]]) -> dict[str, ModelUsage]:

@@ -149,30 +149,30 @@ def _grade_in(score: Score | None) -> Any:
     return grade if isinstance(grade, str) and grade.strip() else score.value
 
 
-def _grade_of_flags(value: Mapping[str, Any], place: str) -> Grade | None:
+def _grade_of_flags(value: Mapping[str, Any], location: str) -> Grade | None:
     """Return the grade in the parts of a dictionary score."""
     if not FLAGS.keys() & value.keys():
         raise FirstPassError(
-            f"{place}: expected a grade, or the parts correct, incorrect and not_attempted, got {', '.join(value)}; "
+            f"{location}: expected a grade, or the parts correct, incorrect and not_attempted, got {', '.join(value)}; "
             "choose another scorer with --scorer"
         )
-    grades = {grade for name, grade in FLAGS.items() if read_as(FLAG, value.get(name), f"{place}, {name}")}
+    grades = {grade for name, grade in FLAGS.items() if read_as(FLAG, value.get(name), f"{location}, {name}")}
     if len(grades) > 1:
-        raise FirstPassError(f"{place}: expected one grade, got {' and '.join(sorted(grades))}")
+        raise FirstPassError(f"{location}: expected one grade, got {' and '.join(sorted(grades))}")
     return grades.pop() if grades else None
 
 
 def _first_pass(path: Path, log: EvalLog, sample: EvalSample, value: Any, scorer: str, kind: Kind) -> FirstPass:
     """Return the first pass of a sample, whose grade is read from `value`."""
-    place, grade, reason = f"{path}, sample {sample.id!r}", None, REQUEST_FAILED
+    location, grade, reason = f"{path}, sample {sample.id!r}", None, REQUEST_FAILED
     if sample.choices:
         raise FirstPassError(
-            f"{place}: expected questions with free answers, got multiple choice; "
+            f"{location}: expected questions with free answers, got multiple choice; "
             "the forced pass cannot be requested without the choices"
         )
     if not sample.error:
-        place, reason = f"{place}, score {scorer!r}", NOT_GRADED
-        grade = _grade_of_flags(value, place) if isinstance(value, Mapping) else read_as(kind, value, place)
+        location, reason = f"{location}, score {scorer!r}", NOT_GRADED
+        grade = _grade_of_flags(value, location) if isinstance(value, Mapping) else read_as(kind, value, location)
         cut = CUT.get(STOP_REASONS.get(sample.output.stop_reason, StopReason.STOP)) if sample.output.choices else None
         if grade is Grade.REFUSED and cut:
             grade, reason = None, cut

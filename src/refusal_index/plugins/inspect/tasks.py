@@ -140,9 +140,9 @@ def model_for(role: Role) -> Model:
     return guarded(get_model(role=str(Role.SECOND_GRADER), required=True))
 
 
-async def send(ask: ModelRequest) -> Response:
+async def send(request: ModelRequest) -> Response:
     """Send a request to the model of its role."""
-    return await generate(model_for(ask.request.role), ask, GenerateConfig())
+    return await generate(model_for(request.request.role), request, GenerateConfig())
 
 
 def explain(error: Exception, role: Role) -> Failure:

@@ -80,9 +80,11 @@ def _check_misspelt(others: Mapping[str, Any]) -> None:
     """Raise DatasetError for an argument that resembles a setting, since a misspelt one would be ignored silently."""
     names = ("dataset", "data", "prompts", "variant", "questions", "seed")
     for name in others:
-        meant = nearest(name, names, cutoff=0.8)
-        if meant is not None:
-            raise DatasetError(f"--metadata: expected one of {', '.join(names)}, got {name!r}; did you mean {meant!r}?")
+        suggestion = nearest(name, names, cutoff=0.8)
+        if suggestion is not None:
+            raise DatasetError(
+                f"--metadata: expected one of {', '.join(names)}, got {name!r}; did you mean {suggestion!r}?"
+            )
 
 
 def _check(name: str, value: object, expected: str, is_met: bool) -> None:
@@ -186,8 +188,8 @@ def read_samples(file: SourceFile, options: ReadOptions) -> tuple[FirstPass, ...
         If the metric or the filter has to be chosen, or a sample is malformed.
     """
     columns = options.columns
-    name, _, wanted = (options.scorer or "").partition(",")
-    records = _filtered(file, wanted)
+    name, _, filter_name = (options.scorer or "").partition(",")
+    records = _filtered(file, filter_name)
     metrics = _metrics(records[0])
     if not name and not set(FLAGS) <= set(metrics):
         if len(metrics) != 1:
@@ -203,13 +205,13 @@ def read_samples(file: SourceFile, options: ReadOptions) -> tuple[FirstPass, ...
         grade = _of_metric(record, name, options.words) if name else _of_flags(record)
         doc = _doc(record)
         source = doc.get(OURS)
-        ours: dict[str, Any] = source if isinstance(source, dict) else {}
+        own_source: dict[str, Any] = source if isinstance(source, dict) else {}
         passes.append(
             FirstPass(
-                question=_own_question(record, doc) if ours and not columns else _question(record, doc, columns),
+                question=_own_question(record, doc) if own_source and not columns else _question(record, doc, columns),
                 model=model,
-                dataset=_text(ours.get("dataset")) or (task["task"] if task else None),
-                variant=_text(ours.get("variant")) or None,
+                dataset=_text(own_source.get("dataset")) or (task["task"] if task else None),
+                variant=_text(own_source.get("variant")) or None,
                 grade=grade or Grade.UNSCORED,
                 reply=_reply(record),
                 reason=None if grade else NOT_GRADED,
@@ -218,17 +220,19 @@ def read_samples(file: SourceFile, options: ReadOptions) -> tuple[FirstPass, ...
     return tuple(passes)
 
 
-def _filtered(file: SourceFile, wanted: str) -> list[Row]:
+def _filtered(file: SourceFile, filter_name: str) -> list[Row]:
     """Return the samples of one filter; the file holds all samples for each filter."""
     filters = list(dict.fromkeys(str(record.cells.get("filter", "none")) for record in file.records))
-    if not wanted and len(filters) > 1:
+    if not filter_name and len(filters) > 1:
         raise FirstPassError(
             f"{file.path}: the samples were filtered in {len(filters)} ways ({', '.join(filters)}); "
             f"choose one with --scorer METRIC,FILTER, for instance {_metrics(file.records[0])[0]},{filters[0]}"
         )
-    chosen = [record for record in file.records if str(record.cells.get("filter", "none")) == (wanted or filters[0])]
+    chosen = [
+        record for record in file.records if str(record.cells.get("filter", "none")) == (filter_name or filters[0])
+    ]
     if not chosen:
-        raise FirstPassError(f"{file.path}: expected samples of the filter {wanted!r}, got {', '.join(filters)}")
+        raise FirstPassError(f"{file.path}: expected samples of the filter {filter_name!r}, got {', '.join(filters)}")
     return chosen
 
 
@@ -253,9 +257,9 @@ def _of_metric(record: Row, metric: str, words: Translations) -> Grade | None:
 
 def _question(record: Row, doc: Mapping[str, Any], columns: Mapping[str, str]) -> Question:
     doc = with_paths(doc, columns.values())
-    found = resolve_columns(record.source, doc, columns, COLUMNS)
+    names = resolve_columns(record.source, doc, columns, COLUMNS)
     question, answer, topic, context = (
-        doc.get(found[role]) if role in found else None for role in ("question", "answer", "topic", "context")
+        doc.get(names[role]) if role in names else None for role in ("question", "answer", "topic", "context")
     )
     target = record.cells.get("target")
     gold = _text(answer if target is None or "answer" in columns else target)

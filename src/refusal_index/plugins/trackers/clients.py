@@ -148,12 +148,12 @@ class MlflowTracker:
 @contextmanager
 def _short_timeouts() -> Iterator[None]:
     """Shorten the MLflow client's timeouts unless the user set them; not used for uploading files."""
-    ours = {name: value for name, value in TIMEOUTS.items() if name not in os.environ}
-    os.environ.update(ours)
+    defaults = {name: value for name, value in TIMEOUTS.items() if name not in os.environ}
+    os.environ.update(defaults)
     try:
         yield
     finally:
-        for name in ours:
+        for name in defaults:
             os.environ.pop(name, None)
 
 
@@ -233,9 +233,9 @@ class WandbTracker:
         for path, name in files_of(run):
             artifact.add_file(str(path), name)
         self._run.log_artifact(artifact)
-        place = self._run.dir.removesuffix("/files") if self._run.offline else self._run.url
+        location = self._run.dir.removesuffix("/files") if self._run.offline else self._run.url
         self._end()
-        return f"{place}, offline: 'wandb sync' uploads it" if self._run.offline else str(place)
+        return f"{location}, offline: 'wandb sync' uploads it" if self._run.offline else str(location)
 
     def abandon(self) -> None:
         """End the run as failed."""

@@ -153,13 +153,13 @@ class EveryEvalEver:
 
 
 def _export(run: ExportedRun, out: Path, now: str) -> Iterator[str]:
-    place = PurePosixPath("data", *place_of(run))
+    folder = PurePosixPath("data", *place_of(run))
     uuid = UUID(bytes=hashlib.sha256(run.key.encode()).digest()[:16], version=4)
     document = aggregate(run, now)
     rows, left_out = samples(run, document["evaluation_id"])
     lines = "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows).encode()
-    aggregate_path, path = place / f"{uuid}.json", place / f"{uuid}_samples.jsonl"
-    (out / place).mkdir(parents=True, exist_ok=True)
+    aggregate_path, path = folder / f"{uuid}.json", folder / f"{uuid}_samples.jsonl"
+    (out / folder).mkdir(parents=True, exist_ok=True)
     if rows:
         document["detailed_evaluation_results"] = {
             "format": "jsonl",

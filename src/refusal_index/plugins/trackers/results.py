@@ -136,8 +136,8 @@ def read_exported(paths: Sequence[Path]) -> tuple[ExportedRun, ...]:
     """
     exported: list[ExportedRun] = []
     for path in paths:
-        for place in [member.folder for member in set_members(path)] or [path]:
-            exported += [read_folder(place)] if place.is_dir() else map(_from_table, read_runs([place]))
+        for folder in [member.folder for member in set_members(path)] or [path]:
+            exported += [read_folder(folder)] if folder.is_dir() else map(_from_table, read_runs([folder]))
     return tuple(exported)
 
 
@@ -187,20 +187,22 @@ def metrics_of(document: Mapping[str, Any]) -> pl.DataFrame:
     summary.
     """
     variants = document["variants"]
-    groups = [(each, each["variant"] or UNNAMED, each["n"], each["metrics"], [each]) for each in variants]
+    groups = [
+        (variant, variant["variant"] or UNNAMED, variant["n"], variant["metrics"], [variant]) for variant in variants
+    ]
     for pooled in document["pooled"]:
         joint = {name: pooled[name] for name in JOINT if pooled[name] is not None}
-        members = [each for each in variants if each["variant"] in pooled["variants"]]
+        members = [variant for variant in variants if variant["variant"] in pooled["variants"]]
         groups.append((pooled, POOLED, None, joint, members))
     rows = []
     for group, variant, n, metrics, members in groups:
         is_complete = all(member["status"] != INCOMPLETE for member in members)
-        asked, missing = _totals(member["completeness"] for member in members)
+        n_asked, missing = _totals(member["completeness"] for member in members)
         further_asked, further_missing = _totals(member["further_draws"] for member in members)
-        parts = (missing, asked, "questions"), (further_missing, further_asked, "repeated samples")
-        unscored = " and ".join(f"{missing:,} of {asked:,} {what}" for missing, asked, what in parts if missing)
+        parts = (missing, n_asked, "questions"), (further_missing, further_asked, "repeated samples")
+        unscored = " and ".join(f"{missing:,} of {n_asked:,} {label}" for missing, n_asked, label in parts if missing)
         lacks = None if is_complete else f"{unscored} not scored"
-        counts = (*_numbers(n), asked, missing, further_asked, further_missing, lacks)
+        counts = (*_numbers(n), n_asked, missing, further_asked, further_missing, lacks)
         for metric, value in metrics.items():
             status = value["status"] if is_complete or value["estimate"] is None else INCOMPLETE
             ends = _numbers(value["estimate"], value["low"], value["high"])
@@ -213,7 +215,7 @@ def metrics_of(document: Mapping[str, Any]) -> pl.DataFrame:
 def _totals(parts: Iterable[Mapping[str, Any] | None]) -> tuple[int, int]:
     """Return the sums of the asked and of the unscored rows; None, for a variant without further draws, adds none."""
     pairs = [_numbers(part["asked"], part["unscored"]) for part in parts if part]
-    return sum(asked for asked, _ in pairs), sum(unscored for _, unscored in pairs)
+    return sum(n_asked for n_asked, _ in pairs), sum(unscored for _, unscored in pairs)
 
 
 def _numbers(*values: Any) -> tuple[Any, ...]:

@@ -215,9 +215,9 @@ def export_runs(paths: Sequence[Path], to: str, out: Path | None = None) -> list
     exporter: Exporter | None = None if plugin is None else entry_points.load(plugin)
     _check_place(exporter, to, out, paths)
     distinct: dict[str, ExportedRun] = {}
-    given = read_exported(paths)
+    exported = read_exported(paths)
     # Exported twice, a run would count twice in a mean.
-    repeated = [run for run in given if distinct.setdefault(run.key, run) is not run]
+    repeated = [run for run in exported if distinct.setdefault(run.key, run) is not run]
     runs = [*distinct.values()]
     try:
         lines = export_to(to, runs) if exporter is None or out is None else exporter.export(runs, out)
@@ -244,10 +244,10 @@ def _check_place(exporter: Exporter | None, to: str, out: Path | None, paths: Se
         raise ExportError("out", f"{out} lies in the folder of a run; choose another place")
     if suffix and out.suffix.lower() != suffix:
         raise ExportError("out", f"expected a file that ends in {suffix}, got {out}")
-    place = out.parent if suffix else out
-    if not place.is_dir() and (suffix or os.path.lexists(place)):
+    folder = out.parent if suffix else out
+    if not folder.is_dir() and (suffix or os.path.lexists(folder)):
         raise ExportError(
-            "out", f"{out} cannot be written, as {place} is not a folder; create it, or choose another place"
+            "out", f"{out} cannot be written, as {folder} is not a folder; create it, or choose another place"
         )
 
 
@@ -320,7 +320,7 @@ class Tracking:
                         follower.give_up(f"it did not accept the results within {FINISH_TIMEOUT:g} seconds")
                     self._report(follower)
         except KeyboardInterrupt:
-            for follower in (each for each in self._followers if not each.done.is_set()):
+            for follower in (follower for follower in self._followers if not follower.done.is_set()):
                 follower.give_up("it took too long")
                 self._report(follower)
             signal.raise_signal(signal.SIGINT)
@@ -370,8 +370,13 @@ class Counts:
 
     def to_log(self) -> dict[str, float]:
         """Return the counts by name, including the cost if it is known."""
-        cost, (read, written) = self._usage.cost(self._plan.prices), self._usage.tokens
-        usage = {"requests": self._usage.requests, "input_tokens": read, "output_tokens": written, "cost": cost}
+        cost, (input_tokens, output_tokens) = self._usage.cost(self._plan.prices), self._usage.tokens
+        usage = {
+            "requests": self._usage.requests,
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "cost": cost,
+        }
         counts = {**self._counts, **usage}
         return {f"progress/{name}": float(value) for name, value in counts.items() if value is not None}
 

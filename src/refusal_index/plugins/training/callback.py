@@ -67,11 +67,11 @@ class GeneratingModel(AnsweringFunction):
     async def _alone(self, messages: list[dict[str, str]]) -> str:
         raise NotImplementedError("a model in memory needs requests with a maximum reply length")
 
-    async def __call__(self, ask: ModelRequest) -> Response:
+    async def __call__(self, request: ModelRequest) -> Response:
         """Answer a request in a batch with others that arrive at about the same time."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Response] = loop.create_future()
-        self._waiting.append((ask, answer))
+        self._waiting.append((request, answer))
         if len(self._waiting) >= self.batch_size:
             self._answer_waiting()
         elif len(self._waiting) == 1:
@@ -80,11 +80,11 @@ class GeneratingModel(AnsweringFunction):
 
     def _answer_waiting(self) -> None:
         batch, self._waiting = self._waiting, []
-        batch = [(ask, answer) for ask, answer in batch if not answer.done()]  # without cancelled requests
+        batch = [(request, answer) for request, answer in batch if not answer.done()]  # without cancelled requests
         if not batch:
             return
         try:
-            responses = self._generated([ask for ask, _ in batch])
+            responses = self._generated([request for request, _ in batch])
         except Exception as error:  # models and tokenizers may raise anything, such as an out-of-memory error
             for _, answer in batch:
                 answer.set_exception(FunctionError(self.name, f"raised {type(error).__name__}: {error}"))
@@ -96,20 +96,20 @@ class GeneratingModel(AnsweringFunction):
         import torch  # noqa: PLC0415 - needed for models in memory only
 
         started, tokenizer, model = time.monotonic(), self._tokenizer, self._model
-        prompts = [self._encoded(ask) for ask in asks]
+        prompts = [self._encoded(request) for request in asks]
         longest = max(map(len, prompts))
-        padding = next(int(one) for one in (tokenizer.pad_token_id, tokenizer.eos_token_id, 0) if one is not None)
+        padding = next(int(token) for token in (tokenizer.pad_token_id, tokenizer.eos_token_id, 0) if token is not None)
         configured = getattr(model.generation_config, "eos_token_id", None)
         ends = [*(configured if isinstance(configured, list) else [configured]), tokenizer.eos_token_id]
-        ends = sorted({int(one) for one in ends if one is not None})
+        ends = sorted({int(end) for end in ends if end is not None})
         # The model's own generation settings, except that decoding is greedy.
         config = copy.deepcopy(model.generation_config)
         config.update(do_sample=False, num_beams=1, temperature=None, top_p=None, top_k=None)
-        most = max(ask.decoding.max_tokens for ask in asks if ask.decoding)
-        config.update(max_length=None, max_new_tokens=most, eos_token_id=ends or None, pad_token_id=padding)
+        max_tokens = max(request.decoding.max_tokens for request in asks if request.decoding)
+        config.update(max_length=None, max_new_tokens=max_tokens, eos_token_id=ends or None, pad_token_id=padding)
         config.use_cache = True  # often disabled during training
-        ids = [[padding] * (longest - len(one)) + one for one in prompts]
-        mask = [[0] * (longest - len(one)) + [1] * len(one) for one in prompts]
+        ids = [[padding] * (longest - len(prompt)) + prompt for prompt in prompts]
+        mask = [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts]
         with torch.no_grad():
             written = model.generate(
                 input_ids=torch.tensor(ids, device=model.device),
@@ -120,15 +120,15 @@ class GeneratingModel(AnsweringFunction):
         replies = written[:, longest:].tolist()
         return [self._response(*pair, ends, seconds) for pair in zip(prompts, replies, strict=True)]
 
-    def _encoded(self, ask: ModelRequest) -> list[int]:
-        messages = [{"role": one.role, "content": one.content} for one in ask.request.messages]
+    def _encoded(self, request: ModelRequest) -> list[int]:
+        messages = [{"role": message.role, "content": message.content} for message in request.request.messages]
         if not getattr(self._tokenizer, "chat_template", None):
-            return list(self._tokenizer("\n\n".join(one["content"] for one in messages))["input_ids"])
+            return list(self._tokenizer("\n\n".join(message["content"] for message in messages))["input_ids"])
         text = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def _response(self, prompt: Sequence[int], reply: Sequence[int], ends: Sequence[int], seconds: float) -> Response:
-        end = next((place for place, token in enumerate(reply) if token in ends), None)
+        end = next((index for index, token in enumerate(reply) if token in ends), None)
         text = self._tokenizer.decode(reply[:end], skip_special_tokens=True)
         stop = StopReason.LENGTH if end is None else StopReason.STOP
         return Response([(text, stop)], len(prompt), len(reply) if end is None else end + 1, seconds)
@@ -140,7 +140,9 @@ def undisturbed(model: Any) -> Iterator[None]:
     import torch  # noqa: PLC0415 - needed for models in memory only
 
     modes = {module: module.training for module in model.modules()}
-    devices = sorted({one.device.index or 0 for one in model.parameters() if one.device.type == "cuda"})
+    devices = sorted(
+        {parameter.device.index or 0 for parameter in model.parameters() if parameter.device.type == "cuda"}
+    )
     python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the generator that trainers use
     try:
         with torch.random.fork_rng(devices=devices):
@@ -155,9 +157,9 @@ def undisturbed(model: Any) -> Iterator[None]:
 
 def is_sharded(model: Any) -> bool:
     """Whether the parameters are sharded across processes, so that no process can generate on its own."""
-    return any(hasattr(one, "ds_id") or type(one).__name__ == "DTensor" for one in model.parameters()) or any(
-        type(module).__name__ == "FullyShardedDataParallel" for module in model.modules()
-    )
+    return any(
+        hasattr(parameter, "ds_id") or type(parameter).__name__ == "DTensor" for parameter in model.parameters()
+    ) or any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules())
 
 
 TAG = 8
@@ -179,8 +181,8 @@ def weights_tag(model: Any) -> str:
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     digest = hashlib.sha256()
     for name, parameter in model.named_parameters():
-        own = parameter.to_local() if hasattr(parameter, "to_local") else parameter
-        bits = own.detach().contiguous().view(whole[own.element_size()]).flatten()
+        local = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+        bits = local.detach().contiguous().view(whole[local.element_size()]).flatten()
         total = sum(int(part.sum(dtype=torch.int64)) for part in bits.split(CHUNK_SIZE))
         digest.update(f"{name} {total} ".encode())
     return digest.hexdigest()[:TAG]
@@ -337,4 +339,6 @@ def logged(run: Run) -> dict[str, float]:
     Names are such as ``normal/refusal_index`` and ``normal/refusal_index/low``.
     """
     variants = (run.document or {}).get("variants", ())
-    return numbers({"variants": [{"variant": one["variant"], "metrics": one["metrics"]} for one in variants]})
+    return numbers(
+        {"variants": [{"variant": variant["variant"], "metrics": variant["metrics"]} for variant in variants]}
+    )

@@ -63,29 +63,29 @@ def watch(
     planned = prepare_watch(
         folder, model_template, values, out=out, every=every, until_idle=0.0 if once else until_idle
     )
-    budget, found = Budget(Settings.of(**values).limits), list["CheckpointResult"]()
+    budget, results = Budget(Settings.of(**values).limits), list["CheckpointResult"]()
     try:
-        asking(_evaluate(planned, budget, found), budget)
+        asking(_evaluate(planned, budget, results), budget)
     finally:
-        _show(planned, found)
-    taken = [one for one in found if one.left_out is None]
-    if not all(one.is_complete for one in taken):
+        _show(planned, results)
+    taken = [result for result in results if result.left_out is None]
+    if not all(result.is_complete for result in taken):
         raise typer.Exit(INCOMPLETE)
     # A training keeps its last few checkpoints only, so those evaluated earlier may be gone.
     if not taken and not set_members(planned.out):
         raise typer.Exit(INCOMPLETE)
 
 
-async def _evaluate(planned: Watch, budget: Budget, found: list[CheckpointResult]) -> None:
+async def _evaluate(planned: Watch, budget: Budget, results: list[CheckpointResult]) -> None:
     from refusal_index.cli import console
     from refusal_index.plugins.training.watch import execute_watch
 
-    async for one in execute_watch(planned, _watching, budget):
-        found.append(one)
-        if one.error is not None:
-            console.error(f"{one.checkpoint.path}: {one.error}")
-        if one.left_out is not None:
-            console.note(f"{one.checkpoint.path} is skipped: {one.left_out}")
+    async for result in execute_watch(planned, _watching, budget):
+        results.append(result)
+        if result.error is not None:
+            console.error(f"{result.checkpoint.path}: {result.error}")
+        if result.left_out is not None:
+            console.note(f"{result.checkpoint.path} is skipped: {result.left_out}")
 
 
 @contextmanager
@@ -98,22 +98,22 @@ def _watching(plan: Plan) -> Iterator[Progress]:
         yield progress
 
 
-def _show(planned: Watch, found: list[CheckpointResult]) -> None:
+def _show(planned: Watch, results: list[CheckpointResult]) -> None:
     from refusal_index.cli import console
     from refusal_index.runs.sweep import result_blocks, why_unfinished
 
-    taken = [one for one in found if one.left_out is None]
+    taken = [result for result in results if result.left_out is None]
     if not taken:
-        console.say(f"{planned.folder}: no checkpoint was evaluated{EXPECTED if not found else ''}")
+        console.say(f"{planned.folder}: no checkpoint was evaluated{EXPECTED if not results else ''}")
         return
-    console.show(result_blocks([one.result for one in taken if one.result is not None]))
-    unfinished = [one for one in taken if not one.is_complete]
+    console.show(result_blocks([result.result for result in taken if result.result is not None]))
+    unfinished = [result for result in taken if not result.is_complete]
     if unfinished:
-        advice = "" if any(one.error for one in unfinished) else "; run the same command again to continue"
+        advice = "" if any(result.error for result in unfinished) else "; run the same command again to continue"
         console.show(["", f"{len(unfinished):,} of {len(taken):,} checkpoints are incomplete{advice}:"])
-    for one in unfinished:  # errors were printed when they occurred
-        why = "failed, see above" if one.result is None or one.error else why_unfinished(one.result)
-        console.show([f"  {one.checkpoint.name}: {why}"])
+    for result in unfinished:  # errors were printed when they occurred
+        why = "failed, see above" if result.result is None or result.error else why_unfinished(result.result)
+        console.show([f"  {result.checkpoint.name}: {why}"])
     console.say()
     console.say(
         f"{planned.out}: a folder for each checkpoint; 'refusal-index report {planned.out}' plots them over the steps"

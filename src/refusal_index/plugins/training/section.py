@@ -95,14 +95,14 @@ class PanelOfSteps:
 
     def _split(self, metric: str) -> Split | None:
         """Return the split of a metric at its own change, else at the change of the refusal rate, if there is one."""
-        own = self.metrics[metric].change
-        return own if self.changed(metric) or not self.changed(REFUSALS) else self._across(metric) or own
+        change = self.metrics[metric].change
+        return change if self.changed(metric) or not self.changed(REFUSALS) else self._across(metric) or change
 
     def _across(self, metric: str) -> Split | None:
         """Return the split of a metric at the change of the refusal rate, or at the next step that has the metric."""
-        own, change = self.metrics[metric], self.metrics[REFUSALS].change
-        parts = zip(own.rows, own.splits, strict=False)  # the last step before a split, and the split
-        return next((one for last, one in parts if change and last < change.row <= one.row), None)
+        steps, change = self.metrics[metric], self.metrics[REFUSALS].change
+        parts = zip(steps.rows, steps.splits, strict=False)  # the last step before a split, and the split
+        return next((step for last, step in parts if change and last < change.row <= step.row), None)
 
     def changed(self, metric: str) -> bool:
         """Whether the change of a metric is significant given the sampling of the questions."""
@@ -150,8 +150,8 @@ def _panel(runs: Sequence[ComparedRun], variant: str, match: Match, options: Com
         )
         for metric in METRIC_NAMES
     }
-    known = {metric: value for metric in TESTED if (value := metrics[metric].pvalue) is not None}
-    adjusted = dict(zip(known, holm(list(known.values())).tolist(), strict=True))
+    pvalues = {metric: value for metric in TESTED if (value := metrics[metric].pvalue) is not None}
+    adjusted = dict(zip(pvalues, holm(list(pvalues.values())).tolist(), strict=True))
     return PanelOfSteps(tuple(runs), variant, match, metrics, adjusted)
 
 
@@ -170,22 +170,22 @@ class _Point:
 
 def panel_values(runs: Sequence[RunOnPage]) -> Iterator[dict[str, Any]]:
     """Yield the template values for each training with several steps among the runs, and each shared variant."""
-    places = {id(run.run): run for run in runs}
+    positions = {id(run.run): run for run in runs}
     summary = runs[0].summary
     options = CompareOptions(
         penalty=summary.penalty,
         truthfulness_weights=summary.truthfulness_weights,
         confidence_level=summary.confidence_level,
     )
-    panels = [one for steps in steps_of_trainings([run.run for run in runs]) for one in panels_of(steps, options)]
-    for place, panel in enumerate(panels, start=1):
-        dataset, rows = panel.runs[0].dataset, tuple(_rows(panel, [places[id(run)] for run in panel.runs]))
+    panels = [panel for steps in steps_of_trainings([run.run for run in runs]) for panel in panels_of(steps, options)]
+    for number, panel in enumerate(panels, start=1):
+        dataset, rows = panel.runs[0].dataset, tuple(_rows(panel, [positions[id(run)] for run in panel.runs]))
         payoffs = Payoffs(summary.penalty, summary.truthfulness_weights)
         charts = {metric: _chart(panel, metric, payoffs) for metric in panel.metrics}
         # Missing questions may bias the metrics, so they are stated first.
         lacking = ", ".join(f"step {row['step']:,} ({row['lacks']})" for row in rows if row["lacks"])
         yield {
-            "anchor": f"panel-{place}",
+            "anchor": f"panel-{number}",
             "title": f"{len(panel.runs)} steps{f' on {dataset}' if dataset else ''}, {panel.variant}",
             "headline": panel.headline,
             "lacking": f"Incomplete; do not rely on these numbers: {lacking}." if lacking else "",
@@ -213,11 +213,15 @@ def _rows(panel: PanelOfSteps, runs: Sequence[RunOnPage]) -> Iterator[dict[str, 
 def _lacks(summary: Summary, variant: str) -> str | None:
     """Return how many questions and draws of a panel's variant are scored; None if the variant is complete."""
     # Runs with a single variant are compared whatever its name is.
-    own = next((one for one in summary.variants if one.name == variant), summary.variants[0])
-    if own.is_complete:
+    variant_summary = next((variant_ for variant_ in summary.variants if variant_.name == variant), summary.variants[0])
+    if variant_summary.is_complete:
         return None
-    counted = (own.completeness, "questions"), (own.further_draws, "repeated samples")
-    lacking = (f"{of.scored:,} of {of.asked:,} {what}" for of, what in counted if of is not None and of.unscored)
+    counted = (variant_summary.completeness, "questions"), (variant_summary.further_draws, "repeated samples")
+    lacking = (
+        f"{completeness.scored:,} of {completeness.asked:,} {label}"
+        for completeness, label in counted
+        if completeness is not None and completeness.unscored
+    )
     return f"{' and '.join(lacking)} scored"
 
 
@@ -239,11 +243,11 @@ def _chart(panel: PanelOfSteps, metric: str, payoffs: Payoffs) -> dict[str, Any]
     x, y = Scale(steps[0] - margin, steps[-1] + margin, tuple(sorted(shown))), vertical(metric, over_steps.points)
 
     def stretches(is_drawn: Callable[[_Point], bool]) -> list[list[_Point]]:
-        found = (list(each) for is_in, each in groupby(points, key=is_drawn) if is_in)
-        return [each for each in found if len(each) > 1]
+        groups = (list(group) for is_in, group in groupby(points, key=is_drawn) if is_in)
+        return [group for group in groups if len(group) > 1]
 
-    def ends(each: Sequence[_Point], name: str) -> list[tuple[int, float | None]]:
-        return [(point.step, getattr(point.value, name)) for point in each]
+    def ends(stretch: Sequence[_Point], name: str) -> list[tuple[int, float | None]]:
+        return [(point.step, getattr(point.value, name)) for point in stretch]
 
     banded = stretches(lambda point: point.value.low is not None)
     # An index at its boundary is too imprecise to be joined to its neighbours.
@@ -256,15 +260,15 @@ def _chart(panel: PanelOfSteps, metric: str, payoffs: Payoffs) -> dict[str, Any]
     for point in points:
         if point.value.status != "ok":
             by_reason.setdefault(reason_text(point.value.reason), []).append(f"{point.step:,}")
-    gap_words = (f"{reason} at step{'s' * (len(at) > 1)} {', '.join(at)}" for reason, at in by_reason.items())
+    gap_words = (f"{reason} at step{'s' * (len(steps) > 1)} {', '.join(steps)}" for reason, steps in by_reason.items())
     return {
         "name": "Refusal Index" if metric == INDEX else METRICS[metric].label,
         "meaning": description(metric, payoffs),
         "x": x,
         "y": y,
         "points": points,
-        "bands": [_places([*ends(each, "high"), *ends(each, "low")[::-1]], x, y) for each in banded],
-        "lines": [_places(ends(each, "estimate"), x, y) for each in joined],
+        "bands": [_places([*ends(points_, "high"), *ends(points_, "low")[::-1]], x, y) for points_ in banded],
+        "lines": [_places(ends(points_, "estimate"), x, y) for points_ in joined],
         "gap_words": "; ".join(gap_words),
         "since": since,
         "is_gradual": since is not None and not panel.changed_at_once(metric),
@@ -278,14 +282,14 @@ def vertical(metric: str, values: Sequence[Estimate]) -> Scale:
     >>> vertical("refusal_rate", [Estimate(0.22, 0.17, 0.28), Estimate(0.41, 0.35, 0.47)])
     Scale(low=0.0, high=0.6, ticks=(0.0, 0.2, 0.4, 0.6))
     """
-    ends = [end for one in values for end in (one.estimate, one.low, one.high) if end is not None] or [0.0, 1.0]
+    ends = [end for value in values for end in (value.estimate, value.low, value.high) if end is not None] or [0.0, 1.0]
     low, high = min(0.0, *ends), max(0.0, *ends)
-    least = 0.05 * max(-METRICS[metric].low, METRICS[metric].high)
-    rounds = (least * factor * 10**power for power in itertools.count() for factor in (1, 2, 4, 10))
-    step = next(one for one in rounds if (high - low) / one <= 4)
+    smallest = 0.05 * max(-METRICS[metric].low, METRICS[metric].high)
+    rounds = (smallest * factor * 10**power for power in itertools.count() for factor in (1, 2, 4, 10))
+    step = next(size for size in rounds if (high - low) / size <= 4)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     last = max(last, first + 1)
-    ticks = tuple(round(place * step, 10) for place in range(first, last + 1))
+    ticks = tuple(round(n * step, 10) for n in range(first, last + 1))
     return Scale(ticks[0], ticks[-1], ticks)
 
 

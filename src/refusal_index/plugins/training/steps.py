@@ -155,14 +155,14 @@ def metric_over_steps(
     True
     """
     matrices = checked_matrices(refused, wrong, scored)
-    name, worth = checked_metric(metric), checked_payoffs(penalty, truthfulness_weights)
+    name, payoffs = checked_metric(metric), checked_payoffs(penalty, truthfulness_weights)
     normal_quantile(confidence_level)
     checked_resamples(n_resamples)
     matrices, design = designed(matrices, cluster, weight)
     codes = cell_codes(*matrices)
     tables = tables_of_rows(matrices, design)
-    points = [point_estimate(name, table, worth) for table in tables]
-    doubts = np.array([_doubt(name, *each, worth) for each in zip(points, tables, strict=True)])
+    points = [point_estimate(name, table, payoffs) for table in tables]
+    doubts = np.array([_doubt(name, *point_and_table, payoffs) for point_and_table in zip(points, tables, strict=True)])
     rows = [row for row, point in enumerate(points) if point.status == "ok" or doubts[row]]
     if not rows:
         shown = tuple(_point(name, point) for point in points)
@@ -170,25 +170,25 @@ def metric_over_steps(
     influence = Influence.of(influence_of(points, codes), matrices[2], design)[rows]
     errors = JointErrors.of(influence.rows, influence.independent, doubts[rows])
     degrees = influence.degrees_of_freedom
-    drawn = drawn_errors(errors.covariance, n_resamples, np.random.default_rng(rng), degrees)
+    samples = drawn_errors(errors.covariance, n_resamples, np.random.default_rng(rng), degrees)
     values = np.array([points[row].estimate for row in rows], float)
-    critical, shown = _banded(name, points, rows, errors.of_steps(), drawn, confidence_level)
+    critical, shown = _banded(name, points, rows, errors.of_steps(), samples, confidence_level)
     if len(rows) < 2:
         return MetricOverSteps(name, shown, critical, tuple(rows), (), None, None, None, confidence_level)
-    splits, best, pvalue = changes(rows, values, errors, drawn, confidence_level)
-    within = pvalue_within(best + 1, values, errors, drawn)
+    splits, best, pvalue = changes(rows, values, errors, samples, confidence_level)
+    within = pvalue_within(best + 1, values, errors, samples)
     return MetricOverSteps(name, shown, critical, tuple(rows), splits, splits[best], pvalue, within, confidence_level)
 
 
-def _doubt(metric: str, point: PointEstimate, table: AnyTable, worth: Payoffs) -> float:
+def _doubt(metric: str, point: PointEstimate, table: AnyTable, payoffs: Payoffs) -> float:
     """Return the standard error to add to a rate or score that is based on few or no questions."""
     if metric == "refusal_index" or math.isnan(point.by_cell[0]):
         return 0.0
     influence = point.by_cell if point.status == "ok" else None
     counts = np.array(table.effective_counts(influence) if isinstance(table, SampledTable) else table.counts, float)
-    top, bottom = np.array(ratio_weights(worth)[metric], float)
-    own, rarer = _variance(counts, top, bottom), _variance(counts + ADDED, top, bottom)
-    return math.sqrt(max(rarer - own, 0.0))
+    top, bottom = np.array(ratio_weights(payoffs)[metric], float)
+    variance, rarer = _variance(counts, top, bottom), _variance(counts + ADDED, top, bottom)
+    return math.sqrt(max(rarer - variance, 0.0))
 
 
 def _variance(counts: FloatArray, top: FloatArray, bottom: FloatArray) -> float:
@@ -203,16 +203,16 @@ def _banded(
     points: Sequence[PointEstimate],
     rows: Sequence[int],
     errors: FloatArray,
-    drawn: FloatArray,
+    samples: FloatArray,
     confidence_level: float,
 ) -> tuple[float | None, tuple[Estimate, ...]]:
     """Return the half-width of the bands in standard errors, and the estimates of all steps with their intervals."""
-    known = [place for place, row in enumerate(rows) if points[row].status == "ok"]
-    if not known:
+    defined = [index for index, row in enumerate(rows) if points[row].status == "ok"]
+    if not defined:
         return None, tuple(_point(metric, point) for point in points)
-    critical = float(np.quantile(largest_of(drawn[:, known], errors[known]), confidence_level))
-    values = np.array([points[rows[place]].estimate for place in known], float)
-    bands = iter(zip(*_band(metric, values, critical * errors[known]), strict=True))
+    critical = float(np.quantile(largest_of(samples[:, defined], errors[defined]), confidence_level))
+    values = np.array([points[rows[index]].estimate for index in defined], float)
+    bands = iter(zip(*_band(metric, values, critical * errors[defined]), strict=True))
     return critical, tuple(
         _point(metric, point, *(next(bands) if point.status == "ok" else (None, None))) for point in points
     )
@@ -222,11 +222,11 @@ def _band(metric: str, values: FloatArray, reach: FloatArray) -> tuple[list[floa
     """Return the lower and upper ends of intervals, computed on the logit scale if the metric has a fixed range."""
     if metric in SCORES:
         return (values - reach).tolist(), (values + reach).tolist()
-    least = -1.0 if metric == "refusal_index" else 0.0
-    width = 1 - least
-    share = (values - least) / width
+    low = -1.0 if metric == "refusal_index" else 0.0
+    width = 1 - low
+    share = (values - low) / width
     centre, half = logit(share), reach / (width * share * (1 - share))
-    return (least + width * expit(centre - half)).tolist(), (least + width * expit(centre + half)).tolist()
+    return (low + width * expit(centre - half)).tolist(), (low + width * expit(centre + half)).tolist()
 
 
 def _point(metric: str, point: PointEstimate, low: float | None = None, high: float | None = None) -> Estimate:
@@ -267,9 +267,9 @@ class JointErrors:
     @classmethod
     def of(cls, influence: FloatArray, independent: FloatArray | None, doubts: FloatArray) -> JointErrors:
         """Combine the scaled influences of the estimates with the additional standard error of each step."""
-        own = np.diag(doubts)  # independent across steps
+        own_errors = np.diag(doubts)  # independent across steps
         influences = (influence,) if independent is None else (influence, independent)
-        return cls(tuple(np.hstack([one, own]) for one in influences))
+        return cls(tuple(np.hstack([influence_, own_errors]) for influence_ in influences))
 
     @property
     def covariance(self) -> FloatArray:
@@ -282,15 +282,15 @@ class JointErrors:
 
     def of_contrasts(self, contrasts: FloatArray) -> FloatArray:
         """Return the standard errors of the contrasts, one per row of weights; 0 within rounding error of 0."""
-        by_influence = [np.linalg.norm(contrasts @ one, axis=1) for one in self.influences]
+        by_influence = [np.linalg.norm(contrasts @ influence, axis=1) for influence in self.influences]
         largest = np.abs(contrasts) @ np.linalg.norm(self.influences[0], axis=1)
         errors = np.max(by_influence, axis=0)
         return np.asarray(np.where(errors > ROUNDING * largest, errors, 0.0))
 
 
-def largest_of(drawn: FloatArray, errors: FloatArray) -> FloatArray:
+def largest_of(samples: FloatArray, errors: FloatArray) -> FloatArray:
     """Return the largest absolute studentised error in each draw."""
-    return np.asarray(np.max(_studentised(drawn, errors), axis=1))
+    return np.asarray(np.max(_studentised(samples, errors), axis=1))
 
 
 def share_as_large(draws: FloatArray, observed: FloatArray) -> float:
@@ -307,20 +307,20 @@ def drawn_errors(
     covariance: FloatArray, n_resamples: int, rng: np.random.Generator, degrees_of_freedom: float | None
 ) -> FloatArray:
     """Draw errors of the estimates from their joint distribution, shape (draws, k)."""
-    drawn = rng.standard_normal((n_resamples, len(covariance))) @ symmetric_root(covariance)
+    samples = rng.standard_normal((n_resamples, len(covariance))) @ symmetric_root(covariance)
     if degrees_of_freedom is not None:
-        drawn /= np.sqrt(rng.chisquare(degrees_of_freedom, (n_resamples, 1)) / degrees_of_freedom)
-    return np.asarray(drawn)
+        samples /= np.sqrt(rng.chisquare(degrees_of_freedom, (n_resamples, 1)) / degrees_of_freedom)
+    return np.asarray(samples)
 
 
 def changes(
-    rows: Sequence[int], values: FloatArray, errors: JointErrors, drawn: FloatArray, confidence_level: float
+    rows: Sequence[int], values: FloatArray, errors: JointErrors, samples: FloatArray, confidence_level: float
 ) -> tuple[tuple[Split, ...], int, float]:
     """Return all splits, the position of the one with the largest studentised difference, and its p-value."""
     contrasts = _splits(len(rows))
     of_splits = errors.of_contrasts(contrasts)
     differences = np.where(of_splits > 0, contrasts @ values, 0.0)
-    largest = largest_of(drawn @ contrasts.T, of_splits)
+    largest = largest_of(samples @ contrasts.T, of_splits)
     observed = _studentised(differences, of_splits)
     reach = float(np.quantile(largest, confidence_level)) * of_splits
     means = [(float(values[:cut].mean()), float(values[cut:].mean())) for cut in range(1, len(rows))]
@@ -331,7 +331,7 @@ def changes(
     return splits, int(np.argmax(observed)), share_as_large(largest, observed)
 
 
-def pvalue_within(cut: int, values: FloatArray, errors: JointErrors, drawn: FloatArray) -> float | None:
+def pvalue_within(cut: int, values: FloatArray, errors: JointErrors, samples: FloatArray) -> float | None:
     """Return the p-value of the hypothesis that the values are constant before the cut and after it."""
     k = len(values)
     before, after = _splits(cut), _splits(k - cut)
@@ -341,7 +341,7 @@ def pvalue_within(cut: int, values: FloatArray, errors: JointErrors, drawn: Floa
     of_splits = errors.of_contrasts(contrasts)
     if not of_splits.any():
         return None
-    return share_as_large(largest_of(drawn @ contrasts.T, of_splits), _studentised(contrasts @ values, of_splits))
+    return share_as_large(largest_of(samples @ contrasts.T, of_splits), _studentised(contrasts @ values, of_splits))
 
 
 def _splits(k: int) -> FloatArray:
@@ -350,5 +350,5 @@ def _splits(k: int) -> FloatArray:
     >>> _splits(3).tolist()
     [[-1.0, 0.5, 0.5], [-0.5, -0.5, 1.0]]
     """
-    places, cuts = np.arange(k), np.arange(1, k)[:, None]
-    return np.where(places < cuts, -1 / cuts, 1 / (k - cuts))
+    positions, cuts = np.arange(k), np.arange(1, k)[:, None]
+    return np.where(positions < cuts, -1 / cuts, 1 / (k - cuts))

@@ -95,31 +95,31 @@ def checkpoints_in(folder: Path) -> list[Checkpoint]:
         If the folder cannot be read.
     """
     try:
-        places = [place for place in folder.iterdir() if not place.name.startswith((".", "tmp-"))]
+        paths = [path for path in folder.iterdir() if not path.name.startswith((".", "tmp-"))]
     except OSError as error:
         raise RunFolderError(
             f"{folder}: expected the folder to which the training writes its checkpoints ({error.strerror}); check the "
             "path"
         ) from error
-    found = [one for place in places if (one := checkpoint_at(place)) is not None]
-    return sorted(found, key=lambda one: (one.step is None, one.step or 0, one.changed, one.name))
+    checkpoints = [checkpoint for path in paths if (checkpoint := checkpoint_at(path)) is not None]
+    return sorted(checkpoints, key=lambda item: (item.step is None, item.step or 0, item.changed, item.name))
 
 
-def checkpoint_at(place: Path) -> Checkpoint | None:
+def checkpoint_at(folder: Path) -> Checkpoint | None:
     """Return the checkpoint in a folder; None if there is none, or if it is removed in the meantime."""
     signature: Signature = ()
     try:
-        files = ((file.name, file.stat()) for file in sorted(place.iterdir()) if file.is_file())
+        files = ((file.name, file.stat()) for file in sorted(folder.iterdir()) if file.is_file())
         signature = tuple((name, status.st_size, status.st_mtime_ns) for name, status in files)
         names = {name for name, _, _ in signature}
-        if not names & {*CONFIGURATIONS, *WEIGHTS, *INDEXES} and not _NAMED.fullmatch(place.name):
+        if not names & {*CONFIGURATIONS, *WEIGHTS, *INDEXES} and not _NAMED.fullmatch(folder.name):
             return None
-        lacks = next(_lacking(place, names), None)
+        lacks = next(_lacking(folder, names), None)
     except (FileNotFoundError, NotADirectoryError):  # trainings delete old checkpoints
         return None
     except OSError as error:  # the next scan may succeed
         lacks = f"it cannot be read ({error.strerror})"
-    return Checkpoint(place, step_of(place.name), signature, lacks)
+    return Checkpoint(folder, step_of(folder.name), signature, lacks)
 
 
 def step_of(name: str) -> int | None:
@@ -128,19 +128,19 @@ def step_of(name: str) -> int | None:
     >>> step_of("checkpoint-2000"), step_of("epoch1-step500"), step_of("final")
     (2000, 500, None)
     """
-    found = _STEP.search(name)
-    return int(found[1]) if found and len(found[1]) <= 12 else None
+    match = _STEP.search(name)
+    return int(match[1]) if match and len(match[1]) <= 12 else None
 
 
-def _lacking(place: Path, names: set[str]) -> Iterator[str]:
+def _lacking(folder: Path, names: set[str]) -> Iterator[str]:
     """Describe what a checkpoint is missing."""
-    configurations, indexes, files = ([n for n in known if n in names] for known in (CONFIGURATIONS, INDEXES, WEIGHTS))
+    configurations, indexes, files = ([n for n in group if n in names] for group in (CONFIGURATIONS, INDEXES, WEIGHTS))
     if not configurations:
         yield f"no {CONFIGURATIONS[0]}"
-    yield from (f"{name} is incomplete" for name in configurations if _document(place / name) is None)
+    yield from (f"{name} is incomplete" for name in configurations if _document(folder / name) is None)
     for name in indexes:
-        shards = (_document(place / name) or {}).get("weight_map")
-        if isinstance(shards, dict) and shards and all(isinstance(one, str) for one in shards.values()):
+        shards = (_document(folder / name) or {}).get("weight_map")
+        if isinstance(shards, dict) and shards and all(isinstance(shard, str) for shard in shards.values()):
             files += sorted(set(shards.values()))
         else:
             yield f"{name} is incomplete"
@@ -149,7 +149,7 @@ def _lacking(place: Path, names: set[str]) -> Iterator[str]:
     for name in files:
         if name not in names:
             yield f"no {name}"
-        elif name.endswith(".safetensors") and not is_whole(place / name):
+        elif name.endswith(".safetensors") and not is_whole(folder / name):
             yield f"{name} is incomplete"
 
 
@@ -171,7 +171,7 @@ def is_whole(path: Path) -> bool:
             return False
         try:
             header = json.loads(file.read(length))
-            ends = [one["data_offsets"][1] for name, one in header.items() if name != "__metadata__"]
+            ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
             return bool(8 + length + max(ends, default=0) == size)
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
             return False
@@ -190,14 +190,14 @@ class Settled:
         self._seconds = seconds
         self._seen: dict[Path, tuple[Signature, float]] = {}
 
-    def __call__(self, one: Checkpoint) -> bool:
+    def __call__(self, checkpoint: Checkpoint) -> bool:
         """Whether a checkpoint has been unchanged for long enough, by earlier scans or by its modification times."""
         now = time.monotonic()
-        signature, since = self._seen.get(one.path, (None, now))
-        if signature != one.signature:
-            self._seen[one.path] = one.signature, now
+        signature, since = self._seen.get(checkpoint.path, (None, now))
+        if signature != checkpoint.signature:
+            self._seen[checkpoint.path] = checkpoint.signature, now
             since = now
-        return now - since >= self._seconds or time.time() - one.changed >= self._seconds
+        return now - since >= self._seconds or time.time() - checkpoint.changed >= self._seconds
 
 
 UNNUMBERED = "step_by_order"
@@ -227,7 +227,7 @@ class PanelFolder:
             raise RunFolderError(f"{path / SUMMARY} is not the summary of checkpoints; choose another folder")
         check_set_version(path, document)
         runs = document.get("runs")
-        self._runs: list[dict[str, Any]] = [one for one in runs if isinstance(one, dict)] if runs else []
+        self._runs: list[dict[str, Any]] = [run for run in runs if isinstance(run, dict)] if runs else []
 
     def put(self, result: CellResult, step: int | None) -> None:
         """Add the result of a checkpoint, replacing an earlier one, and write the summary.
@@ -235,25 +235,25 @@ class PanelFolder:
         Checkpoints without a step are numbered consecutively after the last step.
         """
         entry = {**run_document(result), "step": step, **({UNNUMBERED: True} if step is None else {})}
-        names = [(one.get("model"), one.get("dataset")) for one in self._runs]
-        own = (entry["model"], entry["dataset"])
+        names = [(run.get("model"), run.get("dataset")) for run in self._runs]
+        key = (entry["model"], entry["dataset"])
         # If a step is trained again, its new checkpoint counts: the training continued from those weights.
-        place = names.index(own) if own in names else len(names)
+        index = names.index(key) if key in names else len(names)
         # A failed evaluation does not replace earlier results.
         is_kept = entry["summary"] is None and any(
-            one.get("folder") == entry["folder"] and one.get("summary") is not None
-            for one in self._runs[place : place + 1]
+            run.get("folder") == entry["folder"] and run.get("summary") is not None
+            for run in self._runs[index : index + 1]
         )
         if not is_kept:
-            self._runs[place : place + 1] = [entry]
-        numbered = sorted((one for one in self._runs if not one.get(UNNUMBERED)), key=_step)
+            self._runs[index : index + 1] = [entry]
+        numbered = sorted((run for run in self._runs if not run.get(UNNUMBERED)), key=_step)
         last = _step(numbered[-1]) if numbered else 0
-        unnumbered = (one for one in self._runs if one.get(UNNUMBERED))
-        self._runs = [*numbered, *({**one, "step": last + n} for n, one in enumerate(unnumbered, 1))]
+        unnumbered = (run for run in self._runs if run.get(UNNUMBERED))
+        self._runs = [*numbered, *({**run, "step": last + n} for n, run in enumerate(unnumbered, 1))]
         document = {
             "set_version": SET_VERSION,
             "name": "panel",
-            "complete": all(one.get("status") == "complete" for one in self._runs),
+            "complete": all(run.get("status") == "complete" for run in self._runs),
             "runs": self._runs,
         }
         text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -266,7 +266,7 @@ def _step(entry: dict[str, Any]) -> int:
 
 
 @lru_cache(maxsize=1)  # a watch needs the digest of its first checkpoint twice
-def weights_digest(one: Checkpoint) -> str:
+def weights_digest(checkpoint: Checkpoint) -> str:
     """Return a hash of all weight files of a checkpoint.
 
     It takes about a second per gigabyte; loading the weights reads the files anyway.
@@ -277,10 +277,10 @@ def weights_digest(one: Checkpoint) -> str:
         If a file cannot be read.
     """
     digest = hashlib.sha256()
-    for name, size, _ in one.signature:
+    for name, size, _ in checkpoint.signature:
         if name.endswith((".safetensors", ".bin")):
             digest.update(f"{name} {size} ".encode())
-            with (one.path / name).open("rb") as file:
+            with (checkpoint.path / name).open("rb") as file:
                 digest.update(hashlib.file_digest(file, hashlib.sha256).digest())
     return digest.hexdigest()
 
@@ -372,24 +372,24 @@ def prepare_watch(
         questions cannot be used.
     """
     check_template(template)
-    place = checked_path(out or RUNS / f"{folder.resolve().name}-panel", "out")
-    PanelFolder(place)
-    watch = Watch(folder, template, values, place, every, until_idle)
+    target = checked_path(out or RUNS / f"{folder.resolve().name}-panel", "out")
+    PanelFolder(target)
+    watch = Watch(folder, template, values, target, every, until_idle)
     settings = Settings.of(**values)
     load_questions(settings)
-    found = checkpoints_in(folder)
+    checkpoints = checkpoints_in(folder)
     itself = checkpoint_at(folder.resolve())
-    if not found and itself is not None and itself.lacks is None:
+    if not checkpoints and itself is not None and itself.lacks is None:
         raise RunFolderError(f"{folder} is a checkpoint itself; name its parent folder, {itself.path.parent}")
-    if not found and set_document(folder):
+    if not checkpoints and set_document(folder):
         raise RunFolderError(
             f"{folder} contains runs, not checkpoints; name the folder to which the training writes its checkpoints"
         )
     _check_server(template, settings)
     failed: list[RefusalIndexError] = []
-    for one in found:
+    for checkpoint in checkpoints:
         try:
-            _plan(watch, one)
+            _plan(watch, checkpoint)
         except (ModelError, TemplateError) as error:  # other checkpoints may be usable
             failed.append(error)
         except OSError:  # reported when the checkpoint is evaluated
@@ -437,7 +437,7 @@ def check_template(template: str) -> None:
         )
 
 
-def model_of(template: str, one: Checkpoint) -> str:
+def model_of(template: str, checkpoint: Checkpoint) -> str:
     """Return the name of a checkpoint's model.
 
     Raises
@@ -446,15 +446,18 @@ def model_of(template: str, one: Checkpoint) -> str:
         If the template needs a step and the checkpoint has none, or if the name of the checkpoint's folder would select
         a Python function, so that a folder could choose which code is run.
     """
-    if not is_utf8(str(one.path)):
-        raise TemplateError(f"folder name: expected UTF-8, got {one.name!r}; rename the folder")
-    if one.step is None and "{step" in template:
-        raise TemplateError(f"model template {template!r}: expected a number in the name of {one.path}, found none")
-    name = template.format(path=one.path, name=one.name, step=one.step)
-    if is_function_name(name) and name != template.format(path="", name="", step=one.step):
+    if not is_utf8(str(checkpoint.path)):
+        raise TemplateError(f"folder name: expected UTF-8, got {checkpoint.name!r}; rename the folder")
+    if checkpoint.step is None and "{step" in template:
+        raise TemplateError(
+            f"model template {template!r}: expected a number in the name of {checkpoint.path}, found none"
+        )
+    name = template.format(path=checkpoint.path, name=checkpoint.name, step=checkpoint.step)
+    if is_function_name(name) and name != template.format(path="", name="", step=checkpoint.step):
         raise TemplateError(
             f"model template {template!r}: expected the name of a function to be independent of the folder's name, got "
-            f"{name!r} for {one.path}; write the function's name in the template and use no field other than {{step}}"
+            f"{name!r} for {checkpoint.path}; write the function's name in the template and use no field other than "
+            f"{{step}}"
         )
     return name
 
@@ -476,41 +479,41 @@ async def execute_watch(watch: Watch, watched: Watched, budget: Budget) -> Async
     with ExitStack() as holding:
         while True:
             waiting = []
-            for one in checkpoints_in(watch.folder):
-                if done.get(one.path) == one.signature:
+            for checkpoint in checkpoints_in(watch.folder):
+                if done.get(checkpoint.path) == checkpoint.signature:
                     continue
-                if one.lacks is not None or not settled(one):
-                    waiting.append(one)
+                if checkpoint.lacks is not None or not settled(checkpoint):
+                    waiting.append(checkpoint)
                     continue
-                done[one.path], idle = one.signature, 0.0
+                done[checkpoint.path], idle = checkpoint.signature, 0.0
                 if panel is None:  # without a checkpoint no folder is created
                     holding.enter_context(held(watch.out))
                     panel = PanelFolder(watch.out)
-                yield await _evaluated(watch, one, panel, watched, budget)
+                yield await _evaluated(watch, checkpoint, panel, watched, budget)
                 if budget.is_over:
                     return
-            settling = any(one.lacks is None for one in waiting)
+            settling = any(checkpoint.lacks is None for checkpoint in waiting)
             if watch.until_idle is not None and idle >= watch.until_idle and not settling:
                 break
             await budget.sleep(watch.every)
             idle += watch.every
             if budget.is_over:
                 return
-    for one in waiting:
-        yield CheckpointResult(one, None, left_out=one.lacks or "it is still being written")
+    for checkpoint in waiting:
+        yield CheckpointResult(checkpoint, None, left_out=checkpoint.lacks or "it is still being written")
 
 
 async def _evaluated(
-    watch: Watch, one: Checkpoint, panel: PanelFolder, watched: Watched, budget: Budget
+    watch: Watch, checkpoint: Checkpoint, panel: PanelFolder, watched: Watched, budget: Budget
 ) -> CheckpointResult:
     """Evaluate one checkpoint in its folder of the panel; errors become part of the result."""
     try:
-        plan = _plan(watch, one)
+        plan = _plan(watch, checkpoint)
     except (RefusalIndexError, OSError) as error:
-        return CheckpointResult(one, None, str(error))
+        return CheckpointResult(checkpoint, None, str(error))
     with watched(plan) as progress:
-        result = await evaluate_step(plan, panel, one.step, progress, budget)
-    return CheckpointResult(one, result, result.error)
+        result = await evaluate_step(plan, panel, checkpoint.step, progress, budget)
+    return CheckpointResult(checkpoint, result, result.error)
 
 
 async def evaluate_step(
@@ -528,9 +531,14 @@ async def evaluate_step(
     return result
 
 
-def _plan(watch: Watch, one: Checkpoint) -> Plan:
+def _plan(watch: Watch, checkpoint: Checkpoint) -> Plan:
     """Return the plan of a checkpoint's run, whose identity includes the hash of the weights."""
-    settings = Settings.of(**{**watch.values, "model": model_of(watch.template, one)})
+    settings = Settings.of(**{**watch.values, "model": model_of(watch.template, checkpoint)})
     plan = prepare(settings, runs=watch.out)
-    identity = {**plan.identity, "weights": weights_digest(one)}
-    return replace(plan, folder=RunFolder(watch.out / one.name), identity=identity, title=(one.name, plan.dataset.name))
+    identity = {**plan.identity, "weights": weights_digest(checkpoint)}
+    return replace(
+        plan,
+        folder=RunFolder(watch.out / checkpoint.name),
+        identity=identity,
+        title=(checkpoint.name, plan.dataset.name),
+    )

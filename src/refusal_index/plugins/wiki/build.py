@@ -98,7 +98,7 @@ def freeze(
     - `about`: information that may differ between builds with the same settings, such as versions.
     """
     taken = state.taken()
-    levels = Counter(one.candidate.difficulty for one in taken)
+    levels = Counter(result.candidate.difficulty for result in taken)
     content = _json_lines(map(_line, taken))
     record = {
         "build_format": BUILD_FORMAT,
@@ -112,8 +112,10 @@ def freeze(
             "questions_by_difficulty": {level: count for level, count in levels.items() if level is not None},
         },
         "usage": {
-            role: dict(zip(("requests", "input_tokens", "output_tokens"), (one.requests, *one.tokens), strict=True))
-            for role, one in usage.items()
+            role: dict(
+                zip(("requests", "input_tokens", "output_tokens"), (counter.requests, *counter.tokens), strict=True)
+            )
+            for role, counter in usage.items()
         },
         "prompts": dict(templates()),
         "about": as_json(about),
@@ -126,8 +128,12 @@ def freeze(
 def write_tried(paths: BuildPaths, tried: Sequence[Tried]) -> None:
     """Write the result of each section tried, including the reasons for rejections, for people to read."""
     lines = (
-        {**_line(one), "reason": one.reason and str(one.reason), **({"detail": one.detail} if one.detail else {})}
-        for one in tried
+        {
+            **_line(result),
+            "reason": result.reason and str(result.reason),
+            **({"detail": result.detail} if result.detail else {}),
+        }
+        for result in tried
     )
     write_atomically(paths.sections, _json_lines(lines))
 
@@ -177,13 +183,13 @@ def _json_lines(lines: Iterable[Mapping[str, Any]]) -> bytes:
     return "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode()
 
 
-def _line(one: Tried) -> dict[str, Any]:
-    candidate = one.candidate
+def _line(result: Tried) -> dict[str, Any]:
+    candidate = result.candidate
     optional = {"difficulty": candidate.difficulty, "topic": candidate.topic, "revision": candidate.revision}
     return {
         "question_id": candidate.candidate_id,
-        "question": one.question,
-        "answer": one.answer,
+        "question": result.question,
+        "answer": result.answer,
         "title": candidate.title,
         "section": candidate.section,
         **{name: value for name, value in optional.items() if value is not None},
@@ -312,9 +318,11 @@ def estimate(options: BuildOptions) -> Iterator[str]:
         If an option or the pages cannot be used.
     """
     pages, n = _read_pages(options), options.questions
-    drawn = (one for order in options.candidates(pages).values() for one in islice(order, ESTIMATED_FROM))
-    sections = list(islice(drawn, ESTIMATED_FROM))
-    characters = sum(len(prompt_for(role, one)) for one in sections for role in TAGS)
+    candidates = (
+        candidate for order in options.candidates(pages).values() for candidate in islice(order, ESTIMATED_FROM)
+    )
+    sections = list(islice(candidates, ESTIMATED_FROM))
+    characters = sum(len(prompt_for(role, section)) for section in sections for role in TAGS)
     tokens = n * (characters / CHARACTERS_PER_TOKEN / max(len(sections), 1))
     levels = len({page.difficulty for page in pages.entries}) if "difficulty" in pages.columns else 0
     yield f"{len(pages.entries):,} pages{f' with {levels} levels of difficulty' if levels else ''}"
@@ -361,7 +369,7 @@ def _read_pages(options: BuildOptions) -> Pages:
     return pages
 
 
-def build_lines(record: Mapping[str, Any], paths: BuildPaths, wanted: int) -> Iterator[str]:
+def build_lines(record: Mapping[str, Any], paths: BuildPaths, n_wanted: int) -> Iterator[str]:
     """Yield lines that describe a finished build: questions, rejections by reason, tokens and the file."""
     counts, file = record["counts"], record["file"]
     yield f"{file['questions']:,} questions from {counts['sections_tried']:,} sections"
@@ -370,6 +378,6 @@ def build_lines(record: Mapping[str, Any], paths: BuildPaths, wanted: int) -> It
     for role, used in record["usage"].items():
         tokens = f"{used['input_tokens']:,} tokens in, {used['output_tokens']:,} out"
         yield f"{role}: {used['requests']:,} requests, {tokens}"
-    if file["questions"] < wanted:
-        yield f"the pages ran out before {wanted:,} questions were made; add pages, or lower --shortest"
+    if file["questions"] < n_wanted:
+        yield f"the pages ran out before {n_wanted:,} questions were made; add pages, or lower --shortest"
     yield f"{paths.questions}: saved, sha256 {file['sha256']}; {paths.record.name} records the build"

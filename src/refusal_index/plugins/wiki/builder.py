@@ -89,8 +89,8 @@ class BuildState:
     ([], ['161.5 metres'])
     """
 
-    def __init__(self, order: Mapping[str | None, Iterator[Candidate]], wanted: int) -> None:
-        self._order, self._wanted = order, wanted
+    def __init__(self, order: Mapping[str | None, Iterator[Candidate]], n_wanted: int) -> None:
+        self._order, self._wanted = order, n_wanted
         self._good: dict[str | None, list[Tried]] = {difficulty: [] for difficulty in order}
         self._open = list(order)
         self._questions: set[str] = set()
@@ -98,53 +98,53 @@ class BuildState:
 
     def next_round(self) -> list[Candidate]:
         """Return the sections of the next round; none if there are enough questions or no more sections."""
-        drawn: list[Candidate] = []
-        while not drawn:
+        candidates: list[Candidate] = []
+        while not candidates:
             shares = self._shares()
             lacking = {name: missing for name in self._open if (missing := shares[name] - len(self._good[name])) > 0}
             if not lacking:
                 break
             n_good = sum(map(len, self._good.values()))
             rate = max(n_good / len(self.tried), MIN_YIELD) if self.tried else 1.0
-            most = max((MAX_ROUND if n_good else FIRST_ROUND) // len(lacking), 1)
+            limit = max((MAX_ROUND if n_good else FIRST_ROUND) // len(lacking), 1)
             for difficulty, missing in lacking.items():
-                number = min(math.ceil(missing / rate), most)
+                number = min(math.ceil(missing / rate), limit)
                 new = list(islice(self._order[difficulty], number))
                 if len(new) < number:
                     self._open.remove(difficulty)
-                drawn += new
-        return drawn
+                candidates += new
+        return candidates
 
     def take(self, tried: Sequence[Tried]) -> None:
         """Record the results of the sections of a round, in the order in which they were sampled."""
-        for one in tried:
-            words = normalised(one.question)
-            if one.reason is None and words in self._questions:
-                one = Tried(one.candidate, one.question, one.answer, Reason.DUPLICATE)  # noqa: PLW2901
-            if one.reason is None:
+        for result in tried:
+            words = normalised(result.question)
+            if result.reason is None and words in self._questions:
+                result = Tried(result.candidate, result.question, result.answer, Reason.DUPLICATE)  # noqa: PLW2901
+            if result.reason is None:
                 self._questions.add(words)
-                self._good[one.candidate.difficulty].append(one)
-            self.tried.append(one)
+                self._good[result.candidate.difficulty].append(result)
+            self.tried.append(result)
 
     def taken(self) -> list[Tried]:
         """Return the questions of the set, by difficulty and in the order in which they were sampled."""
         shares = self._shares()
-        return [one for difficulty, good in self._good.items() for one in good[: shares[difficulty]]]
+        return [result for difficulty, good in self._good.items() for result in good[: shares[difficulty]]]
 
     def reasons(self) -> Counter[str]:
         """Return the number of rejected sections, by reason."""
-        return Counter(str(one.reason) for one in self.tried if one.reason is not None)
+        return Counter(str(result.reason) for result in self.tried if result.reason is not None)
 
     @property
     def not_needed(self) -> int:
         """Number of good questions beyond those wanted."""
-        return sum(one.reason is None for one in self.tried) - len(self.taken())
+        return sum(result.reason is None for result in self.tried) - len(self.taken())
 
     @property
     def is_hopeless(self) -> bool:
         """Whether none of the last `HOPELESS` sections yielded a question."""
         last = self.tried[-HOPELESS:]
-        return len(last) == HOPELESS and all(one.reason is not None for one in last)
+        return len(last) == HOPELESS and all(result.reason is not None for result in last)
 
     def _shares(self) -> dict[str | None, int]:
         """Return how many questions each difficulty contributes: an equal share, or all it has if it is used up."""
@@ -184,9 +184,11 @@ def build_engines(settings: Mapping[str, Settings]) -> dict[str, Engine]:
     RefusalIndexError
         If the engine does not exist or cannot use one of the models.
     """
-    by_model = {one.model: one for one in settings.values()}
-    engines = {name: engine_of(one.sending.engine)(one, {Role.MODEL: name}, {}) for name, one in by_model.items()}
-    return {role: engines[one.model] for role, one in settings.items()}
+    by_model = {setting.model: setting for setting in settings.values()}
+    engines = {
+        name: engine_of(setting.sending.engine)(setting, {Role.MODEL: name}, {}) for name, setting in by_model.items()
+    }
+    return {role: engines[setting.model] for role, setting in settings.items()}
 
 
 class Builder:
@@ -248,22 +250,27 @@ class Builder:
 
     @property
     def _stopped(self) -> CircuitBreaker | None:
-        return next((one for one in self._breakers.values() if one.reason is not None), None)
+        return next((breaker for breaker in self._breakers.values() if breaker.reason is not None), None)
 
     async def _try(self, candidates: Sequence[Candidate], number: int) -> list[Tried]:
         """Send the missing requests about the sections of a round, and return the result of each section."""
-        self._candidates = {one.candidate_id: one for one in candidates}
-        for completion in (one for candidate in candidates for one in self._completions(candidate)):
+        self._candidates = {candidate.candidate_id: candidate for candidate in candidates}
+        for completion in (completion_ for candidate in candidates for completion_ in self._completions(candidate)):
             self._count(completion)
         for role in TAGS:
             await self._ask(role, number)
-        return [self._show(self._result(one)) for one in candidates]
+        return [self._show(self._result(candidate)) for candidate in candidates]
 
     async def _ask(self, role: str, number: int) -> None:
         """Send the requests of a round to one role."""
-        conversations = [one for candidate in self._candidates.values() for one in self._conversation(candidate, role)]
+        conversations = [
+            conversation
+            for candidate in self._candidates.values()
+            for conversation in self._conversation(candidate, role)
+        ]
         if self._stopped is None and any(
-            next_requests(one, self._store.completions(one.question.question_id, role)) for one in conversations
+            next_requests(conversation, self._store.completions(conversation.question.question_id, role))
+            for conversation in conversations
         ):
             assignment = Assignment(
                 NAME,
@@ -280,20 +287,20 @@ class Builder:
     def _conversation(self, candidate: Candidate, role: str) -> Iterator[Conversation]:
         """Yield the conversation of a role about a section, answered or not; nothing if the role is not needed."""
         before = list(self._completions(candidate))[: list(TAGS).index(role)]
-        ask = next_ask(candidate, [one.reply for one in before])
-        if isinstance(ask, Ask) and ask.role == role:
-            settings, question = self._settings[role], Question(candidate.candidate_id, ask.message, None)
+        request = next_ask(candidate, [completion.reply for completion in before])
+        if isinstance(request, Ask) and request.role == role:
+            settings, question = self._settings[role], Question(candidate.candidate_id, request.message, None)
             seed = request_seed(settings.seed, candidate.candidate_id, TAGS[role])
-            yield Conversation(question, role, SingleMessage(GraderKind.EXACT, ask.message), seed=seed)
+            yield Conversation(question, role, SingleMessage(GraderKind.EXACT, request.message), seed=seed)
 
     def _completions(self, candidate: Candidate) -> Iterator[Completion]:
         """Yield the reply of each role about a section, in the order of the roles."""
         for role in TAGS:
             completions = self._store.completions(candidate.candidate_id, role)
-            yield from islice((one for one in completions if one.variant == role), 1)
+            yield from islice((completion for completion in completions if completion.variant == role), 1)
 
     def _next(self, candidate: Candidate) -> Ask | Tried:
-        return next_ask(candidate, [one.reply for one in self._completions(candidate)])
+        return next_ask(candidate, [completion.reply for completion in self._completions(candidate)])
 
     def _watch(self, event: Event) -> None:
         if isinstance(event, Underway):
@@ -304,16 +311,16 @@ class Builder:
             if isinstance(result, Tried):
                 self._show(result)
 
-    def _count(self, one: Completion) -> None:
-        self.usage[one.variant].add(one)
-        self._progress(Replied(one))
+    def _count(self, completion: Completion) -> None:
+        self.usage[completion.variant].add(completion)
+        self._progress(Replied(completion))
 
-    def _show(self, one: Tried) -> Tried:
-        if one.candidate.candidate_id not in self._shown:
-            self._shown.add(one.candidate.candidate_id)
-            if one.reason is None:
-                self._progress(Finished(ANSWERER, one.candidate.candidate_id))
-        return one
+    def _show(self, result: Tried) -> Tried:
+        if result.candidate.candidate_id not in self._shown:
+            self._shown.add(result.candidate.candidate_id)
+            if result.reason is None:
+                self._progress(Finished(ANSWERER, result.candidate.candidate_id))
+        return result
 
     def _result(self, candidate: Candidate) -> Tried:
         """Return the result of a section; if a request is still pending, it failed."""
@@ -327,7 +334,7 @@ class Builder:
 
 def _check_round(tried: Sequence[Tried], state: BuildState) -> None:
     """Raise BuildStoppedError if most requests of a round failed or the build is hopeless."""
-    failed = Counter(one.detail for one in tried if one.reason is Reason.REQUEST_FAILED)
+    failed = Counter(result.detail for result in tried if result.reason is Reason.REQUEST_FAILED)
     if failed.total() >= FEW_FAILURES and 2 * failed.total() > len(tried):
         raise BuildStoppedError(
             f"{failed.total()} of the last {len(tried)} sections failed, most often with: "

@@ -88,8 +88,8 @@ def read_pages(path: Path, difficulty: str | None = None) -> Pages:
       Markdown, as in GoodWiki.
     - `difficulty`: the column with the difficulty; None looks for the usual names.
     """
-    wanted = [*(name for names in USUAL_NAMES.values() for name in names), *filter(None, [difficulty])]
-    table = read_text(path, wanted, "page", DatasetError, first_of_lists=True)
+    wanted_columns = [*(name for names in USUAL_NAMES.values() for name in names), *filter(None, [difficulty])]
+    table = read_text(path, wanted_columns, "page", DatasetError, first_of_lists=True)
     columns = _columns(table, difficulty)
     rows = table.frame.select(
         pl.col(columns[role]).alias(role) if role in columns else pl.lit(None, pl.String).alias(role)
@@ -98,25 +98,25 @@ def read_pages(path: Path, difficulty: str | None = None) -> Pages:
     has_text = rows["text"].fill_null("").str.contains(r"\S")
     untitled = rows.filter(has_text & ~rows["title"].fill_null("").str.contains(r"\S"))
     if not untitled.is_empty():
-        what = "expected the title of the page, got an empty cell; a question must name its subject: add the title, "
-        raise table.source.wrong(f"{what}or remove the row", [untitled["place"][0]])
+        problem = "expected the title of the page, got an empty cell; a question must name its subject: add the title, "
+        raise table.source.wrong(f"{problem}or remove the row", [untitled["place"][0]])
     has_level = (
         rows["difficulty"].is_not_null() if "difficulty" in columns else pl.repeat(True, rows.height, eager=True)
     )
     left_out = {"no text": int((~has_text).sum()), "no difficulty": int((has_text & ~has_level).sum())}
-    kept = rows.filter(has_text & has_level)
-    if kept.is_empty():
+    kept_rows = rows.filter(has_text & has_level)
+    if kept_rows.is_empty():
         raise table.source.wrong(
             f"expected pages with a text in {columns['text']!r}, got {rows.height:,} rows without one "
             f"{'or without a difficulty ' if left_out['no difficulty'] else ''}; check that it is the right file"
         )
-    levels = kept["difficulty"].n_unique()
+    levels = kept_rows["difficulty"].n_unique()
     if levels > MAX_LEVELS:
         raise table.source.wrong(
             f"expected at most {MAX_LEVELS} levels of difficulty in {columns['difficulty']!r}, got "
             f"{levels:,} different values; sort them into levels first, for instance into ten of equal size"
         )
-    return Pages(path, sha256_of(path), _index(kept), columns, left_out, kept)
+    return Pages(path, sha256_of(path), _index(kept_rows), columns, left_out, kept_rows)
 
 
 def _columns(table: TextTable, difficulty: str | None) -> dict[str, str]:
@@ -286,16 +286,16 @@ def request_seed(seed: int, candidate_id: str, step: str) -> int:
 
 
 def _in_turn(pages: Pages, alike: Sequence[Page], seed: int, lengths: Lengths) -> Iterator[Candidate]:
-    drawn, turn = sorted(alike, key=lambda page: _random_key(seed, page.key)), 0
-    while drawn:
+    remaining, turn = sorted(alike, key=lambda page: _random_key(seed, page.key)), 0
+    while remaining:
         left = []
-        for page in drawn:
+        for page in remaining:
             candidates = _of_page(pages, page, seed, lengths)
             if turn < len(candidates):
                 yield candidates[turn]
             if turn + 1 < len(candidates):
                 left.append(page)
-        turn, drawn = turn + 1, left
+        turn, remaining = turn + 1, left
 
 
 def _of_page(pages: Pages, page: Page, seed: int, lengths: Lengths) -> list[Candidate]:
