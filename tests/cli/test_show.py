@@ -65,7 +65,7 @@ def test_undefined_and_boundary_rows_say_so_and_why(capsys):
     assert any(cell.endswith("1.000]") for cell in cells)
     said = "\n".join(lines)
     assert "low: RI is undefined: no question was refused" in said
-    assert "high: RI is at its limit of +1" in said
+    assert "high: RI is at the boundary (+1)" in said
 
 
 def test_few_unscored_are_said_and_many_are_a_warning(capsys):

@@ -136,7 +136,7 @@ def test_what_has_no_score_or_no_grade_is_counted_and_left_out(table, scores):
     assert found.auroc == rest.auroc
     assert found.against == rest.against
     (said,) = map(sentence, found.remarks())
-    assert said.startswith("no score in 7 of 400 replies, no grade of 3 answers with a score; they are excluded")
+    assert said.startswith("no score in 7 of 400 replies, no grade for 3 answers with a score; they are excluded")
 
 
 def test_a_method_that_gave_no_score_at_all_says_so_and_nothing_else(table, scores):
@@ -175,7 +175,7 @@ def _found(
         ),
         (
             _found(-0.1, 0.1),
-            "finds wrong answers about as well as the model's refusals under low",
+            "finds wrong answers neither significantly better nor worse than the model's refusals under low",
             "the difference is within sampling error.",
         ),
         (
@@ -186,8 +186,8 @@ def _found(
         (
             _found(None, None, "score:zero_cell:answered_wrong"),
             "cannot be compared with the model's refusals under low "
-            "(the score leaves no error, so there is no interval)",
-            "there is no comparison: the score leaves no error, so there is no interval.",
+            "(the score leaves no wrong answer, so there is no interval)",
+            "there is no comparison: the score leaves no wrong answer, so there is no interval.",
         ),
     ],
 )
@@ -202,8 +202,8 @@ def test_sentences_name_both_differences_with_their_intervals(summary):
     one = replace(summary, against=(_found(0.3, 0.5), replace(_found(-0.1, 0.1), variant="high")))
     assert sentence(one.verdict(numbers=True)) == (
         "likelihood finds wrong answers better than the model's refusals under low (RI +0.400 [0.300, 0.500], wrong "
-        "when answering -0.100 [-0.150, -0.050]); it finds wrong answers about as well as the model's refusals under "
-        "high (RI +0.000 [-0.100, 0.100], wrong when answering -0.100 [-0.150, -0.050])."
+        "when answering -0.100 [-0.150, -0.050]); it finds wrong answers neither significantly better nor "
+        "worse than the model's refusals under high (RI +0.000 [-0.100, 0.100], wrong when answering -0.100 [-0.150, -0.050])."
     )
     assert sentence(one.against[0].in_full("likelihood")) == (
         "Under low the model refused 100 of 400 questions. Refusing the 100 with the lowest likelihood instead changes "
@@ -239,7 +239,7 @@ def test_where_the_index_is_at_its_limit_the_error_rates_decide():
     assert against.refusal_index.difference.status == "boundary"
     assert against.answered_error_rate.difference.high < 0
     assert against.verdict == "better"
-    assert "(at its limit, where there is no interval)" in sentence(against.in_full("s"))
+    assert "(at the boundary, where there is no interval)" in sentence(against.in_full("s"))
 
 
 def test_cautions_for_few_of_a_kind_part_of_the_questions_and_other_answers(table, scores):

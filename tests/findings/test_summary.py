@@ -107,7 +107,7 @@ def test_the_boundary_names_its_empty_cell_and_points_to_the_interval():
     variant = one(60, 0, 20, 20)
     interval = variant.index
     assert codes(variant) == ["boundary"]
-    assert "limit of +1 because no question is refused but right" in message(variant, "boundary")
+    assert "boundary (+1) because no question is refused but right" in message(variant, "boundary")
     assert f"from {interval.low:.2f} to 1.00" in message(variant, "boundary")
     both = one(60, 0, 0, 40)
     assert "refused but right when forced and none answered and wrong" in message(both, "boundary")

@@ -375,7 +375,7 @@ def test_what_has_no_score_or_no_grade_is_counted_left_out_and_unscored_in_the_v
         wrong=pl.when(number % 10 == 1).then(None).otherwise("wrong"),
     )
     found = find_threshold(run, PENALTY)
-    assert "mine: no score in 60 of 600 replies, no grade of 60 answers; they are excluded" in str(found)
+    assert "mine: no score in 60 of 600 replies, no grade for 60 answers; they are excluded" in str(found)
     document = found.to_document()
     assert document["chosen_on"] + document["judged_on"] == 480
     assert (document["without_score"], document["without_grade"]) == (60, 60)

@@ -41,7 +41,7 @@ def test_a_caution_fits_as_well(capsys, monkeypatch):
     tables = [table(counts, Identification("m", "d", name[:16])) for name, counts in FOUR.items()]
     console.show(first_screen(summarise(refused_again(pl.concat(tables)))))
     lines = capsys.readouterr().out.splitlines()
-    assert "Caution, prompt low: " in "\n".join(lines)
+    assert "Caveat, prompt low: " in "\n".join(lines)
     assert len(lines) <= 20 - 3
     assert max(map(len, lines)) <= 80
 

@@ -78,7 +78,7 @@ def test_words_claim_what_both_ends_hold(
 def test_a_verdict_in_words() -> None:
     assert sentence(verdict(Estimate(0.3, 0.2, 0.39)), "page") == "Its refusals are weakly correlated with its errors."
     said = sentence(verdict(Estimate(0.24, -0.03, 0.49)), "page")
-    assert said == "Refusals are moderately correlated with errors at best, or not at all."
+    assert said == "Refusals are at most moderately correlated with errors, if at all."
 
 
 def test_every_verdict_fits_a_line_of_the_terminal() -> None:
@@ -156,7 +156,7 @@ def test_best_and_worst_prompt_are_named() -> None:
     ("counts", "title"),
     [
         ((0, 0, 50, 50), "Undefined"),
-        ((50, 0, 30, 60), "At its limit"),
+        ((50, 0, 30, 60), "At the boundary"),
         ((600, 2, 398, 0), "Next to no knowledge"),
         ((60, 3, 20, 40), "Few right answers"),
         ((30, 40, 2, 60), "A small cell"),

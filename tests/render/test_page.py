@@ -132,7 +132,7 @@ def test_degenerate_tables_make_a_page_that_says_undefined_or_boundary(
     page = _page(tmp_path, counts_table(*counts))
     assert "undefined" in page or "at the boundary" in page
     assert (
-        "It is undefined how strongly its refusals are correlated with its errors" in page
+        "The correlation between its refusals and its errors is undefined" in page
         or "This number does not show how strongly" in page
     )
     assert "nan" not in page.split('id="data"')[0].split("<body>")[1].lower()

@@ -158,7 +158,7 @@ def test_an_end_that_a_budget_kept_it_from_is_not_reached_by_then():
     run = measure(half_width=0.01, out="run", max_requests=100)
     assert run.ended
     asked = run.outcomes["question_id"].n_unique()
-    assert run.unmet_goal.endswith(f"after {asked} questions, of which not all have a grade.")
+    assert run.unmet_goal.endswith(f"after {asked} questions, not all of which have a grade.")
     assert measure(half_width=0.25, looks=6, out="run").unmet_goal is None
 
 

@@ -148,7 +148,7 @@ def test_the_ratio_is_of_mean_coefficients_and_its_interval_is_paired(runs, stud
     row = rows.filter(metric="f_score").row(0, named=True)
     assert row["ratio"] == pytest.approx(sum(own) / sum(other))
     assert row["ratio_low"] < row["ratio_high"]
-    assert any(note.startswith("Coefficient of variation of RI over that of each metric") for note in study.notes)
+    assert any(note.startswith("Coefficient of variation of RI divided by that of each metric") for note in study.notes)
 
 
 def test_the_interval_of_the_ratio_takes_chance_out():

@@ -117,8 +117,8 @@ def force(
     options = ReadOptions(columns_of(column), scorer, refusal, words=words_of(map_))
     settings = Settings.of(model=model, **values)
     plan = prepare_force(file, settings, name=name, kind=format_, options=options, out=out)
-    for caution in plan.cautions:
-        console.note(f"warning: {sentence(caution)}")
+    for caveat in plan.caveats:
+        console.note(f"warning: {sentence(caveat)}")
     execute_and_show(plan, as_json=json)
 
 

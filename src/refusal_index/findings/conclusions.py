@@ -55,7 +55,7 @@ BESIDE_THE_NUMBER = frozenset({"unscored_outcomes", "sampling"})
 """Caveats that are shown beside the number even where they are not serious."""
 
 MEANINGLESS = frozenset({"boundary", "next_to_no_knowledge"})
-"""Cautions under which no conclusion may be drawn from the number."""
+"""Caveats under which no conclusion may be drawn from the number."""
 
 
 def lacking(summary: Summary) -> Statement | None:

@@ -35,7 +35,7 @@ from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
 from refusal_index.stats.contingency import FEW_CLUSTERS, ONE_CLUSTER
 
 FORCED_REFUSAL_LIMIT = 0.05
-"""Share of refusals in the forced pass above which a caution is shown."""
+"""Share of refusals in the forced pass above which a caveat is shown."""
 
 KNOWLEDGE_LIMIT = 0.01
 """Share of right answers under forced answering below which RI says little."""
@@ -59,14 +59,14 @@ FEW_REPEATED = 50
 """Number of repeated questions below which reliabilities are mostly noise."""
 
 
-def cautions(
+def caveats(
     table: ContingencyTable,
     refusal_index: Estimate,
     completeness: rates.Completeness,
     missing: MissingRange | None,
     forced: rates.ForcedRefusals,
 ) -> Iterator[Statement]:
-    """Yield the cautions about one variant, the most serious first.
+    """Yield the caveats about one variant, the most serious first.
 
     - `table`: its counts.
     - `refusal_index`: the estimate made from them.
@@ -84,7 +84,7 @@ def cautions(
         yield Statement("forced_refusals", "serious", {"refused": forced.refused, "asked": forced.asked})
 
 
-def sampling_cautions(sampling: rates.SamplingSummary | None) -> Iterator[Statement]:
+def sampling_caveats(sampling: rates.SamplingSummary | None) -> Iterator[Statement]:
     """Yield the caution about few clusters, if there are clusters."""
     if sampling is None:
         return
@@ -95,8 +95,8 @@ def sampling_cautions(sampling: rates.SamplingSummary | None) -> Iterator[Statem
         yield Statement("few_clusters", "serious", values)
 
 
-def refusal_cautions(rows: pl.DataFrame, refusals: Mapping[str, int] | None) -> Iterator[Statement]:
-    """Yield cautions that refusals may be missed: none were found, or wrong answers share a sentence.
+def refusal_caveats(rows: pl.DataFrame, refusals: Mapping[str, int] | None) -> Iterator[Statement]:
+    """Yield caveats that refusals may be missed: none were found, or wrong answers share a sentence.
 
         - `rows`: one variant, one row a question, with ``first_reply``.
     - `refusals`: how many were recognised by what; without ``wording`` no rule graded.
@@ -189,10 +189,10 @@ def _unscored_refusals(
         yield Statement("unscored_refusals", "serious", values)
 
 
-def draws_cautions(
+def draws_caveats(
     outcomes: pl.DataFrame, draws: DrawsSummary | None, further: rates.Completeness | None
 ) -> Iterator[Statement]:
-    """Yield the cautions about repeated draws: some are missing, cannot be used, or are too few."""
+    """Yield the caveats about repeated draws: some are missing, cannot be used, or are too few."""
     if further is None:
         return
     if not further.is_enough:
@@ -263,7 +263,7 @@ class VariantSummary:
     # completeness, forced_refusals: what is missing, and how often the forced pass refused
     completeness: rates.Completeness
     forced_refusals: rates.ForcedRefusals
-    warnings: tuple[Statement, ...]  # cautions to show next to the numbers, the most serious first
+    warnings: tuple[Statement, ...]  # caveats to show next to the numbers, the most serious first
     sensitivity: Sensitivity  # what other decisions on missing grades and refusals of the forced pass would have given
     draws: DrawsSummary | None = None  # what repeated draws show; None where no question was drawn twice
     usage: Usage | None = None  # tokens, requests and cost; None where not known
@@ -440,10 +440,10 @@ def summarise(
             completeness=complete,
             forced_refusals=forced,
             warnings=(
-                *sampling_cautions(sampled),
-                *refusal_cautions(rows, ways.get(group.variant)),
-                *draws_cautions(group.outcomes, draws, further),
-                *cautions(counts, index, complete, missing, forced),
+                *sampling_caveats(sampled),
+                *refusal_caveats(rows, ways.get(group.variant)),
+                *draws_caveats(group.outcomes, draws, further),
+                *caveats(counts, index, complete, missing, forced),
             ),
             sensitivity=sensitivity(rows, payoffs, confidence_level),
             draws=draws,

@@ -30,7 +30,7 @@ from refusal_index.render.format import (
     signed,
     to_text,
 )
-from refusal_index.render.sentences import cautioned, description, phrase, selected, sentence
+from refusal_index.render.sentences import caveat_line, description, phrase, selected, sentence
 from refusal_index.stats.baseline import Payoffs
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def gate_blocks(result: GateResult) -> Iterator[Block]:
         yield from ("", guard_table(result).without("baseline", "adjusted p", *left_out), "", sentence(key))
     for statement in others:
         if statement.severity != "note":
-            yield from ("", cautioned(statement))
+            yield from ("", caveat_line(statement))
     if result.changed:
         yield from ("", sentence(Statement("changed", values={"count": len(result.changed), "most": SHOWN})))
 

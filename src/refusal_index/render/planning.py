@@ -30,14 +30,14 @@ from refusal_index.render.format import (
     span,
     title,
 )
-from refusal_index.render.sentences import cautioned, phrase, sentence
+from refusal_index.render.sentences import caveat_line, phrase, sentence
 from refusal_index.stats import Estimate, MisgradingRange, RepeatPlan, SamplePlan
 
 
 def plan_screen(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[Block]:
     """Yield how many questions are needed and their cost, and a row for each prompt."""
     for answer in plan_answers(plans, options):
-        yield cautioned(answer)
+        yield caveat_line(answer)
     by_width = any(len(plan.sizes) > 1 for plan in plans.values())
     widths = [f"+-{width:.2f}" for width in HALF_WIDTHS] if by_width else ["questions", "+-", "requests"]
     slopes = list(dict.fromkeys(plan.slopes for plan in plans.values() if plan.slopes))

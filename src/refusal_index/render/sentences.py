@@ -32,12 +32,12 @@ def sentence(statement: Statement, audience: Audience = "text") -> str:
     return fill(sections[section][statement.code], statement.values, typeset=audience != "text")
 
 
-def cautioned(statement: Statement) -> str:
-    """Return the sentence of a statement, marked as a caution if it is serious."""
+def caveat_line(statement: Statement) -> str:
+    """Return the sentence of a statement, marked as a caveat if it is serious."""
     text = sentence(statement)
     if statement.severity != "serious":
         return text
-    return f"Caution{', ' if statement.values.get('first') and statement.code == 'same_for' else ': '}{text}"
+    return f"Caveat{', ' if statement.values.get('first') and statement.code == 'same_for' else ': '}{text}"
 
 
 def description(metric: str, payoffs: Payoffs, *, typeset: bool = True) -> str:

@@ -44,7 +44,7 @@ from refusal_index.render.format import (
     with_interval,
 )
 from refusal_index.render.sections import report_sections
-from refusal_index.render.sentences import cautioned, description, phrase, sentence
+from refusal_index.render.sentences import caveat_line, description, phrase, sentence
 from refusal_index.stats import Estimate, RankedRun
 from refusal_index.stats.baseline import Payoffs
 
@@ -349,7 +349,7 @@ def first_screen(summary: Summary) -> Iterator[Block]:
     yield from (_screen_table(summary), "", sentence(explained))
     for doubt in doubts(summary):
         if doubt.severity == "serious" or doubt.code == "sampling":  # intervals depend on how questions were sampled
-            yield from ("", cautioned(doubt))
+            yield from ("", caveat_line(doubt))
 
 
 def scale(index: Estimate) -> str:

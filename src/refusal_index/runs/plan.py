@@ -228,8 +228,8 @@ class Plan:
         Display names of the model and the dataset, which a configuration may set.
     begin
         Called once the folder exists and is locked, before any request: it writes the files that the run builds on.
-    cautions
-        Cautions to show before the run.
+    caveats
+        Caveats to show before the run.
     """
 
     settings: Settings
@@ -243,7 +243,7 @@ class Plan:
     objects: Mapping[str, object] = field(default_factory=dict)
     title: tuple[str, str] = ("", "")
     begin: Callable[[], None] | None = None
-    cautions: tuple[Statement, ...] = ()
+    caveats: tuple[Statement, ...] = ()
 
     def __post_init__(self) -> None:
         check_engine(self.settings.sending.engine)

@@ -158,7 +158,7 @@ def prepare_force(
         {FORCED: dict.fromkeys(dataset.questions, 1)},
         title=(settings.model, dataset.name),
         begin=lambda: write_outcomes(to_outcomes(passes), first_pass_table(folder)),
-        cautions=mixture(passes[0].model, settings.model),
+        caveats=mixture(passes[0].model, settings.model),
     )
     return checked(plan)
 

@@ -76,7 +76,7 @@ class Run:
     rows
         The outcome table, one row per question, variant and draw; a large table is read lazily from the folder.
     summary
-        Every metric of every variant, with intervals and cautions.
+        Every metric of every variant, with intervals and caveats.
     missing
         Questions that failed or are unfinished, if known.
     document
@@ -405,9 +405,9 @@ def write_results(
             )
             outdated = refresh(folder, store, settings, derived.outcomes) if refresh else ()
             if "first_pass" in settings:
-                cautions = mixture(settings["first_pass"]["model"], settings["model"])
+                caveats = mixture(settings["first_pass"]["model"], settings["model"])
                 variants = tuple(
-                    replace(variant, warnings=(*cautions, *variant.warnings)) for variant in summary.variants
+                    replace(variant, warnings=(*caveats, *variant.warnings)) for variant in summary.variants
                 )
                 summary = replace(summary, variants=variants)
             summary = with_sections(summary, derived.outcomes, folder.path)

@@ -86,7 +86,7 @@ def confidence_screen(summary: Sequence[MethodSummary]) -> Iterator[Block]:
     yield sentence(Statement("confidence_explained", "scope"))
     for names, remark in shared_remarks(shown):
         if remark.code == "method_left_out" or (remark.severity == "serious" and best.name in names):
-            yield f"Caution: {best.name if remark.severity == 'serious' else abridged(names)}: {sentence(remark)}"
+            yield f"Caveat: {best.name if remark.severity == 'serious' else abridged(names)}: {sentence(remark)}"
     yield sentence(Statement("more_methods", "scope", {"left_out": len(ranked) - len(shown)}))
 
 

@@ -504,7 +504,7 @@ def threshold_screen(result: Threshold) -> Iterator[Block]:
     """Yield the choice, its caveats and a table with a row for each rule for refusing, within 80 columns."""
     for statement in result.statements:
         if statement.severity in ("conclusion", "serious") or statement.code == "scores_left_out":
-            yield f"{'Caution: ' if statement.severity == 'serious' else ''}{sentence(statement)}"
+            yield f"{'Caveat: ' if statement.severity == 'serious' else ''}{sentence(statement)}"
     rows = (
         (
             abbreviated(sentence(result.name(point)), MAX_RULE_LENGTH),

@@ -430,6 +430,6 @@ def _draw_regrets(axes: Axes, best: pl.DataFrame, keys: pl.DataFrame) -> None:
         _mark_best(axes, row["estimate"], y, row["penalty"], style.ends(row))
     names = style.short_names(keys["model"].to_list(), 28)
     style.name_rows([axes], [names[model] for model in keys["model"]])
-    axes.set_xlabel("utility a question, best less today's")
+    axes.set_xlabel("utility per question: best minus current")
     looks = {f"penalty {price:g}": (_PENALTY_MARKERS[price], colour) for price, colour in _PENALTY_COLOURS.items()}
     style.title_with_key(axes, "Regret", {name: (*look, style.PAPER) for name, look in looks.items()})
