@@ -203,7 +203,8 @@ def test_sentences_name_both_differences_with_their_intervals(summary):
     assert sentence(one.verdict(numbers=True)) == (
         "likelihood finds wrong answers better than the model's refusals under low (RI +0.400 [0.300, 0.500], wrong "
         "when answering -0.100 [-0.150, -0.050]); it finds wrong answers neither significantly better nor "
-        "worse than the model's refusals under high (RI +0.000 [-0.100, 0.100], wrong when answering -0.100 [-0.150, -0.050])."
+        "worse than the model's refusals under high (RI +0.000 [-0.100, 0.100], wrong when answering -0.100 "
+        "[-0.150, -0.050])."
     )
     assert sentence(one.against[0].in_full("likelihood")) == (
         "Under low the model refused 100 of 400 questions. Refusing the 100 with the lowest likelihood instead changes "
