@@ -178,8 +178,7 @@ def secrets_in_url(url: str) -> list[str]:
 def _forms() -> tuple[str, ...]:
     """Return every secret in each form in which it may occur in a text, the longest first."""
     # Decoding all variables for each reply would take longer than the search.
-    undecoded = getattr(os.environ, "_data", os.environ)
-    return _forms_of(tuple(undecoded.items()), frozenset(_remembered))
+    return _forms_of(tuple(getattr(os.environ, "_data", os.environ).items()), frozenset(_remembered))
 
 
 @lru_cache(maxsize=1)

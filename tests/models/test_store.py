@@ -183,7 +183,7 @@ def test_all_that_is_about_a_question_comes_in_the_order_of_ids(path):
                 name = one.question.question_id
                 assert one.completions(variant) == store.completions(name, variant)
                 assert one.effective_completions(variant) == store.effective_completions(name, variant)
-        assert (store.question("A"), store.question("B")) == (bare, None)
+        assert (store.questions().get("A"), store.questions().get("B")) == (bare, None)
         assert store.variants() == ["high", "low"]
 
 

@@ -45,7 +45,7 @@ def client_of(account: Account, at_once: int) -> AsyncOpenAI:
     )
 
 
-async def posted(client: AsyncOpenAI, content: bytes, attempt_timeout: float) -> dict[str, Any]:
+async def posted(client: AsyncOpenAI, content: bytes, attempt_timeout: float) -> Any:
     """Send the body of a chat request, and return the normalised body of the response.
 
     Raises
@@ -55,11 +55,9 @@ async def posted(client: AsyncOpenAI, content: bytes, attempt_timeout: float) ->
     """
     try:
         async with asyncio.timeout(attempt_timeout):
-            response = await client.post(CHAT, cast_to=httpx2.Response, content=content)
+            return (await client.post(CHAT, cast_to=httpx2.Response, content=content)).extensions[BODY]
     except TimeoutError:
         raise TimeoutError(f"no response within {attempt_timeout:g} seconds") from None
-    body: dict[str, Any] = response.extensions[BODY]
-    return body
 
 
 CONCURRENCY = 100

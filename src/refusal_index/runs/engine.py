@@ -17,7 +17,6 @@ from typing import Protocol
 from refusal_index import entry_points
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Grade
-from refusal_index.data.run_json import Prices
 from refusal_index.errors import RefusalIndexError
 from refusal_index.models.failures import (
     RESUMES,
@@ -187,11 +186,6 @@ class Assignment:
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
     budget: Budget = field(default_factory=lambda: Budget(Limits()))
 
-    @property
-    def prices(self) -> Prices:
-        """What its models cost."""
-        return self.settings.accounts.prices
-
     @cached_property
     def replies(self) -> GroupCommit:
         """Stores replies that come one by one."""
@@ -300,7 +294,7 @@ async def _completions(
         subject=request.conversation.question.question_id,
         max_retries=assignment.settings.sending.max_retries,
     )
-    budget.count(completions, assignment.prices)
+    budget.count(completions, assignment.settings.accounts.prices)
     try:
         await assignment.replies.put(completions)
     except StoreError as error:

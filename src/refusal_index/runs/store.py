@@ -216,10 +216,8 @@ def _without_keys(completion: Completion) -> Completion:
     """Return a reply without API keys; log probabilities of its tokens go too, as they contain the key in pieces."""
     sound = sound_text(completion.reply.text), completion.logprobs
     clean = redacted_in(sound)
-    text, logprobs = clean if clean == sound else (clean[0], None)
-    if (text, logprobs) == (completion.reply.text, completion.logprobs):
-        return completion
-    return replace(completion, reply=replace(completion.reply, text=text), logprobs=logprobs)
+    logprobs = completion.logprobs if clean == sound else None
+    return replace(completion, reply=replace(completion.reply, text=clean[0]), logprobs=logprobs)
 
 
 def question_rows(questions: Iterable[Question]) -> Iterable[Row]:
@@ -352,11 +350,6 @@ class ReplyStore:
         """Return every question by id, in the order they were recorded; reads all into memory."""
         rows = self._rows("SELECT question_id, document FROM questions ORDER BY rowid")
         return {question_id: self._question(question_id, document) for question_id, document in rows}
-
-    def question(self, question_id: str) -> Question | None:
-        """Return one question; None if the id is unknown."""
-        rows = self._rows("SELECT question_id, document FROM questions WHERE question_id = ?", question_id)
-        return self._question(*rows[0]) if rows else None
 
     def _question(self, question_id: str, document: str) -> Question:
         try:

@@ -254,7 +254,7 @@ class Attempts:
         self._answered.add(pending.custom_id)
         if len(completions) < pending.ask.n:
             self.give_choices = False
-        assignment.budget.count(completions, assignment.prices)
+        assignment.budget.count(completions, assignment.settings.accounts.prices)
         assignment.breaker.worked(pending.ask.request.role)
 
     def failed(self, pending: Pending, failure: Failure) -> None:

@@ -287,7 +287,7 @@ class ResultMerger:
             for conversation, pending in list(state.unfinished()):
                 # A forced reply that came with another variant is shared.
                 requests = state.next_requests(conversation) if state.new else pending
-                while completions := list(self._new_completions(state, conversation, requests, failed)):
+                while completions := list(self._new_completions(state, (conversation, requests), failed)):
                     state.new += completions
                     requests = state.next_requests(conversation)
                 if requests:
@@ -302,13 +302,10 @@ class ResultMerger:
         return self.counts
 
     def _new_completions(
-        self,
-        state: QuestionState,
-        conversation: Conversation,
-        requests: Sequence[PendingRequest],
-        failed: dict[str, set[str]],
+        self, state: QuestionState, unfinished: Unfinished, failed: dict[str, set[str]]
     ) -> Iterator[Completion]:
-        """Yield the replies to pending requests of a conversation."""
+        """Yield the replies to the pending requests of a conversation."""
+        conversation, requests = unfinished
         for request in requests:
             new: dict[int, Completion] = {}  # by draw
             for alternative in _alternatives(state, conversation, request):
