@@ -592,7 +592,7 @@ MUTANTS = (
     Mutant("replies come in the order in which they came", "runs/store.py",
            "key=itemgetter(-1)", "key=itemgetter(6)", "models/test_store.py"),
     Mutant("a reply with a key loses its tokens", "runs/store.py",
-           "text, logprobs = clean if clean == sound else (clean[0], None)", "text, logprobs = clean",
+           "logprobs = completion.logprobs if clean == sound else None", "logprobs = clean[1]",
            "models/test_store.py"),
     Mutant("fewer draws lose none", "runs/store.py",
            " WHERE excluded.draws > draws", "", "models/test_store.py"),
