@@ -191,7 +191,7 @@ def _spanning(estimate: Estimate, *others: Estimate) -> Estimate:
     """Return an estimate with its interval extended to cover those of others."""
     if estimate.low is None:
         return estimate
-    ends = ([getattr(estimates_, end) for estimates_ in (estimate, *others)] for end in ("low", "high"))
+    ends = ([getattr(item, end) for item in (estimate, *others)] for end in ("low", "high"))
     lows, highs = ([value for value in values if value is not None] for values in ends)
     return replace(estimate, low=min(lows), high=max(highs))
 
@@ -279,12 +279,12 @@ def each_group(table: pl.DataFrame | pl.LazyFrame, columns: Sequence[str]) -> It
         yield from variant_groups(table.select(*GROUP, *(name for name in columns if name in table.columns)))
         return
     schema = table.collect_schema()
-    columns_ = [SHORT.get(name, pl.col(name)) for name in columns if name in schema]
+    expressions = [SHORT.get(name, pl.col(name)) for name in columns if name in schema]
     for key in table.select(GROUP).unique(maintain_order=True).collect().iter_rows():
         named = tuple(zip(GROUP, key, strict=True))
         in_group = (pl.col(name).is_null() if value is None else pl.col(name) == value for name, value in named)
         names = (pl.lit(value, pl.Enum([] if value is None else [value])).alias(name) for name, value in named)
-        rows = table.filter(*in_group).select(*columns_).with_columns(*names)
+        rows = table.filter(*in_group).select(*expressions).with_columns(*names)
         model, dataset, variant = key
         yield VariantGroup(model, dataset, variant, rows.collect(engine="streaming"))
 

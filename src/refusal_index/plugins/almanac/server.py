@@ -96,10 +96,10 @@ class Api:
 
     async def chat(self, request: web.Request) -> web.Response:
         """Answer a chat request."""
-        request_, completions = await ask(self._pool, await _read_json(request), _notes.get())
-        if not request_.stream:
-            return web.json_response(completion_body(request_, completions))
-        events = [*map(json.dumps, chunk_bodies(request_, completions)), "[DONE]"]
+        chat_request, completions = await ask(self._pool, await _read_json(request), _notes.get())
+        if not chat_request.stream:
+            return web.json_response(completion_body(chat_request, completions))
+        events = [*map(json.dumps, chunk_bodies(chat_request, completions)), "[DONE]"]
         text = "".join(f"data: {event}\n\n" for event in events)
         return web.Response(text=text, content_type="text/event-stream")
 

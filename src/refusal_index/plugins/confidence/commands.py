@@ -131,7 +131,7 @@ def confidence(
     if not yes:
         check_amount(plan, requests)
     scored = execute_with_progress(plan, partial(measure, plan), sum(request.questions for request in requests))
-    names_made = [method_.name for method_ in plan.methods]
+    names_made = [scorer.name for scorer in plan.methods]
     summary = [
         method_summary
         for method_summary in summarise_confidence(scored.table, plan.outcomes)

@@ -300,7 +300,7 @@ class ConfidencePlan(Plan):
     def missing_answers(self, replies: Replies) -> list[Conversation]:
         """Return the forced passes that are needed because the run's own answers are missing or unsuitable."""
         conversations = []
-        for question in (question_ for question_ in self.questions.values() if question_.gold is not None):
+        for question in (candidate for candidate in self.questions.values() if candidate.gold is not None):
             reply = replies.forced(question).get(0)
             lacks_answer = reply is None or (Need.LOGPROBS in self.needs and reply.logprobs is None)
             # The grade of an answer that was requested earlier may be missing.

@@ -411,9 +411,7 @@ def refresh_scores(
     with suppress(OutcomeTableError):
         before = folder.read_outcomes()
     again = [
-        table_.lazy().select(SAMPLED_AGAIN.sum()).collect().item()
-        for table_ in (before, outcomes)
-        if table_ is not None
+        rows.lazy().select(SAMPLED_AGAIN.sum()).collect().item() for rows in (before, outcomes) if rows is not None
     ]
     redrawn = len(set(again)) > 1
     groups_kept, outdated = [], []

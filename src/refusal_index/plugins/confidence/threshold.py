@@ -458,12 +458,12 @@ class _Sampled:
         )
 
 
-def _scaled(estimate_: Estimate, factor: float, shift: float = 0.0) -> Estimate:
+def _scaled(original: Estimate, factor: float, shift: float = 0.0) -> Estimate:
     """Return the estimate and its interval, multiplied by `factor` and shifted."""
-    ends = sorted(shift + factor * end for end in (estimate_.low, estimate_.high) if end is not None)
+    ends = sorted(shift + factor * end for end in (original.low, original.high) if end is not None)
     low, high = ends if len(ends) == 2 else (None, None)
-    estimate = None if estimate_.estimate is None else shift + factor * estimate_.estimate
-    return replace(estimate_, estimate=estimate, low=low, high=high, name="")
+    estimate = None if original.estimate is None else shift + factor * original.estimate
+    return replace(original, estimate=estimate, low=low, high=high, name="")
 
 
 def halves_of(questions: pl.DataFrame, seed: int) -> Halves:

@@ -754,8 +754,8 @@ def _train(
     for step in range(recipe.steps):
         batch = order[step * recipe.batch_size : (step + 1) * recipe.batch_size]
         predicted = _probabilities(model, tokenizer, [texts[index] for index in batch], recipe)
-        targets_ = torch.tensor(targets[batch], dtype=predicted.dtype, device=predicted.device)
-        torch.nn.functional.mse_loss(predicted, targets_).backward()
+        expected = torch.tensor(targets[batch], dtype=predicted.dtype, device=predicted.device)
+        torch.nn.functional.mse_loss(predicted, expected).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.largest_norm)
         optimiser.step()
         rate.step()

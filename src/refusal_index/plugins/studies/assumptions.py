@@ -44,7 +44,7 @@ def copula_comparison(runs: Sequence[ComparedRun], _options: StudyOptions) -> St
     """Make the study; raises NotPossibleError if no table has a defined index."""
     chosen, notes = inputs.chosen_runs(runs)
     defined, undefined = inputs.defined_tables(chosen)
-    notes, tables = (*notes, *undefined), [one.table for one in defined]
+    notes, tables = (*notes, *undefined), [source.table for source in defined]
     if not tables:
         raise NotPossibleError(notes=notes)
     tests, impossible = _tests(chosen)
@@ -75,15 +75,15 @@ def _tests(runs: Sequence[ComparedRun]) -> tuple[list[dict[str, Any]], tuple[str
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     for run, name in zip(runs, inputs.display_names(runs), strict=True):
-        found = copulas.copula_tests(*outcome_matrix(list(run.variants.values())).arrays)
-        if all(test.pvalue is None for test in found):
-            notes.append(f"The test over the prompts of {name} is not possible ({found[0].reason}).")
+        results = copulas.copula_tests(*outcome_matrix(list(run.variants.values())).arrays)
+        if all(test.pvalue is None for test in results):
+            notes.append(f"The test over the prompts of {name} is not possible ({results[0].reason}).")
         else:
-            tests = sorted(found, key=lambda test: copulas.COPULA_NAMES.index(test.family))
-            whose = {"part": "test_over_variants", "model": name, "dataset": run.dataset}
+            tests = sorted(results, key=lambda test: copulas.COPULA_NAMES.index(test.family))
+            labels = {"part": "test_over_variants", "model": name, "dataset": run.dataset}
             for test in tests:
                 measured = {column: getattr(test, column) for column in _OF_TEST}
-                rows.append({**whose, "tables": len(test.tables) - len(test.left_out), **measured})
+                rows.append({**labels, "tables": len(test.tables) - len(test.left_out), **measured})
     tested = [row for row in rows if row["pvalue"] is not None]
     for row, adjusted in zip(tested, stats.holm([row["pvalue"] for row in tested]).tolist(), strict=True):
         row["pvalue_holm"] = adjusted
@@ -98,8 +98,8 @@ def _printed_copulas(frame: pl.DataFrame) -> pl.DataFrame:
     tests = frame.filter(part="test_over_variants")
 
     def ruled_out(row: Mapping[str, Any]) -> str:
-        own = tests.filter(family=row["family"]).drop_nulls("pvalue")["pvalue_holm"]
-        return f"{int((own < 0.05).sum())} of {own.len()}"
+        pvalues = tests.filter(family=row["family"]).drop_nulls("pvalue")["pvalue_holm"]
+        return f"{int((pvalues < 0.05).sum())} of {pvalues.len()}"
 
     columns = {
         "family": style.labelled(FAMILY_LABELS, "family"),
@@ -184,12 +184,12 @@ def grading_sensitivity(runs: Sequence[ComparedRun], options: StudyOptions) -> S
     defined, undefined = inputs.defined_tables(chosen)
     notes = (*notes, *undefined)
     rows: list[dict[str, Any]] = []
-    for one in defined:
-        counts = outcome_counts(first_draws(one.run.variants[one.variant]))
-        parts = [*scoring_rows(counts, one.table, options.confidence_level), *misgrading_bounds_rows(one.table)]
-        if one.variant == inputs.reference_variant(one.run):
-            parts += misgrading_rows(one.table, options)
-        rows += ({**one.where, **part} for part in parts)
+    for source in defined:
+        counts = outcome_counts(first_draws(source.run.variants[source.variant]))
+        parts = [*scoring_rows(counts, source.table, options.confidence_level), *misgrading_bounds_rows(source.table)]
+        if source.variant == inputs.reference_variant(source.run):
+            parts += misgrading_rows(source.table, options)
+        rows += ({**source.where, **part} for part in parts)
     if not rows:
         raise NotPossibleError(notes=notes)
     frame = pl.DataFrame(rows, schema=GRADING_SCHEMA)
@@ -213,10 +213,10 @@ def misgrading_rows(table: stats.ContingencyTable, options: StudyOptions) -> Ite
     level = options.confidence_level
     for name, (as_wrong, as_right) in ERRORS.items():
         for rate in RATES:
-            found = stats.correct_misgrading(table, rate * as_wrong, rate * as_right)
-            interval = found.confidence_interval(level, n_resamples=_RESAMPLES, rng=options.seed)
+            corrected = stats.correct_misgrading(table, rate * as_wrong, rate * as_right)
+            interval = corrected.confidence_interval(level, n_resamples=_RESAMPLES, rng=options.seed)
             where = {"part": "misgrading", "name": name, "rate": rate, "questions": float(table.n)}
-            yield {**where, **stats.Estimate.of(found, interval).to_document()}
+            yield {**where, **stats.Estimate.of(corrected, interval).to_document()}
 
 
 def misgrading_bounds_rows(table: stats.ContingencyTable) -> Iterator[dict[str, Any]]:
@@ -226,9 +226,9 @@ def misgrading_bounds_rows(table: stats.ContingencyTable) -> Iterator[dict[str, 
     """
     for rate in (0.01, MAX_RATE):
         for name, same in (("differing", False), ("same_rates", True)):
-            found = stats.misgrading_range(table, (0.0, rate), (0.0, rate), same_rates=same)
-            whose = {"part": "misgrading_range", "name": name, "rate": rate}
-            yield {**whose, "questions": float(table.n), **_bounds(found)}
+            bounds = stats.misgrading_range(table, (0.0, rate), (0.0, rate), same_rates=same)
+            labels = {"part": "misgrading_range", "name": name, "rate": rate}
+            yield {**labels, "questions": float(table.n), **_bounds(bounds)}
 
 
 def scoring_rows(
@@ -240,38 +240,38 @@ def scoring_rows(
     - `table`: the reported counts: answers refused again count as wrong, ungraded questions are excluded.
     - `confidence_level`: confidence level of the intervals.
     """
-    own = stats.refusal_index(table)
-    reported = stats.Estimate.of(own, own.confidence_interval(confidence_level)).to_document()
+    result = stats.refusal_index(table)
+    reported = stats.Estimate.of(result, result.confidence_interval(confidence_level)).to_document()
     yield {"part": "reported", "name": "reported", "questions": float(table.n), **reported}
     for rule, scored in stats.scoring_rules(counts).items():
         index = {column: getattr(scored, column) for column in ("estimate", "status", "reason")}
         yield {"part": "scoring_rule", "name": rule, "questions": float(scored.table.n), **index}
-    known = (counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right)
+    counted = (counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right)
     again = counts.refused_again
-    everything = again + counts.unscored_forced, counts.unscored_first, counts.unscored_answered
-    for name, unknown in (("forced_refusals", (again,)), ("everything", everything)):
-        found = stats.missing_bounds(stats.ContingencyTable(*known), *unknown)
-        yield {"part": "bounds", "name": name, "questions": float(sum(unknown)), **_bounds(found)}
+    all_missing = again + counts.unscored_forced, counts.unscored_first, counts.unscored_answered
+    for name, unknown in (("forced_refusals", (again,)), ("everything", all_missing)):
+        bounds = stats.missing_bounds(stats.ContingencyTable(*counted), *unknown)
+        yield {"part": "bounds", "name": name, "questions": float(sum(unknown)), **_bounds(bounds)}
 
 
-def _bounds(found: Any) -> dict[str, Any]:
-    return {column: getattr(found, column) for column in ("low", "high", "status", "reason")}
+def _bounds(bounds: Any) -> dict[str, Any]:
+    return {column: getattr(bounds, column) for column in ("low", "high", "status", "reason")}
 
 
 def _printed_grading(frame: pl.DataFrame) -> pl.DataFrame:
     """Return one row per model and variant: the index, the forced-refusal bounds, and the misgrading ranges."""
     rows = []
     for _, part in frame.group_by("model", "dataset", "variant", maintain_order=True):
-        own = part.filter(part="reported").row(0, named=True)
-        row = {"model": own["model"], "variant": own["variant"]}
-        row["RI"] = with_interval(own["estimate"], own["low"], own["high"], own["reason"])
+        reported = part.filter(part="reported").row(0, named=True)
+        row = {"model": reported["model"], "variant": reported["variant"]}
+        row["RI"] = with_interval(reported["estimate"], reported["low"], reported["high"], reported["reason"])
         again = part.filter(part="bounds", name="forced_refusals").row(0, named=True)
         row["forced refusals"] = f"{again['questions']:.0f}"
         row["their bounds"] = _range(again)
         row["all missing"] = _range(part.filter(part="bounds", name="everything").row(0, named=True))
         for rate in (0.01, MAX_RATE):
-            found = part.filter(part="misgrading_range", name="differing", rate=rate).row(0, named=True)
-            row[f"misgrading up to {rate:.0%}"] = _range(found)
+            bounds = part.filter(part="misgrading_range", name="differing", rate=rate).row(0, named=True)
+            row[f"misgrading up to {rate:.0%}"] = _range(bounds)
         rows.append(row)
     return pl.DataFrame(rows)
 
@@ -323,25 +323,27 @@ def _draw_misgrading(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> N
     axes.annotate(key, (0.01, 0.01), xycoords="axes fraction", fontsize=5.8, color=style.GREY)
     axes.set_xlim(right=145 * MAX_RATE)
     labels, inks = style.short_names(ends["model"].to_list(), 22), [colours[model] for model in ends["model"]]
-    places = ends.select("percent", "estimate").rows()
+    points = ends.select("percent", "estimate").rows()
     # Labels can only cover the ends of the lines.
     near = rows.filter(pl.col("rate") >= 0.9 * MAX_RATE).select("percent", "estimate").rows()
-    style.label_points(axes, places, [labels[model] for model in ends["model"]], inks, size=6.5, avoid=near)
+    style.label_points(axes, points, [labels[model] for model in ends["model"]], inks, size=6.5, avoid=near)
 
 
 def _draw_rules(axes: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
     axes.axvline(0, color=style.PALE)
     labels, names = [], style.short_names(keys["model"].to_list(), 22)
     for y, part in enumerate(frame.partition_by(keys.columns, maintain_order=True)):
-        own = part.filter(part="reported").row(0, named=True)
-        everything, again = (part.filter(part="bounds", name=name).row(0, named=True) for name in _BOUNDS)
-        for bound, width, colour in ((everything, 6, style.PALE), (again, 3, style.MODEL_COLOURS[4])):
+        reported = part.filter(part="reported").row(0, named=True)
+        all_missing, again = (part.filter(part="bounds", name=name).row(0, named=True) for name in _BOUNDS)
+        for bound, width, colour in ((all_missing, 6, style.PALE), (again, 3, style.MODEL_COLOURS[4])):
             style.mark(axes, None, y, colour, xs=style.ends(bound), width=width)
         rules = part.filter(part="scoring_rule").drop_nulls("estimate")["estimate"]
         axes.plot(rules, [y] * rules.len(), "|", color=style.INK, markersize=5, markeredgewidth=0.7)
-        style.mark(axes, None, y, style.GREY, xs=style.ends(own), width=0.8)
-        style.mark(axes, own["estimate"], y, style.INK)
-        labels.append(f"{names[own['model']]}, {style.safe_text(own['variant'], 8)} ({again['questions']:.0f})")
+        style.mark(axes, None, y, style.GREY, xs=style.ends(reported), width=0.8)
+        style.mark(axes, reported["estimate"], y, style.INK)
+        labels.append(
+            f"{names[reported['model']]}, {style.safe_text(reported['variant'], 8)} ({again['questions']:.0f})"
+        )
     style.name_rows([axes], labels, 6.3)
     axes.set(title="Scoring rules", xlabel="Refusal Index")
     style.ticks_above_too(axes)

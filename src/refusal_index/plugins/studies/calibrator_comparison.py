@@ -94,7 +94,7 @@ def calibration_error_interval(
     if not n:
         return NO_INTERVAL
     # Rounded like the bins: a frequency at the end of a bin belongs to it.
-    ends = [one.high for one in reliability_table(scores, truths, n_bins=n_bins)]
+    ends = [bin_.high for bin_ in reliability_table(scores, truths, n_bins=n_bins)]
     parts = np.zeros((n, n_bins))
     parts[np.arange(n), np.searchsorted(ends, np.round(scores, 10))] = (scores - truths) / n
     weights = np.random.default_rng(rng).multinomial(n, np.full(n, 1 / n), size=n_resamples)
@@ -150,16 +150,16 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
 def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None:
     """Draw a panel per method, and below them the ROC curves and the statistics."""
     looks, variants = scores.method_looks(curves), index["variant"].unique(maintain_order=True).to_list()
-    labels, columns = [look.label for look in looks.values()], min(COLUMNS, len(looks))
+    labels, columns = [method_look.label for method_look in looks.values()], min(COLUMNS, len(looks))
     grid = 0.5 + math.ceil(len(looks) / columns) * WIDTH / max(3, columns)
     numbers = max(3.0, 1.5 + ROW * (len(looks) + len(variants)))
     figure.set_size_inches(WIDTH, grid + numbers)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]
     panels = style.panel_grid(above, labels, columns, ("Score", "Share right"), sharex=True, sharey=True)
-    for panel, (method, look) in zip(panels, looks.items(), strict=True):
+    for panel, (method, method_look) in zip(panels, looks.items(), strict=True):
         bins = curves.filter(part="reliability", method=method)
         _prepare(panel)
-        _draw_bins(panel, bins, look)
+        _draw_bins(panel, bins, method_look)
         # In the corner that is free of points.
         taken = bins.filter((pl.col("x") > 0.5) & (pl.col("low") < 0.2)).height
         corner: dict[str, Any] = {"x": 0, "y": 1, "va": "top"} if taken else {"x": 1, "y": 0, "ha": "right"}
@@ -175,13 +175,13 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
     style.name_rows((area, error), labels, 6.5)
     area.axvline(0.5, color=style.PALE, linewidth=1, zorder=1)
     error.tick_params(labelleft=False)
-    for text, (method, look) in zip(area.get_yticklabels(), looks.items(), strict=True):
-        text.set_color(style.GREY if method == scores.TOPIC else look.colour)
+    for text, (method, method_look) in zip(area.get_yticklabels(), looks.items(), strict=True):
+        text.set_color(style.GREY if method == scores.TOPIC else method_look.colour)
     # RI of each variant, with corrected RI below it.
     indices = lower.subplots()
     for row in index.drop_nulls("y").iter_rows(named=True):
-        place = variants.index(row["variant"]) + (0.16 if row["method"] == CORRECTED else -0.16)
-        _draw_index(indices, place, row, style.INK)
+        y = variants.index(row["variant"]) + (0.16 if row["method"] == CORRECTED else -0.16)
+        _draw_index(indices, y, row, style.INK)
     indices.axvline(0, color=style.PALE, zorder=1)
     style.name_rows([indices], [style.safe_text(variant, 12) for variant in variants], 6.5)
     kinds = {"RI": ("o", style.INK, style.INK), "corrected": ("s", style.INK, style.PAPER)}
@@ -193,41 +193,54 @@ def _prepare(panel: Axes) -> None:
     panel.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), aspect="equal", xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
 
 
-def _draw_bins(panel: Axes, bins: pl.DataFrame, look: scores.MethodLook, *, alone: bool = True) -> None:
-    panel.plot(bins["x"], bins["y"], color=look.colour, linewidth=0.9, linestyle=look.line, zorder=2)
+def _draw_bins(panel: Axes, bins: pl.DataFrame, method_look: scores.MethodLook, *, alone: bool = True) -> None:
+    panel.plot(bins["x"], bins["y"], color=method_look.colour, linewidth=0.9, linestyle=method_look.line, zorder=2)
     if alone:
-        panel.vlines(bins["x"], bins["low"], bins["high"], color=look.colour, linewidth=0.9, zorder=2)
-        mark: dict[str, Any] = {"marker": look.marker, "color": look.face or look.colour, "edgecolors": look.colour}
+        panel.vlines(bins["x"], bins["low"], bins["high"], color=method_look.colour, linewidth=0.9, zorder=2)
+        mark: dict[str, Any] = {
+            "marker": method_look.marker,
+            "color": method_look.face or method_look.colour,
+            "edgecolors": method_look.colour,
+        }
         areas = 8 + 50 * bins["count"] / bins["questions"]
         panel.scatter(bins["x"], bins["y"], s=areas, zorder=3, clip_on=False, **mark)
 
 
 def _draw_roc(panel: Axes, curves: pl.DataFrame, looks: Looks) -> None:
     _prepare(panel)
-    several = curves["method"].n_unique() > 1
+    has_several = curves["method"].n_unique() > 1
     for (method,), part in curves.group_by("method", maintain_order=True):
-        roc, look = part.filter(part="roc"), looks[str(method)]
-        if not several:
-            panel.fill_between(roc["x"], roc["low"], roc["high"], color=look.colour, alpha=0.12, linewidth=0)
-        panel.plot(roc["x"], roc["y"], color=look.colour, linestyle=look.line, linewidth=1.2)
+        roc, method_look = part.filter(part="roc"), looks[str(method)]
+        if not has_several:
+            panel.fill_between(roc["x"], roc["low"], roc["high"], color=method_look.colour, alpha=0.12, linewidth=0)
+        panel.plot(roc["x"], roc["y"], color=method_look.colour, linestyle=method_look.line, linewidth=1.2)
 
 
 def _draw_numbers(area: Axes, error: Axes, rows: Iterable[tuple[float, dict[str, Any]]], looks: Looks) -> None:
     """Draw AUROC and ECE of the methods with their intervals, at the given heights."""
     for height, row in rows:
-        look = looks[row["method"]]
+        method_look = looks[row["method"]]
         for panel, name in ((area, "auroc"), (error, "ece")):
             xs = style.ends(row, name)
-            style.mark(panel, row[name], height, look.colour, look.marker, xs=xs, face=look.face, width=1.1)
+            style.mark(
+                panel,
+                row[name],
+                height,
+                method_look.colour,
+                method_look.marker,
+                xs=xs,
+                face=method_look.face,
+                width=1.1,
+            )
     area.set_title("AUROC")
     error.set_title("ECE")
     error.set_xlim(left=0)
 
 
-def _draw_index(panel: Axes, place: float, row: dict[str, Any], colour: str) -> None:
+def _draw_index(panel: Axes, y: float, row: dict[str, Any], colour: str) -> None:
     corrected = row["method"] == CORRECTED
-    look: dict[str, Any] = {"face": style.PAPER, "width": 0.7} if corrected else {"width": 1.1}
-    style.mark(panel, row["y"], place, colour, "s" if corrected else "o", xs=style.ends(row), size=3.5, **look)
+    style_options: dict[str, Any] = {"face": style.PAPER, "width": 0.7} if corrected else {"width": 1.1}
+    style.mark(panel, row["y"], y, colour, "s" if corrected else "o", xs=style.ends(row), size=3.5, **style_options)
 
 
 def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None:
@@ -244,15 +257,15 @@ def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> Non
     area, error, indices = below.subplots(1, 3, sharey=True)
     colours = style.variant_colours(variants)
     numbered: list[tuple[float, dict[str, Any]]] = []
-    for place, (model, left, right) in enumerate(zip(models, panels[::2], panels[1::2], strict=True)):
+    for position, (model, left, right) in enumerate(zip(models, panels[::2], panels[1::2], strict=True)):
         part, of_model = curves.filter(model=model), index.filter(model=model).drop_nulls("y")
         _prepare(left)
         for (method,), bins in part.filter(part="reliability").group_by("method", maintain_order=True):
             _draw_bins(left, bins, looks[str(method)], alone=part["method"].n_unique() == 1)
         _draw_roc(right, part, looks)
-        found = _first_rows(part)
-        numbered += zip(_spread(place, len(found)), found, strict=True)
-        for height, row in zip(_spread(place, of_model.height), of_model.iter_rows(named=True), strict=True):
+        first_rows = _first_rows(part)
+        numbered += zip(_spread(position, len(first_rows)), first_rows, strict=True)
+        for height, row in zip(_spread(position, of_model.height), of_model.iter_rows(named=True), strict=True):
             _draw_index(indices, height, row, colours[row["variant"]])
     _draw_numbers(area, error, numbered, looks)
     above.supxlabel("Score; wrong answers passed", fontsize=8)
@@ -267,9 +280,9 @@ def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> Non
     style.outside_legend(figure, [*scores.method_handles(curves), *figures])
 
 
-def _spread(place: int, count: int) -> list[float]:
+def _spread(centre: int, count: int) -> list[float]:
     """Return evenly spaced heights of markers within a band."""
-    return [place + 0.7 * ((one + 0.5) / count - 0.5) for one in range(count)]
+    return [centre + 0.7 * ((i + 0.5) / count - 0.5) for i in range(count)]
 
 
 N_BINS = 10
@@ -289,18 +302,22 @@ def calibrator_comparison(runs: Sequence[ComparedRun], options: StudyOptions) ->
     coarse: list[str] = []
     for scored in _scored(runs, notes):
         where = {"model": scored.name, "dataset": scored.run.dataset, "left_out": scored.left_out}
-        found: list[dict[str, Any]] = []
-        for one in scored.methods:
-            area = auroc(one.score, one.right)
+        method_rows: list[dict[str, Any]] = []
+        for method in scored.methods:
+            area = auroc(method.score, method.right)
             if area.estimate is None:
-                values = {"name": scored.name, "method": label(one.method), "reason": area.reason}
+                values = {"name": scored.name, "method": label(method.method), "reason": area.reason}
                 notes.append(study_text("calibrator_comparison", "undefined", **values))
                 continue
-            whose = {"method": one.method, "variant": one.variant, "trained": one.is_trained}
-            found += ({**where, **whose, **row} for row in curve_rows(one.score, one.right, options))
-        if found:
-            rows += [*found, *({**where, **row} for row in _index_rows(scored, options))]
-            counts = [(one.method, np.unique(one.score).size) for one in scored.methods if one.method != scores.TOPIC]
+            labels = {"method": method.method, "variant": method.variant, "trained": method.is_trained}
+            method_rows += ({**where, **labels, **row} for row in curve_rows(method.score, method.right, options))
+        if method_rows:
+            rows += [*method_rows, *({**where, **row} for row in _index_rows(scored, options))]
+            counts = [
+                (method.method, np.unique(method.score).size)
+                for method in scored.methods
+                if method.method != scores.TOPIC
+            ]
             few = [f"{label(method)} {count}" for method, count in counts if count < FEW_VALUES]
             coarse += [f"{scored.name} ({', '.join(few)})"] if few else []
     if not rows:
@@ -315,7 +332,7 @@ def _scored(runs: Sequence[ComparedRun], notes: list[str]) -> Iterator[scores.Sc
     """Yield every run with scores and, for other models and datasets, the run with the most draws."""
     names = inputs.display_names(runs)
     has_scores = {(inputs.model_name(run), run.dataset) for run in runs if run.confidence is not None}
-    drawn: dict[tuple[str, str | None], scores.ScoredRun] = {}
+    by_key: dict[tuple[str, str | None], scores.ScoredRun] = {}
     for run, name in zip(runs, names, strict=True):
         key = inputs.model_name(run), run.dataset
         if run.confidence is not None:
@@ -324,10 +341,10 @@ def _scored(runs: Sequence[ComparedRun], notes: list[str]) -> Iterator[scores.Sc
             if scored is not None:
                 yield scored
         elif key not in has_scores:
-            found = scores.drawn_run(run, name)
-            if found is not None and (key not in drawn or _draws(found) > _draws(drawn[key])):
-                drawn[key] = found
-    yield from drawn.values()
+            scored_run = scores.drawn_run(run, name)
+            if scored_run is not None and (key not in by_key or _draws(scored_run) > _draws(by_key[key])):
+                by_key[key] = scored_run
+    yield from by_key.values()
 
 
 def _draws(scored: scores.ScoredRun) -> int:
@@ -356,11 +373,11 @@ def curve_rows(score: NDArray[np.float64], right: NDArray[np.bool_], options: St
         if bin_.count:
             point = {"x": bin_.mean_score, "y": bin_.outcome_rate}
             ends = {"low": bin_.outcome_rate_low, "high": bin_.outcome_rate_high}
-            place = {"count": bin_.count, "bin_low": bin_.low, "bin_high": bin_.high}
-            yield {"part": "reliability", **point, **ends, **place, **summary}
+            bin_columns = {"count": bin_.count, "bin_low": bin_.low, "bin_high": bin_.high}
+            yield {"part": "reliability", **point, **ends, **bin_columns, **summary}
     quantile = normal_quantile(level)
     n_right, n_wrong = int(right.sum()), int((~right).sum())
-    counts = zip(*(one.tolist() for one in roc_counts(score, right)), strict=True)
+    counts = zip(*(array.tolist() for array in roc_counts(score, right)), strict=True)
     for threshold, hits, count in ((None, 0, 0), *counts):
         low, high = wilson_interval(hits, n_right, quantile)
         point = {"x": (count - hits) / n_wrong, "y": hits / n_right, "low": low, "high": high}
@@ -377,10 +394,10 @@ def _index_rows(scored: scores.ScoredRun, options: StudyOptions) -> Iterator[dic
         indices: dict[str, Any] = {INDEX: refusal_index(table)}
         if is_defined(corrected):
             indices[CORRECTED] = corrected
-        for method, found in indices.items():
-            index = Estimate.of(found, found.confidence_interval(options.confidence_level)).to_document()
-            whose = {"part": "index", "method": method, "variant": variant or inputs.ALL, "questions": table.n}
-            yield {**whose, "y": index.pop("estimate"), **index}
+        for method, result in indices.items():
+            index = Estimate.of(result, result.confidence_interval(options.confidence_level)).to_document()
+            labels = {"part": "index", "method": method, "variant": variant or inputs.ALL, "questions": table.n}
+            yield {**labels, "y": index.pop("estimate"), **index}
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
@@ -389,16 +406,16 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
     for (model, _), part in frame.group_by("model", "dataset", maintain_order=True):
         for row in _first_rows(part.filter(pl.col("part") != "index")):
             score = label(row["method"]) + (f", {row['variant']}" if row["variant"] else "")
-            whose = {"model": model, "score": score, "of": "trained" if row["trained"] else "the model"}
+            labels = {"model": model, "score": score, "of": "trained" if row["trained"] else "the model"}
             numbers = {"ECE": style.ranged("ece")(row), "AUROC": style.ranged("auroc")(row)}
-            rows.append({**whose, "questions": row["questions"], **numbers})
+            rows.append({**labels, "questions": row["questions"], **numbers})
         for (variant,), index in part.filter(part="index").group_by("variant", maintain_order=True):
-            whose = {"model": model, "score": f"refusals, {variant}", "of": "the model"}
+            labels = {"model": model, "score": f"refusals, {variant}", "of": "the model"}
             numbers = {
                 INDICES[row["method"]]: with_interval(row["y"], *style.ends(row), row["reason"])
                 for row in index.iter_rows(named=True)
             }
-            rows.append({**whose, "questions": index["questions"][0], **numbers})
+            rows.append({**labels, "questions": index["questions"][0], **numbers})
     columns = ("model", "score", "of", "questions", "ECE", "AUROC", *INDICES.values())
     return pl.DataFrame([{name: row.get(name, UNDEFINED) for name in columns} for row in rows])
 

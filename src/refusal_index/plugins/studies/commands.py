@@ -67,11 +67,11 @@ def study(
     kinds = _chosen_formats(format_)
     if not runs:
         raise OptionError(f"study {name}: expected runs, sets or outcome tables, got none; it needs {spec.needs}")
-    found = readable_runs(runs)
-    tell_missing(found.runs)
-    made = spec.make(found.runs, options)
+    readable = readable_runs(runs)
+    tell_missing(readable.runs)
+    made = spec.make(readable.runs, options)
     _print_made(made, write_study(made, out, kinds), made.notes)
-    if found.left_out:
+    if readable.left_out:
         raise typer.Exit(INCOMPLETE)
 
 
@@ -98,10 +98,10 @@ def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: St
     )
 
     known_models(options.models)  # checks the table of models before any study is made
-    found = readable_runs(runs)
-    tell_missing(found.runs)
+    readable = readable_runs(runs)
+    tell_missing(readable.runs)
     made, missing, failed = [], [], False
-    for spec, study in each_study(found.runs, options):
+    for spec, study in each_study(readable.runs, options):
         if isinstance(study, Study):
             made.append((study, write_study(study, out, kinds)))
             _print_made(*made[-1], few_notes(study))
@@ -112,12 +112,12 @@ def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: St
             missing.append((spec.name, spec.title, f"failed: {study}"))
     page = out / "README.md"
     out.mkdir(parents=True, exist_ok=True)
-    write_atomically(page, index_text(made, missing, found.runs, found.left_out).encode())
+    write_atomically(page, index_text(made, missing, readable.runs, readable.left_out).encode())
     for name, _title, reason in missing:
         console.say(f"not made: {name}: {reason}")
     console.say()
     console.say(f"{len(made)} studies of {len(made) + len(missing)}: {page}")
-    if failed or found.left_out:
+    if failed or readable.left_out:
         raise typer.Exit(INCOMPLETE)
 
 
@@ -129,11 +129,11 @@ def _chosen_formats(text: str) -> tuple[str, ...]:
     OptionError
         If it contains no format or an unknown one.
     """
-    known = FORMATS.split(",")
-    named = [one.strip().lower() for one in text.split(",") if one.strip()]
+    formats = FORMATS.split(",")
+    named = [part.strip().lower() for part in text.split(",") if part.strip()]
     if not named:
         raise OptionError(f"--format: expected one or more of {FORMATS}, got {text!r}")
-    return tuple(one_of("--format", one, known) for one in named)
+    return tuple(one_of("--format", name, formats) for name in named)
 
 
 def _print_made(made: Study, paths: Sequence[Path], notes: Sequence[str]) -> None:

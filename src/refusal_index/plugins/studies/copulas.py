@@ -454,12 +454,12 @@ def copula_win_rates(tables: Iterable[ContingencyTable]) -> list[dict[str, Any]]
         return []
     criteria = {family: np.array([_criteria(table, family) for table in defined]) for family in COPULA_NAMES}
     rows = []
-    for family, found in criteria.items():
+    for family, values in criteria.items():
         # A larger log-likelihood and a smaller criterion are better.
-        lead = (criteria["gaussian"] - found) * (1, -1, -1)
-        wins = np.where(np.abs(lead) < TIE, 0.5, lead > 0).mean(axis=0).tolist()
-        means, ties = found.mean(axis=0).tolist(), float(np.mean(np.abs(lead[:, 0]) < TIE))
-        won = zip((f"gaussian_wins_{name}" for name in CRITERIA), wins, strict=True)
+        lead = (criteria["gaussian"] - values) * (1, -1, -1)
+        shares = np.where(np.abs(lead) < TIE, 0.5, lead > 0).mean(axis=0).tolist()
+        means, ties = values.mean(axis=0).tolist(), float(np.mean(np.abs(lead[:, 0]) < TIE))
+        won = zip((f"gaussian_wins_{name}" for name in CRITERIA), shares, strict=True)
         rows.append({"family": family, "ties": ties, **dict(zip(CRITERIA, means, strict=True)), **dict(won)})
     return rows
 
@@ -607,9 +607,9 @@ def _reference(
     slope = strength_slope(spec, r, mu, strength[:, np.newaxis]) / np.sqrt(variance)
     slope *= fitted[:, np.newaxis] / np.maximum(np.linalg.norm(slope, axis=1, keepdims=True), MIN_VARIANCE)
     deviations -= slope[:, :, np.newaxis] * np.einsum("bk,bkm->bm", slope, deviations)[:, np.newaxis]
-    found, total = traces(deviations, data.counts), np.sum(left_over**2 / variance, axis=1)
-    most = left_over.shape[1] - fitted.astype(int)
-    return *found.scaled(total, most), found.pvalue(total, most)
+    reference, total = traces(deviations, data.counts), np.sum(left_over**2 / variance, axis=1)
+    max_freedom = left_over.shape[1] - fitted.astype(int)
+    return *reference.scaled(total, max_freedom), reference.pvalue(total, max_freedom)
 
 
 @dataclass(frozen=True, slots=True)
@@ -714,10 +714,10 @@ def copula_test(
     def undefined(reason: str) -> CopulaTestResult:
         return CopulaTestResult(family, None, None, None, None, "undefined", reason, tables)
 
-    kept = [row for row in range(len(tables)) if row not in why_left_out(tables)]
-    if len(kept) < 2:
+    rows = [row for row in range(len(tables)) if row not in why_left_out(tables)]
+    if len(rows) < 2:
         return undefined("fewer_than_two_tables")
-    r, w, s = (matrix[kept] for matrix in matrices)
+    r, w, s = (matrix[rows] for matrix in matrices)
     if repeat_each_other(r, w, s):
         return undefined("tables_repeat_each_other")
     fit = fit_common_strength(spec, moments(r, w, s, np.ones((1, r.shape[1]))))
@@ -726,8 +726,8 @@ def copula_test(
         return CopulaTestResult(family, end, None, None, None, "boundary", "perfect_dependence", tables)
     if math.isnan(fit.pvalue[0]):
         return undefined("no_variation")
-    found = spec.parameter(fit.strength), fit.statistic, fit.degrees_of_freedom, fit.pvalue
-    parameter, statistic, freedom, pvalue = (float(values[0]) for values in found)
+    fitted = spec.parameter(fit.strength), fit.statistic, fit.degrees_of_freedom, fit.pvalue
+    parameter, statistic, freedom, pvalue = (float(values[0]) for values in fitted)
     status: Status = "boundary" if fit.at_weakest[0] else "ok"
     reason = "independence" if fit.at_weakest[0] else None
     return CopulaTestResult(family, parameter, statistic, freedom, pvalue, status, reason, tables)

@@ -65,13 +65,13 @@ def points_of(
     for run in runs:
         matrix, model = outcome_matrix(list(run.variants.values())), inputs.model_name(run)
         influences = {name: precision.variant_influence(matrix, name, options) for name in inputs.COMPARED}
-        for place, (variant, scores) in enumerate(zip(run.variants, inputs.variant_scores(run, options), strict=True)):
+        for index, (variant, scores) in enumerate(zip(run.variants, inputs.variant_scores(run, options), strict=True)):
             shown = f"{model}, {run.dataset or inputs.ALL}, {scores.variant}"
             if (model, run.dataset, variant) not in draws:
                 single.append(shown)
                 continue
-            source, drawn = draws[model, run.dataset, variant]
-            score, right = p_answering(drawn)
+            source, matrix_of_draws = draws[model, run.dataset, variant]
+            score, right = p_answering(matrix_of_draws)
             area = auroc(score, right)
             if area.estimate is None:
                 undefined.append(f"{shown} ({area.reason})")
@@ -79,11 +79,20 @@ def points_of(
             if source is not run:
                 elsewhere.append(shown)
             where = {"model": model, "dataset": run.dataset, "variant": scores.variant}
-            sampled = {"draws": len(drawn.refused), "questions": len(drawn.question_ids), "drawn_in": source.label}
-            found = inputs.with_ends({AREA: Estimate.of(area, area.confidence_interval(options.confidence_level))})
-            row = {**where, "sparse": precision.is_sparse([scores.table]), **sampled, **found}
-            usable = drawn.of_questions(usable_questions(drawn)).question_ids
-            errors = {name: _by_question(run, matrix.question_ids, own[place]) for name, own in influences.items()}
+            sampled = {
+                "draws": len(matrix_of_draws.refused),
+                "questions": len(matrix_of_draws.question_ids),
+                "drawn_in": source.label,
+            }
+            area_columns = inputs.with_ends(
+                {AREA: Estimate.of(area, area.confidence_interval(options.confidence_level))}
+            )
+            row = {**where, "sparse": precision.is_sparse([scores.table]), **sampled, **area_columns}
+            usable = matrix_of_draws.of_questions(usable_questions(matrix_of_draws)).question_ids
+            errors = {
+                name: _by_question(run, matrix.question_ids, by_variant[index])
+                for name, by_variant in influences.items()
+            }
             errors[AREA] = _by_question(run, usable, auroc_influence(score, right))
             points.append(Point(row, scores.metrics, errors))
     notes = [
@@ -98,17 +107,17 @@ def points_of(
 
 def _most_draws(runs: Sequence[ComparedRun]) -> dict[Key, tuple[ComparedRun, OutcomeMatrix]]:
     """Return the run with the most draws, at least two, for every model, dataset and variant."""
-    found: dict[Key, tuple[ComparedRun, OutcomeMatrix]] = {}
+    by_key: dict[Key, tuple[ComparedRun, OutcomeMatrix]] = {}
     for run in runs:
         for variant, outcomes in run.variants.items():
             key, matrix = (inputs.model_name(run), run.dataset, variant), draw_matrix(outcomes)
-            if len(matrix.refused) > 1 and (key not in found or len(matrix.refused) > len(found[key][1].refused)):
-                found[key] = run, matrix
-    return found
+            if len(matrix.refused) > 1 and (key not in by_key or len(matrix.refused) > len(by_key[key][1].refused)):
+                by_key[key] = run, matrix
+    return by_key
 
 
 def _by_question(run: ComparedRun, ids: Sequence[str], influence: FloatArray) -> Errors:
-    return {(run.dataset, one): float(value) for one, value in zip(ids, influence, strict=True)}
+    return {(run.dataset, question_id): float(value) for question_id, value in zip(ids, influence, strict=True)}
 
 
 MIN_POINTS = 3
@@ -123,8 +132,8 @@ def auroc_correlation(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     chosen, _ = inputs.chosen_runs(runs)
     points, notes = points_of(chosen, runs, options)
     if len(points) < MIN_POINTS:
-        found = f"of these runs {len(points)} {'has' if len(points) == 1 else 'have'} them"
-        raise NotPossibleError(f"; {found}", notes)
+        counted = f"of these runs {len(points)} {'has' if len(points) == 1 else 'have'} them"
+        raise NotPossibleError(f"; {counted}", notes)
     rows = [row for name in inputs.COMPARED for row in _metric_rows(name, points, options.confidence_level)]
     frame = pl.DataFrame(rows, infer_schema_length=None)
     counts = sorted(set(frame["draws"]))
@@ -134,14 +143,14 @@ def auroc_correlation(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     reason = frame.filter(metric=INDEX)["noise_reason"][0]
     if reason:
         side, _, why = reason.partition(":")
-        whose = "RI" if side == "first" else "the AUROC"
-        notes.append(f"The noise ceiling of r for RI is unknown ({why.replace('_', ' ')} of {whose}).")
-    own = frame.filter(metric=inputs.COMPARED[0])
+        side_name = "RI" if side == "first" else "the AUROC"
+        notes.append(f"The noise ceiling of r for RI is unknown ({why.replace('_', ' ')} of {side_name}).")
+    index_rows = frame.filter(metric=inputs.COMPARED[0])
     values = {
-        "points": own.height,
+        "points": index_rows.height,
         "models": frame["model"].n_unique(),
         "over_points": "points" in frame["interval_over"],
-        "sparse": own["sparse"].sum(),
+        "sparse": index_rows["sparse"].sum(),
     }
     return Study(frame, _draw_areas, _printed_areas, notes, values)
 
@@ -149,22 +158,22 @@ def auroc_correlation(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
 def _metric_rows(name: str, points: Sequence[Point], level: float) -> Iterator[dict[str, Any]]:
     defined = [point for point in points if point.metrics[name].estimate is not None]
     headline = [point for point in defined if not point.row["sparse"]]
-    found, of_all = (
+    numbers, of_all = (
         correlation(*_both_sides(name, some), n_models=len({point.row["model"] for point in some}), level=level)
         for some in (headline, defined)
     )
     # Influences on the metric and on the AUROC, aligned over all questions.
     keys = dict.fromkeys(key for point in headline for side in (name, AREA) for key in point.errors[side])
     shape = len(headline), len(keys)
-    own, areas = (
+    index_influence, areas = (
         np.array([[point.errors[side].get(key, 0.0) for key in keys] for point in headline], float).reshape(shape)
         for side in (name, AREA)
     )
-    known = np.isfinite(own).all(axis=1) & np.isfinite(areas).all(axis=1)
+    is_known = np.isfinite(index_influence).all(axis=1) & np.isfinite(areas).all(axis=1)
     values, others = _both_sides(name, headline)
-    noise = precision.without_noise(values[known], others[known], own[known], areas[known])
+    noise = precision.without_noise(values[is_known], others[is_known], index_influence[is_known], areas[is_known])
     shared = {
-        **found,
+        **numbers,
         "n_points": len(headline),
         "pearson_ceiling": noise.ceiling,
         "pearson_without_noise": noise.estimate,
@@ -210,8 +219,8 @@ def correlation(values: ArrayLike, others: ArrayLike, *, n_models: int, level: f
         return dict.fromkeys([*(f"{name}{end}" for name in ("spearman", "pearson") for end in ends), "interval_over"])
     basis = "models" if n_models >= MIN_MODELS else "points" if x.size >= MIN_MODELS else None
     columns: dict[str, Any] = {}
-    for name, one, other in (("spearman", rankdata(x), rankdata(y)), ("pearson", x, y)):
-        r, low, high = float(pearsonr(one, other).statistic), None, None
+    for name, first, other in (("spearman", rankdata(x), rankdata(y)), ("pearson", x, y)):
+        r, low, high = float(pearsonr(first, other).statistic), None, None
         # Rounding can make a perfect correlation slightly less than 1.
         if basis and abs(r) <= 1 - ROUNDING:
             reach = normal_quantile(level) / math.sqrt((n_models if basis == "models" else x.size) - 3)
@@ -249,9 +258,12 @@ def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
         rows = frame.filter(metric=name)
         panel.axhline(0.5, color=style.PALE, linewidth=0.8)
         for row in rows.drop_nulls("value").iter_rows(named=True):
-            face, look = style.PAPER if row["sparse"] else None, (colours[row["model"]], markers[row["model"]])
+            face, colour_and_marker = (
+                style.PAPER if row["sparse"] else None,
+                (colours[row["model"]], markers[row["model"]]),
+            )
             spans: dict[str, Any] = {"xs": style.ends(row), "ys": style.ends(row, "auroc")}
-            style.mark(panel, row["value"], row["auroc"], *look, face=face, width=0.5, **spans)
+            style.mark(panel, row["value"], row["auroc"], *colour_and_marker, face=face, width=0.5, **spans)
         panel.set_xlabel(_correlation_text(rows.row(0, named=True)), fontsize=7)
         panel.set_title(METRICS[name].label)
     for panel in axes[:, 0]:
@@ -321,13 +333,13 @@ def index_predictors(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
         raise NotPossibleError(f"; {parts[inputs.RUN].height} of these have an index", notes)
     notes += inputs.left_out("Left out, at the boundary or with fewer than five questions in a cell", apart)
     errors = precision.RunErrors(chosen, options)
-    rows = [row for source, own in parts.items() if own.height for row in shares(own, source, errors, options.seed)]
+    rows = [row for source, part in parts.items() if part.height for row in shares(part, source, errors, options.seed)]
     frame = pl.DataFrame(rows, schema=PREDICTOR_SCHEMA)
     # The predictor with the largest share beyond chance for each source, with its p-value adjusted by Bonferroni.
-    for _, own in frame.drop_nulls("share").group_by("source", maintain_order=True):
-        best = own.sort("share_beyond_chance", descending=True).row(0, named=True)
-        texts = {"label": PREDICTORS[best["predictor"]], "adjusted": min(1.0, best["pvalue"] * own.height)}
-        note = study_text("index_predictors", "best", **best, **texts, predictors=own.height)
+    for _, part in frame.drop_nulls("share").group_by("source", maintain_order=True):
+        best = part.sort("share_beyond_chance", descending=True).row(0, named=True)
+        texts = {"label": PREDICTORS[best["predictor"]], "adjusted": min(1.0, best["pvalue"] * part.height)}
+        note = study_text("index_predictors", "best", **best, **texts, predictors=part.height)
         notes = (*notes, note)
     values = {**inputs.data_values(chosen), "shuffles": f"{SHUFFLES:,}", "paper": inputs.PAPER in frame["source"]}
     return Study(frame, _draw_predictors, style.table(PRINTED_PREDICTORS), notes, values)
@@ -347,10 +359,10 @@ def shares(points: pl.DataFrame, source: str, errors: precision.RunErrors, seed:
         if source == inputs.PAPER:
             covariance = precision.printed_errors(rows["low"], rows["high"])
         else:
-            held = errors.of(rows["model"].to_list(), INDEX)
-            covariance = np.asarray(held @ held.T)
-        found = reliability(rows[INDEX].to_numpy(), covariance)
-        ceiling = {"ceiling": found.estimate, "ceiling_reason": found.reason}
+            influence = errors.of(rows["model"].to_list(), INDEX)
+            covariance = np.asarray(influence @ influence.T)
+        result = reliability(rows[INDEX].to_numpy(), covariance)
+        ceiling = {"ceiling": result.estimate, "ceiling_reason": result.reason}
         yield {"source": source, "predictor": predictor, "models": rows.height, **share, **ceiling}
 
 
@@ -409,15 +421,15 @@ def _draw_predictors(figure: Figure, frame: pl.DataFrame) -> None:
     panels = style.subplots(figure, width, 2.4, 1, len(sources), sharey=True, squeeze=False)[0]
     for axes, source in zip(panels, sources, strict=True):
         rows = frame.filter(source=source)
-        for place, row in enumerate(rows.iter_rows(named=True)):
+        for y, row in enumerate(rows.iter_rows(named=True)):
             if row["share"] is None:
                 text = row["reason"].replace("_", " ")
-                axes.annotate(text, (0.02, place), va="center", fontsize=6, color=style.GREY)
+                axes.annotate(text, (0.02, y), va="center", fontsize=6, color=style.GREY)
                 continue
-            axes.plot([0, row["shuffled_high"]], [place] * 2, color=style.PALE, linewidth=5, solid_capstyle="butt")
-            axes.plot(row["shuffled"], place, "|", color=style.GREY, markersize=6)
-            axes.plot(row["share"], place, "o", color=style.MODEL_COLOURS[0], markersize=5)
-            axes.annotate(f"{row['models']}", (1.0, place), va="center", ha="right", fontsize=6, color=style.GREY)
+            axes.plot([0, row["shuffled_high"]], [y] * 2, color=style.PALE, linewidth=5, solid_capstyle="butt")
+            axes.plot(row["shuffled"], y, "|", color=style.GREY, markersize=6)
+            axes.plot(row["share"], y, "o", color=style.MODEL_COLOURS[0], markersize=5)
+            axes.annotate(f"{row['models']}", (1.0, y), va="center", ha="right", fontsize=6, color=style.GREY)
         title = "The runs" if source == inputs.RUN else "The paper's models"
         axes.set(xlim=(-0.02, 1.02), xlabel="share of the variance of RI", title=title)
     style.name_rows(panels[:1], list(PREDICTORS.values()))

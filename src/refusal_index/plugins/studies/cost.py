@@ -48,11 +48,11 @@ def cost_table(runs: Sequence[ComparedRun], _options: StudyOptions) -> Study:
 
 def with_rates(counts: pl.DataFrame) -> pl.DataFrame:
     """Add the totals of each run, and the rates that follow from the counts."""
-    several = pl.len().over("model", "dataset") > 1
+    is_repeated = pl.len().over("model", "dataset") > 1
     # A sum without the unknown parts would be mistaken for the total.
     sums = [name for name, kind in COST_SCHEMA.items() if kind != pl.String]
     whole = [pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).sum()).alias(name) for name in sums]
-    grouped = counts.filter(several).group_by("model", "dataset", maintain_order=True)
+    grouped = counts.filter(is_repeated).group_by("model", "dataset", maintain_order=True)
     both = pl.concat([counts, grouped.agg(*whole, variant=pl.lit(TOTAL))], how="diagonal_relaxed")
     tokens, requests = pl.col("input_tokens") + pl.col("output_tokens"), pl.col("requests")
     rated = both.with_columns(
@@ -60,8 +60,8 @@ def with_rates(counts: pl.DataFrame) -> pl.DataFrame:
         tokens_per_question=tokens / pl.col("questions"),
         sampling_tokens=pl.col("sampling_answers") * tokens / pl.when(requests > 0).then(requests),
     )
-    places = {model: place for place, model in enumerate(counts["model"].unique(maintain_order=True))}
-    return rated.cast(COST_SCHEMA).sort(pl.col("model").replace_strict(places), maintain_order=True)  # type: ignore[arg-type]
+    positions = {model: position for position, model in enumerate(counts["model"].unique(maintain_order=True))}
+    return rated.cast(COST_SCHEMA).sort(pl.col("model").replace_strict(positions), maintain_order=True)  # type: ignore[arg-type]
 
 
 PRINTED_COST: Mapping[str, str | style.Cell] = {
@@ -87,13 +87,13 @@ def _draw_cost(figure: Figure, frame: pl.DataFrame) -> None:
     widths: dict[str, Any] = {"sharey": True, "squeeze": False, "width_ratios": (3, 2)[: 1 + measured]}
     panels = style.subplots(figure, style.WIDTH, 1.1 + 0.2 * lines.height, 1, 1 + measured, **widths)[0]
     left, right = panels[0], panels[-1]
-    for place, row in enumerate(lines.iter_rows(named=True)):
+    for y, row in enumerate(lines.iter_rows(named=True)):
         two_passes, sampling = (row[name] / row["questions"] for name in ("two_pass_answers", "sampling_answers"))
-        left.plot([two_passes, sampling], [place] * 2, color=style.PALE, linewidth=0.8)
-        style.mark(left, two_passes, place, style.MODEL_COLOURS[0], size=4.5)
-        style.mark(left, sampling, place, style.MODEL_COLOURS[1], "s")
-        style.mark(left, row["requests_per_question"], place, style.INK, "|", size=8, markeredgewidth=1.4)
-        style.draw_tokens(right, place, row, row["questions"])
+        left.plot([two_passes, sampling], [y] * 2, color=style.PALE, linewidth=0.8)
+        style.mark(left, two_passes, y, style.MODEL_COLOURS[0], size=4.5)
+        style.mark(left, sampling, y, style.MODEL_COLOURS[1], "s")
+        style.mark(left, row["requests_per_question"], y, style.INK, "|", size=8, markeredgewidth=1.4)
+        style.draw_tokens(right, y, row, row["questions"])
     left.set_xscale("log")
     names = style.short_names(lines["model"].to_list())
     labels = [f"{names[row['model']]}, {style.safe_text(row['variant'], 10)}" for row in lines.iter_rows(named=True)]
@@ -174,21 +174,21 @@ def calibrator_cost(runs: Sequence[ComparedRun], _options: StudyOptions) -> Stud
 def _index_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
     """Yield the cost of two passes for one prompt and draw, and that of the run with all its prompts and draws."""
     usage, outcomes, prompts = recorded_usage(run), pl.concat(run.variants.values()), len(run.variants)
-    draws, stands = outcomes["draw"].n_unique(), inputs.reference_variant(run)
+    draws, reference = outcomes["draw"].n_unique(), inputs.reference_variant(run)
     measured = _usage(Usage.total(usage.values())) if len(usage) == prompts else {}
     alone = {"method": INDEX, "estimate_of": MODEL, "own_replies": 0, "questions": outcomes["question_id"].n_unique()}
-    once = first_draws(run.variants[stands])
+    once = first_draws(run.variants[reference])
     two_passes = once.height + int(once["refused"].fill_null(value=False).sum())
-    several = prompts > 1 or draws > 1
+    is_sampled = prompts > 1 or draws > 1
     yield {
         **alone,
-        "variant": stands,
+        "variant": reference,
         "cost": "at most 2 N generations",
         "draws": 1,
         "generations": two_passes,
-        **({} if several else measured),
+        **({} if is_sampled else measured),
     }
-    if several:
+    if is_sampled:
         # Variants share forced answers: each draw of a question has one, however many variants refused.
         forced = outcomes.drop_nulls("forced_grade").unique(["question_id", "draw"]).height
         all_of = f"{prompts} prompt{'s' if prompts > 1 else ''}, {draws} draw{'s' if draws > 1 else ''}"
@@ -198,8 +198,13 @@ def _index_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    read, written = usage.input_tokens, usage.output_tokens
-    return {"requests": usage.requests, "input_tokens": read, "output_tokens": written, "cost_usd": usage.cost}
+    input_tokens, output_tokens = usage.input_tokens, usage.output_tokens
+    return {
+        "requests": usage.requests,
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "cost_usd": usage.cost,
+    }
 
 
 def estimate_of(record: MethodRecord) -> str:
@@ -220,8 +225,8 @@ def cost_in_words(record: MethodRecord) -> str:
     if record.draws:
         parts.append("S N generations" if record.draws > 1 else "N generations")
     if record.own_replies:
-        what = "judgements of the answer" if record.draws else "generations with a confidence"
-        parts.append(f"S N {what}" if record.own_replies > 1 else f"N {what}")
+        content = "judgements of the answer" if record.draws else "generations with a confidence"
+        parts.append(f"S N {content}" if record.own_replies > 1 else f"N {content}")
     if record.states is not None:
         parts.append("N states of d numbers")
     if record.training_examples is not None:
@@ -255,30 +260,30 @@ def _draw_methods(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw generations per question on the left and tokens per question on the right, a line per method."""
     lines = frame.drop_nulls("generations")
     # The height of each line; with several runs, each begins with a line for its name.
-    names, places = style.short_names(lines["model"].to_list(), 40), []
+    names, heights = style.short_names(lines["model"].to_list(), 40), []
     heads: dict[int, str] = {}
-    several = lines["model"].n_unique() > 1
-    for place, model in enumerate(lines["model"]):
-        if several and (place == 0 or model != lines["model"][place - 1]):
-            heads[place + len(heads)] = names[model]
-        places.append(place + len(heads))
+    has_several = lines["model"].n_unique() > 1
+    for index, model in enumerate(lines["model"]):
+        if has_several and (index == 0 or model != lines["model"][index - 1]):
+            heads[index + len(heads)] = names[model]
+        heights.append(index + len(heads))
     labels = [style.safe_text(_method_name(row), 30) for row in lines.iter_rows(named=True)]
-    size = style.WIDTH * 1.05, 0.8 + ROW * (places[-1] + 1)
+    size = style.WIDTH * 1.05, 0.8 + ROW * (heights[-1] + 1)
     left, right = style.subplots(figure, *size, 1, 2, sharey=True, width_ratios=(3, 2))
-    for place, row in zip(places, lines.iter_rows(named=True), strict=True):
-        n, own = max(1, row["questions"]), row["estimate_of"] == MODEL
-        colour = style.INK if row["method"] == INDEX else style.MODEL_COLOURS[0 if own else 1]
+    for y, row in zip(heights, lines.iter_rows(named=True), strict=True):
+        n, is_own = max(1, row["questions"]), row["estimate_of"] == MODEL
+        colour = style.INK if row["method"] == INDEX else style.MODEL_COLOURS[0 if is_own else 1]
         generations = row["generations"] / n
-        left.plot([0, generations], [place, place], color=style.PALE, linewidth=0.9, zorder=1)
-        style.mark(left, generations, place, colour, face=None if own else style.PAPER, size=4.5)
+        left.plot([0, generations], [y, y], color=style.PALE, linewidth=0.9, zorder=1)
+        style.mark(left, generations, y, colour, face=None if is_own else style.PAPER, size=4.5)
         if row["training_examples"] is not None:
             text = f"  trained on {row['training_examples']:,}"
-            left.text(generations, place, text, fontsize=6, color=style.GREY, va="center")
-        style.draw_tokens(right, place, row, n)
-    style.name_rows((left, right), labels, 6.5, places=places, pad=0.6)
+            left.text(generations, y, text, fontsize=6, color=style.GREY, va="center")
+        style.draw_tokens(right, y, row, n)
+    style.name_rows((left, right), labels, 6.5, heights=heights, pad=0.6)
     left.set_xlim(left=0)
-    for place, model in heads.items():
-        left.text(0, place, f" {model}", fontsize=6.5, fontweight="bold", va="center")
+    for y, model in heads.items():
+        left.text(0, y, f" {model}", fontsize=6.5, fontweight="bold", va="center")
     left.set_xlabel("Generations per question")
     right.set_xlabel("Tokens per question")
     right.tick_params(left=False)

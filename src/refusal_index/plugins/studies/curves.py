@@ -246,7 +246,7 @@ class OperatingPoint(Result):
 
 
 def _posterior_interval(
-    found: OperatingPoint | RemainingGap,
+    point: OperatingPoint | RemainingGap,
     statistic: Callable[..., FloatArray],
     confidence_level: float,
     n_resamples: int,
@@ -255,9 +255,9 @@ def _posterior_interval(
     """Return quantiles of a statistic of the cell probabilities, drawn from the posterior under Jeffreys' prior."""
     intervals.normal_quantile(confidence_level)
     intervals.checked_resamples(n_resamples)
-    if found.estimate is None:
+    if point.estimate is None:
         return NO_INTERVAL
-    shapes = np.array(found.table.counts)[:, np.newaxis] + 0.5
+    shapes = np.array(point.table.counts)[:, np.newaxis] + 0.5
     cells = np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_resamples))
     return ConfidenceInterval(*intervals.central_quantiles(statistic(*cells / cells.sum(axis=0)), confidence_level))
 
@@ -375,8 +375,8 @@ def best_operating_point(table: ContingencyTable, penalty: float) -> OperatingPo
     today = (table.answered_right - price * table.answered_wrong) / table.n
     end = {0.0: "answer_all", 1.0: "refuse_all"}.get(best)
     status: Status = "boundary" if end else result.status
-    found = {"refusal_rate": best, "utility_at_best": value, "utility_today": today}
-    return OperatingPoint(max(value - today, 0.0), status, result.reason or end, **found, penalty=price, table=table)
+    values = {"refusal_rate": best, "utility_at_best": value, "utility_today": today}
+    return OperatingPoint(max(value - today, 0.0), status, result.reason or end, **values, penalty=price, table=table)
 
 
 def _signed_root_regret(
@@ -654,13 +654,13 @@ def response_to_penalty(
     joint = joint_refusal_index(*matrices)
     # Equal weights if all prompts with a defined index are at the boundary.
     weights = np.array([weight or 0.0 for weight in joint.weights])
-    weights = weights if weights.any() else np.array([float(one.rho is not None) for one in joint.variants])
+    weights = weights if weights.any() else np.array([float(variant.rho is not None) for variant in joint.variants])
     counts = np.array([table.counts for table in tables], float)
-    best, worth = _best(counts, weights, penalties)
+    best, best_values = _best(counts, weights, penalties)
     codes = cell_codes(*matrices)
     best_drawn, worth_drawn = _resampled(codes, weights, penalties, n_resamples, np.random.default_rng(rng))
     # Without a curve: the reason that all prompts share, else that of the joint estimate.
-    reasons = {one.reason for one in joint.variants}
+    reasons = {variant.reason for variant in joint.variants}
     why = None if np.isfinite(best).any() else (reasons.pop() if len(reasons) == 1 else joint.reason) or "undefined"
 
     def of_curve(value: float, draws: FloatArray) -> Estimate:
@@ -672,11 +672,11 @@ def response_to_penalty(
     points, quantile = [], intervals.normal_quantile(confidence_level)
     for k, table in enumerate(tables):
         penalty, undefined = float(penalties[k]), None if table.n else "no_questions"
-        own = intervals.proportion("refusal_rate", table.n_refused, table.n, quantile, undefined)
+        observed = intervals.proportion("refusal_rate", table.n_refused, table.n, quantile, undefined)
         earned = baseline.utility(table, penalty, confidence_level=confidence_level)
-        best_rate, best_worth = of_curve(best[k], best_drawn[:, k]), of_curve(worth[k], worth_drawn[:, k])
-        excess = _less(own, best_rate)
-        points.append(PenaltyPoint(float(stated[k]), penalty, table, own, earned, best_rate, best_worth, excess))
+        best_rate, best_worth = of_curve(best[k], best_drawn[:, k]), of_curve(best_values[k], worth_drawn[:, k])
+        excess = _less(observed, best_rate)
+        points.append(PenaltyPoint(float(stated[k]), penalty, table, observed, earned, best_rate, best_worth, excess))
     ends = compare_metrics(*(matrix[[-1, 0]] for matrix in matrices))["refusal_rate"]
     move = Estimate.of(ends, ends.confidence_interval(confidence_level))
     best_move = of_curve(best[-1] - best[0], best_drawn[:, -1] - best_drawn[:, 0])
@@ -692,14 +692,14 @@ def response_to_penalty(
 
 def _checked_targets(targets: Sequence[float], k: int) -> tuple[NDArray[np.intp], FloatArray]:
     """Return the order that sorts the targets, and the sorted targets."""
-    given = np.asarray(targets, float)
-    if given.shape != (k,) or k < 2 or np.unique(given).size < k or not ((given >= 0) & (given < 1)).all():
+    values = np.asarray(targets, float)
+    if values.shape != (k,) or k < 2 or np.unique(values).size < k or not ((values >= 0) & (values < 1)).all():
         raise ValueError(
             f"targets must be {max(k, 2)} different confidences in [0, 1), one a row of at least two, got {targets!r}; "
             "are they in per cent?"
         )
-    order = np.argsort(given)
-    return order, given[order]
+    order = np.argsort(values)
+    return order, values[order]
 
 
 def _joint_z(counts: FloatArray, weights: FloatArray) -> FloatArray:
@@ -708,9 +708,11 @@ def _joint_z(counts: FloatArray, weights: FloatArray) -> FloatArray:
     defined = np.isfinite(rho)
     # atanh is infinite for the few resampled tables at the boundary; a rho of 1 - 1e-6 has practically the same curve.
     z = np.arctanh(np.clip(np.where(defined, rho, 0.0), -MAX_RHO, MAX_RHO))
-    held = np.where(defined, weights, 0.0)
-    total = held.sum(axis=-1)
-    return np.asarray(np.divide((held * z).sum(axis=-1), total, out=np.full(total.shape, np.nan), where=total > 0))
+    used_weights = np.where(defined, weights, 0.0)
+    total = used_weights.sum(axis=-1)
+    return np.asarray(
+        np.divide((used_weights * z).sum(axis=-1), total, out=np.full(total.shape, np.nan), where=total > 0)
+    )
 
 
 def _error_rate(counts: FloatArray) -> FloatArray:
@@ -722,13 +724,13 @@ def _error_rate(counts: FloatArray) -> FloatArray:
 def _best(counts: FloatArray, weights: FloatArray, penalties: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the best refusal rates and their utilities, shape (..., k), for counts of shape (..., k, 4)."""
     rho, mu = np.tanh(_joint_z(counts, weights)), _error_rate(counts)
-    known = np.isfinite(rho) & np.isfinite(mu)
-    best, worth = np.full(counts.shape[:-1], np.nan), np.full(counts.shape[:-1], np.nan)
+    is_defined = np.isfinite(rho) & np.isfinite(mu)
+    best, values = np.full(counts.shape[:-1], np.nan), np.full(counts.shape[:-1], np.nan)
     for k, penalty in enumerate(penalties.tolist()):
-        rates = best_refusal_rate(rho[known], mu[known], penalty)
-        best[known, k] = rates
-        worth[known, k] = utility_at(rates, rho[known], mu[known], penalty)
-    return best, worth
+        rates = best_refusal_rate(rho[is_defined], mu[is_defined], penalty)
+        best[is_defined, k] = rates
+        values[is_defined, k] = utility_at(rates, rho[is_defined], mu[is_defined], penalty)
+    return best, values
 
 
 def _resampled(
@@ -741,15 +743,15 @@ def _resampled(
         return 2 * (np.full((n_resamples, len(penalties)), np.nan),)
     shares, parts = sizes / sizes.sum(), []
     for start in range(0, n_resamples, BATCH_SIZE):
-        drawn = rng.multinomial(int(sizes.sum()), shares, size=min(BATCH_SIZE, n_resamples - start))
-        parts.append(_best(np.tensordot(drawn.astype(float), cells, axes=1), weights, penalties))
-    best, worth = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return best, worth
+        counts = rng.multinomial(int(sizes.sum()), shares, size=min(BATCH_SIZE, n_resamples - start))
+        parts.append(_best(np.tensordot(counts.astype(float), cells, axes=1), weights, penalties))
+    best, values = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return best, values
 
 
 def _less(first: Estimate, second: Estimate) -> Estimate:
     """Return the difference of two estimates, with an interval computed from theirs."""
-    undefined = next((one.reason for one in (first, second) if one.estimate is None), None)
+    undefined = next((interval.reason for interval in (first, second) if interval.estimate is None), None)
     if first.estimate is None or second.estimate is None:
         return Estimate(None, status="undefined", reason=undefined)
     return Estimate(first.estimate - second.estimate, *square_and_add(first, second))

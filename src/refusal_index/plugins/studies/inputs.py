@@ -60,30 +60,30 @@ class RunIndex:
 
 def variant_scores(run: ComparedRun, options: StudyOptions) -> tuple[VariantScores, ...]:
     """Return every metric of every variant, in the order of the run."""
-    found = []
+    scores = []
     for variant, outcomes in run.variants.items():
         first = first_draws(outcomes)
         metrics = variant_metrics(first, Payoffs(options.penalty), options.confidence_level)
-        table, by_name = contingency_table(first), {one.name: one for one in metrics}
-        found.append(VariantScores(variant or ALL, table, by_name, first.height - table.n))
-    return tuple(found)
+        table, by_name = contingency_table(first), {metric.name: metric for metric in metrics}
+        scores.append(VariantScores(variant or ALL, table, by_name, first.height - table.n))
+    return tuple(scores)
 
 
 def run_index(run: ComparedRun, options: StudyOptions) -> RunIndex:
     """Estimate the Refusal Index of a run over all its variants."""
-    own = [scores.metrics[INDEX] for scores in variant_scores(run, options)]
-    defined = [one.estimate for one in own if one.estimate is not None]
+    indices = [scores.metrics[INDEX] for scores in variant_scores(run, options)]
+    defined = [estimate.estimate for estimate in indices if estimate.estimate is not None]
     mean = fmean(defined) if defined else None
     joint = joint_index(list(run.variants.values()), options.confidence_level)
     if joint is None:
-        return RunIndex(own[0], mean, len(defined))
+        return RunIndex(indices[0], mean, len(defined))
     index, result = joint
-    return RunIndex(index, mean, len(own) - len(result.left_out))
+    return RunIndex(index, mean, len(indices) - len(result.left_out))
 
 
 def mean_of(scores: Sequence[VariantScores], name: str) -> float | None:
     """Return the mean of a metric over the variants in which it is defined, None if there are none."""
-    values = [one.metrics[name].estimate for one in scores]
+    values = [item.metrics[name].estimate for item in scores]
     defined = [value for value in values if value is not None]
     return fmean(defined) if defined else None
 
@@ -100,9 +100,9 @@ def of_one_dataset(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...]
     chosen = max(counted, key=lambda dataset: counted[dataset])
     left_out = [run.label for run in runs if run.dataset != chosen]
     note = study_text("shared", "one_dataset", dataset=dataset_name(chosen), left_out=abridged(left_out))
-    kept = [run for run in runs if run.dataset == chosen]
-    models = Counter(run.model for run in kept)
-    named = (replace(run, label=run.model) if run.model and models[run.model] == 1 else run for run in kept)
+    on_dataset = [run for run in runs if run.dataset == chosen]
+    models = Counter(run.model for run in on_dataset)
+    named = (replace(run, label=run.model) if run.model and models[run.model] == 1 else run for run in on_dataset)
     return tuple(named), (note,) if left_out else ()
 
 
@@ -118,8 +118,8 @@ def dataset_name(dataset: str | None) -> str:
 
 def data_values(runs: Sequence[ComparedRun]) -> dict[str, str]:
     """Return the caption values that describe the data of runs on one dataset."""
-    asked = sorted({outcomes["question_id"].n_unique() for run in runs for outcomes in run.variants.values()})
-    questions = " to ".join(f"{count:,}" for count in dict.fromkeys((asked[0], asked[-1])))
+    counts = sorted({outcomes["question_id"].n_unique() for run in runs for outcomes in run.variants.values()})
+    questions = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
     return {"dataset": dataset_name(runs[0].dataset), "questions": f"{questions} questions"}
 
 
@@ -147,7 +147,11 @@ def chosen_runs(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], t
     best: dict[tuple[str, str | None], ComparedRun] = {}
     for run in runs:
         key = model_name(run), run.dataset
-        best[key] = max(best.get(key, run), run, key=lambda one: sum(table_of(one, each).n for each in one.variants))
+        best[key] = max(
+            best.get(key, run),
+            run,
+            key=lambda candidate: sum(table_of(candidate, variant).n for variant in candidate.variants),
+        )
     notes = (
         f"{run.label} is left out: {best[model_name(run), run.dataset].label} has no fewer graded questions of the "
         "same model and dataset."
@@ -190,9 +194,9 @@ def defined_tables(
     for run, name in zip(runs, display_names(runs), strict=True):
         for variant in [reference_variant(run)] if only_reference else run.variants:
             table = table_of(run, variant)
-            found = refusal_index(table)
-            if found.status == "undefined":
-                notes.append(f"{name}, {variant or ALL} is left out: its index is undefined ({found.reason}).")
+            result = refusal_index(table)
+            if result.status == "undefined":
+                notes.append(f"{name}, {variant or ALL} is left out: its index is undefined ({result.reason}).")
             else:
                 tables.append(DefinedTable(run, name, variant, table))
     return tables, tuple(notes)
@@ -201,8 +205,8 @@ def defined_tables(
 def with_ends(estimates: Mapping[str, Estimate]) -> dict[str, float | None]:
     """Return the columns of some estimates: ``NAME``, ``NAME_low`` and ``NAME_high``."""
     columns: dict[str, float | None] = {}
-    for name, found in estimates.items():
-        columns |= {name: found.estimate, f"{name}_low": found.low, f"{name}_high": found.high}
+    for name, estimate in estimates.items():
+        columns |= {name: estimate.estimate, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
     return columns
 
 
@@ -235,25 +239,25 @@ def known_models(own_table: Path | None) -> pl.DataFrame:
     """
     embedded = pl.read_csv((files("refusal_index.plugins.studies") / "data" / "models.csv").read_bytes())
     columns = [*_COLUMNS, _ACTIVE]
-    own = [_read_models(own_table)] if own_table else []
-    return pl.concat([table.select(columns) for table in (*own, embedded, paper_rows())], how="vertical_relaxed")
+    own_models = [_read_models(own_table)] if own_table else []
+    return pl.concat([table.select(columns) for table in (*own_models, embedded, paper_rows())], how="vertical_relaxed")
 
 
-def find_model(model: str | None, known: pl.DataFrame) -> dict[str, object] | None:
+def find_model(model: str | None, models: pl.DataFrame) -> dict[str, object] | None:
     """Return a model's row by its name, with or without its provider: ``openai/gpt-4.1`` matches ``GPT-4.1``."""
     if model is None:
         return None
-    wanted = {model.casefold(), model.rpartition("/")[2].casefold()}
-    return next((row for row in known.iter_rows(named=True) if str(row["model"]).casefold() in wanted), None)
+    names = {model.casefold(), model.rpartition("/")[2].casefold()}
+    return next((row for row in models.iter_rows(named=True) if str(row["model"]).casefold() in names), None)
 
 
-def family_of(model: str | None, known: pl.DataFrame) -> str:
+def family_of(model: str | None, models: pl.DataFrame) -> str:
     """Return a model's family: from the tables, else from a known family name in its name, else its provider.
 
     >>> [family_of(model, paper_rows()) for model in ("together/meta-llama-9", "acme/one", None)]
     ['Llama', 'acme', 'unknown']
     """
-    row = find_model(model, known)
+    row = find_model(model, models)
     if row is not None and row["family"]:
         return str(row["family"])
     if not model:

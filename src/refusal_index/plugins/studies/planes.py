@@ -40,10 +40,10 @@ def point_rows(run: ComparedRun, options: StudyOptions, panel: str | None = None
     for scores in inputs.variant_scores(run, options):
         refused, correct = scores.metrics["refusal_rate"], scores.metrics["correct_rate"]
         if refused.estimate is not None:
-            whose = {"kind": "point", "panel": panel, "model": run.label, "variant": scores.variant}
+            labels = {"kind": "point", "panel": panel, "model": run.label, "variant": scores.variant}
             ends = {"refusal_low": refused.low, "refusal_high": refused.high}
             ends |= {"correct_low": correct.low, "correct_high": correct.high}
-            yield {**whose, "refusal_rate": refused.estimate, "correct_rate": correct.estimate, **ends}
+            yield {**labels, "refusal_rate": refused.estimate, "correct_rate": correct.estimate, **ends}
 
 
 def curve_rows(run: ComparedRun, options: StudyOptions, panel: str) -> Iterator[dict[str, Any]]:
@@ -61,10 +61,10 @@ def curve_rows(run: ComparedRun, options: StudyOptions, panel: str) -> Iterator[
 
 def contour_rows(panel: str, model: str | None, level: float, correct_rates: np.ndarray) -> Iterator[dict[str, Any]]:
     """Yield one contour over `RATES`, without its impossible part."""
-    whose = {"kind": "contour", "panel": panel, "model": model, "level": level}
+    labels = {"kind": "contour", "panel": panel, "model": model, "level": level}
     for rate, correct in zip(RATES.tolist(), correct_rates.tolist(), strict=True):
         if math.isfinite(correct):
-            yield {**whose, "refusal_rate": rate, "correct_rate": correct}
+            yield {**labels, "refusal_rate": rate, "correct_rate": correct}
 
 
 def index_contour_rows(
@@ -93,16 +93,16 @@ def draw_contours(
     labelled = []
     top = axes.get_ylim()[1]
     box = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6}
-    look: dict[str, Any] = {"fontsize": 6, "color": style.GREY, "ha": "center", "va": "center", "bbox": box}
+    text_options: dict[str, Any] = {"fontsize": 6, "color": style.GREY, "ha": "center", "va": "center", "bbox": box}
     for (level,), line in contours.group_by("level", maintain_order=True):
         rates, correct = line["refusal_rate"].to_numpy(), line["correct_rate"].to_numpy()
         axes.plot(rates, correct, color=style.PALE, linewidth=0.8, zorder=1)
         visible = np.flatnonzero((correct <= 0.96 * top) & (rates >= 0.03))
         if visible.size and level not in unlabelled:
-            place = visible[0] if label_at is None else visible[np.argmin(abs(rates[visible] - label_at))]
+            index = visible[0] if label_at is None else visible[np.argmin(abs(rates[visible] - label_at))]
             text = style.short_number(float(str(level)))
-            axes.text(rates[place], correct[place], text, clip_on=True, zorder=1.5, **look)
-            labelled.append((float(rates[place]), float(correct[place])))
+            axes.text(rates[index], correct[index], text, clip_on=True, zorder=1.5, **text_options)
+            labelled.append((float(rates[index]), float(correct[index])))
     return labelled
 
 
@@ -275,13 +275,13 @@ def _draw_panel(axes: Axes, frame: pl.DataFrame, *, named: bool) -> None:
         axes.text(0.97, 0.95, text, transform=axes.transAxes, ha="right", va="top", fontsize=7.5)
     if named:
         labels = [style.safe_text(variant, 16) for variant in points["variant"]]
-        places = points.select("refusal_rate", "correct_rate").rows()
+        positions = points.select("refusal_rate", "correct_rate").rows()
         # Labels avoid the curve, the ends of the intervals and the levels, but may cover the pale contours.
         ends = [("refusal_rate", f"correct_{end}") for end in ("low", "high")]
         ends += [(f"refusal_{end}", "correct_rate") for end in ("low", "high")]
         avoid = [*curve.select("refusal_rate", "correct_rate").rows(), *levels]
-        avoid += [place for columns in ends for place in points.select(columns).rows()]
-        style.label_points(axes, places, labels, size=6.5, avoid=avoid)
+        avoid += [position for columns in ends for position in points.select(columns).rows()]
+        style.label_points(axes, positions, labels, size=6.5, avoid=avoid)
 
 
 PENALTIES = (1.0, 3.0, 9.0)
@@ -303,12 +303,12 @@ def operating_point(runs: Sequence[ComparedRun], options: StudyOptions) -> Study
     defined, undefined = inputs.defined_tables(chosen, only_reference=True)
     notes = (*notes, *undefined)
     rows: list[dict[str, Any]] = []
-    for one in defined:
-        rows += ({**one.where, **row} for row in operating_point_rows(one.table, options))
-        for other in one.run.variants:
-            if other != one.variant and inputs.table_of(one.run, other).n:
-                point = _observed("other_variant", inputs.table_of(one.run, other), options.confidence_level)
-                rows.append({**one.where, "variant": other or inputs.ALL, **point})
+    for source in defined:
+        rows += ({**source.where, **row} for row in operating_point_rows(source.table, options))
+        for other in source.run.variants:
+            if other != source.variant and inputs.table_of(source.run, other).n:
+                point = _observed("other_variant", inputs.table_of(source.run, other), options.confidence_level)
+                rows.append({**source.where, "variant": other or inputs.ALL, **point})
     if not rows:
         raise NotPossibleError(notes=notes)
     return Study(pl.DataFrame(rows, schema=OPERATING_SCHEMA), _draw_operating_points, _printed_operating_points, notes)
@@ -348,9 +348,9 @@ def operating_point_rows(table: stats.ContingencyTable, options: StudyOptions) -
 
 
 def _observed(part: str, table: stats.ContingencyTable, level: float) -> dict[str, Any]:
-    found = {metric.name: metric for metric in stats.metrics(table, confidence_level=level)}
-    rates = inputs.with_ends({name: found[name] for name in ("refusal_rate", "correct_rate")})
-    return {"part": part, **rates, "status": found["refusal_rate"].status, "reason": found["refusal_rate"].reason}
+    by_name = {metric.name: metric for metric in stats.metrics(table, confidence_level=level)}
+    rates = inputs.with_ends({name: by_name[name] for name in ("refusal_rate", "correct_rate")})
+    return {"part": part, **rates, "status": by_name["refusal_rate"].status, "reason": by_name["refusal_rate"].reason}
 
 
 def _best(table: stats.ContingencyTable, penalty: float, options: StudyOptions) -> dict[str, Any]:
@@ -407,29 +407,31 @@ def _draw_plane(axes: Axes, part: pl.DataFrame) -> None:
     observed = part.filter(pl.col("part").is_in(["today", "other_variant"]))
     colours = style.variant_colours(observed["variant"].to_list())
     for row in observed.iter_rows(named=True):
-        look: dict[str, Any] = {"colour": colours[row["variant"]], "size": 3.5}
+        mark_options: dict[str, Any] = {"colour": colours[row["variant"]], "size": 3.5}
         if row["part"] == "today":
-            look = {"colour": style.INK, "marker": "*", "size": 8, "xs": style.ends(row, "refusal_rate")}
+            mark_options = {"colour": style.INK, "marker": "*", "size": 8, "xs": style.ends(row, "refusal_rate")}
         ys = style.ends(row, "correct_rate")
-        style.mark(axes, row["refusal_rate"], row["correct_rate"], ys=ys, width=0.9, zorder=4, **look)
+        style.mark(axes, row["refusal_rate"], row["correct_rate"], ys=ys, width=0.9, zorder=4, **mark_options)
     for row in part.filter(part="best").iter_rows(named=True):
         _mark_best(axes, row["refusal_rate"], row["correct_rate"], row["penalty"])
     axes.set_xlim(-0.03, 1.03)
 
 
 def _mark_best(axes: Axes, x: float | None, y: float | None, penalty: float, xs: style.Ends | None = None) -> None:
-    look: dict[str, Any] = {"face": style.PAPER, "size": 5, "width": 1, "zorder": 5}
-    style.mark(axes, x, y, _PENALTY_COLOURS[penalty], _PENALTY_MARKERS[penalty], xs=xs, **look)
+    mark_options: dict[str, Any] = {"face": style.PAPER, "size": 5, "width": 1, "zorder": 5}
+    style.mark(axes, x, y, _PENALTY_COLOURS[penalty], _PENALTY_MARKERS[penalty], xs=xs, **mark_options)
 
 
 def _draw_regrets(axes: Axes, best: pl.DataFrame, keys: pl.DataFrame) -> None:
     axes.axvline(0, color=style.PALE)
-    places = {key: place for place, key in enumerate(keys.iter_rows())}
+    heights = {key: y for y, key in enumerate(keys.iter_rows())}
     for row in best.drop_nulls("estimate").iter_rows(named=True):
-        y = places[row["model"], row["dataset"]] + 0.25 * (PENALTIES.index(row["penalty"]) - 1)
+        y = heights[row["model"], row["dataset"]] + 0.25 * (PENALTIES.index(row["penalty"]) - 1)
         _mark_best(axes, row["estimate"], y, row["penalty"], style.ends(row))
     names = style.short_names(keys["model"].to_list(), 28)
     style.name_rows([axes], [names[model] for model in keys["model"]])
     axes.set_xlabel("utility per question: best minus current")
     looks = {f"penalty {price:g}": (_PENALTY_MARKERS[price], colour) for price, colour in _PENALTY_COLOURS.items()}
-    style.title_with_key(axes, "Regret", {name: (*look, style.PAPER) for name, look in looks.items()})
+    style.title_with_key(
+        axes, "Regret", {name: (*colour_and_marker, style.PAPER) for name, colour_and_marker in looks.items()}
+    )

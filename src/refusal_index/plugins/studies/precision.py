@@ -65,14 +65,14 @@ def resampled_together(runs: Sequence[ComparedRun], options: StudyOptions) -> li
     matrix = outcome_matrix([rows for run in runs for rows in run.variants.values()])
     refused, wrong = matrix.refused, matrix.wrong
     cells = np.stack([refused & wrong, refused & ~wrong, ~refused & wrong, ~refused & ~wrong], axis=1)
-    held = (cells & matrix.scored[:, np.newaxis]).astype(np.float64)
-    variants, _, n = held.shape
+    counted = (cells & matrix.scored[:, np.newaxis]).astype(np.float64)
+    variants, _, n = counted.shape
     rng, step = np.random.default_rng(options.seed), max(1, _CHUNK // n)
-    drawn = [
-        rng.multinomial(n, np.full(n, 1 / n), size=min(step, RESAMPLES - start)) @ held.reshape(-1, n).T
+    samples = [
+        rng.multinomial(n, np.full(n, 1 / n), size=min(step, RESAMPLES - start)) @ counted.reshape(-1, n).T
         for start in range(0, RESAMPLES, step)
     ]
-    counts = np.concatenate(drawn).reshape(RESAMPLES, variants, 4)
+    counts = np.concatenate(samples).reshape(RESAMPLES, variants, 4)
     ends = np.cumsum([len(run.variants) for run in runs])
     return [metrics_of_counts(part) for part in np.split(counts, ends[:-1], axis=1)]
 
@@ -164,7 +164,8 @@ class RunErrors:
         columns: dict[Hashable, int] = {}
         keys = _question_keys(runs, list(self._matrices.values()))
         self._columns = {
-            name: [columns.setdefault(key, len(columns)) for key in own] for name, own in zip(names, keys, strict=True)
+            name: [columns.setdefault(key, len(columns)) for key in own_keys]
+            for name, own_keys in zip(names, keys, strict=True)
         }
         self._n = len(columns)
         self._made: dict[tuple[Hashable, str, bool], FloatArray] = {}
@@ -179,11 +180,11 @@ class RunErrors:
 
     def _laid(self, name: Hashable, metric: str, *, whole: bool) -> FloatArray:
         if (name, metric, whole) not in self._made:
-            found = (influence if whole else variant_influence)(self._matrices[name], metric, self._options)
-            own = np.atleast_2d(found)
-            laid = np.zeros((len(own), self._n))
-            laid[np.isnan(own).any(axis=1)] = np.nan
-            laid[:, self._columns[name]] = own
+            rows = (influence if whole else variant_influence)(self._matrices[name], metric, self._options)
+            influences = np.atleast_2d(rows)
+            laid = np.zeros((len(influences), self._n))
+            laid[np.isnan(influences).any(axis=1)] = np.nan
+            laid[:, self._columns[name]] = influences
             self._made[name, metric, whole] = laid
         return self._made[name, metric, whole]
 
@@ -193,14 +194,20 @@ def _question_keys(runs: Sequence[ComparedRun], matrices: Sequence[OutcomeMatrix
     texts: dict[tuple[str | None, str], set[str]] = {}
     for run in runs:
         for rows in run.variants.values():
-            for one, text in rows.select("question_id", "question").unique().drop_nulls().iter_rows():
-                texts.setdefault((run.dataset, one), set()).add(text)
-    for place, (run, matrix) in enumerate(zip(runs, matrices, strict=True)):
+            for question_id, text in rows.select("question_id", "question").unique().drop_nulls().iter_rows():
+                texts.setdefault((run.dataset, question_id), set()).add(text)
+    for index, (run, matrix) in enumerate(zip(runs, matrices, strict=True)):
         keys: list[Hashable] = []
-        for one in matrix.question_ids:
-            known = texts.get((run.dataset, one), set())
+        for question_id in matrix.question_ids:
+            known_texts = texts.get((run.dataset, question_id), set())
             # If runs use an id for different questions, each keeps its own.
-            keys.append((run.dataset, one) if not known else (one, *known) if len(known) == 1 else (place, one))
+            keys.append(
+                (run.dataset, question_id)
+                if not known_texts
+                else (question_id, *known_texts)
+                if len(known_texts) == 1
+                else (index, question_id)
+            )
         yield keys
 
 
@@ -259,14 +266,14 @@ def attenuation(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     for run, name in zip(runs, inputs.display_names(runs), strict=True):
         for variant, outcomes in run.variants.items():
             where = {"model": name, "dataset": run.dataset, "variant": variant or inputs.ALL}
-            named, (drawn,) = f"{name}, {variant or inputs.ALL}", drawn_outcomes([outcomes])
-            if len(drawn.repeated.refused) < 2:
+            named, (sampled,) = f"{name}, {variant or inputs.ALL}", drawn_outcomes([outcomes])
+            if len(sampled.repeated.refused) < 2:
                 notes.append(f"{named} is left out: no question has two forced answers.")
                 continue
-            found = list(draws_rows(drawn, options))
-            rows += ({**where, **row} for row in found)
-            if found[-1]["estimate"] is None:
-                notes.append(f"{named}: the corrected index is undefined ({found[-1]['reason']}).")
+            new_rows = list(draws_rows(sampled, options))
+            rows += ({**where, **row} for row in new_rows)
+            if new_rows[-1]["estimate"] is None:
+                notes.append(f"{named}: the corrected index is undefined ({new_rows[-1]['reason']}).")
     if not rows:
         raise NotPossibleError(notes=notes)
     frame = pl.DataFrame(rows, schema=ATTENUATION_SCHEMA)
@@ -277,22 +284,22 @@ def attenuation(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     return Study(frame, _draw_attenuation, _printed_attenuation, notes, values)
 
 
-def draws_rows(drawn: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[str, Any]]:
+def draws_rows(sampled: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the index of one draw, of two crossed draws, and the corrected index for increasing numbers of draws.
 
-    - `drawn`: repeated draws of questions, all with forced answers, and a single draw of all questions, which the
+    - `sampled`: repeated draws of questions, all with forced answers, and a single draw of all questions, which the
       corrected index also uses.
     - `options`: confidence level and seed of the intervals.
     """
-    refused, wrong, scored = drawn.repeated.arrays
-    single = [row[0] for row in drawn.single.arrays]
+    refused, wrong, scored = sampled.repeated.arrays
+    single = [row[0] for row in sampled.single.arrays]
     both = scored[0] & scored[1]
     for kind, answers in ((SINGLE, wrong[0]), (CROSSED, wrong[1])):
-        found = stats.refusal_index(refused=refused[0][both], wrong=answers[both])
-        index = stats.Estimate.of(found, found.confidence_interval(options.confidence_level)).to_document()
+        result = stats.refusal_index(refused=refused[0][both], wrong=answers[both])
+        index = stats.Estimate.of(result, result.confidence_interval(options.confidence_level)).to_document()
         yield {"kind": kind, "draws": 1 if kind == SINGLE else 2, "questions": int(both.sum()), **index}
-    most = len(refused)
-    for count in sorted({*(count for count in COUNTS if count < most), most}):
+    n_draws = len(refused)
+    for count in sorted({*(count for count in COUNTS if count < n_draws), n_draws}):
         corrected = stats.corrected_refusal_index(refused[:count], wrong[:count], scored[:count], single=single)
         index = stats.Estimate.of(corrected, corrected.confidence_interval(options.confidence_level)).to_document()
         parts = {name: getattr(corrected, name) for name in ("uncorrected", *_RELIABILITIES)}
@@ -301,8 +308,8 @@ def draws_rows(drawn: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[str
 
 def _overview(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with only the corrected index from the most draws for each variant."""
-    most = pl.col("draws").max().over("model", "dataset", "variant")
-    return frame.filter((pl.col("kind") != CORRECTED) | (pl.col("draws") == most))
+    max_draws = pl.col("draws").max().over("model", "dataset", "variant")
+    return frame.filter((pl.col("kind") != CORRECTED) | (pl.col("draws") == max_draws))
 
 
 ATTENUATION_SCHEMA = schema(
@@ -346,8 +353,8 @@ def _drawn_by_counts(frame: pl.DataFrame) -> pl.DataFrame:
     if long.select(*_KEY).n_unique() <= style.MAX_LABELS:
         return long
     normal = pl.col("variant") == "normal"
-    stands = pl.when(normal.any().over("model", "dataset")).then(normal)
-    return long.filter(stands.otherwise(pl.col("variant") == pl.col("variant").first().over("model", "dataset")))
+    is_reference = pl.when(normal.any().over("model", "dataset")).then(normal)
+    return long.filter(is_reference.otherwise(pl.col("variant") == pl.col("variant").first().over("model", "dataset")))
 
 
 def _labels(keys: pl.DataFrame) -> dict[tuple[Any, ...], str]:
@@ -360,10 +367,10 @@ def _draw_overview(left: Axes, right: Axes, frame: pl.DataFrame, keys: pl.DataFr
     corrected = style.MODEL_COLOURS[0]
     looks = {SINGLE: (style.GREY, style.PAPER), CROSSED: (style.GREY, style.GREY), CORRECTED: (corrected, corrected)}
     shifts = style.shifts(list(looks), 0.25)
-    places = {tuple(key): place for place, key in enumerate(keys.iter_rows())}
+    heights = {tuple(key): y for y, key in enumerate(keys.iter_rows())}
     left.axvline(0, color=style.PALE)
     for row in frame.iter_rows(named=True):
-        y = places[row["model"], row["dataset"], row["variant"]]
+        y = heights[row["model"], row["dataset"], row["variant"]]
         colour, face = looks[row["kind"]]
         style.mark(left, row["estimate"], y + shifts[row["kind"]], colour, xs=style.ends(row), face=face, width=1)
         for name, (marker, colour, face) in _RELIABILITIES.items():
@@ -371,8 +378,12 @@ def _draw_overview(left: Axes, right: Axes, frame: pl.DataFrame, keys: pl.DataFr
             style.mark(right, row[name], y + shift, colour, marker, face=face)
     style.name_rows([left], list(_labels(keys).values()), 6.5)
     style.name_rows([right], [""] * keys.height)
-    style.title_with_key(left, "Refusal Index", {kind.replace("_", " "): ("o", *look) for kind, look in looks.items()})
-    style.title_with_key(right, "Reliability", {name.partition("_")[0]: look for name, look in _RELIABILITIES.items()})
+    style.title_with_key(
+        left, "Refusal Index", {kind.replace("_", " "): ("o", *colours) for kind, colours in looks.items()}
+    )
+    style.title_with_key(
+        right, "Reliability", {name.partition("_")[0]: colours for name, colours in _RELIABILITIES.items()}
+    )
     right.set_xlim(min(0.0, right.get_xlim()[0]), 1.02)
 
 
@@ -389,10 +400,10 @@ def _draw_counts(left: Axes, right: Axes, frame: pl.DataFrame, labels: dict[tupl
     colours, markers = style.model_colours(names), style.model_markers(names)
     for key, part in frame.filter(kind=CORRECTED).group_by(*_KEY, maintain_order=True):
         colour, marker = colours[labels[key]], markers[labels[key]]
-        known = part.drop_nulls("estimate")
+        defined = part.drop_nulls("estimate")
         if len(names) <= style.MAX_BANDS:
-            style.shade(left, known, "draws", "", colour, alpha=0.15)
-        left.plot(known["draws"], known["estimate"], marker=marker, color=colour, markersize=3.5)
+            style.shade(left, defined, "draws", "", colour, alpha=0.15)
+        left.plot(defined["draws"], defined["estimate"], marker=marker, color=colour, markersize=3.5)
         left.plot(part["draws"], part["uncorrected"], "--", color=colour, linewidth=1)
         for name, line in (("refusal_reliability", "-"), ("error_reliability", "--")):
             right.plot(part["draws"], part[name], line, marker=marker, color=colour, markersize=3, linewidth=1)
@@ -422,15 +433,15 @@ def sample_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     for run, name in zip(chosen, inputs.display_names(chosen), strict=True):
         variant = inputs.reference_variant(run)
         source = inputs.DefinedTable(run, name, variant, inputs.table_of(run, variant))
-        found = stats.refusal_index(source.table)
-        problem = None if found.status == "ok" else f"its index is {found.status} ({found.reason})"
+        result = stats.refusal_index(source.table)
+        problem = None if result.status == "ok" else f"its index is {result.status} ({result.reason})"
         if source.table.n <= SIZES[0]:
             problem = f"it has {source.table.n} graded questions"
         if problem:
             notes = (*notes, f"{name}, {variant or inputs.ALL} is left out: {problem}.")
             continue
         sources.append(source)
-        low, high = found.confidence_interval(options.confidence_level)
+        low, high = result.confidence_interval(options.confidence_level)
         if low <= 0 <= high:
             near_zero.append(name)
     if not sources:
@@ -440,9 +451,9 @@ def sample_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     rows: list[dict[str, Any]] = []
     needed = []
     for source in sources:
-        own = spread_rows(source.table, options)
-        rows += ({**source.where, "questions": source.table.n, **row} for row in own)
-        counts = {row["metric"]: row["questions_for_cv_10"] for row in own}
+        new_rows = spread_rows(source.table, options)
+        rows += ({**source.where, "questions": source.table.n, **row} for row in new_rows)
+        counts = {row["metric"]: row["questions_for_cv_10"] for row in new_rows}
         texts = (f"{METRICS[name].label} {n:,}" for name, n in counts.items() if n is not None)
         needed.append(f"{source.name} {', '.join(texts)}")
     frame = pl.DataFrame(rows, schema_overrides={"dataset": pl.String}, infer_schema_length=None)
@@ -504,7 +515,7 @@ def _spread_row(
 def _printed_sample_size(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the observed and predicted coefficients of variation, one row per model and size."""
     cells = [f"{number(o)} ({number(p)})" for o, p in frame.select("cv", "predicted_cv").iter_rows()]
-    labels = pl.col("metric").replace_strict({name: one.label for name, one in METRICS.items()})
+    labels = pl.col("metric").replace_strict({name: metric.label for name, metric in METRICS.items()})
     labelled = frame.with_columns(labels, pl.Series("cell", cells))
     return style.widened(labelled, ["model", "variant", "size"], "metric", "cell")
 

@@ -56,24 +56,30 @@ def ratio_rows(
       root mean square coefficients, corrected for sampling errors. It begins at 0 if sampling errors may explain all
       variation; both ends are None if they exceed it.
     """
-    own = {name: _cv(values[name]) for name in (INDEX, *HEURISTIC)}
-    resampled = {name: np.stack([_cv(precision.metric_draws(one, name, penalty)) for one in draws]) for name in own}
-    own[ALL_HEURISTIC] = np.stack([own[name] for name in HEURISTIC])
+    observed = {name: _cv(values[name]) for name in (INDEX, *HEURISTIC)}
+    resampled = {
+        name: np.stack([_cv(precision.metric_draws(sample, name, penalty)) for sample in draws]) for name in observed
+    }
+    observed[ALL_HEURISTIC] = np.stack([observed[name] for name in HEURISTIC])
     resampled[ALL_HEURISTIC] = np.stack([resampled[name] for name in HEURISTIC])
     for name in (*HEURISTIC, ALL_HEURISTIC):
-        if own[name].mean() > 0:
-            square = float(np.mean(own[INDEX] ** 2) / np.mean(own[name] ** 2))
+        if observed[name].mean() > 0:
+            square = float(np.mean(observed[INDEX] ** 2) / np.mean(observed[name] ** 2))
             low, high = _basic(square, _mean_square(resampled[INDEX]) / _mean_square(resampled[name]), confidence_level)
-            ends = {"ratio": float(own[INDEX].mean() / own[name].mean()), "ratio_low": low, "ratio_high": high}
+            ends = {
+                "ratio": float(observed[INDEX].mean() / observed[name].mean()),
+                "ratio_low": low,
+                "ratio_high": high,
+            }
             yield {"model": RATIO, "metric": name, "penalty": penalty if name == "weighted_score" else None, **ends}
 
 
 def _basic(square: float, draws: FloatArray, confidence_level: float) -> tuple[float | None, float | None]:
     """Return the square roots of the ends of the basic interval of a square."""
-    least, most = precision.percentile_interval(draws, confidence_level)
-    if least is None or most is None:
+    lowest, highest = precision.percentile_interval(draws, confidence_level)
+    if lowest is None or highest is None:
         return None, None
-    low, high = 2 * square - most, 2 * square - least
+    low, high = 2 * square - highest, 2 * square - lowest
     return (None, None) if high < 0 else (math.sqrt(max(low, 0.0)), math.sqrt(high))
 
 
@@ -108,12 +114,12 @@ def score_variability(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     Raises NotPossibleError if no run has two variants.
     """
     chosen, notes = inputs.of_one_dataset(runs)
-    several = [run for run in chosen if len(run.variants) > 1]
-    if not several:
+    repeated = [run for run in chosen if len(run.variants) > 1]
+    if not repeated:
         raise NotPossibleError("; each of these has one prompt")
     single = [run.label for run in chosen if len(run.variants) == 1]
     notes += inputs.left_out("Left out, since under one prompt only", single)
-    rows = [row for run in several for row in _variability_rows(run, options)]
+    rows = [row for run in repeated for row in _variability_rows(run, options)]
     frame = with_averages(pl.DataFrame(rows, schema=VARIABILITY_SCHEMA))
     near = frame.filter(NEAR_ZERO).group_by("metric", "penalty", maintain_order=True).agg("model")
     for metric, penalty, models in near.rows():
@@ -122,17 +128,17 @@ def score_variability(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     for model, metric, reason in frame.drop_nulls("reason").select("model", "metric", "reason").rows():
         why = reason.replace("_", " ")
         notes = (*notes, f"{model}: the variability of {METRICS[metric].label} is undefined ({why}).")
-    ratios, said = _ratios(several, frame, options), []
+    ratios, texts = _ratios(repeated, frame, options), []
     for row in ratios.iter_rows(named=True):
         label = "the three together" if row["metric"] == ALL_HEURISTIC else METRICS[row["metric"]].label
         ends = "no more than chance"
         if row["ratio_low"] is not None:
             ends = f"{number(row['ratio_low'], 2)}, {number(row['ratio_high'], 2)}"
-        said.append(f"{label} {number(row['ratio'], 2)} [{ends}]")
-    if said:
-        notes = (*notes, study_text("score_variability", "ratio", ratios="; ".join(said)))
+        texts.append(f"{label} {number(row['ratio'], 2)} [{ends}]")
+    if texts:
+        notes = (*notes, study_text("score_variability", "ratio", ratios="; ".join(texts)))
     frame = pl.concat([frame, ratios], how="diagonal").select(frame.columns)
-    values = {**inputs.data_values(several), "resamples": f"{precision.RESAMPLES:,}"}
+    values = {**inputs.data_values(repeated), "resamples": f"{precision.RESAMPLES:,}"}
     return Study(frame, _draw_variability, _printed_variability, notes, values)
 
 
@@ -156,20 +162,22 @@ def _ratios(runs: Sequence[ComparedRun], frame: pl.DataFrame, options: StudyOpti
     names = (INDEX, *HEURISTIC)
     heard = frame.filter(pl.col("penalty").is_null() | (pl.col("penalty") == inputs.PAPER_PENALTY))
     near_zero = set(heard.filter(NEAR_ZERO & pl.col("metric").is_in(names))["model"])
-    found = {run.label: inputs.variant_scores(run, options) for run in runs}
+    by_model = {run.label: inputs.variant_scores(run, options) for run in runs}
     sound = [
         run.label
         for run in runs
         if run.label not in near_zero
-        and all(one.metrics[name].estimate is not None for name in names for one in found[run.label])
+        and all(scores.metrics[name].estimate is not None for name in names for scores in by_model[run.label])
     ]
     columns = ("model", "metric", "penalty", "ratio", "ratio_low", "ratio_high")
-    if not sound or len({len(found[model]) for model in sound}) > 1:
+    if not sound or len({len(by_model[model]) for model in sound}) > 1:
         return pl.DataFrame(schema={name: VARIABILITY_SCHEMA[name] for name in columns})
     values = {}
     for name in names:
         penalty = inputs.PAPER_PENALTY if name == WEIGHTED else None
-        values[name] = np.array([[_value(one, name, penalty) for one in found[model]] for model in sound], float)
+        values[name] = np.array(
+            [[_value(scores, name, penalty) for scores in by_model[model]] for model in sound], float
+        )
     draws = precision.resampled_together([run for run in runs if run.label in sound], options)
     rows = ratio_rows(values, draws, inputs.PAPER_PENALTY, options.confidence_level)
     return pl.DataFrame(list(rows), schema={name: VARIABILITY_SCHEMA[name] for name in columns})
@@ -193,11 +201,11 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
         low, high = low - 0.06 * (high - low), high + 0.06 * (high - low)
         axes.set_xlim(low, high)
         for row in frame.drop_nulls(name).iter_rows(named=True):
-            x, place = row[name], lines.index((row["metric"], row["penalty"]))
+            x, row_y = row[name], lines.index((row["metric"], row["penalty"]))
             if row["model"] == AVERAGE:
-                axes.plot([x] * 2, [place - 0.36, place + 0.36], color=style.INK, linewidth=1.2, zorder=3)
+                axes.plot([x] * 2, [row_y - 0.36, row_y + 0.36], color=style.INK, linewidth=1.2, zorder=3)
                 continue
-            colour, y, xs = colours[row["model"]], place + shifts[row["model"]], style.ends(row, short)
+            colour, y, xs = colours[row["model"]], row_y + shifts[row["model"]], style.ends(row, short)
             inside = low <= x <= high
             style.mark(axes, x if inside else None, y, colour, markers[row["model"]], xs=xs, size=3.5)
             if not inside:  # an arrow at the end of the axis
@@ -234,7 +242,7 @@ def _variability_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[
     scores, resampled = inputs.variant_scores(run, options), precision.resampled_metrics(run, options)
     for metric in inputs.COMPARED:
         for penalty in dict.fromkeys((options.penalty, *PENALTIES)) if metric == WEIGHTED else (None,):
-            values = [_value(own, metric, penalty) for own in scores]
+            values = [_value(score, metric, penalty) for score in scores]
             draws = precision.metric_draws(resampled, metric, penalty)
             yield {"model": run.label, "metric": metric, "penalty": penalty, **_spread(values, scores, draws, options)}
 
@@ -250,29 +258,32 @@ def _spread(
     values: Sequence[float | None], scores: Sequence[inputs.VariantScores], draws: FloatArray, options: StudyOptions
 ) -> dict[str, Any]:
     """Return the columns from `variants` on, computed over the variants in which the metric is defined."""
-    defined = [place for place, value in enumerate(values) if value is not None]
+    defined = [index for index, value in enumerate(values) if value is not None]
     if not defined:
         return {"variants": 0, "reason": "undefined_under_every_variant"}
-    metric = np.array([values[place] for place in defined], float)
-    drawn, level = draws[:, defined], options.confidence_level
-    refused = np.array([scores[place].metrics["refusal_rate"].estimate for place in defined], float)
+    metric = np.array([values[index] for index in defined], float)
+    defined_draws, level = draws[:, defined], options.confidence_level
+    refused = np.array([scores[index].metrics["refusal_rate"].estimate for index in defined], float)
     delta = normalized_difference(metric, refused)
     cv, sample = coefficient_of_variation(metric), coefficient_of_variation(metric, ddof=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        means = drawn.mean(axis=1)
-        most, least = drawn[:, refused == refused.max()], drawn[:, refused == refused.min()]
-        deltas, cvs = (most.mean(axis=1) - least.mean(axis=1)) / abs(means), drawn.std(axis=1) / abs(means)
+        means = defined_draws.mean(axis=1)
+        at_highest, at_lowest = defined_draws[:, refused == refused.max()], defined_draws[:, refused == refused.min()]
+        deltas, cvs = (
+            (at_highest.mean(axis=1) - at_lowest.mean(axis=1)) / abs(means),
+            defined_draws.std(axis=1) / abs(means),
+        )
     # Without an estimate there is no interval. Resamples use the observed order of the refusal rates.
     resampled = {"mean": means, "delta": deltas, "cv": cvs}
     undefined = {"delta": delta.estimate is None, "cv": cv.estimate is None}
     intervals = {
-        name: (None, None) if undefined.get(name) else precision.percentile_interval(each, level)
-        for name, each in resampled.items()
+        name: (None, None) if undefined.get(name) else precision.percentile_interval(resamples, level)
+        for name, resamples in resampled.items()
     }
     chance = None
-    if len(metric) > 1 and metric.mean() != 0 and np.isfinite(drawn).all():
+    if len(metric) > 1 and metric.mean() != 0 and np.isfinite(defined_draws).all():
         # The value from sampling errors alone, if the metric were constant.
-        errors = drawn - drawn.mean(axis=0)
+        errors = defined_draws - defined_draws.mean(axis=0)
         chance = float(np.sqrt(np.mean(errors.var(axis=1))) / abs(metric.mean()))
     return {
         "variants": len(defined),
@@ -318,10 +329,10 @@ def with_ceiling(frame: pl.DataFrame) -> pl.DataFrame:
     It is reached if every question is right equally often under both prompts. None if a prompt was drawn once, or if
     its own draws agree no better than by chance.
     """
-    own = frame.filter(pl.col("prompt") == pl.col("other_prompt"), pl.col("kappa") > 0)
+    same_prompt = frame.filter(pl.col("prompt") == pl.col("other_prompt"), pl.col("kappa") > 0)
     joined = frame
     for side in ("prompt", "other_prompt"):
-        kappas = own.select("model", pl.col("prompt").alias(side), pl.col("kappa").alias(f"{side}_kappa"))
+        kappas = same_prompt.select("model", pl.col("prompt").alias(side), pl.col("kappa").alias(f"{side}_kappa"))
         joined = joined.join(kappas, on=["model", side], how="left", maintain_order="left")
     ceiling = (pl.col("prompt_kappa") * pl.col("other_prompt_kappa")).sqrt()
     return joined.with_columns(kappa_ceiling=ceiling).select(frame.columns)
@@ -365,12 +376,12 @@ def _agreement_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[st
     for prompt, other in itertools.combinations_with_replacement(answers, 2):
         # The first and the second draw of the same prompt.
         first, second = (
-            answers[name].filter(place=place).select("question_id", "right")
-            for name, place in ((prompt, 0), (other, int(other == prompt)))
+            answers[name].filter(place=draw).select("question_id", "right")
+            for name, draw in ((prompt, 0), (other, int(other == prompt)))
         )
         pairs = first.join(second, on="question_id", suffix="_other", maintain_order="left")
-        found = _agreement(pairs, options, same_prompt=prompt == other)
-        yield {"model": run.label, "prompt": prompt, "other_prompt": other, **found}
+        agreement = _agreement(pairs, options, same_prompt=prompt == other)
+        yield {"model": run.label, "prompt": prompt, "other_prompt": other, **agreement}
 
 
 _PLACE = (pl.col("draw").rank("dense").over("question_id") - 1).alias("place")

@@ -78,18 +78,20 @@ def grid_of(runs: Sequence[ComparedRun], penalty: float) -> Grid:
     Raises NotPossibleError if fewer than two models share two settings in which all metrics are defined.
     """
     chosen, notes = inputs.chosen_runs(runs)
-    found: dict[tuple[str | None, str | None], dict[str, tuple[ComparedRun, str | None]]] = {}
+    by_setting: dict[tuple[str | None, str | None], dict[str, tuple[ComparedRun, str | None]]] = {}
     for run in chosen:
         for variant in run.variants:
-            found.setdefault((run.dataset, variant), {})[inputs.model_name(run)] = run, variant
+            by_setting.setdefault((run.dataset, variant), {})[inputs.model_name(run)] = run, variant
     models = tuple(dict.fromkeys(map(inputs.model_name, chosen)))
     rows: dict[str, list[dict[str, float | None]]] = {}
     sources = []
-    for setting, by_model in found.items():
+    for setting, by_model in by_setting.items():
         named = ", ".join(part for part in setting if part) or inputs.ALL
         scores: dict[str, dict[str, float | None]] = {}
         for model, source in by_model.items():
-            metrics = {one.name: one.estimate for one in stats.metrics(inputs.table_of(*source), penalty=penalty)}
+            metrics = {
+                metric.name: metric.estimate for metric in stats.metrics(inputs.table_of(*source), penalty=penalty)
+            }
             scores[model] = {name: metrics[name] for name in inputs.COMPARED}
         missing = [model for model in models if model not in scores]
         undefined = [
@@ -106,8 +108,8 @@ def grid_of(runs: Sequence[ComparedRun], penalty: float) -> Grid:
             sources.append(tuple(by_model[model] for model in models))
     if len(models) < 2 or len(rows) < 2:
         shared = abridged(list(rows)) or "none"
-        what = f"{len(models)} ({abridged(models)}) and the settings that they share {shared}"
-        raise NotPossibleError(f"; the models are {what}", notes)
+        counted = f"{len(models)} ({abridged(models)}) and the settings that they share {shared}"
+        raise NotPossibleError(f"; the models are {counted}", notes)
     matrices = {
         name: np.array([[scores[name] for scores in row] for row in rows.values()], float) for name in inputs.COMPARED
     }
@@ -123,9 +125,9 @@ def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFram
     effects = scores["correct_rate"], scores["refusal_rate"]
     rows: list[dict[str, Any]] = []
     for (name, matrix), fit_over in itertools.product(scores.items(), FIT_OVER):
-        found = stability.ranking_stability(matrix, *effects, fit_over=fit_over, n_resamples=N_RESAMPLES, rng=seed)
+        new_rows = stability.ranking_stability(matrix, *effects, fit_over=fit_over, n_resamples=N_RESAMPLES, rng=seed)
         # Without removed effects there is no regression.
-        rows += ({"metric": name, **row} for row in found if row["fit_over"] or fit_over == FIT_OVER[0])
+        rows += ({"metric": name, **row} for row in new_rows if row["fit_over"] or fit_over == FIT_OVER[0])
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -135,16 +137,16 @@ def with_ceiling(frame: pl.DataFrame, grid: Grid, options: StudyOptions) -> pl.D
     errors = precision.RunErrors(list(runs.values()), options, list(runs))
     ceilings = []
     for name, matrix in grid.scores.items():
-        held = np.array(
+        influences = np.array(
             [
                 errors.of_variants((run.label, run.dataset), name)[list(run.variants).index(variant)]
                 for setting in grid.sources
                 for run, variant in setting
             ]
         )
-        found = precision.w_ceiling(matrix, held, options.seed)
-        columns = inputs.with_ends({"kendall_w_ceiling": found})
-        ceilings.append({"metric": name, "removed": "nothing", **columns, "ceiling_reason": found.reason})
+        ceiling = precision.w_ceiling(matrix, influences, options.seed)
+        columns = inputs.with_ends({"kendall_w_ceiling": ceiling})
+        ceilings.append({"metric": name, "removed": "nothing", **columns, "ceiling_reason": ceiling.reason})
     added = pl.DataFrame(ceilings, infer_schema_length=None)
     return frame.join(added, on=["metric", "removed"], how="left", maintain_order="left")
 
@@ -192,9 +194,9 @@ def _draw_stability(figure: Figure, frame: pl.DataFrame) -> None:
         panels[0].set_xlabel(label, loc="left")
 
 
-def _draw_statistic(axes: Axes, place: int, row: dict[str, Any], statistic: str) -> None:
-    own = row["fit_over"] == "model"
-    y = place + (0.0 if row["fit_over"] is None else 0.17 if own else -0.17)
+def _draw_statistic(axes: Axes, y_of_row: int, row: dict[str, Any], statistic: str) -> None:
+    is_model = row["fit_over"] == "model"
+    y = y_of_row + (0.0 if row["fit_over"] is None else 0.17 if is_model else -0.17)
     if row[statistic] is None:
         axes.annotate("nothing left", (0, y), va="center", fontsize=5.5, color=style.GREY)
         return
@@ -204,7 +206,7 @@ def _draw_statistic(axes: Axes, place: int, row: dict[str, Any], statistic: str)
     if row.get(f"{statistic}_ceiling") is not None:
         axes.plot(row[f"{statistic}_ceiling"], y, marker="|", color=style.INK, markersize=7, markeredgewidth=1.2)
     colour = style.MODEL_COLOURS[1] if row["metric"] == "refusal_index" else style.INK
-    axes.plot(row[statistic], y, "o", color=colour, markerfacecolor="white" if own else colour, markersize=4.5)
+    axes.plot(row[statistic], y, "o", color=colour, markerfacecolor="white" if is_model else colour, markersize=4.5)
 
 
 MAX_PAIRS = 15
@@ -222,14 +224,14 @@ def ranking_with_ties(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     data = []
     for dataset, members in by_dataset.items():
         try:
-            found, further = _ranked(members, options)
+            new_rows, further = _ranked(members, options)
         except (NotPossibleError, OutcomeTableError) as problem:
             notes = (*notes, f"{inputs.dataset_name(dataset)} is left out: {problem}.")
             continue
-        rows += found
+        rows += new_rows
         notes = (*notes, *further)
-        asked, prompts = found[0]["questions"], found[0]["variants"]
-        data.append(f"{inputs.dataset_name(dataset)}, {asked:,} questions, prompts {prompts}")
+        n_asked, prompts = new_rows[0]["questions"], new_rows[0]["variants"]
+        data.append(f"{inputs.dataset_name(dataset)}, {n_asked:,} questions, prompts {prompts}")
     if not rows:
         raise NotPossibleError(notes=notes)
     frame = pl.DataFrame(rows, schema=TIES_SCHEMA)
@@ -242,35 +244,35 @@ def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[list[di
     if len(runs) < 2:
         raise NotPossibleError(f"it has the model {inputs.model_name(runs[0])} only")
     settings = CompareOptions(penalty=options.penalty, confidence_level=options.confidence_level, seed=options.seed)
-    found = rank(runs, settings)
+    ranked = rank(runs, settings)
     names = [inputs.model_name(run) for run in runs]
     unranked = (
         f"{names[run.row]} is not ranked: its index is {run.status} ({reason_text(run.reason)})."
-        for run in found.ranking.unranked
+        for run in ranked.ranking.unranked
     )
     unpaired = (
-        () if found.match.paired else ("The models were asked different questions, so they are compared unpaired.",)
+        () if ranked.match.paired else ("The models were asked different questions, so they are compared unpaired.",)
     )
     common = {
         "dataset": runs[0].dataset,
-        "variants": ", ".join(map(str, [found.variant] if found.variant else shared_variants(runs))),
-        "questions": int(found.match.matrix.scored.any(axis=0).sum()),
+        "variants": ", ".join(map(str, [ranked.variant] if ranked.variant else shared_variants(runs))),
+        "questions": int(ranked.match.matrix.scored.any(axis=0).sum()),
     }
-    members = [*enumerate(found.ranking.runs, 1), *((None, run) for run in found.ranking.unranked)]
+    members = [*enumerate(ranked.ranking.runs, 1), *((None, run) for run in ranked.ranking.unranked)]
     rows: list[dict[str, Any]] = []
-    for place, run in members:
+    for position, run in members:
         columns = {name: getattr(run, name) for name in ("estimate", "low", "high", "letters", "status", "reason")}
         rows.append(
-            {"part": "model", "place": place, "run": run.row, "model": names[run.row], "drawn": True, **columns}
+            {"part": "model", "place": position, "run": run.row, "model": names[run.row], "drawn": True, **columns}
         )
-    best, pairs = found.ranking.runs[0].row if found.ranking.runs else None, found.ranking.pairs
+    best, pairs = ranked.ranking.runs[0].row if ranked.ranking.runs else None, ranked.ranking.pairs
     for pair in pairs:
         low, high = pair.simultaneous_interval
-        whose = {"part": "difference", "model": names[pair.first], "other_model": names[pair.second]}
-        drawn = len(pairs) <= MAX_PAIRS or best in (pair.first, pair.second)
+        labels = {"part": "difference", "model": names[pair.first], "other_model": names[pair.second]}
+        is_drawn = len(pairs) <= MAX_PAIRS or best in (pair.first, pair.second)
         numbers = {"estimate": pair.estimate, "low": low, "high": high}
         numbers |= {"pvalue": pair.pvalue, "pvalue_max_t": pair.pvalue_max_t}
-        rows.append({**whose, **numbers, "letters": "", "drawn": drawn, "status": "ok"})
+        rows.append({**labels, **numbers, "letters": "", "drawn": is_drawn, "status": "ok"})
     return [{**common, **row} for row in rows], (*unranked, *unpaired)
 
 
@@ -303,8 +305,8 @@ def _draw_ties(figure: Figure, frame: pl.DataFrame) -> None:
         models, pairs = (part.filter(part=kind, drawn=True) for kind in ("model", "difference"))
         _draw_models(left, models)
         _draw_pairs(right, pairs)
-        several = f", {style.safe_text(part['dataset'][0])}" if len(parts) > 1 else ""
-        left.set_title(f"Refusal Index{several}")
+        suffix = f", {style.safe_text(part['dataset'][0])}" if len(parts) > 1 else ""
+        left.set_title(f"Refusal Index{suffix}")
         right.set_title("Differences")
 
 
@@ -319,7 +321,9 @@ def _draw_models(axes: Axes, models: pl.DataFrame) -> None:
     axes.set_xticks([tick for tick in axes.get_xticks() if reach[0] <= tick <= reach[1]])
     step = 0.12 * (reach[1] - reach[0])
     memberships = [row.split() if " " in row else list(row) for row in ranked["letters"]]
-    for column, letter in enumerate(sorted({one for row in memberships for one in row}, key=lambda x: (len(x), x))):
+    for column, letter in enumerate(
+        sorted({character for row in memberships for character in row}, key=lambda x: (len(x), x))
+    ):
         x, members = reach[1] + (column + 1) * step, [y for y, row in enumerate(memberships) if letter in row]
         axes.plot([x, x], [members[0], members[-1]], color=style.PALE, linewidth=7.5, solid_capstyle="round", zorder=0)
         for y in members:

@@ -36,21 +36,21 @@ def fit_line(x: ArrayLike, y: ArrayLike) -> dict[str, Any] | None:
     >>> round(line["slope"], 2), round(line["r_squared"], 2), line["spearman"], round(line["pvalue"], 4)
     (1.4, 0.98, 1.0, 0.0101)
     """
-    across, up = np.asarray(x, float), np.asarray(y, float)
-    if across.size < MIN_POINTS or np.ptp(across) == 0 or np.ptp(up) == 0:
+    across, ys = np.asarray(x, float), np.asarray(y, float)
+    if across.size < MIN_POINTS or np.ptp(across) == 0 or np.ptp(ys) == 0:
         return None
-    found, ranks = linregress(across, up), round(float(spearmanr(across, up).statistic), 12)
-    line = {"slope": float(found.slope), "intercept": float(found.intercept), "r_squared": float(found.rvalue**2)}
-    return {**line, "spearman": ranks, "pvalue": float(found.pvalue) if line["r_squared"] < 1 else None}
+    fit, ranks = linregress(across, ys), round(float(spearmanr(across, ys).statistic), 12)
+    line = {"slope": float(fit.slope), "intercept": float(fit.intercept), "r_squared": float(fit.rvalue**2)}
+    return {**line, "spearman": ranks, "pvalue": float(fit.pvalue) if line["r_squared"] < 1 else None}
 
 
-def line_band(line: np.ndarray, x: np.ndarray, y: np.ndarray, at: np.ndarray, confidence_level: float) -> np.ndarray:
+def line_band(line: np.ndarray, x: np.ndarray, y: np.ndarray, xs: np.ndarray, confidence_level: float) -> np.ndarray:
     """Return the half-width of the pointwise confidence band of a line fitted to x and y.
 
     - `line`: its values at x.
     """
     freedom, left, spread = x.size - 2, y - line, x - x.mean()
-    error = np.sqrt(left @ left / freedom * (1 / x.size + (at - x.mean()) ** 2 / (spread @ spread)))
+    error = np.sqrt(left @ left / freedom * (1 / x.size + (xs - x.mean()) ** 2 / (spread @ spread)))
     return np.asarray(error * stdtrit(freedom, 0.5 + confidence_level / 2))
 
 
@@ -66,7 +66,7 @@ def with_regression(
     x: str,
     errors: precision.RunErrors,
     *,
-    by: Sequence[str],
+    columns: Sequence[str],
     level: float,
     logarithmic: bool = False,
 ) -> pl.DataFrame:
@@ -74,32 +74,32 @@ def with_regression(
 
     Points that are ``sparse`` are excluded from the regression, except for the statistics that end in ``_all``.
 
-    - `frame`: table with the columns `x`, `by`, ``source``, ``sparse`` and ``refusal_index``; rows with nulls are
+    - `frame`: table with the columns `x`, `columns`, ``source``, ``sparse`` and ``refusal_index``; rows with nulls are
       dropped. A column ``metric`` names the metric in x; without it x has no sampling error.
     - `x`: column to regress on, or on its base-10 logarithm if `logarithmic`.
     - `errors`: sampling errors of the runs; those of the paper's rows are derived from its intervals.
-    - `by`: columns that define the groups.
+    - `columns`: columns that define the groups.
     - `level`: confidence level of the pointwise band.
     """
     parts = [frame.clear().with_columns(pl.lit(None, kind).alias(name) for name, kind in REGRESSION_SCHEMA.items())]
-    for _, group in frame.group_by(by, maintain_order=True):
+    for _, group in frame.group_by(columns, maintain_order=True):
         every = group.drop_nulls([x, "refusal_index"])
-        known = every.filter(~pl.col("sparse"))
-        across, up = _coordinates(known, x, logarithmic=logarithmic)
-        line, line_of_all = fit_line(across, up), fit_line(*_coordinates(every, x, logarithmic=logarithmic))
+        dense = every.filter(~pl.col("sparse"))
+        across, ys = _coordinates(dense, x, logarithmic=logarithmic)
+        line, line_of_all = fit_line(across, ys), fit_line(*_coordinates(every, x, logarithmic=logarithmic))
         if line is None or line_of_all is None:
             parts.append(group)
             continue
-        at, _ = _coordinates(group, x, logarithmic=logarithmic)
-        reach = line_band(line["intercept"] + line["slope"] * across, across, up, at, level)
-        fitted = line["intercept"] + line["slope"] * at
+        xs, _ = _coordinates(group, x, logarithmic=logarithmic)
+        reach = line_band(line["intercept"] + line["slope"] * across, across, ys, xs, level)
+        fitted = line["intercept"] + line["slope"] * xs
         # The line does not extend to points that are not in the regression.
         fitted = np.where(group["sparse"].to_numpy(), np.nan, fitted)
-        noise = _without_noise(known, x, across, errors)
+        noise = _without_noise(dense, x, across, errors)
         numbers = {
             **line,
             **{f"{name}_all": line_of_all[name] for name in ("spearman", "r_squared")},
-            "points": known.height,
+            "points": dense.height,
             "points_all": every.height,
             "r_squared_ceiling": None if noise.ceiling is None else noise.ceiling**2,
             "r_squared_without_noise": None if noise.estimate is None else noise.estimate**2,
@@ -119,15 +119,15 @@ def _without_noise(
     rows: pl.DataFrame, x: str, across: np.ndarray, errors: precision.RunErrors
 ) -> DisattenuatedCorrelation:
     """Return the correlation of the index with x, corrected for the sampling errors of both."""
-    up, exact = rows["refusal_index"], "metric" not in rows.columns
+    ys, exact = rows["refusal_index"], "metric" not in rows.columns
     if rows["source"][0] == inputs.PAPER:
-        own = precision.printed_errors(rows["low"], rows["high"])
-        other = np.zeros_like(own) if exact else precision.printed_errors(rows[f"{x}_low"], rows[f"{x}_high"])
-        return disattenuated_correlation(up, across, own, other)
+        own_errors = precision.printed_errors(rows["low"], rows["high"])
+        other = np.zeros_like(own_errors) if exact else precision.printed_errors(rows[f"{x}_low"], rows[f"{x}_high"])
+        return disattenuated_correlation(ys, across, own_errors, other)
     models = rows["model"].to_list()
     influence = errors.of(models, INDEX)
     other = np.zeros_like(influence) if exact else errors.of(models, rows["metric"][0])
-    return precision.without_noise(up, across, influence, other)
+    return precision.without_noise(ys, across, influence, other)
 
 
 def _coordinates(rows: pl.DataFrame, x: str, *, logarithmic: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -157,22 +157,24 @@ def r_squared_text(rows: pl.DataFrame) -> str:
     - `rows`: rows of one panel, of runs and of the paper.
     """
     parts = []
-    for source, whose in ((inputs.RUN, ""), (inputs.PAPER, "paper: ")):
+    for source, prefix in ((inputs.RUN, ""), (inputs.PAPER, "paper: ")):
         for row in rows.filter(pl.col("source") == source).drop_nulls("r_squared").head(1).iter_rows(named=True):
             ceiling = row["r_squared_ceiling"]
-            of = "" if ceiling is None else f" of {ceiling:.2f}"
-            parts.append(f"{whose}rank {number(row['spearman'], 2)}, $R^2$ {row['r_squared']:.2f}{of}")
+            suffix = "" if ceiling is None else f" of {ceiling:.2f}"
+            parts.append(f"{prefix}rank {number(row['spearman'], 2)}, $R^2$ {row['r_squared']:.2f}{suffix}")
     return "\n".join(parts)
 
 
-def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, families: Sequence[str], *, at: str | None = None) -> None:
+def draw_scatter(
+    axes: Axes, frame: pl.DataFrame, x: str, families: Sequence[str], *, x_column: str | None = None
+) -> None:
     """Draw models coloured by family, the paper's in grey, and each group's line with its band, without names.
 
     - `axes`: axes whose scale is set.
     - `frame`: one row per model.
     - `x`: the column that was regressed on; its intervals, if any, are in ``x_low`` and ``x_high``.
     - `families`: families of the runs in all panels, so that a family has the same colour in each.
-    - `at`: the column of the points' positions if it is not `x`.
+    - `x_column`: the column of the points' positions if it is not `x`.
     """
     colours, markers = style.model_colours(families), style.model_markers(families)
     for source, colour in ((inputs.PAPER, style.PALE), (inputs.RUN, style.INK)):
@@ -186,9 +188,13 @@ def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, families: Sequence[str
         colour, marker, size = style.LIGHT, "o", 3.0
         if row["source"] == inputs.RUN:
             colour, marker, size = colours[row["family"]], markers[row["family"]], 4.5
-        look: dict[str, Any] = {"xs": (row.get(f"{x}_low"), row.get(f"{x}_high")), "ys": style.ends(row), "size": size}
+        mark_options: dict[str, Any] = {
+            "xs": (row.get(f"{x}_low"), row.get(f"{x}_high")),
+            "ys": style.ends(row),
+            "size": size,
+        }
         face = style.PAPER if row["sparse"] else None
-        style.mark(axes, row[at or x], row["refusal_index"], colour, marker, face=face, width=0.9, **look)
+        style.mark(axes, row[x_column or x], row["refusal_index"], colour, marker, face=face, width=0.9, **mark_options)
 
 
 def run_families(frame: pl.DataFrame) -> list[str]:
@@ -196,39 +202,43 @@ def run_families(frame: pl.DataFrame) -> list[str]:
     return frame.filter(pl.col("source") == inputs.RUN)["family"].unique(maintain_order=True).to_list()
 
 
-def name_points(figure: Figure, panels: Iterable[tuple[Axes, pl.DataFrame]], x: str, *, at: str | None = None) -> None:
+def name_points(
+    figure: Figure, panels: Iterable[tuple[Axes, pl.DataFrame]], x: str, *, x_column: str | None = None
+) -> None:
     """Label the points of `draw_scatter` with names, or if there are many, with numbers and a key below the panels.
 
     - `figure`: its height grows by that of the key.
     - `panels`: the axes of each panel with its rows.
-    - `x`, `at`: as in `draw_scatter`.
+    - `x`, `x_column`: as in `draw_scatter`.
     """
-    drawn = list(panels)
-    models = pl.concat([rows.select("source", "model", "family") for _, rows in drawn]).unique(maintain_order=True)
+    panels_drawn = list(panels)
+    models = pl.concat([rows.select("source", "model", "family") for _, rows in panels_drawn]).unique(
+        maintain_order=True
+    )
     # Runs are labelled first, or the names of the paper's models might take their places.
     models = models.sort(pl.col("source") == inputs.PAPER, maintain_order=True)
     colours = style.model_colours(run_families(models))
     names, many = style.short_names(models["model"].to_list()), models.height > style.MAX_LABELS
     texts, inks = {}, {}
-    for place, (source, model, family) in enumerate(models.iter_rows(), 1):
-        texts[source, model] = str(place) if many else names[model]
+    for position, (source, model, family) in enumerate(models.iter_rows(), 1):
+        texts[source, model] = str(position) if many else names[model]
         inks[source, model] = colours[family] if source == inputs.RUN else style.GREY
     if many:
-        style.outside_key(figure, [(text, names[whose[1]], inks[whose]) for whose, text in texts.items()])
-    for axes, rows in drawn:
+        style.outside_key(figure, [(text, names[key[1]], inks[key]) for key, text in texts.items()])
+    for axes, rows in panels_drawn:
         order = rows.sort(pl.col("source") == inputs.PAPER, maintain_order=True)
-        whose = order.select("source", "model").rows()
+        keys = order.select("source", "model").rows()
         style.label_points(
             axes,
-            order.select(at or x, "refusal_index").rows(),
-            [texts[one] for one in whose],
-            [inks[one] for one in whose],
+            order.select(x_column or x, "refusal_index").rows(),
+            [texts[key] for key in keys],
+            [inks[key] for key in keys],
             size=6.0 if many else 7.0,
-            avoid=_drawn_over(rows, x, at),
+            avoid=_drawn_over(rows, x, x_column),
         )
 
 
-def _drawn_over(frame: pl.DataFrame, x: str, at: str | None) -> list[tuple[float, float]]:
+def _drawn_over(frame: pl.DataFrame, x: str, x_column: str | None) -> list[tuple[float, float]]:
     """Return points on the lines and on the runs' intervals, which labels should avoid."""
     clear = []
     for _, group in frame.drop_nulls("fitted").group_by("source", maintain_order=True):
@@ -236,10 +246,10 @@ def _drawn_over(frame: pl.DataFrame, x: str, at: str | None) -> list[tuple[float
         across = np.linspace(float(line[x][0]), float(line[x][-1]), 25)
         clear += list(zip(across.tolist(), np.interp(across, line[x], line["fitted"]).tolist(), strict=True))
     for row in frame.filter(pl.col("source") == inputs.RUN).drop_nulls(["low", "high"]).iter_rows(named=True):
-        clear += [(row[at or x], float(y)) for y in np.linspace(row["low"], row["high"], 9)]
+        clear += [(row[x_column or x], float(y)) for y in np.linspace(row["low"], row["high"], 9)]
         if row.get(f"{x}_low") is not None:
             across = np.linspace(row[f"{x}_low"], row[f"{x}_high"], 9)
-            clear += [(float(place), row["refusal_index"]) for place in across]
+            clear += [(float(position), row["refusal_index"]) for position in across]
     return clear
 
 
@@ -252,19 +262,19 @@ SIZES = ("parameters_billion", "active_parameters_billion")
 
 def model_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[ComparedRun, dict[str, Any]]]:
     """Yield each run that has an index, with its row: joint index, mean rates, and information about the model."""
-    known = inputs.known_models(options.models)
+    models = inputs.known_models(options.models)
     for run in runs:
         scores, overall = inputs.variant_scores(run, options), inputs.run_index(run, options)
         index = overall.index
         if index.estimate is None:
             continue
         # A model is looked up by its name in a set if the tables know that, else by its own.
-        name = run.model if inputs.find_model(run.model, known) else run.model_id
-        sizes = inputs.find_model(name, known) or {}
+        name = run.model if inputs.find_model(run.model, models) else run.model_id
+        sizes = inputs.find_model(name, models) or {}
         row = {
             "source": inputs.RUN,
             "model": run.label,
-            "family": inputs.family_of(name, known),
+            "family": inputs.family_of(name, models),
             **{size: sizes.get(size) for size in SIZES},
             **{rate: inputs.mean_of(scores, rate) for rate in RATES},
             "refusal_index": index.estimate,
@@ -272,7 +282,7 @@ def model_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[t
             "high": index.high,
             "mean_refusal_index": overall.mean,
             "variants": overall.variants,
-            "sparse": index.status != "ok" or precision.is_sparse([own.table for own in scores]),
+            "sparse": index.status != "ok" or precision.is_sparse([score.table for score in scores]),
         }
         yield run, row
 
@@ -308,8 +318,8 @@ def index_and_accuracy(runs: Sequence[ComparedRun], options: StudyOptions) -> St
     if not shown or frame["model"].n_unique() < MIN_POINTS:
         raise NotPossibleError(notes=notes)
     errors = precision.RunErrors(chosen, options)
-    lined = with_regression(frame, "value", errors, by=("metric", "source"), level=options.confidence_level)
-    ordered = pl.col("metric").replace_strict({name: place for place, name in enumerate(RATES)})
+    lined = with_regression(frame, "value", errors, columns=("metric", "source"), level=options.confidence_level)
+    ordered = pl.col("metric").replace_strict({name: index for index, name in enumerate(RATES)})
     above = (pl.col("refusal_index") > pl.col("fitted")).alias("above_line")
     frame = lined.with_columns(above).sort(ordered, maintain_order=True)
     lines = frame.drop_nulls("r_squared").unique(["metric", "source"], maintain_order=True)
@@ -324,11 +334,11 @@ def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
     size = (7.6, 3.4) if crowded else (7.0, 2.7)
     panels = style.subplots(figure, *size, 1, len(RATES), sharey=True)
     parts = [frame.filter(pl.col("metric") == metric) for metric in RATES]
-    for axes, metric, own in zip(panels, RATES, parts, strict=True):
+    for axes, metric, part in zip(panels, RATES, parts, strict=True):
         axes.set_xlabel(AXIS_LABELS[metric])
         axes.margins(x=0.18, y=0.1)
-        axes.set_title(r_squared_text(own), fontsize=7, fontweight="normal")
-        draw_scatter(axes, own, "value", run_families(frame))
+        axes.set_title(r_squared_text(part), fontsize=7, fontweight="normal")
+        draw_scatter(axes, part, "value", run_families(frame))
     panels[0].set_ylabel("Refusal Index")
     name_points(figure, zip(panels, parts, strict=True), "value")
 
@@ -392,7 +402,7 @@ def index_and_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if not rows or frame.height < 2:
         raise NotPossibleError(f". Known here: {abridged(names) or 'none'}, of {len(chosen)} models")
     errors, level = precision.RunErrors(chosen, options), options.confidence_level
-    frame = side_by_side(with_regression(frame, SIZE, errors, by=("source",), level=level, logarithmic=True))
+    frame = side_by_side(with_regression(frame, SIZE, errors, columns=("source",), level=level, logarithmic=True))
     lines = frame.drop_nulls("r_squared").unique("source", maintain_order=True)
     notes = (*notes, *(regression_note(row, "the logarithm of size") for row in lines.iter_rows(named=True)))
     values = {**inputs.data_values(chosen), "alike": frame[SIZE].is_duplicated().any(), **scatter_texts(frame)}
@@ -406,10 +416,10 @@ def side_by_side(frame: pl.DataFrame) -> pl.DataFrame:
     [1.0, 9.55, 10.47]
     """
     size = pl.col(SIZE)
-    count, place = pl.len().over(SIZE), pl.int_range(pl.len()).over(SIZE)
+    count, position = pl.len().over(SIZE), pl.int_range(pl.len()).over(SIZE)
     span = size.log10().max() - size.log10().min()
     step = pl.when(span > 0).then(span).otherwise(1.0) * pl.min_horizontal(STEP, WIDEST / (count - 1))
-    shift = pl.when(count > 1).then(step * (place - (count - 1) / 2)).otherwise(0.0)
+    shift = pl.when(count > 1).then(step * (position - (count - 1) / 2)).otherwise(0.0)
     return frame.with_columns((size * 10**shift).alias(DRAWN_AT))
 
 
@@ -427,8 +437,8 @@ def _draw_size(figure: Figure, frame: pl.DataFrame) -> None:
     if len(sizes) <= 4:
         axes.set_xticks(sizes)
         axes.minorticks_off()
-    draw_scatter(axes, frame, SIZE, run_families(frame), at=DRAWN_AT)
-    name_points(figure, [(axes, frame)], SIZE, at=DRAWN_AT)
+    draw_scatter(axes, frame, SIZE, run_families(frame), x_column=DRAWN_AT)
+    name_points(figure, [(axes, frame)], SIZE, x_column=DRAWN_AT)
 
 
 def size_text(billions: float) -> str:

@@ -59,14 +59,14 @@ def response_to_penalty(runs: Sequence[ComparedRun], options: StudyOptions) -> S
     rows: list[dict[str, Any]] = []
     notes = list(left_out)
     for run, name in zip(chosen, inputs.display_names(chosen), strict=True):
-        found = [*_response_rows(run, options), *_threshold_rows(run)]
+        new_rows = [*_response_rows(run, options), *_threshold_rows(run)]
         repeated = [variant for variant in _stated(run) if variant not in targets_of(run)]
-        values = {"name": name, "repeated": repeated, **_response_values(found)}
+        values = {"name": name, "repeated": repeated, **_response_values(new_rows)}
         notes.append(study_text("response_to_penalty", "response", **values))
-        rows += found
+        rows += new_rows
     frame = pl.DataFrame(rows, schema=RESPONSE_SCHEMA)
-    asked = sorted(frame.filter(part="target")["questions"].to_list())
-    questions = " to ".join(dict.fromkeys(f"{count:,}" for count in (asked[0], asked[-1])))
+    counts = sorted(frame.filter(part="target")["questions"].to_list())
+    questions = " to ".join(dict.fromkeys(f"{count:,}" for count in (counts[0], counts[-1])))
     values = {"questions": questions, "scores": "threshold" in frame["part"]}
     return Study(frame, _draw_response, printed_response, notes, values)
 
@@ -85,18 +85,23 @@ def _stated(run: ComparedRun) -> dict[str, float]:
     stated = prompts.get("targets") if isinstance(prompts, Mapping) else None
     if not isinstance(stated, Mapping):
         named = {name: _NAMED.fullmatch(name) for name in run.variants if name}
-        stated = {name: int(found[1]) / 100 for name, found in named.items() if found}
-    known = {name: stated[name] for name in run.variants if name in stated and type(stated[name]) in {int, float}}
-    return {name: float(target) for name, target in known.items() if name and 0 <= target < 1}
+        stated = {name: int(match[1]) / 100 for name, match in named.items() if match}
+    targets = {name: stated[name] for name in run.variants if name in stated and type(stated[name]) in {int, float}}
+    return {name: float(target) for name, target in targets.items() if name and 0 <= target < 1}
 
 
 def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
     names, stated = zip(*sorted(targets_of(run).items(), key=itemgetter(1)), strict=True)
     refused, wrong, scored = outcome_matrix([run.variants[name] for name in names]).arrays
     level = options.confidence_level
-    found = curves.response_to_penalty(refused, wrong, stated, scored, confidence_level=level, rng=options.seed)
-    where = {"model": inputs.model_name(run), "dataset": run.dataset, "rho": found.rho, "error_rate": found.error_rate}
-    for name, point in zip(names, found.points, strict=True):
+    response = curves.response_to_penalty(refused, wrong, stated, scored, confidence_level=level, rng=options.seed)
+    where = {
+        "model": inputs.model_name(run),
+        "dataset": run.dataset,
+        "rho": response.rho,
+        "error_rate": response.error_rate,
+    }
+    for name, point in zip(names, response.points, strict=True):
         yield {
             **where,
             "part": "target",
@@ -107,31 +112,31 @@ def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str
             "verdict": verdict(point.excess),
             **{column: getattr(point.best_refusal_rate, column) for column in ("status", "reason")},
         }
-    moves = {"refusal_rate": found.move, "best_refusal_rate": found.best_move, "excess": found.move_excess}
-    outcome = {"status": found.move_excess.status, "reason": found.move_excess.reason}
-    yield {**where, "part": "move", **inputs.with_ends(moves), "verdict": verdict(found.move_excess), **outcome}
+    moves = {"refusal_rate": response.move, "best_refusal_rate": response.best_move, "excess": response.move_excess}
+    outcome = {"status": response.move_excess.status, "reason": response.move_excess.reason}
+    yield {**where, "part": "move", **inputs.with_ends(moves), "verdict": verdict(response.move_excess), **outcome}
 
 
 def _threshold_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
     """Yield the utility of the best cut of each confidence score, on the same questions on which it is chosen."""
     scored, _ = scored_run(run, inputs.model_name(run))
-    for one in scored.methods if scored else ():
+    for method in scored.methods if scored else ():
         for name, target in targets_of(run).items():
             penalty = float(stats.penalty_from_confidence(target))
-            found = stats.utility_threshold(one.score, one.right, penalty)
+            threshold = stats.utility_threshold(method.score, method.right, penalty)
             yield {
                 "model": inputs.model_name(run),
                 "dataset": run.dataset,
                 "part": "threshold",
-                "method": one.method,
+                "method": method.method,
                 "variant": name,
                 "target": target,
                 "penalty": penalty,
-                "questions": one.right.size,
-                "best_refusal_rate": None if found.coverage is None else 1 - found.coverage,
-                "best_utility": found.utility,
-                "status": found.status,
-                "reason": found.reason,
+                "questions": method.right.size,
+                "best_refusal_rate": None if threshold.coverage is None else 1 - threshold.coverage,
+                "best_utility": threshold.utility,
+                "status": threshold.status,
+                "reason": threshold.reason,
             }
 
 
@@ -169,11 +174,14 @@ def _response_values(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def printed_response(frame: pl.DataFrame) -> pl.DataFrame:
     """Return one row per model, dataset and target: refusal rate and points earned, actual and optimal."""
-    rows, several = [], frame["dataset"].n_unique() > 1
+    rows, has_several = [], frame["dataset"].n_unique() > 1
     for row in frame.filter(part="target").iter_rows(named=True):
         same = pl.col("dataset").eq_missing(row["dataset"])
         scores = frame.filter(same, model=row["model"], part="threshold", target=row["target"])
-        printed_row = {"model": row["model"], **({"dataset": inputs.dataset_name(row["dataset"])} if several else {})}
+        printed_row = {
+            "model": row["model"],
+            **({"dataset": inputs.dataset_name(row["dataset"])} if has_several else {}),
+        }
         printed_row |= {heading: cell(row) for heading, cell in PRINTED_RESPONSE.items()}
         for cut in scores.iter_rows(named=True):
             printed_row[f"{label(cut['method'])}: best"] = number(cut["best_utility"], 2)
@@ -189,19 +197,21 @@ def _draw_response(figure: Figure, frame: pl.DataFrame) -> None:
     shared: dict[str, Any] = {"sharex": True, "sharey": "row", "squeeze": False}
     axes = style.subplots(figure, style.WIDTH * max(0.55, 0.36 * columns), 3.6 * bands, 2 * bands, columns, **shared)
     names = style.short_names(keys["model"].to_list(), 22)
-    datasets = style.short_names([inputs.dataset_name(one) for one in keys["dataset"].unique(maintain_order=True)], 22)
+    datasets = style.short_names(
+        [inputs.dataset_name(dataset) for dataset in keys["dataset"].unique(maintain_order=True)], 22
+    )
     methods = frame.filter(part="threshold")["method"].unique(maintain_order=True).to_list()
     colours = method_colours(methods)
-    for place, part in enumerate(frame.partition_by("model", "dataset", maintain_order=True)):
-        band, column = divmod(place, columns)
-        model, dataset = keys.row(place)
+    for index, part in enumerate(frame.partition_by("model", "dataset", maintain_order=True)):
+        band, column = divmod(index, columns)
+        model, dataset = keys.row(index)
         above, below = axes[2 * band, column], axes[2 * band + 1, column]
         stated = part.filter(part="target")
         _draw_pair(above, stated, "refusal_rate", "best_refusal_rate")
         _draw_pair(below, stated, "utility", "best_utility")
         for (method,), cuts in part.filter(part="threshold").group_by("method", maintain_order=True):
-            known = cuts.drop_nulls("best_utility").sort("target")
-            below.plot(known["target"], known["best_utility"], ":", color=colours[str(method)], linewidth=1)
+            defined = cuts.drop_nulls("best_utility").sort("target")
+            below.plot(defined["target"], defined["best_utility"], ":", color=colours[str(method)], linewidth=1)
         title = [names[model], datasets[inputs.dataset_name(dataset)]] if len(datasets) > 1 else [names[model]]
         above.set_title("\n".join(title), fontsize=7.5)
         above.set_ylim(-0.03, 1.03)
@@ -237,14 +247,14 @@ PRINTED_RESPONSE: Mapping[str, style.Cell] = {
 }
 
 
-def _draw_pair(axes: Axes, stated: pl.DataFrame, own: str, best: str) -> None:
+def _draw_pair(axes: Axes, stated: pl.DataFrame, observed: str, best: str) -> None:
     """Draw the actual and the optimal value side by side at each target."""
-    for name, colour, marker, shift in ((best, _BEST, "D", 0.012), (own, _OWN, "o", -0.012)):
+    for name, colour, marker, shift in ((best, _BEST, "D", 0.012), (observed, _OWN, "o", -0.012)):
         rows = stated.drop_nulls(name).with_columns(place=pl.col("target") + shift)
         axes.plot(rows["place"], rows[name], color=colour, linewidth=0.8, zorder=3)
-        look: dict[str, Any] = {"face": _OWN if name == own else style.PAPER, "width": 0.9}
+        mark_options: dict[str, Any] = {"face": _OWN if name == observed else style.PAPER, "width": 0.9}
         for row in rows.iter_rows(named=True):
-            style.mark(axes, row["place"], row[name], colour, marker, ys=style.ends(row, name), **look)
+            style.mark(axes, row["place"], row[name], colour, marker, ys=style.ends(row, name), **mark_options)
 
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
@@ -307,7 +317,9 @@ def _thinking_rows(less: ComparedRun, more: ComparedRun, options: StudyOptions) 
     variants = shared_variants((less, more))
     pair = [replace(run, variants={name: run.variants[name] for name in variants}) for run in (less, more)]
     errors = precision.RunErrors(pair, options, ("less", "more"))
-    asked = [{one for rows in run.variants.values() for one in rows["question_id"]} for run in pair]
+    question_ids = [
+        {question_id for rows in run.variants.values() for question_id in rows["question_id"]} for run in pair
+    ]
     where = {"model": more.model_id, "dataset": inputs.dataset_name(more.dataset)}
     where |= {"less": thinking_of(less)[2], "more": thinking_of(more)[2]}
     for metric in inputs.COMPARED:
@@ -315,20 +327,24 @@ def _thinking_rows(less: ComparedRun, more: ComparedRun, options: StudyOptions) 
             first, second = (inputs.run_index(run, options).index.estimate for run in pair)
         else:
             first, second = (inputs.mean_of(inputs.variant_scores(run, options), metric) for run in pair)
-        found: dict[str, Any] = {"questions": len(asked[0] & asked[1]), "value_less": first, "value_more": second}
+        values: dict[str, Any] = {
+            "questions": len(question_ids[0] & question_ids[1]),
+            "value_less": first,
+            "value_more": second,
+        }
         if first is None or second is None:
-            yield {**where, "metric": metric, **found, "reason": "undefined"}
+            yield {**where, "metric": metric, **values, "reason": "undefined"}
             continue
-        one, other = errors.of(("less", "more"), metric)
-        estimate, reach = second - first, precision.half_width(other - one, options.confidence_level)
-        found["estimate"] = estimate
+        less_errors, other = errors.of(("less", "more"), metric)
+        estimate, reach = second - first, precision.half_width(other - less_errors, options.confidence_level)
+        values["estimate"] = estimate
         if reach is None:
-            found["reason"] = "no_standard_error" if np.isnan(other - one).any() else "constant_difference"
+            values["reason"] = "no_standard_error" if np.isnan(other - less_errors).any() else "constant_difference"
         else:
-            error = float(np.linalg.norm(other - one))
-            found |= {"low": estimate - reach, "high": estimate + reach}
-            found["pvalue"] = difference_pvalue(estimate, error, found["questions"])
-        yield {**where, "metric": metric, **found}
+            error = float(np.linalg.norm(other - less_errors))
+            values |= {"low": estimate - reach, "high": estimate + reach}
+            values["pvalue"] = difference_pvalue(estimate, error, values["questions"])
+        yield {**where, "metric": metric, **values}
 
 
 def _draw_thinking(figure: Figure, frame: pl.DataFrame) -> None:
@@ -340,13 +356,13 @@ def _draw_thinking(figure: Figure, frame: pl.DataFrame) -> None:
     for axes, metric in zip(panels, inputs.COMPARED, strict=True):
         axes.axvline(0, color=style.GREY, linewidth=0.7)
         for row in frame.filter(metric=metric).drop_nulls("estimate").iter_rows(named=True):
-            place = pairs.index((row["model"], row["dataset"], row["less"], row["more"]))
-            style.mark(axes, row["estimate"], place, colours[row["model"]], xs=style.ends(row))
+            y = pairs.index((row["model"], row["dataset"], row["less"], row["more"]))
+            style.mark(axes, row["estimate"], y, colours[row["model"]], xs=style.ends(row))
         axes.set_title(METRICS[metric].label, loc="center")
         axes.margins(x=0.15)
         style.few_ticks(axes.xaxis, 2)
-    what = (f"{style.safe_text(less, 16)} to {style.safe_text(more, 16)}" for _, _, less, more in pairs)
-    style.name_rows(panels, [f"{names[pair[0]]}\n{said}" for pair, said in zip(pairs, what, strict=True)], 6.5)
+    texts = (f"{style.safe_text(less, 16)} to {style.safe_text(more, 16)}" for _, _, less, more in pairs)
+    style.name_rows(panels, [f"{names[pair[0]]}\n{text}" for pair, text in zip(pairs, texts, strict=True)], 6.5)
     figure.supxlabel("value with more thinking \N{MINUS SIGN} value with less", fontsize=8)
 
 

@@ -55,45 +55,45 @@ def results_table(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
 def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw one panel per metric and one line per variant."""
     lines = frame.select("model", "variant", "source").unique(maintain_order=True).rows()
-    places, headings = _places(lines)
+    heights, headings = _places(lines)
     height = 0.9 + 0.17 * (len(lines) + len(headings))
     panels = style.subplots(figure, 7.0, height, 1, len(inputs.COMPARED), sharey=True)
     colours = style.variant_colours(frame["variant"].to_list())
     for axes, metric in zip(panels, inputs.COMPARED, strict=True):
         for row in frame.filter(pl.col("metric") == metric).iter_rows(named=True):
-            place, joint = places[row["model"], row["variant"], row["source"]], row["variant"] == JOINT
+            y, joint = heights[row["model"], row["variant"], row["source"]], row["variant"] == JOINT
             if row["estimate"] is None:
                 across: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "center", "va": "center"}
-                axes.text(0.5, place, "undefined", fontsize=6, color=style.GREY, **across)
+                axes.text(0.5, y, "undefined", fontsize=6, color=style.GREY, **across)
                 continue
             colour = style.PALE if row["source"] == inputs.PAPER else style.INK if joint else colours[row["variant"]]
             face, marker = None if row["status"] == "ok" else style.PAPER, "D" if joint else "o"
-            style.mark(axes, row["estimate"], place, colour, marker, xs=style.ends(row), face=face)
+            style.mark(axes, row["estimate"], y, colour, marker, xs=style.ends(row), face=face)
         axes.set_title(METRICS[metric].label, loc="center")
         axes.tick_params(axis="y", length=0)
         axes.margins(x=0.12)
         style.few_ticks(axes.xaxis, 2)
         style.ticks_above_too(axes)
     first, names = panels[0], style.short_names(list(headings), 36)
-    labels = [style.safe_text(variant or model, 28) for model, variant, _ in places]
-    style.name_rows(panels, labels, places=list(places.values()), pad=0.7)
-    look: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "center", "weight": "bold"}
-    for heading, place in headings.items():
-        at: dict[str, Any] = {"xy": (0, place), "xytext": (-4, 0), "xycoords": first.get_yaxis_transform()}
-        first.annotate(names[heading], **at, fontsize=7.5, **look)
+    labels = [style.safe_text(variant or model, 28) for model, variant, _ in heights]
+    style.name_rows(panels, labels, heights=list(heights.values()), pad=0.7)
+    text_options: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "center", "weight": "bold"}
+    for heading, y in headings.items():
+        position: dict[str, Any] = {"xy": (0, y), "xytext": (-4, 0), "xycoords": first.get_yaxis_transform()}
+        first.annotate(names[heading], **position, fontsize=7.5, **text_options)
 
 
 def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the table in the paper's layout: one row per run and variant, one column per metric."""
     cells = [with_interval(*row) for row in frame.select("estimate", "low", "high", "reason").iter_rows()]
-    headings = pl.col("metric").replace_strict({name: one.label for name, one in METRICS.items()})
+    headings = pl.col("metric").replace_strict({name: metric.label for name, metric in METRICS.items()})
     named = frame.with_columns(pl.Series("cell", cells), heading=headings)
     wide = style.widened(named, ["model", "dataset", "variant", "n"], "heading", "cell")
     return wide.rename({"model": "Model", "dataset": "Dataset", "variant": "Prompt"})
 
 
 def _run_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
-    whose = {"model": run.label, "dataset": run.dataset, "source": inputs.RUN}
+    labels = {"model": run.label, "dataset": run.dataset, "source": inputs.RUN}
     for scores in inputs.variant_scores(run, options):
         counts = {"variant": scores.variant, "n": scores.table.n, "unscored": scores.unscored}
         # Resampling the four counts has the same distribution as resampling questions, and is much faster.
@@ -101,29 +101,29 @@ def _run_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any
         resampled = np.random.default_rng(options.seed).multinomial(n, shares, size=precision.RESAMPLES)
         draws = precision.metrics_of_counts(resampled.astype(float))
         for name in inputs.COMPARED:
-            row = {**whose, **counts, "metric": name, **scores.metrics[name].to_document()}
+            row = {**labels, **counts, "metric": name, **scores.metrics[name].to_document()}
             if row["estimate"] is not None:
                 values = precision.metric_draws(draws, name, options.penalty)
                 ends = precision.percentile_interval(values, options.confidence_level)
                 row |= {"bootstrap_low": ends[0], "bootstrap_high": ends[1]}
             yield row
     if len(run.variants) > 1:
-        yield {**whose, "variant": JOINT, "metric": INDEX, **inputs.run_index(run, options).index.to_document()}
+        yield {**labels, "variant": JOINT, "metric": INDEX, **inputs.run_index(run, options).index.to_document()}
 
 
 def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
     for row in inputs.paper_context(runs).iter_rows(named=True):
         for name in inputs.COMPARED:
             numbers = {"estimate": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
-            whose = {"model": row["model"], "dataset": inputs.SIMPLEQA, "source": inputs.PAPER}
-            yield {**whose, "metric": name, **numbers, "status": "ok"}
+            labels = {"model": row["model"], "dataset": inputs.SIMPLEQA, "source": inputs.PAPER}
+            yield {**labels, "metric": name, **numbers, "status": "ok"}
 
 
 def _places(
     lines: Sequence[tuple[str, str | None, str]],
 ) -> tuple[dict[tuple[str, str | None, str], float], dict[str, float]]:
     """Return the position of each line from the top, below a heading for its run; the paper's rows have their own."""
-    places: dict[tuple[str, str | None, str], float] = {}
+    heights: dict[tuple[str, str | None, str], float] = {}
     headings: dict[str, float] = {}
     below = 0.0
     for model, variant, source in lines:
@@ -132,9 +132,9 @@ def _places(
             below += 0.35 if headings else 0.0
             headings[heading] = below
             below += 1
-        places[model, variant, source] = below
+        heights[model, variant, source] = below
         below += 1
-    return places, headings
+    return heights, headings
 
 
 CONTRAST, AVERAGE_CONTRAST = "truth_contrast", "truth_contrast_average"
@@ -163,8 +163,8 @@ def contrast_rows(frame: pl.DataFrame, errors: Errors, confidence_level: float) 
         parts = {truth: [(model, name) for name in rows.filter(truth=truth)["dataset"]] for truth in HEADINGS}
         reach = None
         if all(key in errors for keys in parts.values() for key in keys):
-            one, other = (np.mean([errors[key] for key in keys], axis=0) for keys in parts.values())
-            reach = precision.half_width(one - other, confidence_level)
+            first, other = (np.mean([errors[key] for key in keys], axis=0) for keys in parts.values())
+            reach = precision.half_width(first - other, confidence_level)
         yield {"statistic": CONTRAST, "model": model, **_interval(contrasts[-1], reach)}
     if contrasts:
         k, reach = len(contrasts), None
@@ -195,31 +195,33 @@ def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> S
 
     Raises NotPossibleError if there are runs on fewer than two datasets.
     """
-    kept: dict[tuple[str | None, str | None], ComparedRun] = {}
+    by_key: dict[tuple[str | None, str | None], ComparedRun] = {}
     for run in runs:
-        kept.setdefault((run.model, run.dataset), run)
-    chosen, again = list(kept.values()), [run.label for run in runs if kept[run.model, run.dataset] is not run]
+        by_key.setdefault((run.model, run.dataset), run)
+    chosen, again = list(by_key.values()), [run.label for run in runs if by_key[run.model, run.dataset] is not run]
     if len({run.dataset for run in chosen}) < 2:
         raise NotPossibleError
     rows = []
     for run in chosen:
         overall = inputs.run_index(run, options)
-        whose: dict[str, Any] = {"model": run.model or run.label, "dataset": inputs.dataset_name(run.dataset)}
-        whose |= {"statistic": INDEX, "truth": truth_of(run.dataset_id), "variants": overall.variants}
-        rows.append({**whose, **overall.index.to_document(), **_within_source(run, options)})
+        labels: dict[str, Any] = {"model": run.model or run.label, "dataset": inputs.dataset_name(run.dataset)}
+        labels |= {"statistic": INDEX, "truth": truth_of(run.dataset_id), "variants": overall.variants}
+        rows.append({**labels, **overall.index.to_document(), **_within_source(run, options)})
     names, level = [(row["model"], row["dataset"]) for row in rows], options.confidence_level
     errors = dict(zip(names, precision.RunErrors(chosen, options, names).of(names, INDEX), strict=True))
     frame = with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA), errors, level, options.seed)
     notes = [*inputs.left_out("Left out, since their model has another run on the same dataset", again)]
-    found = {row["statistic"]: row for row in frame.iter_rows(named=True) if row["statistic"] in (*AGREEMENT, CEILING)}
-    if found["kendall_w"]["estimate"] is None:
-        reason = found["kendall_w"]["reason"].replace("_", " ")
+    by_statistic = {
+        row["statistic"]: row for row in frame.iter_rows(named=True) if row["statistic"] in (*AGREEMENT, CEILING)
+    }
+    if by_statistic["kendall_w"]["estimate"] is None:
+        reason = by_statistic["kendall_w"]["reason"].replace("_", " ")
         notes.append(f"The agreement of the datasets' rankings is undefined ({reason}).")
     else:
-        values = {name: found[name]["estimate"] for name in AGREEMENT}
+        values = {name: by_statistic[name]["estimate"] for name in AGREEMENT}
         notes.append(study_text("hallucination_table", "agreement", **values))
-        if CEILING in found:
-            notes.append(study_text("hallucination_table", "ceiling", **found[CEILING]))
+        if CEILING in by_statistic:
+            notes.append(study_text("hallucination_table", "ceiling", **by_statistic[CEILING]))
     for row in frame.filter(statistic=AVERAGE_CONTRAST).iter_rows(named=True):
         difference, has_interval = with_interval(row["estimate"], *style.ends(row)), row["low"] is not None
         values = {
@@ -230,8 +232,8 @@ def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> S
         }
         notes.append(study_text("hallucination_table", "contrast", **values))
     # Headings for the two kinds of datasets, if both are there.
-    known = dict(frame.drop_nulls("truth").select("dataset", "truth").rows())
-    groups = {name: HEADINGS[truth] for name, truth in known.items()} if len(set(known.values())) > 1 else {}
+    truths = dict(frame.drop_nulls("truth").select("dataset", "truth").rows())
+    groups = {name: HEADINGS[truth] for name, truth in truths.items()} if len(set(truths.values())) > 1 else {}
     values = {"contrast": CONTRAST in frame["statistic"], "mixed": frame["within_source"].is_not_null().any()}
     return Study(frame, _draw_datasets, _printed_datasets, notes, values, groups)
 
@@ -267,10 +269,13 @@ def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
     axes = style.subplots(figure, max(3.4, min(2 * style.WIDTH, 1.1 + column * len(datasets))), 2.8)
     colours, markers, shifts = style.model_colours(models), style.model_markers(models), style.shifts(models, 0.3)
     for row in shown.iter_rows(named=True):
-        x, look = datasets.index(row["dataset"]) + shifts[row["model"]], (colours[row["model"]], markers[row["model"]])
-        style.mark(axes, x, row["estimate"], *look, ys=style.ends(row), size=4.5)
+        x, colour_and_marker = (
+            datasets.index(row["dataset"]) + shifts[row["model"]],
+            (colours[row["model"]], markers[row["model"]]),
+        )
+        style.mark(axes, x, row["estimate"], *colour_and_marker, ys=style.ends(row), size=4.5)
         within: dict[str, Any] = {"ys": style.ends(row, "within"), "face": style.PAPER, "width": 0.7}
-        style.mark(axes, x + 0.05, row["within_source"], *look, **within)
+        style.mark(axes, x + 0.05, row["within_source"], *colour_and_marker, **within)
     for row in frame.filter(pl.col("statistic") == AVERAGE).iter_rows(named=True):
         x = datasets.index(row["dataset"])
         axes.plot([x - 0.42, x + 0.42], [row["estimate"]] * 2, color=style.GREY, linewidth=0.9, zorder=1)
@@ -300,9 +305,9 @@ def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
         texts.append(f"{text}; {number(within)} within sources" if has_both else text)
     # Models keep their order, with the average below them.
     models = [*shown["model"].drop_nulls().unique(maintain_order=True), "Average"]
-    places = pl.col("model").replace_strict({name: place for place, name in enumerate(models)})
+    positions = pl.col("model").replace_strict({name: position for position, name in enumerate(models)})
     table = style.widened(cells.with_columns(pl.Series("cell", texts)), ["model"], "dataset", "cell")
-    return table.sort(places).rename({"model": "Model"})
+    return table.sort(positions).rename({"model": "Model"})
 
 
 def truth_of(dataset: str | None) -> str | None:
@@ -315,15 +320,15 @@ def truth_of(dataset: str | None) -> str | None:
 
 def _within_source(run: ComparedRun, options: StudyOptions) -> dict[str, float | None]:
     """Return the index within the sources of a mix, averaged over variants; with an interval for a single variant."""
-    found = []
+    results = []
     for outcomes in run.variants.values() if "+" in (run.dataset_id or "") else ():
         rows = first_draws(outcomes).drop_nulls(["refused", "wrong", "topic"])
         if rows.height:
             refused, wrong = rows["refused"].to_numpy(), rows["wrong"].to_numpy()
-            found.append(stats.within_topic_refusal_index(refused, wrong, rows["topic"].to_numpy()))
-    estimates = [one.estimate for one in found if one.estimate is not None]
+            results.append(stats.within_topic_refusal_index(refused, wrong, rows["topic"].to_numpy()))
+    estimates = [result.estimate for result in results if result.estimate is not None]
     if len(run.variants) == 1 and estimates:
-        low, high = found[0].confidence_interval(options.confidence_level)
+        low, high = results[0].confidence_interval(options.confidence_level)
         return {"within_source": estimates[0], "within_low": float(low), "within_high": float(high)}
     return {"within_source": fmean(estimates) if estimates else None}
 
@@ -338,8 +343,8 @@ def _agreement_rows(whole: pl.DataFrame) -> list[dict[str, Any]]:
     if min(scores.shape) > 1:
         random_w, random_entropy = 1 / scores.shape[0], stability.expected_winner_entropy(*scores.shape)
     ties = stability.kendall_w(scores, correct_ties=True)
-    found = zip(AGREEMENT, (w.estimate, ties.estimate, random_w, entropy.estimate, random_entropy), strict=True)
-    return [{"statistic": name, "estimate": estimate, "reason": w.reason} for name, estimate in found]
+    statistics = zip(AGREEMENT, (w.estimate, ties.estimate, random_w, entropy.estimate, random_entropy), strict=True)
+    return [{"statistic": name, "estimate": estimate, "reason": w.reason} for name, estimate in statistics]
 
 
 def _ceiling_rows(whole: pl.DataFrame, errors: Errors, seed: int) -> Iterator[dict[str, Any]]:
@@ -347,5 +352,5 @@ def _ceiling_rows(whole: pl.DataFrame, errors: Errors, seed: int) -> Iterator[di
     keys = [(model, dataset) for dataset in whole.columns[1:] for model in whole["model"]]
     if not keys or any(key not in errors for key in keys):
         return
-    found = precision.w_ceiling(whole.drop("model").to_numpy().T, np.array([errors[key] for key in keys]), seed)
-    yield {"statistic": CEILING, **found.to_document()}
+    ceiling = precision.w_ceiling(whole.drop("model").to_numpy().T, np.array([errors[key] for key in keys]), seed)
+    yield {"statistic": CEILING, **ceiling.to_document()}

@@ -88,29 +88,33 @@ def scored_run(run: ComparedRun, name: str) -> tuple[ScoredRun | None, tuple[str
     """
     groups = {} if run.confidence is None else scores_by_method(run.confidence)
     keys: dict[str, Key] = {}
-    stands = inputs.reference_variant(run)
+    reference = inputs.reference_variant(run)
     for key in groups:
-        if key[0] not in keys or (key[1] == stands and keys[key[0]][1] not in {None, stands}):
+        if key[0] not in keys or (key[1] == reference and keys[key[0]][1] not in {None, reference}):
             keys[key[0]] = key
     chosen = {key: groups[key] for key in keys.values()}
-    rows = {key: one.drop_nulls(["confidence", "wrong"]) for key, one in chosen.items()}
-    questions = {key: set(one["question_id"]) for key, one in rows.items()}
-    most = max(map(len, questions.values()), default=0)
+    rows = {key: table.drop_nulls(["confidence", "wrong"]) for key, table in chosen.items()}
+    questions = {key: set(table["question_id"]) for key, table in rows.items()}
+    n_questions = max(map(len, questions.values()), default=0)
     shown: list[Key] = []
     shared: set[str] = set()
     notes: list[str] = []
-    for key in sorted(rows, key=lambda one: -len(questions[one])):
+    for key in sorted(rows, key=lambda item: -len(questions[item])):
         both = questions[key] & shared if shown else questions[key]
-        reason = _too_few(chosen[key], rows[key].filter(pl.col("question_id").is_in(both)), most)
+        reason = _too_few(chosen[key], rows[key].filter(pl.col("question_id").is_in(both)), n_questions)
         if reason is None:
             shown, shared = [*shown, key], both
         else:
             notes.append(f"{name}: {label(key[0])} is left out: {reason}.")
     if not shown:
         return None, tuple(notes)
-    order = [one for one in rows if one in shown]
-    ids = tuple(one for one in rows[order[0]]["question_id"].unique(maintain_order=True) if one in shared)
-    left_out = len(set[str]().union(*(questions[one] for one in shown))) - len(ids)
+    order = [item for item in rows if item in shown]
+    ids = tuple(
+        question_id
+        for question_id in rows[order[0]]["question_id"].unique(maintain_order=True)
+        if question_id in shared
+    )
+    left_out = len(set[str]().union(*(questions[item] for item in shown))) - len(ids)
     if left_out:
         notes.append(
             f"{name}: {left_out:,} questions are left out, which not every method shown has a score and a grade for."
@@ -118,13 +122,13 @@ def scored_run(run: ComparedRun, name: str) -> tuple[ScoredRun | None, tuple[str
     methods = []
     for key in order:
         of_ids = pl.DataFrame({"question_id": ids})
-        held = of_ids.join(rows[key], on="question_id", how="left", maintain_order="left")
-        right = ~held["wrong"].to_numpy()
-        methods.append(ScoredMethod(key[0], key[1], is_trained(held), held["confidence"].to_numpy(), right))
+        joined = of_ids.join(rows[key], on="question_id", how="left", maintain_order="left")
+        right = ~joined["wrong"].to_numpy()
+        methods.append(ScoredMethod(key[0], key[1], is_trained(joined), joined["confidence"].to_numpy(), right))
     return ScoredRun(run, name, ids, tuple(methods), left_out), tuple(notes)
 
 
-def _too_few(rows: pl.DataFrame, usable: pl.DataFrame, most: int) -> str | None:
+def _too_few(rows: pl.DataFrame, usable: pl.DataFrame, n_questions: int) -> str | None:
     """Return why a method cannot be shown, None if it can."""
     without = rows["confidence"].null_count()
     if without == rows.height:
@@ -133,19 +137,19 @@ def _too_few(rows: pl.DataFrame, usable: pl.DataFrame, most: int) -> str | None:
         return "no question has its score and a grade, and those of the others"
     if usable["wrong"].n_unique() < 2:
         return f"all {usable.height:,} answers are {'wrong' if usable['wrong'][0] else 'right'}"
-    if usable.height < min(MIN_QUESTIONS, most / 2):
-        return f"it shares {usable.height:,} questions with the others, of {most:,}"
+    if usable.height < min(MIN_QUESTIONS, n_questions / 2):
+        return f"it shares {usable.height:,} questions with the others, of {n_questions:,}"
     return None
 
 
 def drawn_run(run: ComparedRun, name: str) -> ScoredRun | None:
     """Score a run by P(Answering), from the variant with the most draws; None without repeated draws."""
-    found = {variant: draw_matrix(outcomes) for variant, outcomes in run.variants.items()}
-    draws = {variant: len(matrix.refused) for variant, matrix in found.items()}
-    variant = max(draws, key=lambda one: (draws[one], one == "normal"))
+    matrices = {variant: draw_matrix(outcomes) for variant, outcomes in run.variants.items()}
+    draws = {variant: len(matrix.refused) for variant, matrix in matrices.items()}
+    variant = max(draws, key=lambda candidate: (draws[candidate], candidate == "normal"))
     if draws[variant] < 2:
         return None
-    matrix = found[variant]
+    matrix = matrices[variant]
     score, right = p_answering(matrix)
     ids = matrix.of_questions(usable_questions(matrix)).question_ids
     method = ScoredMethod(P_ANSWERING, variant, is_trained=False, score=score, right=right)
@@ -157,12 +161,12 @@ def same_answers(scored: ScoredRun) -> tuple[ScoredRun, tuple[str, ...]]:
 
     - returned `notes`: a sentence on the others, such as methods whose replies contain their own answers.
     """
-    kinds = [one.right.tobytes() for one in scored.methods]
-    most = max(kinds, key=kinds.count)
-    others = [label(one.method) for one, kind in zip(scored.methods, kinds, strict=True) if kind != most]
-    kept = tuple(one for one, kind in zip(scored.methods, kinds, strict=True) if kind == most)
+    kinds = [method.right.tobytes() for method in scored.methods]
+    most_common = max(kinds, key=kinds.count)
+    others = [label(method.method) for method, kind in zip(scored.methods, kinds, strict=True) if kind != most_common]
+    methods = tuple(method for method, kind in zip(scored.methods, kinds, strict=True) if kind == most_common)
     note = f"{scored.name}: left out, since they score other answers than the rest: {', '.join(others)}."
-    return replace(scored, methods=kept), (note,) if others else ()
+    return replace(scored, methods=methods), (note,) if others else ()
 
 
 def label(method: str) -> str:
@@ -181,20 +185,20 @@ def score_texts(frame: pl.DataFrame, variant: str) -> dict[str, str]:
     - `variant`: the column with the prompt variant of the scores, null if they apply to all variants.
     """
     models = frame.unique(["model", "dataset"], maintain_order=True)
-    whose = frame.drop_nulls(variant).unique(["model", "method"], maintain_order=True)
+    distinct = frame.drop_nulls(variant).unique(["model", "method"], maintain_order=True)
     return {
         "data": abridged(
             [f"{model}, {questions:,} questions" for model, questions in models["model", "questions"].rows()]
         ),
-        "prompts": abridged([f"{label(method)} {prompt}" for method, prompt in whose["method", variant].rows()]),
+        "prompts": abridged([f"{label(method)} {prompt}" for method, prompt in distinct["method", variant].rows()]),
     }
 
 
 def method_colours(methods: Iterable[str]) -> dict[str, str]:
     """Return the colour of each method, by order of appearance; the topic-only baseline is grey."""
     distinct = list(dict.fromkeys(methods))
-    coloured = style.model_colours([one for one in distinct if one != TOPIC])
-    return {one: coloured.get(one, style.LIGHT) for one in distinct}
+    coloured = style.model_colours([method for method in distinct if method != TOPIC])
+    return {method: coloured.get(method, style.LIGHT) for method in distinct}
 
 
 def line_style(method: str, *, is_trained: bool) -> str:
@@ -231,8 +235,14 @@ def method_looks(frame: pl.DataFrame) -> dict[str, MethodLook]:
 def method_handles(frame: pl.DataFrame, *, are_filled: bool = False) -> list[Line2D]:
     """Return the legend entries of methods, with open markers for trained predictors."""
     return [
-        style.handle(look.label, look.colour, look.marker, look.line, face=None if are_filled else look.face)
-        for look in method_looks(frame).values()
+        style.handle(
+            method_look.label,
+            method_look.colour,
+            method_look.marker,
+            method_look.line,
+            face=None if are_filled else method_look.face,
+        )
+        for method_look in method_looks(frame).values()
     ]
 
 
@@ -257,11 +267,11 @@ def score_or_refusal(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
     for run, name in zip(runs, inputs.display_names(runs), strict=True):
         if run.confidence is None:
             continue
-        found, further = scored_run(run, name)
+        run_scored, further = scored_run(run, name)
         notes += further
-        if found is None:
+        if run_scored is None:
             continue
-        scored, others = same_answers(found)
+        scored, others = same_answers(run_scored)
         notes += others
         made = list(run_rows(scored, options))
         silent = [row["variant"] for row in made if row["part"] == "refusals" and row["refusal_rate"] in {0, 1}]
@@ -291,43 +301,46 @@ def run_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any
     """
     right, level = scored.methods[0].right, options.confidence_level
     where = {"model": scored.name, "dataset": scored.run.dataset, "accuracy": float(right.mean())}
-    of_methods = [{"method": one.method, "scores_of": one.variant, "trained": one.is_trained} for one in scored.methods]
-    for one, whose in zip(scored.methods, of_methods, strict=True):
-        refused_rates, correct_rates = empirical_accuracy_refusal_curve(one.score, one.right)
+    of_methods = [
+        {"method": method.method, "scores_of": method.variant, "trained": method.is_trained}
+        for method in scored.methods
+    ]
+    for method, labels in zip(scored.methods, of_methods, strict=True):
+        refused_rates, correct_rates = empirical_accuracy_refusal_curve(method.score, method.right)
         n = refused_rates.size
-        for place in np.unique(np.linspace(0, n - 1, min(n, POINTS + 2)).round().astype(int)):
-            rates = {"refusal_rate": float(refused_rates[place]), "correct_rate": float(correct_rates[place])}
-            yield {**where, **whose, "part": "curve", "questions": one.right.size, **rates}
+        for index in np.unique(np.linspace(0, n - 1, min(n, POINTS + 2)).round().astype(int)):
+            rates = {"refusal_rate": float(refused_rates[index]), "correct_rate": float(correct_rates[index])}
+            yield {**where, **labels, "part": "curve", "questions": method.right.size, **rates}
     ids = pl.DataFrame({"question_id": scored.question_ids})
     for variant, outcomes in scored.run.variants.items():
         first = first_draws(outcomes).select("question_id", "refused")
         every = ids.join(first, on="question_id", how="left", maintain_order="left")["refused"]
-        known, refused = every.is_not_null().to_numpy(), every.drop_nulls().to_numpy()
-        if not known.any():
+        is_known, refused = every.is_not_null().to_numpy(), every.drop_nulls().to_numpy()
+        if not is_known.any():
             continue
         named = {**where, "variant": variant or inputs.ALL, "questions": refused.size}
-        hits, refusal_rate = int((right[known] & ~refused).sum()), float(refused.mean())
+        hits, refusal_rate = int((right[is_known] & ~refused).sum()), float(refused.mean())
         low, high = wilson_interval(hits, refused.size, normal_quantile(level))
         rates = {"refusal_rate": refusal_rate, "correct_rate": hits / refused.size}
         yield {**named, "part": "refusals", **rates, "low": low, "high": high}
-        for one, whose in zip(scored.methods, of_methods, strict=True):
-            found = compare_with_refusals(one.score[known], refused, ~one.right[known])
-            if found.cut is None:
+        for method, labels in zip(scored.methods, of_methods, strict=True):
+            comparison = compare_with_refusals(method.score[is_known], refused, ~method.right[is_known])
+            if comparison.cut is None:
                 continue  # the variant refused no question, or all
-            difference = found.correct_rate
+            difference = comparison.correct_rate
             gain = Estimate.of(difference, difference.confidence_interval(level))
             verdict = NOT_TOLD
             if gain.low is not None and gain.high is not None:
                 verdict = BEATEN if gain.low > 0 else BEATS if gain.high < 0 else NOT_TOLD
             yield {
                 **named,
-                **whose,
+                **labels,
                 "part": "comparison",
                 "refusal_rate": refusal_rate,
                 "correct_rate": difference.refusals,
                 "by_score": difference.score,
                 **inputs.with_ends({"difference": gain}),
-                "cut": found.cut,
+                "cut": comparison.cut,
                 "verdict": verdict,
                 "status": gain.status,
                 "reason": gain.reason,
@@ -387,8 +400,8 @@ def _draw_plane(panel: Axes, part: pl.DataFrame, colours: dict[str, str]) -> Non
     panel.plot([0, 1 - accuracy, 1], [accuracy, accuracy, 0], color=style.PALE, linewidth=0.9, zorder=1)
     panel.plot([0, 1], [accuracy, 0], color=style.PALE, linewidth=0.9, linestyle="--", zorder=1)
     for (method,), curve in part.filter(part="curve").group_by("method", maintain_order=True):
-        look = line_style(str(method), is_trained=curve["trained"][0])
-        panel.plot(curve["refusal_rate"], curve["correct_rate"], color=colours[str(method)], linestyle=look, lw=1.1)
+        dashes = line_style(str(method), is_trained=curve["trained"][0])
+        panel.plot(curve["refusal_rate"], curve["correct_rate"], color=colours[str(method)], linestyle=dashes, lw=1.1)
     points = part.filter(part="refusals")
     variants = style.variant_colours(points["variant"].to_list())
     for row in points.iter_rows(named=True):
@@ -402,10 +415,10 @@ def _draw_gains(panel: Axes, compared: pl.DataFrame, bands: pl.DataFrame, colour
     panel.axvline(0, color=style.PALE, linewidth=1, zorder=1)
     markers, with_intervals = style.model_markers(list(colours)), compared.height <= MAX_INTERVALS
     spread = 0.8 if with_intervals else 0.4
-    for place, (model, variant) in enumerate(bands.iter_rows()):
+    for position, (model, variant) in enumerate(bands.iter_rows()):
         part = compared.filter(model=model, variant=variant)
         for turn, row in enumerate(part.iter_rows(named=True)):
-            height, method = place + spread * ((turn + 0.5) / part.height - 0.5), row["method"]
+            height, method = position + spread * ((turn + 0.5) / part.height - 0.5), row["method"]
             xs = style.ends(row, "difference") if with_intervals else None
             face = style.PAPER if row["verdict"] == NOT_TOLD else None
             style.mark(panel, row["difference"], height, colours[method], markers[method], xs=xs, face=face, width=1)
@@ -413,8 +426,8 @@ def _draw_gains(panel: Axes, compared: pl.DataFrame, bands: pl.DataFrame, colour
     alone = bands["model"].n_unique() == 1
     names = ((models[model], style.safe_text(variant, 12)) for model, variant in bands.iter_rows())
     style.name_rows([panel], [variant if alone else f"{model}, {variant}" for model, variant in names], 6.5)
-    for place in range(1, bands.height):
-        panel.axhline(place - 0.5, color="#ececec", linewidth=0.6, zorder=0)
+    for position in range(1, bands.height):
+        panel.axhline(position - 0.5, color="#ececec", linewidth=0.6, zorder=0)
     title, label = (
         "Right answers by the score, less those by the refusals",
         "share of all questions, with as many refused",

@@ -399,16 +399,19 @@ def disattenuated_correlation(
         raise ValueError(f"first and second must hold one value for each of the same models, got {x.size} and {y.size}")
     shared = np.zeros(x.size) if cross_covariance is None else cross_covariance
     cross = _checked_covariance("cross_covariance", shared, x.size)
-    one, other = reliability(x, first_covariance), reliability(y, second_covariance)
+    result, other = reliability(x, first_covariance), reliability(y, second_covariance)
     constant = x.size < MIN_POINTS or np.ptp(x) == 0 or np.ptp(y) == 0
     observed = None if constant else float(np.corrcoef(x, y)[0, 1])
-    bad = next((f"{side}:{found.reason}" for side, found in (("first", one), ("second", other)) if found.reason), None)
-    if one.estimate is None or other.estimate is None or one.true_variance is None or other.true_variance is None:
-        return DisattenuatedCorrelation(None, "undefined", bad, observed=observed, first=one, second=other)
+    bad = next(
+        (f"{side}:{item.reason}" for side, item in (("first", result), ("second", other)) if item.reason),
+        None,
+    )
+    if result.estimate is None or other.estimate is None or result.true_variance is None or other.true_variance is None:
+        return DisattenuatedCorrelation(None, "undefined", bad, observed=observed, first=result, second=other)
     together = float(np.cov(x, y)[0, 1]) - _spread(cross)
-    estimate = together / math.sqrt(one.true_variance * other.true_variance)
-    ceiling = math.sqrt(one.estimate * other.estimate)
-    return DisattenuatedCorrelation(estimate, observed=observed, ceiling=ceiling, first=one, second=other)
+    estimate = together / math.sqrt(result.true_variance * other.true_variance)
+    ceiling = math.sqrt(result.estimate * other.estimate)
+    return DisattenuatedCorrelation(estimate, observed=observed, ceiling=ceiling, first=result, second=other)
 
 
 def kendall_w_ceiling(
@@ -452,11 +455,11 @@ def kendall_w_ceiling(
     m, n = matrix.shape
     errors = _checked_covariance("covariance", covariance, m * n)
     reason = why_unranked(matrix)
-    means, over = matrix.mean(axis=0), errors.reshape(m, n, m, n).mean(axis=(0, 2))
-    found = reliability(means, over)
-    if reason or found.estimate is None:
-        return Estimate(None, status="undefined", reason=reason or found.reason)
-    true = means.mean() + math.sqrt(found.estimate) * (means - means.mean())
+    means, mean_covariance = matrix.mean(axis=0), errors.reshape(m, n, m, n).mean(axis=(0, 2))
+    result = reliability(means, mean_covariance)
+    if reason or result.estimate is None:
+        return Estimate(None, status="undefined", reason=reason or result.reason)
+    true = means.mean() + math.sqrt(result.estimate) * (means - means.mean())
     normal = np.random.default_rng(rng).standard_normal((checked_resamples(n_resamples), m * n))
     scattered = np.tile(true, m) + normal @ symmetric_root(errors)
     w = concordance(average_ranks(scattered.reshape(-1, m, n)), correct_ties=False)
@@ -467,8 +470,8 @@ def kendall_w_ceiling(
 def _spread(covariance: FloatArray) -> float:
     """Return the average contribution of errors with this covariance to a sample variance or covariance."""
     k = len(covariance)
-    own = float(np.trace(covariance)) / k
-    return own - (float(covariance.sum()) - own * k) / (k * (k - 1))
+    mean_variance = float(np.trace(covariance)) / k
+    return mean_variance - (float(covariance.sum()) - mean_variance * k) / (k * (k - 1))
 
 
 def _checked_covariance(name: str, covariance: ArrayLike, size: int) -> FloatArray:
@@ -585,15 +588,15 @@ def expected_winner_entropy(n_settings: int, n_models: int) -> float:
     >>> round(expected_winner_entropy(n_settings=8, n_models=8), 4)
     0.7486
     """
-    wins = np.arange(n_settings + 1)
+    n_wins = np.arange(n_settings + 1)
     log_probabilities = (
         special.gammaln(n_settings + 1)
-        - special.gammaln(wins + 1)
-        - special.gammaln(n_settings - wins + 1)
-        + special.xlogy(n_settings - wins, n_models - 1)
+        - special.gammaln(n_wins + 1)
+        - special.gammaln(n_settings - n_wins + 1)
+        + special.xlogy(n_settings - n_wins, n_models - 1)
         - n_settings * np.log(n_models)
     )
-    entropies = special.entr(wins / n_settings) / np.log(n_models)
+    entropies = special.entr(n_wins / n_settings) / np.log(n_models)
     return float(n_models * np.sum(np.exp(log_probabilities) * entropies))
 
 
@@ -686,5 +689,5 @@ def ranking_stability(
 def _spread_columns(name: str, values: FloatArray) -> dict[str, float | None]:
     """Return the mean, the 5% and the 95% quantile of the values that are not NaN; None if there are none."""
     defined = values[~np.isnan(values)]
-    found = [float(defined.mean()), *np.quantile(defined, [0.05, 0.95]).tolist()] if defined.size else [None] * 3
-    return dict(zip((name, f"{name}_low", f"{name}_high"), found, strict=True))
+    numbers = [float(defined.mean()), *np.quantile(defined, [0.05, 0.95]).tolist()] if defined.size else [None] * 3
+    return dict(zip((name, f"{name}_low", f"{name}_high"), numbers, strict=True))

@@ -161,8 +161,8 @@ def schema(columns: str, **exceptions: type[pl.DataType]) -> dict[str, type[pl.D
     {'model': String, 'draws': Float64}
     """
     kinds = ((pl.String, TEXTS), (pl.Int64, COUNTS), (pl.Boolean, FLAGS))
-    known = {name: kind for kind, names in kinds for name in names.split()} | exceptions
-    return {name: known.get(name, pl.Float64) for name in columns.split()}
+    kinds_by_name = {name: kind for kind, names in kinds for name in names.split()} | exceptions
+    return {name: kinds_by_name.get(name, pl.Float64) for name in columns.split()}
 
 
 @dataclass(frozen=True)
@@ -181,12 +181,12 @@ class StudySpec:
     def make(self, runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         """Make the study; raises `NotPossibleError` if the runs do not meet its requirements."""
         try:
-            found = self.function(runs, options)
+            result = self.function(runs, options)
         except NotPossibleError as error:
             raise NotPossibleError(f"It needs {self.needs}{error.brief}.", error.notes) from None
         level = f"{options.confidence_level * 100:g}%"
-        caption = found.caption or study_text(self.name, level=level, penalty=f"{options.penalty:g}", **found.values)
-        named = replace(found, name=self.name, title=self.title, caption=caption, notes=tuple(found.notes))
+        caption = result.caption or study_text(self.name, level=level, penalty=f"{options.penalty:g}", **result.values)
+        named = replace(result, name=self.name, title=self.title, caption=caption, notes=tuple(result.notes))
         return with_missing(named, runs)
 
 
@@ -207,9 +207,9 @@ def with_missing(study: Study, runs: Sequence[ComparedRun]) -> Study:
     columns = MODEL_COLUMNS & set(frame.columns)
     incomplete = dict.fromkeys(paper_rows()["model"], False)
     for run in runs:
-        here = frame.filter(pl.col("dataset") == run.dataset) if run.dataset and "dataset" in frame.columns else frame
+        rows = frame.filter(pl.col("dataset") == run.dataset) if run.dataset and "dataset" in frame.columns else frame
         names = {run.label, run.model or run.label, run.model_id or run.label}
-        shown = names.intersection(*(pl.concat([here[column] for column in columns]),) if columns else ())
+        shown = names.intersection(*(pl.concat([rows[column] for column in columns]),) if columns else ())
         counts = {
             str(variant): [completeness(part) for part in (first_draws(rows), further_draws(rows)) if part.height]
             for variant, rows in run.variants.items()
@@ -217,12 +217,12 @@ def with_missing(study: Study, runs: Sequence[ComparedRun]) -> Study:
         short = [variant for variant, parts in counts.items() if not all(part.is_enough for part in parts)]
         incomplete |= {name: bool(short) or incomplete.get(name, False) for name in shown}
         if shown and short:
-            asked, unscored = _asked_and_unscored(part for variant in short for part in counts[variant])
+            n_asked, unscored = _asked_and_unscored(part for variant in short for part in counts[variant])
             under = f" under {abridged(short)}" if len(short) < len(counts) else ""
-            gaps.append(f"{unscored:,} of {asked:,} answers of {run.label}{under} ({100 * unscored / asked:.1f}%)")
-        asked, unscored = _asked_and_unscored(part for parts in counts.values() for part in parts)
+            gaps.append(f"{unscored:,} of {n_asked:,} answers of {run.label}{under} ({100 * unscored / n_asked:.1f}%)")
+        n_asked, unscored = _asked_and_unscored(part for parts in counts.values() for part in parts)
         if shown and unscored:
-            notes.append(f"{run.label}: answers left out because they have no grade: {unscored:,} of {asked:,}.")
+            notes.append(f"{run.label}: answers left out because they have no grade: {unscored:,} of {n_asked:,}.")
     warning = f"{MARK} Incomplete, as answers without a grade are left out: {abridged(gaps)}.{BIASED}" if gaps else ""
     caption = f"{study.caption} {warning}".rstrip()
     return replace(study, caption=caption, notes=tuple(notes), incomplete=incomplete, warning=warning)

@@ -170,8 +170,8 @@ def short_names(names: Sequence[str], longest: int = 24) -> dict[str, str]:
     shown = {name: safe_text(_without_middle(text, longest)) for name, text in fitting.items()}
     alike = Counter(shown.values())
     return {
-        name: text if alike[text] == 1 else safe_text(f"{_without_middle(fitting[name], longest - 4)} ({place})")
-        for place, (name, text) in enumerate(shown.items(), 1)
+        name: text if alike[text] == 1 else safe_text(f"{_without_middle(fitting[name], longest - 4)} ({position})")
+        for position, (name, text) in enumerate(shown.items(), 1)
     }
 
 
@@ -179,8 +179,8 @@ def _without_middle(text: str, longest: int) -> str:
     """Shorten a text by cutting its middle."""
     if len(text) <= longest:
         return text
-    kept = max(longest - 1, 2)
-    return f"{text[: kept - kept // 2]}\u2026{text[-(kept // 2) :]}"
+    n_kept = max(longest - 1, 2)
+    return f"{text[: n_kept - n_kept // 2]}\u2026{text[-(n_kept // 2) :]}"
 
 
 def model_colours(models: Sequence[str]) -> dict[str, str]:
@@ -202,9 +202,9 @@ def variant_colours(variants: Sequence[str | None]) -> dict[str | None, str]:
     return {variant: VARIANT_COLOURS.get(variant or "", GREY) for variant in variants}
 
 
-def few_ticks(axis: Axis, most: int) -> None:
+def few_ticks(axis: Axis, max_ticks: int) -> None:
     """Limit a small axis to a few round ticks with short labels."""
-    axis.set_major_locator(MaxNLocator(nbins=most, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_locator(MaxNLocator(nbins=max_ticks, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter(FuncFormatter(lambda value, _place: short_number(value)))
 
 
@@ -219,7 +219,7 @@ def short_number(value: float) -> str:
 
 def _cycled(names: Sequence[str], values: Sequence[str]) -> dict[str, str]:
     distinct = list(dict.fromkeys(names))
-    return {name: values[place % len(values)] for place, name in enumerate(distinct)}
+    return {name: values[index % len(values)] for index, name in enumerate(distinct)}
 
 
 def _shown(character: str) -> str:
@@ -286,8 +286,8 @@ def write_above(figure: Figure, text: str) -> None:
         legend.borderaxespad += above * added * 72 / legend.prop.get_size_in_points()
     figure.set_size_inches(width, height + added)
     figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, float(height / (height + added))))
-    place: dict[str, Any] = {"va": "top", "linespacing": 1.2, "parse_math": False, "in_layout": False}
-    figure.text(0.01, 1 - 0.04 / (height + added), "\n".join(lines), fontsize=_LEGEND["fontsize"], **place)
+    text_options: dict[str, Any] = {"va": "top", "linespacing": 1.2, "parse_math": False, "in_layout": False}
+    figure.text(0.01, 1 - 0.04 / (height + added), "\n".join(lines), fontsize=_LEGEND["fontsize"], **text_options)
 
 
 _LEGEND: dict[str, Any] = {"fontsize": 6.5, "handletextpad": 0.2, "columnspacing": 1.2}
@@ -296,8 +296,13 @@ _LEGEND: dict[str, Any] = {"fontsize": 6.5, "handletextpad": 0.2, "columnspacing
 def title_with_key(axes: Axes, title: str, looks: Mapping[str, tuple[str, str, str]]) -> None:
     """Add a title above a panel, and below it a key of the markers with their colours and fills."""
     handles = [handle(name, colour, marker, face=face) for name, (marker, colour, face) in looks.items()]
-    place: dict[str, Any] = {"bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.0, "borderpad": 0.2, "ncols": len(looks)}
-    axes.legend(handles=handles, loc="lower left", **place, **_LEGEND)
+    legend_options: dict[str, Any] = {
+        "bbox_to_anchor": (0.0, 1.0),
+        "borderaxespad": 0.0,
+        "borderpad": 0.2,
+        "ncols": len(looks),
+    }
+    axes.legend(handles=handles, loc="lower left", **legend_options, **_LEGEND)
     axes.set_title(title, pad=16)
 
 
@@ -306,19 +311,19 @@ def name_rows(
     labels: Sequence[str],
     size: float | None = None,
     *,
-    places: Sequence[float] | None = None,
+    heights: Sequence[float] | None = None,
     pad: float = 0.5,
 ) -> None:
     """Label the rows of panels that share an axis, from the top down, and remove the grid lines of the rows.
 
     - `size`: font size in points.
-    - `places`: heights of the rows; by default 0, 1, 2 and so on.
+    - `heights`: heights of the rows; by default 0, 1, 2 and so on.
     - `pad`: space above the first and below the last row.
     """
     font: dict[str, Any] = {} if size is None else {"fontsize": size}
-    places = range(len(labels)) if places is None else places
-    panels[0].set_yticks(places, labels, **font)
-    panels[0].set_ylim(max(places) + pad, -pad)
+    heights = range(len(labels)) if heights is None else heights
+    panels[0].set_yticks(heights, labels, **font)
+    panels[0].set_ylim(max(heights) + pad, -pad)
     for axes in panels:
         axes.grid(visible=False, axis="y")
 
@@ -345,7 +350,7 @@ def mark(
     face: str | None = None,
     size: float = 4.0,
     width: float = 1.3,
-    **look: Any,
+    **options: Any,
 ) -> None:
     """Draw a point, and its intervals if they are defined.
 
@@ -355,7 +360,7 @@ def mark(
     - `xs`, `ys`: the ends of the horizontal and of the vertical interval.
     - `face`: the fill colour; None for the point's own colour.
     - `size`, `width`: size of the point and width of the lines, in points.
-    - `look`: further arguments of `Axes.plot` for the point.
+    - `options`: further arguments of `Axes.plot` for the point.
     """
     line: dict[str, Any] = {"color": colour, "linewidth": width, "solid_capstyle": "butt", "zorder": 2}
     if xs is not None and y is not None and None not in xs:
@@ -363,15 +368,15 @@ def mark(
     if ys is not None and x is not None and None not in ys:
         axes.plot([x, x], ys, **line)
     if x is not None and y is not None:
-        own: dict[str, Any] = {"color": colour, "markerfacecolor": colour if face is None else face}
-        axes.plot(x, y, marker, **own | {"markersize": size, "zorder": 3} | look)
+        defaults: dict[str, Any] = {"color": colour, "markerfacecolor": colour if face is None else face}
+        axes.plot(x, y, marker, **defaults | {"markersize": size, "zorder": 3} | options)
 
 
 def shade(axes: Axes, rows: pl.DataFrame, x: str, name: str, colour: str, alpha: float) -> None:
     """Shade the intervals of a curve where they are defined, from the columns ``NAME_low`` and ``NAME_high``."""
     low, high = (f"{name}_low", f"{name}_high") if name else ("low", "high")
-    known = rows.drop_nulls([low, high])
-    axes.fill_between(known[x], known[low], known[high], color=colour, alpha=alpha, linewidth=0)
+    defined = rows.drop_nulls([low, high])
+    axes.fill_between(defined[x], defined[low], defined[high], color=colour, alpha=alpha, linewidth=0)
 
 
 def ends(row: Mapping[str, Any], name: str = "") -> Ends:
@@ -380,11 +385,11 @@ def ends(row: Mapping[str, Any], name: str = "") -> Ends:
 
 
 def handle(
-    label: str, colour: str, marker: str = "", line: str = "none", *, face: str | None = None, **look: Any
+    label: str, colour: str, marker: str = "", line: str = "none", *, face: str | None = None, **options: Any
 ) -> Line2D:
     """Return the legend entry of a marker or a line."""
-    own: dict[str, Any] = {"color": colour, "markerfacecolor": colour if face is None else face, "linestyle": line}
-    return Line2D([], [], label=label, **own | {"marker": marker, "markersize": 4.0} | look)
+    defaults: dict[str, Any] = {"color": colour, "markerfacecolor": colour if face is None else face, "linestyle": line}
+    return Line2D([], [], label=label, **defaults | {"marker": marker, "markersize": 4.0} | options)
 
 
 def subplots(figure: Figure, width: float, height: float, *shape: int, **shared: Any) -> Any:
@@ -423,19 +428,19 @@ def shifts(names: Sequence[str], reach: float) -> dict[str, float]:
     return dict(zip(names, np.linspace(-reach, reach, len(names)) if len(names) > 1 else [0.0], strict=True))
 
 
-def round_ticks(axis: Axis, ticks: Sequence[int], most: float) -> None:
+def round_ticks(axis: Axis, ticks: Sequence[int], limit: float) -> None:
     """Set some of these ticks on a logarithmic axis of counts, up to the largest count."""
-    shown = [tick for tick in ticks if tick <= most]
+    shown = [tick for tick in ticks if tick <= limit]
     axis.set_ticks(shown, [f"{tick:,}" for tick in shown])
     axis.set_minor_locator(NullLocator())
 
 
-def draw_tokens(axes: Axes, place: float, row: Mapping[str, Any], questions: int) -> None:
+def draw_tokens(axes: Axes, y: float, row: Mapping[str, Any], questions: int) -> None:
     """Draw the input and output tokens per question as a bar, if they are known."""
     if row["input_tokens"] is not None:
-        read, written = row["input_tokens"] / questions, row["output_tokens"] / questions
-        axes.barh(place, read, height=0.6, color=VARIANT_COLOURS["low"])
-        axes.barh(place, written, left=read, height=0.6, color=VARIANT_COLOURS["highest"])
+        input_tokens, output_tokens = row["input_tokens"] / questions, row["output_tokens"] / questions
+        axes.barh(y, input_tokens, height=0.6, color=VARIANT_COLOURS["low"])
+        axes.barh(y, output_tokens, left=input_tokens, height=0.6, color=VARIANT_COLOURS["highest"])
 
 
 def token_handles() -> list[Line2D]:
@@ -469,12 +474,12 @@ def label_points(
     frame = np.reshape(axes.bbox.extents, (1, 4)).astype(float)
     colours = [INK] * len(labels) if colours is None else colours
     for index, (point, label, colour) in enumerate(zip(points, labels, colours, strict=True)):
-        places, distances = _places(marks[index], _text_size(axes, label, size), pixels)
+        candidates, distances = _places(marks[index], _text_size(axes, label, size), pixels)
         others = np.delete(marks[: len(points)], index, axis=0)
-        costs = distances / 100 + _covered(places, taken) + 3 * (1 - _covered(places, frame))
-        best = int(np.argmin(costs + 0.2 * _close_to(places, others, 6 * pixels)))
-        taken = np.vstack([taken, places[best]])
-        shift = (places[best, :2] - marks[index]) / pixels
+        costs = distances / 100 + _covered(candidates, taken) + 3 * (1 - _covered(candidates, frame))
+        best = int(np.argmin(costs + 0.2 * _close_to(candidates, others, 6 * pixels)))
+        taken = np.vstack([taken, candidates[best]])
+        shift = (candidates[best, :2] - marks[index]) / pixels
         axes.annotate(
             label,
             point,
@@ -571,10 +576,10 @@ def labelled(labels: Mapping[str, str], name: str) -> Cell:
     return lambda row: labels[row[name]]
 
 
-def widened(frame: pl.DataFrame, index: list[str], on: str, cell: str) -> pl.DataFrame:
+def widened(frame: pl.DataFrame, index: list[str], column: str, cell: str) -> pl.DataFrame:
     """Pivot a column's values into columns, in order of appearance, with a dash for missing cells."""
-    names = frame[on].unique(maintain_order=True).to_list()
-    wide = frame.pivot(on, index=index, values=cell, maintain_order=True)
+    names = frame[column].unique(maintain_order=True).to_list()
+    wide = frame.pivot(column, index=index, values=cell, maintain_order=True)
     return wide.select(*index, *names).with_columns(pl.col(name).fill_null(UNDEFINED) for name in names)
 
 
@@ -643,14 +648,14 @@ def _group_lines(columns: Sequence[str], groups: Mapping[str, str]) -> Iterator[
     """Return the headings of groups of columns, each with a rule below; empty if there are none."""
     if not any(name in groups for name in columns):
         return
-    cells, rules, place = [], [], 1
+    cells, rules, position = [], [], 1
     for heading, members in groupby(columns, key=lambda name: groups.get(name, "")):
         width = len(list(members))
         cells.append(
             f"\\multicolumn{{{width}}}{{c}}{{\\textbf{{{escaped(heading)}}}}}" if heading else " & " * (width - 1)
         )
-        rules += [f"\\cmidrule(lr){{{place}-{place + width - 1}}}"] if heading else []
-        place += width
+        rules += [f"\\cmidrule(lr){{{position}-{position + width - 1}}}"] if heading else []
+        position += width
     yield _line(cells)
     yield " ".join(rules)
 

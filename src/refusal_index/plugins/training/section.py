@@ -213,7 +213,7 @@ def _rows(panel: PanelOfSteps, runs: Sequence[RunOnPage]) -> Iterator[dict[str, 
 def _lacks(summary: Summary, variant: str) -> str | None:
     """Return how many questions and draws of a panel's variant are scored; None if the variant is complete."""
     # Runs with a single variant are compared whatever its name is.
-    variant_summary = next((variant_ for variant_ in summary.variants if variant_.name == variant), summary.variants[0])
+    variant_summary = next((item for item in summary.variants if item.name == variant), summary.variants[0])
     if variant_summary.is_complete:
         return None
     counted = (variant_summary.completeness, "questions"), (variant_summary.further_draws, "repeated samples")
@@ -267,8 +267,8 @@ def _chart(panel: PanelOfSteps, metric: str, payoffs: Payoffs) -> dict[str, Any]
         "x": x,
         "y": y,
         "points": points,
-        "bands": [_places([*ends(points_, "high"), *ends(points_, "low")[::-1]], x, y) for points_ in banded],
-        "lines": [_places(ends(points_, "estimate"), x, y) for points_ in joined],
+        "bands": [_places([*ends(stretch, "high"), *ends(stretch, "low")[::-1]], x, y) for stretch in banded],
+        "lines": [_places(ends(stretch, "estimate"), x, y) for stretch in joined],
         "gap_words": "; ".join(gap_words),
         "since": since,
         "is_gradual": since is not None and not panel.changed_at_once(metric),

@@ -269,7 +269,7 @@ class JointErrors:
         """Combine the scaled influences of the estimates with the additional standard error of each step."""
         own_errors = np.diag(doubts)  # independent across steps
         influences = (influence,) if independent is None else (influence, independent)
-        return cls(tuple(np.hstack([influence_, own_errors]) for influence_ in influences))
+        return cls(tuple(np.hstack([scaled, own_errors]) for scaled in influences))
 
     @property
     def covariance(self) -> FloatArray:

@@ -255,7 +255,7 @@ class Builder:
     async def _try(self, candidates: Sequence[Candidate], number: int) -> list[Tried]:
         """Send the missing requests about the sections of a round, and return the result of each section."""
         self._candidates = {candidate.candidate_id: candidate for candidate in candidates}
-        for completion in (completion_ for candidate in candidates for completion_ in self._completions(candidate)):
+        for completion in (reply for candidate in candidates for reply in self._completions(candidate)):
             self._count(completion)
         for role in TAGS:
             await self._ask(role, number)
