@@ -339,7 +339,7 @@ def doubts(summary: Summary) -> tuple[Statement, ...]:
 
 
 def _warnings(summary: Summary) -> Iterator[Statement]:
-    """Yield each kind of caution once, with the values of the first variant that has it and the names of the others."""
+    """Yield each kind of caveat once, with the values of the first variant that has it and the names of the others."""
     by_code: dict[str, list[tuple[str, Statement]]] = {}
     for variant in summary.variants:
         for warning in variant.warnings:
@@ -350,7 +350,7 @@ def _warnings(summary: Summary) -> Iterator[Statement]:
 
 
 def _pulls(variants: Sequence[VariantSummary]) -> Iterator[Statement]:
-    """State how far missing grades and repeated refusals, too few for a caution, could move RI."""
+    """State how far missing grades and repeated refusals, too few for a caveat, could move RI."""
     codes = {warning.code for variant in variants for warning in variant.warnings}
     unscored, n_asked = (
         sum(getattr(variant.completeness, name) for variant in variants) for name in ("unscored", "asked")

@@ -2,7 +2,7 @@
 
 Every number but the corrected Refusal Index is of one response per question: the first draw, where there are several.
 The number over all variants is the joint estimate: they share their questions, so their tables must not be added up.
-What a reader must know before believing a number is a caution, a statement that `render.sentences` words.
+What a reader must know before believing a number is a caveat, a statement that `render.sentences` words.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ REPEATED_LIMIT = 0.03
 """Share of wrong answers with the same first sentence above which they may be refusals."""
 
 MIN_REPEATED = 5
-"""Smallest number of wrong answers with the same first sentence for a caution."""
+"""Smallest number of wrong answers with the same first sentence for a caveat."""
 
 MIN_WORDS = 4
 """Smallest number of words in such a sentence; a name alone may be a wrong answer to many questions."""
@@ -85,7 +85,7 @@ def caveats(
 
 
 def sampling_caveats(sampling: rates.SamplingSummary | None) -> Iterator[Statement]:
-    """Yield the caution about few clusters, if there are clusters."""
+    """Yield the caveat about few clusters, if there are clusters."""
     if sampling is None:
         return
     values = {"clusters": sampling.clusters, "column": sampling.cluster, "limit": FEW_CLUSTERS}
@@ -134,7 +134,7 @@ def _estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Statement
 
 
 def _small_cells(table: ContingencyTable) -> Iterator[Statement]:
-    """Yield a caution if an observed or expected cell count is small."""
+    """Yield a caveat if an observed or expected cell count is small."""
     counts = dict(zip(CELL_NAMES, table.counts, strict=True))
     expected = expected_counts(table)
     smallest = min(CELL_NAMES, key=lambda cell: min(counts[cell], expected[cell]))
@@ -158,7 +158,7 @@ def expected_counts(table: ContingencyTable) -> dict[str, float]:
 
 
 def _incomplete(completeness: rates.Completeness, *, only_first: bool) -> Iterator[Statement]:
-    """Yield a caution if too much is missing, from the first pass alone if there was no forced pass."""
+    """Yield a caveat if too much is missing, from the first pass alone if there was no forced pass."""
     reasons = {name: n for name, n in completeness.reasons.items() if not (only_first and name == FORCED_NOT_ASKED)}
     missing, n_asked = sum(reasons.values()), completeness.asked
     if rates.too_many_missing(missing, n_asked):
@@ -169,7 +169,7 @@ def _incomplete(completeness: rates.Completeness, *, only_first: bool) -> Iterat
 def _unscored_refusals(
     table: ContingencyTable, completeness: rates.Completeness, missing: MissingRange | None
 ) -> Iterator[Statement]:
-    """Yield a caution if refused questions fail more often; questions not asked are not failures."""
+    """Yield a caveat if refused questions fail more often; questions not asked are not failures."""
     if missing is None:
         return
     failed = missing.refused - completeness.reasons.get(FORCED_NOT_ASKED, 0)

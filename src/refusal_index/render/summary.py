@@ -1,6 +1,6 @@
 """A summary as JSON, as numbers by name, and as text: a first screen of 80 columns, and every metric and caveat.
 
-The first screen has RI on a scale, the rates people act on, and reasons for caution. In a notebook a run shows
+The first screen has RI on a scale, the rates people act on, and serious caveats. In a notebook a run shows
 every metric in a table, and a plot of correct rate against refusal rate.
 """
 

@@ -230,7 +230,7 @@ def is_same_model(first: str, other: str) -> bool:
 
 
 def mixture(first: str | None, forced: str) -> tuple[Statement, ...]:
-    """Return a caution if the two passes may be from different models."""
+    """Return a caveat if the two passes may be from different models."""
     if first is not None and is_same_model(first, forced):
         return ()
     return (Statement("two_models", "serious", {"first": first, "forced": forced}),)

@@ -28,7 +28,7 @@ from refusal_index.stats import METRIC_NAMES, Estimate, holm
 from refusal_index.stats.baseline import Payoffs
 
 TESTED = (REFUSALS, ERRORS, INDEX) = ("refusal_rate", "error_rate", "refusal_index")
-"""The metrics that are tested for a change: caution, knowledge, and how closely caution follows knowledge.
+"""The metrics that are tested for a change: caution, knowledge, and how strongly the two are correlated.
 
 All other metrics follow from these three.
 """
