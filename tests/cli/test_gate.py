@@ -173,7 +173,7 @@ def test_a_policy_for_the_corrected_index_is_inconclusive_where_questions_were_s
     [
         (["base.parquet"], "expected a baseline to compare with, or fixed bounds"),
         (["gone.parquet", "--baseline", "base.parquet"], "gone.parquet"),
-        (["base.parquet", "--baseline", "other.parquet"], "got 100 shared, of 500 of the candidate and 500"),
+        (["base.parquet", "--baseline", "other.parquet"], "got 100 shared (candidate 500, baseline 500)"),
         (["same.parquet", "--baseline", "base.parquet", "--margin", "refusal_index=-0.1"], "leave out the sign: 0.1"),
         (["same.parquet", "--baseline", "base.parquet", "--margin", "0.1"], "--margin: expected METRIC=NUMBER"),
         (["base.parquet", "--at-least", "RI=0.1"], "got 'RI'; did you mean 'refusal_index'?"),

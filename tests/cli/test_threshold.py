@@ -137,7 +137,7 @@ def test_where_no_cut_holds_the_status_is_1_and_nothing_is_written(command):
     own_table()
     done = command("confidence", "own.parquet", "--max-error", "0.001", "--out", "v.parquet")
     assert done.exit_code == 1
-    assert "No threshold of confidence (only) is known to keep the share of wrong answers within 0.1%" in folded(done)
+    assert "No tested threshold of confidence (only) keeps the share of wrong answers within 0.1%" in folded(done)
     assert not Path("v.parquet").exists()
     shown = command("confidence", "own.parquet", "--max-error", "0.001", "--json")
     assert shown.exit_code == 1

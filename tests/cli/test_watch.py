@@ -84,7 +84,7 @@ def test_other_settings_are_refused_once_each_and_the_panel_stays(command):
     known = Path("runs/checkpoints-panel/summary.json").read_bytes()
     result = command(*WATCH, *QUICK, "--once", "--seed", "1")
     assert result.exit_code == 1
-    assert result.output.count("was run with other settings") == 1
+    assert result.output.count("was run with different settings") == 1
     assert "goes on with" not in result.output
     assert Path("runs/checkpoints-panel/summary.json").read_bytes() == known
 

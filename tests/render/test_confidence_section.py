@@ -157,7 +157,7 @@ def test_of_one_kind_of_answers_there_is_no_curve_and_the_picture_says_why(table
     page = write_report([scored_run(table, right)], tmp_path / "r.html").path.read_text(encoding="utf-8")
     assert "every answer is right" in page
     assert "cannot be compared with the model's refusals under low (no answer is wrong)" in shown(page)
-    assert "undefined all_true" in shown(page)
+    assert "undefined all true" in shown(page)
 
 
 def test_a_method_without_any_score_has_a_row_and_a_remark_and_no_picture(table, tmp_path):

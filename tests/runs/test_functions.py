@@ -248,7 +248,7 @@ def test_an_edited_function_is_another_model(tmp_path, monkeypatch):
     edited(tmp_path, "<answer>6 or so</answer>")
     other = ri.evaluate(name, ROWS, **LOCAL)
     assert other.path != first.path
-    with pytest.raises(RunFolderError, match=r"kept was run with other settings .*own_model"):
+    with pytest.raises(RunFolderError, match=r"kept was run with different settings .*own_model"):
         ri.evaluate(name, ROWS, out="kept", **LOCAL)
     edited(tmp_path, "<answer>4</answer>")
     assert ri.evaluate(name, ROWS, out="kept", **LOCAL).outcomes.equals(kept.outcomes)

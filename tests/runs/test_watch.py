@@ -155,7 +155,7 @@ def test_other_weights_under_the_same_name_are_not_taken_for_those_before(tmp_pa
     shutil.copy(model_folder("rash") / "model.safetensors", place / "model.safetensors")
     os.utime(place / "model.safetensors", (1_000_000, 1_000_000))
     (one,) = watched(tmp_path / "checkpoints", tmp_path / "panel")
-    assert "was run with other settings (weights: then" in str(one.error)
+    assert "was run with different settings (weights: " in str(one.error)
 
 
 def test_a_refusal_of_settings_leaves_what_the_panel_knows(tmp_path: Path):

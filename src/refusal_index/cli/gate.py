@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -109,7 +109,7 @@ def gate(
     except OSError as error:  # a full disk is not a verdict, which exit status 1 would mean
         raise OptionError(f"{error}; there is no verdict") from error
     _write(result, [candidate, *([baseline] if baseline else [])], files)
-    _print(result, as_json=json)
+    _print(result, files.values(), as_json=json)
     raise typer.Exit(EXIT[result.verdict])
 
 
@@ -166,7 +166,7 @@ def _places(files: Sequence[Path]) -> dict[str, Path]:
     return by_suffix
 
 
-def _print(result: GateResult, *, as_json: bool) -> None:
+def _print(result: GateResult, written: Iterable[Path], *, as_json: bool) -> None:
     """Print the verdict; the exit status is kept even if the reader closes the output early, as `head` does."""
     from refusal_index.render.gate import gate_blocks, gate_document
 
@@ -176,7 +176,9 @@ def _print(result: GateResult, *, as_json: bool) -> None:
         else:
             console.show(gate_blocks(result))
             if result.guards:
-                console.show(["", "Add --out FILE.html for all numbers and changed questions."])
+                files = ", ".join(map(str, written))
+                note = f"Written: {files}" if files else "Add --out FILE.html for all numbers and changed questions."
+                console.show(["", note])
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # Rich turns the first into the second
         console.print_no_more()

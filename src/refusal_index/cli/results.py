@@ -207,7 +207,7 @@ def report(
         raise OptionError(f"--out: {path} cannot be written ({error.strerror}); choose another place") from error
     extent = f"{written.n_cut:,} texts cut to {written.limit:,} characters" if written.n_cut else "all texts in full"
     extent = extent if written.limit else "without replies, which would make it too large"
-    console.say(f"{written.path}: {written.size / 1e6:.1f} MB, {extent}")
+    console.say(f"Report: {written.path} ({written.size / 1e6:.1f} MB, {extent})")
     if left_out:
         raise typer.Exit(INCOMPLETE)
 

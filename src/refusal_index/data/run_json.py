@@ -38,16 +38,21 @@ def as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
     return dict(redacted_in(json.loads(json.dumps(dict(settings), allow_nan=False))))
 
 
+HASH = "_sha256"
+"""End of the name of a setting that is the hash of another one."""
+
+
 def refuse_other_settings(path: Path, stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
     """Raise `RunFolderError` if the settings of the run in `path` differ from these; it names them."""
     before, now = dict(_flat(stored)), dict(_flat(current))
     absent = object()
     differing = [key for key in sorted(before.keys() | now.keys()) if before.get(key, absent) != now.get(key, absent)]
+    differing = [key for key in differing if not (key.endswith(HASH) and key.removesuffix(HASH) in differing)]
     if differing:
-        shown = "; ".join(f"{key}: then {_shown(before, key)}, now {_shown(now, key)}" for key in differing[:5])
+        shown = "; ".join(f"{key}: {_shown(before, key)} before, {_shown(now, key)} now" for key in differing[:5])
         more = f"; and {len(differing) - 5} more" if len(differing) > 5 else ""
         raise RunFolderError(
-            f"{path} was run with other settings ({shown}{more}); "
+            f"{path} was run with different settings ({shown}{more}); "
             "use the same settings to resume it, or choose another folder"
         )
 

@@ -382,9 +382,8 @@ def _moved(variant: VariantSummary, low: float | None, high: float | None = None
 
 def _disagreement(pooled: PooledSummary, level: float) -> Iterator[Statement]:
     """State how much the prompts differ; the size decides whether it is serious, not a p-value."""
-    if pooled.left_out:
-        values = {"variants": pooled.left_out, "any_left": pooled.refusal_index.estimate is not None}
-        yield Statement("left_out", "serious", values)
+    if pooled.left_out and pooled.refusal_index.estimate is not None:
+        yield Statement("left_out", "serious", {"variants": pooled.left_out})
     between = pooled.between_prompts
     if between.estimate is None or between.high is None:
         return

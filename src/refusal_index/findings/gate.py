@@ -403,8 +403,8 @@ def _matched(runs: tuple[ComparedRun, ...], policy: Policy, payoffs: Payoffs) ->
     names = list(pair.variants_compared)
     if len(names) > 1:
         raise OutcomeTableError(
-            f"expected one prompt to judge, got {', '.join(names)}; name the one closest to your product's "
-            "prompt with --variants ('variant' in Python or a policy file)"
+            f"expected one prompt to judge, got {', '.join(names)}; choose the one closest to your product's prompt, "
+            f"as in --variants {names[0]} ('variant' in Python or a policy file)"
         )
     return pair, names[0]
 
@@ -416,9 +416,9 @@ def _check_answers(rows: Mapping[str, pl.DataFrame], *, is_paired: bool) -> None
         shared, smaller = len(candidate_ids & baseline_ids), min(len(candidate_ids), len(baseline_ids))
         if 2 * shared < smaller or not shared:
             raise OutcomeTableError(
-                f"baseline: expected at least half of the {smaller:,} questions of the smaller run in both, got "
-                f"{shared:,} shared, of {len(candidate_ids):,} of the candidate and {len(baseline_ids):,} of "
-                "the baseline; evaluate the candidate on the baseline's questions"
+                f"baseline: expected at least half of the smaller run's questions in both runs, got {shared:,} shared "
+                f"(candidate {len(candidate_ids):,}, baseline {len(baseline_ids):,}); evaluate the candidate on the "
+                "baseline's questions"
             )
     for key, table in rows.items():
         if never_forced(first_draws(table)):

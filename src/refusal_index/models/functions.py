@@ -249,8 +249,8 @@ def check_model_function(function: Callable[..., Any], name: str, procedures: Ma
         )
     if len(asking) > 1:
         raise ModelError(
-            f"{name}: expected a parameter 'messages', got none; the prompts {', '.join(asking)} differ only in the "
-            "messages. Declare it, or choose one with {variants}"
+            f"{name}: expected a parameter 'messages', got none; without it, the function cannot tell the prompts "
+            f"{', '.join(asking)} apart. Add the parameter, or choose one prompt with {{variants}}"
         )
 
 

@@ -159,14 +159,11 @@ def finite_number(value: Any) -> float | None:
     return as_float if math.isfinite(as_float) else None
 
 
-RATES = tuple(
-    metric.name for metric in METRICS.values() if metric.table == "rates" and metric.name not in (INDEX, CORRECTED)
-)
-"""The metrics with a column after the index."""
-
 INTERVAL_TABLES: Mapping[str, tuple[Metric, ...]] = {
-    table: tuple(metric for metric in METRICS.values() if metric.table == table)
-    for table in ("errors", "refusals", "answerable")
+    table: tuple(
+        metric for metric in METRICS.values() if metric.table == table and metric.name not in (INDEX, CORRECTED)
+    )
+    for table in ("rates", "errors", "refusals", "answerable")
 }
 """Metrics shown with intervals in tables of their own, by table."""
 
@@ -183,10 +180,8 @@ RELIABILITIES = (
 
 
 def summary_blocks(summary: Summary) -> Iterator[Block]:
-    """Yield what is missing, all variants, joint estimates, repeated draws, remarks, and sections."""
-    lacks = lacking(summary)
-    if lacks is not None:
-        yield from (sentence(lacks), "")
+    """Yield the result, all variants, joint estimates, repeated draws, remarks, and sections."""
+    yield from _opening(summary)
     yield summary_table(summary)
     for title_code, metrics in INTERVAL_TABLES.items():
         if summary.records(metrics[0].name):
@@ -216,7 +211,6 @@ def summary_table(summary: Summary) -> Table:
     has_missing = any(variant.missing is not None for variant in summary.variants)
     columns = (
         *(heading, "n", METRICS[INDEX].column, f"{percent(summary.confidence_level)} interval"),
-        *(METRICS[name].column for name in RATES),
         *(["range over missing grades"] if has_missing else []),
         *("scoring rules", "status", "unscored", "refused again"),
     )
@@ -248,7 +242,6 @@ def _row(summary: Summary, variant: VariantSummary, *, has_missing: bool) -> Ite
     yield summary.label(variant)
     yield count(variant.table.n)
     yield from (number(variant.index.estimate), interval_of(variant.index))
-    yield from (number(variant.metric(name).estimate) for name in RATES)
     if has_missing:
         yield UNDEFINED if missing is None else span(missing.low, missing.high)
     yield span(rules.low, rules.high) if variant.sensitivity.knows_refused_again else NOT_KNOWN
@@ -332,8 +325,8 @@ MAX_NAME_LENGTH = 16
 """Characters of a prompt variant's name, so that its row fits into 80 columns."""
 
 
-def first_screen(summary: Summary) -> Iterator[Block]:
-    """Yield what is missing, the result of one model on one dataset, a row for each prompt, and serious caveats."""
+def _opening(summary: Summary) -> Iterator[Block]:
+    """Yield what is missing, and the result of one model on one dataset."""
     if (lacks := lacking(summary)) is not None:
         yield from (sentence(lacks), "")
     if summary.index is not None:
@@ -344,7 +337,15 @@ def first_screen(summary: Summary) -> Iterator[Block]:
         yield from (f"{source}: {count(n_asked, 'question')}{prompts}", "")
         shown = with_interval(index.estimate, index.low, index.high, index.reason, 2)
         yield f"{METRICS[INDEX].label} {shown}   {scale(index)}".rstrip()
+        if (corrected := summary.corrected) is not None:
+            shown = with_interval(corrected.estimate, corrected.low, corrected.high, corrected.reason, 2)
+            yield f"{METRICS[CORRECTED].label} {shown}"
         yield from (sentence(verdict(index)), "")
+
+
+def first_screen(summary: Summary) -> Iterator[Block]:
+    """Yield the result, a row for each prompt, and serious caveats."""
+    yield from _opening(summary)
     explained = Statement("rates_explained", "scope", {"by_caution": summary.has_caution_levels})
     yield from (_screen_table(summary), "", sentence(explained))
     for doubt in doubts(summary):

@@ -427,6 +427,8 @@ def _basis(run_estimate: RunEstimate) -> Iterator[str]:
         f"Assumed: {assumed.reply_tokens:,} tokens per {kind} (--reply-tokens){pace}. Input tokens are "
         + ("exact." if counts_exactly(settings.model) else "estimated at 4 characters each.")
     )
+    if run_estimate.cost is None and not (counts_exactly(settings.model) or is_function_name(settings.model)):
+        yield "The cost is unknown: add --price IN,OUT, in dollars per million input and output tokens."
     if draws > 1 and assumed.choices.least < assumed.choices.most:
         yield f"Assumed: one request returns up to {assumed.choices.expected:,.0f} samples of a question."
     if run_estimate.plan.graders:
