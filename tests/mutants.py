@@ -562,7 +562,7 @@ MUTANTS = (
            "unscored_reason=FORCED_NOT_ASKED, first_reply", "unscored_reason=None, first_reply",
            "protocol/test_regrading.py"),
     Mutant("answers are not forced unless drawn repeatedly", "protocol/procedure.py",
-           "and not force_answered and not was_forced", "and not force_answered",
+           " or any(reply.pass_ is Pass.FORCED for reply in replies)", "",
            "protocol/test_force_answered.py"),
     Mutant("a rule's reason is its own", "protocol/grading.py",
            'unscored_reason: str = "rule_undecided"', 'unscored_reason: str = "choice_ambiguous"',

@@ -296,8 +296,7 @@ def next_step(
         return first
     if first.grade is Grade.UNSCORED:
         return _outcome(first)
-    was_forced = any(reply.pass_ is Pass.FORCED for reply in replies)
-    if first.grade is not Grade.REFUSED and not force_answered and not was_forced:
+    if not (first.grade is Grade.REFUSED or force_answered or any(reply.pass_ is Pass.FORCED for reply in replies)):
         return _outcome(first)
     if question.gold is None:
         return _outcome(first, _Verdict(Grade.INCORRECT, None))  # no answer could be correct, so none is requested
