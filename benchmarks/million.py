@@ -90,7 +90,7 @@ def questions(number: int) -> Iterator[Question]:
 def begin(place: Place, number: int) -> int:
     """Create the run's folder and record its questions."""
     some = Dataset("made-up", tuple(questions(min(number, CHUNK_SIZE))), "0" * 64, "made up", "exact", "none")
-    settings = Settings.of(
+    settings = Settings.from_values(
         model="openai/gpt-4.1-mini", grader="exact", variants=VARIANTS, draws=1, temperature=0.7, max_tokens=256
     )
     plan = prepare(settings, dataset=some, out=place.run.path)

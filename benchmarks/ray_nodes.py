@@ -78,7 +78,7 @@ class Measured:
 
 def first_passes(questions: int) -> list[Pending]:
     """Return the requests of the first passes of some questions under all variants."""
-    prompts, settings = load_prompt_set("default"), Settings.of(model=MODEL)
+    prompts, settings = load_prompt_set("default"), Settings.from_values(model=MODEL)
     chosen = sample(load_dataset("almanac"), questions, 0).questions
     conversations = [
         Conversation(question, variant, TwoPass(GraderKind.EXACT, Protocol(prompts, variant, GraderKind.EXACT)))

@@ -41,17 +41,17 @@ REGISTERED = {
 @pytest.fixture
 def fresh() -> Iterator[None]:
     """Nothing is known of any distribution, neither before nor after."""
-    for lookup in (entry_points.own, entry_points.installed):
+    for lookup in (entry_points.own_plugins, entry_points.installed):
         lookup.cache_clear()
     yield
-    for lookup in (entry_points.own, entry_points.installed):
+    for lookup in (entry_points.own_plugins, entry_points.installed):
         lookup.cache_clear()
 
 
 @pytest.mark.parametrize("kind", REGISTERED)
 def test_what_pyproject_registers_is_installed_and_can_be_imported(kind):
-    assert {name: one.value for name, one in entry_points.own(kind).items()} == REGISTERED[kind]
-    loaded = {name: entry_points.load(one) for name, one in entry_points.own(kind).items()}
+    assert {name: one.value for name, one in entry_points.own_plugins(kind).items()} == REGISTERED[kind]
+    loaded = {name: entry_points.load(one) for name, one in entry_points.own_plugins(kind).items()}
     if kind != "task_files":
         assert registered.REGISTERED[kind] == loaded, "mypy checks these against their interfaces"
 
@@ -175,7 +175,9 @@ def test_a_confidence_method_of_a_plugin_is_listed_and_scores(monkeypatch, tmp_p
     monkeypatch.setattr(plan, "METHODS", dict(plan.METHODS))
     monkeypatch.setattr(scores, "METHODS", plan.METHODS)
     run = evaluate("almanac/small", limit=5, variants="high", out=tmp_path / "run")
-    assert {method.name: reason for method, reason in scores.allowed(run.path, Settings.of()).items()}["coin"] is None
+    assert {method.name: reason for method, reason in scores.allowed(run.path, Settings.from_values()).items()}[
+        "coin"
+    ] is None
     table = confidence_scores(run, "coin")
     assert (table["method"].unique().to_list(), set(table["confidence"])) == (["coin"], {0.5})
 

@@ -65,7 +65,7 @@ _PLACES = {
     "plugins.training.callback": ("RefusalIndexCallback",),
     "stats": ("ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"),
 }
-_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
+_PLACE_OF = {name: module for module, names in _PLACES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -34,7 +34,7 @@ class PluginError(RefusalIndexError, RuntimeError):
 
 
 @cache
-def own(kind: str) -> Mapping[str, EntryPoint]:
+def own_plugins(kind: str) -> Mapping[str, EntryPoint]:
     """Return this package's plugins of one kind, by name.
 
     Raises
@@ -44,15 +44,18 @@ def own(kind: str) -> Mapping[str, EntryPoint]:
 
     Examples
     --------
-    >>> "study" in own("commands")
+    >>> "study" in own_plugins("commands")
     True
     """
     from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - takes 15 ms, --help needs none
 
     with suppress(PackageNotFoundError):
-        found = {one.name: one for one in distribution(DISTRIBUTION).entry_points.select(group=f"refusal_index.{kind}")}
-        if found or kind in OTHERS_ONLY:
-            return found
+        plugins = {
+            plugin.name: plugin
+            for plugin in distribution(DISTRIBUTION).entry_points.select(group=f"refusal_index.{kind}")
+        }
+        if plugins or kind in OTHERS_ONLY:
+            return plugins
     raise not_registered(kind)
 
 
@@ -64,15 +67,15 @@ def installed(kind: str) -> Mapping[str, EntryPoint]:
     """
     from importlib.metadata import entry_points  # noqa: PLC0415 - takes 15 ms, --help needs none
 
-    found = dict(own(kind))
-    for one in entry_points(group=f"refusal_index.{kind}"):
-        found.setdefault(one.name, one)
-    return found
+    plugins = dict(own_plugins(kind))
+    for plugin in entry_points(group=f"refusal_index.{kind}"):
+        plugins.setdefault(plugin.name, plugin)
+    return plugins
 
 
 def find(kind: str, name: str) -> EntryPoint | None:
     """Find a plugin by name without importing it; return None if no installed distribution registers it."""
-    return own(kind).get(name) or installed(kind).get(name)
+    return own_plugins(kind).get(name) or installed(kind).get(name)
 
 
 def load(plugin: EntryPoint) -> Any:
@@ -97,7 +100,7 @@ def load(plugin: EntryPoint) -> Any:
 
 def hook(name: str) -> Any:
     """Import the hook of this package with the given name, such as ``outstanding``."""
-    return load(own("hooks")[name])
+    return load(own_plugins("hooks")[name])
 
 
 def not_registered(kind: str) -> PluginError:

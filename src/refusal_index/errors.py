@@ -74,48 +74,48 @@ def is_utf8(text: str) -> bool:
     return text.encode(errors="ignore").decode() == text
 
 
-def checked_path(given: object, argument: str) -> Path:
-    """Return `given` as a path, or raise RunFolderError if it is not a valid path.
+def checked_path(value: object, argument: str) -> Path:
+    """Return `value` as a path, or raise RunFolderError if it is not a valid path.
 
     >>> checked_path("runs/example", "path").name
     'example'
     """
-    if not isinstance(given, str | PathLike) or isinstance(fspath(given), bytes) or "\0" in fspath(given):
-        raise RunFolderError(f"{argument}: expected the path of a folder, got {shortened(given)}")
-    if not is_utf8(fspath(given)):
-        raise RunFolderError(f"{argument}: expected a path in UTF-8, got {shortened(fspath(given))}; rename it")
-    return Path(given)
+    if not isinstance(value, str | PathLike) or isinstance(fspath(value), bytes) or "\0" in fspath(value):
+        raise RunFolderError(f"{argument}: expected the path of a folder, got {shortened(value)}")
+    if not is_utf8(fspath(value)):
+        raise RunFolderError(f"{argument}: expected a path in UTF-8, got {shortened(fspath(value))}; rename it")
+    return Path(value)
 
 
-def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+def nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known name most similar to `name`, ignoring case; None if none is similar enough.
 
     >>> nearest("Refusd", ["refused", "wrong"])
     'refused'
     """
-    by_folded = {other.casefold(): other for other in known}
+    by_folded = {other.casefold(): other for other in names}
     matches = get_close_matches(name.casefold(), list(by_folded), n=1, cutoff=cutoff)
     return by_folded[matches[0]] if matches else None
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, names: Iterable[str]) -> str:
     """Return "; did you mean ...?" with the most similar known name; empty if none is similar enough.
 
     >>> suggestion("Refusd", ["refused", "wrong"])
     "; did you mean 'refused'?"
     """
-    guess = nearest(name, known)
+    guess = nearest(name, names)
     return f"; did you mean {guess!r}?" if guess else ""
 
 
-def listed(names: Iterable[str], most: int = 12) -> str:
-    """Format names for a message, at most `most` of them.
+def listed(names: Iterable[str], limit: int = 12) -> str:
+    """Format names for a message, at most `limit` of them.
 
     >>> listed(["a", "b"]), listed([])
     ("'a', 'b'", 'none')
     """
     shown = [*map(repr, names)]
-    return ", ".join(shown[:most]) + (", ..." if len(shown) > most else "") if shown else "none"
+    return ", ".join(shown[:limit]) + (", ..." if len(shown) > limit else "") if shown else "none"
 
 
 def shortened(value: object, width: int = 60) -> str:

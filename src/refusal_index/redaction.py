@@ -65,7 +65,7 @@ def remember_named(value: Any) -> None:
     """Add the values in a document, such as request headers, whose names look like those of keys."""
     for name, item in value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ()):
         if isinstance(item, str):
-            remember(*(part for one in _secrets_of(str(name), item) for part in (one, *one.split()[1:])))
+            remember(*(part for secret in _secrets_of(str(name), item) for part in (secret, *secret.split()[1:])))
         remember_named(item)
 
 
@@ -106,10 +106,10 @@ class KeySearch:
         signs = "|".join(re.sub(r"[!-/:;=?@\[-`{-~]", r"\\\g<0>", sign) for sign in (*forms, *PREFIXES))
         self._signs = signs.encode(errors="ignore").decode()
 
-    def add(self, place: Any, text: str) -> None:
+    def add(self, location: Any, text: str) -> None:
         """Add a text; texts are searched once enough have been added."""
         if self.place is None:
-            self._held.append((place, text))
+            self._held.append((location, text))
             self._length += len(text)
             if self._length > CHUNK_SIZE:
                 self.finish()
@@ -118,9 +118,11 @@ class KeySearch:
         """Search the texts that were added since the last search."""
         import polars as pl  # noqa: PLC0415 - slow to import, and most calls do not need it
 
-        found = pl.Series([text for _, text in self._held], dtype=pl.String).str.contains(self._signs)
-        pairs = zip(self._held, found, strict=True)
-        self.place = self.place or next((place for (place, text), hit in pairs if hit and self._key.search(text)), None)
+        hits = pl.Series([text for _, text in self._held], dtype=pl.String).str.contains(self._signs)
+        pairs = zip(self._held, hits, strict=True)
+        self.place = self.place or next(
+            (location for (location, text), hit in pairs if hit and self._key.search(text)), None
+        )
         self._held, self._length = [], 0
 
 
@@ -170,9 +172,9 @@ def secrets_in_url(url: str) -> list[str]:
         user, password, arguments = parts.username or "", parts.password, parse_qsl(parts.query)
     except ValueError:
         return []
-    own = password or (user if len(user) >= MAX_NAME_LENGTH else "")
+    credential = password or (user if len(user) >= MAX_NAME_LENGTH else "")
     named = (value for name, value in arguments if re.fullmatch(SECRET_PARAMETER, name, re.IGNORECASE))
-    return [unquote(own), *named] if own else [*named]
+    return [unquote(credential), *named] if credential else [*named]
 
 
 def _forms() -> tuple[str, ...]:
@@ -183,9 +185,12 @@ def _forms() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _forms_of(environment: Iterable[tuple[bytes, bytes]], remembered: Iterable[str]) -> tuple[str, ...]:
-    secrets = {one.strip() for one in chain(remembered, *(_secrets_of(*map(os.fsdecode, one)) for one in environment))}
-    known = (one for one in secrets if len(one) >= SHORTEST and not NO_SECRETS.fullmatch(one))
-    return tuple(sorted({form for one in known for form in _escaped(one)}, key=len, reverse=True))
+    secrets = {
+        variable.strip()
+        for variable in chain(remembered, *(_secrets_of(*map(os.fsdecode, secret)) for secret in environment))
+    }
+    candidates = (secret for secret in secrets if len(secret) >= SHORTEST and not NO_SECRETS.fullmatch(secret))
+    return tuple(sorted({form for secret in candidates for form in _escaped(secret)}, key=len, reverse=True))
 
 
 def _secrets_of(name: str, value: str) -> Iterable[str]:

@@ -70,7 +70,7 @@ def test_every_kind_of_value_is_read_as_the_tree_holds_it(read, written, value):
         'data = "q.csv"\nvariants = ["low", "high"]\ncolumn = "question=problem"', f'dataset = "own"\n{written}'
     ).datasets
     assert dict(changed.values) == {"dataset": "own", **value}
-    assert Settings.of(**changed.values) == Settings.of(dataset="own", **value)
+    assert Settings.from_values(**changed.values) == Settings.from_values(dataset="own", **value)
     assert "column" not in dataset.values
 
 

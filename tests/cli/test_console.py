@@ -96,7 +96,7 @@ def test_property_escaped_text_holds_nothing_that_is_obeyed_and_is_not_escaped_t
 
 @pytest.mark.usefixtures("where")
 def test_cells_prose_and_lines_are_printed_as_they_are(capsys):
-    console.show(["[bold]a", Table.of(["[/b]"], [["[c]\n"], [":boom:"]])])
+    console.show(["[bold]a", Table.from_rows(["[/b]"], [["[c]\n"], [":boom:"]])])
     console.say("[d]")
     console.note("[/e]")
     printed = capsys.readouterr()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from refusal_index.data.files import held
+from refusal_index.data.files import locked
 from refusal_index.data.folder import RunFolder, read_runs
 from tests.cli.making import outcomes, write_sums
 from tests.models.fake_api import FakeApi, is_grading, question_of
@@ -264,7 +264,7 @@ def test_the_folder_of_something_else_is_left_as_it_is(run):
 def test_a_set_that_is_run_already_is_told_so(run):
     Path("set.toml").write_text(CONFIG)
     with FakeApi(answer) as api:
-        with held(Path("runs/set")):
+        with locked(Path("runs/set")):
             result = run(api)
         assert not api.received
     assert result.exit_code == 2

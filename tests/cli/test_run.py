@@ -27,7 +27,7 @@ COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
 
 def identity(**changes: object) -> dict[str, object]:
     """Return what the folder of a small run is made of, its settings changed as given."""
-    return dict(prepare(Settings.of(**{"limit": 5, **changes})).identity)
+    return dict(prepare(Settings.from_values(**{"limit": 5, **changes})).identity)
 
 
 def test_the_same_command_finds_its_folder_and_sends_nothing(command):

@@ -35,7 +35,7 @@ FORCED_WRONG = [number % 3 != 0 for number in range(8)]  # as `reply_to` answers
 
 def plan_of(run: Path | str, *names: str) -> ConfidencePlan:
     asked = RunFolder(Path(run)).read_complete_settings()["model"]
-    return prepare_confidence(Path(run), names, Settings.of(), model=asked)
+    return prepare_confidence(Path(run), names, Settings.from_values(), model=asked)
 
 
 def measured(run: Path | str, *names: str) -> Confidence:

@@ -112,7 +112,7 @@ def test_its_section_is_in_summaries_and_the_report(tmp_path, monkeypatch):
     (tmp_path / "reply_length.py").write_text(PAGE["reply_length.py"])
     monkeypatch.syspath_prepend(tmp_path)
     plugin = EntryPoint("reply_length", "reply_length:section", "refusal_index.report_sections")
-    monkeypatch.setattr(entry_points, "installed", lambda kind: {**entry_points.own(kind), plugin.name: plugin})
+    monkeypatch.setattr(entry_points, "installed", lambda kind: {**entry_points.own_plugins(kind), plugin.name: plugin})
     report_sections.cache_clear()
     try:
         table = rows(20).with_columns(first_reply=pl.lit("four"))

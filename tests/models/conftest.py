@@ -70,6 +70,6 @@ def plan_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PlanFor:
             "attempt_timeout": 2,
             **changes,
         }
-        return prepare(Settings.of(**settings), dataset=dataset or make_dataset(count), out=tmp_path / out)
+        return prepare(Settings.from_values(**settings), dataset=dataset or make_dataset(count), out=tmp_path / out)
 
     return make

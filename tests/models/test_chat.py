@@ -42,7 +42,7 @@ def ask_of(
     protocol = Protocol(load_prompt_set("default"), "low", GraderKind.MODEL, placement)
     talk = Conversation(questions(1)[0], "low", TwoPass(GraderKind.MODEL, protocol), draws)
     one = next_requests(talk, [])[0] if asked is Role.MODEL else PendingRequest(Step(Pass.FIRST, asked, prediction="4"))
-    return model_request(Settings.of(**changes), talk, one)
+    return model_request(Settings.from_values(**changes), talk, one)
 
 
 def test_the_model_is_asked_as_the_run_says():

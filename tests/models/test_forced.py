@@ -47,7 +47,9 @@ def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., P
 
     def make(api: FakeApi, **changes: object) -> Plan:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        settings = Settings.of(**{"model": "openai-api/fake/any", "grader": "exact", "max_retries": 0, **changes})
+        settings = Settings.from_values(
+            **{"model": "openai-api/fake/any", "grader": "exact", "max_retries": 0, **changes}
+        )
         return prepare_force(file, settings, out=tmp_path / "run")
 
     return make
@@ -120,7 +122,7 @@ def test_the_engine_within_the_process_gives_the_same_table(prepared, tmp_path, 
         name = "python:tests.models.conftest:answer"
         plan = prepare_force(
             tmp_path / "passes.parquet",
-            Settings.of(model=name, grader="exact"),
+            Settings.from_values(model=name, grader="exact"),
             out=tmp_path / "local",
         )
         here = run(plan).outcomes

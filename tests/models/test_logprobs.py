@@ -142,7 +142,9 @@ def an_ask(of: Pass = Pass.FIRST, asked: Role = Role.MODEL, **settings: object) 
     protocol = Protocol(load_prompt_set("default"), "normal", GraderKind.MODEL)
     talk = Conversation(question, "normal", TwoPass(GraderKind.MODEL, protocol), 4)
     (one,) = (one for one in next_requests(talk, []) if one.step.pass_ is Pass.FIRST)
-    return model_request(Settings.of(**settings), talk, replace(one, step=replace(one.step, pass_=of, role=asked)))
+    return model_request(
+        Settings.from_values(**settings), talk, replace(one, step=replace(one.step, pass_=of, role=asked))
+    )
 
 
 def test_only_the_model_is_asked_and_alternatives_are_for_probes():
@@ -218,7 +220,7 @@ def test_a_flag_that_is_not_given_is_no_setting_and_leaves_what_a_configuration_
 
 def test_whoever_says_something_else_is_told_what_it_takes():
     with pytest.raises(SettingError, match="logprobs: expected true or false, got 'yes'"):
-        Settings.of(logprobs="yes")
+        Settings.from_values(logprobs="yes")
     Path("mine.toml").write_text(
         "[[models]]\nmodel = 'almanac/small'\nlogprobs = 1\n[[datasets]]\ndataset = 'almanac'\n"
     )

@@ -61,7 +61,7 @@ COLUMN = st.tuples(st.sampled_from(["metric", "95% interval"]), st.text("x", max
 @given(st.lists(COLUMN, min_size=1, max_size=12), st.integers(20, 90))
 def test_property_parts_of_a_table_fit_the_width_or_hold_one_metric(columns: list[tuple[str, str]], width: int) -> None:
     named = [(f"{place} {name}", cell) for place, (name, cell) in enumerate(columns)]
-    table = Table.of(dict(named), [dict(named).values()])
+    table = Table.from_rows(dict(named), [dict(named).values()])
     parts = list(table.parts(width))
     assert [name for part in parts for name in part.columns[1:]] == [name for name, _ in named[1:]]
     for part in parts:
@@ -75,7 +75,7 @@ def test_property_parts_of_a_table_fit_the_width_or_hold_one_metric(columns: lis
 def test_property_columns_that_name_the_rows_are_in_every_part_of_a_wide_table() -> None:
     columns = ("metric", "prompt", *(f"{place} numbers" for place in range(9)))
     rows = [("RI", prompt, *("0.123" for _ in range(9))) for prompt in ("low", "high")]
-    parts = list(Table.of(columns, rows, left=("metric", "prompt")).parts())
+    parts = list(Table.from_rows(columns, rows, left=("metric", "prompt")).parts())
     assert len(parts) > 1
     assert [part.columns[:2] for part in parts] == [("metric", "prompt")] * len(parts)
     assert [name for part in parts for name in part.columns[2:]] == list(columns[2:])

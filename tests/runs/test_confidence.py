@@ -42,7 +42,7 @@ def run(made: Path) -> Path:
 
 
 def plan_of(run: Path, *methods: str, **settings: object) -> ConfidencePlan:
-    return prepare_confidence(run, methods, Settings.of(**settings))
+    return prepare_confidence(run, methods, Settings.from_values(**settings))
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_methods_that_need_draws_name_the_option_that_adds_them():
     run = ri.evaluate("almanac/base", draws=1, **EMBEDDED)
     with pytest.raises(SettingError, match=r"self-consistency: needs several samples.*--draws 5 adds them"):
         ri.confidence_scores(run, ["self-consistency"])
-    reasons = {method.name: reason for method, reason in allowed(run.path, Settings.of()).items()}
+    reasons = {method.name: reason for method, reason in allowed(run.path, Settings.from_values()).items()}
     assert reasons["likelihood"] is None
     assert "several samples" in reasons["p-answering"]
 
@@ -142,7 +142,7 @@ def test_an_unknown_method_is_named_with_its_nearest(run):
 def test_interrupted_it_keeps_what_came_and_asks_the_rest_later():
     run = ri.evaluate(models.answer, ROWS, **LOCAL | {"draws": 1}, out="run")
     asked = ASKED.total()
-    plan = prepare_confidence(run.path, ["p-true"], Settings.of())
+    plan = prepare_confidence(run.path, ["p-true"], Settings.from_values())
     foreseen = {one.name: one.requests for one in pending(plan)}
     assert foreseen["forced"] == 4, "those that were answered"
     with pytest.raises(KeyboardInterrupt):

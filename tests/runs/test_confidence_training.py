@@ -71,12 +71,12 @@ def test_the_topic_stands_beside_whatever_is_trained_and_nothing_else(run):
     assert set(ri.confidence_scores(run, ["text-classifier"])["method"]) == {"text-classifier", "topic"}
     alone = ri.confidence_scores(run, ["likelihood"]).filter(pl.col("method") == "likelihood")
     assert alone["fold"].null_count() == 80
-    names = [one.name for one in prepare_confidence(run, ["likelihood"], Settings.of()).methods]
+    names = [one.name for one in prepare_confidence(run, ["likelihood"], Settings.from_values()).methods]
     assert names == ["likelihood"]
 
 
 def test_all_leaves_out_what_is_trained_for_hours(run):
-    plan = prepare_confidence(run, ["all"], Settings.of())
+    plan = prepare_confidence(run, ["all"], Settings.from_values())
     assert {one.name for one in plan.methods} >= set(TRAINED)
     assert "apricot" not in {one.name for one in plan.methods}
 
@@ -101,7 +101,7 @@ def test_states_are_computed_once_and_read_by_every_layer(run, computed):
 def test_a_run_of_right_answers_only_is_refused_before_anything_is_asked():
     run = ri.evaluate(answer, [{**one, "answer": "none"} for one in ROWS], **LOCAL, out="run")
     ASKED.clear()
-    reasons = {method.name: reason for method, reason in allowed(run.path, Settings.of()).items()}
+    reasons = {method.name: reason for method, reason in allowed(run.path, Settings.from_values()).items()}
     with pytest.raises(
         SettingError, match=r"text-classifier: needs 5 right and 5 wrong answers .* there are .*; this run"
     ):

@@ -332,7 +332,7 @@ def test_what_was_answered_before_the_grader_failed_is_graded_by_another():
 
     run = ri.evaluate(models.answer, ROWS, grader_name="broken", **LOCAL | {"grader": broken, "max_retries": 0})
     assert set(run.outcomes["unscored_reason"]) == {"request_failed"}
-    prepared = prepare_regrade(run.path, Settings.of(grader="exact"))
+    prepared = prepare_regrade(run.path, Settings.from_values(grader="exact"))
     again = asyncio.run(execute(prepared))
     assert not again.missing
     assert again.outcomes["first_grade"].null_count() == 0

@@ -21,7 +21,7 @@ from refusal_index.models.settings import SettingError
 from refusal_index.render.gate import gate_document
 from refusal_index.render.sentences import sentence
 from refusal_index.runs.api import plan_of
-from refusal_index.runs.gate import Gated, gate, gate_while_asking, read_one, variant_to_ask
+from refusal_index.runs.gate import Gated, gate, gate_while_asking, read_run, variant_to_ask
 from refusal_index.runs.plan import Plan, prepare
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.writing import run_to_completion
@@ -67,7 +67,7 @@ def asked_base(tmp_path_factory):
 
 @pytest.fixture
 def baseline(asked_base):
-    return read_one(ri.open_run(shutil.copytree(asked_base, "base")), "baseline")
+    return read_run(ri.open_run(shutil.copytree(asked_base, "base")), "baseline")
 
 
 def failed(found: Gated) -> set[str]:
@@ -377,10 +377,10 @@ def test_the_variant_to_ask_with_is_the_baselines_unless_named(baseline):
 @pytest.mark.nightly
 def test_embedded_models_are_judged_as_they_are():
     asked = {"limit": 1000, "variants": "normal", "temperature": 0}
-    base = read_one(ri.evaluate("almanac/base", out="base", **asked), "baseline")
+    base = read_run(ri.evaluate("almanac/base", out="base", **asked), "baseline")
     verdicts = {}
     for name in ("base", "rash", "small"):
-        of = prepare(Settings.of(model=f"almanac/{name}", **asked), out=Path(name + "-candidate"))
+        of = prepare(Settings.from_values(model=f"almanac/{name}", **asked), out=Path(name + "-candidate"))
         found = judged(of, base, Policy())
         verdicts[name] = found.verdict.verdict
         assert found.run.stopped.asked < 1000

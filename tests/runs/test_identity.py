@@ -85,7 +85,7 @@ def planned(**values: Any) -> Plan:
         values = {"price": (1.0, 2.0), "grader_price": (1.0, 2.0), **values}
     if "repeat_questions" in values:
         values["draws"] = 3
-    return prepare(Settings.of(**{"model": "almanac/small", "limit": 6, **values}))
+    return prepare(Settings.from_values(**{"model": "almanac/small", "limit": 6, **values}))
 
 
 def questions(folder: str, text: str = "What is {n} plus {n}?") -> list[str]:
@@ -154,13 +154,13 @@ def test_a_folder_is_found_again_exactly_if_all_that_changed_is_harmless(names):
 def test_what_settings_are_given_in_makes_no_difference(names, random):
     values, order = HARMFUL | HARMLESS, sorted(names)
     random.shuffle(order)
-    assert Settings.of(**{name: values[name] for name in order}) == Settings.of(
+    assert Settings.from_values(**{name: values[name] for name in order}) == Settings.from_values(
         **{name: values[name] for name in sorted(names)}
     )
 
 
 def test_the_same_settings_always_name_the_same_folder():
-    plan = prepare(Settings.of(model="almanac/small", limit=12))
+    plan = prepare(Settings.from_values(model="almanac/small", limit=12))
     assert plan.folder.path.name == "almanac-small-almanac-8c1e6286"
 
 
@@ -256,6 +256,6 @@ def test_a_forced_pass_is_named_as_before_whatever_else_its_file_knows(tmp_path,
     path, further = tmp_path / "m1.csv", ",A" * header.count(",")
     rows = "".join(f"{row}{further}\n" for row in ("a,Who?,I,no idea,C", "b,What?,It,that,B"))
     path.write_text(f"id,problem,target,predicted_answer,{header}\n{rows}")
-    plan = prepare_force(path, Settings.of(model="mockllm/model", grader="exact"), out=tmp_path / "x")
+    plan = prepare_force(path, Settings.from_values(model="mockllm/model", grader="exact"), out=tmp_path / "x")
     digest = "ed8fe55f0577152289093afe20229e1c1b711eaaefa27547f2168867eb3fe40d"
     assert plan.identity["first_pass"]["answers_sha256"] == digest

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import refusal_index as ri
-from refusal_index.data.files import held
+from refusal_index.data.files import locked
 from refusal_index.errors import RunFolderError
 from refusal_index.findings.conclusions import stopped
 from refusal_index.findings.summary import half_width_of
@@ -237,7 +237,7 @@ def test_a_configuration_says_it_of_each_dataset(tmp_path):
     sweep = prepare_sweep("set.toml")
 
     async def carried() -> list[ri.Run]:
-        with held(sweep.path):
+        with locked(sweep.path):
             return [one.run async for one in execute_sweep(sweep, lambda *_: nullcontext(unwatched))]
 
     (run,) = run_to_completion(carried())
@@ -247,12 +247,12 @@ def test_a_configuration_says_it_of_each_dataset(tmp_path):
 @pytest.mark.parametrize("given", ["half-width=.05", 0, 5, float("nan"), True])
 def test_an_end_that_is_none_is_named(given):
     with pytest.raises(SettingError, match=r"half_width: expected a number"):
-        Settings.of(half_width=given)
+        Settings.from_values(half_width=given)
 
 
 def test_the_old_name_of_the_setting_gives_the_new_one():
     with pytest.raises(SettingError, match=r"until: removed; set half_width to a number"):
-        Settings.of(until="half-width=.05")
+        Settings.from_values(until="half-width=.05")
 
 
 @pytest.mark.slow

@@ -92,7 +92,7 @@ def test_a_function_that_raises_ends_the_run_and_its_replies_are_graded_once_it_
         evaluated("run", refusal="python:raising:declines")
     monkeypatch.delitem(sys.modules, "raising")
     source.write_text("def declines(reply):\n    corrected = 'cannot find' in reply\n    return corrected\n")
-    settings = Settings.of(grader="exact", refusal="python:raising:declines")
+    settings = Settings.from_values(grader="exact", refusal="python:raising:declines")
     anew = asyncio.run(execute(prepare_regrade(Path("run"), settings, out=Path("anew"))))
     assert anew.summary.variants[0].usage.requests == 0
     assert refusals(anew)["wording"] > 0

@@ -17,7 +17,7 @@ from refusal_index.protocol import TWO_PASSES, Completion, GraderKind, Pass, Rep
 from refusal_index.runs import results, writing
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import open_store, prepare
-from refusal_index.runs.results import UnfinishedError, derive_into, each_asked
+from refusal_index.runs.results import UnfinishedError, derive_into, each_conversation
 from refusal_index.runs.reuse import NOT_ANSWERED, prepare_regrade
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
@@ -31,7 +31,9 @@ RIGHT, REFUSED = "<answer>0</answer>", "<answer>UNANSWERED</answer>"
 
 @pytest.fixture
 def folder() -> RunFolder:
-    plan = prepare(Settings.of(model="almanac/small", variants="low,high"), dataset=make_dataset(1), out=Path("run"))
+    plan = prepare(
+        Settings.from_values(model="almanac/small", variants="low,high"), dataset=make_dataset(1), out=Path("run")
+    )
     with plan.folder.lock():
         plan.folder.create_or_resume(plan.identity, about=plan.about)
     return plan.folder
@@ -116,7 +118,7 @@ def test_of_a_question_that_is_not_finished_the_refusal_is_known(folder, store, 
 
 
 def test_a_reply_whose_grade_is_still_to_come_is_kept_and_neither_refused_nor_wrong(store):
-    settings = Settings.of(model="almanac/small", grader="openai/any", variants="low")
+    settings = Settings.from_values(model="almanac/small", grader="openai/any", variants="low")
     plan = prepare(settings, dataset=make_dataset(1), out=Path("graded"))
     with plan.folder.lock():
         plan.folder.create_or_resume(plan.identity, about=plan.about)
@@ -201,7 +203,7 @@ def test_rows_come_by_variant_then_id_then_draw(folder, store):
 
 def test_questions_come_by_variant_and_id_with_all_that_counts(store):
     planted(store, 12)
-    asked = list(each_asked(store, ["low", "high"], TwoPass(GraderKind.EXACT)))
+    asked = list(each_conversation(store, ["low", "high"], TwoPass(GraderKind.EXACT)))
     assert [(one.variant, one.question.question_id) for one, _, _ in asked] == [
         (variant, question_id) for variant in ("low", "high") for question_id in sorted(store.questions())
     ]
@@ -266,13 +268,15 @@ def test_variants_stand_in_the_order_of_their_prompt_set_whenever_they_were_aske
 
 
 def test_asked_for_less_often_than_before_a_question_is_still_drawn_as_often(store):
-    plan = prepare(Settings.of(model="almanac/small", variants="low"), dataset=make_dataset(2), out=Path("run"))
+    plan = prepare(
+        Settings.from_values(model="almanac/small", variants="low"), dataset=make_dataset(2), out=Path("run")
+    )
     store.require("low", {QUESTION: 3})
     assert [talk.draws for talk in plan.conversations("low", store)] == [3, 1]
 
 
 def regraded(run: ri.Run, grader: str) -> ri.Run:
-    settings = Settings.of(grader=grader)
+    settings = Settings.from_values(grader=grader)
     return asyncio.run(execute(prepare_regrade(run.path, settings, out=Path("regraded"))))
 
 

@@ -74,7 +74,7 @@ def test_no_key_of_the_store_depends_on_the_client():
 
 
 def test_each_request_has_the_seed_of_its_place_and_the_hash_of_all_that_is_asked():
-    plan = prepare(Settings.of(model="almanac/small", limit=5, variants="low,high", seed=3))
+    plan = prepare(Settings.from_values(model="almanac/small", limit=5, variants="low,high", seed=3))
     run = ri.evaluate("almanac/small", limit=5, variants="low,high", seed=3)
     seen = {}
     with open_store(run.folder) as replies:

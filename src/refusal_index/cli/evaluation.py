@@ -38,14 +38,14 @@ def run(
     - `out`: Output folder. [default: runs/NAME, derived from the settings]
     - `dry_run`: Send nothing; print the expected requests, tokens and cost. Embedded models run their first pass.
     """
-    from refusal_index.cli.runs import asking, execute_and_show, show_dry_run, show_set, tell_notes
+    from refusal_index.cli.runs import asking, execute_and_show, print_notes, show_dry_run, show_set
     from refusal_index.runs.plan import prepare
     from refusal_index.runs.settings import Settings
     from refusal_index.runs.sweep import check_models, prepare_sweep
 
     sweep = None
     if config is None:
-        plans = [prepare(Settings.of(**values), out=out)]
+        plans = [prepare(Settings.from_values(**values), out=out)]
     else:
         for name in ONE_MODELS_OWN:
             if name in values:
@@ -59,7 +59,7 @@ def run(
             "--looks: requires --half-width, which is missing; add the precision at which to "
             "stop, for instance --half-width .05"
         )
-    tell_notes(plans)
+    print_notes(plans)
     if dry_run:
         show_dry_run(plans, as_json=json)
     elif sweep is None:
@@ -115,7 +115,7 @@ def force(
     from refusal_index.runs.settings import Settings
 
     options = ReadOptions(columns_of(column), scorer, refusal, words=words_of(map_))
-    settings = Settings.of(model=model, **values)
+    settings = Settings.from_values(model=model, **values)
     plan = prepare_force(file, settings, name=name, kind=format_, options=options, out=out)
     for caveat in plan.caveats:
         console.note(f"warning: {sentence(caveat)}")
@@ -156,5 +156,5 @@ def regrade(
     from refusal_index.runs.reuse import prepare_regrade
     from refusal_index.runs.settings import Settings
 
-    plan = prepare_regrade(run, Settings.of(grader=grader, **values), out=out)
+    plan = prepare_regrade(run, Settings.from_values(grader=grader, **values), out=out)
     execute_and_show(plan, as_json=json)

@@ -115,16 +115,16 @@ def gate(
 
 def _evaluate(candidate: Path, baseline: Path | None, policy: Policy, values: Mapping[str, Any]) -> GateResult:
     """Evaluate the candidate until the verdict is certain."""
-    from refusal_index.cli.runs import execute_with_progress, tell_notes
-    from refusal_index.runs.gate import gate_while_asking, not_compared, read_one, variant_to_ask
+    from refusal_index.cli.runs import execute_with_progress, print_notes
+    from refusal_index.runs.gate import count_not_compared, gate_while_asking, read_run, variant_to_ask
     from refusal_index.runs.plan import prepare
     from refusal_index.runs.settings import Settings
 
-    other = None if baseline is None else read_one(baseline, "baseline")
-    settings = Settings.of(**{**values, "variants": variant_to_ask(policy, other)})
+    other = None if baseline is None else read_run(baseline, "baseline")
+    settings = Settings.from_values(**{**values, "variants": variant_to_ask(policy, other)})
     plan = prepare(settings, out=candidate)
-    tell_notes([plan])
-    unmatched = 0 if other is None else not_compared(plan, other)
+    print_notes([plan])
+    unmatched = 0 if other is None else count_not_compared(plan, other)
     if unmatched:
         console.note(
             f"baseline: {unmatched:,} of the {len(plan.dataset.questions):,} questions are not in {baseline}, so they "

@@ -184,10 +184,10 @@ def ls(
 
     - `task_files`: Print only the folder of the lm-evaluation-harness tasks, for its option --include_path.
     """
-    from refusal_index.entry_points import installed, load, own
+    from refusal_index.entry_points import installed, load, own_plugins
 
     if task_files:
-        console.say(str(Path(load(own("task_files")["lm_eval"]).__file__).parent))
+        console.say(str(Path(load(own_plugins("task_files")["lm_eval"]).__file__).parent))
         return
     from refusal_index.data.datasets import dataset_names
     from refusal_index.protocol import load_prompt_set, prompt_set_names

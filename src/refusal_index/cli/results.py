@@ -21,8 +21,8 @@ from refusal_index.cli.shared_options import (
     output,
     payoffs_of,
     readable_runs,
+    report_left_out,
     summary_of,
-    tell_left_out,
     weights_of,
 )
 
@@ -198,7 +198,7 @@ def report(
         confidence_level=confidence_level,
         sampling=Sampling(cluster, weight),
     )
-    tell_left_out(left_out)
+    report_left_out(left_out)
     try:
         written = write_report(readable, path, left_out=left_out)
     except NotWrittenError:

@@ -18,7 +18,7 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, INTERRUPTED
 from refusal_index.cli.shared_options import how_to_show
-from refusal_index.data.files import held
+from refusal_index.data.files import locked
 from refusal_index.data.folder import SUMMARY, RunFolder
 from refusal_index.models.settings import Sending
 from refusal_index.render.gate import baseline_blocks
@@ -160,7 +160,7 @@ def _advice(run: Run) -> Iterator[str]:
         )
 
 
-def tell_notes(plans: Sequence[Plan]) -> None:
+def print_notes(plans: Sequence[Plan]) -> None:
     """Print the notes on the datasets of runs, each once."""
     for note in dict.fromkeys(f"{plan.dataset.name}: {note}" for plan in plans for note in plan.dataset.notes):
         console.note(f"note: {note}")
@@ -200,7 +200,7 @@ def show_set(sweep: Sweep, *, as_json: bool) -> bool:
         with watching(plan) as progress:
             yield progress
 
-    with held(sweep.path):
+    with locked(sweep.path):
         results = asking(executed(), budget, _interruption_note(sweep.plans[0].settings.sending))
     if as_json:
         console.document(sweep.to_document(results))

@@ -223,7 +223,7 @@ def readable_runs(paths: Sequence[Path], sampling: Sampling | None = None) -> Fo
     from refusal_index.data.outcome_table import OWN_COLUMNS
 
     runs = find_runs(paths, sampling or OWN_COLUMNS)
-    tell_left_out(runs.left_out)
+    report_left_out(runs.left_out)
     return runs
 
 
@@ -284,7 +284,7 @@ def how_to_show(files: Sequence[Path], options: Mapping[str, Any] = MappingProxy
     return f"All metrics: {shlex.join(['refusal-index', 'show', *map(str, files), *arguments])}"
 
 
-def tell_missing(runs: Sequence[ComparedRun]) -> None:
+def report_missing(runs: Sequence[ComparedRun]) -> None:
     """Report which runs lack grades, before any results."""
     from refusal_index.findings.comparison import missing_statements
     from refusal_index.render.sentences import sentence
@@ -293,7 +293,7 @@ def tell_missing(runs: Sequence[ComparedRun]) -> None:
         console.note(sentence(statement))
 
 
-def tell_left_out(sentences: Iterable[str]) -> None:
+def report_left_out(sentences: Iterable[str]) -> None:
     """Report why runs are left out; the exit status of a command that succeeds is then `INCOMPLETE`."""
     for sentence in sentences:
         console.note(f"left out: {sentence}")

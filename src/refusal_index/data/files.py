@@ -185,7 +185,7 @@ else:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Lock a folder against other processes while the block runs; a missing folder is created.
 
     The lock file is kept: if it were removed, two processes could lock two files of the same name.

@@ -77,7 +77,7 @@ class FirstPass:
     confidence: float | None = None
 
     @property
-    def asked(self) -> Identification:
+    def identification(self) -> Identification:
         """The model, dataset, variant and draw, as in the outcome table."""
         return Identification(self.model, self.dataset, self.variant, self.draw)
 
@@ -123,7 +123,7 @@ def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | Non
     """
     passes, forced = tuple(passes), forced or {}
     table = outcome_table(
-        (first_pass.asked, first_pass.question, first_pass.outcome(forced.get(first_pass.forced_id)))
+        (first_pass.identification, first_pass.question, first_pass.outcome(forced.get(first_pass.forced_id)))
         for first_pass in passes
     )
     probabilities = [

@@ -22,7 +22,15 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.data.files import LOCK, TEMPORARY_SUFFIX, check_plain, held, make_folder, read_json, write_atomically
+from refusal_index.data.files import (
+    LOCK,
+    TEMPORARY_SUFFIX,
+    check_plain,
+    locked,
+    make_folder,
+    read_json,
+    write_atomically,
+)
 from refusal_index.data.outcome_table import (
     OWN_COLUMNS,
     Sampling,
@@ -96,7 +104,7 @@ class RunFolder:
         """
         if not self.run_json.exists():
             self._refuse_foreign()
-        return held(self.path)
+        return locked(self.path)
 
     def create_or_resume(self, settings: Mapping[str, Any], *, about: Mapping[str, Any] | None = None) -> bool:
         """Create the folder for these settings, or resume it if it has the same settings.
@@ -292,7 +300,7 @@ class Asked:
     further_draws: int = 0  # number of draws beyond the first of each question
 
 
-def asked_under(draws: Mapping[str, int], settings: Mapping[str, Any], about: Mapping[str, Any]) -> Asked:
+def count_asked(draws: Mapping[str, int], settings: Mapping[str, Any], about: Mapping[str, Any]) -> Asked:
     """Return how much a run was asked under one variant.
 
     - `draws`: number of times each question was asked so far, by id; empty if unknown.

@@ -121,14 +121,14 @@ class SourceFile:
         return tuple(replace(record, cells=with_paths(record.cells, paths)) for record in self.records)
 
     def resolved(
-        self, given: Mapping[str, str], usual: Mapping[str, tables.Column]
+        self, chosen: Mapping[str, str], usual: Mapping[str, tables.Column]
     ) -> tuple[tuple[tables.Row, ...], dict[str, str]]:
         """Return the records with columns for paths, and the column of each role; raises TableError.
 
-        - `given`, `usual`: as for `resolve_columns`.
+        - `chosen`, `usual`: as for `resolve_columns`.
         """
-        rows = self.with_paths(given.values())
-        return rows, tables.resolve_columns(self.source, tables.present_columns(rows), given, usual)
+        rows = self.with_paths(chosen.values())
+        return rows, tables.resolve_columns(self.source, tables.present_columns(rows), chosen, usual)
 
 
 def with_paths(cells: Mapping[str, Any], paths: Iterable[str]) -> Mapping[str, Any]:
@@ -350,7 +350,7 @@ def _ids(rows: Sequence[tables.Row], cells: Sequence[Values], by_role: Mapping[s
     seen = Counter(zip(groups, texts, strict=True))
     makers = {group: ContentIds() for group in groups}
     return [
-        makers[group].of(f"{text}\n{values['answer'] or []}" if seen[group, text] > 1 else text)
+        makers[group].next_id(f"{text}\n{values['answer'] or []}" if seen[group, text] > 1 else text)
         for values, group, text in zip(cells, groups, texts, strict=True)
     ]
 

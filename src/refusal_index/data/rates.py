@@ -120,7 +120,7 @@ def read_rates(path: Path) -> tuple[PublishedRates, ...]:
       questions), `n`, and `correct_rate` (over all questions) or `correct_given_attempted`; and optionally `model` and
       `dataset`. A rate is a number between 0 and 1, or has a per cent sign.
     """
-    source = tables.Source.of(path, "row of rates", OutcomeTableError)
+    source = tables.Source.from_path(path, "row of rates", OutcomeTableError)
     rows = tables.read_rows(source, tables.read_content(path, OutcomeTableError))
     present = tables.present_columns(rows)
     columns = tables.resolve_columns(source, present, {}, RATE_COLUMNS)
@@ -580,7 +580,7 @@ def first_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
     >>> first_draws(rows)["draw"].to_list()
     [0]
     """
-    return outcomes if drawn_once(outcomes) else outcomes.filter(pl.col("draw") == _FIRST_DRAW)
+    return outcomes if has_single_draw(outcomes) else outcomes.filter(pl.col("draw") == _FIRST_DRAW)
 
 
 def further_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
@@ -590,13 +590,13 @@ def further_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
     >>> further_draws(rows)["draw"].to_list()
     [1]
     """
-    return outcomes.clear() if drawn_once(outcomes) else outcomes.filter(pl.col("draw") > _FIRST_DRAW)
+    return outcomes.clear() if has_single_draw(outcomes) else outcomes.filter(pl.col("draw") > _FIRST_DRAW)
 
 
 _FIRST_DRAW = pl.col("draw").min().over("model", "dataset", "variant", "question_id")
 
 
-def drawn_once(outcomes: pl.DataFrame) -> bool:
+def has_single_draw(outcomes: pl.DataFrame) -> bool:
     """Whether all rows have the same draw, so that no question occurs twice: a fast check for the common case."""
     return bool(outcomes["draw"].min() == outcomes["draw"].max())
 
@@ -675,7 +675,7 @@ def _by_draw(rows: pl.DataFrame) -> list[pl.DataFrame]:
 def _repeated_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
     """Keep draws with grades in both passes, of questions with more than one such draw."""
     forced = pl.col("forced_grade")
-    outcomes = outcomes.clear() if drawn_once(outcomes) else outcomes
+    outcomes = outcomes.clear() if has_single_draw(outcomes) else outcomes
     graded = outcomes.filter(pl.col("refused").is_not_null() & forced.is_not_null() & (forced != Grade.UNSCORED.value))
     repeated = graded.filter(pl.len().over("question_id") > 1).with_columns(wrong=forced != Grade.CORRECT.value)
     return repeated.select("question_id", "draw", "refused", "wrong")

@@ -216,10 +216,10 @@ class Price:
         """Return the price multiplied by a factor."""
         return Price(self.input * factor, self.output * factor)
 
-    def of(self, input_tokens: int, output_tokens: int) -> float:
+    def cost(self, input_tokens: int, output_tokens: int) -> float:
         """Return the cost in dollars of the given numbers of tokens.
 
-        >>> Price(2.5, 10).of(1_000_000, 100_000)
+        >>> Price(2.5, 10).cost(1_000_000, 100_000)
         3.5
         """
         return (self.input * input_tokens + self.output * output_tokens) / MILLION
@@ -249,7 +249,7 @@ class Prices:
         rate = {} if self.batch_rate is None else {"batch_rate": self.batch_rate}
         return {**{name: price and asdict(price) for name, price in prices.items()}, **rate}
 
-    def or_those(self, others: Prices) -> Prices:
+    def filled_from(self, others: Prices) -> Prices:
         """Return these prices, with unknown ones filled in from `others`."""
         rate = others.batch_rate if self.batch_rate is None else self.batch_rate
         return Prices(self.model or others.model, self.grader or others.grader, rate)
@@ -279,7 +279,7 @@ class Prices:
         if self.model is None and any(model):
             return None
         parts = ((self.model, model), (self.grader, grader))
-        costs = [price.of(*tokens) for price, tokens in parts if price is not None]
+        costs = [price.cost(*tokens) for price, tokens in parts if price is not None]
         return sum(costs) if costs else None
 
 

@@ -65,7 +65,7 @@ class Source:
     error: type[TableError]  # the class of errors about it
 
     @classmethod
-    def of(cls, path: str | Path, holds: str, error: type[TableError]) -> Source:
+    def from_path(cls, path: str | Path, holds: str, error: type[TableError]) -> Source:
         """Return a file as a source; raises `error` if its suffix is unknown."""
         return cls(str(path), file_format(path, error), holds, error)
 
@@ -299,7 +299,7 @@ def read_text(
     """
     if isinstance(data, str | Path):
         with opened(Path(data), error) as file:
-            table = _text(Source.of(data, holds, error), file, columns, first_of_lists)
+            table = _text(Source.from_path(data, holds, error), file, columns, first_of_lists)
     else:
         table = _text(Source("the table", "memory", holds, error), data, columns, first_of_lists)
     if table.lines.is_empty():

@@ -331,7 +331,7 @@ def doubts(summary: Summary) -> tuple[Statement, ...]:
     """Collect the caveats about a run's index, serious ones first."""
     doubts_found = (
         *_warnings(summary),
-        *_pulls(summary.variants),
+        *_possible_shifts(summary.variants),
         *chain.from_iterable(_disagreement(pooled, summary.confidence_level) for pooled in summary.pooled),
         *islice(chain.from_iterable(map(sampling, summary.variants)), 1),
     )
@@ -349,7 +349,7 @@ def _warnings(summary: Summary) -> Iterator[Statement]:
         yield Statement("same_for", statement.severity, {"statement": statement, **names})
 
 
-def _pulls(variants: Sequence[VariantSummary]) -> Iterator[Statement]:
+def _possible_shifts(variants: Sequence[VariantSummary]) -> Iterator[Statement]:
     """State how far missing grades and repeated refusals, too few for a caveat, could move RI."""
     codes = {warning.code for variant in variants for warning in variant.warnings}
     unscored, n_asked = (
@@ -360,19 +360,23 @@ def _pulls(variants: Sequence[VariantSummary]) -> Iterator[Statement]:
         ends = (
             (variant, variant.missing.low, variant.missing.high) for variant in variants if variant.missing is not None
         )
-        yield Statement("unscored_outcomes", *_by_pull(counts, max((_moved(*bounds) for bounds in ends), default=0.0)))
+        yield Statement(
+            "unscored_outcomes", *_by_shift(counts, max((_largest_shift(*bounds) for bounds in ends), default=0.0))
+        )
     share = max(variant.forced_refusals.share or 0.0 for variant in variants)
     if share and "forced_refusals" not in codes:
         lows = ((variant, variant.sensitivity.range_of(INDEX).low) for variant in variants)
-        yield Statement("some_forced_refusals", *_by_pull({"share": share}, max(_moved(*bounds) for bounds in lows)))
+        yield Statement(
+            "some_forced_refusals", *_by_shift({"share": share}, max(_largest_shift(*bounds) for bounds in lows))
+        )
 
 
-def _by_pull(values: Mapping[str, Any], pull: float) -> tuple[Severity, dict[str, Any]]:
+def _by_shift(values: Mapping[str, Any], pull: float) -> tuple[Severity, dict[str, Any]]:
     """Return severity and values of a possible change of the index: serious if it is as large as the interval."""
     return "serious" if pull >= SERIOUS_PULL else "note", {**values, "pull": pull if pull > SHOWN_PULL else None}
 
 
-def _moved(variant: VariantSummary, low: float | None, high: float | None = None) -> float:
+def _largest_shift(variant: VariantSummary, low: float | None, high: float | None = None) -> float:
     """Return how far RI, unweighted, is from these ends; 0 where it is undefined, which is stated elsewhere."""
     estimate = refusal_index(variant.table).estimate
     if estimate is None or low is None:

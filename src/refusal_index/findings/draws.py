@@ -226,7 +226,7 @@ def _pooled(groups: list[rates.VariantGroup], level: float, is_deterministic: bo
     corrected: stats.Estimate | None = None
     if repeats_ri(tables, is_deterministic=is_deterministic):
         corrected = replace(index, name=CORRECTED)
-    elif is_deterministic or not any(map(rates.drawn_once, tables)):
+    elif is_deterministic or not any(map(rates.has_single_draw, tables)):
         indices = corrected_indices(tables, [is_deterministic] * len(tables))
         if all(map(is_defined, indices)):
             corrected = _named(stats.joint_corrected_refusal_index(indices), level)

@@ -221,7 +221,7 @@ class GateResult(Shown):
     def _scope(self) -> Statement:
         """State what was compared."""
         values = {"candidate": self.candidate.label, "variant": self.variant, "questions": self.questions}
-        if self._was_not_looked_at:
+        if self._is_unexamined:
             return Statement("nothing_judged", "scope", values)
         if self.baseline is None:
             return Statement("judged_by_bounds", "scope", values)
@@ -245,7 +245,7 @@ class GateResult(Shown):
             needed = {"more": self.more_questions, "enough": self.questions_if_equal, "questions": self.questions}
             yield Statement("more_questions", "scope", needed)
         missing = [(name, share) for name, share in self.missing.items() if share]
-        if missing and not self._was_not_looked_at:
+        if missing and not self._is_unexamined:
             yield Statement("missing", "serious", {"missing": missing})
         if self.baseline is not None and self.guards:
             yield from settings_statements((self.candidate, self.baseline))
@@ -253,7 +253,7 @@ class GateResult(Shown):
             yield Statement("too_few_samples" if self.no_changes == "too_few_samples" else "single_responses")
 
     @property
-    def _was_not_looked_at(self) -> bool:
+    def _is_unexamined(self) -> bool:
         return self.obstacle is not None and self.obstacle.code in ("unasked", "between_looks")
 
     @property

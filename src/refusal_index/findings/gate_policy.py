@@ -108,7 +108,7 @@ class Policy:
         object.__setattr__(self, "margins", MappingProxyType({**always, **self.margins}))
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], source: str) -> Self:
+    def from_document(cls, document: Mapping[str, Any], source: str) -> Self:
         """Parse a policy from a dictionary as in ``gate.toml``; errors name its source."""
         names = [field_.name for field_ in fields(cls)]
         for key in document:
@@ -144,7 +144,7 @@ def read_policy(path: Path) -> Policy:
         raise PolicyError(f"policy: {path} cannot be read ({error.strerror}); check the path") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PolicyError(f"{path}: not valid TOML: {error}") from error
-    return Policy.of(document, str(path))
+    return Policy.from_document(document, str(path))
 
 
 def _is_number(value: object) -> bool:

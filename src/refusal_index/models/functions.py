@@ -187,7 +187,7 @@ class AnsweringFunction:
         }
         first = [values[self._first]] if self._first else []
         others = {name: values[name] for name in self._others}
-        text = await _called(functools.partial(self._function, **others), self.name, *first)
+        text = await _call_function(functools.partial(self._function, **others), self.name, *first)
         if not isinstance(text, str):
             raise FunctionError(self.name, f"returned {shortened(text)}, expected the reply as text")
         return Response([(text, StopReason.STOP)], seconds=time.monotonic() - started)
@@ -278,7 +278,9 @@ class GradingFunction:
             If the function raises, or does not return a grade.
         """
         started = time.monotonic()
-        grade = await _called(self._function, self.name, request.conversation.question, request.pending.step.prediction)
+        grade = await _call_function(
+            self._function, self.name, request.conversation.question, request.pending.step.prediction
+        )
         if isinstance(grade, bool):
             grade = Grade.CORRECT if grade else Grade.INCORRECT
         if not isinstance(grade, str) or grade not in set(LETTERS):
@@ -316,7 +318,7 @@ def function_sender(role: Role, name: str, value: object) -> Send | None:
     return AnsweringFunction(function, name) if of_model else GradingFunction(function, name)
 
 
-def _stopped_by_nothing(function: Callable[..., Any], *arguments: Any) -> Any:
+def _call_safely(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function, and replace a `StopIteration` by another error, because futures cannot hold one."""
     try:
         return function(*arguments)
@@ -324,12 +326,12 @@ def _stopped_by_nothing(function: Callable[..., Any], *arguments: Any) -> Any:
         raise RuntimeError("StopIteration") from error
 
 
-async def _called(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
+async def _call_function(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
     try:
         plain = function.func if isinstance(function, functools.partial) else function
         if inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__):
             return await function(*arguments)
-        result = await asyncio.to_thread(_stopped_by_nothing, function, *arguments)
+        result = await asyncio.to_thread(_call_safely, function, *arguments)
         return await result if inspect.isawaitable(result) else result
     except Exception as error:
         raise FunctionError(name, f"raised {type(error).__name__}: {error}") from error

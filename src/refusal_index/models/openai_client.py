@@ -45,7 +45,7 @@ def client_of(account: Account, at_once: int) -> AsyncOpenAI:
     )
 
 
-async def posted(client: AsyncOpenAI, content: bytes, attempt_timeout: float) -> Any:
+async def post_chat(client: AsyncOpenAI, content: bytes, attempt_timeout: float) -> Any:
     """Send the body of a chat request, and return the normalised body of the response.
 
     Raises
@@ -79,7 +79,7 @@ def openai_client(name: str, settings: RequestSettings) -> Client:
         started = time.monotonic()
         content = json.dumps(chat_body(request, account.model, account.provider)).encode()
         try:
-            body = await posted(connection, content, sending.attempt_timeout)
+            body = await post_chat(connection, content, sending.attempt_timeout)
         except BadRequestError as error:
             refused = read_refused_prompt(error.body, time.monotonic() - started)
             if refused is None:

@@ -63,7 +63,7 @@ class Range(_Countable):
         factors = factor if isinstance(factor, Range) else Range.exactly(factor)
         return Range(self.least * factors.least, self.expected * factors.expected, self.most * factors.most)
 
-    def or_more(self, other: Range) -> Range:
+    def elementwise_max(self, other: Range) -> Range:
         """Return the larger of each of the three numbers."""
         return Range(max(self.least, other.least), max(self.expected, other.expected), max(self.most, other.most))
 
@@ -170,7 +170,7 @@ def by_itself(_one: ToAsk) -> None:
     """Count each question separately."""
 
 
-def nothing_paid(_one: ToAsk, _request: Request, _draw: int, _choices: int) -> Sequence[Reply]:
+def no_stored_replies(_one: ToAsk, _request: Request, _draw: int, _choices: int) -> Sequence[Reply]:
     """Find no stored replies, as in a run that has not started."""
     return ()
 
@@ -179,7 +179,7 @@ def estimate(
     to_ask: Iterable[ToAsk],
     tokens: Tokens,
     assumed: Assumptions,
-    paid: Paid = nothing_paid,
+    paid: Paid = no_stored_replies,
     foresee: Foresee = lambda _question: None,
     alike: Alike = by_itself,
 ) -> CostEstimate:
@@ -263,7 +263,7 @@ class _Estimator:
         if chance.most:  # all variants share a forced pass, with the highest probability among them
             key = item.question.question_id, item.draws
             portion = self._forced.get(key) or self._portion(item, (REFUSAL,))
-            self._forced[key] = replace(portion, chance=portion.chance.or_more(chance))
+            self._forced[key] = replace(portion, chance=portion.chance.elementwise_max(chance))
 
     def result(self) -> CostEstimate:
         """Return the total, with each shared forced pass counted once."""

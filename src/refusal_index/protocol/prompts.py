@@ -174,9 +174,9 @@ class PromptSet:
         """
         if variant not in self.preambles:
             self.variant(variant)  # raises, and lists the variants
-        return self.preambles[variant], self.asked(question, context, choices)
+        return self.preambles[variant], self.render_question(question, context, choices)
 
-    def asked(self, question: str, context: str | None = None, choices: Sequence[str] = ()) -> str:
+    def render_question(self, question: str, context: str | None = None, choices: Sequence[str] = ()) -> str:
         """Return the question with its context and choices, which is the same under every variant."""
         lettered = zip(LETTERS[: len(choices)], choices, strict=True)
         listed = "\n".join(self.choice.format(letter=letter, choice=choice) for letter, choice in lettered)

@@ -320,7 +320,7 @@ def longest_in_characters(prompts: PromptSet) -> Callable[[Question], int]:
     True
     """
     before = max(map(len, prompts.preambles.values())) + len("\n\n")
-    return lambda question: before + len(prompts.asked(question.text, question.context, question.choices))
+    return lambda question: before + len(prompts.render_question(question.text, question.context, question.choices))
 
 
 def check_lengths(

@@ -77,7 +77,7 @@ def _rates_table(comparison: PairComparison) -> Table:
         for label, name in (*joint, *((label, name) for name, label in names.items()))
     ]
     columns = ("prompt", METRICS[INDEX].column, "refused %", "precision %", "wrong %", "over-refusal %")
-    return Table.of(columns, rows, left=("prompt",))
+    return Table.from_rows(columns, rows, left=("prompt",))
 
 
 def pair_blocks(comparison: PairComparison) -> Iterator[Block]:
@@ -100,7 +100,7 @@ def pair_blocks(comparison: PairComparison) -> Iterator[Block]:
         )
         for metric, variant, difference, holm in comparison.rows()
     )
-    yield from ("", Table.of(columns, rows, left=("metric", "prompt", "status")))
+    yield from ("", Table.from_rows(columns, rows, left=("metric", "prompt", "status")))
     codes = ("corrected_repeats_ri", "corrected_ri", "indices_disagree", "models_differ_in_randomness")
     for line in selected(comparison, "primary", "no_primary", *codes, "difference_at_boundary", "difference_undefined"):
         yield from ("", line)
@@ -133,7 +133,7 @@ def ranking_screen(ranked: RunRanking) -> Iterator[Block]:
             )
             for run in runs[:MAX_RUNS]
         )
-        yield from ("", Table.of(columns, rows, left=("run", "letters")))
+        yield from ("", Table.from_rows(columns, rows, left=("run", "letters")))
         if len(runs) > MAX_RUNS:
             yield f"and {count(len(runs) - MAX_RUNS, 'run')} more"
         yield ""
@@ -153,7 +153,7 @@ def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
         name, level = METRICS[ranking.metric].column, percent(ranking.confidence_level)
         columns = ("model", name if ranked.variant else f"{name}, combined", f"{level} interval", "letters")
         rows = ((labels[run.row], number(run.estimate), interval_of(run), run.letters) for run in ranking.runs)
-        yield from ("", Table.of(columns, rows, left=("model", "letters")), "")
+        yield from ("", Table.from_rows(columns, rows, left=("model", "letters")), "")
         yield from selected(ranked, "letters")
         headings = ("pair", "difference", f"simultaneous {level}", "p", "Holm", "max-t")
         pairs = (
@@ -165,6 +165,6 @@ def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
             )
             for pair in ranking.pairs
         )
-        yield from ("", Table.of(headings, pairs, left=("pair",)))
+        yield from ("", Table.from_rows(headings, pairs, left=("pair",)))
     for line in selected(ranked, "corrected_ri", "settings_differ"):
         yield from ("", line)

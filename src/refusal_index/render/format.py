@@ -254,7 +254,7 @@ class Table:
     left: frozenset[str] = frozenset()  # the columns that are set to the left; numbers are set to the right
 
     @classmethod
-    def of(cls, columns: Iterable[str], rows: Iterable[Iterable[str]], left: Iterable[str] = ()) -> Table:
+    def from_rows(cls, columns: Iterable[str], rows: Iterable[Iterable[str]], left: Iterable[str] = ()) -> Table:
         """Make a table of any iterables."""
         return cls(tuple(columns), tuple(tuple(row) for row in rows), frozenset(left))
 
@@ -287,7 +287,7 @@ class Table:
 
     def _of_columns(self, indices: Sequence[int]) -> Table:
         rows = ([row[index] for index in indices] for row in self.rows)
-        return Table.of([self.columns[index] for index in indices], rows, self.left)
+        return Table.from_rows([self.columns[index] for index in indices], rows, self.left)
 
     def lines(self) -> list[str]:
         """Return its lines as plain text, the columns' names first; a wide character takes two places."""
@@ -340,7 +340,7 @@ def to_text(blocks: Iterable[Block]) -> str:
 
     Examples
     --------
-    >>> print(to_text(["a\x1b", Table.of(["name", "x"], [["one", "1"], ["b", "0.25"]], left=["name"])]))
+    >>> print(to_text(["a\x1b", Table.from_rows(["name", "x"], [["one", "1"], ["b", "0.25"]], left=["name"])]))
     a\x1b
     name     x
     one      1

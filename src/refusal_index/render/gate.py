@@ -72,7 +72,7 @@ def guard_table(result: GateResult) -> Table:
     """Return every guard as a row."""
     level = f"{percent(1 - 2 * result.alpha)} interval"
     columns = ("guard", "baseline", "candidate", "change", level, "limit", "adjusted p", "verdict")
-    return Table.of(columns, map(_cells, result.guards), left=("guard", "verdict"))
+    return Table.from_rows(columns, map(_cells, result.guards), left=("guard", "verdict"))
 
 
 def guards_key(result: GateResult, *, in_full: bool = True) -> Statement:
@@ -105,7 +105,7 @@ def changed_table(result: GateResult) -> Table:
         )
         for question in result.changed
     )
-    return Table.of(names := ("question_id", "before", "now", "question"), rows, left=names)
+    return Table.from_rows(names := ("question_id", "before", "now", "question"), rows, left=names)
 
 
 PUNCTUATION = re.compile(r"([\\`*_{}\[\]#|~@:$^]|(?<=www)\.)", re.IGNORECASE)

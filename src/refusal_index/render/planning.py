@@ -51,7 +51,7 @@ def plan_screen(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[
         *(["apart"] if options.difference is not None else []),
     ]
     rows = (_plan_row(name, plan, options, by_width=by_width) for name, plan in plans.items())
-    yield from ("", Table.of(columns, rows, left=("prompt",)), "")
+    yield from ("", Table.from_rows(columns, rows, left=("prompt",)), "")
     explained = {"by_width": by_width, "difference": options.difference, "slopes": slopes}
     yield sentence(Statement("plan_explained", "scope", explained))
     for name, plan in plans.items():
@@ -83,7 +83,7 @@ def plan_blocks(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[
         columns = ["questions", "of them sampled twice", "requests", "corrected RI +-"]
         if plan.slopes is None:
             columns = ["questions", "RI +-", "forced requests", "smallest cell", ""]
-        yield from ("", name, Table.of(columns, map(_size_row, sizes), left=("",)))
+        yield from ("", name, Table.from_rows(columns, map(_size_row, sizes), left=("",)))
         if plan.other_metrics:
             values = {"questions": sizes[-1].n, "widths": list(plan.other_metrics.items())}
             yield sentence(Statement("other_half_widths", values=values))
@@ -116,7 +116,7 @@ def apart_screen(plans: Mapping[str, PairPlan], options: PlanOptions) -> Iterato
         for name, plan in plans.items()
     )
     columns = ("prompt", "difference", level, heading, "questions", "for the interval")
-    yield from (Table.of(columns, rows, left=("prompt",)), "")
+    yield from (Table.from_rows(columns, rows, left=("prompt",)), "")
     for name, plan in plans.items():
         if plan.needed.n is None:
             yield f"{name}: {sentence(Statement('no_plan', 'serious', {'status': None, 'reason': plan.needed.reason}))}"
@@ -148,9 +148,9 @@ def decisions_blocks(decisions: Sequence[Decisions], options: DecisionOptions) -
         yield from (sentence(variant.conclusion), "")
         by_labels = ("by labels", level) if variant.powered else ()
         columns = ("metric", "as scored", "scoring rules", *by_labels)
-        yield Table.of(columns, _metric_rows(variant, options.confidence_level), left=("metric",))
+        yield Table.from_rows(columns, _metric_rows(variant, options.confidence_level), left=("metric",))
         rows = list(_index_rows(variant, options))
-        yield from ("", Table.of(("RI if", "estimate", level), (row[:3] for row in rows), left=("RI if",)))
+        yield from ("", Table.from_rows(("RI if", "estimate", level), (row[:3] for row in rows), left=("RI if",)))
         yield from (f"  {name.strip()}: {reason}" for name, _, _, reason in rows if reason)
         for statement in variant.statements:
             yield from ("", sentence(statement))

@@ -196,7 +196,7 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
             for variant in summary.variants
             if variant.draws is not None
         )
-        yield from ("", Table.of((*columns, *RELIABILITIES), draws, left=("repeated samples",)))
+        yield from ("", Table.from_rows((*columns, *RELIABILITIES), draws, left=("repeated samples",)))
     for variant in summary.variants:
         for statement in remarks(variant):
             yield from ("", f"{summary.label(variant)}: {sentence(statement)}")
@@ -215,7 +215,7 @@ def summary_table(summary: Summary) -> Table:
         *("scoring rules", "status", "unscored", "refused again"),
     )
     rows = (_row(summary, variant, has_missing=has_missing) for variant in summary.variants)
-    return Table.of(columns, rows, left=(heading, "status"))
+    return Table.from_rows(columns, rows, left=(heading, "status"))
 
 
 def _heading(summary: Summary) -> str:
@@ -266,7 +266,7 @@ def interval_table(summary: Summary, metrics: Sequence[Metric]) -> Table:
         )
         for variant in summary.variants
     )
-    return Table.of(columns, rows, left=columns[:1])
+    return Table.from_rows(columns, rows, left=columns[:1])
 
 
 def _draws_row(variant: VariantSummary, draws: DrawsSummary) -> Iterator[str]:
@@ -294,7 +294,7 @@ def changes_blocks(
         if agreement.kappa.agreement is not None:
             heading, grades, counts = f"{name}: before", agreement.grades, agreement.counts
             rows = [(grade, *(count(counts.get((grade, other), 0)) for other in grades)) for grade in grades]
-            yield from ("", Table.of((heading, *(f"now {grade}" for grade in grades)), rows, left=(heading,)))
+            yield from ("", Table.from_rows((heading, *(f"now {grade}" for grade in grades)), rows, left=(heading,)))
             yield sentence(Statement("grader_agreement", "conclusion", {"kappa": agreement.kappa}))
     moved = [{"before": cell, "now": other, "count": questions} for (cell, other), questions in changes.cells.items()]
     values = {"moved": moved, "total": sum(changes.cells.values()), "n": changes.n}
@@ -305,7 +305,7 @@ def tally_blocks(tallies: Sequence[Tally]) -> Iterator[Block]:
     """Yield the counts of every model, its first-pass metrics, and the number of questions a forced pass would ask."""
     heading = "model, dataset, prompt"
     columns = (heading, "n", *COUNTS, *(METRICS[metric].column for metric in FIRST_PASS_METRICS), "force asks")
-    yield Table.of(columns, (_tally_row(tally) for tally in tallies), left=(heading,))
+    yield Table.from_rows(columns, (_tally_row(tally) for tally in tallies), left=(heading,))
     for tally in tallies:
         for statement in tally.statements:
             yield from ("", f"{title(tally.model, tally.dataset, tally.variant)}: {sentence(statement)}")
@@ -397,7 +397,7 @@ def _screen_table(summary: Summary) -> Table:
         *(["unscored"] if has_missing else []),
     )
     rows = (_screen_row(summary, variant, has_missing=has_missing) for variant in summary.variants)
-    return Table.of(columns, rows, left=(heading,))
+    return Table.from_rows(columns, rows, left=(heading,))
 
 
 def _screen_row(summary: Summary, variant: VariantSummary, *, has_missing: bool) -> Iterator[str]:

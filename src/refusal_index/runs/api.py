@@ -180,7 +180,7 @@ def evaluate(
         out=out,
         **settings,
     )
-    return run_to_completion(_carried_out(plan, progress))
+    return run_to_completion(_execute(plan, progress))
 
 
 async def evaluate_async(
@@ -191,7 +191,7 @@ async def evaluate_async(
     **arguments: Unpack[EvaluateArguments],
 ) -> Run:
     """Measure a model's Refusal Index inside a running event loop; the arguments are those of `evaluate`."""
-    return await _carried_out(plan_of(model, dataset, **arguments), progress)
+    return await _execute(plan_of(model, dataset, **arguments), progress)
 
 
 def dry_run(
@@ -237,7 +237,7 @@ def plan_of(
         settings["column"] = columns
     try:
         questions = questions_from(dataset, columns, dataset_name or "own") if in_memory else None
-        chosen = Settings.of(**settings)
+        chosen = Settings.from_values(**settings)
         if questions is not None and chosen.questions.limit is not None:
             questions = sample(questions, chosen.questions.limit, chosen.seed)
         folder = None if out is None else checked_path(out, "out")
@@ -270,7 +270,7 @@ def _name_of(value: Any, name: str | None, argument: str, objects: dict[str, obj
     return called
 
 
-async def _carried_out(plan: Plan, progress: bool | Progress) -> Run:
+async def _execute(plan: Plan, progress: bool | Progress) -> Run:
     if progress is True:
         size = sum(len(draws) for draws in plan.draws.values())
         console = Console(stderr=True)

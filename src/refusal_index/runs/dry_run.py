@@ -135,7 +135,7 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
     with ReplyStore(None) as store:
         with open_store(plan.folder, made=False) as paid:
             store.copy_from(paid)
-        store.retire(plan.asked_again(store))
+        store.retire(plan.replies_to_retire(store))
         pending = plan.pending(store)
         foreseen = await _foreseen(plan, pending, store, counting)
         assumed = assumptions(plan)
@@ -349,7 +349,7 @@ def dry_run_blocks(estimates: Sequence[RunEstimate]) -> Iterator[Block]:
         )
     if len(estimates) > 1:
         rows.append(("all", "", "", "", *_numbers(estimates)))
-    yield Table.of((*names, "questions", "prompts", *DRY_RUN_COLUMNS), rows, left=names)
+    yield Table.from_rows((*names, "questions", "prompts", *DRY_RUN_COLUMNS), rows, left=names)
     for line in _grouped(estimates):
         yield from ("", line)
 

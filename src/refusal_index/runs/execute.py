@@ -88,7 +88,7 @@ def open_plan(plan: Plan, progress: Progress = unwatched, budget: Budget | None 
             folder.create_or_resume(plan.identity, about=plan.about)
             plan.begin()
     with open_store(folder, made=False) as store:
-        is_pending = plan.pending(store) or plan.asked_again(store)
+        is_pending = plan.pending(store) or plan.replies_to_retire(store)
     # A wrong name or a missing key is reported before a folder is made.
     engine = engine_of(settings.sending.engine)(settings, plan.names, plan.objects) if is_pending else None
     with tracked(plan, progress) as (report, watch), folder.lock():
@@ -108,7 +108,7 @@ def open_plan(plan: Plan, progress: Progress = unwatched, budget: Budget | None 
                 )
             if engine is not None and (settings.sending.forget or not is_new):
                 outstanding().check(plan, store)
-            store.retire(plan.asked_again(store))
+            store.retire(plan.replies_to_retire(store))
             budget = budget or Budget(settings.limits)
             if engine is not None:
                 budget.count_earlier(folder.path, store.paid(), plan.prices)

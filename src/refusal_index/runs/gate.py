@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import refusal_index.render.comparison  # noqa: F401 - shows comparisons
-from refusal_index.data.folder import ComparedRun, RunFolder, asked_under, read_runs, run_around, set_members
+from refusal_index.data.folder import ComparedRun, RunFolder, count_asked, read_runs, run_around, set_members
 from refusal_index.data.run_json import GATE_LOOKS, GateLooks
 from refusal_index.errors import OutcomeTableError, RunFolderError, checked_path, listed
 from refusal_index.findings import ranking
@@ -110,18 +110,22 @@ def gate(
     >>> gate(*runs).verdict
     'inconclusive'
     """
-    other = None if baseline is None else read_one(baseline, "baseline")
-    return decide(read_one(candidate, "candidate"), other, policy_of(policy))
+    other = None if baseline is None else read_run(baseline, "baseline")
+    return decide(read_run(candidate, "candidate"), other, policy_of(policy))
 
 
 def policy_of(policy: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
     """Return a policy from a `Policy`, a mapping or a file; raises PolicyError if it cannot be used."""
     if policy is None or isinstance(policy, Policy):
         return policy or Policy()
-    return Policy.of(policy, "policy") if isinstance(policy, Mapping) else read_policy(checked_path(policy, "policy"))
+    return (
+        Policy.from_document(policy, "policy")
+        if isinstance(policy, Mapping)
+        else read_policy(checked_path(policy, "policy"))
+    )
 
 
-def read_one(run: Run | str | Path, argument: str) -> ComparedRun:
+def read_run(run: Run | str | Path, argument: str) -> ComparedRun:
     """Read a single run; raises RefusalIndexError if it cannot be read or is a set of runs."""
     path = run.path if isinstance(run, Run) else whole_run(checked_path(run, argument))
     runs = [] if (path / "run.json").exists() or set_members(path) else sorted(path.glob("*/run.json"))
@@ -154,7 +158,7 @@ def _with_asked(run: ComparedRun) -> ComparedRun:
         with open_store(folder, made=False) as store:
             draws = store.draws()
     about = folder.read_about()
-    requested = {name: asked_under(draws.get(name or "", {}), run.settings, about) for name in run.variants}
+    requested = {name: count_asked(draws.get(name or "", {}), run.settings, about) for name in run.variants}
     return replace(run, about=about, asked=requested)
 
 
@@ -221,7 +225,7 @@ async def gate_while_asking(
         is one that no score can have, or the folder was looked at in another way before.
     """
     if baseline is not None:
-        not_compared(plan, baseline)
+        count_not_compared(plan, baseline)
     model, dataset = plan.identity["model"], plan.dataset.name
     to_ask = ComparedRun(model, plan.folder.path, model, dataset, {}, plan.identity, about=plan.about)
     check_reachable(policy, payoffs_of([to_ask]))
@@ -241,7 +245,7 @@ async def gate_while_asking(
     results: list[GateResult] = []
 
     def judged(run: Run, n_so_far: int, *, within_look: bool = False) -> str | None:
-        candidate = read_one(run, "candidate")
+        candidate = read_run(run, "candidate")
         result = decide(candidate, baseline, policy, look=AtLook(design, n_so_far), within_look=within_look)
         results.append(result)
         return None if result.verdict == "inconclusive" else f"the gate's verdict is {result.verdict}"
@@ -258,7 +262,7 @@ async def gate_while_asking(
     return Gated(run, results[-1])
 
 
-def not_compared(plan: Plan, baseline: ComparedRun) -> int:
+def count_not_compared(plan: Plan, baseline: ComparedRun) -> int:
     """Return how many of the plan's questions the baseline lacks, so that they could not be compared.
 
     Raises OutcomeTableError if it lacks the variant, or more than half of the questions.

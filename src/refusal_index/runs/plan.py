@@ -179,7 +179,7 @@ def grader_identity(graders: tuple[str, ...], questions: Iterable[Question], ref
     }
 
 
-def about(settings: Settings, dataset: Dataset, prompts: PromptSet) -> dict[str, Any]:
+def describe_run(settings: Settings, dataset: Dataset, prompts: PromptSet) -> dict[str, Any]:
     """Return facts about how a run was made that may differ when it is resumed."""
     return {
         "versions": {"python": platform.python_version(), **versions(PACKAGES)},
@@ -302,7 +302,7 @@ class Plan:
             )
         ]
 
-    def asked_again(self, store: ReplyStore) -> list[Completion]:
+    def replies_to_retire(self, store: ReplyStore) -> list[Completion]:
         """Return the replies to set aside because their requests are to be sent again."""
         reasons = self.settings.sending.retry
         retired_reasons = ASKED_AGAIN if UNSCORED in reasons else reasons
@@ -399,7 +399,7 @@ def prepare(
         graders,
         RunFolder(out or runs / default_run_name(settings.model, dataset.name, made_of)),
         made_of,
-        about(settings, dataset, prompts),
+        describe_run(settings, dataset, prompts),
         {name: passes(kind, Protocol(prompts, name, kind, placement, think), detector) for name in variants},
         dict.fromkeys(variants, draws),
         objects or {},

@@ -399,29 +399,31 @@ def _parts(settings: Mapping[str, Any], store: ReplyStore, sums: Sums) -> Iterat
 def _each_answered(store: ReplyStore, sums: Sums) -> Iterator[tuple[QuestionRecord, dict[str, Answered]]]:
     """Yield every question with its outcomes under each variant, and update the totals."""
     for record in store.each_question():
-        answered = {asked[0].variant: _became(*asked) for asked in _asked_of(record, sums.variants, sums.procedure)}
+        answered = {
+            asked[0].variant: _answered(*asked) for asked in _conversations_of(record, sums.variants, sums.procedure)
+        }
         sums.add(record, answered)
         yield record, answered
 
 
-def each_asked(store: ReplyStore, variants: Iterable[str], procedure: Procedure) -> Iterator[Asking]:
+def each_conversation(store: ReplyStore, variants: Iterable[str], procedure: Procedure) -> Iterator[Asking]:
     """Yield every question that was asked, its replies, and the error that kept it from being finished.
 
     They are ordered by variant and id, not by time, so that floating-point sums over them are reproducible.
     """
     for variant in variants:
         for record in store.each_question():
-            yield from _asked_of(record, [variant], procedure)
+            yield from _conversations_of(record, [variant], procedure)
 
 
-def _asked_of(record: QuestionRecord, variants: Iterable[str], procedure: Procedure) -> Iterator[Asking]:
+def _conversations_of(record: QuestionRecord, variants: Iterable[str], procedure: Procedure) -> Iterator[Asking]:
     for variant in variants:
         if variant in record.draws:
             conversation = Conversation(record.question, variant, procedure, record.draws[variant])
             yield conversation, record.effective_completions(variant), record.failures.get(variant)
 
 
-def _became(conversation: Conversation, completions: list[Completion], error: str | None) -> Answered:
+def _answered(conversation: Conversation, completions: list[Completion], error: str | None) -> Answered:
     """Return the outcomes of a question, one per draw; draws that are unfinished are unscored."""
     first_replies = (
         any(completion.reply.pass_ is Pass.FIRST for completion in completions) or not conversation.procedure.asks_first

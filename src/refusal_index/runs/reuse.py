@@ -57,9 +57,9 @@ from refusal_index.protocol.replies import TAG, WORDING, Detector, read_reply
 from refusal_index.runs.plan import (
     RUNS,
     Plan,
-    about,
     checked,
     comparability_version,
+    describe_run,
     function_sources,
     grader_for,
     grader_identity,
@@ -73,7 +73,7 @@ from refusal_index.runs.results import (
     Asking,
     UnfinishedError,
     derive_into,
-    each_asked,
+    each_conversation,
     first_pass_table,
     mixture,
     procedure_of,
@@ -146,7 +146,7 @@ def prepare_force(
         "first_pass": _first_pass(imported, passes, named_dataset),
     }
     folder = RunFolder(out or RUNS / default_run_name(settings.model, f"{dataset.name}-{FORCED}", made_of))
-    known_about = about(settings, dataset, prompts)
+    known_about = describe_run(settings, dataset, prompts)
     plan = Plan(
         replace(settings, prompting=replace(settings.prompting, variants=(FORCED,))),
         dataset,
@@ -285,7 +285,10 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
         )
     detector = refusal_detector(settings.refusal)  # before reading the run, which may name the same function
     with open_store(source, made=False) as store:
-        replied = [_replied(*asked) for asked in each_asked(store, before["prompts"]["variants"], procedure_of(before))]
+        replied = [
+            _complete_replies(*asked)
+            for asked in each_conversation(store, before["prompts"]["variants"], procedure_of(before))
+        ]
     if not replied:
         raise UnfinishedError(f"{source.path}: nothing was asked yet; run the same command again to resume")
     settings = replace(settings, model=before["model"], seed=before["seed"])
@@ -331,7 +334,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     return checked(plan)
 
 
-def _replied(conversation: Conversation, completions: list[Completion], error: str | None) -> Asking:
+def _complete_replies(conversation: Conversation, completions: list[Completion], error: str | None) -> Asking:
     """Return the model's replies to a question in its complete draws, at least one, and the error if it has none.
 
     Other draws stay missing. A question that was answered but whose grader failed is regraded as well.

@@ -165,7 +165,7 @@ class Settings(RequestSettings):
 
     Examples
     --------
-    >>> settings = Settings.of(model="almanac/small", temperature=1, variants="low,high")
+    >>> settings = Settings.from_values(model="almanac/small", temperature=1, variants="low,high")
     >>> settings.decoding.temperature, settings.prompting.variants
     (1.0, ('low', 'high'))
 
@@ -191,7 +191,7 @@ class Settings(RequestSettings):
     forecast: Forecast = field(default_factory=Forecast)
 
     @classmethod
-    def of(cls, **values: Any) -> Self:
+    def from_values(cls, **values: Any) -> Self:
         """Make settings from values by name; all others keep their defaults.
 
         Raises
@@ -202,7 +202,7 @@ class Settings(RequestSettings):
         return cls().changed(**values)
 
     def changed(self, **values: Any) -> Self:
-        """Return a copy with other values; raises the errors of `of`."""
+        """Return a copy with other values; raises the errors of `from_values`."""
         groups: dict[str | None, dict[str, Any]] = {}
         for name, value in values.items():
             known_setting = SETTINGS.get(name)
@@ -220,7 +220,7 @@ class Settings(RequestSettings):
 
         Examples
         --------
-        >>> Settings.of(engine="batch", price="2,8", batch_rate=0.5).prices_as_sent.model
+        >>> Settings.from_values(engine="batch", price="2,8", batch_rate=0.5).prices_as_sent.model
         Price(input=1.0, output=4.0)
         """
         return self.accounts.prices.in_batches if self.sending.is_in_batches else self.accounts.prices

@@ -131,10 +131,10 @@ class QuestionRecord:
     def effective_completions(self, variant: str) -> list[Completion]:
         """Return all that count: one that was set aside does until another takes its place."""
         completions = self.completions(variant)
-        return with_standing(completions, [reply for reply in self.retired if reply.variant in (variant, "")])
+        return with_unreplaced(completions, [reply for reply in self.retired if reply.variant in (variant, "")])
 
 
-def with_standing(completions: list[Completion], aside: Sequence[Completion]) -> list[Completion]:
+def with_unreplaced(completions: list[Completion], aside: Sequence[Completion]) -> list[Completion]:
     """Return replies, and those set aside that no new reply has replaced, one per place."""
     if not aside:
         return completions
@@ -296,12 +296,12 @@ class ReplyStore:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        with self._telling():
+        with self._translating_errors():
             self._connection, is_copy = connect(path)
         # Absolute, as SQLite keeps it: the caller's process may change its working directory.
         self._place = None if path is None or is_copy else path.absolute()
         try:
-            with self._telling():
+            with self._translating_errors():
                 self._file = self._place and _file_at(self._place)
                 open_tables(self._connection, path)
                 self._check_words()
@@ -325,7 +325,7 @@ class ReplyStore:
 
     def require(self, variant: str, draws: Mapping[Question, int]) -> None:
         """Record the number of draws of questions under a variant; a larger recorded number is kept."""
-        with self._telling(), self._connection as connection:
+        with self._translating_errors(), self._connection as connection:
             connection.executemany("INSERT OR IGNORE INTO questions VALUES (?, ?, ?)", question_rows(draws))
             connection.executemany(
                 INSERT_ASKED,
@@ -399,7 +399,7 @@ class ReplyStore:
             If they cannot be written, for example because the disk is full or the file is gone; nothing further should
             be paid for then.
         """
-        with self._telling(), self._connection as connection:
+        with self._translating_errors(), self._connection as connection:
             connection.executemany(INSERT_REPLY, map(reply_row, as_stored(completions)))
         self._check_there()
 
@@ -417,7 +417,9 @@ class ReplyStore:
 
     def effective_completions(self, question_id: str, variant: str) -> list[Completion]:
         """Return the replies about a question that count; one that was set aside counts until it is replaced."""
-        return with_standing(self.completions(question_id, variant), self._of_variant("retired", question_id, variant))
+        return with_unreplaced(
+            self.completions(question_id, variant), self._of_variant("retired", question_id, variant)
+        )
 
     def _of_variant(self, table: str, question_id: str, variant: str) -> list[Completion]:
         query = f"SELECT {REPLY_COLUMNS} FROM {table} WHERE {OF_VARIANT}"  # noqa: S608 - names of ours
@@ -435,7 +437,7 @@ class ReplyStore:
     def retire(self, completions: Sequence[Completion]) -> None:
         """Set replies aside, so that their requests are sent again; their usage still counts."""
         keys = [place_of(completion) for completion in completions]
-        with self._telling(), self._connection as connection:
+        with self._translating_errors(), self._connection as connection:
             connection.executemany(f"INSERT INTO retired SELECT * FROM replies WHERE {AT_PLACE}", keys)  # noqa: S608
             connection.executemany(f"DELETE FROM replies WHERE {AT_PLACE}", keys)  # noqa: S608
 
@@ -456,7 +458,7 @@ class ReplyStore:
     def record_failure(self, variant: str, question_id: str, error: str) -> None:
         """Record the error that kept a question from being finished; `clear_failure` removes it."""
         message = redacted(sound_text(error))
-        with self._telling(), self._connection as connection:
+        with self._translating_errors(), self._connection as connection:
             row = with_checksum(variant, question_id, message)
             connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", row)
 
@@ -464,7 +466,7 @@ class ReplyStore:
         """Remove the recorded error of a question."""
         clause = "FROM failures WHERE variant = ? AND question_id = ?"
         if self._rows(f"SELECT 1 {clause}", variant, question_id):  # a read is cheap, and a failure rare
-            with self._telling(), self._connection as connection:
+            with self._translating_errors(), self._connection as connection:
                 connection.execute(f"DELETE {clause}", (variant, question_id))
 
     def failures(self) -> dict[tuple[str, str], str]:
@@ -504,11 +506,11 @@ class ReplyStore:
             raise StoreError(f"{self.path}: {error}; {ADVICE}") from error
 
     def _rows(self, query: str, *values: object) -> list[Any]:
-        with self._telling():
+        with self._translating_errors():
             return self._connection.execute(query, values).fetchall()
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _translating_errors(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError, UnicodeError) as error:  # names in a damaged schema may not be text

@@ -342,13 +342,15 @@ def prepare_sweep(
         entries = (Entry("the command line", None, {}),)
     datasets = []
     for entry in entries:
-        with telling(entry.place):
-            datasets.append((entry, load_questions(Settings.of(**{**config.defaults, **entry.values, **values}))))
+        with prefixing_errors(entry.place):
+            datasets.append(
+                (entry, load_questions(Settings.from_values(**{**config.defaults, **entry.values, **values})))
+            )
     plans = []
     for model in config.models:
         for entry, dataset in datasets:
-            with telling(f"{model.place} on {entry.place}"):
-                chosen = Settings.of(**{**config.defaults, **entry.values, **model.values, **values})
+            with prefixing_errors(f"{model.place} on {entry.place}"):
+                chosen = Settings.from_values(**{**config.defaults, **entry.values, **model.values, **values})
                 plan = prepare(chosen, dataset=dataset, runs=path, imports=imports)
             title = (model.name or plan.title[0], entry.name or plan.title[1])
             plans.append(replace(plan, title=title))
@@ -457,7 +459,7 @@ async def _cell(index: int, plan: Plan, watched: Watched, budget: Budget, news: 
 
 
 @contextmanager
-def telling(location: str) -> Iterator[None]:
+def prefixing_errors(location: str) -> Iterator[None]:
     """Prefix input errors raised inside the block with the place in the configuration."""
     try:
         yield
@@ -523,7 +525,7 @@ def result_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
         return
     level = f"{percent(summaries[0].confidence_level)} interval"
     columns = ("run", METRICS[INDEX].column, level, "refused %", "wrong %", "status")
-    yield Table.of(columns, map(_result_row, results), left=("run", "status"))
+    yield Table.from_rows(columns, map(_result_row, results), left=("run", "status"))
     yield from ("", sentence(Statement("results_explained", "scope")))
     serious = [summary for summary in summaries if any(doubt.severity == "serious" for doubt in doubts(summary))]
     if serious:

@@ -377,7 +377,7 @@ def write_results(
         If the folder is not a run's, or cannot be written.
     """
     settings, about = folder.read_complete_settings(), folder.read_about()
-    prices = prices.or_those(Prices.read(about))
+    prices = prices.filled_from(Prices.read(about))
     penalty = about.get("penalty", DEFAULT_PENALTY) if penalty is None else penalty
     try:
         # A killed process may have left parts of a large table.

@@ -647,7 +647,10 @@ def prediction_powered(
             else point_estimate(name, run.true_table(), payoffs)
             for run in runs
         ]
-        graded, estimate = _less([point.estimate for point in plain]), _less([point.estimate for point in points])
+        graded, estimate = (
+            _value_or_difference([point.estimate for point in plain]),
+            _value_or_difference([point.estimate for point in points]),
+        )
         reason = points[0].reason if len(points) == 1 else reasons_of(*points)
         if estimate is None or reason:
             status: Status = "undefined" if estimate is None else "boundary"
@@ -719,7 +722,7 @@ class _LabelledRun:
         return (mean[self.codes] + weights * residual) / n, variance / n**2
 
 
-def _less(values: Sequence[float | None]) -> float | None:
+def _value_or_difference(values: Sequence[float | None]) -> float | None:
     defined = [value for value in values if value is not None]
     if len(defined) < len(values):
         return None

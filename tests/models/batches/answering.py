@@ -28,7 +28,7 @@ from refusal_index.runs.engine import Assignment, execute_concurrently
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
-SETTINGS = Settings.of(model="openai/gpt-4.1", variants="low,high")
+SETTINGS = Settings.from_values(model="openai/gpt-4.1", variants="low,high")
 NAMES = {Role.MODEL: "openai/gpt-4.1", Role.GRADER: "openai/one", Role.SECOND_GRADER: "openai/two"}
 REPLIES = (
     ("<answer>4</answer>", StopReason.STOP),

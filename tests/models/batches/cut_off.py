@@ -24,7 +24,7 @@ failures.FIRST_WAIT = 0.001
 given = json.loads(sys.argv[1])
 dataset = make_dataset(given.pop("count")) if "count" in given else None
 if __name__ == "__main__":
-    run(prepare(Settings.of(**given), dataset=dataset, out=Path(sys.argv[2])))
+    run(prepare(Settings.from_values(**given), dataset=dataset, out=Path(sys.argv[2])))
 """
 
 

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 import refusal_index as ri
-from refusal_index.data.files import held
+from refusal_index.data.files import locked
 from refusal_index.models.failures import CircuitBreaker, RequestFailedError, UnreadableReplyError
 from refusal_index.models.requests import Account, ModelError
 from refusal_index.models.settings import SettingError
@@ -357,7 +357,7 @@ def test_interrupted_it_says_what_stays_on_its_way(serving, local):
                 budget.end("interrupted")
 
     async def interrupted():
-        settings = Settings.of(model=MODEL, **{**SMALL, "engine": "batch", "engine_option": ("poll=30",)})
+        settings = Settings.from_values(model=MODEL, **{**SMALL, "engine": "batch", "engine_option": ("poll=30",)})
         await execute(prepare(settings, out=Path("run")), told, budget)
 
     with serving(faults=BatchFaults(delay=0.3)) as server:
@@ -571,7 +571,7 @@ def test_a_set_bears_with_a_server_that_is_down_tells_of_it_and_ends_after_a_whi
 
     async def carried():
         sweep = prepare_sweep("set.toml")
-        with held(sweep.path):
+        with locked(sweep.path):
             return [one async for one in execute_sweep(sweep, watched)]
 
     looked = []

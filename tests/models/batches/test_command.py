@@ -58,7 +58,7 @@ def program(before: str = "", after: str = "", words: str = "{model}", *, fails:
     """Write a program, and return settings whose command runs it."""
     Path("program.py").write_text(PROGRAM.format(before=before, after=after, fails=fails))
     command = f"{PYTHON} program.py {{requests}} {{replies}} {words}"
-    return Settings.of(model="vllm/org/model", variants="low,high", engine="command", command=command)
+    return Settings.from_values(model="vllm/org/model", variants="low,high", engine="command", command=command)
 
 
 def calls() -> list[tuple[list[str], int]]:
@@ -227,7 +227,7 @@ def test_a_model_that_the_command_cannot_answer_for_is_refused(names, told):
 
 def test_a_command_without_its_engine_and_the_old_name_of_the_engine_are_refused():
     with pytest.raises(SettingError, match="command: requires engine command, got direct"):
-        check_engines_own(Settings.of(command="true").sending)
+        check_engines_own(Settings.from_values(command="true").sending)
     with pytest.raises(SettingError) as error:
         check_engine("vllm")
     assert str(error.value) == (
@@ -252,7 +252,7 @@ def test_a_command_in_a_run_json_is_never_run(tmp_path):
     for place in (document, document["settings"], document["settings"]["decoding"], document["about"]):
         place.update(theirs)
     path.write_text(json.dumps(document))
-    chosen = Settings.of(temperature=0.1)
+    chosen = Settings.from_values(temperature=0.1)
     for settings in (reopened(folder, chosen).settings, prepare_confidence(folder, ["p-true"], chosen).settings):
         assert (settings.sending.engine, settings.sending.command) == ("direct", None)
         assert settings.decoding.temperature == 0.7

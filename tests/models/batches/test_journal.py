@@ -107,7 +107,7 @@ def test_a_batch_that_is_not_the_one_it_was_taken_for_is_not_taken_again(path):
     journal = Journal(path)
     key = journal.begin(*ABOUT, ["a"]).key
     journal.submitted(key, "batch-1")
-    journal.not_it(key)
+    journal.record_mismatch(key)
     (entry,) = Journal(path).entries
     assert (entry.batch, entry.others) == (None, {"batch-1"})
 

@@ -281,13 +281,13 @@ def test_an_option_that_is_none_is_told(option, told):
 def test_a_model_that_cannot_be_asked_is_told_before_a_cluster_is_looked_for(name, told, monkeypatch):
     monkeypatch.delenv("FAKE_BASE_URL", raising=False)
     with pytest.raises(SettingError, match=told):
-        ray_engine(Settings.of(model=name), {Role.MODEL: name}, {})
+        ray_engine(Settings.from_values(model=name), {Role.MODEL: name}, {})
 
 
 def test_a_missing_package_is_told_with_how_to_get_it(monkeypatch):
     monkeypatch.setattr("refusal_index.plugins.batches.command.NEEDED", ("ray", "no_such_package"))
     with pytest.raises(ModelError, match=r"needs no_such_package; pip install 'refusal-index\[ray\]'"):
-        ray_engine(Settings.of(), {Role.MODEL: "almanac/base"}, {})
+        ray_engine(Settings.from_values(), {Role.MODEL: "almanac/base"}, {})
 
 
 @pytest.mark.parametrize("place", ["{}/shards", "file://{}/shards", "memory://{}"])

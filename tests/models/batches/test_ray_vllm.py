@@ -53,7 +53,9 @@ NAMES = {Role.MODEL: NAME, Role.GRADER: "vllm/org/judge"}
 def tables(count: int = 6, size: int = 4) -> list[pa.Table]:
     conversations = talks(count, GraderKind.EXACT)
     with store_of(conversations) as store:
-        pending = pending_of(question_states(conversations, store, Settings.of(model=NAME), {Role.MODEL: NAME}))
+        pending = pending_of(
+            question_states(conversations, store, Settings.from_values(model=NAME), {Role.MODEL: NAME})
+        )
     return list(shards_of(pending, size, "org/model", "vllm"))
 
 
@@ -123,14 +125,14 @@ def test_batches_around_the_stage_are_kept_as_they_come_and_failures_are_values(
 
 
 def test_one_reply_a_request_is_asked_for_since_the_stage_hands_on_no_more():
-    assert not RayExecutor(Settings.of(model=NAME), NAMES).gives_choices
-    assert RayExecutor(Settings.of(), {Role.MODEL: "almanac/base"}).gives_choices
+    assert not RayExecutor(Settings.from_values(model=NAME), NAMES).gives_choices
+    assert RayExecutor(Settings.from_values(), {Role.MODEL: "almanac/base"}).gives_choices
 
 
 @pytest.mark.parametrize(("setting", "value"), [("logprobs", True), ("reasoning_effort", "low")])
 def test_what_the_stage_does_not_hand_on_is_refused(setting, value):
     with pytest.raises(ModelError, match=rf"does not support {setting}; choose engine command"):
-        ray_engine(Settings.of(model=NAME, **{setting: value}), {Role.MODEL: NAME}, {})
+        ray_engine(Settings.from_values(model=NAME, **{setting: value}), {Role.MODEL: NAME}, {})
 
 
 @pytest.mark.nightly

@@ -121,7 +121,7 @@ class Published:
 
 def _rows(path: Path, content: bytes) -> list[Row]:
     if path.suffix.lower() != ".json":
-        return read_rows(Source.of(path, "question", DatasetError), content)
+        return read_rows(Source.from_path(path, "question", DatasetError), content)
     source = Source(str(path), "json", "question", DatasetError)
     try:
         pairs = json.loads(content)

@@ -91,16 +91,16 @@ def sample(dataset: Dataset, limit: int, seed: int) -> Dataset:
     - returned: the dataset with the drawn questions, in the order of the source.
     """
     if not dataset.parts:
-        return replace(dataset, questions=drawn(dataset.questions, limit, seed, dataset.name))
+        return replace(dataset, questions=draw_sample(dataset.questions, limit, seed, dataset.name))
     _check_limit(limit, len(dataset.questions), dataset.name)
-    by_lot = sorted(dataset.questions, key=lambda question: _lot(seed, question.question_id))
+    by_lot = sorted(dataset.questions, key=lambda question: _random_key(seed, question.question_id))
     by_part = [[question for question in by_lot if question.topic == part] for part in dataset.parts]
     in_turns = [question for turn in zip_longest(*by_part) for question in turn if question is not None]
     taken = {question.question_id for question in in_turns[:limit]}
     return replace(dataset, questions=tuple(q for q in dataset.questions if q.question_id in taken))
 
 
-def drawn(questions: Iterable[Question], limit: int, seed: int, name: str) -> tuple[Question, ...]:
+def draw_sample(questions: Iterable[Question], limit: int, seed: int, name: str) -> tuple[Question, ...]:
     """Draw questions as `sample` does, without keeping the others in memory.
 
     - `questions`: in the order of the source.
@@ -109,13 +109,13 @@ def drawn(questions: Iterable[Question], limit: int, seed: int, name: str) -> tu
     """
     size = 0
 
-    def lots() -> Iterator[tuple[bytes, int, Question]]:
+    def keyed() -> Iterator[tuple[bytes, int, Question]]:
         nonlocal size
         for question in questions:
             size += 1
-            yield _lot(seed, question.question_id), size, question
+            yield _random_key(seed, question.question_id), size, question
 
-    lowest = nsmallest(max(limit, 1), lots(), key=itemgetter(0, 1))
+    lowest = nsmallest(max(limit, 1), keyed(), key=itemgetter(0, 1))
     _check_limit(limit, size, name)
     return tuple(question for _, _, question in sorted(lowest, key=itemgetter(1)))
 
@@ -128,7 +128,7 @@ def _check_limit(limit: int, size: int, name: str) -> None:
         )
 
 
-def _lot(seed: int, question_id: str) -> bytes:
+def _random_key(seed: int, question_id: str) -> bytes:
     return hashlib.sha256(f"{seed}:{question_id}".encode()).digest()
 
 
@@ -302,7 +302,7 @@ class ContentIds:
     Repeated texts get ``-2``, ``-3`` and so on, in the order of the file.
 
     >>> ids = ContentIds()
-    >>> [ids.of(asked) for asked in ("Who?", "Who ?", "Who?")]
+    >>> [ids.next_id(asked) for asked in ("Who?", "Who ?", "Who?")]
     ['d991a24e8e04', '92984b2f5b40', 'd991a24e8e04-2']
     """
 
@@ -311,7 +311,7 @@ class ContentIds:
         self.repeated = 0
         """Number of repeated texts."""
 
-    def of(self, text: str) -> str:
+    def next_id(self, text: str) -> str:
         """Return the id of the next text."""
         normal = " ".join(unicodedata.normalize("NFC", text).split())
         digest = hashlib.sha256(normal.encode("utf-8", "surrogatepass")).hexdigest()[:12]
@@ -437,7 +437,9 @@ class QuestionReader:
         topic = cells["topic"] and sys.intern(cells["topic"])  # one string object for all questions of a topic
         question_id: str = cells["question_id"] or ""
         if "question_id" not in self.columns:
-            question_id = self._made_ids.of("\x1f".join(filter(None, (cells["question"], cells["context"], *texts))))
+            question_id = self._made_ids.next_id(
+                "\x1f".join(filter(None, (cells["question"], cells["context"], *texts)))
+            )
         elif question_id and self._lines.setdefault(question_id, row.line) != row.line:
             self._again.setdefault(question_id, []).append(row.line)
         return Question(
@@ -549,7 +551,7 @@ def load_own(
         f"own file {path.name}",
         lambda _questions: sha256_of(path),
         lister=f", which 'refusal-index validate {path}' lists",
-        draw=tuple if limit is None else partial(drawn, limit=limit, seed=seed, name=name),
+        draw=tuple if limit is None else partial(draw_sample, limit=limit, seed=seed, name=name),
     )
 
 
@@ -578,7 +580,7 @@ def question_reader(data: Path, columns: Mapping[str, str] | None = None) -> Que
 
     - `data`, `columns`: as for `load_own`.
     """
-    source = tables.Source.of(data, "question", DatasetError)
+    source = tables.Source.from_path(data, "question", DatasetError)
 
     def rows(problems: tables.Problems) -> Iterator[tables.Row]:
         with tables.opened(data, DatasetError) as file:

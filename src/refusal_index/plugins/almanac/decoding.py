@@ -312,7 +312,7 @@ class _Group:
 
     def drop_finished(self) -> None:
         """Drop finished sequences once they are a quarter of the rows: copying the others costs about a step."""
-        alive = [row for row, sequence in enumerate(self.sequences) if not sequence.over]
+        alive = [row for row, sequence in enumerate(self.sequences) if not sequence.is_over]
         if len(alive) <= 0.75 * len(self.sequences):
             self.cohort.keep(alive)
             self.sequences = [self.sequences[row] for row in alive]
@@ -354,7 +354,7 @@ class Decoder:
         sequences = [sequence for group in self._groups for sequence in group.sequences]
         tokens = _choose(sequences, logits)
         for sequence, token, scores in zip(sequences, tokens, logits, strict=True):
-            if not sequence.over:
+            if not sequence.is_over:
                 sequence.accept(token, scores)
         rows = iter(np.array(tokens)[:, None])
         for group in self._groups:
@@ -387,7 +387,7 @@ class Decoder:
             if (rows or admitted) and (new > _MAX_NEW_TOKENS or n_held + new > _MAX_HELD_TOKENS):
                 break
             admitted.append((self._waiting.popleft(), prefix))
-        return [(sequence, prefix) for sequence, prefix in admitted if not sequence.over]
+        return [(sequence, prefix) for sequence, prefix in admitted if not sequence.is_over]
 
     def _prefix_of(self, request: GenerationRequest) -> Prefix | None:
         # called for each choice, and in each step while the batch is full, so the last result is cached
@@ -403,7 +403,7 @@ def _choose(sequences: list[Sequence], logits: FloatArray) -> list[int]:
         logits,
         temperature=np.array([setting.temperature for setting in settings]),
         top_p=np.array([setting.top_p for setting in settings]),
-        uniform=np.array([0.0 if sequence.over else sequence.next_uniform for sequence in sequences]),
+        uniform=np.array([0.0 if sequence.is_over else sequence.next_uniform for sequence in sequences]),
     )
 
 

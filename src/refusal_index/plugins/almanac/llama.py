@@ -265,7 +265,7 @@ class Sequence:
         self._logprobs: list[TokenLogprob] = []
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether the reply is finished or abandoned."""
         return self.abandoned or self.finish_reason is not None
 

@@ -139,6 +139,6 @@ def load(data: Path | None = None, *, folder: Traversable | None = None) -> Data
     if (actual := sha256_of(content)) != expected:
         raise DatasetError(f"{FILE} is damaged: expected sha256 {expected}, got {actual}; reinstall refusal-index")
     questions = build_questions(
-        read_rows(Source.of(FILE, "question", DatasetError), content), {column: column for column in COLUMNS}
+        read_rows(Source.from_path(FILE, "question", DatasetError), content), {column: column for column in COLUMNS}
     )
     return Dataset("almanac", questions, expected, "part of the package", "exact", LICENCE)

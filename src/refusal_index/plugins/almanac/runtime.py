@@ -71,7 +71,7 @@ class _Job:
             for sequence in self.sequences:
                 sequence.abandoned = True
             return True
-        if not all(sequence.over for sequence in self.sequences):
+        if not all(sequence.is_over for sequence in self.sequences):
             return False
         completions = [sequence.completion() for sequence in self.sequences]
         if self.future.set_running_or_notify_cancel():

@@ -26,7 +26,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.models.failures import RESUMES
 from refusal_index.models.requests import ModelError, called
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.batches.engine import FOLDER, REPLIES, BatchEngine, FileExecutor, asked_by_name, read_lines
+from refusal_index.plugins.batches.engine import FOLDER, REPLIES, BatchEngine, FileExecutor, models_by_role, read_lines
 from refusal_index.plugins.batches.formats import FORMATS, RequestResult, to_line
 from refusal_index.plugins.batches.rounds import Pending
 from refusal_index.protocol import Role
@@ -70,7 +70,7 @@ def command_engine(settings: Settings, names: Mapping[Role, str], objects: Mappi
     SettingError
         If the command cannot be run, or cannot serve all of the models.
     """
-    models = asked_by_name(names, objects)
+    models = models_by_role(names, objects)
     words, first = command_words(settings.sending.command), next(iter(models.values()), "")
     for role, name in models.items():
         (provider, model), title = called(name), "model" if role is Role.MODEL else "grader"
@@ -129,7 +129,7 @@ def ray_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping[s
         raise ModelError(f"{{engine}} ray needs {', '.join(missing)}; pip install 'refusal-index[{EXTRA}]'")
     from refusal_index.plugins.batches.ray_executor import RayExecutor  # noqa: PLC0415 - optional, and slow to import
 
-    return BatchEngine(settings, names, objects, RayExecutor(settings, asked_by_name(names, objects)))
+    return BatchEngine(settings, names, objects, RayExecutor(settings, models_by_role(names, objects)))
 
 
 class CommandExecutor(FileExecutor):

@@ -43,7 +43,7 @@ def requests(
     from refusal_index.plugins.batches.request_files import reopened, write_requests
     from refusal_index.runs.settings import Settings
 
-    files = write_requests(reopened(run, Settings.of(**values), prompts), out, format_)
+    files = write_requests(reopened(run, Settings.from_values(**values), prompts), out, format_)
     _show_written(files, run, logprobs=bool(values.get("logprobs")))
 
 
@@ -63,7 +63,7 @@ def _show_written(written: RequestFiles, run: Path, *, logprobs: bool) -> None:
             for file in files
         ]
         names = ("file", "model", "format")
-        console.show([Table.of((*names, "requests", "size"), rows, left=names)])
+        console.show([Table.from_rows((*names, "requests", "size"), rows, left=names)])
         console.say()
         console.say(f"Load the results with: refusal-index replies {run} FILE...")
     elif not written.functions:

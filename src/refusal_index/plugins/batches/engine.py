@@ -31,7 +31,7 @@ FIRST_WAIT, MAX_WAIT = 2.0, 60.0
 """Seconds to wait before failed requests are retried; the wait doubles with each round, up to the maximum."""
 
 
-def asked_by_name(names: Mapping[Role, str], objects: Mapping[str, object]) -> dict[Role, str]:
+def models_by_role(names: Mapping[Role, str], objects: Mapping[str, object]) -> dict[Role, str]:
     """Return the models that an engine asks by name: all but functions.
 
     Parameters
@@ -104,7 +104,7 @@ class BatchEngine:
         self, settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object], executor: Executor
     ) -> None:
         self._names, self._executor = names, executor
-        models = asked_by_name(names, objects)
+        models = models_by_role(names, objects)
         functions = {role: name for role, name in names.items() if role not in models}
         self._functions = DirectEngine(settings, functions, objects)
         self._own = frozenset(functions)
@@ -149,7 +149,7 @@ class BatchEngine:
         requests = (pending for state in states for pending in state.all_pending(singly=singly))
         in_flight = self._executor.in_flight()  # includes requests of this command that have not come back yet
         open_requests = (
-            request for request in requests if request.custom_id in in_flight or not attempts.are_over(request)
+            request for request in requests if request.custom_id in in_flight or not attempts.is_exhausted(request)
         )
         return list(islice(open_requests, self._executor.max_requests))
 
@@ -199,7 +199,9 @@ class BatchEngine:
         """Store results, and return the number of replies among them."""
         store = assignment.store
         conversations = [
-            conversation for question_id in sorted(attempts.about(results)) for conversation in by_question[question_id]
+            conversation
+            for question_id in sorted(attempts.question_ids(results))
+            for conversation in by_question[question_id]
         ]
         merger = ResultMerger(results, store, Callbacks(assignment.progress, attempts.replied, attempts.failed))
         try:
@@ -237,11 +239,11 @@ class Attempts:
         self._sent = {request.custom_id: request.ask.conversation.question.question_id for request in requests}
         self._answered = set()
 
-    def about(self, results: Mapping[str, RequestResult]) -> set[str]:
+    def question_ids(self, results: Mapping[str, RequestResult]) -> set[str]:
         """Return the ids of the questions that the results belong to."""
         return {self._sent[name] for name in results if name in self._sent}
 
-    def are_over(self, pending: Pending) -> bool:
+    def is_exhausted(self, pending: Pending) -> bool:
         """Whether a request must not be sent again; one without a result in the last round counts as failed."""
         name = pending.custom_id
         if name in self._sent and name not in self._answered:

@@ -194,7 +194,7 @@ class Journal:
         """Record the provider's id of a batch, and whether it was guessed."""
         self._write("submitted", key, batch=batch, **({"is_guess": True} if is_guess else {}))
 
-    def not_it(self, key: str) -> JournalEntry:
+    def record_mismatch(self, key: str) -> JournalEntry:
         """Record that the guessed id belongs to a different batch."""
         self._write("not_it", key, batch=self._open[key].batch)
         return self._open[key]
@@ -203,7 +203,7 @@ class Journal:
         """Record that the results of a batch are stored, except those of the requests in `left`."""
         self._write("collected", key, left=sorted(left))
 
-    def given_up(self, key: str, reason: str) -> None:
+    def record_abandoned(self, key: str, reason: str) -> None:
         """Record that a batch was abandoned, and why."""
         self._write("given_up", key, reason=reason[:MAX_TEXT])
 

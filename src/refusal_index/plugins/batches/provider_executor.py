@@ -16,7 +16,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.models.failures import RESUMES, EndedError, RequestFailedError
 from refusal_index.models.settings import FORGET, SettingError, unknown
 from refusal_index.plugins.batches import journal
-from refusal_index.plugins.batches.engine import BatchEngine, asked_by_name, refuse_left
+from refusal_index.plugins.batches.engine import BatchEngine, models_by_role, refuse_left
 from refusal_index.plugins.batches.formats import MEGABYTE, Format, RequestResult, is_singly, to_line
 from refusal_index.plugins.batches.journal import Journal, JournalEntry, describe_in_flight, in_flight, journal_of
 from refusal_index.plugins.batches.providers import (
@@ -61,7 +61,7 @@ def read_options(settings: Settings) -> dict[str, float]:
 
     Examples
     --------
-    >>> read_options(Settings.of(engine="batch", engine_option="poll=2"))
+    >>> read_options(Settings.from_values(engine="batch", engine_option="poll=2"))
     {'poll': 2.0, 'requests': 50000}
     """
     options = {name: default for name, (default, *_) in OPTIONS.items()}
@@ -333,7 +333,7 @@ def batch_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping
     SettingError
         If a model's provider has no batches, its address, key or client is missing, or an option is invalid.
     """
-    return BatchEngine(settings, names, objects, BatchExecutor(settings, asked_by_name(names, objects)))
+    return BatchEngine(settings, names, objects, BatchExecutor(settings, models_by_role(names, objects)))
 
 
 # The hook `Outstanding` of runs/execute.py:
@@ -416,4 +416,4 @@ def first_wait(plans: Iterable[Plan]) -> float:
 
 
 def _executor(plan: Plan, settings: Settings) -> BatchExecutor:
-    return BatchExecutor(settings, asked_by_name(plan.names, plan.objects))
+    return BatchExecutor(settings, models_by_role(plan.names, plan.objects))

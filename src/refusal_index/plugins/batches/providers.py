@@ -581,10 +581,10 @@ class BatchClient:
 
     async def mistaken(self, entry: JournalEntry, assignment: Assignment) -> None:
         """Record that the guessed batch was a different one, and look again; raises the errors of `find_again`."""
-        await self.find_again(self._journal.not_it(entry.key), assignment)
+        await self.find_again(self._journal.record_mismatch(entry.key), assignment)
 
     async def _give_up(self, entry: JournalEntry, reason: str) -> None:
-        self._journal.given_up(entry.key, reason)
+        self._journal.record_abandoned(entry.key, reason)
         await self._delete(entry)
 
     async def _delete(self, entry: JournalEntry) -> None:

@@ -39,7 +39,7 @@ from refusal_index.models.failures import (
     describe_error,
     send_with_retries,
 )
-from refusal_index.models.openai_client import client_of, posted
+from refusal_index.models.openai_client import client_of, post_chat
 from refusal_index.models.requests import Account, ModelError, provider_of
 from refusal_index.plugins.batches.formats import RequestResult, ResultError, read_result
 from refusal_index.redaction import redacted, redacted_in, remember, secrets_in_url
@@ -384,7 +384,7 @@ class HttpWorker(ShardWorker):
                 raise EndedError
             self._sent += 1
             try:
-                body = await posted(self._client, request["body"].encode(), self._timeout)
+                body = await post_chat(self._client, request["body"].encode(), self._timeout)
             except BadRequestError as error:
                 if read_refused_prompt(error.body) is None:
                     raise

@@ -117,7 +117,7 @@ def confidence(
     from refusal_index.plugins.confidence.summary import summarise_confidence
     from refusal_index.runs.settings import Settings
 
-    settings = Settings.of(**values)
+    settings = Settings.from_values(**values)
     if list_:
         console.show(_methods(allowed(run, settings, prompts=prompts, group=group)))
         return
@@ -141,7 +141,7 @@ def confidence(
         console.document(plain(summary))
     else:
         _show(summary, full=full)
-        console.show(_done(plan, scored))
+        console.show(_result_blocks(plan, scored))
     if scored.ended is not None:
         raise typer.Exit(INCOMPLETE)
 
@@ -189,14 +189,14 @@ def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Blo
         ("total", "", amount(n_least, n_most), f"{tokens:,}"),
     ]
     yield from ("Dry run: nothing is sent.", "")
-    yield Table.of(("for", "questions", "requests", "about tokens in"), rows, left=("for",))
+    yield Table.from_rows(("for", "questions", "requests", "about tokens in"), rows, left=("for",))
     cost = prices.cost((tokens, n_least * REPLY_TOKENS), (0, 0))
     yield from _paragraphs(
         Statement("scores_cost", "scope", {"cost": cost, "tokens": REPLY_TOKENS, "several": n_least < n_most})
     )
 
 
-def _done(plan: ConfidencePlan, scored: Confidence) -> Iterator[Block]:
+def _result_blocks(plan: ConfidencePlan, scored: Confidence) -> Iterator[Block]:
     """Yield the requests sent for the scores, why the run ended early if it did, and the files with the scores."""
     from refusal_index.findings.metrics import Statement
 
@@ -288,7 +288,7 @@ def _add_and_export(
             "methods": plain(summary),
         }
         if not as_json:
-            console.show(_added(added))
+            console.show(_added_blocks(added))
             console.say()
             _show(summary, full=full)
     if out is not None:
@@ -300,14 +300,16 @@ def _add_and_export(
         console.document(document)
 
 
-def _added(added: AddedScores) -> Iterator[Block]:
+def _added_blocks(added: AddedScores) -> Iterator[Block]:
     """Yield how many questions of the run the added scores cover, and what was left out."""
     from refusal_index.data.outcome_table import place_of
     from refusal_index.errors import listed
     from refusal_index.findings.metrics import Statement
 
     rows = ((method, *(f"{count:,}" for count in counts)) for method, *counts in added.coverage.iter_rows())
-    yield Table.of(("method", "questions with a score", "with an empty one", "of the run"), rows, left=("method",))
+    yield Table.from_rows(
+        ("method", "questions with a score", "with an empty one", "of the run"), rows, left=("method",)
+    )
     values = {
         "unknown": added.unknown.height,
         "first": next(map(place_of, added.unknown.iter_rows(named=True)), None),

@@ -201,7 +201,7 @@ class Probing(Procedure):
         if step.role is not Role.MODEL:
             return to_request(step, question, None)
         text_asked, think = (
-            self.wording.prompts.asked(question.text, question.context, question.choices),
+            self.wording.prompts.render_question(question.text, question.context, question.choices),
             self.wording.think,
         )
         text = self.prompt.template.format(question=text_asked, answer=self.answers.get(question.question_id, ""))
@@ -352,13 +352,13 @@ class ConfidencePlan(Plan):
     def _is_reply_to(self, conversation: Conversation, completion: Completion, store: ReplyStore) -> bool:
         key, step = (completion.question_id, completion.variant, Pass.PROBE, Role.MODEL), Step(Pass.PROBE, Role.MODEL)
 
-        def asked(draw: int) -> str:
+        def sha256_of(draw: int) -> str:
             again = store.times_retired(*key, draw)
             return model_request(self.settings, conversation, PendingRequest(step, draw), again).sha256
 
         # A reply that was one of several choices of a response has the request of an earlier draw.
         return completion.request_sha256 is None or completion.request_sha256 in map(
-            asked, (completion.draw, *range(completion.draw))
+            sha256_of, (completion.draw, *range(completion.draw))
         )
 
     def unfinished(self, conversations: Iterable[Conversation], store: ReplyStore) -> list[Conversation]:

@@ -110,7 +110,7 @@ def prepare_confidence(
     """
     requested = None if names is None or ALL in names else methods_of(names)
     plan = _plan(run, settings, prompts, objects or {}, group)
-    plan = replace(plan, layer=layer, given=_given(plan, model, grader))
+    plan = replace(plan, layer=layer, given=_user_models(plan, model, grader))
     usable = [
         method for method in (all_methods() if requested is None else METHODS.values()) if unmet(plan, method) is None
     ]
@@ -152,7 +152,7 @@ def free_methods(plan: ConfidencePlan, usable: Sequence[Method]) -> tuple[Method
     return free
 
 
-def _given(run: ConfidencePlan, model: str | None, grader: str | None) -> frozenset[str]:
+def _user_models(run: ConfidencePlan, model: str | None, grader: str | None) -> frozenset[str]:
     """Return the names of models given by the user; raises SettingError for a name that is not the run's."""
     graders = ",".join(run.graders) or str(run.wording.grader)
     for role, of_run, value in (("model", run.settings.model, model), ("grader", graders, grader)):
@@ -245,7 +245,7 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
         order = pl.col("method").replace_strict(list(METHODS), range(len(METHODS)), default=len(METHODS))
         table = with_scores(earlier, pl.concat([none, *scores.values()])).sort(order, maintain_order=True)
         write_table(table, folder.confidence)
-        prices = prices.or_those(Prices.read(folder.read_about()))
+        prices = prices.filled_from(Prices.read(folder.read_about()))
         records = method_records(every, scores, evidence, store, prices)
         write_record(folder, records, {method.name for method, rows in scores.items() if rows.height})
         write_results(folder, store)
@@ -590,7 +590,7 @@ def confidence_scores(
     known_as = {"model": before.get("model"), "grader": (before.get("grader") or {}).get("name")}
     objects = {str(known_as[role]): value for role, value in objects_given.items() if role not in names}
     methods = [methods] if isinstance(methods, str) else methods
-    sending = Settings.of(**settings)
+    sending = Settings.from_values(**settings)
     plan = prepare_confidence(folder, methods, sending, **names, objects=objects, group=group, layer=layer)
     scored = run_to_completion(measure(plan, progress))
     if scored.ended is not None:

@@ -82,7 +82,7 @@ def confidence_screen(summary: Sequence[MethodSummary]) -> Iterator[Block]:
         for method in shown
     )
     columns = ("method", "AUROC", "95% interval", "answers", "ECE", "against refusals")
-    yield from ("", Table.of(columns, rows, left=("method", "against refusals")), "")
+    yield from ("", Table.from_rows(columns, rows, left=("method", "against refusals")), "")
     yield sentence(Statement("confidence_explained", "scope"))
     for names, remark in shared_remarks(shown):
         if remark.code == "method_left_out" or (remark.severity == "serious" and best.name in names):
@@ -102,7 +102,12 @@ def confidence_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
         yield from ("", sentence(method.verdict()))
     columns = ("target", *chain.from_iterable((target, f"interval of {target}") for target in summary[0].targets))
     rows = ((method.name, *chain.from_iterable(map(estimate_cells, method.targets.values()))) for method in summary)
-    yield from ("", sentence(Statement("confidence_targets", "scope")), "", Table.of(columns, rows, left=("target",)))
+    yield from (
+        "",
+        sentence(Statement("confidence_targets", "scope")),
+        "",
+        Table.from_rows(columns, rows, left=("target",)),
+    )
 
 
 def measures_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
@@ -152,7 +157,7 @@ def measures_table(summary: Sequence[MethodSummary]) -> Table:
         )
         for method in summary
     )
-    return Table.of(columns, rows, left=(heading,))
+    return Table.from_rows(columns, rows, left=(heading,))
 
 
 def against_table(summary: Sequence[MethodSummary]) -> Table:
@@ -175,7 +180,7 @@ def against_table(summary: Sequence[MethodSummary]) -> Table:
         for method in summary
         for comparison in method.against
     )
-    return Table.of((*columns, *errors), rows, left=("confidence", "refusals of", "verdict"))
+    return Table.from_rows((*columns, *errors), rows, left=("confidence", "refusals of", "verdict"))
 
 
 def scores_table(comparison: PairComparison) -> Table:
@@ -191,7 +196,7 @@ def scores_table(comparison: PairComparison) -> Table:
         )
         for score in comparison.sections[NAME]
     )
-    return Table.of(columns, rows, left=("confidence", "measure"))
+    return Table.from_rows(columns, rows, left=("confidence", "measure"))
 
 
 N_BINS = 10

@@ -207,7 +207,7 @@ class Threshold(Shown):
             Statement("judged_on_other_half", "scope", scale),
             *([Statement("same_as_cut", values={**self._named, "others": same})] if same else []),
             *([Statement("cut_less_others", "scope", self._named)] if compared else []),
-            *([self._worth()] if compared and not bounded else []),
+            *([self._utility_statement()] if compared and not bounded else []),
         )
 
     @property
@@ -239,7 +239,7 @@ class Threshold(Shown):
         }
         return Statement("no_error_bound", "conclusion", values)
 
-    def _worth(self) -> Statement:
+    def _utility_statement(self) -> Statement:
         """State which rules have a lower or higher utility than the cut, by the intervals of the differences."""
         ways: dict[str, list[Statement]] = {"more": [], "less": [], "open": []}
         for point in self.points:
@@ -400,7 +400,7 @@ def operating_points(
     firsts = {variant: first_draws(table) for variant, table in outcomes.items()}
     sampled = _Sampled(list(firsts.values()), penalty, confidence_level)
     if cut is not None:
-        yield RuleResult("score", None, rows.height, **vars(sampled.worth(rows, "by_score")))
+        yield RuleResult("score", None, rows.height, **vars(sampled.measures_of(rows, "by_score")))
     for variant, first in firsts.items():
         refusals = first.drop_nulls("refused").select("question_id", "refused")
         yield sampled.point("refusals", variant, rows.join(refusals, on="question_id", maintain_order="left"))
@@ -419,9 +419,9 @@ class _Sampled:
     def point(self, kind: Kind, variant: str | None, rows: pl.DataFrame) -> RuleResult:
         has_cut = rows["by_score"].null_count() == 0 and not rows.is_empty()
         difference = None if not has_cut or (rows["by_score"] == rows["refused"]).all() else self._difference(rows)
-        return RuleResult(kind, variant, rows.height, **vars(self.worth(rows, "refused")), difference=difference)
+        return RuleResult(kind, variant, rows.height, **vars(self.measures_of(rows, "refused")), difference=difference)
 
-    def worth(self, rows: pl.DataFrame, name: str) -> Worth:
+    def measures_of(self, rows: pl.DataFrame, name: str) -> Worth:
         """Return the results of refusing by a Boolean column; intervals account for clusters and weights."""
         refused, wrong = rows[name].to_numpy(), rows["wrong"].to_numpy()
         design = matched_design(self.tables, rows.select("question_id"))
@@ -514,7 +514,11 @@ def threshold_screen(result: Threshold) -> Iterator[Block]:
         )
         for point in result.points
     )
-    yield from ("", Table.of(("refusing by", "answered", "wrong", "utility", "gain"), rows, left=("refusing by",)), "")
+    yield from (
+        "",
+        Table.from_rows(("refusing by", "answered", "wrong", "utility", "gain"), rows, left=("refusing by",)),
+        "",
+    )
     values = {"questions": result.sizes[1], "price": result.options.price, "level": result.options.interval_level}
     compared = any(point.difference is not None for point in result.points)
     yield sentence(Statement("threshold_scale", "scope", {**values, "difference": compared}))
@@ -541,7 +545,7 @@ def threshold_blocks(result: Threshold) -> Iterator[Block]:
                 )
                 for point, measures in points
             )
-            yield from ("", Table.of((heading, *POINT_COLUMNS), rows, left=(heading,)))
+            yield from ("", Table.from_rows((heading, *POINT_COLUMNS), rows, left=(heading,)))
 
 
 add_sentences(__package__)

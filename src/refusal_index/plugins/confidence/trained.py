@@ -687,13 +687,13 @@ def apricot(
     from sentence_transformers import SentenceTransformer  # noqa: PLC0415 - an optional dependency, slow to import
 
     @cache
-    def places() -> FloatArray:
+    def embeddings() -> FloatArray:
         encoder = load_weights(APRICOT, embedder, partial(SentenceTransformer, embedder))
         questions = [evidence.questions[question_id].text for question_id in sorted(evidence.answers)]
         return np.asarray(encoder.encode(questions, show_progress_bar=False), np.float64)
 
     fit = partial(fine_tuned, predictor, recipe=recipe, seed=evidence.seed)
-    return _scores_by_text(evidence, lambda train: places()[train], fit)
+    return _scores_by_text(evidence, lambda train: embeddings()[train], fit)
 
 
 def fine_tuned(

@@ -73,7 +73,7 @@ from refusal_index.protocol import (
 )
 from refusal_index.redaction import redacted, redacted_in
 from refusal_index.runs.plan import open_store
-from refusal_index.runs.results import each_asked, procedure_of
+from refusal_index.runs.results import each_conversation, procedure_of
 
 SUFFIX = ""  # a folder
 OUTCOME = "outcome"
@@ -343,7 +343,7 @@ def _stored(run: Any, variant: str) -> dict[str, tuple[Question, list[Completion
                 used_completions(conversation, completions),
                 error,
             )
-            for conversation, completions, error in each_asked(store, [variant], procedure_of(run.settings))
+            for conversation, completions, error in each_conversation(store, [variant], procedure_of(run.settings))
         }
 
 

@@ -108,7 +108,7 @@ def two_pass(
         Seed of the run; each request's seed is derived from it.
     """
     protocol = Protocol(load_prompt_set(prompts), variant, GraderKind(grader), Placement(placement), think)
-    settings = Settings.of(seed=seed, max_retries=0)  # Inspect retries, according to its --max-retries
+    settings = Settings.from_values(seed=seed, max_retries=0)  # Inspect retries, according to its --max-retries
     assignment = Assignment("", variant, (), settings, ReplyStore(None))
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - Inspect's signature
@@ -250,7 +250,7 @@ def _task_of(name: str, default_grader: GraderKind = GraderKind.MODEL) -> Callab
         procedure = TwoPass(kind, Protocol(load_prompt_set(prompts), variant, kind, Placement(placement), think))
         shared = {"variant": variant, "prompts": prompts, "grader": grader, "placement": placement, "think": think}
         conversations = [Conversation(question, variant, procedure, draws) for question in dataset.questions]
-        settings = Settings.of(seed=seed)
+        settings = Settings.from_values(seed=seed)
         return Task(
             dataset=to_dataset(dataset.name, conversations),
             solver=two_pass(**shared, seed=settings.seed),

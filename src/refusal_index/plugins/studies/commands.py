@@ -10,7 +10,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
-from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, output, readable_runs, tell_missing
+from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, output, readable_runs, report_missing
 
 if TYPE_CHECKING:
     from refusal_index.plugins.studies.study import Study, StudyOptions
@@ -68,7 +68,7 @@ def study(
     if not runs:
         raise OptionError(f"study {name}: expected runs, sets or outcome tables, got none; it needs {spec.needs}")
     readable = readable_runs(runs)
-    tell_missing(readable.runs)
+    report_missing(readable.runs)
     made = spec.make(readable.runs, options)
     _print_made(made, write_study(made, out, kinds), made.notes)
     if readable.left_out:
@@ -99,7 +99,7 @@ def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: St
 
     known_models(options.models)  # checks the table of models before any study is made
     readable = readable_runs(runs)
-    tell_missing(readable.runs)
+    report_missing(readable.runs)
     made, missing, failed = [], [], False
     for spec, study in each_study(readable.runs, options):
         if isinstance(study, Study):

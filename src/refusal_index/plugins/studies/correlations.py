@@ -359,7 +359,7 @@ def shares(points: pl.DataFrame, source: str, errors: precision.RunErrors, seed:
         if source == inputs.PAPER:
             covariance = precision.printed_errors(rows["low"], rows["high"])
         else:
-            influence = errors.of(rows["model"].to_list(), INDEX)
+            influence = errors.of_runs(rows["model"].to_list(), INDEX)
             covariance = np.asarray(influence @ influence.T)
         result = reliability(rows[INDEX].to_numpy(), covariance)
         ceiling = {"ceiling": result.estimate, "ceiling_reason": result.reason}

@@ -675,7 +675,7 @@ def response_to_penalty(
         observed = intervals.proportion("refusal_rate", table.n_refused, table.n, quantile, undefined)
         earned = baseline.utility(table, penalty, confidence_level=confidence_level)
         best_rate, best_worth = of_curve(best[k], best_drawn[:, k]), of_curve(best_values[k], worth_drawn[:, k])
-        excess = _less(observed, best_rate)
+        excess = _difference(observed, best_rate)
         points.append(PenaltyPoint(float(stated[k]), penalty, table, observed, earned, best_rate, best_worth, excess))
     ends = compare_metrics(*(matrix[[-1, 0]] for matrix in matrices))["refusal_rate"]
     move = Estimate.of(ends, ends.confidence_interval(confidence_level))
@@ -684,7 +684,7 @@ def response_to_penalty(
         tuple(points),
         move,
         best_move,
-        _less(move, best_move),
+        _difference(move, best_move),
         None if why else math.tanh(float(_joint_z(counts, weights))),
         None if why else float(_error_rate(counts)),
     )
@@ -749,7 +749,7 @@ def _resampled(
     return best, values
 
 
-def _less(first: Estimate, second: Estimate) -> Estimate:
+def _difference(first: Estimate, second: Estimate) -> Estimate:
     """Return the difference of two estimates, with an interval computed from theirs."""
     undefined = next((interval.reason for interval in (first, second) if interval.estimate is None), None)
     if first.estimate is None or second.estimate is None:

@@ -170,15 +170,15 @@ class RunErrors:
         self._n = len(columns)
         self._made: dict[tuple[Hashable, str, bool], FloatArray] = {}
 
-    def of(self, names: Sequence[Hashable], metric: str) -> FloatArray:
+    def of_runs(self, names: Sequence[Hashable], metric: str) -> FloatArray:
         """Return the influences on a metric for the named runs, shape (runs, n)."""
-        return np.array([self._laid(name, metric, whole=True)[0] for name in names]).reshape(len(names), self._n)
+        return np.array([self._aligned(name, metric, whole=True)[0] for name in names]).reshape(len(names), self._n)
 
     def of_variants(self, name: Hashable, metric: str) -> FloatArray:
         """Return the influences on a metric for each variant of a run, shape (variants, n)."""
-        return self._laid(name, metric, whole=False)
+        return self._aligned(name, metric, whole=False)
 
-    def _laid(self, name: Hashable, metric: str, *, whole: bool) -> FloatArray:
+    def _aligned(self, name: Hashable, metric: str, *, whole: bool) -> FloatArray:
         if (name, metric, whole) not in self._made:
             rows = (influence if whole else variant_influence)(self._matrices[name], metric, self._options)
             influences = np.atleast_2d(rows)

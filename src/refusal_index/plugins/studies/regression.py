@@ -125,8 +125,8 @@ def _without_noise(
         other = np.zeros_like(own_errors) if exact else precision.printed_errors(rows[f"{x}_low"], rows[f"{x}_high"])
         return disattenuated_correlation(ys, across, own_errors, other)
     models = rows["model"].to_list()
-    influence = errors.of(models, INDEX)
-    other = np.zeros_like(influence) if exact else errors.of(models, rows["metric"][0])
+    influence = errors.of_runs(models, INDEX)
+    other = np.zeros_like(influence) if exact else errors.of_runs(models, rows["metric"][0])
     return precision.without_noise(ys, across, influence, other)
 
 

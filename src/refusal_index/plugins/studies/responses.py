@@ -335,7 +335,7 @@ def _thinking_rows(less: ComparedRun, more: ComparedRun, options: StudyOptions) 
         if first is None or second is None:
             yield {**where, "metric": metric, **values, "reason": "undefined"}
             continue
-        less_errors, other = errors.of(("less", "more"), metric)
+        less_errors, other = errors.of_runs(("less", "more"), metric)
         estimate, reach = second - first, precision.half_width(other - less_errors, options.confidence_level)
         values["estimate"] = estimate
         if reach is None:

@@ -208,7 +208,7 @@ def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> S
         labels |= {"statistic": INDEX, "truth": truth_of(run.dataset_id), "variants": overall.variants}
         rows.append({**labels, **overall.index.to_document(), **_within_source(run, options)})
     names, level = [(row["model"], row["dataset"]) for row in rows], options.confidence_level
-    errors = dict(zip(names, precision.RunErrors(chosen, options, names).of(names, INDEX), strict=True))
+    errors = dict(zip(names, precision.RunErrors(chosen, options, names).of_runs(names, INDEX), strict=True))
     frame = with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA), errors, level, options.seed)
     notes = [*inputs.left_out("Left out, since their model has another run on the same dataset", again)]
     by_statistic = {

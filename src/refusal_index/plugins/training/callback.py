@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from refusal_index.data.files import held
+from refusal_index.data.files import locked
 from refusal_index.errors import RefusalIndexError
 from refusal_index.models.functions import AnsweringFunction, FunctionError
 from refusal_index.models.requests import ModelError, ModelRequest, Response
@@ -321,7 +321,7 @@ class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # the base cl
         return replace(plan, title=(f"step {step:,}", plan.title[1]))
 
     def _execute(self, plan: Plan, step: int) -> Run:
-        with held(self._panel.path):
+        with locked(self._panel.path):
             result = run_to_completion(evaluate_step(plan, self._panel, step))
         run = result.run
         if run is None:

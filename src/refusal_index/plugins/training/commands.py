@@ -63,7 +63,7 @@ def watch(
     planned = prepare_watch(
         folder, model_template, values, out=out, every=every, until_idle=0.0 if once else until_idle
     )
-    budget, results = Budget(Settings.of(**values).limits), list["CheckpointResult"]()
+    budget, results = Budget(Settings.from_values(**values).limits), list["CheckpointResult"]()
     try:
         asking(_evaluate(planned, budget, results), budget)
     finally:

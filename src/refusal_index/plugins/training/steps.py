@@ -168,7 +168,7 @@ def metric_over_steps(
         shown = tuple(_point(name, point) for point in points)
         return MetricOverSteps(name, shown, None, (), (), None, None, None, confidence_level)
     influence = Influence.of(influence_of(points, codes), matrices[2], design)[rows]
-    errors = JointErrors.of(influence.rows, influence.independent, doubts[rows])
+    errors = JointErrors.from_influence(influence.rows, influence.independent, doubts[rows])
     degrees = influence.degrees_of_freedom
     samples = drawn_errors(errors.covariance, n_resamples, np.random.default_rng(rng), degrees)
     values = np.array([points[row].estimate for row in rows], float)
@@ -265,7 +265,7 @@ class JointErrors:
     influences: tuple[FloatArray, ...]
 
     @classmethod
-    def of(cls, influence: FloatArray, independent: FloatArray | None, doubts: FloatArray) -> JointErrors:
+    def from_influence(cls, influence: FloatArray, independent: FloatArray | None, doubts: FloatArray) -> JointErrors:
         """Combine the scaled influences of the estimates with the additional standard error of each step."""
         own_errors = np.diag(doubts)  # independent across steps
         influences = (influence,) if independent is None else (influence, independent)

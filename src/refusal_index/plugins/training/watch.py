@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from refusal_index.data.files import held, write_atomically
+from refusal_index.data.files import locked, write_atomically
 from refusal_index.data.folder import SET_VERSION, SUMMARY, RunFolder, check_set_version, set_document
 from refusal_index.errors import RefusalIndexError, RunFolderError, checked_path, is_utf8, suggestion
 from refusal_index.models.functions import is_function_name
@@ -375,7 +375,7 @@ def prepare_watch(
     target = checked_path(out or RUNS / f"{folder.resolve().name}-panel", "out")
     PanelFolder(target)
     watch = Watch(folder, template, values, target, every, until_idle)
-    settings = Settings.of(**values)
+    settings = Settings.from_values(**values)
     load_questions(settings)
     checkpoints = checkpoints_in(folder)
     itself = checkpoint_at(folder.resolve())
@@ -487,7 +487,7 @@ async def execute_watch(watch: Watch, watched: Watched, budget: Budget) -> Async
                     continue
                 done[checkpoint.path], idle = checkpoint.signature, 0.0
                 if panel is None:  # without a checkpoint no folder is created
-                    holding.enter_context(held(watch.out))
+                    holding.enter_context(locked(watch.out))
                     panel = PanelFolder(watch.out)
                 yield await _evaluated(watch, checkpoint, panel, watched, budget)
                 if budget.is_over:
@@ -533,7 +533,7 @@ async def evaluate_step(
 
 def _plan(watch: Watch, checkpoint: Checkpoint) -> Plan:
     """Return the plan of a checkpoint's run, whose identity includes the hash of the weights."""
-    settings = Settings.of(**{**watch.values, "model": model_of(watch.template, checkpoint)})
+    settings = Settings.from_values(**{**watch.values, "model": model_of(watch.template, checkpoint)})
     plan = prepare(settings, runs=watch.out)
     identity = {**plan.identity, "weights": weights_digest(checkpoint)}
     return replace(

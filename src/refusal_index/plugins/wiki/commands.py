@@ -82,7 +82,7 @@ def precise_wiki(
     from refusal_index.plugins.wiki.questions import Lengths
     from refusal_index.runs.settings import Settings
 
-    settings = Settings.of(**values)
+    settings = Settings.from_values(**values)
     max_tokens = settings.decoding.max_tokens
     options = build.BuildOptions(
         pages=pages,
