@@ -104,7 +104,7 @@ def measure(requests: list[Pending], size: int, nodes: int) -> Measured:
                 300  # otherwise the first actor does all the work
             )
             shards = Shards(folder)
-            arguments = {"name": MODEL, "coordinator": start_coordinator(), "place": folder, "mark": shards.make()}
+            arguments = {"name": MODEL, "coordinator": start_coordinator(), "location": folder, "mark": shards.make()}
             rows = through_actors(tables, Timed, arguments, nodes).take_all()
     finally:
         made.shutdown()

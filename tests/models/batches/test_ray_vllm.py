@@ -109,7 +109,7 @@ def test_batches_around_the_stage_are_kept_as_they_come_and_failures_are_values(
         dataset = ray.data.from_arrow(tables()).map(lambda row: row | to_vllm(row)).map(generated)
         rows = dataset.map_batches(
             write_shard,
-            fn_kwargs={"model": NAME, "place": shards.place, "mark": mark},
+            fn_kwargs={"model": NAME, "location": shards.place, "mark": mark},
             batch_size=None,
             batch_format="pyarrow",
         ).take_all()

@@ -342,7 +342,7 @@ class QuestionReader:
 
     - `source`: origin of the rows.
     - `rows`: returns the rows, and adds the errors of malformed ones to the list that it is given.
-    - `given`: column by role; without a `question_id`, ids are made from the texts.
+    - `columns`: column by role; without a `question_id`, ids are made from the texts.
     - `finds_others`: whether roles that are not given are found by their usual names.
 
     Iterating raises DatasetError if no row can be checked: the file cannot be read, or a required column is missing.
@@ -596,7 +596,7 @@ class Survey:
     """Reads a file of questions and describes it.
 
     - `questions`: the file.
-    - `most`: maximum number of tokens of a prompt, None for no limit; a longer prompt is an error.
+    - `max_tokens`: maximum number of tokens of a prompt, None for no limit; a longer prompt is an error.
     - `length`: returns the number of characters of a question's longest prompt.
     - `characters`: approximate number of characters per token.
     """

@@ -289,7 +289,7 @@ def through_vllm(tables: list[pa.Table], name: str, shards: Shards, options: Ray
     dataset: ray.data.Dataset = processor(ray.data.from_arrow(tables))
     return dataset.map_batches(
         write_shard,
-        fn_kwargs={"model": name, "place": shards.place, "mark": shards.mark},
+        fn_kwargs={"model": name, "location": shards.place, "mark": shards.mark},
         batch_size=None,
         batch_format="pyarrow",
     )
@@ -505,7 +505,7 @@ class RayExecutor(FileExecutor):
         arguments = {
             "name": name,
             "coordinator": self._coordinator,
-            "place": self._shards.place,
+            "location": self._shards.place,
             "mark": self._shards.mark,
         }
         if account is not None:

@@ -66,7 +66,7 @@ class Shards:
 
     Parameters
     ----------
-    place
+    location
         A folder: a path, or a URL with any scheme that pyarrow or fsspec supports.
     mark
         The content of the driver's marker file, as returned by `make`.
@@ -276,7 +276,7 @@ class ShardWorker(ABC):
         The name of the model.
     coordinator
         The handle of the run's `Coordinator`.
-    place, mark
+    location, mark
         The arguments of `Shards`.
     """
 

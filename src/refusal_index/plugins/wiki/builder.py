@@ -77,12 +77,12 @@ class BuildState:
     ----------
     order
         The candidates of each difficulty, in the order in which they are sampled.
-    wanted
+    n_wanted
         Number of questions to build. Each difficulty contributes an equal share; if one runs out of sections, the
         others make up for it.
 
     >>> sections = [Candidate(f"pw-{number}", "Ulm", str(number), "...") for number in range(3)]
-    >>> state = BuildState({None: iter(sections)}, wanted=1)
+    >>> state = BuildState({None: iter(sections)}, n_wanted=1)
     >>> (first,) = state.next_round()
     >>> state.take([Tried(first, "How tall is Ulm Minster?", "161.5 metres")])
     >>> state.next_round(), [one.answer for one in state.taken()]
