@@ -404,7 +404,7 @@ class OtherModels(Protocol):
         """Raise ModelError if there is no such model; called before the first request, and needs no key."""
 
     def make_client(self, role: Role, name: str, instance: object, settings: RequestSettings) -> Client:
-        """Return the client of a model by name, or of `given`, a model in memory.
+        """Return the client of a model by name, or of `instance`, a model in memory.
 
         Raises
         ------
