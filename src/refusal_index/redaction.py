@@ -136,8 +136,8 @@ def redacted_in(value: Any) -> Any:
     >>> redacted_in({"url": "http://me:hush@127.0.0.1", "code": 401})
     {'url': 'http://[key]@127.0.0.1', 'code': 401}
     """
-    whole = "\0".join(_texts(value))
-    return value if redacted(whole) == whole else _cleaned(value)
+    text = "\0".join(_texts(value))
+    return value if redacted(text) == text else _cleaned(value)
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -273,8 +273,8 @@ def run_around(path: Path) -> Path | None:
 
     Nothing else may write into a run's folder.
     """
-    whole = Path(os.path.realpath(path))
-    return next((folder for folder in (whole, *whole.parents) if _is_run(folder)), None)
+    resolved = Path(os.path.realpath(path))
+    return next((folder for folder in (resolved, *resolved.parents) if _is_run(folder)), None)
 
 
 def _is_run(folder: Path) -> bool:
@@ -370,10 +370,10 @@ def check_set_version(path: Path, document: Mapping[str, Any]) -> None:
     version = document.get("set_version", SET_VERSION)
     if version != SET_VERSION:
         anew = "repeat 'refusal-index run --config', which writes it again without repeating a request"
-        elsewhere = "use the release that wrote it, or watch into another folder"
+        advice = "use the release that wrote it, or watch into another folder"
         raise RunFolderError(
             f"{path / SUMMARY}: expected set_version {SET_VERSION}, got {shortened(version)}; "
-            f"{anew if 'config' in document else elsewhere}"
+            f"{anew if 'config' in document else advice}"
         )
 
 

@@ -311,8 +311,8 @@ def read_graded(file: SourceFile, columns: Mapping[str, str], words: tables.Tran
             message = f"the grade says that the model refused, and column {by_role['refused']!r} says that it did not; "
             raise row.wrong(f"{message}correct the row, or name one of the two columns otherwise", by_role.get("grade"))
         grade = _grade(values, answer)
-        beside = answer if values["refused"] and answer in (Grade.CORRECT, Grade.INCORRECT) else None
-        forced = _forced(values, by_role, beside if both else None)
+        other_grade = answer if values["refused"] and answer in (Grade.CORRECT, Grade.INCORRECT) else None
+        forced = _forced(values, by_role, other_grade if both else None)
         passes.append(
             FirstPass(
                 question=_question(values, question_id),
@@ -324,7 +324,7 @@ def read_graded(file: SourceFile, columns: Mapping[str, str], words: tables.Tran
                 draw=values["draw"] or 0,
                 reason=NOT_GRADED if grade is Grade.UNSCORED else None,
                 forced=forced,
-                set_aside=beside if forced is None else None,
+                set_aside=other_grade if forced is None else None,
                 p_answering=values["p_answering"],
                 confidence=values["confidence"],
             )
@@ -374,14 +374,14 @@ def _grade(values: Values, answer: Grade | None) -> Grade | None:
     return answer
 
 
-def _forced(values: Values, by_role: Mapping[str, str], beside: Grade | None) -> Outcome | None:
-    """Return the outcome of the forced pass, from its own columns or else from `beside`, the grade of a refused row."""
+def _forced(values: Values, by_role: Mapping[str, str], other_grade: Grade | None) -> Outcome | None:
+    """Return the outcome of the forced pass, from its columns or else from `other_grade`, that of a refused row."""
     if "forced_grade" in by_role:
         grade = values["forced_grade"]
     elif "forced_correct" in by_role:
         grade = {None: None, True: Grade.CORRECT, False: Grade.INCORRECT}[values["forced_correct"]]
     else:
-        grade = beside
+        grade = other_grade
     return None if grade is None and values["forced_reply"] is None else forced_outcome(grade, values["forced_reply"])
 
 

@@ -656,9 +656,9 @@ def write_table(table: pl.DataFrame, path: Path) -> None:
     """Write a table as Parquet, CSV or JSON Lines, by the file's suffix; the file is replaced atomically."""
     kind = file_format(path)
     if kind == "parquet":
-        whole = io.BytesIO()
-        table.write_parquet(whole)
-        content = whole.getvalue()
+        buffer = io.BytesIO()
+        table.write_parquet(buffer)
+        content = buffer.getvalue()
     else:
         content = (csv_text(table) if kind == "csv" else table.write_ndjson()).encode()
         if path.name.lower().endswith(".gz"):

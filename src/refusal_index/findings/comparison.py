@@ -202,8 +202,8 @@ def stacked(matches: Mapping[str, Match]) -> tuple[tuple[np.ndarray, ...], dict[
     design: dict[str, Any] = {}
     for row, matrix in enumerate(matrices):
         columns = [ids[question] for question in matrix.question_ids]
-        for whole, part in zip(stacked, matrix.arrays, strict=True):
-            whole[:, row, columns] = part
+        for stack, part in zip(stacked, matrix.arrays, strict=True):
+            stack[:, row, columns] = part
         for name, values in matrix.design.items():
             design.setdefault(name, np.zeros(len(ids), values.dtype))[columns] = values
     return tuple(stacked), design
@@ -536,7 +536,7 @@ def _document(difference: Difference, level: float) -> dict[str, Any]:
 
 def _compared(difference: Difference, level: float) -> dict[str, Any]:
     (first, second), (low, high) = both_numbers(difference), difference.confidence_interval(level).or_none()
-    of_pair = {"first": first, "second": second, "estimate": difference.estimate, "low": low, "high": high}
+    pair_columns = {"first": first, "second": second, "estimate": difference.estimate, "low": low, "high": high}
     test = difference.method if isinstance(difference, stats.MetricDifference) else None
-    of_test = {"pvalue": difference.pvalue, "test": test, "status": difference.status, "reason": difference.reason}
-    return {**of_pair, **of_test}
+    test_columns = {"pvalue": difference.pvalue, "test": test, "status": difference.status, "reason": difference.reason}
+    return {**pair_columns, **test_columns}

@@ -166,10 +166,10 @@ def goal(about: Mapping[str, Any], summary: Summary) -> Statement | None:
     if until is None or about.get(STOPPED):
         return None
     target = until["half_width"]
-    half_width, whole = half_width_of(summary), is_complete(summary)
-    is_reached = whole and half_width is not None and half_width <= target
+    half_width, complete = half_width_of(summary), is_complete(summary)
+    is_reached = complete and half_width is not None and half_width <= target
     n_asked = max((variant.completeness.asked for variant in summary.variants), default=0)
-    values = {"goal": f"half-width={target:g}", "half_width": half_width, "asked": n_asked, "is_complete": whole}
+    values = {"goal": f"half-width={target:g}", "half_width": half_width, "asked": n_asked, "is_complete": complete}
     return Statement("met_goal" if is_reached else "unmet_goal", "note" if is_reached else "serious", values)
 
 
@@ -255,9 +255,9 @@ def verdict(index: Estimate) -> Statement:
     first, last = _step(low), _step(high)
     if first == last:
         return Statement("follows", "conclusion", {"step": first})
-    apart = list(STEPS).index(last) - list(STEPS).index(first)
+    n_steps = list(STEPS).index(last) - list(STEPS).index(first)
     ends = {"first": first, "last": last}
-    return Statement("follows_between" if apart <= MAX_STEPS else "follows_unsettled", "conclusion", ends)
+    return Statement("follows_between" if n_steps <= MAX_STEPS else "follows_unsettled", "conclusion", ends)
 
 
 def _step(value: float) -> str:

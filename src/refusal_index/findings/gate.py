@@ -91,15 +91,15 @@ class GuardResult(NamedGuard):
     def to_document(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary with unrounded numbers."""
         guard, test = self.guard, self.test
-        of_guard = {name: getattr(guard, name) for name in ("estimate", "limit", "higher_is_better")}
-        of_test = ("worst", "best", "pvalue_inside", "pvalue_beyond", "pvalue_holm", "verdict")
+        guard_fields = {name: getattr(guard, name) for name in ("estimate", "limit", "higher_is_better")}
+        test_fields = ("worst", "best", "pvalue_inside", "pvalue_beyond", "pvalue_holm", "verdict")
         return {
             "metric": guard.name,
             "kind": "margin" if self.against_baseline else "bound",
             "candidate": self.candidate,
             "baseline": self.baseline,
-            **of_guard,
-            **{name: getattr(test, name) for name in of_test},
+            **guard_fields,
+            **{name: getattr(test, name) for name in test_fields},
             "reason": self.reason,
         }
 
@@ -472,7 +472,7 @@ def _absent_shares(
     }
     owner = min(samples, key=lambda key: requested[key].questions, default=None)
     expected = set.union(*ids.values()) if owner is None else ids[owner]
-    lacks = {key: len(expected - of_run) for key, of_run in graded.items()}
+    lacks = {key: len(expected - ids) for key, ids in graded.items()}
     number = len(expected)
     if owner is not None and requested[owner].questions > number:  # only the number of missing questions is recorded
         lacks[owner] += requested[owner].questions - number

@@ -488,14 +488,14 @@ def permutation_pvalue(first: tuple[float, ...], second: tuple[float, ...]) -> f
     (0.007936507936507936, 0.3333333333333333)
     """
     values, m = first + second, len(first)
-    total, seen = sum(values), abs(sum(first) / m - sum(second) / len(second))
+    total, observed = sum(values), abs(sum(first) / m - sum(second) / len(second))
     ways: Counter[tuple[int, float]] = Counter({(0, 0.0): 1})
     for value in values:
         ways += Counter({(size + 1, subtotal + value): count for (size, subtotal), count in ways.items() if size < m})
-    apart = {subtotal: abs(subtotal / m - (total - subtotal) / len(second)) for size, subtotal in ways if size == m}
-    return sum(ways[m, subtotal] for subtotal, distance in apart.items() if distance >= seen - 1e-9) / math.comb(
-        len(values), m
-    )
+    distances = {subtotal: abs(subtotal / m - (total - subtotal) / len(second)) for size, subtotal in ways if size == m}
+    return sum(
+        ways[m, subtotal] for subtotal, distance in distances.items() if distance >= observed - 1e-9
+    ) / math.comb(len(values), m)
 
 
 def _matched(candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str]) -> pl.DataFrame:

@@ -190,7 +190,7 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
         (tuple(group), question): (refused, wrong)
         for *group, question, refused, wrong in graded.select(*GROUP, "question_id", "refused", "wrong").iter_rows()
     }
-    of_all = {name: values[0] for name in GROUP if len(values := outcomes[name].unique().to_list()) == 1}
+    constant = {name: values[0] for name in GROUP if len(values := outcomes[name].unique().to_list()) == 1}
     counted: Counter[tuple[Source, bool, bool, bool | None]] = Counter()
     verdicts: dict[Source, dict[tuple[str | None, str], tuple[bool, float]]] = {}
     human_verdicts = raw.values("human_grade", VERDICT)
@@ -200,7 +200,7 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
     for number, row in enumerate(undo_safe(raw.frame).iter_rows(named=True)):
         if human_verdicts[number] is None:
             continue
-        model, dataset, variant = (row.get(name) or of_all.get(name) for name in GROUP)
+        model, dataset, variant = (row.get(name) or constant.get(name) for name in GROUP)
         refused, graded_wrong = _answer(raw.where(number), row, (model, dataset, variant), answers)
         right = None if human_verdicts[number] == "refused" else human_verdicts[number] == "correct"
         counted[(model, dataset), refused, graded_wrong, right] += 1

@@ -161,10 +161,10 @@ def plan_answers(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator
         }
         yield Statement("questions_needed", "conclusion", values)
         yield Statement("questions_cost", values={**values, "requests": requests, "cost": cost})
-    apart = [plan.apart.n for plan in plans.values() if plan.apart is not None and plan.apart.n is not None]
-    if apart:
-        values = {"questions": max(apart), "difference": options.difference, "power": options.power}
-        yield Statement("questions_apart", "conclusion", {**values, "prompts": len(plans), "planned": len(apart)})
+    needed = [plan.apart.n for plan in plans.values() if plan.apart is not None and plan.apart.n is not None]
+    if needed:
+        values = {"questions": max(needed), "difference": options.difference, "power": options.power}
+        yield Statement("questions_apart", "conclusion", {**values, "prompts": len(plans), "planned": len(needed)})
     chances = [plan.chance.power for plan in plans.values() if plan.chance and plan.chance.power is not None]
     if chances:
         yield Statement("chance_with", values={"questions": options.questions, "power": min(chances)})
@@ -201,9 +201,9 @@ def plan_apart(runs: Sequence[ComparedRun], variant: str | None, options: PlanOp
         fixed = {"correlation": 0.0 if math.isnan(observed) else observed, "confidence_level": level}
         needed = stats.questions_to_tell_apart(first, second, power=options.power, **fixed)
         chance = stats.power_to_tell_apart(first, second, n, **fixed) if n else None
-        seen = stats.compare_metrics(*matrices)["refusal_index"].confidence_interval(level)
-        n_range = (None, None) if needed.n is None else stats.questions_over_interval(needed, *seen)
-        plans[name] = PairPlan(needed, chance, seen, *n_range)
+        interval = stats.compare_metrics(*matrices)["refusal_index"].confidence_interval(level)
+        n_range = (None, None) if needed.n is None else stats.questions_over_interval(needed, *interval)
+        plans[name] = PairPlan(needed, chance, interval, *n_range)
     return plans
 
 
@@ -265,14 +265,14 @@ def plan_corrected(
     if pilot_index is not None and requested_slopes == (None, None):
         index = pilot_index
     elif from_run and index is not None:
-        seen, highest = stats.rho_from_refusal_index(index), float(stats.attenuated_refusal_index(1.0, *slopes))
+        rho, highest = stats.rho_from_refusal_index(index), float(stats.attenuated_refusal_index(1.0, *slopes))
         if abs(index) >= highest:
             raise OutcomeTableError(
                 f"plan: expected slopes that leave room for the run's RI of {index:.3f}, got {slopes[0]:.3g} and "
                 f"{slopes[1]:.3g}, with which it is at most {highest:.3f}; raise --refusal-slope or --error-slope"
             )
         max_rho = stats.rho_from_refusal_index(highest)
-        index = math.asin(float(seen / max_rho) / 2) / math.asin(0.5)
+        index = math.asin(float(rho / max_rho) / 2) / math.asin(0.5)
     expected = replace(scenario, refusal_index=index)
     fixed = {"refusal_slope": first, "error_slope": second, "confidence_level": options.confidence_level}
     if options.budget is not None:

@@ -77,11 +77,11 @@ def sensitivity(outcomes: pl.DataFrame, payoffs: Payoffs, confidence_level: floa
 def outcome_counts(outcomes: pl.DataFrame) -> stats.OutcomeCounts:
     """Count the questions by outcome, with the reasons of incomplete ones."""
     refused, wrong = pl.col("refused"), pl.col("wrong")
-    again = (refused & (pl.col("forced_grade") == Grade.REFUSED.value)).fill_null(value=False)
-    graded = contingency_table(outcomes.filter(~again))
+    is_refused_again = (refused & (pl.col("forced_grade") == Grade.REFUSED.value)).fill_null(value=False)
+    graded = contingency_table(outcomes.filter(~is_refused_again))
     return stats.OutcomeCounts(
         *graded.counts,
-        refused_again=outcomes.filter(again).height,
+        refused_again=outcomes.filter(is_refused_again).height,
         unscored_forced=outcomes.filter(refused & wrong.is_null()).height,
         unscored_first=outcomes.filter(refused.is_null()).height,
         unscored_answered=outcomes.filter(~refused & wrong.is_null()).height,

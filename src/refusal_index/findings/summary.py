@@ -416,8 +416,8 @@ def summarise(
     columns = (*COUNTED, "first_reply") if any("wording" in way for way in ways.values()) else COUNTED
 
     def summarised(group: rates.VariantGroup) -> VariantSummary:
-        rows, again = rates.first_draws(group.outcomes), rates.further_draws(group.outcomes)
-        further = rates.completeness(again, answered_only=answered_only) if again.height else None
+        rows, further_rows = rates.first_draws(group.outcomes), rates.further_draws(group.outcomes)
+        further = rates.completeness(further_rows, answered_only=answered_only) if further_rows.height else None
         counts, forced = rates.contingency_table(rows), rates.forced_refusals(rows)
         complete = rates.completeness(rows, answered_only=answered_only)
         missing = None if answered_only else missing_range(rows)

@@ -296,12 +296,12 @@ def _joined(events: str) -> dict[str, Any]:
     choices: dict[int, dict[str, Any]] = {}
     for piece in (choice for chunk in chunks for choice in choices_in(chunk)):
         index, delta = count_in(piece.get("index")), piece.get("delta")
-        whole = choices.setdefault(index, {"index": index, "message": {}, "finish_reason": None})
-        whole["finish_reason"] = piece.get("finish_reason") or whole["finish_reason"]
+        joined_choice = choices.setdefault(index, {"index": index, "message": {}, "finish_reason": None})
+        joined_choice["finish_reason"] = piece.get("finish_reason") or joined_choice["finish_reason"]
         for name in TEXTS:
             text = text_in(delta.get(name)) if isinstance(delta, Mapping) else None
             if text is not None:
-                whole["message"][name] = whole["message"].get(name, "") + text
+                joined_choice["message"][name] = joined_choice["message"].get(name, "") + text
     has_ended = all(choice["finish_reason"] for choice in choices.values())
     return body | {"choices": list(choices.values()) if has_ended else None}
 

@@ -311,11 +311,11 @@ def function_sender(role: Role, name: str, value: object) -> Send | None:
     """
     if not (callable(value) or (value is None and is_function_name(name))):
         return None
-    of_model = role is Role.MODEL
+    is_model = role is Role.MODEL
     if isinstance(value, AnsweringFunction):
         return value
-    function = value if callable(value) else load_function(name, "model" if of_model else "grader")
-    return AnsweringFunction(function, name) if of_model else GradingFunction(function, name)
+    function = value if callable(value) else load_function(name, "model" if is_model else "grader")
+    return AnsweringFunction(function, name) if is_model else GradingFunction(function, name)
 
 
 def _call_safely(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -139,11 +139,11 @@ def model_request(
     seed = conversation.seed
     if seed is None:
         seed = request_seed(settings.seed, question.question_id, pending.draw, conversation.variant, attempt)
-    of_model = request.role is Role.MODEL
+    is_model = request.role is Role.MODEL
     top_logprobs = None
-    if settings.sending.logprobs and of_model:
+    if settings.sending.logprobs and is_model:
         top_logprobs = MAX_TOP_LOGPROBS if request.pass_ is Pass.PROBE else 0
-    decoding = settings.decoding if of_model else None
+    decoding = settings.decoding if is_model else None
     n = min(pending.n, settings.sending.max_choices)
     return ModelRequest(conversation, pending, request, seed, n, decoding, top_logprobs)
 

@@ -31,7 +31,7 @@ class UsageCounter:
 
     def __init__(self, replies: Iterable[Completion] = ()) -> None:
         self.requests = 0
-        self._tokens = {(of_model, in_batch): (0, 0) for of_model in (True, False) for in_batch in (True, False)}
+        self._tokens = {(is_model, in_batch): (0, 0) for is_model in (True, False) for in_batch in (True, False)}
         for reply in replies:
             self.add(reply)
 

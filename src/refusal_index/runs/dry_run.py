@@ -432,9 +432,9 @@ def _basis(run_estimate: RunEstimate) -> Iterator[str]:
     if draws > 1 and assumed.choices.least < assumed.choices.most:
         yield f"Assumed: one request returns up to {assumed.choices.expected:,.0f} samples of a question."
     if run_estimate.plan.graders:
-        alike = " assuming that all samples differ," if draws > 1 else ""
+        assumption = " assuming that all samples differ," if draws > 1 else ""
         graders = " and ".join(run_estimate.plan.graders)
-        yield f"Every answer is graded by {graders},{alike} at most twice{_about_cost(run_estimate.plan.prices)}."
+        yield f"Every answer is graded by {graders},{assumption} at most twice{_about_cost(run_estimate.plan.prices)}."
 
 
 def _about_cost(prices: Prices) -> str:

@@ -452,9 +452,9 @@ def sampling_of(settings: Settings, dataset: Dataset) -> tuple[Repeats, dict[Que
         )
     draws = sampling.draws or (1 if sampling.repeat_questions is None else 2)
     repeated = sample(dataset, sampling.repeat_questions or len(questions), settings.seed) if draws > 1 else dataset
-    again = {question.question_id for question in repeated.questions}
+    repeated_ids = {question.question_id for question in repeated.questions}
     return replace(sampling, draws=draws), {
-        question: draws if question.question_id in again else 1 for question in questions
+        question: draws if question.question_id in repeated_ids else 1 for question in questions
     }
 
 

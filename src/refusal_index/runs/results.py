@@ -132,8 +132,10 @@ class Sums:
         counted: set[int] = set()
         for variant in self.variants:
             replies = answered[variant].said if variant in answered else ()
-            aside = (completion for completion in record.retired if (completion.variant or self.variants[0]) == variant)
-            for completion in (*replies, *aside):
+            set_aside = (
+                completion for completion in record.retired if (completion.variant or self.variants[0]) == variant
+            )
+            for completion in (*replies, *set_aside):
                 if id(completion) not in counted:  # replies of one record are distinct objects
                     counted.add(id(completion))
                     self._took[variant].add(completion)
@@ -336,10 +338,13 @@ def derive_into(target: Path, folder: RunFolder, store: ReplyStore, prices: Pric
             table.write_parquet(target)
         return replace(derived, outcomes=pl.scan_parquet(target, glob=False))
     sums = _sums(settings["prompts"]["variants"], store, procedure_of(settings))
-    with _raising_os_errors(target), TemporaryDirectory(TEMPORARY_SUFFIX, f"{target.name}.", target.parent) as beside:
+    with (
+        _raising_os_errors(target),
+        TemporaryDirectory(TEMPORARY_SUFFIX, f"{target.name}.", target.parent) as folder_of_parts,
+    ):
         written: dict[str, list[Path]] = {variant: [] for variant in sums.variants}
         for variant, part in _parts(settings, store, sums):
-            path = Path(beside, f"{sum(map(len, written.values()))}.parquet")
+            path = Path(folder_of_parts, f"{sum(map(len, written.values()))}.parquet")
             part.write_parquet(path, compression="lz4")
             written[variant].append(path)
         _check_begun(folder, sums)

@@ -146,14 +146,14 @@ def prepare_force(
         "first_pass": _first_pass(imported, passes, named_dataset),
     }
     folder = RunFolder(out or RUNS / default_run_name(settings.model, f"{dataset.name}-{FORCED}", made_of))
-    known_about = describe_run(settings, dataset, prompts)
+    facts = describe_run(settings, dataset, prompts)
     plan = Plan(
         replace(settings, prompting=replace(settings.prompting, variants=(FORCED,))),
         dataset,
         graders,
         folder,
         made_of,
-        {**known_about, "prompt_set": {FORCED: known_about["prompt_set"][FORCED]}},
+        {**facts, "prompt_set": {FORCED: facts["prompt_set"][FORCED]}},
         {FORCED: ForcedPass(grader, Protocol(prompts, next(iter(prompts.variants)), grader, placement), detector)},
         {FORCED: dict.fromkeys(dataset.questions, 1)},
         title=(settings.model, dataset.name),
@@ -339,8 +339,8 @@ def _complete_replies(conversation: Conversation, completions: list[Completion],
 
     Other draws stay missing. A question that was answered but whose grader failed is regraded as well.
     """
-    whole = _draws_replied(conversation, completions)
-    own_replies = [completion for completion in _own(conversation, completions) if completion.draw < whole]
+    n_complete = _draws_replied(conversation, completions)
+    own_replies = [completion for completion in _own(conversation, completions) if completion.draw < n_complete]
     if any(completion.reply.pass_ is Pass.FIRST for completion in own_replies):
         return conversation, own_replies, None
     return conversation, [], error or STILL_TO_COME

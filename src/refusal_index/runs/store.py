@@ -134,14 +134,16 @@ class QuestionRecord:
         return with_unreplaced(completions, [reply for reply in self.retired if reply.variant in (variant, "")])
 
 
-def with_unreplaced(completions: list[Completion], aside: Sequence[Completion]) -> list[Completion]:
+def with_unreplaced(completions: list[Completion], set_aside: Sequence[Completion]) -> list[Completion]:
     """Return replies, and those set aside that no new reply has replaced, one per place."""
-    if not aside:
+    if not set_aside:
         return completions
     places = {place_of(completion)[:-1] for completion in completions}
     return [
         *completions,
-        *{place_of(completion): completion for completion in aside if place_of(completion)[:-1] not in places}.values(),
+        *{
+            place_of(completion): completion for completion in set_aside if place_of(completion)[:-1] not in places
+        }.values(),
     ]
 
 
@@ -195,9 +197,9 @@ def as_stored(completions: Sequence[Completion]) -> Sequence[Completion]:
     """Return replies as they will be read back: truncated, and with API keys redacted."""
     completions = [_bounded(completion) for completion in completions]
     texts = [text for completion in completions for text in (completion.reply.text, completion.logprobs) if text]
-    whole = "\0".join(texts)
+    joined_text = "\0".join(texts)
     # One search over all of them is much faster than one each, and nearly always enough.
-    if sound_text(whole) == whole == redacted(whole):
+    if sound_text(joined_text) == joined_text == redacted(joined_text):
         return completions
     return [_without_keys(completion) for completion in completions]
 
@@ -427,8 +429,8 @@ class ReplyStore:
 
     def has_reply_from(self, role: Role) -> bool:
         """Whether a role has replied, including replies set aside."""
-        heard = "SELECT 1 FROM {} WHERE asked = ? LIMIT 1"
-        return any(self._rows(heard.format(table), str(role)) for table in OF_REPLIES)
+        query = "SELECT 1 FROM {} WHERE asked = ? LIMIT 1"
+        return any(self._rows(query.format(table), str(role)) for table in OF_REPLIES)
 
     def replies(self) -> Iterator[Completion]:
         """Yield every reply in order of arrival, a few at a time, even if replies are added meanwhile."""

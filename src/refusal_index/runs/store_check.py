@@ -165,16 +165,16 @@ def _plain(statement: str | None) -> str | None:
 
 def _check_files(path: Path) -> None:
     for suffix in ("", WAL, SHARED, JOURNAL):
-        beside = path.with_name(path.name + suffix)
+        companion = path.with_name(path.name + suffix)
         try:
-            check_plain(beside)
+            check_plain(companion)
             if suffix == JOURNAL:
-                _check_journal(beside)
+                _check_journal(companion)
         except FileNotFoundError:
             continue
         except OSError as error:
             raise StoreError(
-                f"{beside}: the store of replies cannot be used ({error.strerror}); remove it, or {ADVICE}"
+                f"{companion}: the store of replies cannot be used ({error.strerror}); remove it, or {ADVICE}"
             ) from error
 
 
@@ -215,9 +215,9 @@ def _copied(path: Path) -> sqlite3.Connection:
     with TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
         for suffix in ("", WAL):
-            beside = path.with_name(path.name + suffix)
-            if beside.exists():
-                copy.with_name(copy.name + suffix).write_bytes(read_plain(beside))
+            companion = path.with_name(path.name + suffix)
+            if companion.exists():
+                copy.with_name(copy.name + suffix).write_bytes(read_plain(companion))
         with closing(_connected(copy)) as target:
             target.backup(memory)
     _guard(memory)

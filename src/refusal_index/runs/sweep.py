@@ -228,9 +228,9 @@ def _values(table: Mapping[str, Any], location: str, options: tuple[str, ...]) -
 def _unknown(key: str, options: tuple[str, ...]) -> str:
     if key in REMOVED:
         return str(not_a_setting(key))
-    elsewhere = [table for table, keys in TABLES.items() if key in keys]
-    if elsewhere:
-        return f"{key!r} belongs in {' or '.join(elsewhere)}"
+    tables = [table for table, keys in TABLES.items() if key in keys]
+    if tables:
+        return f"{key!r} belongs in {' or '.join(tables)}"
     return f"no option is called {key!r}{_guess(key, (*options, NAME))}; 'refusal-index run --help' lists them"
 
 
@@ -367,15 +367,15 @@ async def check_models(plans: Sequence[Plan]) -> None:
         The message says what is missing, and names all models that cannot be asked.
     """
     failed: dict[str, ModelError] = {}
-    seen, clusters = set(), set()
+    names_seen, clusters = set(), set()
     for plan in plans:
         with open_store(plan.folder, made=False) as store:
             if not plan.pending(store):
                 continue
         for name in plan.names.values():
-            if name in seen:
+            if name in names_seen:
                 continue
-            seen.add(name)
+            names_seen.add(name)
             only, sending = {Role.MODEL: name}, plan.settings.sending  # graders too, otherwise they would be asked
             try:
                 engine = engine_of(sending.engine)(plan.settings, only, plan.objects)
@@ -420,7 +420,7 @@ async def execute_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = 
 
     in_flight = outstanding()
     in_flight.check_forgotten(sweep.plans)
-    news = in_flight.poller(tell)
+    poll = in_flight.poller(tell)
     while indices:
         waiting = []
         for index in indices:
@@ -428,7 +428,7 @@ async def execute_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = 
                 return
             plan = sweep.plans[index]
             is_asked_first = bool(wait) and not budget.is_over
-            result = await _cell(index, plan, watched, budget, news if is_asked_first else None)
+            result = await _cell(index, plan, watched, budget, poll if is_asked_first else None)
             if result is None:
                 waiting.append(index)
                 continue
@@ -444,11 +444,11 @@ async def execute_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = 
             await budget.sleep(wait)
 
 
-async def _cell(index: int, plan: Plan, watched: Watched, budget: Budget, news: HasResults | None) -> CellResult | None:
+async def _cell(index: int, plan: Plan, watched: Watched, budget: Budget, poll: HasResults | None) -> CellResult | None:
     """Execute one run, if it has anything to do; a run in batches goes only as far as it can without waiting."""
     carried = replace(plan, settings=outstanding().settings_alone(plan))
     try:
-        if news is not None and not await news(plan):
+        if poll is not None and not await poll(plan):
             return None
         with watched(index, plan) as progress:
             return CellResult(plan, await execute(carried, progress, budget))

@@ -214,8 +214,10 @@ class Run:
         """Return the table with intervals, beside it the small plane of refusals and right answers, and the rest."""
         blocks = list(run_blocks(self))
         first = next(index for index, block in enumerate(blocks) if isinstance(block, Table)) + 1
-        beside = f'<div style="{SIDE_BY_SIDE}"><div>{to_html(blocks[:first])}</div>{plane_svg(self.summary)}</div>'
-        return f"{beside}\n{to_html(blocks[first:])}"
+        side_by_side = (
+            f'<div style="{SIDE_BY_SIDE}"><div>{to_html(blocks[:first])}</div>{plane_svg(self.summary)}</div>'
+        )
+        return f"{side_by_side}\n{to_html(blocks[first:])}"
 
 
 SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start"

@@ -351,11 +351,11 @@ def reliability_table(
     scores, truths = checked_probabilities(score, outcome)
     quantile = normal_quantile(confidence_level)
     edges, index = _binned(scores, n_bins, binning)
-    n_of, claimed, came_true = (
+    n_of, claimed, observed = (
         np.bincount(index, weights, minlength=max(len(edges) - 1, 0))
         for weights in (None, scores, truths.astype(float))
     )
-    rows = zip(edges[:-1], edges[1:], n_of.tolist(), claimed.tolist(), came_true.tolist(), strict=True)
+    rows = zip(edges[:-1], edges[1:], n_of.tolist(), claimed.tolist(), observed.tolist(), strict=True)
     return tuple(
         ReliabilityBin(low, high, n, score / n, true / n, *wilson_interval(int(true), n, quantile))
         if n
@@ -401,8 +401,8 @@ def _calibration_error(
     filled = [(row.count, row.mean_score, row.outcome_rate) for row in bins if row.count]
     if not filled:
         return CalibrationErrorResult(None, "undefined", "no_questions", bins=bins, binning=binning)
-    counts, claimed, came_true = np.array(filled, float).T
-    gaps = np.abs(claimed - came_true)
+    counts, claimed, observed = np.array(filled, float).T
+    gaps = np.abs(claimed - observed)
     mean = float(np.average(gaps**power, weights=counts))
     return CalibrationErrorResult(mean ** (1 / power), bins=bins, binning=binning)
 

@@ -221,9 +221,9 @@ def signed_root(tables: Sequence[ContingencyTable], codes: NDArray[np.intp]) -> 
     # The covariance over shared questions: observed correlation times fitted standard deviations.
     shared = codes[:, (codes < 4).all(axis=0)]
     of_first, of_second = (values[row] for values, row in zip(influence.T, shared, strict=True))
-    seen = float(np.linalg.norm(of_first) * np.linalg.norm(of_second))
+    norm = float(np.linalg.norm(of_first) * np.linalg.norm(of_second))
     share = shared.shape[1] / math.sqrt(float(np.prod(np.count_nonzero(codes < 4, axis=1))))
-    covariance = float(of_first @ of_second / seen * share * math.sqrt(float(np.prod(variances)))) if seen else 0.0
+    covariance = float(of_first @ of_second / norm * share * math.sqrt(float(np.prod(variances)))) if norm else 0.0
     variance = float(variances.sum()) - 2 * covariance
     information = math.exp(2 * scale) / max(variance, NEGLIGIBLE * information_if_known)
     if variance <= NEGLIGIBLE * information_if_known:

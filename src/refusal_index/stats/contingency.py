@@ -482,14 +482,14 @@ class SampledTable(Cells[float]):
         """
         if self.n_clusters < 2:
             return math.nan
-        variance, alone, of_one = 0.0, 0.0, 0.0
+        variance, alone, unit_variance = 0.0, 0.0, 0.0
         if influence is not None:
             variance = self.variance(influence)
             squares = [value * value for value in influence]
-            alone, of_one = weighted_sum(self.squares, squares), weighted_sum(self.counts, squares) / self.n
+            alone, unit_variance = weighted_sum(self.squares, squares), weighted_sum(self.counts, squares) / self.n
         if variance <= NO_VARIANCE * alone:
             return effective_number(self.by_cluster.sum(axis=1))
-        return of_one / max(variance, alone)
+        return unit_variance / max(variance, alone)
 
     def effective_counts(self, influence: Counts | None) -> Counts:
         """Return the cells scaled to the effective number of questions."""

@@ -269,8 +269,10 @@ def corrected_refusal_index(
     sample = TwoPhaseSample.of(repeated, _single_cells(single, repeated, design), design)
     patterns = DrawPatterns.of(counts[repeated], np.ones(np.count_nonzero(repeated), int))
     cells, same_draw = patterns.pair_cells(), patterns.same_draw_cells()
-    means, of_one = ((sample.weights() @ rows if len(rows) else np.zeros(rows.shape[1])) for rows in (cells, same_draw))
-    forced_for_all = float(tetrachoric(*of_one))
+    means, same_draw_cells = (
+        (sample.weights() @ rows if len(rows) else np.zeros(rows.shape[1])) for rows in (cells, same_draw)
+    )
+    forced_for_all = float(tetrachoric(*same_draw_cells))
     uncorrected, refusals, errors = (float(tetrachoric(*means[columns])) for columns in TABLES)
     reason = empty_margin(*Cells(*means[:4].tolist()).margins) if len(cells) else "no_repeated_questions"
     # With non-empty margins both reliabilities are defined.
@@ -744,9 +746,9 @@ def rank_corrected(
     if len({(part.repeated.size, part.influence.shape) for part in parts}) > 1:
         raise ValueError("results must be from matrices with the same questions as columns, got different numbers")
     n, units = (parts[0].repeated.size, parts[0].influence.shape[1]) if parts else (0, 0)
-    undefined, nowhere = np.full(units, math.nan), np.zeros(n, bool)
+    undefined, never = np.full(units, math.nan), np.zeros(n, bool)
     rows = [undefined if result._quotient is None else _on_index(result) for result in results]
-    repeated = [nowhere if result._quotient is None else result._quotient.repeated for result in results]
+    repeated = [never if result._quotient is None else result._quotient.repeated for result in results]
     freedom = _degrees_of_freedom(*(result for result in results if result.status == "ok"))
     influence = Influence(np.array(rows), np.array(repeated), _degrees_of_freedom=freedom)
     described = [
@@ -768,8 +770,8 @@ def influence_range(result: CorrectedRefusalIndexResult) -> float:
     if result._quotient is None or result.estimate is None:
         return math.nan
     influence, repeated = _on_index(result), result._quotient.repeated
-    whole = influence.size != repeated.size  # clusters, not questions
-    parts = [influence] if whole else [influence[repeated], influence[~repeated]]
+    by_cluster = influence.size != repeated.size  # clusters, not questions
+    parts = [influence] if by_cluster else [influence[repeated], influence[~repeated]]
     return float(sum(part.size * np.ptp(part) for part in parts if part.size))
 
 

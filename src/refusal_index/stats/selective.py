@@ -212,8 +212,8 @@ def prediction_rejection_ratio(score: ArrayLike, outcome: ArrayLike) -> Result:
     reason = {0: "all_true", n: "all_false"}.get(n_false) if n else "no_questions"
     if reason:
         return Result(None, "undefined", reason)
-    of_score, best = _area_and_least(scores, truths)
-    return Result((n_false / n - of_score) / (n_false / n - best))
+    area, best = _area_and_least(scores, truths)
+    return Result((n_false / n - area) / (n_false / n - best))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,8 +325,10 @@ def compare_with_refusals(score: ArrayLike, refused: ArrayLike, wrong: ArrayLike
         return _without_comparison(table, undefined)
     by_score, both = _refuse_lowest(scores, refusals, errors), refusals & errors
     by_model = _Refusals(table.counts, both - both.mean())
-    of_score, of_model = (_metrics(refusals_of, refusals, errors) for refusals_of in (by_score, by_model))
-    index, error_rate, correct_rate = (_difference(name, of_score[name], of_model[name]) for name in of_score)
+    score_metrics, model_metrics = (_metrics(refusals_of, refusals, errors) for refusals_of in (by_score, by_model))
+    index, error_rate, correct_rate = (
+        _difference(name, score_metrics[name], model_metrics[name]) for name in score_metrics
+    )
     return RefusalComparison(index, error_rate, correct_rate, table, by_score.cells, by_score.cut)
 
 
@@ -362,16 +364,16 @@ def _metrics(refusals: _Refusals, refused: BoolArray, wrong: BoolArray) -> dict[
     """Return RI, the error rate among answered questions and the correct rate of a way of refusing."""
     n, r, mu = refused.size, float(refused.mean()), float(wrong.mean())
     reason = f"zero_cell:{cell_names(count == 0 for count in refusals.cells)}" if 0 in refusals.cells else None
-    rho, of_index = float(tetrachoric(*refusals.cells)), np.full(n, np.nan)
+    rho, index_influence = float(tetrachoric(*refusals.cells)), np.full(n, np.nan)
     if reason is None:
         w, x, y, z = proportion_influence(refusals.cells[0] / n, r, mu, rho)
         # Convert the influence of cells to derivatives in the first cell and both margins.
         influence = (w - x - y + z) * refusals.influence + (x - z) * (refused - r) + (y - z) * (wrong - mu)
-        of_index = influence * spearman_slope(rho)
+        index_influence = influence * spearman_slope(rho)
     rate = refusals.cells[2] / (refusals.cells[2] + refusals.cells[3])
     of_rate = (wrong - mu - refusals.influence + rate * (refused - r)) / (1 - r)
     return {
-        "refusal_index": _Metric(spearman(rho), reason, of_index),
+        "refusal_index": _Metric(spearman(rho), reason, index_influence),
         "answered_error_rate": _Metric(rate, "no_variation" if rate in {0.0, 1.0} else None, of_rate),
         "correct_rate": _Metric(refusals.cells[3] / n, None, refusals.influence - (refused - r) - (wrong - mu)),
     }

@@ -335,8 +335,8 @@ def load_dataset(
                 f"data: {part!r} is read from a file, got {shortened(file)}; choose 'own' for questions in memory"
             )
         parts.append(load_own(file, columns) if part == "own" else _loader(part)(file))
-    whole = parts[0] if len(parts) == 1 else mix(parts, mix_seed)
-    return whole if limit is None else sample(whole, limit, mix_seed)
+    combined = parts[0] if len(parts) == 1 else mix(parts, mix_seed)
+    return combined if limit is None else sample(combined, limit, mix_seed)
 
 
 def _loader(name: str) -> Loader:

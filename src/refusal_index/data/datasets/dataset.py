@@ -459,8 +459,8 @@ class QuestionReader:
             message = f"expected the {role} of every row, got an empty cell; fill it in or remove the row"
             unless = ", or mark questions without a right answer in a column answerable" if role == "answer" else ""
             self.problems.append(self.source.wrong(message + unless, lines, self.columns.get(role, role)))
-        for question_id, again in self._again.items():
-            lines = [self._lines[question_id], *again]
+        for question_id, further_lines in self._again.items():
+            lines = [self._lines[question_id], *further_lines]
             message = f"expected every question_id once, got {question_id!r} {len(lines)} times; "
             advice = "give each question an id of its own, or remove the column to have ids made from the texts"
             self.problems.append(self.source.wrong(message + advice, lines))

@@ -262,6 +262,6 @@ def _batches(
 def _states_of(model: Llama, prefix: Prefix | None, rests: list[IntArray]) -> FloatArray:
     cohort = Cohort(model.config, prefix, len(rests))
     feed = cohort.begin(rests)
-    seen: list[FloatArray] = []
-    final = run(model, [cohort], [feed], lambda stream: seen.append(stream[feed.last]))
-    return np.stack([*seen[:-1], final[feed.last] * model.weights.gain], axis=1)
+    outputs: list[FloatArray] = []
+    final = run(model, [cohort], [feed], lambda stream: outputs.append(stream[feed.last]))
+    return np.stack([*outputs[:-1], final[feed.last] * model.weights.gain], axis=1)

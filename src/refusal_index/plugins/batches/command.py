@@ -220,8 +220,8 @@ def _logged(output: int, log: Path, *, is_over: bool = False) -> list[str]:
     """Write the last lines of a program's output to a log file, redacted, and return them."""
     start = max(os.fstat(output).st_size - MAX_LOG, 0)
     text = redacted(os.pread(output, MAX_LOG, start).decode("utf-8", "replace"))
-    whole = re.split(r"[\r\n]+", text)[start > 0 : None if is_over else -1]
-    lines = [line for raw in whole if (line := raw.strip())]
+    complete_lines = re.split(r"[\r\n]+", text)[start > 0 : None if is_over else -1]
+    lines = [line for raw in complete_lines if (line := raw.strip())]
     with suppress(OSError):  # such as a full disk
         log.write_text("\n".join(lines), "utf-8")
     return lines

@@ -387,8 +387,8 @@ def shards_of(requests: Sequence[Pending], size: int, model: str, provider: str)
 def start_coordinator() -> Any:
     """Start a `Coordinator` on the node of this process, so that it lives as long as this process."""
     node = ray.get_runtime_context().get_node_id()
-    beside = NodeAffinitySchedulingStrategy(node, soft=False)
-    return ray.remote(num_cpus=0, max_restarts=0, scheduling_strategy=beside)(Coordinator).remote()
+    strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+    return ray.remote(num_cpus=0, max_restarts=0, scheduling_strategy=strategy)(Coordinator).remote()
 
 
 def through_actors(

@@ -208,8 +208,8 @@ def _result_blocks(plan: ConfidencePlan, scored: Confidence) -> Iterator[Block]:
         yield f"Sent: {used.requests:,} requests, {used.input_tokens:,} tokens in, {used.output_tokens:,} out{cost}"
     made = {method.name for method in plan.methods}
     others = [name for name in scored.table["method"].unique(maintain_order=True) if name not in made]
-    beside = f"; also contains scores of {', '.join(others)}" if others else ""
-    yield f"{plan.folder.path}: confidence.parquet, summary.json, report.html{beside}"
+    further = f"; also contains scores of {', '.join(others)}" if others else ""
+    yield f"{plan.folder.path}: confidence.parquet, summary.json, report.html{further}"
 
 
 def _paragraphs(statement: Statement) -> Iterator[Block]:

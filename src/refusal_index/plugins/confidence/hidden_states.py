@@ -107,13 +107,13 @@ def _read(path: Path, key: str) -> NDArray[np.floating] | None:
 
 
 def _write(path: Path, key: str, states: NDArray[np.floating]) -> None:
-    whole = io.BytesIO()
-    np.savez(whole, key=np.array(key), states=states)
+    buffer = io.BytesIO()
+    np.savez(buffer, key=np.array(key), states=states)
     try:
         check_folder(path.parent).mkdir(exist_ok=True)  # through a link, the file would be written elsewhere
     except OSError as error:
         raise RunFolderError(f"{path.parent} cannot be used ({error.strerror}); remove it and run again") from error
-    write_atomically(path, whole.getvalue())
+    write_atomically(path, buffer.getvalue())
 
 
 def hidden_states(

@@ -353,8 +353,8 @@ class ConfidencePlan(Plan):
         key, step = (completion.question_id, completion.variant, Pass.PROBE, Role.MODEL), Step(Pass.PROBE, Role.MODEL)
 
         def sha256_of(draw: int) -> str:
-            again = store.times_retired(*key, draw)
-            return model_request(self.settings, conversation, PendingRequest(step, draw), again).sha256
+            n_retired = store.times_retired(*key, draw)
+            return model_request(self.settings, conversation, PendingRequest(step, draw), n_retired).sha256
 
         # A reply that was one of several choices of a response has the request of an earlier draw.
         return completion.request_sha256 is None or completion.request_sha256 in map(
@@ -470,15 +470,15 @@ def pending(plan: ConfidencePlan) -> list[PendingRequests]:
             settled = {probe.question.question_id for probe in probes} - {
                 probe.question.question_id for probe in open_probes
             }
-            again = 0 if prompt.is_graded else len(settled & to_come)
-            requests.append(_pending(plan, prompt.name, open_probes, again, prompt.draws, store))
+            n_again = 0 if prompt.is_graded else len(settled & to_come)
+            requests.append(_pending(plan, prompt.name, open_probes, n_again, prompt.draws, store))
     return [request for request in requests if request.most]
 
 
 def _pending(
-    plan: ConfidencePlan, name: str, conversations: Sequence[Conversation], again: int, draws: int, store: ReplyStore
+    plan: ConfidencePlan, name: str, conversations: Sequence[Conversation], n_again: int, draws: int, store: ReplyStore
 ) -> PendingRequests:
-    """Count the requests of the conversations, and of `again` further ones in case their answers change."""
+    """Count the requests of the conversations, and of `n_again` further ones in case their answers change."""
     per_conversation = 1 if plan.is_embedded else draws
     sizes = [
         (
@@ -490,8 +490,8 @@ def _pending(
         if request.step.role is Role.MODEL
     ]
     requests, tokens = (sum(amounts) for amounts in ([n for n, _ in sizes], [n * size for n, size in sizes]))
-    n_most = sum(n if n > 1 else per_conversation for n, _ in sizes) + per_conversation * again
-    return PendingRequests(name, len(conversations) + again, requests, n_most, tokens)
+    n_most = sum(n if n > 1 else per_conversation for n, _ in sizes) + per_conversation * n_again
+    return PendingRequests(name, len(conversations) + n_again, requests, n_most, tokens)
 
 
 def check_amount(plan: ConfidencePlan, requests: Iterable[PendingRequests]) -> None:

@@ -89,14 +89,14 @@ def scorer_name(column: str) -> str:
     return key[1] if key else column.strip()
 
 
-def reading_of(column: str, beside: Collection[str] = ()) -> Reading | None:
+def reading_of(column: str, columns: Collection[str] = ()) -> Reading | None:
     """Return the conversion for a column of UQLM or lm-polygraph; None for columns that are not confidences.
 
     - `column`: the name of the column.
-    - `beside`: all columns of the table.
+    - `columns`: all columns of the table.
     """
     name = scorer_name(column)
-    if NAMES["of_a_panel"].fullmatch(name) and "judge_1" in beside:
+    if NAMES["of_a_panel"].fullmatch(name) and "judge_1" in columns:
         return READINGS["as_is"]
     return next((reading for kind, reading in READINGS.items() if NAMES[kind].fullmatch(name)), None)
 
@@ -420,15 +420,15 @@ def _answers(outcomes: pl.DataFrame) -> pl.DataFrame:
 
 def _joined(scores: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
     """Return the scores whose answers are in the run, with `wrong` filled in if it is unknown."""
-    of_all, of_one, column = ["question_id", "draw"], ["question_id", "draw", "variant"], pl.col("pass")
+    draw_keys, variant_keys, column = ["question_id", "draw"], ["question_id", "draw", "variant"], pl.col("pass")
     verdicts = pl.col("counts", "first", "forced").drop_nulls()  # null if variants disagree on a shared answer
-    shared = answers.group_by(of_all).agg(pl.when(verdicts.n_unique() == 1).then(verdicts.first()))
-    every = pl.concat([answers, shared], how="diagonal").unique(of_one, keep="first", maintain_order=True)
+    shared = answers.group_by(draw_keys).agg(pl.when(verdicts.n_unique() == 1).then(verdicts.first()))
+    every = pl.concat([answers, shared], how="diagonal").unique(variant_keys, keep="first", maintain_order=True)
     is_settled = pl.col("wrong").is_not_null() | column.eq_missing(pl.lit("probe"))
     varies = pl.col("variant").is_null() & ~is_settled & column.ne_missing(pl.lit("forced"))
     parts = (
-        scores.filter(~varies).join(every, on=of_one, nulls_equal=True, maintain_order="left"),
-        scores.filter(varies).drop("variant").join(answers, on=of_all, maintain_order="left_right"),
+        scores.filter(~varies).join(every, on=variant_keys, nulls_equal=True, maintain_order="left"),
+        scores.filter(varies).drop("variant").join(answers, on=draw_keys, maintain_order="left_right"),
     )
     wrong = pl.when(column.is_null()).then("counts").when(column == "first").then("first").otherwise("forced")
     wrong = pl.when(is_settled).then("wrong").otherwise(wrong)

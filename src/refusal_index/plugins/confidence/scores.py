@@ -155,9 +155,9 @@ def free_methods(plan: ConfidencePlan, usable: Sequence[Method]) -> tuple[Method
 def _user_models(run: ConfidencePlan, model: str | None, grader: str | None) -> frozenset[str]:
     """Return the names of models given by the user; raises SettingError for a name that is not the run's."""
     graders = ",".join(run.graders) or str(run.wording.grader)
-    for role, of_run, value in (("model", run.settings.model, model), ("grader", graders, grader)):
-        if value not in (None, of_run):
-            raise SettingError(f"{{{role}}}: expected that of the run, {of_run!r}, got {value!r}; leave it out")
+    for role, expected, value in (("model", run.settings.model, model), ("grader", graders, grader)):
+        if value not in (None, expected):
+            raise SettingError(f"{{{role}}}: expected that of the run, {expected!r}, got {value!r}; leave it out")
     if run.objects.keys() - {run.settings.model, *run.graders}:
         raise SettingError(
             f"{{grader}}: expected none, since {graders!r} graded this run, got a function; leave it out"
@@ -261,8 +261,8 @@ def _with_earlier(plan: ConfidencePlan, earlier: pl.DataFrame | None) -> Confide
     """
     names = () if earlier is None else earlier["method"].unique(maintain_order=True)
     stored = [method for name in names if (method := method_of(name)) is not None and method not in plan.methods]
-    again = (method for method in stored if Need.WEIGHTS not in method.needs and unmet(plan, method) is None)
-    return replace(plan, methods=(*plan.methods, *again))
+    to_repeat = (method for method in stored if Need.WEIGHTS not in method.needs and unmet(plan, method) is None)
+    return replace(plan, methods=(*plan.methods, *to_repeat))
 
 
 def method_records(
@@ -410,10 +410,10 @@ def refresh_scores(
     before = None
     with suppress(OutcomeTableError):
         before = folder.read_outcomes()
-    again = [
+    counts_again = [
         rows.lazy().select(SAMPLED_AGAIN.sum()).collect().item() for rows in (before, outcomes) if rows is not None
     ]
-    redrawn = len(set(again)) > 1
+    redrawn = len(set(counts_again)) > 1
     groups_kept, outdated = [], []
     for group in table.partition_by("method", maintain_order=True):
         name = group["method"][0]
@@ -587,8 +587,8 @@ def confidence_scores(
     objects_given = {role: value for role, value in (("model", model), ("grader", grader)) if value is not None}
     names = {role: value for role, value in objects_given.items() if isinstance(value, str)}
     before = RunFolder(folder).read_complete_settings() if len(names) < len(objects_given) else {}
-    known_as = {"model": before.get("model"), "grader": (before.get("grader") or {}).get("name")}
-    objects = {str(known_as[role]): value for role, value in objects_given.items() if role not in names}
+    names_of_run = {"model": before.get("model"), "grader": (before.get("grader") or {}).get("name")}
+    objects = {str(names_of_run[role]): value for role, value in objects_given.items() if role not in names}
     methods = [methods] if isinstance(methods, str) else methods
     sending = Settings.from_values(**settings)
     plan = prepare_confidence(folder, methods, sending, **names, objects=objects, group=group, layer=layer)

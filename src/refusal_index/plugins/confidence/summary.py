@@ -169,8 +169,8 @@ class MethodSummary:
     @property
     def name(self) -> str:
         """The method, followed by its variant, if any, and by the pass if it is the first."""
-        beside = [part for part in (self.variant, "first pass" if self.of == "first" else None) if part]
-        return f"{self.method} ({', '.join(beside)})" if beside else self.method
+        details = [part for part in (self.variant, "first pass" if self.of == "first" else None) if part]
+        return f"{self.method} ({', '.join(details)})" if details else self.method
 
     def remarks(self) -> Iterator[Statement]:
         """Yield caveats: training, missing scores or grades, small samples, and differing answers."""
@@ -467,8 +467,8 @@ def _compared(
         ("auroc", [stats.auroc(*side) for side in sides], [auroc_influence(*side) for side in sides]),
         ("brier", [stats.brier_score(*side) for side in sides], [_brier_influence(*side) for side in sides]),
     ):
-        apart = np.pad(influences[0], (0, sizes[1])), np.pad(influences[1], (sizes[0], 0))  # no two are the same
-        difference = difference_of(results, influences if paired else apart, level)
+        padded = np.pad(influences[0], (0, sizes[1])), np.pad(influences[1], (sizes[0], 0))  # no two are the same
+        difference = difference_of(results, influences if paired else padded, level)
         yield ScoreComparison(measure, *key, paired, sizes, results[0].estimate, results[1].estimate, difference)
 
 
@@ -478,10 +478,10 @@ def _matched(first: pl.DataFrame, second: pl.DataFrame) -> tuple[pl.DataFrame, p
     If these are less than half of the smaller run, return all rows and False, as in comparisons of outcomes.
     """
     first_rows, second_rows = (usable(scores).sort("question_id") for scores in (first, second))
-    of_ours = first_rows.join(second_rows, on="question_id", how="semi", maintain_order="left")
-    of_theirs = second_rows.join(first_rows, on="question_id", how="semi", maintain_order="left")
-    if of_ours.height and 2 * of_ours.height >= min(first_rows.height, second_rows.height):
-        return of_ours, of_theirs, True
+    first_shared = first_rows.join(second_rows, on="question_id", how="semi", maintain_order="left")
+    second_shared = second_rows.join(first_rows, on="question_id", how="semi", maintain_order="left")
+    if first_shared.height and 2 * first_shared.height >= min(first_rows.height, second_rows.height):
+        return first_shared, second_shared, True
     return first_rows, second_rows, False
 
 

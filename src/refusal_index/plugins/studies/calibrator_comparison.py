@@ -258,14 +258,16 @@ def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> Non
     colours = style.variant_colours(variants)
     numbered: list[tuple[float, dict[str, Any]]] = []
     for position, (model, left, right) in enumerate(zip(models, panels[::2], panels[1::2], strict=True)):
-        part, of_model = curves.filter(model=model), index.filter(model=model).drop_nulls("y")
+        part, indices_of_model = curves.filter(model=model), index.filter(model=model).drop_nulls("y")
         _prepare(left)
         for (method,), bins in part.filter(part="reliability").group_by("method", maintain_order=True):
             _draw_bins(left, bins, looks[str(method)], alone=part["method"].n_unique() == 1)
         _draw_roc(right, part, looks)
         first_rows = _first_rows(part)
         numbered += zip(_spread(position, len(first_rows)), first_rows, strict=True)
-        for height, row in zip(_spread(position, of_model.height), of_model.iter_rows(named=True), strict=True):
+        for height, row in zip(
+            _spread(position, indices_of_model.height), indices_of_model.iter_rows(named=True), strict=True
+        ):
             _draw_index(indices, height, row, colours[row["variant"]])
     _draw_numbers(area, error, numbered, looks)
     above.supxlabel("Score; wrong answers passed", fontsize=8)

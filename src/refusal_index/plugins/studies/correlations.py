@@ -61,7 +61,7 @@ def points_of(
     - returned `notes`: sentences on what was left out, and on points whose draws come from another run.
     """
     draws, points = _most_draws(every), []
-    single, undefined, elsewhere = [], [], []
+    single, undefined, other_points = [], [], []
     for run in runs:
         matrix, model = outcome_matrix(list(run.variants.values())), inputs.model_name(run)
         influences = {name: precision.variant_influence(matrix, name, options) for name in inputs.COMPARED}
@@ -77,7 +77,7 @@ def points_of(
                 undefined.append(f"{shown} ({area.reason})")
                 continue
             if source is not run:
-                elsewhere.append(shown)
+                other_points.append(shown)
             where = {"model": model, "dataset": run.dataset, "variant": scores.variant}
             sampled = {
                 "draws": len(matrix_of_draws.refused),
@@ -99,8 +99,8 @@ def points_of(
         *inputs.left_out(f"{len(single):,} left out, since no question was drawn twice", single),
         *inputs.left_out(f"{len(undefined):,} left out, since the AUROC is undefined", undefined),
     ]
-    if elsewhere:
-        values = {"count": f"{len(elsewhere):,}", "of": f"{len(points):,}", "points": abridged(elsewhere)}
+    if other_points:
+        values = {"count": f"{len(other_points):,}", "of": f"{len(points):,}", "points": abridged(other_points)}
         notes.append(study_text("auroc_correlation", "elsewhere", **values))
     return points, notes
 
@@ -327,11 +327,11 @@ def index_predictors(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
     chosen, notes = inputs.of_one_dataset(runs)
     every = [*paper_model_rows(chosen), *(row for _, row in model_rows(chosen, options))]
     points = pl.DataFrame(every, schema=POINT_SCHEMA)
-    apart = points.filter("sparse")["model"].to_list()
+    sparse_models = points.filter("sparse")["model"].to_list()
     parts = {source: points.filter(~pl.col("sparse"), source=source) for source in (inputs.RUN, inputs.PAPER)}
     if parts[inputs.RUN].height < (1 if parts[inputs.PAPER].height else MIN_EXPLAINED):
         raise NotPossibleError(f"; {parts[inputs.RUN].height} of these have an index", notes)
-    notes += inputs.left_out("Left out, at the boundary or with fewer than five questions in a cell", apart)
+    notes += inputs.left_out("Left out, at the boundary or with fewer than five questions in a cell", sparse_models)
     errors = precision.RunErrors(chosen, options)
     rows = [row for source, part in parts.items() if part.height for row in shares(part, source, errors, options.seed)]
     frame = pl.DataFrame(rows, schema=PREDICTOR_SCHEMA)

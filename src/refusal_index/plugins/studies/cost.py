@@ -51,9 +51,9 @@ def with_rates(counts: pl.DataFrame) -> pl.DataFrame:
     is_repeated = pl.len().over("model", "dataset") > 1
     # A sum without the unknown parts would be mistaken for the total.
     sums = [name for name, kind in COST_SCHEMA.items() if kind != pl.String]
-    whole = [pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).sum()).alias(name) for name in sums]
+    totals = [pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).sum()).alias(name) for name in sums]
     grouped = counts.filter(is_repeated).group_by("model", "dataset", maintain_order=True)
-    both = pl.concat([counts, grouped.agg(*whole, variant=pl.lit(TOTAL))], how="diagonal_relaxed")
+    both = pl.concat([counts, grouped.agg(*totals, variant=pl.lit(TOTAL))], how="diagonal_relaxed")
     tokens, requests = pl.col("input_tokens") + pl.col("output_tokens"), pl.col("requests")
     rated = both.with_columns(
         requests_per_question=requests / pl.col("questions"),

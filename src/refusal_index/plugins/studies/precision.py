@@ -469,17 +469,17 @@ def spread_rows(table: stats.ContingencyTable, options: StudyOptions) -> list[di
     - returned: one row per metric and size.
     """
     rng = np.random.default_rng(options.seed)
-    whole = {metric.name: metric for metric in stats.metrics(table)}
+    by_name = {metric.name: metric for metric in stats.metrics(table)}
     rows = []
     for size in (size for size in SIZES if size < table.n):
         counts = rng.multivariate_hypergeometric(table.counts, size, size=N_SUBSETS)
         values = metrics_of_counts(counts.astype(float))
-        rows += [_spread_row(whole[name], values[name], table, size, options.confidence_level) for name in COMPARED]
+        rows += [_spread_row(by_name[name], values[name], table, size, options.confidence_level) for name in COMPARED]
     return rows
 
 
 def _spread_row(
-    whole: stats.Estimate, values: FloatArray, table: stats.ContingencyTable, size: int, confidence_level: float
+    full: stats.Estimate, values: FloatArray, table: stats.ContingencyTable, size: int, confidence_level: float
 ) -> dict[str, Any]:
     defined = values[~np.isnan(values)]
     freedom, tail = defined.size - 1, (1 - confidence_level) / 2
@@ -487,17 +487,17 @@ def _spread_row(
     if freedom > 0:
         spread = float(np.std(defined, ddof=1))
         low, high = (spread * math.sqrt(freedom / chi2.ppf(end, freedom)) for end in (1 - tail, tail))
-    scale, scenario = abs(whole.estimate or math.nan), stats.PlanningScenario.from_table(table)
-    plan = stats.expected_half_width(scenario, size, metric=whole.name)
+    scale, scenario = abs(full.estimate or math.nan), stats.PlanningScenario.from_table(table)
+    plan = stats.expected_half_width(scenario, size, metric=full.name)
     fresh = math.nan if plan.half_width is None else plan.half_width / normal_quantile(plan.confidence_level)
     within = fresh * math.sqrt((table.n - size) / (table.n - 1))
     row = {
-        "metric": whole.name,
+        "metric": full.name,
         "size": size,
         "subsets": values.size,
         "undefined": values.size - defined.size,
-        "boundary": int(np.count_nonzero(np.abs(defined) == 1)) if whole.name == "refusal_index" else 0,
-        "estimate": whole.estimate,
+        "boundary": int(np.count_nonzero(np.abs(defined) == 1)) if full.name == "refusal_index" else 0,
+        "estimate": full.estimate,
         "mean": float(defined.mean()) if defined.size else None,
         "standard_deviation": spread,
         "predicted_standard_deviation": within,
@@ -507,7 +507,7 @@ def _spread_row(
         "cv_high": high / scale,
         "predicted_cv": within / scale,
         "predicted_cv_for_new_questions": fresh / scale,
-        "questions_for_cv_10": stats.questions_for_cv(scenario, CV_WANTED, metric=whole.name).n,
+        "questions_for_cv_10": stats.questions_for_cv(scenario, CV_WANTED, metric=full.name).n,
     }
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
 

@@ -160,8 +160,8 @@ def with_averages(frame: pl.DataFrame) -> pl.DataFrame:
 def _ratios(runs: Sequence[ComparedRun], frame: pl.DataFrame, options: StudyOptions) -> pl.DataFrame:
     """Return the ratios of RI's variability to that of the heuristic metrics, over models with clear means of all."""
     names = (INDEX, *HEURISTIC)
-    heard = frame.filter(pl.col("penalty").is_null() | (pl.col("penalty") == inputs.PAPER_PENALTY))
-    near_zero = set(heard.filter(NEAR_ZERO & pl.col("metric").is_in(names))["model"])
+    relevant = frame.filter(pl.col("penalty").is_null() | (pl.col("penalty") == inputs.PAPER_PENALTY))
+    near_zero = set(relevant.filter(NEAR_ZERO & pl.col("metric").is_in(names))["model"])
     by_model = {run.label: inputs.variant_scores(run, options) for run in runs}
     sound = [
         run.label

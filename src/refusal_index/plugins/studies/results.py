@@ -198,7 +198,7 @@ def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> S
     by_key: dict[tuple[str | None, str | None], ComparedRun] = {}
     for run in runs:
         by_key.setdefault((run.model, run.dataset), run)
-    chosen, again = list(by_key.values()), [run.label for run in runs if by_key[run.model, run.dataset] is not run]
+    chosen, repeated = list(by_key.values()), [run.label for run in runs if by_key[run.model, run.dataset] is not run]
     if len({run.dataset for run in chosen}) < 2:
         raise NotPossibleError
     rows = []
@@ -210,7 +210,7 @@ def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> S
     names, level = [(row["model"], row["dataset"]) for row in rows], options.confidence_level
     errors = dict(zip(names, precision.RunErrors(chosen, options, names).of_runs(names, INDEX), strict=True))
     frame = with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA), errors, level, options.seed)
-    notes = [*inputs.left_out("Left out, since their model has another run on the same dataset", again)]
+    notes = [*inputs.left_out("Left out, since their model has another run on the same dataset", repeated)]
     by_statistic = {
         row["statistic"]: row for row in frame.iter_rows(named=True) if row["statistic"] in (*AGREEMENT, CEILING)
     }
@@ -252,9 +252,9 @@ def with_agreement(
     """
     averages = frame.group_by("dataset", "truth", maintain_order=True).agg(pl.col("estimate").mean())
     # One row per model with an index on every dataset, one column per dataset.
-    whole = frame.drop_nulls("estimate").pivot("dataset", index="model", values="estimate", maintain_order=True)
-    whole = whole.drop_nulls()
-    rows = [*_agreement_rows(whole), *_ceiling_rows(whole, errors, seed)]
+    table = frame.drop_nulls("estimate").pivot("dataset", index="model", values="estimate", maintain_order=True)
+    table = table.drop_nulls()
+    rows = [*_agreement_rows(table), *_ceiling_rows(table, errors, seed)]
     rows += contrast_rows(frame, errors, confidence_level)
     further = [averages.with_columns(statistic=pl.lit(AVERAGE)), pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA)]
     return pl.concat([frame, *further], how="diagonal_relaxed").select(frame.columns)
@@ -333,8 +333,8 @@ def _within_source(run: ComparedRun, options: StudyOptions) -> dict[str, float |
     return {"within_source": fmean(estimates) if estimates else None}
 
 
-def _agreement_rows(whole: pl.DataFrame) -> list[dict[str, Any]]:
-    scores = whole.drop("model").to_numpy().T
+def _agreement_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
+    scores = table.drop("model").to_numpy().T
     if not scores.size:
         return [{"statistic": name, "reason": "no_model_on_every_dataset"} for name in AGREEMENT]
     w, entropy = stability.kendall_w(scores), stability.winner_entropy(scores)
@@ -347,10 +347,10 @@ def _agreement_rows(whole: pl.DataFrame) -> list[dict[str, Any]]:
     return [{"statistic": name, "estimate": estimate, "reason": w.reason} for name, estimate in statistics]
 
 
-def _ceiling_rows(whole: pl.DataFrame, errors: Errors, seed: int) -> Iterator[dict[str, Any]]:
+def _ceiling_rows(table: pl.DataFrame, errors: Errors, seed: int) -> Iterator[dict[str, Any]]:
     """Yield W if the datasets ranked the models alike except for sampling errors."""
-    keys = [(model, dataset) for dataset in whole.columns[1:] for model in whole["model"]]
+    keys = [(model, dataset) for dataset in table.columns[1:] for model in table["model"]]
     if not keys or any(key not in errors for key in keys):
         return
-    ceiling = precision.w_ceiling(whole.drop("model").to_numpy().T, np.array([errors[key] for key in keys]), seed)
+    ceiling = precision.w_ceiling(table.drop("model").to_numpy().T, np.array([errors[key] for key in keys]), seed)
     yield {"statistic": CEILING, **ceiling.to_document()}

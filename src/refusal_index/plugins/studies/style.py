@@ -168,9 +168,11 @@ def short_names(names: Sequence[str], longest: int = 24) -> dict[str, str]:
     counts = Counter(bare.values())
     fitting = {name: bare[name] if len(name) > longest and counts[bare[name]] == 1 else name for name in distinct}
     shown = {name: safe_text(_without_middle(text, longest)) for name, text in fitting.items()}
-    alike = Counter(shown.values())
+    occurrences = Counter(shown.values())
     return {
-        name: text if alike[text] == 1 else safe_text(f"{_without_middle(fitting[name], longest - 4)} ({position})")
+        name: text
+        if occurrences[text] == 1
+        else safe_text(f"{_without_middle(fitting[name], longest - 4)} ({position})")
         for position, (name, text) in enumerate(shown.items(), 1)
     }
 

@@ -124,8 +124,8 @@ def key_of(folder: RunFolder) -> str:
 
 
 def _hash(*parts: object) -> str:
-    whole = b"\0".join(part if isinstance(part, bytes) else str(part).encode(errors="replace") for part in parts)
-    return hashlib.sha256(whole).hexdigest()[:16]
+    content = b"\0".join(part if isinstance(part, bytes) else str(part).encode(errors="replace") for part in parts)
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def read_exported(paths: Sequence[Path]) -> tuple[ExportedRun, ...]:

@@ -178,11 +178,11 @@ def weights_tag(model: Any) -> str:
     """
     import torch  # noqa: PLC0415 - needed for models in memory only
 
-    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    types_by_size = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     digest = hashlib.sha256()
     for name, parameter in model.named_parameters():
         local = parameter.to_local() if hasattr(parameter, "to_local") else parameter
-        bits = local.detach().contiguous().view(whole[local.element_size()]).flatten()
+        bits = local.detach().contiguous().view(types_by_size[local.element_size()]).flatten()
         total = sum(int(part.sum(dtype=torch.int64)) for part in bits.split(CHUNK_SIZE))
         digest.update(f"{name} {total} ".encode())
     return digest.hexdigest()[:TAG]

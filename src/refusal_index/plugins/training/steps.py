@@ -318,11 +318,11 @@ def changes(
 ) -> tuple[tuple[Split, ...], int, float]:
     """Return all splits, the position of the one with the largest studentised difference, and its p-value."""
     contrasts = _splits(len(rows))
-    of_splits = errors.of_contrasts(contrasts)
-    differences = np.where(of_splits > 0, contrasts @ values, 0.0)
-    largest = largest_of(samples @ contrasts.T, of_splits)
-    observed = _studentised(differences, of_splits)
-    reach = float(np.quantile(largest, confidence_level)) * of_splits
+    split_errors = errors.of_contrasts(contrasts)
+    differences = np.where(split_errors > 0, contrasts @ values, 0.0)
+    largest = largest_of(samples @ contrasts.T, split_errors)
+    observed = _studentised(differences, split_errors)
+    reach = float(np.quantile(largest, confidence_level)) * split_errors
     means = [(float(values[:cut].mean()), float(values[cut:].mean())) for cut in range(1, len(rows))]
     splits = tuple(
         Split(row, *parts, difference, difference - half, difference + half)
@@ -338,10 +338,12 @@ def pvalue_within(cut: int, values: FloatArray, errors: JointErrors, samples: Fl
     contrasts = np.zeros((k - 2, k))
     contrasts[: cut - 1, :cut] = before
     contrasts[cut - 1 :, cut:] = after
-    of_splits = errors.of_contrasts(contrasts)
-    if not of_splits.any():
+    split_errors = errors.of_contrasts(contrasts)
+    if not split_errors.any():
         return None
-    return share_as_large(largest_of(samples @ contrasts.T, of_splits), _studentised(contrasts @ values, of_splits))
+    return share_as_large(
+        largest_of(samples @ contrasts.T, split_errors), _studentised(contrasts @ values, split_errors)
+    )
 
 
 def _splits(k: int) -> FloatArray:

@@ -285,8 +285,8 @@ def request_seed(seed: int, candidate_id: str, step: str) -> int:
     return int.from_bytes(_random_key(seed, candidate_id, step)[:8]) >> 33
 
 
-def _in_turn(pages: Pages, alike: Sequence[Page], seed: int, lengths: Lengths) -> Iterator[Candidate]:
-    remaining, turn = sorted(alike, key=lambda page: _random_key(seed, page.key)), 0
+def _in_turn(pages: Pages, group: Sequence[Page], seed: int, lengths: Lengths) -> Iterator[Candidate]:
+    remaining, turn = sorted(group, key=lambda page: _random_key(seed, page.key)), 0
     while remaining:
         left = []
         for page in remaining:
