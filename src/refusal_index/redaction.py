@@ -97,7 +97,7 @@ class KeySearch:
 
     def __init__(self) -> None:
         self.place: Any = None
-        self._held: list[tuple[Any, str]] = []
+        self._unsearched: list[tuple[Any, str]] = []
         self._length = 0
         forms = _forms()
         prefixed = [pattern.pattern for _, pattern, instead in PATTERNS if instead == BLACKED_OUT]
@@ -109,7 +109,7 @@ class KeySearch:
     def add(self, location: Any, text: str) -> None:
         """Add a text; texts are searched once enough have been added."""
         if self.place is None:
-            self._held.append((location, text))
+            self._unsearched.append((location, text))
             self._length += len(text)
             if self._length > CHUNK_SIZE:
                 self.finish()
@@ -118,12 +118,12 @@ class KeySearch:
         """Search the texts that were added since the last search."""
         import polars as pl  # noqa: PLC0415 - slow to import, and most calls do not need it
 
-        hits = pl.Series([text for _, text in self._held], dtype=pl.String).str.contains(self._signs)
-        pairs = zip(self._held, hits, strict=True)
+        hits = pl.Series([text for _, text in self._unsearched], dtype=pl.String).str.contains(self._signs)
+        pairs = zip(self._unsearched, hits, strict=True)
         self.place = self.place or next(
             (location for (location, text), hit in pairs if hit and self._key.search(text)), None
         )
-        self._held, self._length = [], 0
+        self._unsearched, self._length = [], 0
 
 
 def redacted_in(value: Any) -> Any:

@@ -249,7 +249,7 @@ class _Forced:
 class _Estimator:
     def __init__(self, tokens: Tokens, assumed: Assumptions, paid: Paid, foresee: Foresee) -> None:
         self._tokens, self._assumed, self._paid, self._foresee = tokens, assumed, paid, foresee
-        self._first, self._grading, self._there = Load(), Load(), 0
+        self._first, self._grading, self._n_stored = Load(), Load(), 0
         self._forced: dict[tuple[str, int], _Forced] = {}
 
     def add(self, item: ToAsk) -> None:
@@ -271,7 +271,7 @@ class _Estimator:
         for shared in self._forced.values():
             forced += shared.model * shared.chance
             grading += shared.grading * shared.chance
-        return CostEstimate(self._first, forced, grading, self._there)
+        return CostEstimate(self._first, forced, grading, self._n_stored)
 
     def _first_in_turn(self, item: ToAsk) -> tuple[_Forced, Range]:
         """Return the remaining load of a first pass, and the probability of a forced pass after it."""
@@ -348,5 +348,5 @@ class _Estimator:
 
     def _look(self, item: ToAsk, request: Request, draw: int, choices: int) -> Sequence[Reply]:
         stored = self._paid(item, request, draw, choices)
-        self._there += bool(stored)
+        self._n_stored += bool(stored)
         return stored

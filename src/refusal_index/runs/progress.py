@@ -33,7 +33,7 @@ class ProgressBar:
         self._progress = progress
         self._task = progress.add_task("", total=questions, spent=self, variant="")
         self._prices = prices
-        self._took = UsageCounter()
+        self._usage = UsageCounter()
 
     def __call__(self, event: Event) -> None:
         """Update the bar for an event."""
@@ -46,7 +46,7 @@ class ProgressBar:
             case Begun(variant):
                 self._progress.update(self._task, variant=escape(variant))
             case Replied(completion):
-                self._took.add(completion)
+                self._usage.add(completion)
             case Finished():
                 self._progress.advance(self._task)
             case Underway(note, is_news):
@@ -56,10 +56,10 @@ class ProgressBar:
 
     def __str__(self) -> str:
         """Return what the replies so far took; called when the bar is drawn, which is rarer than replies are."""
-        if not self._took.requests:
+        if not self._usage.requests:
             return ""
-        input_tokens, output_tokens = map(_short, self._took.tokens)
-        cost = self._took.cost(self._prices)
+        input_tokens, output_tokens = map(_short, self._usage.tokens)
+        cost = self._usage.cost(self._prices)
         return f"{input_tokens} tokens in, {output_tokens} out" + ("" if cost is None else f", ${cost:.2f}")
 
 

@@ -105,7 +105,7 @@ class Sums:
         self.variants, self.procedure = variants, procedure
         self.is_begun = False
         """Whether there is any reply or failure."""
-        self._took = {variant: UsageCounter() for variant in variants}
+        self._counters = {variant: UsageCounter() for variant in variants}
         self._missing: dict[str, list[Missing]] = {variant: [] for variant in variants}
         self._disagreements: dict[str, list[Disagreement]] = {variant: [] for variant in variants}
         ways = ("tag", "judge") if procedure.grader.models else ("tag", "wording", "choice")
@@ -138,11 +138,11 @@ class Sums:
             for completion in (*replies, *set_aside):
                 if id(completion) not in counted:  # replies of one record are distinct objects
                     counted.add(id(completion))
-                    self._took[variant].add(completion)
+                    self._counters[variant].add(completion)
 
     def usage(self, prices: Prices) -> dict[str | None, Usage]:
         """Return the usage of each variant."""
-        return {variant: counter.usage(prices) for variant, counter in self._took.items()}
+        return {variant: counter.usage(prices) for variant, counter in self._counters.items()}
 
     @property
     def missing(self) -> tuple[Missing, ...]:

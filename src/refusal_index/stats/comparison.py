@@ -524,7 +524,7 @@ class MetricDifference(ResultWithInterval):
     second: float | None
     pvalue: float | None
     _tables: tuple[AnyTable, ...] = field(repr=False)
-    _worth: Payoffs = field(repr=False)
+    _payoffs: Payoffs = field(repr=False)
 
     @property
     def method(self) -> TestMethod | None:
@@ -557,7 +557,7 @@ class MetricDifference(ResultWithInterval):
         """
         if self.status != "boundary":
             return ResultWithInterval.confidence_interval(self, confidence_level)
-        first, second = (metric_estimate(self.name, table, self._worth, confidence_level) for table in self._tables)
+        first, second = (metric_estimate(self.name, table, self._payoffs, confidence_level) for table in self._tables)
         return square_and_add(first, second)
 
 
@@ -682,5 +682,5 @@ def _difference(
         second=second,
         pvalue=pvalue,
         _tables=tables,
-        _worth=payoffs,
+        _payoffs=payoffs,
     )

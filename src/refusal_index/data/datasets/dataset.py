@@ -370,7 +370,7 @@ class QuestionReader:
         """Notes for the user; set after the last row."""
         self._empty: dict[str, list[int]] = {}
         self._lines: dict[str, int] = {}
-        self._again: dict[str, list[int]] = {}
+        self._further_lines: dict[str, list[int]] = {}
         self._made_ids = ContentIds()
 
     def __iter__(self) -> Iterator[tuple[tables.Row, Question]]:
@@ -441,7 +441,7 @@ class QuestionReader:
                 "\x1f".join(filter(None, (cells["question"], cells["context"], *texts)))
             )
         elif question_id and self._lines.setdefault(question_id, row.line) != row.line:
-            self._again.setdefault(question_id, []).append(row.line)
+            self._further_lines.setdefault(question_id, []).append(row.line)
         return Question(
             question_id,
             cells["question"] or "",
@@ -459,7 +459,7 @@ class QuestionReader:
             message = f"expected the {role} of every row, got an empty cell; fill it in or remove the row"
             unless = ", or mark questions without a right answer in a column answerable" if role == "answer" else ""
             self.problems.append(self.source.wrong(message + unless, lines, self.columns.get(role, role)))
-        for question_id, further_lines in self._again.items():
+        for question_id, further_lines in self._further_lines.items():
             lines = [self._lines[question_id], *further_lines]
             message = f"expected every question_id once, got {question_id!r} {len(lines)} times; "
             advice = "give each question an id of its own, or remove the column to have ids made from the texts"
@@ -608,12 +608,12 @@ class Survey:
         characters: int,
         max_tokens: int | None = None,
     ) -> None:
-        self._characters, self._most = characters, max_tokens
+        self._characters, self._max_tokens = characters, max_tokens
         self.first: Question | None = None
         self._counts = Counter[str]()
         self._topics = Counter[str]()
         self._context, self._longest = 0, 0
-        self._asked: set[int] = set()
+        self._keys_seen: set[int] = set()
         self._repeated = 0
         too_long: tables.Problems = []
         for row, question in questions:
@@ -631,13 +631,13 @@ class Survey:
         self._context = max(self._context, len(question.context or ""))
         self._longest = max(self._longest, length)
         key = hash((question.text, question.context, question.choices))
-        self._repeated += key in self._asked
-        self._asked.add(key)
-        if self._most is not None and length > self._most * self._characters:
+        self._repeated += key in self._keys_seen
+        self._keys_seen.add(key)
+        if self._max_tokens is not None and length > self._max_tokens * self._characters:
             named = f"question_id {question.question_id!r}: " if has_ids else ""
             yield row.wrong(
-                f"{named}expected a prompt of at most {self._most:,} tokens, got about {length // self._characters:,}; "
-                "shorten its context, or leave the question out"
+                f"{named}expected a prompt of at most {self._max_tokens:,} tokens, got about "
+                f"{length // self._characters:,}; shorten its context, or leave the question out"
             )
 
     def described(self) -> Iterator[str]:

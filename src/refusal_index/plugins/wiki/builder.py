@@ -90,7 +90,7 @@ class BuildState:
     """
 
     def __init__(self, order: Mapping[str | None, Iterator[Candidate]], n_wanted: int) -> None:
-        self._order, self._wanted = order, n_wanted
+        self._order, self._n_wanted = order, n_wanted
         self._good: dict[str | None, list[Tried]] = {difficulty: [] for difficulty in order}
         self._open = list(order)
         self._questions: set[str] = set()
@@ -151,7 +151,7 @@ class BuildState:
         used_up = sorted(set(self._good) - set(self._open), key=lambda name: (len(self._good[name]), name or ""))
         shares: dict[str | None, int] = {}
         for number, name in enumerate([*used_up, *self._open]):
-            fair = math.ceil((self._wanted - sum(shares.values())) / (len(self._good) - number))
+            fair = math.ceil((self._n_wanted - sum(shares.values())) / (len(self._good) - number))
             shares[name] = fair if name in self._open else min(fair, len(self._good[name]))
         return shares
 
