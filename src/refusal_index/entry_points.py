@@ -50,10 +50,8 @@ def own_plugins(kind: str) -> Mapping[str, EntryPoint]:
     from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - takes 15 ms, --help needs none
 
     with suppress(PackageNotFoundError):
-        plugins = {
-            plugin.name: plugin
-            for plugin in distribution(DISTRIBUTION).entry_points.select(group=f"refusal_index.{kind}")
-        }
+        own = distribution(DISTRIBUTION).entry_points.select(group=f"refusal_index.{kind}")
+        plugins = {plugin.name: plugin for plugin in own}
         if plugins or kind in OTHERS_ONLY:
             return plugins
     raise not_registered(kind)

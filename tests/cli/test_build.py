@@ -349,7 +349,7 @@ def test_a_dry_run_sends_nothing_and_counts_requests(api):
 def test_other_settings_in_the_place_of_a_build_are_named(api):
     write_pages(Path("pages.jsonl"), 40)
     build("--questions", "12")
-    for changed, named in ((["--seed", "1"], "seed: then 0, now 1"), (["--top-p", "1"], "writer.decoding.top_p")):
+    for changed, named in ((["--seed", "1"], "seed: 0 before, 1 now"), (["--top-p", "1"], "writer.decoding.top_p")):
         result = build("--questions", "12", *changed)
         assert result.exit_code == 2
         assert named in result.stderr
@@ -357,7 +357,7 @@ def test_other_settings_in_the_place_of_a_build_are_named(api):
     Path("wiki.jsonl").unlink()
     Path("wiki.jsonl.build.json").unlink()
     result = build("--questions", "13")
-    assert (result.exit_code, "questions: then 12, now 13" in result.stderr) == (2, True)
+    assert (result.exit_code, "questions: 12 before, 13 now" in result.stderr) == (2, True)
 
 
 CASES = {

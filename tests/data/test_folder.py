@@ -50,9 +50,9 @@ def test_other_settings_are_refused_with_every_difference_named(tmp_path):
     with pytest.raises(RunFolderError) as caught:
         folder.create_or_resume(other)
     message = str(caught.value)
-    assert "generation.temperature: then 0.0, now 1.0" in message
-    assert "seed: then nothing, now 3" in message
-    assert "variants: then ['low', 'high'], now ['low']" in message
+    assert "generation.temperature: 0.0 before, 1.0 now" in message
+    assert "seed: nothing before, 3 now" in message
+    assert "variants: ['low', 'high'] before, ['low'] now" in message
     assert "max_tokens" not in message
     assert "another folder" in message
     assert folder.run_json.read_bytes() == before
@@ -112,7 +112,7 @@ def test_a_run_json_without_an_id_is_refused(tmp_path):
 
 def test_a_setting_that_one_side_lacks_differs_also_from_none(tmp_path):
     RunFolder(tmp_path).create_or_resume(SETTINGS)
-    with pytest.raises(RunFolderError, match=r"seed: then nothing, now None"):
+    with pytest.raises(RunFolderError, match=r"seed: nothing before, None now"):
         RunFolder(tmp_path).create_or_resume({**SETTINGS, "seed": None})
 
 

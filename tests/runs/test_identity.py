@@ -223,7 +223,7 @@ def test_a_folder_graded_by_other_rules_is_kept_as_it_is(of_another_version):
     with pytest.raises(ComparabilityError, match=r"run was made under comparability version 0.*kept as they are"):
         rebuild(Path("run"))
     assert {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()} == before
-    with pytest.raises(RunFolderError, match=f"comparability_version: then 0, now {COMPARABILITY_VERSION}"):
+    with pytest.raises(RunFolderError, match=f"comparability_version: 0 before, {COMPARABILITY_VERSION} now"):
         ri.evaluate(models.answer, ROWS, out="run", **LOCAL)
 
 

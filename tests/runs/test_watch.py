@@ -163,7 +163,7 @@ def test_a_refusal_of_settings_leaves_what_the_panel_knows(tmp_path: Path):
     watched(tmp_path / "checkpoints", tmp_path / "panel")
     known = (tmp_path / "panel" / "summary.json").read_bytes()
     (one,) = watched(tmp_path / "checkpoints", tmp_path / "panel", limit=7)
-    assert (one.result.status, "with other settings" in str(one.error)) == ("failed", True)
+    assert (one.result.status, "with different settings" in str(one.error)) == ("failed", True)
     assert (tmp_path / "panel" / "summary.json").read_bytes() == known
 
 

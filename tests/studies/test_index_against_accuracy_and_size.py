@@ -151,7 +151,7 @@ def test_p_is_never_printed_as_nought():
         "spearman_all": 1.0,
     }
     row |= {"r_squared_all": 1.0, "r_squared_ceiling": 0.9, "r_squared_without_noise": 1.1, "noise_reason": None}
-    assert "p <.0001 of" in regression_note(row, "size")
+    assert "p <.0001 for" in regression_note(row, "size")
     assert "above 1" in regression_note(row, "size")
     assert "were independent" in regression_note(row, "size")
     assert "were independent" not in regression_note(row | {"r_squared": 0.8}, "size")

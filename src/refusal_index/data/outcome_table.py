@@ -293,20 +293,10 @@ def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> p
     return table
 
 
-def _record(
-    identification: Identification, question: Question, outcome: Outcome
-) -> tuple[str | int | bool | None, ...]:
+def _record(run: Identification, question: Question, outcome: Outcome) -> tuple[str | int | bool | None, ...]:
     first, forced = outcome.first_grade, outcome.forced_grade
     return (
-        *(
-            identification.model,
-            identification.dataset,
-            identification.variant,
-            question.question_id,
-            identification.draw,
-            outcome.refused,
-            outcome.wrong,
-        ),
+        *(run.model, run.dataset, run.variant, question.question_id, run.draw, outcome.refused, outcome.wrong),
         *(first and str(first), forced and str(forced), outcome.unscored_reason, question.topic, None, None),
         *(question.text, question.gold, outcome.first_reply, outcome.forced_reply, SCHEMA_VERSION),
     )

@@ -475,18 +475,18 @@ def _report(problem: TableError, problems: Problems | None) -> None:
     problems.append(problem)
 
 
-def _text(source: Source, data: Any, wanted_columns: Sequence[str], first_of_lists: bool) -> TextTable:
+def _text(source: Source, data: Any, wanted: Sequence[str], first_of_lists: bool) -> TextTable:
     frame: pl.DataFrame | None = None
     if source.kind == "parquet":
         with _parquet_errors(source):
             names = list(pl.read_parquet_schema(data))
             data.seek(0)
-            frame = pl.read_parquet(data, columns=[name for name in names if name in wanted_columns] or names[:1])
+            frame = pl.read_parquet(data, columns=[name for name in names if name in wanted] or names[:1])
     elif source.kind == "memory" and (frame := _frame(source, data)) is not None:
         names = frame.columns
     if frame is None:
-        return _text_of_rows(source, iter_rows(source, data), wanted_columns, first_of_lists)
-    columns = [_text_column(source, frame[name], first_of_lists) for name in names if name in wanted_columns]
+        return _text_of_rows(source, iter_rows(source, data), wanted, first_of_lists)
+    columns = [_text_column(source, frame[name], first_of_lists) for name in names if name in wanted]
     return TextTable(source, tuple(names), pl.DataFrame(columns), pl.int_range(1, frame.height + 1, eager=True))
 
 
@@ -502,11 +502,9 @@ def _text_column(source: Source, column: pl.Series, first_of_lists: bool) -> pl.
         raise wrong from error
 
 
-def _text_of_rows(
-    source: Source, rows: Iterator[Row], wanted_columns: Sequence[str], first_of_lists: bool
-) -> TextTable:
+def _text_of_rows(source: Source, rows: Iterator[Row], wanted: Sequence[str], first_of_lists: bool) -> TextTable:
     """Read rows in chunks, because Python strings take twice the memory of a Polars column."""
-    schema = dict.fromkeys(wanted_columns, pl.String)
+    schema = dict.fromkeys(wanted, pl.String)
     names: dict[str, None] = {}
     lines: list[int] = []
     chunks = [pl.DataFrame(schema=schema)]

@@ -352,23 +352,16 @@ def _warnings(summary: Summary) -> Iterator[Statement]:
 def _possible_shifts(variants: Sequence[VariantSummary]) -> Iterator[Statement]:
     """State how far missing grades and repeated refusals, too few for a caveat, could move RI."""
     codes = {warning.code for variant in variants for warning in variant.warnings}
-    unscored, n_asked = (
-        sum(getattr(variant.completeness, name) for variant in variants) for name in ("unscored", "asked")
-    )
+    counts = [variant.completeness for variant in variants]
+    unscored, n_asked = sum(count.unscored for count in counts), sum(count.asked for count in counts)
     if unscored and "incomplete" not in codes:
-        counts = {"missing": unscored, "asked": n_asked}
-        ends = (
-            (variant, variant.missing.low, variant.missing.high) for variant in variants if variant.missing is not None
-        )
-        yield Statement(
-            "unscored_outcomes", *_by_shift(counts, max((_largest_shift(*bounds) for bounds in ends), default=0.0))
-        )
+        ranges = ((variant, variant.missing) for variant in variants if variant.missing is not None)
+        shift = max((_largest_shift(variant, missing.low, missing.high) for variant, missing in ranges), default=0.0)
+        yield Statement("unscored_outcomes", *_by_shift({"missing": unscored, "asked": n_asked}, shift))
     share = max(variant.forced_refusals.share or 0.0 for variant in variants)
     if share and "forced_refusals" not in codes:
-        lows = ((variant, variant.sensitivity.range_of(INDEX).low) for variant in variants)
-        yield Statement(
-            "some_forced_refusals", *_by_shift({"share": share}, max(_largest_shift(*bounds) for bounds in lows))
-        )
+        shift = max(_largest_shift(variant, variant.sensitivity.range_of(INDEX).low) for variant in variants)
+        yield Statement("some_forced_refusals", *_by_shift({"share": share}, shift))
 
 
 def _by_shift(values: Mapping[str, Any], pull: float) -> tuple[Severity, dict[str, Any]]:

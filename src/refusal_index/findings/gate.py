@@ -267,10 +267,8 @@ class GateResult(Shown):
         if self.baseline is None:
             return False
         runs = (self.candidate, self.baseline)
-        first_id, second_id = (run.about.get(RUN_ID) for run in runs)
-        return len({(run.source.resolve(), run.label) for run in runs}) == 1 or (
-            first_id is not None and first_id == second_id
-        )
+        ids = {run.about.get(RUN_ID) for run in runs}
+        return len({(run.source.resolve(), run.label) for run in runs}) == 1 or (len(ids) == 1 and None not in ids)
 
     def to_document(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary; `refusal_index.render.gate.gate_document` adds the sentences."""

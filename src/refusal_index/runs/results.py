@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -166,9 +167,7 @@ def _disagreements(answered: Mapping[str, Answered]) -> Iterator[Disagreement]:
     A forced answer shared by several variants belongs to the first of them.
     """
     shared: set[str] = set()
-    for disagreement in (
-        item for variant, answered_variant in answered.items() for item in _of_variant(variant, answered_variant)
-    ):
+    for disagreement in chain.from_iterable(_of_variant(*item) for item in answered.items()):
         if disagreement.of is Pass.FORCED:
             if disagreement.reply in shared:
                 continue
@@ -386,13 +385,9 @@ def _parts(settings: Mapping[str, Any], store: ReplyStore, sums: Sums) -> Iterat
     rows: dict[str, list[tuple[Identification, Question, Outcome]]] = {variant: [] for variant in sums.variants}
     for record, answered in _each_answered(store, sums):
         for variant, answered_variant in answered.items():
-            part = rows[variant]
+            part, run = rows[variant], identifications[variant]
             part += (
-                (
-                    replace(identifications[variant], draw=draw) if draw else identifications[variant],
-                    record.question,
-                    outcome,
-                )
+                (replace(run, draw=draw) if draw else run, record.question, outcome)
                 for draw, outcome in enumerate(answered_variant.outcomes)
             )
             if len(part) >= ROWS_OF_PART:
@@ -430,10 +425,8 @@ def _conversations_of(record: QuestionRecord, variants: Iterable[str], procedure
 
 def _answered(conversation: Conversation, completions: list[Completion], error: str | None) -> Answered:
     """Return the outcomes of a question, one per draw; draws that are unfinished are unscored."""
-    first_replies = (
-        any(completion.reply.pass_ is Pass.FIRST for completion in completions) or not conversation.procedure.asks_first
-    )
-    used, derived = completions_and_outcomes(conversation, completions) if first_replies else ([], [])
+    is_begun = not conversation.procedure.asks_first or any(item.reply.pass_ is Pass.FIRST for item in completions)
+    used, derived = completions_and_outcomes(conversation, completions) if is_begun else ([], [])
     if len(derived) == conversation.draws:
         return Answered(conversation.question, derived, used, error)
     reason = NOT_FINISHED if error is None else REQUEST_FAILED

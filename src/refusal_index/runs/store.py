@@ -139,24 +139,14 @@ def with_unreplaced(completions: list[Completion], set_aside: Sequence[Completio
     if not set_aside:
         return completions
     places = {place_of(completion)[:-1] for completion in completions}
-    return [
-        *completions,
-        *{
-            place_of(completion): completion for completion in set_aside if place_of(completion)[:-1] not in places
-        }.values(),
-    ]
+    unreplaced = {place_of(reply): reply for reply in set_aside if place_of(reply)[:-1] not in places}
+    return [*completions, *unreplaced.values()]
 
 
 def place_of(completion: Completion) -> tuple[Any, ...]:
     """Return the key of a reply."""
-    return (
-        completion.question_id,
-        completion.variant,
-        str(completion.reply.pass_),
-        str(completion.reply.role),
-        completion.draw,
-        completion.attempt,
-    )
+    reply, question_id, variant = completion.reply, completion.question_id, completion.variant
+    return question_id, variant, str(reply.pass_), str(reply.role), completion.draw, completion.attempt
 
 
 def reply_row(completion: Completion) -> Row:

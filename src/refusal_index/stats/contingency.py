@@ -439,18 +439,16 @@ class SampledTable(Cells[float]):
     @classmethod
     def of(cls, codes: NDArray[np.intp], design: SamplingDesign) -> Self:
         """Count questions by their cells, given as from `cell_codes`, shape (n,)."""
-        is_kept = (codes < 4) & (design.weights > 0)
-        _, clusters = np.unique(design.clusters[is_kept], return_inverse=True)
+        kept = (codes < 4) & (design.weights > 0)
+        _, clusters = np.unique(design.clusters[kept], return_inverse=True)
         size = 4 * (int(clusters.max(initial=-1)) + 1)
         cells = (
-            np.bincount(4 * clusters + codes[is_kept], design.weights[is_kept], minlength=size)
-            .reshape(-1, 4)
-            .astype(float)
+            np.bincount(4 * clusters + codes[kept], design.weights[kept], minlength=size).reshape(-1, 4).astype(float)
         )
-        n, total = int(np.count_nonzero(is_kept)), float(cells.sum())
+        n, total = int(np.count_nonzero(kept)), float(cells.sum())
         w, x, y, z = (cells.sum(axis=0) * (n / total if n else 0.0)).tolist()
-        shares = design.weights[is_kept] / total if n else design.weights[is_kept]
-        a, b, c, d = np.bincount(codes[is_kept], shares * shares, minlength=4).tolist()
+        shares = design.weights[kept] / total if n else design.weights[kept]
+        a, b, c, d = np.bincount(codes[kept], shares * shares, minlength=4).tolist()
         return cls(w, x, y, z, cells / total if n else cells, (a, b, c, d))
 
     @property

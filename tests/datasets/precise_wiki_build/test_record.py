@@ -73,7 +73,7 @@ def test_a_finished_build_is_found_again_and_its_file_if_lost_is_not(paths):
 
 def test_other_settings_are_named(paths):
     frozen(paths)
-    with pytest.raises(BuildError, match=r"seed: then 0, now 1.*give another --out"):
+    with pytest.raises(BuildError, match=r"seed: 0 before, 1 now.*give another --out"):
         finished_record(paths, {**SETTINGS, "seed": 1})
 
 

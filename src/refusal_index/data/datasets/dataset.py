@@ -437,9 +437,8 @@ class QuestionReader:
         topic = cells["topic"] and sys.intern(cells["topic"])  # one string object for all questions of a topic
         question_id: str = cells["question_id"] or ""
         if "question_id" not in self.columns:
-            question_id = self._made_ids.next_id(
-                "\x1f".join(filter(None, (cells["question"], cells["context"], *texts)))
-            )
+            key = "\x1f".join(filter(None, (cells["question"], cells["context"], *texts)))
+            question_id = self._made_ids.next_id(key)
         elif question_id and self._lines.setdefault(question_id, row.line) != row.line:
             self._further_lines.setdefault(question_id, []).append(row.line)
         return Question(
