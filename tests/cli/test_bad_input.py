@@ -1,14 +1,29 @@
-"""Bad input gets one clear line, exit status 2, and nothing is lost."""
+"""Bad input, odd paths, and the exit statuses of commands that take several runs."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
+from refusal_index.data.folder import SET_VERSION
+from refusal_index.data.outcome_table import write_outcomes
+from refusal_index.plugins.studies import study
+from refusal_index.plugins.studies.study import study_spec
+from tests.cli.making import LOW
+from tests.data.test_folder import make_run
+from tests.studies.made import made_run
+from tests.tiers import one_fast
+
+# --- Bad input gets one clear line, exit status 2, and nothing is lost
 
 
 def invoke(*arguments: str) -> tuple[int, str]:
@@ -18,7 +33,7 @@ def invoke(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.stderr
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("OPENAI_API_KEY", "AZUREAI_OPENAI_API_KEY"):
@@ -68,6 +83,7 @@ CASES = {
 }
 
 
+@pytest.mark.usefixtures("nowhere")
 @pytest.mark.parametrize("case", CASES)
 def test_an_option_that_cannot_be_used_is_named_with_what_to_do(case):
     arguments, expected = CASES[case]
@@ -89,6 +105,7 @@ FILES = {
 }
 
 
+@pytest.mark.usefixtures("nowhere")
 @pytest.mark.parametrize("case", FILES)
 def test_a_file_that_cannot_be_used_is_named_with_its_line(case):
     text, expected = FILES[case]
@@ -99,6 +116,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_line(case):
     assert not Path("runs").exists()
 
 
+@pytest.mark.usefixtures("nowhere")
 def test_the_folder_of_another_run_is_refused_and_left_as_it_is():
     arguments = ["run", "--limit", "3", "--variants", "low", "--out", "there"]
     assert invoke(*arguments)[0] == 0
@@ -110,6 +128,7 @@ def test_the_folder_of_another_run_is_refused_and_left_as_it_is():
     assert {path: path.read_bytes() for path in Path("there").rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.usefixtures("nowhere")
 def test_a_folder_that_no_run_made_is_refused():
     Path("mine").mkdir()
     write("mine/thesis.tex", "years of work")
@@ -119,6 +138,7 @@ def test_a_folder_that_no_run_made_is_refused():
     assert Path("mine/thesis.tex").read_text() == "years of work"
 
 
+@pytest.mark.usefixtures("nowhere")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -133,6 +153,7 @@ def test_outcomes_that_cannot_be_scored_are_named_with_their_line(text, expected
     assert all(part in said for part in ["o.csv", *expected]), said
 
 
+@pytest.mark.usefixtures("nowhere")
 def test_score_of_a_folder_that_is_no_run_says_so():
     Path("empty").mkdir()
     status, said = invoke("score", "empty")
@@ -140,7 +161,212 @@ def test_score_of_a_folder_that_is_no_run_says_so():
     assert "run.json" in said
 
 
+@pytest.mark.usefixtures("nowhere")
 def test_json_goes_alone_to_standard_output():
     arguments = ["run", "--limit", "3", "--variants", "low", "--out", "there", "--json"]
     result = CliRunner().invoke(app, arguments)
     assert json.loads(result.stdout)["variants"][0]["variant"] == "low"
+
+
+# --- Paths on the command line: no output goes into a run's folder, and odd names end in one line
+
+INPUTS = {
+    *("add", "baseline", "candidate", "config", "data", "file", "files", "folder", "forced", "input_file", "labels"),
+    *("models", "more", "pages", "pilot", "policy", "prompts", "rates", "run", "runs"),
+}
+"""Parameters that name what is read; every other path is an output."""
+
+UNUSED = {("run-batch", "output_tmp_dir")}
+RUN_FOLDERS = {
+    "run": LOW,
+    "force": ("force", "r/outcomes.parquet", "--model", "almanac/small"),
+    "regrade": ("regrade", "r", "--grader", "exact"),
+}
+"""Commands whose output is a run's folder, with arguments that they take."""
+
+NOT_UTF8 = os.fsdecode(b"bad\xff")
+CONTROLS = "a\x1b[2J\nb"
+
+
+def commands() -> Iterator[tuple[str, tuple[str, ...], Any]]:
+    """Yield the name of each command, what calls it, and the command."""
+    for name, one in get_command(app).commands.items():
+        for path, command in ((f"{name} {sub}", two) for sub, two in getattr(one, "commands", {}).items()):
+            yield path, tuple(path.split()), command
+        if not hasattr(one, "commands"):
+            yield name, (name,), one
+
+
+def is_path(param: Any) -> bool:
+    kind = str(getattr(param, "type_descriptor", None) or param.type)  # typer has named it differently
+    return "Path" in kind or param.metavar in ("FILE", "DIR", "FOLDER")
+
+
+OUTPUTS = [
+    (name, param.name)
+    for name, _, command in commands()
+    for param in command.params
+    if is_path(param) and param.name not in INPUTS and (name, param.name) not in UNUSED
+]
+
+
+def with_stubs(name: str, given: dict[str, str]) -> list[str]:
+    """Return a command line with some parameters, and with a word for all others that must be there."""
+    words, command = next((words, command) for one, words, command in commands() if one == name)
+    line = list(words)
+    for param in command.params:
+        value = given.get(param.name, "x" if param.required else None)
+        if value is not None:
+            line += [value] if param.param_type_name == "argument" else [param.opts[0], value]
+    return line
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    return {str(one): one.read_bytes() if one.is_file() else None for one in folder.rglob("*")}
+
+
+def test_the_outputs_are_those_that_are_known():
+    """A new option that names a file is an output, unless it stands in INPUTS."""
+    assert len(OUTPUTS) == 15
+    assert {name for name, _ in OUTPUTS} >= {"run-batch", "serve", "import", "build precise-wiki", *RUN_FOLDERS}
+
+
+@one_fast(("name", "param"), sorted(OUTPUTS, key=lambda one: one[0] != "run-batch"))
+def test_no_output_goes_into_a_runs_folder(ran, command, name, param):
+    """``run-batch -o r/replies.sqlite`` destroyed the replies that were paid for, with exit status 0."""
+    Path("link").symlink_to(ran / "replies.sqlite")
+    before = contents(ran)
+    for place in ("r", "r/new.csv", "link", "r/logs/new", "r/outcomes.parquet", "r/replies.sqlite"):
+        if name in RUN_FOLDERS:
+            if place == "r":  # its own command goes on there
+                continue
+            line = [*RUN_FOLDERS[name], "--out", place]
+        else:
+            line = with_stubs(name, {param: place})
+        done = command(*line)
+        assert done.exit_code == 2, (line, done.output)
+        assert f"{place} lies in the folder of" in done.stderr, (line, done.stderr)
+    assert contents(ran) == before
+
+
+def test_a_candidate_is_not_asked_into_a_runs_folder(ran, command):
+    before = contents(ran)
+    done = command("gate", "r/new", "--run", "--limit", "20", "--variants", "low", "--at-least", "refusal_index=0")
+    assert (done.exit_code, contents(ran)) == (2, before)
+    assert "r/new lies in the folder of the run" in done.stderr
+
+
+def test_the_page_of_a_run_is_written_by_report_alone(ran, command):
+    page = (ran / "report.html").read_bytes()
+    assert command(*with_stubs("study", {"name": "results_table", "out": "r/report.html"})).exit_code == 2
+    assert (ran / "report.html").read_bytes() == page
+    assert command("report", "r", "--out", "r/report.html").exit_code == 0
+
+
+def test_run_batch_answers_the_files_of_requests_of_a_run(ran, command):
+    """``run --engine command`` has it write below ``rounds/``."""
+    Path("requests.jsonl").write_text("")
+    done = command("run-batch", "-i", "requests.jsonl", "-o", "r/rounds/replies.jsonl", "--model", "almanac/base")
+    assert "lies in the folder of a run" not in done.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, _, _ in commands()])
+def test_a_path_that_is_not_utf8_or_holds_controls_ends_in_a_message(command, name):
+    """Names that are no UTF-8 ended ``run`` and ``score`` in a TypeError."""
+    done = command(*name.split(), NOT_UTF8)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "error: bad\\udcff: expected text in UTF-8; rename the file or folder\n"
+    for param in next(one for path, _, one in commands() if path == name).params:
+        if is_path(param) and (name, param.name) not in {("run", "out"), ("serve", "log")}:  # which go on
+            done = command(*with_stubs(name, {param.name: CONTROLS}))
+            assert all(character.isprintable() for character in done.output.replace("\n", "")), done.output
+
+
+def test_a_run_in_a_folder_whose_name_holds_controls_goes_on(command):
+    for line in ((*LOW, "--out", CONTROLS), ("score", CONTROLS), ("report", CONTROLS)):
+        done = command(*line)
+        assert done.exit_code == 0, done.output
+        assert all(character.isprintable() for character in done.output.replace("\n", "")), done.output
+
+
+# --- Several runs as input: the same exit statuses and the same words of every command that takes them
+
+COMMANDS = {
+    "compare": ("--variants", "normal"),
+    "study results_table": ("--format", "csv", "--out", "made"),
+    "study --all": ("--format", "csv", "--out", "made"),
+    "report": ("--out", "made.html"),
+}
+
+
+@pytest.fixture
+def of_inputs(command, monkeypatch):
+    """Return what runs one of the commands on some inputs; of all studies, there are two."""
+    few = tuple(study_spec(name) for name in ("results_table", "ranking_with_ties"))
+    monkeypatch.setattr(study, "study_specs", lambda: few)
+    for model in "ab":
+        write_outcomes(pl.concat(list(made_run(model, n=60).variants.values())), Path(f"{model}.parquet"))
+    Path("empty.csv").touch()
+    return lambda name, *inputs: command(*name.split(), *inputs, *COMMANDS[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_0_where_every_run_is_read_1_where_one_is_left_out_2_where_none_is_read(of_inputs, name):
+    assert of_inputs(name, "a.parquet", "b.parquet").exit_code == 0
+    partly = of_inputs(name, "a.parquet", "empty.csv", "b.parquet")
+    assert (partly.exit_code, partly.stderr.count("left out: empty.csv")) == (1, 1)
+    assert partly.stdout == of_inputs(name, "a.parquet", "b.parquet").stdout, "the others as if it had not been named"
+    nothing = of_inputs(name, "empty.csv")
+    assert (nothing.exit_code, nothing.stdout) == (2, "")
+    assert nothing.stderr.startswith("error: empty.csv")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_2_before_any_work_where_a_path_is_not_there(of_inputs, name):
+    result = of_inputs(name, "a.parquet", "b.parquet", "typo.parquet")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == ("error: typo.parquet cannot be read: there is no such file or folder; check the path\n")
+    assert not Path("made").exists()
+    assert not Path("made.html").exists()
+
+
+def test_2_where_one_model_is_left_to_compare(of_inputs):
+    result = of_inputs("compare", "a.parquet", "empty.csv")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "left out: empty.csv" in result.stderr
+    assert "expected two models or more, got a alone" in result.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_says_so(command, name):
+    said = " ".join(command(*name.split(), "--help").stdout.split())
+    assert "Exit status: 0 done" in said
+    assert "1 done without a run that could not be read" in said
+    assert "folders of sets" in said
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_set_is_shown_under_its_names_and_what_is_not_begun_is_left_out(of_inputs, name):
+    names = {"one": "Large, thinking", "two": "Small", "three": "Next"}
+    for folder in ("one", "two"):
+        make_run(Path("set", folder), "acme/same")
+    runs = [{"folder": folder, "model": model, "dataset": "Ours"} for folder, model in names.items()]
+    Path("set/summary.json").write_text(json.dumps({"set_version": SET_VERSION, "runs": runs}))
+    result = of_inputs(name, "set")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("left out: set/three has not started yet")
+    made = [Path(f) for f in ("made/results_table.csv", "made.html") if Path(f).exists()]
+    shown = result.stdout + "".join(path.read_text(encoding="utf-8") for path in made)
+    assert "Large, thinking" in shown
+    assert "Small" in shown
+
+
+def test_the_report_of_a_set_lies_in_its_folder(command):
+    make_run(Path("set/one"), "acme/one")
+    runs = [{"folder": "one", "model": "Large", "dataset": "Ours"}]
+    Path("set/summary.json").write_text(json.dumps({"set_version": SET_VERSION, "runs": runs}))
+    assert command("report", "set").exit_code == 0
+    page = Path("set/report.html").read_text(encoding="utf-8")
+    assert "<title>Refusal Index of Large on Ours</title>" in page

@@ -25,7 +25,7 @@ import refusal_index as ri
 from refusal_index.cli import app
 from refusal_index.errors import RefusalIndexError
 from refusal_index.plugins.confidence.plan import METHODS
-from tests.cli.test_force import first_pass_of
+from tests.cli.test_import_and_force import first_pass_of
 from tests.runs.test_watch import checkpoint
 from tests.tiers import one_fast
 

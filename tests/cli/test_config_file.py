@@ -1,4 +1,4 @@
-"""Configurations: every key is an option of the command, and what cannot be used is named before anything is asked."""
+"""Configurations: their keys, the examples of docs/configurations.md, and the paper's models."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from refusal_index.data.datasets import dataset_names
 from refusal_index.data.run_json import Price
 from refusal_index.models.settings import SettingError
+from refusal_index.protocol import load_prompt_set
 from refusal_index.runs import sweep
+from refusal_index.runs.plan import check_name, grader_of
 from refusal_index.runs.settings import SETTINGS, Settings
-from refusal_index.runs.sweep import ConfigError, config_names, read_config
+from refusal_index.runs.sweep import DATASET_KEYS, MODEL_KEYS, Config, ConfigError, config_names, read_config
+
+# --- Configurations: every key is an option of the command, and what cannot be used is named before anything is
+# asked
 
 CONFIG = """
 [defaults]
@@ -182,3 +188,107 @@ def test_a_name_that_is_none_is_answered_with_those_that_are(given, tmp_path, mo
     with pytest.raises(ConfigError, match=re.escape(f"'{given}' is neither a file nor")) as caught:
         read_config(given)
     assert all(name in str(caught.value) for name in config_names())
+
+
+# --- The examples of docs/configurations.md work, and what it lists is all there is
+
+PAGE = (Path(__file__).parents[2] / "docs" / "configurations.md").read_text(encoding="utf-8")
+PAGE_CONFIG, PROMPTS, PARAPHRASE = re.findall(r"```toml[^\n]*\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text(PAGE_CONFIG)
+    Path("prompts.toml").write_text(PROMPTS.replace("[forced]", f"{PARAPHRASE}\n[forced]"))
+
+
+@pytest.mark.usefixtures("files")
+def test_the_configuration_can_be_read():
+    config = read_config("mine.toml")
+    assert [model.name for model in config.models] == [None, "Qwen3-32B, thinking"]
+    assert config.datasets[1].values["column"] == (("question", "problem"),)
+
+
+@pytest.mark.usefixtures("files")
+def test_the_tables_name_every_key_and_every_configuration():
+    for table, keys in (("[[models]]", MODEL_KEYS), ("[[datasets]]", DATASET_KEYS)):
+        (row,) = re.findall(rf"^\| `{re.escape(table)}` \| (.*) \|$", PAGE, re.MULTILINE)
+        assert sorted(row.split(", ")) == sorted(f"`{key}`" for key in keys)
+    assert set(re.findall(r"paper/[a-z0-9.-]*[a-z0-9]", PAGE)) - {"paper/all.toml"} == set(config_names())
+
+
+@pytest.mark.usefixtures("files")
+def test_the_prompt_set_can_be_read_with_its_paraphrase():
+    prompts = load_prompt_set("prompts.toml")
+    assert prompts.family("shy") == ("shy", "shy-2")
+    assert prompts.render("shy", "Who?")[0].count("UNANSWERED") == 2
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.slow
+def test_the_table_of_the_dry_run_is_what_the_command_prints(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    (shown,) = re.findall(r"```text\n(model .*?)\n```", PAGE, re.DOTALL)
+    said = command("run", "--limit", "100", "--price", "1,2", "--dry-run").stdout
+    assert [line.rstrip() for line in shown.splitlines()] == [line.rstrip() for line in said.splitlines()[2:7]]
+
+
+# --- The paper's models as configurations: 16 of them, decoded as the paper says, by names that providers know
+
+ROWS = (  # of the paper's table on SimpleQA
+    *("Gemma-3-12B", "Qwen2.5-72B", "Qwen3-32B", "Qwen3-32B-Think", "Qwen3-235B", "Mistral-123B", "Llama-3.1-70B"),
+    *("GPT-4.1", "GPT-4.1-mini", "Claude-Sonnet-4", "Claude-3.5-Haiku", "Gemini-2.5-Flash", "Gemini-2.5-Flash-Lite"),
+    *("DeepSeek-V3-0324", "GLM-4.5", "GLM-4.5-Air"),
+)
+ALL = read_config("paper/all")
+SINGLE = {name: read_config(name) for name in config_names() if name != "paper/all"}
+NAME = re.compile(r"(?:openai|anthropic|google)/[a-z0-9.-]+|vllm/[A-Za-z0-9-]+/[A-Za-z0-9.-]+")
+
+
+@pytest.fixture(params=[ALL, *SINGLE.values()], ids=lambda config: config.name)
+def config(request: pytest.FixtureRequest) -> Config:
+    return request.param
+
+
+def test_the_matrix_has_the_rows_of_the_papers_table_in_their_order():
+    assert tuple(model.name for model in ALL.models) == ROWS
+
+
+def test_each_model_of_the_matrix_is_that_of_its_own_file():
+    alone = {model.name: dict(model.values) for single in SINGLE.values() for model in single.models}
+    assert all(dict(model.values) == alone.pop(model.name) for model in ALL.models)
+    assert set(alone) == {"Qwen3-235B-Think"}, "the mode that the paper's text names and its table does not"
+
+
+def test_decoding_questions_and_grader_are_the_papers(config):
+    assert config.defaults == {"temperature": 0.7, "top_p": 0.95, "max_tokens": 4096}
+    overridden = {key for model in config.models for key in model.values}.intersection(config.defaults)
+    assert not overridden
+    (dataset,) = config.datasets
+    assert dataset.values == {"dataset": "simpleqa", "grader": "openai/gpt-4o-mini"}
+    assert dataset.values["dataset"] in dataset_names()
+    assert grader_of(dataset.values["grader"])[1] == ("openai/gpt-4o-mini",)
+
+
+def test_names_are_well_formed_and_their_providers_known(config):
+    for model in config.models:
+        name = model.values["model"]
+        assert NAME.fullmatch(name), name
+        check_name(name, {})
+
+
+def test_qwen3_is_switched_as_its_name_says_and_no_other_model_is(config):
+    for model in config.models:
+        switch = model.values.get("think")
+        if not model.name.startswith("Qwen3"):
+            assert switch is None
+        else:
+            assert switch == ("/think" if model.name.endswith("-Think") else "/no_think")
+
+
+def test_prices_can_be_read_and_stand_where_an_api_asks_one(config):
+    for model in config.models:
+        assert ("price" in model.values) == (not model.values["model"].startswith("vllm/"))
+        if "price" in model.values:
+            assert model.values["price"].output > 0

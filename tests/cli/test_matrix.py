@@ -1,19 +1,31 @@
-"""`run --config`: each model on each dataset, checked before the first request, resumed, none stopped by another."""
+"""`run --config`: each model on each dataset, by single requests, over HTTP and in batches."""
 
 from __future__ import annotations
 
+import csv
 import json
+import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 from aiohttp import web
 
+from refusal_index.data.datasets import load_dataset
 from refusal_index.data.files import locked
 from refusal_index.data.folder import RunFolder, read_runs
+from refusal_index.plugins.almanac.models import model_names
 from tests.cli.making import outcomes, write_sums
+from tests.cli.serving import finish, kill_once, start
+from tests.faults.almanac import BatchFaults
+from tests.models.batches.batch_server import almanac
 from tests.models.fake_api import FakeApi, is_grading, question_of
+
+# --- `run --config`: each model on each dataset, checked before the first request, resumed, none stopped by
+# another
 
 CONFIG = """
 [defaults]
@@ -296,3 +308,191 @@ def test_a_budget_of_a_set_counts_what_finished_runs_took_and_is_told_as_why_oth
         assert (result.exit_code, len(api.answered)) == (1, 14)
         assert "Two on own/more: the budget of 14 requests is used up; raise it to continue from here" in result.stdout
         assert run(api, *budget, "100").exit_code == 0
+
+
+# --- A matrix over HTTP: three models, two datasets, four variants against ``serve``, killed twice, paid for once
+
+CONNECTIONS = 8
+ALMANAC, OWN = 24, 20
+VARIANTS = 4
+SIBLINGS_CONFIG = f"""
+name = "siblings"
+[defaults]
+max_connections = {CONNECTIONS}
+{"".join(f'[[models]]{os.linesep}model = "openai-api/almanac/{name}"{os.linesep}' for name in model_names())}
+[[datasets]]
+dataset = "almanac"
+limit = {ALMANAC}
+[[datasets]]
+name = "own"
+data = "own.csv"
+grader = "exact"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the configuration and a file of questions of its own."""
+    (tmp_path / "siblings.toml").write_text(SIBLINGS_CONFIG)
+    with (tmp_path / "own.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["question_id", "question", "answer"])
+        for question in load_dataset("almanac").questions[-OWN:]:
+            writer.writerow([f"own-{question.question_id}", question.text, question.gold])
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_matrix_killed_twice_ends_complete_and_sends_no_answered_request_twice(server, folder):
+    cells = len(model_names()) * 2
+    firsts = len(model_names()) * (ALMANAC + OWN) * VARIANTS
+    command = ("run", "--config", "siblings.toml")
+    for share in (0.3, 0.7):
+        kill_once(server, int(share * firsts), start(server, *command, cwd=folder))
+    said = finish(start(server, *command, cwd=folder))
+
+    document = json.loads((folder / "runs/siblings/summary.json").read_text())
+    assert document["complete"] is True
+    assert [run["status"] for run in document["runs"]] == ["complete"] * cells
+    assert len([path for path in (folder / "runs/siblings").iterdir() if path.is_dir()]) == cells
+    forced = 0
+    for run in document["runs"]:
+        outcomes = pl.read_parquet(folder / "runs/siblings" / run["folder"] / "outcomes.parquet")
+        assert outcomes.height == VARIANTS * (OWN if run["dataset"] == "own" else ALMANAC)
+        assert len(run["refusal_index"]["variants"]) == VARIANTS
+        assert f" {run['refusal_index']['estimate']:.2f} " in said
+        forced += outcomes.filter("refused")["question_id"].n_unique()
+
+    sent = Counter((entry["model"], entry["seed"]) for entry in server.answered())
+    assert len(sent) == firsts + forced
+    repeated = sum(count - 1 for count in sent.values())
+    assert repeated <= 2 * CONNECTIONS, "only what was in flight at a kill"
+
+    before = len(server.answered())
+    assert finish(start(server, *command, cwd=folder)) == said
+    assert len(server.answered()) == before, "a finished set sends nothing"
+
+
+# --- A matrix in batches: the first rounds of all runs are in flight at once; and what batches cost
+
+KNOWN = ["variant", "question_id", "refused", "wrong", "first_reply", "forced_reply"]
+BATCH_CONFIG = """
+name = "several"
+[defaults]
+engine = "batch"
+engine_option = ["poll=0.05"]
+limit = 10
+variants = ["low"]
+draws = 1
+[[models]]
+model = "openai-api/almanac/small"
+[[models]]
+model = "openai-api/almanac/base"
+[[models]]
+model = "openai-api/almanac/nobody"
+[[datasets]]
+dataset = "almanac"
+"""
+RUN = ("run", "--config", "several.toml")
+
+
+@pytest.fixture
+def batch_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "several.toml").write_text(BATCH_CONFIG)
+    return tmp_path
+
+
+def runs(folder: Path) -> dict[str, dict[str, object]]:
+    document = json.loads((folder / "runs/several/summary.json").read_text())
+    return {run["model"].rpartition("/")[2]: run for run in document["runs"]}
+
+
+@pytest.mark.slow
+def test_the_first_waves_of_all_models_are_on_their_way_at_once_and_one_that_fails_stops_none(
+    batch_folder, monkeypatch, command
+):
+    with almanac(batch_folder, monkeypatch, faults=BatchFaults(delay=0.3)) as server:
+        assert command(*RUN).exit_code == 1
+        steps = [
+            ("sent", one["batch"]) if one["method"] == "POST" else ("read", "")
+            for one in server.entries()
+            if (one["method"], one["path"]) == ("POST", "/v1/batches") or one["path"].endswith("/content")
+        ]
+        assert [step for step, _ in steps[:3]] == ["sent"] * 3, "nothing is waited for before all are in flight"
+        assert len(server.asked()) == len(set(server.asked())), "ids tell models apart"
+    found = runs(batch_folder)
+    assert {name: run["status"] for name, run in found.items()} == {
+        "small": "complete",
+        "base": "complete",
+        "nobody": "failed",
+    }
+    assert "model_not_found" in found["nobody"]["error"]
+    for name in ("small", "base"):
+        model = (
+            "--model",
+            f"almanac/{name}",
+            "--limit",
+            "10",
+            "--variants",
+            "low",
+            "--draws",
+            "1",
+        )
+        assert command("run", *model, "--out", name).exit_code == 0
+        there = outcomes(batch_folder / "runs/several" / found[name]["folder"]).select(KNOWN)
+        assert there.equals(outcomes(batch_folder / name).select(KNOWN))
+
+
+@pytest.mark.nightly
+def test_detached_it_is_gone_through_once_and_the_same_command_goes_on(batch_folder, monkeypatch, command):
+    with almanac(batch_folder, monkeypatch, faults=BatchFaults(delay=0.5)) as server:
+        said = command(*RUN, "--detach")
+        assert said.output.count("collects the results") == 3, "said of each run, once"
+        assert len(server.batches()) == 3
+        assert {name: run["status"] for name, run in runs(batch_folder).items()} == dict.fromkeys(
+            ("small", "base", "nobody"), "waiting"
+        )
+        command(*RUN)
+        assert {name: run["status"] for name, run in runs(batch_folder).items()} == {
+            "small": "complete",
+            "base": "complete",
+            "nobody": "failed",
+        }
+        assert len(server.batches()) == 5
+
+
+def test_a_dry_run_prices_batches_by_their_rate_and_says_so(batch_folder, command):
+    shared = ("run", "--dry-run", "--limit", "10", "--model", "openai-api/almanac/base", "--price", "2,8")
+    shared = (*shared, "--assume-refusal", "0.5", "--grader", "exact")
+    costs = {}
+    for name, options in {
+        "single": (),
+        "batch": ("--engine", "batch", "--batch-rate", "0.5"),
+        "no rate": ("--engine", "batch"),
+    }.items():
+        said = command(*shared, *options, "--json")
+        (run,) = json.loads(said.output)["runs"]
+        costs[name] = run["cost"]["expected"], run["remark"]
+    assert costs["batch"][0] == pytest.approx(costs["single"][0] / 2)
+    assert costs["no rate"][0] == costs["single"][0]
+    assert "batches are priced at 50% of the given prices" in costs["batch"][1]
+    assert "set --batch-rate if they cost less" in costs["no rate"][1]
+    assert "there are 2 rounds of batches; the time assumes 24 hours for each" in costs["batch"][1]
+    assert "s per request" in command(*shared).output
+    assert "s per request" not in command(*shared, "--engine", "batch").output
+    assert costs["single"][1] is None
+
+
+@pytest.mark.slow
+def test_results_cost_what_batches_cost(batch_folder, monkeypatch, command):
+    with almanac(batch_folder, monkeypatch):
+        shared = ("run", "--limit", "5", "--variants", "low", "--draws", "1", "--price", "2,8", "--batch-rate", "0.25")
+        shared = (*shared, "--model", "openai-api/almanac/base", "--engine", "batch", "--engine-option", "poll=0.05")
+        assert command(*shared, "--out", "run").exit_code == 0
+    rows = pl.read_parquet("run/outcomes.parquet")
+    (variant,) = json.loads(Path("run/summary.json").read_text())["variants"]
+    tokens = variant["usage"]
+    whole = (2 * tokens["input_tokens"] + 8 * tokens["output_tokens"]) / 1_000_000
+    assert rows.height == 5
+    assert tokens["cost"] == pytest.approx(whole / 4, rel=1e-6), tokens

@@ -1,4 +1,4 @@
-"""`run` on the embedded model: folders that are found again, own questions, own prompts, prices, Ctrl-C."""
+"""`run` on the embedded model and on functions: folders, own questions, prompts, prices, interruptions."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
+from refusal_index.cli import app
 from refusal_index.cli.runs import RESUMES
 from refusal_index.data.rates import contingency_table
+from refusal_index.protocol import load_prompt_set, read_reply
 from refusal_index.runs.plan import prepare
 from refusal_index.runs.settings import Settings
 from refusal_index.stats import refusal_index
 from tests.cli.making import LOW, PIPELINE, outcomes, stored, write_sums
 from tests.models.fake_api import FakeApi, is_grading
 from tests.tiers import one_fast
+
+# --- `run` on the embedded model: folders that are found again, own questions, own prompts, prices, Ctrl-C
 
 COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
 
@@ -375,3 +381,213 @@ def test_a_run_that_was_ended_before_its_further_draws_has_the_status_of_an_inco
     assert command(*asked, "--draws", "2").exit_code == 0
     for scored in ("r", "r/outcomes.parquet"):
         assert command("score", scored).exit_code == 0
+
+
+# --- The main job as a newcomer meets it: the embedded model, its questions, all four variants
+
+VARIANTS = ["low", "normal", "high", "highest"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("main") / "run"
+    result = CliRunner().invoke(app, ["run", "--limit", "800", "--out", str(out)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return out
+
+
+@pytest.mark.slow
+def test_every_variant_scores_every_question_and_fills_every_cell(run):
+    table = pl.read_parquet(run / "outcomes.parquet")
+    for variant in VARIANTS:
+        counts = contingency_table(table.filter(pl.col("variant") == variant, draw=0))
+        assert counts.n >= 799
+        assert min(counts.counts) > 0, (variant, counts)
+
+
+@pytest.mark.slow
+def test_refusal_rates_rise_from_low_to_highest(run):
+    table = pl.read_parquet(run / "outcomes.parquet")
+    rates = [table.filter(pl.col("variant") == variant)["refused"].mean() for variant in VARIANTS]
+    assert rates == sorted(rates)
+    assert rates[-1] - rates[0] > 0.3
+
+
+@pytest.mark.slow
+def test_the_forced_pass_forces_and_replies_are_well_formed(run):
+    summary = json.loads((run / "summary.json").read_text())
+    assert all(variant["forced_refusals"]["share"] < 0.05 for variant in summary["variants"])
+    table = pl.read_parquet(run / "outcomes.parquet")
+    replies = [*table["first_reply"], *table["forced_reply"].drop_nulls()]
+    assert sum(read_reply(reply).well_formed for reply in replies) > 0.99 * len(replies)
+
+
+@pytest.mark.slow
+def test_the_summary_is_what_the_statistics_say_of_the_outcomes(run):
+    table = pl.read_parquet(run / "outcomes.parquet").filter(draw=0).drop_nulls(["refused", "wrong"])
+    for variant in json.loads((run / "summary.json").read_text())["variants"]:
+        rows = table.filter(pl.col("variant") == variant["variant"])
+        result = refusal_index(refused=rows["refused"].to_numpy(), wrong=rows["wrong"].to_numpy())
+        low, high = result.confidence_interval()
+        shown = variant["metrics"]["refusal_index"]
+        assert (shown["estimate"], shown["low"], shown["high"]) == (result.estimate, low, high)
+        assert shown["status"] == "ok"
+
+
+@pytest.mark.slow
+def test_base_knows_what_it_does_not_know_better_than_chance(run):
+    summary = json.loads((run / "summary.json").read_text())
+    assert all(variant["metrics"]["refusal_index"]["low"] > 0 for variant in summary["variants"])
+    assert all(variant["draws"] is None for variant in summary["variants"]), "every question is asked once"
+
+
+# --- End to end on the embedded model: a file of questions with context and choices, from the command to the table
+
+RECORDS = [
+    {
+        "id": f"q{number}",
+        "question": f"Which tree stands in garden {number}?",
+        "answer": "B",
+        "choices": ["an oak", "a yew"],
+        "context": f"In garden {number} stands a yew.",
+        "answerable": number % 3 != 0,
+        "topic": "trees",
+    }
+    for number in range(9)
+]
+
+
+def reply(message: str) -> str:
+    """Answer, but refuse in the first pass about every other garden."""
+    is_refused = int(re.search(r"garden (\d+)\?", message)[1]) % 2 and "leaving the question open" not in message
+    return f"<answer>{'UNANSWERED' if is_refused else 'a yew'}</answer>"
+
+
+def requests_of(messages: Sequence[str]) -> dict[tuple[str, str], str]:
+    """Return each message that was sent, by question and pass."""
+    passes = ("forced" if "leaving the question open is not allowed" in one else "first" for one in messages)
+    return {("q" + re.search(r"garden (\d+)\?", one)[1], of): one for one, of in zip(messages, passes, strict=True)}
+
+
+def test_context_and_choices_reach_the_model_and_what_has_no_right_answer_is_wrong(command, monkeypatch):
+    Path("q.jsonl").write_text("\n".join(map(json.dumps, RECORDS)))
+    asked_how = ("--data", "q.jsonl", "--grader", "exact", "--variants", "highest", "--out", "there")
+    with FakeApi(reply) as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        result = command("run", "--model", "openai-api/fake/any", *asked_how)
+    assert result.exit_code == 0, result.stderr
+    outcomes = pl.read_parquet("there/outcomes.parquet")
+    assert outcomes["unscored_reason"].null_count() == outcomes.height == len(RECORDS)
+    golds = dict(outcomes.select("question_id", "gold").iter_rows())
+    assert golds == {one["id"]: "a yew" if one["answerable"] else None for one in RECORDS}
+    assert outcomes.filter(pl.col("gold").is_null())["wrong"].all()
+
+    asked = requests_of(api.messages())
+    prompts = load_prompt_set("default")
+    refused = dict(outcomes.select("question_id", "refused").iter_rows())
+    for one in RECORDS:
+        whole = (one["question"], one["context"], one["choices"])
+        assert asked.pop((one["id"], "first")) == "\n\n".join(prompts.render("highest", *whole))
+        if refused[one["id"]] and one["answerable"]:
+            assert asked.pop((one["id"], "forced")) == "\n\n".join(prompts.render("forced", *whole))
+    assert not asked, "nothing else was asked"
+
+
+def test_the_same_command_again_asks_nothing_and_scoring_rebuilds_the_same(command):
+    Path("q.jsonl").write_text("\n".join(map(json.dumps, RECORDS)))
+    arguments = ("run", "--data", "q.jsonl", "--grader", "exact", "--variants", "highest", "--out", "there")
+    assert command(*arguments).exit_code == 0
+    before, replies = Path("there/outcomes.parquet").read_bytes(), stored("there")
+    assert command(*arguments).exit_code == 0
+    assert stored("there") == replies
+    assert command("score", "there").exit_code == 0
+    assert Path("there/outcomes.parquet").read_bytes() == before
+
+
+# --- Functions of one's own as model and as grader, from the command line to the table; what they do wrong is told
+
+HERE = "python:tests.cli.some_pipeline"
+COUNT = 12
+
+
+@pytest.fixture
+def run_function(command, pipeline, monkeypatch):
+    """Return what asks a function of the pipeline for sums."""
+    write_sums("q.csv", COUNT)
+    monkeypatch.setenv("COLUMNS", "200")
+    options = ("--data", "q.csv", "--variants", "low", "--max-retries", "0", "--out", "r")
+    return lambda name, *more, grader="exact": command("run", "--model", name, *options, "--grader", grader, *more)
+
+
+@one_fast("name", ["answer", "answer_in_time"])
+def test_a_function_is_measured_like_any_model(run_function, pipeline, name):
+    result = run_function(f"{HERE}:{name}")
+    assert (result.exit_code, result.stderr.count("error")) == (0, 0), result.stderr
+    table = outcomes("r")
+    assert set(table["model"]) == {f"{HERE}:{name}"}
+    number = table["question_id"].str.slice(1).cast(int)
+    assert table["refused"].to_list() == (number % 3 == 0).to_list()
+    assert table["wrong"].to_list() == (number % 2 == 0).to_list()
+    assert len(pipeline.asked) == COUNT + COUNT // 3
+    settings = json.loads(Path("r/run.json").read_text())["settings"]
+    assert list(settings["functions"]) == [f"{HERE}:{name}"], "an edited function is another model"
+    assert run_function(f"{HERE}:{name}").stdout == result.stdout
+    assert len(pipeline.asked) == COUNT + COUNT // 3, "and nothing is asked twice"
+
+
+def test_a_function_that_raises_is_named_and_what_it_answered_is_kept(run_function, pipeline):
+    pipeline.stops_after = 3
+    result = run_function(f"{HERE}:answer", "--max-connections", "1")
+    assert result.exit_code == 1
+    assert len(stored("r")) == 3
+    assert f"{HERE}:answer raised RuntimeError: out of quota" in result.stdout
+    assert "10 not finished; run the same command again to complete them:" in result.stdout
+    assert "Traceback" not in result.output
+    pipeline.__init__()
+    assert run_function(f"{HERE}:answer").exit_code == 0
+    assert len(pipeline.asked) == COUNT + COUNT // 3 - 3
+
+
+def test_a_function_that_raises_for_every_question_ends_the_run_with_its_name(run_function, pipeline):
+    write_sums("q.csv", 30)
+    pipeline.stops_after = 0
+    result = run_function(f"{HERE}:answer")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.splitlines()[-1].startswith(
+        f"error: own/q-low: {HERE}:answer failed for 20 questions in a row ({HERE}:answer raised RuntimeError: out of "
+        "quota); fix the function"
+    )
+
+
+def test_a_function_that_returns_no_text_is_named_with_what_came(run_function):
+    result = run_function(f"{HERE}:speechless")
+    assert result.exit_code == 1
+    assert f"{HERE}:speechless returned None, expected the reply as text" in result.stdout
+    assert set(outcomes("r")["unscored_reason"]) == {"request_failed"}
+
+
+def test_a_function_grades_as_a_model_would_each_reply_once(run_function, pipeline):
+    result = run_function(f"{HERE}:answer", grader=f"{HERE}:grade")
+    assert result.exit_code == 0, result.stderr
+    exact = run_function(f"{HERE}:answer", "--out", "exact")
+    assert exact.exit_code == 0
+    assert outcomes("r").equals(outcomes("exact")), "it compares as the rule does"
+    graded = [one for one in pipeline.asked if one.startswith("grade ")]
+    assert len(graded) == len(set(graded)) == COUNT, "8 answers and 4 forced ones"
+    assert json.loads(Path("r/summary.json").read_text())["grader"]["name"] == f"{HERE}:grade"
+
+
+@pytest.mark.slow
+def test_two_graders_may_be_a_function_and_a_model(run_function, pipeline, monkeypatch):
+    """The model takes every answer for right, so that the two differ, which is told."""
+    with FakeApi(lambda _: "A") as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        result = run_function(f"{HERE}:answer", grader=f"{HERE}:grade,openai-api/fake/grader")
+    assert result.exit_code == 1
+    assert "first_graders_disagree" in set(outcomes("r")["unscored_reason"])
+
+
+def test_a_grade_that_is_none_is_named_with_those_that_are(run_function):
+    result = run_function(f"{HERE}:answer", grader=f"{HERE}:undecided")
+    assert result.exit_code == 1
+    assert f"{HERE}:undecided returned 'perhaps', expected True, False or one of 'correct'" in result.stdout

@@ -1,14 +1,27 @@
+"""What exporters and trackers read of a summary, and the CSV table."""
+
 from __future__ import annotations
 
+import csv
 import json
+import posixpath
 import shutil
+from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from refusal_index.data.folder import RUN_ID, RunFolder
 from refusal_index.errors import RunFolderError
-from refusal_index.plugins.trackers.results import key_of, read_exported
+from refusal_index.findings.metrics import METRICS
+from refusal_index.plugins.trackers.results import key_of, payoffs_of, read_exported
+from refusal_index.plugins.trackers.tracker import export_runs
+from refusal_index.render.sentences import description
+from refusal_index.render.summary import name_part, numbers
+from refusal_index.stats.baseline import Payoffs
+from tests.exporters.conftest import leaves
 
 
 def test_a_folder_says_what_its_summary_says(run, summary):
@@ -113,3 +126,119 @@ def test_no_key_of_a_folder_is_handed_on(run, tmp_path, monkeypatch):
     (folder / "run.json").write_text(text)
     (found,) = read_exported([folder])
     assert found.settings["placement"] == "[key]"
+
+
+@pytest.mark.parametrize("name", ["run", "drawn"])
+def test_every_number_of_a_summary_has_a_name_of_its_own(name, request):
+    document = json.loads(request.getfixturevalue(name).folder.summary.read_text())
+    found = numbers(document)
+    assert sorted(found.values()) == sorted(leaves(document))
+    assert len(found) > 100
+
+
+def test_metrics_are_named_by_variant_metric_and_end(drawn):
+    document = json.loads(drawn.folder.summary.read_text())
+    found = numbers(document)
+    for variant in document["variants"]:
+        for metric, value in variant["metrics"].items():
+            for end, name in (("estimate", ""), ("low", "/low"), ("high", "/high")):
+                assert found.get(f"{variant['variant']}/{metric}{name}") == value[end]
+    assert found["pooled/refusal_index"] == document["pooled"][0]["refusal_index"]["estimate"]
+
+
+def test_what_is_undefined_is_no_number(run, summary):
+    assert summary["variants"][0]["metrics"]["corrected_refusal_index"]["estimate"] is None
+    assert not [name for name in numbers(summary) if name.startswith("low/corrected_refusal_index")]
+
+
+def test_variants_whose_names_come_out_alike_stay_apart():
+    variants = [{"variant": name, "n": place} for place, name in enumerate(["a/b", "a\nb", "a_b", None])]
+    assert numbers({"variants": variants}) == {"a_b/n": 0, "a_b/n_2": 1, "a_b/n_3": 2, "all/n": 3}
+
+
+def test_numbers_that_no_float_holds_are_left_out():
+    assert numbers({"a": 10**400, "b": True, "c": None, "d": "5", "e": float("nan"), "f": 2}) == {"f": 2.0}
+
+
+@given(st.text())
+def test_any_text_becomes_a_part_that_is_a_plain_name(text):
+    part = name_part(text)
+    assert posixpath.normpath(f"{part}/y") == f"{part}/y"
+    assert not part.startswith(".")
+    assert part.isascii()
+    assert part.isprintable()
+    assert 0 < len(part) <= 60
+
+
+# --- What a summary says of what answers are worth, on which the ranges and descriptions of metrics depend
+
+
+def test_weights_are_the_ends_of_the_range_and_part_of_the_description():
+    payoffs = payoffs_of({"penalty": 3, "truthfulness_weights": [1.0, 0.25, 2]})
+    assert payoffs == Payoffs(3, (1, 0.25, 2))
+    assert METRICS["truthfulness_score"].range(payoffs) == (-2, 1)
+    assert METRICS["weighted_score"].range(payoffs) == (-3, 0)
+    assert "0.25 for a refusal" in description("truthfulness_score", payoffs)
+    assert "minus 3 times" in description("weighted_score", payoffs)
+
+
+@pytest.mark.parametrize(
+    "weights", [None, "1,0,1", [1, 0], [1, 0, None], [1, 0, float("inf")], [1, 0, 10**400], [True] * 3]
+)
+def test_weights_that_are_none_leave_the_range_open(weights: Any):
+    assert payoffs_of({"penalty": 1, "truthfulness_weights": weights}) is None
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_metric_is_a_row_with_its_unrounded_interval(run, summary, tmp_path):
+    (said,) = export_runs([run.path], "csv", tmp_path / "out.csv")
+    rows = rows_of(tmp_path / "out.csv")
+    assert said == f"{tmp_path / 'out.csv'}: {len(rows)} rows"
+    found = {(row["variant"], row["metric"]): row for row in rows}
+    for variant in summary["variants"]:
+        for name, value in variant["metrics"].items():
+            row = found[variant["variant"], name]
+            for end in ("estimate", "low", "high"):
+                assert (float(row[end]) if row[end] else None) == value[end]
+            assert (row["status"], row["reason"] or None) == (value["status"], value["reason"])
+            assert int(row["n"]) == variant["n"]
+
+
+def test_what_is_undefined_is_an_empty_cell_with_its_reason(run, tmp_path):
+    export_runs([run.path], "csv", tmp_path / "out.csv")
+    wanted = ("low", "corrected_refusal_index")
+    (row,) = (one for one in rows_of(tmp_path / "out.csv") if (one["variant"], one["metric"]) == wanted)
+    assert (row["estimate"], row["low"], row["high"]) == ("", "", "")
+    assert (row["status"], row["reason"]) == ("undefined", "no_repeated_questions")
+
+
+def test_numbers_of_an_incomplete_variant_have_that_status_and_how_much_is_missing(incomplete, tmp_path):
+    said = export_runs([incomplete], "csv", tmp_path / "out.csv")
+    rows = rows_of(tmp_path / "out.csv")
+    assert said[1:] == [f"{incomplete}: incomplete: high, 10 of 40 questions not scored"]
+    assert {(row["variant"], row["n"], row["missing"]) for row in rows} == {
+        ("low", "40", "0"), ("high", "30", "10"), ("pooled", "", "10"),
+    }  # fmt: skip
+    status = {(row["variant"], row["metric"]): row["status"] for row in rows}
+    assert status["high", "correct_rate"] == status["pooled", "refusal_index"] == "incomplete"
+    assert (status["low", "correct_rate"], status["high", "corrected_refusal_index"]) == ("ok", "undefined")
+
+
+def test_no_cell_is_a_formula(run, tmp_path):
+    risky = run.outcomes.with_columns(model=pl.lit('=HYPERLINK("http://127.0.0.1")'), dataset=pl.lit("@SUM(1)"))
+    risky.with_columns(variant=pl.concat_str(pl.lit("+"), pl.col("variant"))).write_parquet(tmp_path / "risky.parquet")
+    export_runs([tmp_path / "risky.parquet"], "csv", tmp_path / "out.csv")
+    cells = {cell for row in rows_of(tmp_path / "out.csv") for cell in (row["model"], row["dataset"], row["variant"])}
+    assert cells == {'\'=HYPERLINK("http://127.0.0.1")', "'@SUM(1)", "'+low", "'+high", "pooled"}
+
+
+def test_no_key_comes_into_a_cell(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "swordfish-77")
+    run.outcomes.with_columns(model=pl.lit("m swordfish-77")).write_parquet(tmp_path / "told.parquet")
+    export_runs([tmp_path / "told.parquet"], "csv", tmp_path / "out.csv")
+    assert "swordfish-77" not in (tmp_path / "out.csv").read_text()
+    assert {row["model"] for row in rows_of(tmp_path / "out.csv")} == {"m [key]"}

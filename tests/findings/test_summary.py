@@ -1,23 +1,40 @@
-"""Evidence for the summary: its numbers are those of `stats`, and each caution comes exactly when it should."""
+"""The summary, in memory and of a file, and the range that missing grades leave."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+from tests.render.making import rows
+from tests.tiers import one_fast
 
+from refusal_index import refusal_index_many
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.outcome_table import Identification, outcome_table
-from refusal_index.data.rates import BY_ANSWERABLE, MISSING_LIMIT
+from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_FINISHED
+from refusal_index.data.outcome_table import SCHEMA, Identification, outcome_table
+from refusal_index.data.rates import BY_ANSWERABLE, MISSING_LIMIT, each_group, variant_groups
 from refusal_index.data.run_json import Price, Prices
+from refusal_index.errors import OutcomeTableError
+from refusal_index.findings.conclusions import lacking
+from refusal_index.findings.labels import grade_changes
 from refusal_index.findings.metrics import Statement
-from refusal_index.findings.summary import FORCED_REFUSAL_LIMIT, Summary, Usage, VariantSummary, summarise
+from refusal_index.findings.sensitivity import LEVEL, MIN_FAILURES, failure_pvalue, missing_range
+from refusal_index.findings.summary import FORCED_REFUSAL_LIMIT, Summary, Usage, VariantSummary, is_complete, summarise
+from refusal_index.render.sections import with_sections
 from refusal_index.render.sentences import sentence
-from refusal_index.render.summary import summary_document
+from refusal_index.render.summary import summary_document, summary_table
 from refusal_index.runs.writing import as_json
-from refusal_index.stats import METRIC_NAMES, ContingencyTable, metrics
+from refusal_index.stats import METRIC_NAMES, ContingencyTable, metrics, missing_bounds
+
+# --- The summary: its numbers are those of `stats`, and each caution comes exactly when it should
 
 RIGHT, WRONG = Outcome(False, False), Outcome(False, True)
 REFUSED_RIGHT, REFUSED_WRONG = Outcome(True, False), Outcome(True, True)
@@ -237,3 +254,270 @@ def test_a_first_pass_that_was_never_forced_has_the_metrics_that_need_no_forced_
     assert codes(variant) == ["forced_not_asked"]  # its own rates are exact, and nothing warns of them
     assert "the other rates are exact" in message(variant, "forced_not_asked")
     assert "50 refused questions still lack their forced answers" in message(variant, "forced_not_asked")
+
+
+# --- A table in a file gives the same summary, to the bit, as in memory, though most of it is never read at once
+
+NUMBER = pl.col("question_id").str.slice(1).cast(pl.Int64)
+
+
+def unscored(table: pl.DataFrame) -> pl.DataFrame:
+    gone = NUMBER % 9 == 4
+    return table.with_columns(
+        *(pl.when(~gone).then(pl.col(name)).alias(name) for name in ("refused", "wrong", "first_grade")),
+        unscored_reason=pl.when(gone).then(pl.lit("first_truncated")),
+    )
+
+
+def never_forced(table: pl.DataFrame) -> pl.DataFrame:
+    refused = pl.col("refused")
+    return table.with_columns(
+        *(pl.when(~refused).then(pl.col(name)).alias(name) for name in ("wrong", "forced_grade", "forced_reply")),
+        unscored_reason=pl.when(refused).then(pl.lit("forced_not_asked")),
+    )
+
+
+TABLES = {
+    "one draw": rows(150),
+    "repeated draws": rows(120, draws=3),
+    "some repeated draws": rows(120, draws=2).filter((pl.col("draw") == 0) | (NUMBER < 70)),
+    "unscored": unscored(rows(150)),
+    "never forced": never_forced(rows(150)),
+    "no variant": rows(100, variants=("low",)).with_columns(variant=pl.lit(None, pl.String)),
+    "clusters and weights": rows(150).with_columns(cluster=pl.col("topic"), weight=1.0 + NUMBER % 3),
+    "probabilities": rows(150).with_columns(p_answering=NUMBER / 200, confidence=NUMBER % 7 / 7),
+    "variants in turn": rows(60).sort("question_id", maintain_order=True),
+    "no texts": rows(80).with_columns(question=None, gold=None, first_reply=None, forced_reply=None).cast(dict(SCHEMA)),
+    "a text that one variant lacks": rows(80).with_columns(
+        question=pl.when(pl.col("variant") != "low").then(pl.col("question"))
+    ),
+    "several models": pl.concat([rows(50), rows(40, model="other"), rows(40, dataset="another", variants=("low",))]),
+    "nothing": rows(1).clear(),
+}
+
+
+@one_fast("table", TABLES.values(), ids=TABLES)
+def test_a_table_in_a_file_gives_the_same_summary(table, tmp_path):
+    table.write_parquet(tmp_path / "table.parquet", row_group_size=37)
+    tables = table, pl.scan_parquet(tmp_path / "table.parquet")
+    in_memory, in_file = (as_json(summary_document(with_sections(summarise(one, penalty=0.3), one))) for one in tables)
+    assert in_memory == in_file
+
+
+def test_groups_of_a_file_are_those_of_the_table_with_the_columns_that_were_asked_for():
+    table, names = TABLES["several models"], ("question_id", "draw", "refused", "forced_reply")
+    groups, lazily = variant_groups(table), list(each_group(table.lazy(), names))
+    assert [(one.model, one.dataset, one.variant) for one in lazily] == [
+        (one.model, one.dataset, one.variant) for one in groups
+    ]
+    for one, other in zip(groups, lazily, strict=True):
+        assert_frame_equal(one.outcomes.select(names[:3]), other.outcomes.select(names[:3]))
+        assert set(other.outcomes.columns) == {*names, "model", "dataset", "variant"}
+        assert other.outcomes["forced_reply"].unique().to_list() == [""]
+
+
+def test_two_questions_under_one_id_are_refused_in_a_file_too():
+    other = (pl.col("variant") == "low") & (pl.col("question_id") == "q3")
+    table = rows(40).with_columns(question=pl.when(other).then(pl.lit("Who?")).otherwise("question"))
+    with pytest.raises(OutcomeTableError, match="'q3' stands for 'What is the name of thing number 3"):
+        summarise(table)
+    with pytest.raises(OutcomeTableError, match="question_id 'q3' stands for"):
+        summarise(table.lazy())
+
+
+def test_grades_are_held_against_those_of_a_file(tmp_path: Path):
+    before, now = rows(60, draws=2), rows(60, draws=2, seed=1, rho=0.2)
+    now.write_parquet(tmp_path / "now.parquet", row_group_size=11)
+    found = grade_changes(before, pl.scan_parquet(tmp_path / "now.parquet"))
+    assert found == grade_changes(before, now)
+    assert found.n == before.height
+    assert found.cells
+
+
+# --- Questions without a grade: the range that they leave by brute force over the table, and whether failures
+# refuse
+
+CELLS = [(True, True), (True, False), (False, True), (False, False)]
+ROWS = [*CELLS, (True, None), (False, None), (None, None)]
+FORCED_FAILED = Outcome(True, None, unscored_reason="request_failed")
+UNGRADED = Outcome(False, None, unscored_reason="first_grade_unreadable")
+
+
+def outcomes(rows: list[tuple[bool | None, bool | None]]) -> pl.DataFrame:
+    refused, wrong = zip(*rows, strict=True)
+    data = {"refused": refused, "wrong": wrong, "forced_grade": [None] * len(rows)}
+    return pl.DataFrame(data, schema={"refused": pl.Boolean, "wrong": pl.Boolean, "forced_grade": pl.String})
+
+
+def completed(rows: list[tuple[bool | None, bool | None]]) -> list[float]:
+    """Index of every way to fill in the rows, question by question; NaN where it has none."""
+    choices = [[cell for cell in CELLS if row[0] in (None, cell[0]) and row[1] in (None, cell[1])] for row in rows]
+    counts = {tuple(filled.count(cell) for cell in CELLS) for filled in itertools.product(*choices)}
+    return refusal_index_many(*np.array(sorted(counts)).T).tolist()
+
+
+@given(st.lists(st.sampled_from(ROWS), min_size=1, max_size=8))
+def test_the_range_is_that_of_every_way_to_fill_in_the_questions(rows) -> None:
+    found, known = missing_range(outcomes(rows)), [index for index in completed(rows) if not math.isnan(index)]
+    if all(None not in row for row in rows):
+        assert found is None
+    elif not known:
+        assert (found.low, found.high, found.status) == (None, None, "undefined")
+    else:
+        assert (found.low, found.high) == pytest.approx((min(known), max(known)), abs=1e-12)
+        assert found.questions == sum(None in row for row in rows)
+
+
+def test_known_refusals_leave_less_open_than_questions_of_which_nothing_is_known() -> None:
+    refused, nothing = (one(710, 30, 210, 50, {what: 15}).missing for what in (FORCED_FAILED, UNSCORED))
+    bounds = missing_bounds(ContingencyTable(710, 30, 210, 50), unknown_refused=15)
+    assert (refused.low, refused.high, refused.refused) == (bounds.low, bounds.high, 15)
+    assert nothing.low <= refused.low < refused.high < nothing.high
+
+
+def test_with_nothing_missing_there_is_no_range_and_no_column() -> None:
+    summary = summarise(table_of({REFUSED_WRONG: 40, REFUSED_RIGHT: 10, WRONG: 20, RIGHT: 30}))
+    assert summary.variants[0].missing is None
+    assert "range over missing grades" not in summary_table(summary).columns
+    assert json.loads(as_json(summary_document(summary)))["variants"][0]["missing"] is None
+
+
+def test_below_two_percent_the_range_stands_beside_the_interval_and_in_the_document() -> None:
+    summary = summarise(table_of({REFUSED_WRONG: 500, REFUSED_RIGHT: 100, WRONG: 200, RIGHT: 190, UNSCORED: 10}))
+    (variant,), table = summary.variants, summary_table(summary)
+    bounds = missing_bounds(ContingencyTable(500, 100, 200, 190), unscored=10)
+    assert table.rows[0][table.columns.index("range over missing grades")] == f"{bounds.low:.3f} to {bounds.high:.3f}"
+    assert (variant.status, table.rows[0][table.columns.index("status")]) == ("ok", "ok")
+    assert is_complete(summary)
+    (document,) = json.loads(as_json(summary_document(summary)))["variants"]
+    expected = {"low": bounds.low, "high": bounds.high, "status": "ok", "reason": None}
+    assert document["missing"] == {**expected, "refused": 0, "answered": 0, "unknown": 10}
+
+
+@pytest.mark.parametrize("cells", [{REFUSED_WRONG: 40, REFUSED_RIGHT: 10, WRONG: 20, RIGHT: 30}, {RIGHT: 100}, {}])
+def test_a_variant_that_lacks_a_third_is_incomplete_whatever_its_index_is(cells) -> None:
+    summary = summarise(table_of({**cells, UNSCORED: 50}))
+    table, document = summary_table(summary), json.loads(as_json(summary_document(summary)))
+    assert table.rows[0][table.columns.index("status")] == "incomplete"
+    assert (document["complete"], document["variants"][0]["status"]) == (False, "incomplete")
+    scored = sum(cells.values())
+    assert sentence(lacking(summary)) == f"Incomplete: normal {scored} of {scored + 50} questions scored."
+
+
+def test_what_is_lacking_names_each_incomplete_variant_and_who_asks_for_the_rest() -> None:
+    to_come = Outcome(None, None, unscored_reason=NOT_FINISHED)
+    parts = {"low": {RIGHT: 99, UNSCORED: 1}, "normal": {RIGHT: 120, to_come: 80}, "high": {to_come: 200}}
+    summary = summarise(pl.concat([table_of(cells, name) for name, cells in parts.items()]))
+    assert sentence(lacking(summary)) == (
+        "Incomplete: normal 120 of 200, high 0 of 200 questions scored; run the same command again to complete it."
+    )
+
+
+def drawn_again(scored: int, unscored: int, variant: str = "normal", reason: str = "first_truncated") -> pl.DataFrame:
+    """Return 100 questions, the first of which are drawn again, some of these without a grade."""
+    right, wrong = (Outcome(False, one is Grade.INCORRECT, one, one) for one in (Grade.CORRECT, Grade.INCORRECT))
+    missing = Outcome(None, None, unscored_reason=reason)
+    parts = {0: {right: 60, wrong: 40}, 1: {right: scored, missing: unscored}}
+    return pl.concat([table_of(cells, variant, draw) for draw, cells in parts.items()])
+
+
+@pytest.mark.parametrize(("unscored", "complete"), [(0, True), (1, True), (2, False), (50, False)])
+def test_more_than_two_percent_of_further_draws_without_a_grade_are_incomplete(unscored: int, complete: bool) -> None:
+    summary = summarise(drawn_again(50 - unscored, unscored))
+    (variant,), document = summary.variants, json.loads(as_json(summary_document(summary)))
+    assert variant.completeness.unscored == 0
+    assert document["variants"][0]["further_draws"] == {
+        "asked": 50,
+        "scored": 50 - unscored,
+        "unscored": unscored,
+        "reasons": {"first_truncated": unscored} if unscored else {},
+        "missing_share": unscored / 50,
+    }
+    assert (document["complete"], variant.status == "incomplete") == (complete, not complete)
+    lacks = lacking(summary)
+    if not complete:
+        assert sentence(lacks) == f"Incomplete: normal {50 - unscored} of 50 repeated samples scored."
+    else:
+        assert lacks is None
+    assert ("incomplete_draws" in codes(variant)) is not complete
+    assert "repeated_draws_unused" not in codes(variant)
+    if not complete:
+        counts = {"missing": unscored, "asked": 50, "reasons": {"first_truncated": unscored}}
+        assert warning(variant, "incomplete_draws").values == counts
+        assert message(variant, "incomplete_draws").startswith(
+            f"{unscored} of 50 repeated samples ({100 * unscored / 50:.1f}%) could not be scored"
+        )
+
+
+def test_where_every_question_is_drawn_once_there_are_no_further_draws() -> None:
+    summary = summarise(table_of({RIGHT: 60, WRONG: 40}))
+    assert summary.variants[0].further_draws is None
+    assert json.loads(as_json(summary_document(summary)))["variants"][0]["further_draws"] is None
+
+
+def test_what_is_lacking_tells_questions_and_further_draws_apart() -> None:
+    low = table_of({RIGHT: 80, UNSCORED: 20}, "low")
+    summary = summarise(pl.concat([low, drawn_again(10, 40, "high", NOT_FINISHED)]))
+    assert sentence(lacking(summary)) == (
+        "Incomplete: low 80 of 100 questions and high 10 of 50 repeated samples scored; "
+        "run the same command again to complete it."
+    )
+
+
+def unscored_refusals(failed: int, ungraded: int = 0, more: dict[Outcome, int] | None = None) -> VariantSummary:
+    return one(200, 50, 400, 340, {FORCED_FAILED: failed, UNGRADED: ungraded, **(more or {})})
+
+
+def by_hand(failed: int, refused: int, ungraded: int, answered: int) -> float:
+    """P(so many or more of the failures are among the refused), by the hypergeometric distribution."""
+    drawn, n, k = failed + ungraded, refused + answered, refused
+    ways = [math.comb(k, x) * math.comb(n - k, drawn - x) for x in range(failed, min(drawn, k) + 1)]
+    return sum(ways) / math.comb(n, drawn)
+
+
+@pytest.mark.parametrize(("failed", "ungraded"), [(5, 0), (10, 3), (12, 9), (8, 10), (6, 20), (5, 80)])
+def test_failures_go_with_refusals_by_the_hypergeometric_distribution(failed: int, ungraded: int) -> None:
+    found = failure_pvalue(ContingencyTable(200, 50, 400, 340), failed, ungraded)
+    pvalue = by_hand(failed, 250 + failed, ungraded, 740 + ungraded)
+    assert (found is not None) == (pvalue <= LEVEL)
+    if found is not None:
+        assert found == pytest.approx(pvalue)
+
+
+def test_a_caution_where_failures_go_with_refusals_also_below_two_percent() -> None:
+    variant = unscored_refusals(10)
+    assert variant.completeness.missing_share < 0.02
+    assert codes(variant) == ["unscored_refusals"]
+    said, values = message(variant, "unscored_refusals"), warning(variant, "unscored_refusals").values
+    assert "10 of 260 refused questions (3.8%) could not be scored, compared with 0 of 740 answered ones (0.0%;" in said
+    bounds = missing_bounds(ContingencyTable(200, 50, 400, 340), unknown_refused=10)
+    assert (values["low"], values["high"]) == (bounds.low, bounds.high)
+
+
+def test_no_caution_from_tiny_counts_even_failures_or_what_nobody_asked() -> None:
+    assert by_hand(MIN_FAILURES - 1, 250 + MIN_FAILURES - 1, 0, 740) < LEVEL, "the count decides"
+    assert codes(unscored_refusals(MIN_FAILURES - 1)) == []
+    assert codes(unscored_refusals(5, 14)) == []
+    nobody = Outcome(True, None, unscored_reason=FORCED_NOT_ASKED)
+    assert "unscored_refusals" not in codes(unscored_refusals(0, more={nobody: 100}))
+
+
+def test_graders_who_differ_between_right_and_wrong_leave_a_sharp_range() -> None:
+    """Sixty rows, five of them answered without a grade and four refused without one: the refusal rate is known."""
+    kinds = {
+        Outcome(True, True, Grade.REFUSED, Grade.INCORRECT): 13,
+        Outcome(True, False, Grade.REFUSED, Grade.CORRECT): 4,
+        Outcome(True, None, Grade.REFUSED, Grade.UNSCORED, "forced_graders_disagree"): 4,
+        Outcome(False, True, Grade.INCORRECT): 17,
+        Outcome(False, False, Grade.CORRECT): 17,
+        Outcome(False, None, Grade.UNSCORED, None, "first_graders_disagree"): 5,
+    }
+    each = [kind for kind, count in kinds.items() for _ in range(count)]
+    asked = Identification("m", "d", "normal")
+    table = outcome_table((asked, Question(f"q{place}", "?", "!"), kind) for place, kind in enumerate(each))
+    (variant,) = summarise(table).variants
+    rate, index = (variant.sensitivity.range_of(name) for name in ("refusal_rate", "refusal_index"))
+    assert (rate.low, rate.high) == (21 / 60, 21 / 60)
+    assert variant.missing is not None
+    assert (variant.missing.refused, variant.missing.answered, variant.missing.unknown) == (4, 5, 0)
+    assert (index.low, index.high) == (variant.missing.low, variant.missing.high)

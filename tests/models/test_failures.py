@@ -1,15 +1,39 @@
-"""What an error comes down to: by the status of the response, by the words of its body, by the connection."""
+"""Errors of providers: what they come down to, what reaches the user, and retries."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from datetime import UTC, datetime
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from aiohttp import web
+from inspect_ai.model import Model, get_model
+from tenacity import Future, RetryError
 
-from refusal_index.models.failures import MAX_RETRY_AFTER, FailureKind, classify_error, retry_after, status_of
+from refusal_index.models import failures
+from refusal_index.models.failures import (
+    MAX_LINE,
+    MAX_RETRY_AFTER,
+    CircuitBreaker,
+    EndedError,
+    Failure,
+    FailureKind,
+    RequestFailedError,
+    classify_error,
+    describe_error,
+    retry_after,
+    send_with_retries,
+    status_of,
+)
 from refusal_index.models.functions import FunctionError, classify_function_error
+from refusal_index.plugins.inspect.client import resolve_model
+from tests.models.conftest import OVER_INSPECT, both_clients, results, run
+from tests.models.fake_api import FakeApi
+
+# --- What an error comes down to: by the status of the response, by the words of its body, by the connection
 
 
 class HttpError(RuntimeError):
@@ -131,3 +155,288 @@ class MalformedHeaderError(Exception):
 def test_a_torn_response_is_no_answer_of_the_provider_and_is_sent_again(error):
     assert status_of(wrapped(error())) is None
     assert classify_error(wrapped(error()), "told", "openai/any").kind is FailureKind.PASSING
+
+
+# --- One number says how often a request is sent; between attempts it waits, longer and longer, or as it is told
+
+
+class Waiting(CircuitBreaker):
+    """A breaker that waits in no time, and remembers for how long it should have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[float] = []
+
+    async def wait(self, seconds: float) -> None:
+        self.waited.append(seconds)
+
+
+def sent(breaker: CircuitBreaker, script: list[Failure | str], max_retries: int = 5) -> tuple[str, int]:
+    """Send a request that goes as a script says, and return the reply and how often it was sent."""
+    played = iter(script)
+    count = 0
+
+    async def send() -> str:
+        nonlocal count
+        count += 1
+        step = next(played)
+        if isinstance(step, str):
+            return step
+        raise ValueError(step)
+
+    def explain(error: Exception) -> Failure:
+        return error.args[0]
+
+    told = {"role": "model", "subject": "q"}
+    try:
+        return asyncio.run(send_with_retries(send, explain, breaker, **told, max_retries=max_retries)), count
+    except RequestFailedError as error:
+        return f"failed: {error}", count
+
+
+DOWN, WRONG = Failure("down", "m"), Failure("wrong", "m", FailureKind.REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("script", "max_retries", "expected"),
+    [
+        (["yes"], 5, ("yes", 1)),
+        ([DOWN, "yes"], 5, ("yes", 2)),
+        ([DOWN] * 5 + ["yes"], 5, ("yes", 6)),
+        ([DOWN] * 9, 5, ("failed: down", 6)),
+        ([DOWN] * 9, 0, ("failed: down", 1)),
+        ([WRONG, "yes"], 5, ("failed: wrong", 1)),
+        ([DOWN, WRONG, "yes"], 5, ("failed: wrong", 2)),
+        ([Failure("key", "m", FailureKind.LASTING), "yes"], 5, ("failed: key", 1)),
+        ([Failure("gone", "m", FailureKind.DOUBTFUL), "yes"], 5, ("yes", 2)),
+    ],
+)
+def test_a_request_is_sent_as_often_as_its_error_and_the_number_of_retries_say(script, max_retries, expected):
+    assert sent(Waiting(), script, max_retries) == expected
+
+
+def test_waits_double_with_jitter_up_to_a_minute(monkeypatch):
+    monkeypatch.setattr(failures, "FIRST_WAIT", 2.0)
+    breaker = Waiting()
+    sent(breaker, [DOWN] * 8, 7)
+    shortest = [2, 4, 8, 16, 32, 60, 60]
+    assert len(breaker.waited) == 7
+    for waited, least in zip(breaker.waited, shortest, strict=True):
+        assert least <= waited <= min(least + 2, 60)
+    assert len({waited % 1 for waited in breaker.waited[:5]}) == 5, "no two are alike, so that a burst spreads"
+
+
+def test_what_a_provider_asks_for_is_waited_for_and_no_less(monkeypatch):
+    monkeypatch.setattr(failures, "FIRST_WAIT", 2.0)
+    breaker = Waiting()
+    sent(breaker, [Failure("slow down", "m", retry_after=17.0), Failure("slow down", "m", retry_after=0.1), "yes"])
+    assert breaker.waited[0] == 17.0
+    assert breaker.waited[1] >= 4
+
+
+def test_nothing_is_sent_once_the_breaker_is_open():
+    breaker = CircuitBreaker()
+    breaker.open("enough")
+    with pytest.raises(EndedError):
+        sent(breaker, ["yes"])
+
+
+def test_a_breaker_that_opens_while_a_request_waits_ends_it_without_another_attempt(monkeypatch):
+    monkeypatch.setattr(failures, "FIRST_WAIT", 100.0)
+    breaker = CircuitBreaker()
+    attempts = []
+
+    async def both() -> None:
+        async def send() -> str:
+            attempts.append(1)
+            raise ValueError
+
+        asking = asyncio.create_task(
+            send_with_retries(send, lambda _: DOWN, breaker, role="model", subject="q", max_retries=5)
+        )
+        while not attempts:
+            await asyncio.sleep(0)
+        breaker.open("enough")
+        with pytest.raises(EndedError):
+            await asyncio.wait_for(asking, 5)
+
+    asyncio.run(both())
+    assert attempts == [1]
+
+
+# --- What a provider says reaches the user, also where it says 200 and means an error
+
+HTML = "<html><head><title>Bad gateway</title><style>p {color: red}</style></head><body><p>try later</p></body></html>"
+
+
+def as_json(body: Any, status: int = 200) -> web.Response:
+    return web.json_response(body, status=status)
+
+
+def text(body: str, kind: str, status: int = 200) -> web.Response:
+    return web.Response(text=body, content_type=kind, status=status)
+
+
+async def error_of(model: Model) -> Exception:
+    async with model:
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it is
+            await model.generate("Who?")
+    return caught.value
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch):
+    def asked(fault, resolve=resolve_model) -> Exception:
+        with FakeApi(lambda _: "never", lambda _message, _sent: fault()) as api:
+            monkeypatch.setenv("SAMBANOVA_API_KEY", "sk-very-secret")
+            monkeypatch.setenv("SAMBANOVA_BASE_URL", api.url)
+            return asyncio.run(error_of(once(resolve)))
+
+    return asked
+
+
+def once(resolve: Any) -> Model:
+    model = resolve(OVER_INSPECT)
+    model.api.client.max_retries = 0
+    model.api.should_retry = lambda _: False
+    return model
+
+
+QUOTA = "You exceeded your quota."
+
+
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [
+        (lambda: as_json({"error": {"message": QUOTA}}), f"InternalServerError: 200: {QUOTA}"),
+        (lambda: as_json({"error": {"message": QUOTA, "code": 429}, "choices": None}), f"RateLimitError: 200: {QUOTA}"),
+        (lambda: as_json({"error": QUOTA}), f"InternalServerError: 200 application/json: {QUOTA}"),
+        (lambda: as_json({"detail": QUOTA}), f"InternalServerError: 200: {QUOTA}"),
+        (lambda: as_json({"detail": [{"msg": QUOTA, "loc": ["body"]}]}), f"InternalServerError: 200: {QUOTA}"),
+        (lambda: as_json({"message": QUOTA}), f"InternalServerError: 200: {QUOTA}"),
+        (lambda: as_json([]), "InternalServerError: 200 application/json: []"),
+        (lambda: text(HTML, "text/html"), "InternalServerError: 200 text/html: Bad gateway try later"),
+        (lambda: text(HTML, "text/html", 503), "InternalServerError: 503 text/html: Bad gateway try later"),
+        (
+            lambda: text('{"choices": [{"ind', "application/json"),
+            'InternalServerError: 200 application/json: {"choices',
+        ),
+        (lambda: as_json({"error": {"message": QUOTA}}, 400), f"BadRequestError: 400: {QUOTA}"),
+        (
+            lambda: as_json({"error": {"message": f"{QUOTA} sk-very-secret"}}, 429),
+            f"RateLimitError: 429: {QUOTA} [key]",
+        ),
+    ],
+)
+def test_the_words_of_a_provider_are_told(ask, fault, line):
+    """A 200 with an error body ended as `TypeError: 'NoneType' object is not iterable`."""
+    assert describe_error(ask(fault)).startswith(line)
+
+
+def test_they_are_told_as_well_of_a_model_that_inspect_made(ask):
+    def resolve(name: str) -> Model:
+        from refusal_index.plugins.inspect.client import guarded
+
+        return guarded(get_model(name, memoize=False))
+
+    assert describe_error(ask(lambda: as_json({"detail": QUOTA}), resolve)) == f"InternalServerError: 200: {QUOTA}"
+
+
+@both_clients
+def test_the_last_words_reach_the_user_however_often_it_was_sent(plan_for, model):
+    def fault(message: str, sent_before: int) -> web.Response | None:
+        if "What is 3 plus" in message:
+            return as_json({"error": {"message": f"no room,\x1b[31m\n <b>try {sent_before}</b>"}}, 429)
+        return None
+
+    with FakeApi(lambda _: "<answer>1</answer>", fault) as api:
+        plan = plan_for(api.url, count=4, model=model, max_retries=1)
+        derived = run(plan)
+    assert derived.outcomes["unscored_reason"].to_list()[3] == "request_failed"
+    (line,) = failures_of(plan)
+    assert line.startswith("RateLimitError: 429: no room, try ")
+
+
+def failures_of(plan: Any) -> list[str]:
+    from refusal_index.runs.plan import open_store
+
+    results(plan.folder)
+    with open_store(plan.folder) as store:
+        return list(store.failures().values())
+
+
+@both_clients
+def test_a_run_goes_on_after_a_200_that_was_an_error(plan_for, model):
+    def fault(_message: str, sent_before: int) -> web.Response | None:
+        return as_json({"error": {"message": "overloaded"}}) if sent_before == 0 else None
+
+    with FakeApi(lambda _: "<answer>1</answer>", fault) as api:
+        derived = run(plan_for(api.url, count=2, model=model))
+    assert derived.outcomes["unscored_reason"].to_list() == [None, None]
+
+
+class Said(Exception):  # noqa: N818 - a name of another package
+    """As a provider's package may have it."""
+
+    def __init__(self, message: str, **known: object) -> None:
+        super().__init__(message)
+        self.__dict__.update(known)
+
+
+def raised(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+class APITimeoutError(RuntimeError):
+    """As clients of OpenAI and Anthropic have it."""
+
+
+class ModelGenerateError(RuntimeError):
+    """As Inspect has it."""
+
+
+def given_up(error: Exception) -> RetryError:
+    attempt = Future(3)
+    attempt.set_exception(error)
+    return RetryError(attempt)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (given_up(Said("Error code: 429 - slow", status_code=429)), "Said: 429: slow"),
+        (
+            raised(ModelGenerateError("\nRequest:\n{}"), given_up(Said("slow", code=503, response=None))),
+            "Said: 503: slow",
+        ),
+        (
+            raised(Said("Connection error."), OSError("refused")),
+            "Said: Connection error: OSError: refused",
+        ),
+        (Said("bad", status_code=400, body={"error": {"message": "", "code": "x"}}), "Said: 400: bad"),
+        (Said("bad", status_code="x"), "Said: bad"),
+        (Said("bad", status_code=True), "Said: bad"),
+        (ModelGenerateError("alone"), "ModelGenerateError: alone"),
+        (Said("\u202eleft\x07\x9b <i>and</i>\tright"), "Said: left and right"),
+        (raised(APITimeoutError("Timed out."), ConnectionRefusedError("no")), "ConnectionRefusedError: no"),
+        (raised(APITimeoutError("Timed out."), TimeoutError()), "APITimeoutError: Timed out: TimeoutError"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_an_error_comes_down_to_the_last_words_of_whoever_was_asked(error, line):
+    assert describe_error(error) == line
+
+
+def test_a_line_is_short_whatever_was_said():
+    assert len(describe_error(Said("x" * 10_000, status_code=500))) < MAX_LINE
+    assert describe_error(Said("<" * 100_000)).startswith("Said: <<<")
+    assert describe_error(Said("<script " * 100_000)).startswith("Said: <script")
+    one, other = Said("one"), Said("other")
+    one.__cause__, other.__cause__ = other, one
+    assert describe_error(one).startswith("Said: one")
+
+
+def test_a_key_that_is_cut_where_a_line_ends_is_gone_before(monkeypatch):
+    monkeypatch.setenv("SOME_KEY", "hush-hush-hush")
+    assert "hush" not in describe_error(Said("x" * (MAX_LINE - 20) + " hush-hush-hush"))

@@ -1,4 +1,4 @@
-"""Every kind of response: an answer, none, or something that is kept and says why it cannot be scored."""
+"""Every kind of response, odd counts, and replies cut inside a character."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ import pytest
 from aiohttp import web
 from inspect_ai.model import GenerateConfig, ModelOutput
 
-from refusal_index.models.failures import NoAnswerError
+import refusal_index as ri
+from refusal_index.data.outcome import Question
+from refusal_index.models.failures import CircuitBreaker, NoAnswerError
+from refusal_index.models.requests import ModelRequest, Response
 from refusal_index.plugins.inspect.client import choices_of, places_without_answer, resolve_model
-from refusal_index.protocol import StopReason
+from refusal_index.protocol import Conversation, GraderKind, Protocol, StopReason, TwoPass, load_prompt_set
+from refusal_index.runs.engine import Assignment, converse
+from refusal_index.runs.settings import Settings
+from refusal_index.runs.store import ReplyStore
 from tests.models.conftest import OVER_INSPECT, both_clients, run
-from tests.models.fake_api import FakeApi, completion
+from tests.models.fake_api import FakeApi, completion, is_grading
+
+# --- Every kind of response: an answer, none, or something that is kept and says why it cannot be scored
 
 CALL = {"id": "c", "type": "function", "function": {"name": "search", "arguments": "{}"}}
 TEXT = "<answer>1</answer>"
@@ -131,3 +139,85 @@ def test_draws_whose_choice_was_null_are_asked_for_again_and_the_others_are_not(
         derived = run(plan_for(api.url, count=1, draws=3, model=model))
     assert [body.get("n") for body in api.answered] == [3, None], "the forced pass, and the one draw that is missing"
     assert derived.outcomes["first_reply"].to_list() == [TEXT] * 3
+
+
+# --- What a provider says that a response took may be nonsense: its reply is kept all the same
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tokens", [-5, 2**53 + 1, 10**20])
+@both_clients
+def test_a_count_that_no_response_can_have_neither_loses_the_reply_nor_shuts_the_folder(plan_for, tokens, model):
+    """A negative one was stored, and the store refused from then on; one beyond SQLite's integers lost the reply."""
+    usage = {"prompt_tokens": tokens, "completion_tokens": tokens, "total_tokens": tokens}
+    body = completion(("<answer>2</answer>", "stop")) | {"usage": usage}
+    with FakeApi(lambda _: "", lambda *_: web.json_response(body)) as api:
+        first = run(plan_for(api.url, count=2, model=model))
+        sent = len(api.received)
+        again = run(plan_for(api.url, count=2, model=model))
+        assert (sent, len(api.received)) == (2, 2)
+    assert first.outcomes["unscored_reason"].to_list() == [None, None]
+    assert again.outcomes.equals(first.outcomes)
+    assert (again.usage["normal"].input_tokens, again.usage["normal"].output_tokens) == (0, 0)
+
+
+def test_a_reply_that_cannot_be_kept_for_whatever_reason_ends_the_run_at_once_and_is_told(monkeypatch):
+    """The run went on, lost every further reply, and said that nothing was answered."""
+    protocol = Protocol(load_prompt_set("default"), "low", GraderKind.EXACT)
+    talk = Conversation(Question("q", "Who?", "Ann"), "low", TwoPass(GraderKind.EXACT, protocol))
+    breaker = CircuitBreaker()
+
+    def put(_self: ReplyStore, _completions: object) -> None:
+        raise OverflowError("too large")
+
+    async def send(_ask: ModelRequest) -> Response:
+        return Response([("<answer>Ann</answer>", StopReason.STOP)])
+
+    monkeypatch.setattr(ReplyStore, "put", put)
+    with ReplyStore(None) as store, pytest.raises(OverflowError):
+        asyncio.run(
+            converse(Assignment("sums", "low", [talk], Settings(), store, breaker=breaker), talk, send, pytest.fail)
+        )
+    assert "a reply cannot be kept (OverflowError: too large); no further requests are sent" in breaker.reason
+
+
+# --- Evidence that a reply which was cut inside an emoji is kept, graded by a model and scored, whoever carries it
+
+HALF = "cut \ud83d"
+QUESTIONS = [
+    {"id": "q1", "question": "What is it?", "answer": "it \ud83d", "context": "half \udc00", "topic": "t\ud83d"}
+]
+
+
+def scripted(message: str) -> str:
+    message.encode()  # what was sent can be written down
+    return "A" if is_grading(message) else f"<answer>{HALF}</answer>"
+
+
+@both_clients
+def test_over_http_a_model_that_grades_is_asked_once_and_its_grade_is_kept(tmp_path, monkeypatch, model):
+    """Such an answer was never graded, and asked for again whenever the command was."""
+    with FakeApi(scripted) as api:
+        for provider in ("FAKE", "SAMBANOVA"):
+            monkeypatch.setenv(f"{provider}_BASE_URL", api.url)
+            monkeypatch.setenv(f"{provider}_API_KEY", "sk-none-needed")
+        run = {"grader": model.replace("any", "grader"), "variants": "high", "out": tmp_path / "r", "placement": "user"}
+        found = ri.evaluate(model, QUESTIONS, **run)
+        sent = len(api.answered)
+        again = ri.evaluate(model, QUESTIONS, **run)
+        assert len(api.answered) == sent
+    for one in (found, again):
+        assert one.outcomes.select("first_reply", "wrong", "unscored_reason").row(0) == (
+            "<answer>cut \ufffd</answer>",
+            False,
+            None,
+        )
+
+
+def test_functions_say_and_are_told_text_that_can_be_written_down(tmp_path):
+    def grader(question, answer):
+        return (question.gold, answer) == ("it \ufffd", "cut \ufffd")
+
+    run = {"grader": grader, "grader_name": "g", "model_name": "m", "variants": "high"}
+    found = ri.evaluate(lambda messages: scripted(messages[-1]["content"]), QUESTIONS, out=tmp_path / "r", **run)
+    assert found.outcomes["wrong"].to_list() == [False]

@@ -1,4 +1,4 @@
-"""A conversation is a function of its replies: any order and any number of interruptions end in the same outcomes."""
+"""A conversation as a function of its replies, regrading, and the seeds of requests."""
 
 from __future__ import annotations
 
@@ -18,20 +18,27 @@ from refusal_index.protocol import (
     Conversation,
     ForcedPass,
     GraderKind,
+    Message,
     Pass,
     PendingRequest,
     Procedure,
     Regrading,
     Reply,
+    Request,
     Role,
+    Step,
     StopReason,
     TwoPass,
     completions_to_retire,
     next_requests,
     next_step,
     outcomes,
+    request_seed,
     used_completions,
 )
+
+# --- A conversation is a function of its replies: any order and any number of interruptions end in the same
+# outcomes
 
 GOLD = Question("q", "What is the capital of Peru?", "Lima")
 NO_GOLD = replace(GOLD, gold=None)
@@ -282,3 +289,160 @@ def test_grading_anew_sets_verdicts_aside_and_no_reply_that_nobody_would_give_ag
     verdicts = [Completion("q", "low", 0, Reply(Pass.FIRST, Role.GRADER, "hm"), attempt) for attempt in (0, 1)]
     talk = Conversation(GOLD, "low", Regrading(GraderKind.MODEL))
     assert completions_to_retire(talk, [answer, *verdicts], ASKED_AGAIN) == verdicts
+
+
+# --- Regrading: whoever grades, what they grade is what was said, and the model is asked no more
+
+QUESTION = Question("q", "What is the capital of Peru?", "Lima")
+REGRADED_WITHOUT_GOLD = Question("q", "Who was it?", None)
+RIGHT_REPLY, WRONG, REFUSED_REPLY, EMPTY = (
+    "<answer>Lima</answer>",
+    "<answer>Cuzco</answer>",
+    "<answer>UNANSWERED</answer>",
+    "",
+)
+VAGUE = "<answer>I cannot say: nobody told me</answer>"  # an answer to exact, a refusal to a model
+
+
+def said(first: str, forced: str | None = None) -> list[Reply]:
+    replies = [Reply(Pass.FIRST, Role.MODEL, first)]
+    return replies if forced is None else [*replies, Reply(Pass.FORCED, Role.MODEL, forced)]
+
+
+def graded(replies: list[Reply], kind: GraderKind, verdicts: dict[str, str], question: Question = QUESTION) -> Outcome:
+    """Carry what graders are asked; `verdicts` says what they find of an answer."""
+    replies = list(replies)
+    for _ in range(10):
+        step = Regrading(kind).step(question, replies)
+        if isinstance(step, Outcome):
+            return step
+        assert step.role is not Role.MODEL
+        content = Regrading(kind).request(step, question).messages[0].content
+        verdict = next(verdict for answer, verdict in verdicts.items() if f"\n{answer}\n</prediction>" in content)
+        replies.append(Reply(step.pass_, step.role, verdict))
+    raise AssertionError
+
+
+@pytest.mark.parametrize("first", [RIGHT_REPLY, WRONG, REFUSED_REPLY, EMPTY])
+@pytest.mark.parametrize("forced", [RIGHT_REPLY, WRONG, REFUSED_REPLY])
+def test_the_same_rule_on_all_replies_gives_the_same_outcome_again(first, forced):
+    replies = said(first, forced)
+    assert Regrading(GraderKind.EXACT).step(QUESTION, replies) == next_step(QUESTION, replies, GraderKind.EXACT)
+
+
+def test_what_is_a_refusal_now_and_was_an_answer_has_no_forced_answer():
+    outcome = graded(said(VAGUE), GraderKind.MODEL, {"I cannot say: nobody told me": "C"})
+    assert (outcome.refused, outcome.wrong, outcome.first_grade) == (True, None, Grade.REFUSED)
+    assert (outcome.forced_grade, outcome.unscored_reason) == (None, "forced_not_asked")
+    assert outcome.first_reply == VAGUE
+
+
+def test_a_forced_answer_stays_beside_what_is_an_answer_now():
+    outcome = graded(said("I do not know.", RIGHT_REPLY), GraderKind.MODEL, {"I do not know.": "B", "Lima": "A"})
+    assert (outcome.refused, outcome.wrong) == (False, True)
+    assert (outcome.forced_grade, outcome.forced_reply) == (Grade.CORRECT, RIGHT_REPLY)
+
+
+def test_two_graders_are_both_asked_about_both_replies():
+    outcome = graded(said(REFUSED_REPLY, RIGHT_REPLY), GraderKind.AGREE, {"Lima": "A"})
+    assert (outcome.refused, outcome.wrong) == (True, False)
+
+
+@pytest.mark.parametrize("kind", [GraderKind.EXACT, GraderKind.MODEL])
+def test_without_a_right_answer_no_forced_one_is_missed(kind):
+    outcome = graded(said(VAGUE), kind, {"I cannot say: nobody told me": "C"}, REGRADED_WITHOUT_GOLD)
+    assert outcome.wrong is True
+    assert outcome.unscored_reason is None
+    assert graded(said(REFUSED_REPLY), kind, {}, REGRADED_WITHOUT_GOLD).forced_grade is Grade.INCORRECT
+
+
+def test_of_questions_drawn_repeatedly_without_a_right_answer_the_forced_grade_is_known():
+    outcome = Regrading(GraderKind.EXACT).step(REGRADED_WITHOUT_GOLD, said(RIGHT_REPLY), force_answered=True)
+    assert outcome.forced_grade is Grade.INCORRECT
+
+
+def test_an_unreadable_verdict_is_asked_for_once_more():
+    replies = [*said(RIGHT_REPLY), Reply(Pass.FIRST, Role.GRADER, "A or B")]
+    step = Regrading(GraderKind.MODEL).step(QUESTION, replies)
+    assert isinstance(step, Step)
+    assert step.attempt == 1
+
+
+def test_nothing_said_is_nothing_to_grade():
+    with pytest.raises(ValueError, match="question q: there is no first reply to grade"):
+        Regrading(GraderKind.EXACT).step(QUESTION, [])
+
+
+# --- Seeds: what tells requests apart tells their seeds apart, and nothing else does
+
+FIRST = Request(Pass.FIRST, Role.MODEL, ())
+FORCED = Request(Pass.FORCED, Role.MODEL, ())
+FIRST_GRADE = Request(Pass.FIRST, Role.GRADER, ())
+FORCED_GRADE = Request(Pass.FORCED, Role.GRADER, (), attempt=1)
+
+
+@pytest.mark.parametrize(
+    ("parts", "seed"),
+    [
+        ((0, "q1", 0, "low", FIRST), 104429712),
+        ((0, "q1", 0, "high", FIRST), 281994780),
+        ((1, "q1", 0, "low", FIRST), 1418469083),
+        ((0, "frage-ü", 2, "low", FIRST), 347942643),
+        ((0, "q1", 0, "low", FORCED), 931609936),
+        ((0, "q1", 0, "low", FORCED_GRADE), 84933224),
+    ],
+)
+def test_seeds_are_those_of_earlier_runs(parts, seed):
+    """Changed seeds would ask and pay for everything again in folders that are resumed.
+
+    Each value is the first 31 bits of what the shell says to, for instance,
+    ``printf '0\\x1fq1\\x1f0\\x1flow\\x1ffirst\\x1fmodel\\x1f0' | sha256sum``.
+    """
+    assert request_seed(*parts) == seed
+
+
+def test_every_part_of_a_request_changes_its_seed():
+    variations = [
+        (0, "q1", 0, "low", FIRST),
+        (1, "q1", 0, "low", FIRST),
+        (0, "q2", 0, "low", FIRST),
+        (0, "q1", 1, "low", FIRST),
+        (0, "q1", 0, "high", FIRST),
+        (0, "q1", 0, "low", FORCED),
+        (0, "q1", 0, "low", FIRST_GRADE),
+        (0, "q1", 0, "low", FORCED_GRADE),
+        (0, "q1", 0, "low", Request(Pass.FIRST, Role.GRADER, (), attempt=1)),
+        (0, "q1", 0, "low", Request(Pass.FORCED, Role.GRADER, ())),
+        (10, "q1", 0, "low", FIRST),
+        (0, "q10", 0, "low", FIRST),
+        (0, "q", 10, "low", FIRST),
+    ]
+    assert len({request_seed(*parts) for parts in variations}) == len(variations)
+
+
+def test_variant_counts_in_the_first_pass_only():
+    for request, seeds in ((FIRST, 4), (FIRST_GRADE, 4), (FORCED, 1), (FORCED_GRADE, 1)):
+        found = {request_seed(7, "q1", 3, variant, request) for variant in ("low", "normal", "high", "highest")}
+        assert len(found) == seeds
+
+
+def test_wording_does_not_change_the_seed():
+    worded = Request(Pass.FIRST, Role.MODEL, (Message("user", "Who?"),))
+    assert request_seed(0, "q1", 0, "low", worded) == request_seed(0, "q1", 0, "low", FIRST)
+
+
+@given(st.integers(), st.text(), st.integers(min_value=0), st.text(), st.sampled_from([FIRST, FORCED, FORCED_GRADE]))
+def test_seeds_are_what_every_provider_takes(run_seed, question_id, draw, variant, request):
+    assert 0 <= request_seed(run_seed, question_id, draw, variant, request) < 2**31
+
+
+def test_seeds_of_many_questions_do_not_collide_more_than_chance_has_it():
+    n = 10_000
+    seeds = {request_seed(0, f"q{number}", 0, "low", FIRST) for number in range(n)}
+    assert len(seeds) >= n - 3  # the expected number of collisions is n² / 2³² = 0.02
+
+
+def test_an_auxiliary_variant_has_the_seeds_of_its_name_alone():
+    probe = Request(Pass.PROBE, Role.MODEL, ())
+    assert request_seed(0, "q1", 0, "confidence/p-true", probe) == request_seed(0, "q1", 0, "p-true", probe)
+    assert request_seed(0, "q1", 0, "confidence/forced", FORCED) == request_seed(0, "q1", 0, "low", FORCED)

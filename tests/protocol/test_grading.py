@@ -1,21 +1,46 @@
-"""Evidence for grading by a model: what the grader is asked, that replies cannot give it orders, how it is read."""
+"""Grading by a model, by the rules that are no model, and of multiple choice."""
 
 from __future__ import annotations
 
 import re
+import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.data import Grade, Question
+from refusal_index.data import text as data_text
+from refusal_index.data.outcome import LETTERS
+from refusal_index.protocol import (
+    TWO_PASSES,
+    GraderError,
+    GraderKind,
+    Pass,
+    Reply,
+    Role,
+    check_gradable,
+    grade_by_rule,
+    next_step,
+)
 from refusal_index.protocol.grading import (
+    LABEL,
+    RULES,
+    Rule,
+    choice_grade,
     grader_prompt,
     grader_prompt_hash,
+    named_choices,
     no_gold_prompt_hash,
     parse_grade,
+    pattern_grade,
     read_verdict,
+    unscored_reason,
 )
+from refusal_index.protocol.replies import FUNCTIONS, detector_of
+
+# --- Grading by a model: what the grader is asked, that replies cannot give it orders, how it is read
 
 QUESTION = Question("q", "In what city is the Louvre?", "Paris, France", aliases=("Lutetia",))
 
@@ -236,3 +261,271 @@ def test_its_wording_changes_only_on_purpose_and_matters_only_where_it_is_used()
     assert no_gold_prompt_hash([QUESTION, NO_GOLD]) == (
         "a2a823506d281a674f890ffa1c27daf0045c3715374eb6e61b5b18fd0a8a3b44"
     )
+
+
+# --- The rules of the graders that are no model, and for what each of them needs
+
+PLAIN = Question("plain", "Who?", "Ann")
+CHOICES = Question("choices", "Who?", "Ann", choices=("Ann", "Bob"))
+PATTERN = Question("pattern", "When?", "1945", pattern=r"(in )?1945( AD)?")
+WITHOUT_GOLD = Question("none", "Who?", None)
+
+
+@pytest.mark.parametrize(
+    ("said", "grade"),
+    [
+        ("1945", Grade.CORRECT),
+        ("In 1945 ad.", Grade.CORRECT),
+        ('"1945"', Grade.CORRECT),
+        ("1945 or 1946", Grade.INCORRECT),
+        ("19451", Grade.INCORRECT),
+        ("I don't know", Grade.REFUSED),
+        ("I don't know, 1945", Grade.INCORRECT),
+    ],
+)
+def test_a_pattern_matches_from_end_to_end_whatever_the_case_and_the_punctuation_around(said, grade):
+    assert grade_by_rule(GraderKind.REGEX, PATTERN, said) is grade
+
+
+def test_a_pattern_may_let_more_through():
+    assert pattern_grade(Question("q", "?", "Lima", pattern=".*Lima.*"), "It is\nLima, I think") is Grade.CORRECT
+
+
+@pytest.mark.parametrize("of", TWO_PASSES)
+def test_a_pattern_that_takes_for_ever_leaves_the_question_unscored_and_says_so(of, monkeypatch):
+    """It hung for good."""
+    monkeypatch.setattr(data_text, "SECONDS", 0.1)
+    endless = Question("q", "Who?", "a", pattern="(a|aa)+$")
+    replies = [Reply(Pass.FIRST, Role.MODEL, "<answer>UNANSWERED</answer>")] if of is Pass.FORCED else []
+    outcome = next_step(endless, [*replies, Reply(of, Role.MODEL, "a" * 60 + "!")], GraderKind.REGEX)
+    assert (outcome.wrong, outcome.unscored_reason) == (None, f"{of}_pattern_timeout")
+
+
+def test_exact_goes_by_choices_where_there_are_such_and_regex_by_patterns():
+    assert grade_by_rule(GraderKind.EXACT, CHOICES, "A") is Grade.CORRECT
+    assert grade_by_rule(GraderKind.EXACT, PLAIN, "A") is Grade.INCORRECT
+    assert grade_by_rule(GraderKind.REGEX, PATTERN, "in 1945") is Grade.CORRECT
+    assert grade_by_rule(GraderKind.EXACT, PATTERN, "in 1945") is Grade.INCORRECT
+
+
+def test_what_recognises_refusals_can_be_replaced(monkeypatch):
+    said = "The passage does not say."
+    assert grade_by_rule(GraderKind.EXACT, PLAIN, said, detector_of("wording")) is Grade.REFUSED
+    assert grade_by_rule(GraderKind.EXACT, PLAIN, said, detector_of("tag")) is Grade.INCORRECT
+    assert grade_by_rule(GraderKind.EXACT, PLAIN, said, detector_of("NOT say")) is Grade.REFUSED
+    assert grade_by_rule(GraderKind.EXACT, PLAIN, said, detector_of("no comment")) is Grade.INCORRECT
+    assert grade_by_rule(GraderKind.EXACT, PLAIN, "Ann", detector_of("ann")) is Grade.CORRECT
+    for refused in ("(", "python:mine:declines"):
+        with pytest.raises(data_text.PatternError):
+            detector_of(refused)
+    monkeypatch.setitem(FUNCTIONS, "python:mine:declines", lambda reply: reply.endswith("say."))
+    assert grade_by_rule(GraderKind.EXACT, PLAIN, said, detector_of("python:mine:declines")) is Grade.REFUSED
+
+
+def test_a_pattern_of_refusals_that_takes_for_ever_leaves_the_question_unscored(monkeypatch):
+    monkeypatch.setattr("refusal_index.protocol.replies.SECONDS", 0.1)
+    said = Reply(Pass.FIRST, Role.MODEL, "a" * 60 + "!")
+    outcome = next_step(PLAIN, [said], GraderKind.EXACT, detector=detector_of("(a|aa)+$"))
+    assert (outcome.refused, outcome.unscored_reason) == (None, "first_rule_undecided")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in GraderKind if not kind.models])
+def test_nothing_is_right_where_there_is_no_right_answer(kind):
+    said = ["Ann", "nobody", "UNKNOWN", "", "None"]
+    assert Grade.CORRECT not in {grade_by_rule(kind, WITHOUT_GOLD, text) for text in said}
+    assert grade_by_rule(kind, WITHOUT_GOLD, "The text does not say.") is Grade.REFUSED
+
+
+@pytest.mark.parametrize("kind", [GraderKind.EXACT, GraderKind.MODEL, GraderKind.AGREE])
+def test_most_graders_take_any_question(kind):
+    check_gradable([PLAIN, CHOICES, PATTERN, WITHOUT_GOLD], kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [(GraderKind.CHOICE, "choices .* plain, pattern, none;"), (GraderKind.REGEX, "pattern .* plain, choices;")],
+)
+def test_a_grader_that_goes_by_something_names_the_questions_without(kind, missing):
+    with pytest.raises(GraderError, match=rf"grader '{kind}': expected (a )?{missing}"):
+        check_gradable([PLAIN, CHOICES, PATTERN, WITHOUT_GOLD], kind)
+
+
+def test_many_questions_without_are_counted():
+    questions = [Question(f"q{number}", "?", "!") for number in range(1205)]
+    with pytest.raises(GraderError, match="in q0, q1, q2, q3, q4 and 1,200 more; name the column"):
+        check_gradable(questions, GraderKind.CHOICE)
+
+
+UNDECIDED = Rule(lambda _question, _prediction: Grade.UNSCORED)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in GraderKind if not kind.models])
+@pytest.mark.parametrize("of", TWO_PASSES)
+def test_what_a_rule_cannot_decide_is_unscored_for_a_reason_of_its_own(kind, of, monkeypatch):
+    """Only of choices can an answer be ambiguous; another rule that leaves one open is not called so."""
+    question, reason = PATTERN, "rule_undecided"
+    if kind is GraderKind.CHOICE:
+        question, reason = CHOICES, "choice_ambiguous"
+    else:
+        reason = "pattern_timeout" if kind is GraderKind.REGEX else reason
+        monkeypatch.setitem(RULES, kind, replace(RULES[kind], grade=UNDECIDED.grade))
+    replies = [Reply(Pass.FIRST, Role.MODEL, "<answer>UNANSWERED</answer>")] if of is Pass.FORCED else []
+    outcome = next_step(question, [*replies, Reply(of, Role.MODEL, "<answer>A) Bob</answer>")], kind)
+    assert outcome.unscored_reason == f"{of}_{reason}"
+    assert outcome.wrong is None
+    assert unscored_reason(GraderKind.EXACT, CHOICES) == "choice_ambiguous", "choices are compared as such"
+
+
+# --- The grader of multiple choice: what names a choice, and what names none or two
+
+CAPITAL = Question(
+    "q", "What is the capital of Peru?", "Lima", ("Ciudad de los Reyes",), choices=("Cuzco", "Lima", "Quito")
+)
+
+FORMS = {
+    "B": "Lima",
+    "b": "Lima",
+    "B.": "Lima",
+    "(B)": "Lima",
+    "[b]": "Lima",
+    "**B**": "Lima",
+    "Answer: B": "Lima",
+    "The correct answer is B": "Lima",
+    "Option C": "Quito",
+    "choice c)": "Quito",
+    "B) Lima": "Lima",
+    "B: lima.": "Lima",
+    "B - Lima": "Lima",
+    "(B) Ciudad de los Reyes": "Lima",
+    "Lima": "Lima",
+    "the LIMA": "Lima",
+    "Ciudad de los Reyes": "Lima",
+    "The answer is Quito": None,
+    "D": None,
+    "A or B": None,
+    "A, B": None,
+    "AB": None,
+    "Bogotá": None,
+    "Lima, B": None,
+    "2": None,
+}
+
+
+@pytest.mark.parametrize("said", FORMS)
+def test_a_choice_is_named_by_letter_text_or_both(said):
+    assert named_choices(CAPITAL, said) == ({FORMS[said]} - {None})
+
+
+@pytest.mark.parametrize(
+    ("said", "grade"),
+    [
+        ("A) Lima", Grade.UNSCORED),
+        ("B) Cuzco", Grade.UNSCORED),
+        ("A) Quito", Grade.INCORRECT),
+        ("D) Lima", Grade.CORRECT),
+        ("I am not sure.", Grade.REFUSED),
+        ("I am not sure, B", Grade.INCORRECT),
+    ],
+)
+def test_contradictions_are_unscored_only_where_one_side_is_right(said, grade):
+    assert grade_by_rule(GraderKind.CHOICE, CAPITAL, said) is grade
+
+
+@pytest.mark.parametrize(
+    ("choices", "said", "named"),
+    [
+        (("E. coli", "C. elegans"), "C. elegans", {"C. elegans"}),
+        (("E. coli", "C. elegans"), "B) C. elegans", {"C. elegans"}),
+        (("1854", "1855"), "1855", {"1855"}),
+        (("1854", "1855"), "A: 1854", {"1854"}),
+        (("A", "B"), "A", {"A"}),
+        (("vitamin A", "vitamin B"), "A", {"vitamin A"}),
+    ],
+)
+def test_choices_that_look_like_labels_are_told_apart(choices, said, named):
+    assert named_choices(Question("q", "?", choices[0], choices=choices), said) == named
+
+
+def test_without_a_right_answer_every_choice_is_wrong_and_none_is_ambiguous():
+    question = Question("q", "?", None, choices=CAPITAL.choices)
+    assert {choice_grade(question, said) for said in ("A", "B) Lima", "A) Lima", "Bonn")} == {Grade.INCORRECT}
+    assert grade_by_rule(GraderKind.CHOICE, question, "I cannot say.") is Grade.REFUSED
+
+
+def test_a_choice_that_declines_is_a_refusal_unless_it_is_the_right_one_or_only_tags_refuse():
+    question = Question("q", "?", "Lima", choices=("Cuzco", "Lima", "Insufficient information to answer the question"))
+    assert grade_by_rule(GraderKind.CHOICE, question, "C") is Grade.REFUSED
+    assert (
+        grade_by_rule(GraderKind.CHOICE, question, "C) Insufficient information to answer the question")
+        is Grade.REFUSED
+    )
+    assert grade_by_rule(GraderKind.CHOICE, question, "C", None) is Grade.INCORRECT
+    assert grade_by_rule(GraderKind.CHOICE, replace(question, gold=question.choices[2]), "C") is Grade.CORRECT
+
+
+WORDS = st.lists(
+    st.sampled_from(["ash", "birch", "cedar", "fir", "oak", "pine", "yew"]), min_size=2, max_size=7, unique=True
+)
+
+
+@given(WORDS, st.data())
+def test_property_every_way_of_naming_a_choice_names_it(choices, data):
+    place = data.draw(st.integers(0, len(choices) - 1))
+    gold = choices[data.draw(st.integers(0, len(choices) - 1))]
+    question = Question("q", "Which tree?", gold, choices=tuple(choices))
+    letter, text = LETTERS[place], choices[place]
+    for said in (letter, letter.lower(), f"({letter})", text, text.upper(), f"{letter}) {text}", f"Answer: {letter}"):
+        assert named_choices(question, said) == {text}
+        assert choice_grade(question, said) is (Grade.CORRECT if text == gold else Grade.INCORRECT)
+
+
+@given(st.text(max_size=30))
+def test_property_any_reply_has_a_grade(said):
+    assert choice_grade(CAPITAL, said) in set(Grade)
+
+
+BACKTRACKING = re.compile(
+    r"\W*(?:(?:the\s+)?(?:(?:correct|right|best)\s+)?(?:answer|choice|option)\s*(?:is\b|:)?\s*)?"
+    r"[(\[*]*(?P<letter>[A-Za-z])(?:[)\].:*]+|\s+-|\Z)\s*(?P<rest>.*)",
+    re.DOTALL | re.IGNORECASE,
+)
+PARTS = st.sampled_from(
+    [
+        "the ",
+        "correct ",
+        "best",
+        "answer",
+        "Option",
+        " is",
+        "is ",
+        ":",
+        " ",
+        "\n",
+        "(",
+        "[",
+        "*",
+        "A",
+        "b",
+        ")",
+        "].",
+        "-",
+        "é",
+        "1",
+        "C. elegans",
+        "_",
+    ]
+)
+
+
+@given(st.lists(PARTS, max_size=9).map("".join))
+def test_property_a_label_is_read_as_by_the_pattern_that_gave_back_what_repeats(text):
+    one, other = LABEL.fullmatch(text), BACKTRACKING.fullmatch(text)
+    assert (one and one.groupdict()) == (other and other.groupdict())
+
+
+@pytest.mark.parametrize("reply", ["(" * 10**6 + "1", "answer" + " " * 10**6 + "1", "* (" * 300_000, "A" + ")" * 10**6])
+def test_a_megabyte_of_brackets_is_graded_in_no_time(reply):
+    """It took hours."""
+    started = time.process_time()
+    choice_grade(Question("q", "?", "Lima", choices=("Cuzco", "Lima")), reply)
+    assert time.process_time() - started < 10

@@ -1,7 +1,8 @@
-"""Evidence for the two-pass procedure: scripted conversations, and what holds for any reply whatsoever."""
+"""The two-pass procedure, and the forced pass alone."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.protocol import (
     FORCED,
+    ForcedPass,
     GraderKind,
     Message,
     Pass,
@@ -21,10 +23,15 @@ from refusal_index.protocol import (
     Reply,
     Request,
     Role,
+    Step,
     StopReason,
+    TwoPass,
     load_prompt_set,
     next_request,
 )
+from refusal_index.protocol.procedure import next_step
+
+# --- The two-pass procedure: scripted conversations, and what holds for any reply whatsoever
 
 PROMPTS = load_prompt_set("default")
 VARIANTS = tuple(PROMPTS.variants)
@@ -457,3 +464,106 @@ def test_a_choice_is_graded_by_rule_and_unscored_where_letter_and_text_disagree(
     question = replace(QUESTION, choices=("Cuzco", "Lima"))
     _, outcome = converse(protocol(GraderKind.CHOICE), lambda _: f"<answer>{said}</answer>", question)
     assert (outcome.wrong, outcome.unscored_reason) == (wrong, reason)
+
+
+# --- The forced pass alone is the second half of the two passes, word for word
+
+WITHOUT_ALIAS = Question("q1", "What is the capital of Peru?", "Lima")
+
+
+def forced(text: str, stop_reason: StopReason = StopReason.STOP) -> Reply:
+    return Reply(Pass.FORCED, Role.MODEL, text, stop_reason)
+
+
+@pytest.mark.parametrize("variant", list(PROMPTS.variants))
+def test_it_asks_what_the_two_passes_ask_after_a_refusal_under_any_variant(variant):
+    refused = Reply(Pass.FIRST, Role.MODEL, "<answer>unanswered</answer>")
+    whole = TwoPass(GraderKind.EXACT, Protocol(PROMPTS, variant, GraderKind.EXACT))
+    alone = ForcedPass(GraderKind.EXACT, Protocol(PROMPTS, next(iter(PROMPTS.variants)), GraderKind.EXACT))
+    step = alone.step(WITHOUT_ALIAS, [])
+    assert step == whole.step(WITHOUT_ALIAS, [refused])
+    assert alone.request(step, WITHOUT_ALIAS) == whole.request(step, WITHOUT_ALIAS)
+
+
+@pytest.mark.parametrize(
+    ("reply", "wrong", "grade", "reason"),
+    [
+        (forced("<answer>Lima</answer>"), False, Grade.CORRECT, None),
+        (forced("<answer>Quito</answer>"), True, Grade.INCORRECT, None),
+        (forced("<answer>UNANSWERED</answer>"), True, Grade.REFUSED, None),
+        (forced("<answer>Li", StopReason.LENGTH), None, Grade.UNSCORED, "forced_truncated"),
+    ],
+)
+def test_what_the_forced_answer_comes_to(reply, wrong, grade, reason):
+    outcome = ForcedPass(GraderKind.EXACT).step(WITHOUT_ALIAS, [reply])
+    assert isinstance(outcome, Outcome)
+    assert (outcome.refused, outcome.wrong, outcome.forced_grade) == (True, wrong, grade)
+    assert outcome.unscored_reason == reason
+
+
+def test_a_model_grades_the_forced_answer():
+    procedure = ForcedPass(GraderKind.MODEL)
+    asked = procedure.step(WITHOUT_ALIAS, [forced("<answer>Lima</answer>")])
+    assert isinstance(asked, Step)
+    assert (asked.pass_, asked.role) == (Pass.FORCED, Role.GRADER)
+    verdict = Reply(Pass.FORCED, Role.GRADER, "A")
+    outcome = procedure.step(WITHOUT_ALIAS, [forced("<answer>Lima</answer>"), verdict])
+    assert isinstance(outcome, Outcome)
+    assert outcome.wrong is False
+
+
+# --- Forcing what was answered, for questions drawn repeatedly: what is asked, and which answer counts
+
+PROTOCOL = Protocol(load_prompt_set("default"), "normal", GraderKind.EXACT)
+RIGHT_REPLY, WRONG_REPLY, REFUSED_REPLY = (
+    "<answer>Lima</answer>",
+    "<answer>Cuzco</answer>",
+    "<answer>UNANSWERED</answer>",
+)
+
+
+def converse_forced(first: str, forced: str, *, force_answered: bool) -> tuple[int, Outcome]:
+    replies: list[Reply] = []
+    while isinstance(step := next_request(WITHOUT_ALIAS, replies, PROTOCOL, force_answered=force_answered), Request):
+        replies.append(Reply(step.pass_, step.role, first if step.pass_ is Pass.FIRST else forced))
+    return len(replies), step
+
+
+@pytest.mark.parametrize(
+    ("first", "forced"), [*itertools.product((RIGHT_REPLY, WRONG_REPLY), (RIGHT_REPLY, WRONG_REPLY, REFUSED_REPLY))]
+)
+def test_the_first_answer_counts_and_the_forced_grade_stands_beside_it(first, forced):
+    requests, outcome = converse_forced(first, forced, force_answered=True)
+    assert requests == 2
+    assert (outcome.refused, outcome.wrong) == (False, first == WRONG_REPLY)
+    assert (
+        outcome.forced_grade
+        == {RIGHT_REPLY: Grade.CORRECT, WRONG_REPLY: Grade.INCORRECT, REFUSED_REPLY: Grade.REFUSED}[forced]
+    )
+    assert outcome.forced_reply == forced
+    assert outcome.unscored_reason is None
+
+
+@pytest.mark.parametrize("forced", [RIGHT_REPLY, WRONG_REPLY, REFUSED_REPLY])
+def test_a_refused_question_is_treated_as_ever(forced):
+    assert converse_forced(REFUSED_REPLY, forced, force_answered=True) == converse_forced(
+        REFUSED_REPLY, forced, force_answered=False
+    )
+
+
+def test_an_unscored_first_pass_is_not_forced():
+    requests, outcome = converse_forced("", RIGHT_REPLY, force_answered=True)
+    assert requests == 1
+    assert (outcome.first_grade, outcome.forced_grade, outcome.unscored_reason) == (Grade.UNSCORED, None, "first_empty")
+
+
+def test_an_unscored_forced_answer_does_not_unscore_an_answered_question():
+    _, outcome = converse_forced(RIGHT_REPLY, "", force_answered=True)
+    assert (outcome.wrong, outcome.forced_grade, outcome.unscored_reason) == (False, Grade.UNSCORED, None)
+
+
+def test_a_log_is_read_the_same_without_knowing_how_it_was_asked():
+    replies = [Reply(Pass.FIRST, Role.MODEL, RIGHT_REPLY), Reply(Pass.FORCED, Role.MODEL, WRONG_REPLY)]
+    outcome = next_step(WITHOUT_ALIAS, replies, GraderKind.EXACT)
+    assert isinstance(outcome, Outcome)
+    assert (outcome.wrong, outcome.forced_grade) == (False, Grade.INCORRECT)

@@ -1,12 +1,31 @@
-"""Evidence for the reading of replies: which text counts as the answer, what is a refusal, and what nobody can tell."""
+"""Replies: their answers, log probabilities, and the length of a prompt."""
 
 from __future__ import annotations
+
+import json
+import math
+import re
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from refusal_index.protocol.replies import Reading, StopReason, read_reply, without_reasoning
+from refusal_index.data import Question
+from refusal_index.data.text import sound_text
+from refusal_index.protocol import FORCED, TokenLogprob, load_prompt_set, read_logprobs, write_logprobs
+from refusal_index.protocol.replies import (
+    PromptLengthError,
+    Reading,
+    StopReason,
+    about_tokens,
+    check_lengths,
+    longest_prompt,
+    read_reply,
+    whole_prompt,
+    without_reasoning,
+)
+
+# --- The reading of replies: which text counts as the answer, what is a refusal, and what nobody can tell
 
 HOSTILE_LENGTH = 100_000
 
@@ -193,3 +212,136 @@ def test_what_was_thought_first_does_not_change_the_reading(thought, said):
 
 def test_reasoning_is_cut_out_and_the_rest_is_kept():
     assert without_reasoning(" <think>a</think> b <thinking>c</thinking> d ") == "b  d"
+
+
+# --- Log probabilities as JSON: there and back, OpenAI's own format, and what is refused
+
+LOGPROBS = st.floats(-1e4, 0)
+TEXTS = st.text(max_size=4)
+TOKENS = st.builds(TokenLogprob, TEXTS, LOGPROBS, st.lists(st.tuples(TEXTS, LOGPROBS), max_size=3).map(tuple))
+
+
+@given(st.lists(TOKENS, max_size=5))
+def test_there_and_back_to_six_digits(tokens):
+    back = read_logprobs(write_logprobs(tokens))
+    for one, other in zip(tokens, back, strict=True):
+        assert (other.token, [text for text, _ in other.alternatives]) == (
+            sound_text(one.token),
+            [sound_text(text) for text, _ in one.alternatives],
+        )
+        beside = zip(one.alternatives, other.alternatives, strict=True)
+        told = [(one.logprob, other.logprob), *((a, b) for (_, a), (_, b) in beside)]
+        assert all(abs(a - b) <= 0.5000001e-6 for a, b in told)
+
+
+@given(st.lists(TOKENS, max_size=5))
+def test_what_is_written_can_be_written_down_anywhere(tokens):
+    written = write_logprobs(tokens)
+    written.encode()
+    assert write_logprobs(read_logprobs(written)) == written
+
+
+def test_it_is_compact_and_says_nothing_that_was_not_asked_for():
+    tokens = [TokenLogprob("<", -0.01), TokenLogprob("ä", -1.23456789, (("ä", -1.23456789), ("b", -2.0)))]
+    assert write_logprobs(tokens) == (
+        '[{"token":"<","logprob":-0.01},{"token":"ä","logprob":-1.234568,"top_logprobs":'
+        '[{"token":"ä","logprob":-1.234568},{"token":"b","logprob":-2.0}]}]'
+    )
+    assert write_logprobs([]) == "[]"
+    assert write_logprobs([TokenLogprob("a", -1e-9)]) == '[{"token":"a","logprob":0.0}]', "no minus zero"
+
+
+def test_openais_own_format_is_read_and_what_else_it_holds_passed_over():
+    """The example of OpenAI's reference, shortened."""
+    text = json.dumps(
+        [
+            {
+                "token": "Hello",
+                "logprob": -0.31725305,
+                "bytes": [72, 101, 108, 108, 111],
+                "top_logprobs": [
+                    {"token": "Hello", "logprob": -0.31725305, "bytes": [72, 101, 108, 108, 111]},
+                    {"token": "Hi", "logprob": -1.3190403, "bytes": [72, 105]},
+                ],
+            },
+            {"token": "!", "logprob": -0.02380986, "bytes": [33], "top_logprobs": []},
+            {"token": "?", "logprob": 0, "top_logprobs": None},
+        ]
+    )
+    assert read_logprobs(text) == (
+        TokenLogprob("Hello", -0.31725305, (("Hello", -0.31725305), ("Hi", -1.3190403))),
+        TokenLogprob("!", -0.02380986),
+        TokenLogprob("?", 0.0),
+    )
+
+
+def test_where_nothing_is_known_there_is_nothing_and_a_reply_without_tokens_has_none():
+    assert read_logprobs(None) is None
+    assert read_logprobs("[]") == ()
+
+
+def test_a_token_without_any_probability_is_written_as_openai_and_vllm_do():
+    assert read_logprobs(write_logprobs([TokenLogprob("a", -math.inf)])) == (TokenLogprob("a", -9999.0),)
+
+
+@pytest.mark.parametrize("logprob", [math.nan, math.inf])
+def test_what_is_no_number_is_not_written(logprob):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_logprobs([TokenLogprob("a", logprob)])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "expected JSON, got ''"),
+        ("[" * 100_000, "expected JSON"),
+        ("null", "expected a list of tokens, got None"),
+        ('{"content": []}', "expected a list of tokens"),
+        ("[1]", "expected a list of tokens"),
+        ('[{"token": "a"}]', "expected 'token' as text and 'logprob' as a number"),
+        ('[{"token": "a", "logprob": true}]', "'logprob' as a number"),
+        ('[{"token": "a", "logprob": "-1"}]', "'logprob' as a number"),
+        ('[{"token": 5, "logprob": -1}]', "'token' as text"),
+        ('[{"token": "a", "logprob": NaN}]', "NaN is not a number"),
+        ('[{"token": "a", "logprob": -1e999}]', "'logprob' as a number"),
+        (f'[{{"token": "a", "logprob": -{"9" * 400}}}]', "'logprob' as a number"),
+        ('[{"token": "a", "logprob": -1, "top_logprobs": [1]}]', "top_logprobs: expected a list of tokens"),
+        ('[{"token": "a", "logprob": -1, "top_logprobs": {"a": -1}}]', "top_logprobs: expected a list of tokens"),
+    ],
+)
+def test_anything_else_is_refused_with_what_was_expected(text, told):
+    with pytest.raises(ValueError, match="logprobs: ") as error:
+        read_logprobs(text)
+    assert told in str(error.value)
+    assert len(str(error.value)) < 400
+
+
+# --- Prompt lengths: the longest variant counts, with the context, and too long ones are named
+
+PROMPTS = load_prompt_set("default")
+SHORT = Question("short", "Who?", "Ann")
+LONG = [Question(f"long{n}", "Who?", "Ann", context="word " * 3000, choices=("Ann", "Bob")) for n in range(7)]
+
+
+def test_the_longest_is_over_all_variants_and_the_forced_pass():
+    lengths = [len(whole_prompt(LONG[0], PROMPTS, variant)) for variant in (*PROMPTS.variants, FORCED)]
+    assert longest_prompt(LONG[0], PROMPTS) == max(lengths)
+    assert longest_prompt(LONG[0], PROMPTS, about_tokens) == -(-max(lengths) // 4)
+    assert max(lengths) > 15_000
+
+
+def test_prompts_that_are_too_long_are_named_and_counted():
+    check_lengths([SHORT], PROMPTS, 1000)
+    expected = "at most 1,000 tokens, got longer ones of long0, long1, long2, long3, long4 and 2 more, the longest with"
+    with pytest.raises(PromptLengthError, match=re.escape(expected)):
+        check_lengths([SHORT, *LONG], PROMPTS, 1000)
+
+
+def test_tokens_may_be_counted_exactly():
+    def words(text: str) -> int:
+        return len(text.split())
+
+    needed = longest_prompt(SHORT, PROMPTS, words)
+    check_lengths([SHORT], PROMPTS, needed, words)
+    with pytest.raises(PromptLengthError, match=f"the longest with {needed}"):
+        check_lengths([SHORT], PROMPTS, needed - 1, words)

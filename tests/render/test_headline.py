@@ -1,4 +1,4 @@
-"""The first screen: against simulation, against the summary, and against what must never be said."""
+"""The first screen of a result, on the page and in the terminal."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ import polars as pl
 import pytest
 from scipy import stats as scipy_stats
 
+from refusal_index.cli import console
+from refusal_index.data.outcome_table import Identification
 from refusal_index.findings.conclusions import Headline, headline, pairs, verdict
 from refusal_index.findings.metrics import Statement
 from refusal_index.findings.summary import summarise
 from refusal_index.render.report import ReportRun, write_report
 from refusal_index.render.report.page import overview, run_view, sensitivity_rows
 from refusal_index.render.sentences import sentence
+from refusal_index.render.summary import first_screen, scale
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
+from tests.cli.test_score_and_report import summary, table
 from tests.render.making import counts_table, report_run, rows
+
+# --- The first screen: against simulation, against the summary, and against what must never be said
 
 
 def drawn_twice(n: int) -> pl.DataFrame:
@@ -88,17 +94,17 @@ def test_every_verdict_fits_a_line_of_the_terminal() -> None:
     assert max(len(sentence(one)) for one in verdicts) <= 80
 
 
-def first_screen(run: ReportRun) -> Headline:
+def headline_of_run(run: ReportRun) -> Headline:
     return headline(run.summary, run.about)
 
 
 def by_title(run: ReportRun) -> dict[str, Statement]:
-    return {sentence(one, "title"): one for one in first_screen(run).doubts}
+    return {sentence(one, "title"): one for one in headline_of_run(run).doubts}
 
 
 @pytest.mark.parametrize("counts", [(50, 0, 30, 60), (600, 2, 398, 0)])
 def test_nothing_is_made_of_a_number_that_means_nothing(counts: tuple[int, int, int, int]) -> None:
-    found = first_screen(report_run(counts_table(*counts)))
+    found = headline_of_run(report_run(counts_table(*counts)))
     assert found.index.estimate is not None
     assert found.verdict.code == "no_conclusion"
     assert found.pairs is None
@@ -107,11 +113,11 @@ def test_nothing_is_made_of_a_number_that_means_nothing(counts: tuple[int, int, 
 def test_the_first_screen_says_which_index_it_shows() -> None:
     once, twice = report_run(rows(400, variants=("normal",))), report_run(drawn_twice(400))
     ri = refusal_index(once.variants[0].table).estimate
-    assert first_screen(once).index.estimate == first_screen(twice).index.estimate == pytest.approx(ri, abs=1e-12)
-    assert [one.code for one in first_screen(once).indices] == ["what_ri_is"]
+    assert headline_of_run(once).index.estimate == headline_of_run(twice).index.estimate == pytest.approx(ri, abs=1e-12)
+    assert [one.code for one in headline_of_run(once).indices] == ["what_ri_is"]
     corrected = twice.summary.corrected
     assert corrected.estimate != pytest.approx(ri, abs=0.01)
-    what, which = first_screen(twice).indices
+    what, which = headline_of_run(twice).indices
     assert (what.code, which.values) == ("what_ri_is", {"each": {"": corrected}})
     ends = f"{corrected.estimate:.2f} [{corrected.low:.2f}, {corrected.high:.2f}]"
     assert f"Corrected RI is {ends}: RI estimated for the model's probabilities" in sentence(which, "page")
@@ -119,7 +125,7 @@ def test_the_first_screen_says_which_index_it_shows() -> None:
 
 def test_at_temperature_zero_the_first_screen_says_that_both_indices_are_one() -> None:
     run = report_run(rows(400, variants=("normal",)))
-    found = first_screen(replace(run, summary=summarise(run.shown, is_deterministic=True)))
+    found = headline_of_run(replace(run, summary=summarise(run.shown, is_deterministic=True)))
     assert [one.code for one in found.indices] == ["what_ri_is", "corrected_repeats_ri"]
 
 
@@ -137,9 +143,9 @@ def test_one_axis_holds_one_kind_of_index() -> None:
 def test_several_prompts_give_the_joint_index_one_its_own() -> None:
     several, one = report_run(rows(400)), report_run(rows(400, variants=("normal",)))
     assert several.pooled is not None
-    assert first_screen(several).index.estimate == several.pooled.refusal_index.estimate
+    assert headline_of_run(several).index.estimate == several.pooled.refusal_index.estimate
     assert [line.name for line in run_view(several, 1).lines] == ["all", "low", "normal", "high", "highest"]
-    assert first_screen(one).index.estimate == one.variants[0].index.estimate
+    assert headline_of_run(one).index.estimate == one.variants[0].index.estimate
     assert [line.name for line in run_view(one, 1).lines] == ["normal"]
 
 
@@ -147,7 +153,7 @@ def test_best_and_worst_prompt_are_named() -> None:
     run = report_run(rows(400))
     found = {v.variant: v.index.estimate for v in run.variants}
     best, worst = max(found, key=found.__getitem__), min(found, key=found.__getitem__)
-    (compared,) = (one.values for one in first_screen(run).comparisons if one.code == "best_and_worst")
+    (compared,) = (one.values for one in headline_of_run(run).comparisons if one.code == "best_and_worst")
     values = {"best": best, "high": found[best], "worst": worst, "low": found[worst]}
     assert values.items() <= compared.items()
 
@@ -165,7 +171,7 @@ def test_best_and_worst_prompt_are_named() -> None:
 def test_cautions_are_grave_and_come_first(counts: tuple[int, int, int, int], title: str) -> None:
     run = report_run(counts_table(*counts))
     assert by_title(run)[title].severity == "serious"
-    severities = [one.severity for one in first_screen(run).doubts]
+    severities = [one.severity for one in headline_of_run(run).doubts]
     assert severities == sorted(severities, key=["serious", "note"].index)
 
 
@@ -176,7 +182,7 @@ def test_missing_answers_are_said_however_few() -> None:
         pl.when(~first).then(pl.col(name)).alias(name) for name in ("refused", "wrong", "first_grade")
     ).with_columns(unscored_reason=pl.when(first).then(pl.lit("first_truncated")))
     run = report_run(gone)
-    found, missing = first_screen(run), run.variants[0].missing
+    found, missing = headline_of_run(run), run.variants[0].missing
     unscored = by_title(run)["Unscored"].values
     assert (unscored["missing"], unscored["asked"]) == (2, 400)
     values = {"missing": 2, "asked": 400, "variant": None, "low": missing.low, "high": missing.high}
@@ -211,7 +217,7 @@ def test_the_same_caution_of_several_prompts_is_told_once() -> None:
         forced_grade=pl.when(pl.col("refused")).then(pl.lit("refused")).otherwise("forced_grade"),
         wrong=pl.col("wrong") | pl.col("refused"),
     )
-    doubts = first_screen(report_run(refused_again)).doubts
+    doubts = headline_of_run(report_run(refused_again)).doubts
     (found,) = (one for one in doubts if sentence(one, "title") == "Refused when forced (low)")
     assert found.severity == "serious"
     assert (found.values["first"], found.values["others"]) == ("low", ["normal", "high", "highest"])
@@ -261,7 +267,7 @@ def test_a_pull_is_from_the_index_without_weights_as_the_ranges_have_none(kind: 
 
 
 def test_one_response_per_question_spoils_nothing() -> None:
-    assert first_screen(report_run(rows(2000, variants=("normal",)))).doubts == ()
+    assert headline_of_run(report_run(rows(2000, variants=("normal",)))).doubts == ()
 
 
 def test_index_1_is_an_order_and_loses_right_answers_last(tmp_path: Path) -> None:
@@ -272,3 +278,90 @@ def test_index_1_is_an_order_and_loses_right_answers_last(tmp_path: Path) -> Non
     assert "strictly in order of difficulty" in page
     assert "refuses exactly what it would get wrong" not in page
     assert "refuses only questions it would get wrong, as long as there are any" in page
+
+
+# --- The first screen fits into 80 columns and 20 lines, holds the numbers by definition, and hides nothing
+# serious
+
+FOUR = {
+    "low": (80, 20, 300, 600),
+    "normal": (200, 80, 180, 540),
+    "high": (260, 150, 120, 470),
+    "a variant with quite a long name": (320, 300, 60, 320),
+}
+
+
+@pytest.mark.parametrize("columns", ["60", "80", "300"])
+def test_four_prompts_take_at_most_20_lines_of_80_columns_at_any_width(capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    console.show(first_screen(summary(**FOUR)))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 20 - 3  # a run adds what it used, how to see more, and its files
+    assert max(map(len, lines)) <= 80
+
+
+def refused_again(found: pl.DataFrame) -> pl.DataFrame:
+    """Give each forced answer its grade; a tenth of the wrong ones refused again."""
+    refused = pl.col("refused") & pl.col("wrong") & (pl.int_range(pl.len()) % 10 == 0)
+    forced = (
+        pl.when(refused).then(pl.lit("refused")).when("wrong").then(pl.lit("incorrect")).otherwise(pl.lit("correct"))
+    )
+    return found.with_columns(forced_grade=pl.when("refused").then(forced))
+
+
+def test_a_caution_fits_as_well(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    tables = [table(counts, Identification("m", "d", name[:16])) for name, counts in FOUR.items()]
+    console.show(first_screen(summarise(refused_again(pl.concat(tables)))))
+    lines = capsys.readouterr().out.splitlines()
+    assert "Caveat, prompt low: " in "\n".join(lines)
+    assert len(lines) <= 20 - 3
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_row_holds_the_rates_by_definition(capsys):
+    console.show(first_screen(summary(normal=(710, 30, 210, 50))))
+    title, _, index, sentence, *rest = capsys.readouterr().out.splitlines()
+    assert title == "m on d: 1,000 questions"
+    assert index.startswith("RI 0.48 [0.36, 0.59]   0 chance |")
+    assert sentence
+    row = next(line.split() for line in rest if line.startswith("normal"))
+    # refused 740/1000, wrong 710/740 of the refused and 210/260 of the answered, refused 30/80 of the right
+    assert " ".join(row) == "normal 0.48 [0.36, 0.59] 74% 96% 81% 38%"
+
+
+def test_an_undefined_index_says_why_and_undefined_rates_are_dashes(capsys):
+    console.show(first_screen(summary(normal=(0, 0, 60, 40))))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith("RI undefined (no refusals")
+    assert next(line.split() for line in lines if line.startswith("normal")) == [
+        *("normal", "-", "-", "0%", "-", "60%", "0%")
+    ]
+
+
+def test_missing_answers_stand_beside_the_numbers(capsys):
+    found = summarise(table((30, 20, 20, 29), Identification("m", "d", "normal"), unscored=1))
+    console.show(first_screen(found))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "m on d: 100 questions"
+    assert next(line for line in lines if line.startswith("normal")).endswith("1 (1.0%)")
+
+
+def test_several_models_have_a_row_each_and_no_index_in_common(capsys):
+    rows = [table((30, 20, 20, 30), Identification(model, "d", "normal")) for model in ("one", "two")]
+    console.show(first_screen(summarise(pl.concat(rows))))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in lines[1:3]] == ["one, d, normal", "two, d, normal"]
+    assert not any(line.startswith("RI ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    "ends", [(0.0, 0.0, 0.0), (1.0, 1.0, 1.0), (-1.0, -1.0, 1.0), (-0.2, 0.1, 0.4), (0.9, 1.0, 1.0)]
+)
+def test_property_the_scale_has_one_width_and_shows_the_estimate_once(ends):
+    low, estimate, high = ends
+    drawn = scale(Estimate(estimate, low, high)).split("|")[1]
+    assert len(drawn) == 29
+    assert drawn.count("O") == 1
+    start = -1 if low < 0 else 0
+    assert drawn.index("O") == pytest.approx((estimate - start) / (1 - start) * 28, abs=0.5)

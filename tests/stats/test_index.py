@@ -1,6 +1,9 @@
-"""The estimate, its standard error, and what it says when there is none."""
+"""The Refusal Index: estimate, standard error, undefined tables, the shape of an estimate, and Cohen's kappa."""
+
+from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from refusal_index import ContingencyTable, refusal_index, refusal_index_many
+from refusal_index import ConfidenceInterval, ContingencyTable, refusal_index, refusal_index_many
+from refusal_index.stats import Estimate, metrics
+from refusal_index.stats.estimate import cohen_kappa
+
+# --- The estimate, its standard error, and what it says when there is none
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
 COUNTS = st.tuples(*[st.integers(1, 5000)] * 4)
@@ -158,3 +165,64 @@ def test_many_keeps_the_broadcast_shape_and_gives_a_number_for_numbers() -> None
 
 def test_many_takes_whole_floats() -> None:
     assert refusal_index_many(4.0, 1.0, 2.0, 3.0) == refusal_index_many(4, 1, 2, 3)
+
+
+# --- The one shape of an estimate: None with a reason where results have NaN intervals
+
+
+@pytest.mark.parametrize("counts", [(710, 30, 210, 50), (5, 0, 3, 2), (0, 0, 60, 40), (0, 0, 0, 0)])
+def test_an_estimate_says_what_its_result_and_interval_say(counts: tuple[int, int, int, int]) -> None:
+    result = refusal_index(ContingencyTable(*counts))
+    interval = result.confidence_interval()
+    found = Estimate.of(result, interval)
+    assert (found.estimate, found.status, found.reason) == (result.estimate, result.status, result.reason)
+    for end, expected in zip((found.low, found.high), interval, strict=True):
+        assert end is None if math.isnan(expected) else end == expected
+    assert (found.status == "undefined") == (found.low is None)
+    assert metrics(ContingencyTable(*counts))[-1].to_document() == found.to_document()
+
+
+def test_each_end_is_translated_by_itself() -> None:
+    assert ConfidenceInterval(-0.5, math.nan).or_none() == (-0.5, None)
+    assert ConfidenceInterval(math.nan, 0.0).or_none() == (None, 0.0)
+
+
+# --- Cohen's kappa: against its definition on a textbook table, and what is undefined
+
+
+def test_it_is_the_textbook_value():
+    # Wikipedia, "Cohen's kappa", second pair of examples: 60% agreement each, kappa .1304 and .2593
+    assert cohen_kappa([[45, 15], [25, 15]]).estimate == pytest.approx(0.1304, abs=5e-5)
+    assert cohen_kappa([[25, 35], [5, 35]]).estimate == pytest.approx(0.2593, abs=5e-5)
+
+
+def test_it_is_1_where_all_agree_and_0_where_grades_are_independent():
+    assert cohen_kappa([[3, 0, 0], [0, 5, 0], [0, 0, 2]]).estimate == pytest.approx(1)
+    assert cohen_kappa([[12, 24], [6, 12]]).estimate == pytest.approx(0)
+
+
+@given(st.lists(st.integers(0, 50), min_size=9, max_size=9))
+def test_who_is_first_does_not_matter(counts):
+    table = [counts[:3], counts[3:6], counts[6:]]
+    turned = [list(column) for column in zip(*table, strict=True)]
+    one, other = cohen_kappa(table), cohen_kappa(turned)
+    assert (one.agreement, one.n, one.status) == (other.agreement, other.n, other.status)
+    assert one.estimate == (other.estimate if other.estimate is None else pytest.approx(other.estimate))
+
+
+@pytest.mark.parametrize(
+    ("counts", "agreement", "reason"),
+    [([[0, 0], [0, 0]], None, "no answer"), ([[7, 0], [0, 0]], 1.0, "the same one grade")],
+)
+def test_what_is_undefined_says_why(counts, agreement, reason):
+    result = cohen_kappa(counts)
+    assert (result.estimate, result.agreement, result.status) == (None, agreement, "undefined")
+    assert reason in result.reason
+
+
+@pytest.mark.parametrize(
+    "counts", [[[1, 2]], [1, 2], [[0.5, 1], [1, 1]], [[-1, 1], [1, 1]], [[float("nan"), 1], [1, 1]]]
+)
+def test_what_is_no_table_of_counts_is_refused(counts):
+    with pytest.raises(ValueError, match="counts: expected"):
+        cohen_kappa(counts)

@@ -1,16 +1,28 @@
-"""The public names, what importing them costs, and the benchmark that times them."""
+"""The public names, their docstrings, what importing them costs, and the same numbers on every processor."""
 
+from __future__ import annotations
+
+import inspect
+import json
+import os
 import pkgutil
+import re
+import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
 
+import numpy as np
 import pytest
 from tests.runs.test_package import PUBLIC
 
 import refusal_index
 from benchmarks import estimator
-from refusal_index import stats
+from refusal_index import ContingencyTable, stats
+from refusal_index import refusal_index as index_function
+
+# --- The public names, what importing them costs, and the benchmark that times them
 
 STATS_NAMES = """
     AccuracyRefusalCurve Adjustment AtLook AurcResult AurocResult BetweenPrompts BoundaryPair
@@ -80,3 +92,156 @@ def test_benchmark_times_every_contender(capsys, monkeypatch) -> None:
 def test_no_module_of_the_statistics_is_hidden_by_a_public_name() -> None:
     modules = {module.name for module in pkgutil.iter_modules(stats.__path__)}
     assert modules & set(stats.__all__) == set()
+
+
+# --- Every public function of the statistics says what it takes, gives and refuses, each in a section of its
+# docstring
+
+FUNCTIONS = {name: value for name, value in vars(stats).items() if name in stats.__all__ and inspect.isfunction(value)}
+
+CHECKS_NOTHING = {
+    "scoring_rules": "its counts are checked when they are made",
+}
+"""Functions without a Raises section, and why."""
+
+OWN_DEFINITION = {
+    "asymptotic_deviation": "the delta method written out for each metric",
+    "checked_matrices": "makes no number",
+    "correct_guessing": "the arithmetic of lucky guesses",
+    "density": "the textbook formula",
+    "expected_half_width": "the normal approximation, written out in its module",
+    "influence_correlation": "a plain correlation of two influence functions",
+    "joint_corrected_refusal_index": "sums of both parts of a quotient, written out in its module",
+    "latent_auroc": "a closed form, derived in its module",
+    "power_to_tell_apart": "the normal approximation, written out in its module",
+    "questions_for_cv": "the normal approximation, written out in its module",
+    "questions_for_half_width": "the normal approximation, written out in its module",
+    "questions_to_tell_apart": "the normal approximation, written out in its module",
+    "scoring_ranges": "smallest and largest over the package's own scoring rules",
+    "scoring_rules": "the package's own scoring rules",
+}
+"""Functions without a References section, and why."""
+
+TABLE = ContingencyTable(7, 3, 2, 5)
+REFUSED = {
+    "asymptotic_deviation": lambda: stats.asymptotic_deviation(0.5, 0.5, 2),
+    "correct_given_attempted": lambda: stats.correct_given_attempted(0.6, 0.6),
+    "correct_guessing": lambda: stats.correct_guessing(TABLE, 1),
+    "density": lambda: stats.density(0, 0, 2),
+    "f_score": lambda: stats.f_score(0.6, 0.6),
+    "influence_function": lambda: stats.influence_function([True], [True, False]),
+    "iso_refusal_index": lambda: stats.iso_refusal_index(0.5, 2, 0.5),
+    "metrics": lambda: stats.metrics(TABLE, penalty=np.inf),
+    "omniscience_index": lambda: stats.omniscience_index(TABLE, confidence_level=95),
+    "rho_from_refusal_index": lambda: stats.rho_from_refusal_index(2),
+    "scoring_ranges": lambda: stats.scoring_ranges(stats.OutcomeCounts(7, 3, 2, 5), penalty=-1),
+    "holm": lambda: stats.holm([0.1, 1.2]),
+    "tetrachoric": lambda: stats.tetrachoric(-5, 1, 1, 1),
+    "upper_orthant": lambda: stats.upper_orthant(0, 0, 2),
+    "weighted_score": lambda: stats.weighted_score(0.5, 0.2, -1),
+}
+"""One call each that a checker below the function refuses."""
+
+
+def sections(name: str) -> set[str]:
+    return set(re.findall(r"^(\w+)\n-{3,}$", inspect.getdoc(FUNCTIONS[name]) or "", re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_public_function_documents_what_it_gives_what_it_refuses_and_an_example(name: str) -> None:
+    expected = {"Returns", "Examples"} if name in CHECKS_NOTHING else {"Returns", "Raises", "Examples"}
+    assert expected - sections(name) == set()
+    text = inspect.getdoc(FUNCTIONS[name]) or ""
+    # Those of several functions are described once, where the sentence says.
+    assert "Parameters" in sections(name) or re.search(r"^Parameters (and .+ )?are those of `\w+`", text, re.MULTILINE)
+
+
+def test_only_what_checks_nothing_has_no_raises_section() -> None:
+    assert {name for name in FUNCTIONS if "Raises" not in sections(name)} == set(CHECKS_NOTHING)
+
+
+def test_a_function_names_its_source_unless_it_is_its_own() -> None:
+    assert {name for name in FUNCTIONS if "References" not in sections(name)} == set(OWN_DEFINITION)
+
+
+def test_the_index_says_its_formula_and_its_paper() -> None:
+    text = inspect.getdoc(index_function) or ""
+    for said in (
+        "RI = 6 / pi * asin(rho / 2)",
+        "tetrachoric",
+        "maximum likelihood",
+        "Two passes",
+        "Pan, W.",
+        "Pearson",
+    ):
+        assert said in text
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_function_says_it_raises_is_raised(name: str) -> None:
+    with pytest.raises(ValueError, match="must") as refused:
+        REFUSED[name]()
+    assert type(refused.value).__name__ in (inspect.getdoc(FUNCTIONS[name]) or "").partition("Raises")[2]
+
+
+# --- Seeded numbers that users see are the same, whatever processor the linear algebra library was written for
+
+PROGRAM = """
+import json
+import numpy as np
+import threadpoolctl
+from refusal_index import stats
+from refusal_index.plugins.studies.stability import kendall_w_ceiling
+from refusal_index.plugins.training.steps import metric_over_steps
+
+rng = np.random.default_rng(11)
+doubt, own = rng.standard_normal(400), rng.standard_normal((2, 6, 400))
+refused, wrong = 0.7 * doubt + 0.7 * own[0] > 0.2, 0.8 * doubt + 0.6 * own[1] > 0
+refused[5], wrong[5] = refused[0], wrong[0]  # a run that is there twice: its covariance with the first is singular
+
+ranking = stats.rank_runs(refused, wrong, rng=1)
+joint = stats.joint_refusal_index(refused, wrong)
+scores = np.linspace(0.3, 0.6, 6) + 0.04 * rng.standard_normal((3, 6))
+covariance = 0.002 * np.kron(np.eye(3), np.eye(6)) + 0.001 * np.kron(np.ones((3, 3)), np.eye(6))  # equal eigenvalues
+ceiling = kendall_w_ceiling(scores, covariance, rng=1)
+table = stats.refusal_index(refused=refused[1], wrong=wrong[1])
+numbers = {
+    "p-values by max-t": [pair.pvalue_max_t for pair in ranking.pairs],
+    "their critical value": [ranking.critical_value],
+    "p-value of a change point": [
+        metric_over_steps(refused, wrong, metric=metric, rng=1).pvalue for metric in ("refusal_index", "refusal_rate")
+    ],
+    "ceiling of Kendall's W": [ceiling.estimate, ceiling.low, ceiling.high],
+    "joint index": [joint.estimate, joint.standard_error, *joint.confidence_interval(), *joint.weights],
+    "its test of homogeneity": [joint.homogeneity.statistic, joint.homogeneity.pvalue],
+    "interval by bootstrap": table.confidence_interval(method="bootstrap", n_resamples=500, rng=1),
+    "interval by Jeffreys' prior": table.confidence_interval(method="jeffreys", n_resamples=500, rng=1),
+}
+print(json.dumps([sorted({one["architecture"] for one in threadpoolctl.threadpool_info()}), numbers]))
+"""
+
+
+def numbers_of(processor: str) -> tuple[str, Mapping[str, list[float]]]:
+    """Compute them with the kernels of a processor; return with them the kernels that were really loaded."""
+    environment = os.environ | {"OPENBLAS_CORETYPE": processor, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, env=environment)
+    if done.returncode == -signal.SIGILL:
+        pytest.skip(f"this processor lacks the instructions of {processor}")
+    done.check_returncode()
+    loaded, numbers = json.loads(done.stdout)
+    return ", ".join(loaded), numbers
+
+
+@pytest.fixture(scope="module")
+def haswell() -> tuple[str, Mapping[str, list[float]]]:
+    return numbers_of("Haswell")
+
+
+@pytest.mark.parametrize("processor", ["SkylakeX", "Prescott"])
+def test_seeded_numbers_against_those_of_another_processor(haswell, processor: str) -> None:
+    loaded, numbers = numbers_of(processor)
+    if loaded == haswell[0]:
+        pytest.skip(f"this processor runs {loaded} for both")
+    assert numbers.keys() == haswell[1].keys()
+    for name, values in numbers.items():
+        assert values == pytest.approx(haswell[1][name], rel=1e-9), (name, loaded)

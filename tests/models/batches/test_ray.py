@@ -1,4 +1,4 @@
-"""Waves in shards on a cluster of one machine: the same table, failures as values, and keys where they belong."""
+"""Rounds on a cluster of Ray, of one machine and of two nodes, and with vLLM."""
 
 from __future__ import annotations
 
@@ -8,33 +8,57 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 pytest.importorskip("ray", reason="needs the extra 'ray'")
 
+import pyarrow as pa
 import ray
+import ray.data
 from aiohttp import web
+from ray.cluster_utils import Cluster
 
 import refusal_index as ri
 from refusal_index.data.folder import RunFolder
+from refusal_index.models.failures import FailureKind
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
+from refusal_index.plugins.almanac.models import model_folder
 from refusal_index.plugins.batches.command import ray_engine, read_lines
-from refusal_index.plugins.batches.ray_executor import check_address, cluster, read_options
-from refusal_index.plugins.batches.ray_nodes import Shards, result_line, storage_name
+from refusal_index.plugins.batches.ray_executor import (
+    ERROR,
+    QUIET,
+    RayExecutor,
+    RayOptions,
+    check_address,
+    check_gpus,
+    cluster,
+    config_of,
+    from_vllm,
+    read_options,
+    shards_of,
+    through_vllm,
+    to_vllm,
+    write_shard,
+)
+from refusal_index.plugins.batches.ray_nodes import Shards, read_shard, result_line, storage_name
 from refusal_index.plugins.batches.rounds import custom_id, question_states
-from refusal_index.protocol import Conversation, Role, StopReason
+from refusal_index.protocol import Conversation, GraderKind, Role, StopReason
 from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 from tests.faults.api import FakeApi, question_of
-from tests.models.batches.answering import pending_of
+from tests.models.batches.answering import pending_of, store_of, talks
 from tests.models.batches.cut_off import kill_once, settled, start
 from tests.models.conftest import cells, run
-from tests.models.test_run import sums
+from tests.models.test_direct import sums
 from tests.tiers import others_nightly
 
 pytestmark = [
@@ -43,6 +67,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
+
+# --- Waves in shards on a cluster of one machine: the same table, failures as values, and keys where they belong
+
 KEY = "sk-very-secret"
 
 
@@ -363,3 +390,173 @@ def test_an_interruption_keeps_all_that_was_on_its_way(tmp_path):
         sent = sum(api.received.values())
     assert len(api.answered) == sent < 100
     assert replies(RunFolder(out)) + leftover(out) == sent
+
+
+# --- Waves on a cluster of two nodes, one of which is killed with all that runs on it
+
+ON_EACH = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
+
+
+@pytest.fixture
+def nodes(monkeypatch):
+    """Return a cluster of two nodes with one processor each."""
+    for name, value in QUIET.items():
+        monkeypatch.setenv(name, value)
+    cluster = Cluster(initialize_head=True, head_node_args=ON_EACH)
+    cluster.add_node(**ON_EACH)
+    cluster.wait_for_nodes()
+    yield cluster
+    cluster.shutdown()
+
+
+@pytest.mark.nightly
+def test_a_run_outlives_a_node_with_its_actors_and_pays_for_its_shards_in_flight_alone(nodes, plan_for):
+    count, second = 60, next(iter(nodes.worker_nodes))
+    killing, killed = threading.Event(), threading.Event()
+
+    def kill() -> None:
+        workers = psutil.Process(second.all_processes["raylet"][0].process.pid).children(recursive=True)
+        nodes.remove_node(second, allow_graceful=False)
+        for worker in workers:  # those of a machine that is gone go with it; here they would notice after a while
+            with suppress(psutil.NoSuchProcess):
+                worker.kill()
+        killed.set()
+
+    def slow(_message: str, _sent_before: int) -> float:
+        on_their_way = sum(api.received.values()) - len(api.answered)
+        # More than one actor sends at a time: both are in the midst of it, and stay there until one node is gone.
+        if on_their_way > 2 and not killing.is_set():
+            killing.set()
+            threading.Thread(target=kill).start()
+        return 0.2 if killed.is_set() else 10.0
+
+    with FakeApi(sums, slow) as api:
+        options = {"engine": "ray", "ray_address": nodes.address, "engine_option": ["shard=4", "concurrency=2"]}
+        plan = plan_for(api.url, count=count, grader="exact", max_connections=4, **options)
+        derived = run(plan)
+        sent = settled(lambda: sum(api.received.values()), 1)
+    assert killed.is_set()
+    assert len(cells(derived)) == count
+    whole = count + count // 2
+    assert whole < sent <= whole + 4, "the shard of the lost node is asked again, and no other"
+    assert not list((plan.folder.path / "rounds" / "shards").glob("*.jsonl"))
+
+
+@pytest.mark.nightly
+def test_two_nodes_share_the_work_on_an_embedded_model(nodes, tmp_path):
+    given = {"limit": 40, "variants": "low,high"}
+    ours = ri.evaluate(
+        engine="ray", ray_address=nodes.address, engine_option=["shard=8"], out=tmp_path / "ray", **given
+    )
+    local = ri.evaluate(out=tmp_path / "local", **given)
+    assert ours.outcomes.rows() == local.outcomes.rows()
+
+
+# --- What surrounds vLLM on a cluster: its configuration, what its stages get, and what becomes of what they give.
+# The stage itself needs GPUs; where these tests run there are none, and a stand-in with the columns of Ray's own
+# stage takes its place
+
+NAME = "vllm/org/model"
+NAMES = {Role.MODEL: NAME, Role.GRADER: "vllm/org/judge"}
+
+
+def tables(count: int = 6, size: int = 4) -> list[pa.Table]:
+    conversations = talks(count, GraderKind.EXACT)
+    with store_of(conversations) as store:
+        pending = pending_of(
+            question_states(conversations, store, Settings.from_values(model=NAME), {Role.MODEL: NAME})
+        )
+    return list(shards_of(pending, size, "org/model", "vllm"))
+
+
+def generated(row: Mapping[str, Any], tokens: int = 3) -> dict[str, Any]:
+    """Return a row with the columns that Ray's stage adds."""
+    about = row["messages"][-1]["content"]
+    if "What is 0 plus" in about:
+        return {"custom_id": row["custom_id"], ERROR: "ValueError: the prompt is too long", "prompt": about}
+    told = {"generated_text": "<answer>4</answer>", "num_input_tokens": 20, "num_generated_tokens": tokens}
+    return {**from_vllm({**row, **told}), ERROR: ""}
+
+
+def test_the_engine_of_vllm_gets_the_arguments_that_were_given():
+    options = read_options([("vllm.tensor-parallel-size", "2"), ("vllm.dtype", "bfloat16"), ("concurrency", "3")])
+    config = config_of("org/model", options)
+    assert config.model_source == "org/model"
+    given = {name: value for name, value in config.engine_kwargs.items() if name != "task_type"}
+    assert given == {"tensor_parallel_size": 2, "dtype": "bfloat16"}
+    assert (config.batch_size, config.concurrency) == (256, 3)
+    assert config.should_continue_on_error, "else one prompt that is too long would end the wave"
+
+
+def test_a_request_reaches_vllm_with_its_seed_and_a_length_of_its_own():
+    (row, *_) = tables()[0].to_pylist()
+    told = to_vllm(row)
+    body = json.loads(row["body"])
+    assert told["messages"] == body["messages"]
+    assert told["sampling_params"] == {"seed": body["seed"], "temperature": 0.7, "top_p": 0.95, "max_tokens": 4096}
+    grader = to_vllm({"body": json.dumps({"messages": [], "seed": 1})})
+    assert grader["sampling_params"] == {"seed": 1, "max_tokens": 4096}
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "longest", "reason"),
+    [(20, 4095, None, "stop"), (20, 4096, None, "length"), (100, 412, 512, "length"), (100, 411, 512, "stop")],
+)
+def test_a_reply_of_the_greatest_length_counts_as_cut(read, written, longest, reason):
+    (row, *_) = tables()[0].to_pylist()
+    counts = {"generated_text": "x", "num_input_tokens": read, "num_generated_tokens": written}
+    found = read_shard([from_vllm({**row, **counts}, longest)["line"]], NAME)[row["custom_id"]].response
+    assert found is not None
+    assert found.replies == [("x", StopReason.LENGTH if reason == "length" else StopReason.STOP)]
+    assert (found.input_tokens, found.output_tokens) == (read, written)
+
+
+@pytest.mark.nightly
+def test_batches_around_the_stage_are_kept_as_they_come_and_failures_are_values(tmp_path):
+    shards = Shards(str(tmp_path))
+    mark = shards.make()
+    with cluster(None):
+        dataset = ray.data.from_arrow(tables()).map(lambda row: row | to_vllm(row)).map(generated)
+        rows = dataset.map_batches(
+            write_shard,
+            fn_kwargs={"model": NAME, "location": shards.place, "mark": mark},
+            batch_size=None,
+            batch_format="pyarrow",
+        ).take_all()
+    assert all(row["is_kept"] for row in rows)
+    kept = {key: one for _, lines in shards.read() for key, one in read_shard(lines, NAME).items()}
+    handed = {key: one for row in rows for key, one in read_shard(row["lines"].split("\n"), NAME).items()}
+    assert kept == handed
+    assert len(kept) == 12
+    failures = [one.failure for one in kept.values() if one.failure is not None]
+    assert [(one.kind, one.message) for one in failures] == [
+        (FailureKind.REQUEST, "ValueError: the prompt is too long")
+    ] * 2
+
+
+def test_one_reply_a_request_is_asked_for_since_the_stage_hands_on_no_more():
+    assert not RayExecutor(Settings.from_values(model=NAME), NAMES).gives_choices
+    assert RayExecutor(Settings.from_values(), {Role.MODEL: "almanac/base"}).gives_choices
+
+
+@pytest.mark.parametrize(("setting", "value"), [("logprobs", True), ("reasoning_effort", "low")])
+def test_what_the_stage_does_not_hand_on_is_refused(setting, value):
+    with pytest.raises(ModelError, match=rf"does not support {setting}; choose engine command"):
+        ray_engine(Settings.from_values(model=NAME, **{setting: value}), {Role.MODEL: NAME}, {})
+
+
+@pytest.mark.nightly
+def test_weights_on_a_cluster_without_a_gpu_are_told_in_one_line():
+    with cluster(None), pytest.raises(ModelError, match="expected a GPU on a node of the cluster, found none"):
+        check_gpus(NAMES.values())
+
+
+@pytest.mark.slow
+def test_the_stages_of_rays_are_put_together_around_the_weights(tmp_path, capsys):
+    options = RayOptions(shard=4, vllm={"max_model_len": 512})
+    with cluster(None):
+        through_vllm(tables(), f"vllm/{model_folder('base')}", Shards(str(tmp_path), "mark"), options).explain()
+    plan = capsys.readouterr().out.rpartition("Optimized")[2]
+    order = [plan.index(one) for one in ("(write_shard)", "vLLMEngineStageUDF", "ChatTemplateUDF", "Input")]
+    assert order == sorted(order)
+    assert "_postprocess)->MapBatches(write_shard)" in plan, "kept by whoever puts it into lines, and no step later"

@@ -1,4 +1,4 @@
-# Values stored in tests/stats/test_copulas.py: Rscript copulas.R
+# Values stored in tests/studies/test_copulas.py: Rscript copulas.R
 # R 4.2.2, mvtnorm 1.1-3.
 library(mvtnorm)
 options(digits = 16)

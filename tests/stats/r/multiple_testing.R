@@ -1,4 +1,4 @@
-# Adjusted p-values and critical values used in test_multiple_testing.py and test_ranking.py.
+# Adjusted p-values and critical values used in tests/stats/test_ranking.py.
 options(digits = 15)
 p <- c(0.011, 0.02, 0.04, 0.0004, 0.5, 0.02, 0.9)
 print(p.adjust(p, method = "holm"))

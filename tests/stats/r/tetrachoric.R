@@ -1,4 +1,4 @@
-# Values stored in tests/stats/test_tetrachoric.py and test_influence.py: Rscript tetrachoric.R
+# Values stored in tests/stats/test_estimator.py and test_intervals.py: Rscript tetrachoric.R
 # R 4.2.2, psych 2.2.9, polycor 0.8-1.
 suppressMessages(library(psych))
 suppressMessages(library(polycor))

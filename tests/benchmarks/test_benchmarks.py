@@ -1,0 +1,159 @@
+"""The benchmarks, tiny: they measure what they say they measure. No test asserts a speed."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from benchmarks.coverage.gate import (
+    ERROR,
+    REFUSAL,
+    RHO,
+    SCENARIOS,
+    Model,
+    Scenario,
+    candidate_of,
+    correct_rate,
+    scenario_rows,
+)
+from benchmarks.many_choices import Measured, bench
+from benchmarks.outcomes import THRESHOLDS, WORK, made, made_up_outcomes, measure, write
+from benchmarks.same_outcomes import differences, renamed, values_of
+from tests.tiers import others_nightly
+
+from refusal_index.data.rates import contingency_table
+from refusal_index.findings.gate_policy import MARGINS
+from refusal_index.findings.metrics import METRICS
+from refusal_index.stats import refusal_index
+from refusal_index.stats.intervals import spearman
+
+# --- The simulation of release gates: its models are what their names say, and errors and power are what is
+# promised
+
+BASE = Model(REFUSAL, ERROR, RHO)
+
+
+def numbers(model: Model) -> dict[str, float]:
+    correct = correct_rate(model)
+    return {
+        "refusal_index": spearman(model.rho),
+        "correct_rate": correct,
+        "correct_given_attempted": correct / (1 - model.refusal),
+        "refusal_rate": -model.refusal,
+    }
+
+
+@pytest.mark.parametrize("metric", MARGINS)
+def test_the_candidate_is_worse_in_one_number_by_its_margin_and_in_no_other_beyond(metric):
+    before, now = numbers(BASE), numbers(candidate_of(metric, 1))
+    lost = {name: before[name] - now[name] for name in MARGINS}
+    assert lost[metric] == pytest.approx(MARGINS[metric], abs=1e-9)
+    assert all(lost[name] < MARGINS[name] for name in MARGINS if name != metric)
+
+
+@pytest.mark.parametrize("scenario", [Scenario("refusal_index", 1, 300), Scenario("none", 0, 1000, 1, 0.65)], ids=str)
+def test_errors_are_bounded_and_power_is_there(scenario):
+    assert all(row.holds for row in scenario_rows(scenario, 200, np.random.default_rng(3)))
+
+
+@pytest.mark.slow
+@others_nightly("replicates", [30, 400])
+def test_looks_err_no_more_often_than_one(replicates):
+    rng = np.random.default_rng(5)
+    assert all(row.holds for row in scenario_rows(Scenario("refusal_index", 1, 1000, looks=5), replicates, rng))
+
+
+def test_a_clear_case_takes_fewer_questions_than_are_there():
+    rows = list(scenario_rows(Scenario("refusal_rate", 2, 2000, 1, 0.8, 5), 10, np.random.default_rng(6)))
+    assert all(row.holds for row in rows)
+    (asked,) = (row.value for row in rows if row.quantity == "mean questions")
+    assert asked < 1200
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+def test_every_scenario_holds(scenario):
+    assert all(row.holds for row in scenario_rows(scenario, 400, np.random.default_rng(4)))
+
+
+# --- The benchmark of many choices, tiny: that it counts what it says it counts. It asserts no speed
+
+
+@pytest.mark.slow
+def test_a_tiny_run_sends_one_request_a_question_and_pass():
+    with bench(connections=4) as runs:
+        many = runs.measure(questions=2, draws=5, max_choices=5)
+    assert (many.completions, many.requests) == (20, 4)
+    assert many.cpu > 0
+    assert 0 < many.asking <= many.memory
+
+
+def test_what_starting_takes_is_taken_off():
+    start = Measured(1, 1, 1, cpu=2.0, asking=1, memory=1)
+    assert Measured(10, 1000, 10, cpu=5.0, asking=1, memory=1).per_thousand(start) == pytest.approx(3.0)
+
+
+# --- The benchmark of outcome tables, tiny: that it measures what it says it measures. It asserts no speed
+
+
+@pytest.mark.slow
+def test_every_work_is_done_in_a_process_of_its_own(tmp_path):
+    path = tmp_path / "few.parquet"
+    assert made(path, models=2, questions=60) == 2 * 4 * 60
+    one = measure("read and summarised", path)
+    assert one.found == 2 * 4 * len(METRICS) + 2  # and a joint estimate of each model
+    assert one.wall > 0 < one.cpu
+    assert one.memory > 30
+
+
+@pytest.mark.parametrize(("work", "found"), [("counted by Polars", 2 * 4 * 4), ("read and checked", 2 * 4 * 200)])
+def test_what_polars_counts_is_all_of_the_file(work, found, tmp_path):
+    write(tmp_path / "few.parquet", models=2, questions=200)
+    assert WORK[work](tmp_path / "few.parquet") == found
+
+
+def test_the_made_up_models_have_the_indices_and_rates_that_they_should():
+    table = made_up_outcomes(models=2, questions=20_000)
+    for variant in THRESHOLDS:
+        one, other = (contingency_table(table.filter(model=f"model-0{number}", variant=variant)) for number in (0, 1))
+        # 6/pi asin(rho/2) for rho .1 and .7
+        assert refusal_index(one).estimate == pytest.approx(0.0955, abs=0.06)
+        assert refusal_index(other).estimate == pytest.approx(0.683, abs=0.06)
+    rates = [table.filter(variant=variant)["refused"].mean() for variant in THRESHOLDS]
+    assert rates == sorted(rates)
+
+
+# --- The comparison of two revisions: what counts as a difference, and what does not
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "found"),
+    [
+        ({"a": [1, {"b": None}]}, {"a": [1, {"b": None}]}, []),
+        ({"a": 0.1 + 0.2}, {"a": 0.3}, []),
+        ({"a": 0.3 + 1e-11}, {"a": 0.3}, ["a: 0.30000000001 here, 0.3 there"]),
+        ({"a": 0.3}, {"a": None}, ["a: 0.3 here, null there"]),
+        ({"a": [1, {"b": None}]}, {"a": [1, {"b": 2}]}, ["a[1].b: null here, 2 there"]),
+        ({"a": [1]}, {"a": [1, 2]}, ["a: [1] here, [1, 2] there"]),
+        ({"a": 1}, {"b": 1}, ["a: 1 here, null there", "b: null here, 1 there"]),
+        ({"reason": "few_refused"}, {"reason": "all_refused"}, ['reason: "few_refused" here, "all_refused" there']),
+        ({"text": "Few were refused."}, {"text": "Few refusals."}, []),
+        ({"run_seconds": 1.5}, {"run_seconds": 2.5}, []),
+    ],
+)
+def test_values_that_differ_are_named_by_their_place(here, there, found):
+    assert list(differences(here, there)) == found
+
+
+def test_the_order_of_rows_in_an_outcome_table_does_not_count(tmp_path):
+    table = pl.DataFrame({"question_id": ["a", "b"], "wrong": [True, None]})
+    table.write_parquet(tmp_path / "one.parquet")
+    table.reverse().write_parquet(tmp_path / "other.parquet")
+    assert values_of(tmp_path / "one.parquet") == values_of(tmp_path / "other.parquet")
+
+
+def test_names_that_changed_are_translated_in_keys_and_codes():
+    older = {"index": [{"metric": "index", "text": "the index"}]}
+    assert renamed(older, {"index": "refusal_index"}) == {
+        "refusal_index": [{"metric": "refusal_index", "text": "the index"}]
+    }

@@ -1,0 +1,216 @@
+"""What the commands say of themselves: `--help` in groups, and `ls`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from refusal_index import __version__
+from refusal_index.cli import GROUPS, RENAMED_COMMANDS, RENAMED_OPTIONS, app
+from refusal_index.cli.inputs import DATASET_NOTES, MODEL_NOTES
+from refusal_index.data.datasets import dataset_names, load_dataset
+from refusal_index.findings.summary import DEFAULT_CONFIDENCE_LEVEL, DEFAULT_PENALTY
+from refusal_index.models.settings import Setting
+from refusal_index.plugins.almanac.models import model_names
+from refusal_index.protocol import load_prompt_set, prompt_set_names
+from refusal_index.runs.plan import ALMANAC_LIMIT
+from refusal_index.runs.settings import DEFAULT_GRADER, SETTINGS
+
+# --- What the commands say of themselves is what they do
+
+
+def said(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False, env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    return " ".join(result.stdout.split())
+
+
+def test_ls_names_what_can_be_run():
+    lines = CliRunner().invoke(app, ["ls"], catch_exceptions=False).stdout.splitlines()
+    first = {line.split()[0] for line in lines if line.startswith("  ")}
+    models = {f"almanac/{name}" for name in model_names()}
+    assert first == {*dataset_names(), *prompt_set_names(), *models}
+    assert any(", ".join(load_prompt_set("default").variants) in line for line in lines)
+
+
+def test_ls_says_where_the_task_files_lie_and_nothing_else():
+    folder = Path(CliRunner().invoke(app, ["ls", "--task-files"], catch_exceptions=False).stdout.removesuffix("\n"))
+    assert {path.name for path in folder.glob("*.yaml")} == {"refusal_index_first.yaml", "refusal_index_forced.yaml"}
+
+
+def test_ls_has_a_note_on_each_and_no_wrong_number():
+    assert set(DATASET_NOTES) == set(dataset_names())
+    assert set(MODEL_NOTES) >= {f"almanac/{name}" for name in model_names()}
+    assert f"{len(load_dataset('almanac').questions):,}" in DATASET_NOTES["almanac"]
+
+
+def test_version():
+    assert said("--version") == f"refusal-index {__version__}"
+
+
+def test_help_names_every_command():
+    assert all(command in said("--help") for command in ("run", "score", "serve", "ls"))
+
+
+def test_help_of_run_tells_every_default():
+    told = said("run", "--help-all")
+    for default in (
+        *("almanac/base", "'all'", "default", "user", DEFAULT_GRADER, f"{ALMANAC_LIMIT} for the almanac"),
+        *("0.7", "0.95", "4096", "runs/NAME", "Exit status: 0 done, 1 incomplete or failed, 2 bad input"),
+    ):
+        assert default in told, default
+
+
+@pytest.mark.parametrize("name", ["score", "serve"])
+def test_help_of_the_others_tells_their_defaults(name):
+    told = said(name, "--help")
+    expected = {"score": ["[default: 0.95", "that of the run, else 1"], "serve": ["127.0.0.1", "8000"]}
+    assert all(default in told for default in expected[name])
+
+
+def test_every_setting_has_an_option_of_run_with_words_and_no_word_is_of_another():
+    options = {name for one in get_command(app).commands["run"].params for name in one.opts}
+    assert {f"--{name.replace('_', '-')}" for name in SETTINGS} <= options
+    assert all(setting.description.strip() for setting in SETTINGS.values())
+
+
+def has_one_default(setting: Setting) -> bool:
+    """Whether a setting is one value where nobody says otherwise, which the tree holds and the help says."""
+    return not setting.optional and setting.kind is not bool and setting.default not in ((), "")
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if has_one_default(SETTINGS[name])])
+@pytest.mark.parametrize("command", ["run", "force", "regrade"])
+def test_the_default_in_the_tree_is_the_one_in_the_help(command, name):
+    of = {option: one for one in get_command(app).commands[command].params for option in one.opts}
+    option = of.get(f"--{name.replace('_', '-')}")
+    if option is None or option.required or (command, name) == ("force", "refusal"):  # that one is of the file read
+        assert command != "run"
+        return
+    default = SETTINGS[name].default
+    shown = ",".join(default) if type(default) is tuple else str(default)
+    assert option.help.endswith(f"[default: {shown}]")
+    assert option.default is None, "what is not given is not a setting"
+
+
+@pytest.mark.parametrize("name", [name for name, setting in SETTINGS.items() if setting.low is not None])
+def test_a_value_out_of_the_range_in_the_tree_is_refused_with_the_option(name):
+    option, below = f"--{name.replace('_', '-')}", SETTINGS[name].low - 1
+    result = CliRunner().invoke(app, ["run", option, f"{below:g}"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert option in result.stderr
+    assert f"{SETTINGS[name].low:g}" in result.stderr
+
+
+def test_penalty_and_confidence_level_are_those_of_the_summary():
+    assert SETTINGS["penalty"].default == DEFAULT_PENALTY
+    assert DEFAULT_CONFIDENCE_LEVEL == 0.95
+
+
+# --- Help in groups, whole on a narrow terminal, and there before anything heavy is loaded
+
+TOLD = {name: told for group in GROUPS.values() for name, told in group.items()}
+NAMES = {
+    *("run", "score", "report", "study", "compare", "import", "force", "regrade", "sensitivity", "audit"),
+    *("plan", "serve", "ls", "validate", "prompts", "build", "confidence", "run-batch"),
+    *("requests", "replies", "export", "gate", "watch", "show"),
+}
+HEAVY = ("polars", "scipy", "matplotlib", "inspect_ai", "jinja2", "openai")
+
+
+def test_every_command_is_there_under_its_name():
+    assert set(TOLD) == set(get_command(app).commands) == NAMES
+
+
+def test_help_has_a_section_for_each_group_and_a_whole_line_for_each_command_at_80_columns():
+    lines = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout.splitlines()
+    assert [line.removesuffix(":") for line in lines if line.removesuffix(":") in GROUPS] == list(GROUPS)
+    width = max(map(len, NAMES))
+    assert [line for line in lines if line.split()[:1] and line.split()[0] in NAMES] == [
+        f"  {name:<{width}}  {told}" for name, told in TOLD.items()
+    ]
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_a_command_says_of_itself_what_the_help_of_all_says(name):
+    first = get_command(app).commands[name].help.split("\n\n")[0]
+    assert " ".join(first.split()).startswith(TOLD[name].removesuffix("."))
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "80"})
+
+
+def options_in(text: str) -> list[str]:
+    return re.findall(r"^  (--[\w-]+)", text.partition("\nOptions:")[2], re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", sorted(NAMES - {"build"}))
+def test_every_help_screen_fits_80_columns_and_help_all_has_every_option(name):
+    command = get_command(app).commands[name]
+    has_more = any(one.name == "help_all" for one in command.params)
+    screens = [run(name, option).stdout for option in ("--help", *(["--help-all"] if has_more else []))]
+    assert max(len(line) for screen in screens for line in screen.splitlines()) <= 80
+    options = [one for one in command.params if one.param_type_name == "option"]
+    assert all(any(written in screens[-1] for written in one.opts) for one in options)
+
+
+def test_run_shows_fifteen_options_and_the_rest_in_groups():
+    common = {f"--{name.replace('_', '-')}" for name, setting in SETTINGS.items() if setting.is_common}
+    shown = options_in(run("run", "--help").stdout)
+    assert set(shown) == {*common, "--config", "--out", "--dry-run", "--json", "--help-all", "--help"}
+    assert len(shown) == 15 + 2
+    assert len(options_in(run("run", "--help-all").stdout)) == len(SETTINGS) + 6
+
+
+@pytest.mark.parametrize("name", ["gate", "watch"])
+def test_gate_and_watch_show_their_own_options(name):
+    shown = run(name, "--help").stdout
+    assert shown.endswith("\nand all options of 'refusal-index run'\n")
+    assert not {"--model", "--engine", "--limit"} & set(options_in(shown))
+    assert {"--engine", "--limit"} <= set(options_in(run(name, "--help-all").stdout))
+
+
+def test_an_old_name_gives_the_new_one_in_one_line():
+    commands = [([old], new) for old, new in RENAMED_COMMANDS.items()]
+    options = [(["compare", "a", "b", old, "x"], new) for old, new in RENAMED_OPTIONS.items()]
+    for arguments, new in commands + options:
+        done = run(*arguments)
+        assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert new in done.stderr
+
+
+def test_an_option_means_the_same_everywhere():
+    params = [one for command in get_command(app).commands.values() for one in command.params]
+    assert not {name for one in params for name in one.opts} & set(RENAMED_OPTIONS)
+    assert all(one.is_flag for one in params if "--json" in one.opts)
+
+
+def test_a_name_that_is_none_gets_the_nearest():
+    done = CliRunner().invoke(app, ["comprae"], env={"COLUMNS": "80"})
+    assert done.exit_code == 2
+    assert "'compare'" in done.stderr
+
+
+SCRIPT = f"""
+import sys
+from refusal_index.cli import app
+app(["--help"], standalone_mode=False)
+for name in {sorted(NAMES)!r}:
+    app([name, "--help"], standalone_mode=False)
+    print(name, *(one for one in {HEAVY!r} if one in sys.modules), file=sys.stderr)
+"""
+
+
+def test_help_of_no_command_loads_anything_heavy():
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    loaded = [line.split() for line in done.stderr.splitlines()]
+    assert loaded == [[name] for name in sorted(NAMES)], "the first that has more brought it in"

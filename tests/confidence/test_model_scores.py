@@ -1,0 +1,317 @@
+"""Scores from log probabilities, repeated draws and P(True)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refusal_index.data import Question
+from refusal_index.plugins.confidence.method import Answer, Evidence
+from refusal_index.plugins.confidence.model_scores import (
+    METHODS,
+    answer_entropy,
+    answer_tokens,
+    believed,
+    choice_probability,
+    chosen,
+    cluster_sizes,
+    p_true,
+    self_consistency,
+)
+from refusal_index.protocol import StopReason, TokenLogprob
+from refusal_index.protocol.replies import IMPOSSIBLE
+
+# --- Scores from log probabilities, against theory
+
+LIKELIHOODS = [one for one in METHODS if one.name.startswith("likelihood")]
+TOKENS = tuple(
+    TokenLogprob(text, math.log(share))
+    for text, share in (("<answer>", 0.01), ("Ta", 0.5), ("lara", 0.25), ("</", 0.02), ("answer>", 0.03))
+)
+
+
+def scored(answer: Answer) -> dict[str, float | None]:
+    known = Evidence({"q": Question("q", "?", "!")}, {"q": answer})
+    return {one.name: one.scores(known)["confidence"].item() for one in LIKELIHOODS}
+
+
+def test_product_geometric_mean_and_least_of_the_answer_s_own_tokens_against_theory():
+    found = scored(Answer("Talara", "<answer>Talara</answer>", False, TOKENS))
+    assert found["likelihood"] == pytest.approx(0.125)
+    assert found["likelihood-mean"] == pytest.approx(math.sqrt(0.125))
+    assert found["likelihood-min"] == pytest.approx(0.25)
+
+
+def test_an_answer_without_log_probabilities_has_no_score():
+    assert set(scored(Answer("Talara", "Talara", False, ())).values()) == {None}
+
+
+def test_an_answer_that_was_asked_without_them_has_no_row():
+    known = Evidence({"q": Question("q", "?", "!")}, {"q": Answer("Talara", "Talara", False)})
+    assert [one.scores(known).height for one in LIKELIHOODS] == [0, 0, 0]
+
+
+def test_rounding_makes_no_probability_above_one():
+    assert scored(Answer("a", "a", False, (TokenLogprob("a", 1e-9),)))["likelihood"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "said", "expected"),
+    [
+        ("Lima", ["Is it Lima? <answer>", "Lima", "</answer>"], ["Lima"]),
+        ("Lima", ["<answer>", "Lima", "</answer>", " Lima", " it is"], ["Lima"]),
+        ("er", ["<answer>", "er", "</answ", "er>"], ["er"]),
+        ("Lima", ["<answer>Li", "ma</answer>"], ["<answer>Li", "ma</answer>"]),
+        ("", ["<answer>", "</answer>"], ["<answer>", "</answer>"]),
+        ("not there", ["Lima"], ["Lima"]),
+    ],
+    ids=[
+        "the last place",
+        "said again behind it",
+        "also in the tag",
+        "a token over the edge",
+        "no answer",
+        "not found",
+    ],
+)
+def test_which_tokens_are_the_answer_s(answer, said, expected):
+    tokens = [TokenLogprob(text, -1.0) for text in said]
+    assert [one.token for one in answer_tokens(answer, tokens)] == expected
+
+
+# --- Scores from repeated draws, against theory
+
+P_ANSWERING = METHODS[0]
+
+
+def confidences(method, known: Evidence) -> list[float | None]:
+    return method(known)["confidence"].to_list()
+
+
+def answer(text: str, *, wrong: bool | None = False) -> Answer:
+    return Answer(text, text, wrong)
+
+
+def evidence(first: str, *further: str, **others: object) -> Evidence:
+    question = Question("q", "?", "!")
+    return Evidence({"q": question}, {"q": answer(first)}, {"q": [answer(one) for one in further]}, **others)
+
+
+def test_the_share_of_further_draws_that_answer_is_by_variant_and_against_the_forced_answer():
+    drawn = [
+        *(("low", "q", draw, draw == 3) for draw in range(5)),
+        *(("high", "q", 0, False), ("high", "q", 1, True), ("high", "q", 2, None), ("high", "gone", 1, False)),
+    ]
+    outcomes = pl.DataFrame(drawn, schema=["variant", "question_id", "draw", "refused"], orient="row")
+    found = P_ANSWERING.scores(evidence("Lima", outcomes=outcomes))
+    assert found.select("variant", "question_id", "confidence", "wrong", "pass").rows() == [
+        ("low", "q", 0.75, False, "forced"),
+        ("high", "q", 0.0, False, "forced"),
+    ]
+
+
+def test_agreement_takes_no_part_of_the_answer_itself_and_no_notice_of_spelling():
+    assert confidences(self_consistency, evidence("Lima", "lima.", "Cusco", "the LIMA", "Puno")) == [0.5]
+
+
+@pytest.mark.parametrize(
+    ("said", "certainty"),
+    [
+        (("a", "a", "a"), 1.0),
+        (("a", "b", "c"), 0.0),
+        (("a", "a", "b"), 1 - (math.log(3) - 2 / 3 * math.log(2)) / math.log(3)),
+        (("a", "a", "b", "b"), 0.5),
+    ],
+)
+def test_certainty_is_one_less_the_entropy_over_the_most_against_theory(said, certainty):
+    (found,) = confidences(answer_entropy, evidence(*said))
+    assert found == pytest.approx(certainty, abs=1e-15)
+    assert 0 <= found <= 1
+
+
+def test_a_question_that_was_drawn_once_has_no_row():
+    assert confidences(self_consistency, evidence("Lima")) == confidences(answer_entropy, evidence("Lima")) == []
+
+
+def test_clusters_are_of_answers_that_agree():
+    assert cluster_sizes(["1,000", "Lima", "1000", "lima"]) == [2, 2]
+
+
+def test_a_draw_that_was_cut_or_empty_neither_agrees_nor_differs():
+    known = evidence("Lima", "lima", "", "")
+    unread = evidence("", "", "")
+    for method in (self_consistency, answer_entropy):
+        assert confidences(method, known) == [1.0]
+        assert confidences(method, unread) == [None]
+
+
+# --- P(True): from planted replies and planted log probabilities to the share of "true"
+
+
+def replied(reply: str, *tokens: TokenLogprob, stop_reason: StopReason = StopReason.STOP) -> Answer:
+    return Answer(reply, reply, None, tokens or None, stop_reason)
+
+
+def place(token: str, shares: Mapping[str, float] | None = None) -> TokenLogprob:
+    """Return a token with the probabilities of its alternatives; it need not be one of them."""
+    held = {name: math.log(share) for name, share in (shares or {}).items()}
+    return TokenLogprob(token, held.get(token, math.log(0.001)), tuple(held.items()))
+
+
+@pytest.mark.parametrize(
+    ("true", "false"),
+    [
+        ("A", "B"),
+        ("a", "b"),
+        ("A.", "B."),
+        ("(A)", "(B)"),
+        ("**A**", "**B**"),
+        (" A\n", " B\n"),
+        ("A) true", "B) false"),
+        ("A: True.", "B: False."),
+        ("TRUE", "FALSE"),
+        ("Answer: A", "The correct answer is B"),
+        ("A\n\nBecause B is not.", "B\n\nA good answer would be Lima."),
+        ("<answer>A</answer>", "<answer>b</answer>"),
+        ("<think>B?</think>A", "A or B?</think> B"),
+        ("Either B or A: <answer>A) true</answer>", "A good answer is another: <answer>B</answer>"),
+    ],
+)
+def test_a_reply_that_is_the_letter_the_word_or_both_is_a_choice(true, false):
+    assert (believed([replied(true)]), believed([replied(false)])) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "?",
+        "1",
+        "C",
+        "AB",
+        "A or B",
+        "A, B",
+        "A B",
+        "A) false",
+        "B) true",
+        "A good answer.",
+        "I think A",
+        "not A",
+        "It is true that Lima is the capital.",
+        "<answer>UNANSWERED</answer>",
+        "<answer>Lima</answer>",
+        "<think>A</think>",
+        "<think>A",
+        "\u0391",  # a Greek letter
+        "A" * 10**6,
+    ],
+    ids=lambda text: text[:20],
+)
+def test_any_other_reply_is_none(text):
+    assert believed([replied(text)]) is None
+
+
+@pytest.mark.parametrize("reason", [one for one in StopReason if one is not StopReason.STOP])
+def test_a_reply_that_was_cut_is_none(reason):
+    assert believed([replied("A", stop_reason=reason)]) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "share"),
+    [
+        ("AAAAAAAAAA", 1.0),
+        ("ABBBBBBBBB", 0.1),
+        ("AAB??", 2 / 3),
+        ("AB??", 0.5),
+        ("A??", None),
+        ("ABAB?????", None),
+        ("??????????", None),
+    ],
+)
+def test_by_sampling_it_is_the_share_of_a_where_half_of_the_replies_choose(said, share):
+    assert believed([replied(one) for one in said]) == share
+
+
+@pytest.mark.parametrize(
+    ("tokens", "probability"),
+    [
+        ([place("A", {"A": 0.6, "B": 0.2})], 0.75),
+        ([place("B", {"A": 0.6, "B": 0.2})], 0.75),  # whichever was drawn
+        ([place("A", {"A": 0.3, " A": 0.2, "B": 0.2, "The": 0.1, " B": 0.1})], 5 / 8),
+        ([place("(A", {"A": 0.2, "(A": 0.2, "A)": 0.1, "a": 0.1, "(B)": 0.2})], 0.75),
+        ([place("True", {"A": 0.3, "True": 0.1, " true": 0.05, "False": 0.15})], 0.75),
+        (
+            [place("(", {"A": 0.9}), place("A", {"A": 0.3, "B": 0.3}), place("A", {"A": 0.9})],
+            0.5,
+        ),  # the first that is one
+        ([place("A", {"A": 0.3, "B": 0.19})], None),
+        ([place("A", {"A": 0.001, "Lima": 0.9})], None),  # among the likeliest by accident
+        ([place("A", {"A": 1.0})], 1.0),
+        ([place("A", {"B": 0.499, "Lima": 0.2})], 0.001 / 0.5),  # itself not among its alternatives
+        ([TokenLogprob("A", 0.0, (("A", 0.0), ("B", IMPOSSIBLE)))], 1.0),
+        ([place("Answer", {"Answer": 0.9}), place(":", {":": 0.9})], None),
+        ([], None),
+    ],
+)
+def test_by_likelihood_it_is_the_share_of_a_in_the_first_place_that_holds_a_letter(tokens, probability):
+    found = choice_probability(tokens)
+    assert (found is None) is (probability is None)
+    assert found is None or found == pytest.approx(probability)
+
+
+def test_the_place_lies_in_what_the_reply_says_in_the_end():
+    thought = [place("<think>"), place("A", {"A": 0.9, "B": 0.1}), place("</think>")]
+    tagged = [place("<answer>"), place("B", {"A": 0.2, "B": 0.6}), place("</answer>")]
+    assert believed([replied("<think>A</think><answer>B</answer>", *thought, *tagged)]) == pytest.approx(0.25)
+
+
+def test_letters_that_hold_too_little_are_no_score_though_one_was_drawn():
+    assert believed([replied("A", place("A", {"A": 0.2, "B": 0.1, "Lima": 0.5}))]) is None
+
+
+def test_a_letter_that_begins_a_sentence_is_none_though_it_was_likely():
+    tokens = (place("A", {"A": 0.9, "B": 0.05}), place(" good"), place(" answer"))
+    assert believed([replied("A good answer", *tokens)]) is None
+
+
+def test_tokens_without_alternatives_tell_no_more_than_the_reply():
+    assert believed([replied("A", TokenLogprob("A", math.log(0.6)))]) == 1.0
+    assert believed([replied("B", TokenLogprob("B", math.log(0.6)))]) == 0.0
+
+
+def test_several_replies_with_log_probabilities_are_averaged():
+    first, second = place("A", {"A": 0.6, "B": 0.2}), place("B", {"A": 0.1, "B": 0.7})
+    assert believed([replied("A", first), replied("B", second)]) == pytest.approx((0.75 + 0.125) / 2)
+
+
+@given(odds=st.lists(st.floats(-4, 4), min_size=2, max_size=9, unique=True), leaning=st.floats(-3, 3))
+def test_a_leaning_towards_a_letter_leaves_the_order(odds, leaning):
+    def score(log_odds: float) -> float | None:
+        share = 1 / (1 + math.exp(-log_odds))
+        return choice_probability([place("A", {"A": share, "B": 1 - share})])
+
+    plain, leant = ([score(one + shift) for one in sorted(odds)] for shift in (0.0, leaning))
+    assert plain == sorted(plain)
+    assert leant == sorted(leant)
+
+
+@given(st.text())
+def test_any_reply_is_true_false_or_none(text):
+    assert chosen(text) in ("true", "false", None)
+    assert believed([replied(text)]) in (1.0, 0.0, None)
+
+
+def test_it_is_scored_for_the_forced_answer_that_it_was_asked_about():
+    answers = {f"q{n}": Answer("Lima", "Lima", wrong=n == 2) for n in (1, 2, 3, 4)}
+    replies = {"q2": [replied("B")], "q1": [replied("A")], "q3": [replied("hm")], "q4": [], "q5": [replied("A")]}
+    assert p_true(Evidence({}, answers, probes={"p-true": replies})).rows() == [
+        ("q1", 1.0, False),
+        ("q2", 0.0, True),
+        ("q3", None, False),
+    ]
+    assert p_true(Evidence({}, answers)).is_empty()

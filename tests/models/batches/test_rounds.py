@@ -1,0 +1,539 @@
+"""Rounds of requests: what is due, and results in any order."""
+
+from __future__ import annotations
+
+import random
+import re
+import tempfile
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from refusal_index.models.failures import Failure
+from refusal_index.models.requests import Response, model_request
+from refusal_index.plugins.batches import rounds
+from refusal_index.plugins.batches.formats import FORMATS, RequestResult
+from refusal_index.plugins.batches.request_files import StagedResults
+from refusal_index.plugins.batches.rounds import (
+    Callbacks,
+    MergeCounts,
+    Pending,
+    QuestionState,
+    ResultMerger,
+    Results,
+    custom_id,
+    question_states,
+)
+from refusal_index.protocol import Completion, Conversation, GraderKind, Pass, Reply, Role, StopReason, next_requests
+from refusal_index.runs.engine import Event, Finished, Replied
+from refusal_index.runs.settings import Settings
+from refusal_index.runs.store import ReplyStore, StoreError
+from tests.models.batches.answering import (
+    LINES,
+    NAMES,
+    SETTINGS,
+    Script,
+    became,
+    conversed,
+    dumped,
+    failed_line,
+    kept,
+    pending_of,
+    store_of,
+    talks,
+)
+
+# --- Waves: all that is due, each request once, with an id that says what it is; and the same end as one by one
+
+REFUSED, ANSWERED = "<answer>UNANSWERED</answer>", "<answer>4</answer>"
+
+
+def wave_of(
+    conversations: list[Conversation], store: ReplyStore, settings: Settings = SETTINGS, *, singly: bool = False
+) -> list[Pending]:
+    return pending_of(question_states(conversations, store, settings, NAMES), singly=singly)
+
+
+def first(question_id: str, variant: str, text: str, draw: int = 0) -> Completion:
+    return Completion(question_id, variant, draw, Reply(Pass.FIRST, Role.MODEL, text))
+
+
+def id_of(
+    settings: Settings = SETTINGS,
+    names: dict[Role, str] = NAMES,
+    talk: Conversation | None = None,
+    said: tuple[Completion, ...] = (),
+) -> str:
+    talk = talk or talks(1)[0]
+    (one,) = pending_of([QuestionState([talk], settings, names, said)])
+    return one.custom_id
+
+
+def test_an_id_is_the_same_in_any_process_and_what_every_provider_takes():
+    """Written down: a release that makes others could not find what an earlier one has in flight."""
+    assert custom_id("openai/gpt-4.1", "0" * 64) == "ri-4702eb08b83b0376d5b5be6f0319472f64418c7b"
+    assert id_of() == id_of()
+    store = store_of(talks(20, GraderKind.MODEL, 2))
+    for one in wave_of(talks(20, GraderKind.MODEL, 2), store):
+        assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", one.custom_id)
+
+
+def test_an_id_tells_all_that_is_asked_and_whom():
+    question = talks(1)[0].question
+    refused = (first("q0", "low", REFUSED),)
+    ids = {
+        "as it is": id_of(),
+        "another pass": id_of(said=refused),
+        "another question": id_of(talk=talks(2)[2]),
+        "other words": id_of(talk=replace(talks(1)[0], question=replace(question, text="Who?"))),
+        "another variant": id_of(talk=talks(1)[1]),
+        "another model": id_of(names=NAMES | {Role.MODEL: "openai/gpt-4.2"}),
+        "another temperature": id_of(SETTINGS.changed(temperature=0.6)),
+        "another top-p": id_of(SETTINGS.changed(top_p=0.5)),
+        "another limit": id_of(SETTINGS.changed(max_tokens=5)),
+        "another effort": id_of(SETTINGS.changed(reasoning_effort="low")),
+        "another seed": id_of(SETTINGS.changed(seed=1)),
+    }
+    twice = replace(talks(1)[0], draws=2)
+    _, ids["another draw"], *_ = (
+        one.custom_id for one in pending_of([QuestionState([twice], SETTINGS, NAMES)], singly=True)
+    )
+    aside = [first("q0", "low", "cut")]
+    (again,) = pending_of([QuestionState([talks(1)[0]], SETTINGS, NAMES, (), aside)])
+    ids["asked again"] = again.custom_id
+    assert len(set(ids.values())) == len(ids), ids
+
+
+def test_a_second_attempt_of_a_grader_has_an_id_of_its_own():
+    talk, said = talks(1, GraderKind.MODEL)[0], [first("q0", "low", ANSWERED)]
+    unread = Completion("q0", "low", 0, Reply(Pass.FIRST, Role.GRADER, "who knows"))
+    once, again = id_of(talk=talk, said=tuple(said)), id_of(talk=talk, said=(*said, unread))
+    assert once != again
+
+
+@given(st.integers(2, 300), st.integers(1, 120))
+def test_ids_do_not_depend_on_how_many_draws_go_into_one_request(draws, most):
+    talk = replace(talks(1)[0], draws=draws)
+    one_each = [one.custom_id for one in pending_of([QuestionState([talk], SETTINGS, NAMES)], singly=True)]
+    together = pending_of([QuestionState([talk], SETTINGS.changed(max_choices=most), NAMES)])
+    assert len(one_each) == 2 * draws, "both passes, in every draw"
+    assert {one.custom_id for one in together} <= set(one_each)
+    assert sum(one.ask.n for one in together) == 2 * draws, "all of them go out at once"
+    assert max(one.ask.n for one in together) == min(most, draws)
+
+
+def test_requests_of_many_draws_are_those_that_other_engines_send():
+    settings = SETTINGS.changed(max_choices=2)
+    conversations, script = talks(2, draws=5), Script()
+    conversed(conversations, script, settings)
+    asked = {(one.sha256, one.n) for one in script.asked}
+    waved = {(one.ask.sha256, one.ask.n) for one in wave_of(conversations, store_of(conversations), settings)}
+    assert waved == asked
+
+
+def test_a_request_is_the_one_that_every_engine_sends():
+    for talk in talks(2):
+        (each,) = next_requests(talk, [])
+        (one,) = pending_of([QuestionState([talk], SETTINGS, NAMES)])
+        assert one.ask == model_request(SETTINGS, talk, each)
+
+
+def test_what_several_variants_share_is_asked_once():
+    conversations = talks(2)
+    store = store_of(conversations)
+    store.put([first(f"q{n}", variant, REFUSED) for n in range(2) for variant in ("low", "high")])
+    assert [one.ask.request.pass_ for one in wave_of(conversations, store)] == [Pass.FORCED] * 2
+    assert len(wave_of(talks(2, draws=3), store_of([]), singly=True)) == 2 * (2 * 3 + 3)
+
+
+def test_a_reply_that_was_set_aside_is_asked_for_with_another_seed():
+    conversations = talks(1)
+    store = store_of(conversations)
+    before = wave_of(conversations, store)
+    store.put([first("q0", "low", "cut")])
+    store.retire(list(store.replies()))
+    low, high = wave_of(conversations, store)
+    assert high == before[1]
+    assert (low.custom_id, low.ask.seed) != (before[0].custom_id, before[0].ask.seed)
+
+
+def test_talks_hold_a_forced_answer_once_however_many_variants_share_it():
+    conversations = talks(2)
+    store = store_of(conversations)
+    forced = Completion("q0", "", 0, Reply(Pass.FORCED, Role.MODEL, ANSWERED))
+    store.put([forced, first("q0", "low", REFUSED), first("q1", "low", REFUSED)])
+    one, two = question_states(conversations, store, SETTINGS, NAMES)
+    assert sorted(each.variant for each in one.completions) == ["", "low"]
+    assert [each.variant for each in two.completions] == ["low"]
+    assert [each.variant for each in one.conversations] == ["low", "high"]
+
+
+WAVES = {GraderKind.EXACT: 2, GraderKind.MODEL: 6, GraderKind.AGREE: 10}
+"""At most: the two passes, and two attempts of each grader in each of them; four where a grader is read at once."""
+
+
+@example(0, GraderKind.MODEL, 1, False)
+@given(st.integers(0, 10**6), st.sampled_from(list(WAVES)), st.integers(1, 3), st.booleans())
+def test_a_few_waves_come_to_the_same_end_as_one_request_after_the_other(salt, kind, draws, singly):
+    conversations, script = talks(3, kind, draws), Script(salt)
+    expected = conversed(conversations, Script(salt))
+    names = NAMES if kind.models else {Role.MODEL: NAMES[Role.MODEL]}
+    store, waves = store_of(conversations), 0
+    while pending := pending_of(question_states(conversations, store, SETTINGS, names), singly=singly):
+        waves += 1
+        assert waves <= WAVES[kind]
+        assert len({one.custom_id for one in pending}) == len(pending)
+        results = {one.custom_id: RequestResult(one.custom_id, script.response(one.ask)) for one in pending}
+        taken = ResultMerger(results, store).merge(question_states(conversations, store, SETTINGS, names))
+        assert (taken.replies, taken.failed, taken.differing) == (sum(one.ask.n for one in pending), 0, 0)
+    assert became(conversations, store) == became(conversations, expected)
+    ours, theirs = kept(store), kept(expected)
+    assert ours.keys() == theirs.keys()
+    assert all(one.reply == theirs[place].reply for place, one in ours.items())
+    if not singly:
+        assert ours == {place: replace(one, seconds=None) for place, one in theirs.items()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        (GraderKind.EXACT, [REFUSED, ANSWERED]),
+        (GraderKind.MODEL, [REFUSED, ANSWERED, "A"]),
+        (GraderKind.MODEL, [ANSWERED, "C", ANSWERED, "A"]),
+        (GraderKind.MODEL, [ANSWERED, "who knows", "C", ANSWERED, "who knows", "A"]),
+        (GraderKind.AGREE, [ANSWERED, "?", "C", "?", "C", ANSWERED, "?", "A", "?", "A"]),
+    ],
+)
+def test_the_longest_way_takes_as_many_waves_as_are_told(kind, texts):
+    conversations = talks(1, kind, variants=("low",))
+    store = store_of(conversations)
+    for text in texts:
+        (one,) = wave_of(conversations, store)
+        results = {one.custom_id: RequestResult(one.custom_id, Response([(text, StopReason.STOP)]))}
+        ResultMerger(results, store).merge(question_states(conversations, store, SETTINGS, NAMES))
+    assert not wave_of(conversations, store)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_question_of_which_nothing_is_due_has_no_request(count):
+    conversations = talks(count)
+    store = store_of(conversations)
+    store.put([first(f"q{n}", variant, ANSWERED) for n in range(count) for variant in ("low", "high")])
+    assert not wave_of(conversations, store)
+
+
+# --- Results come in any order, in any files, twice, or not at all: the end is that of asking one after the other
+
+REFUSED_REPLY, ANSWERED_REPLY = (
+    ("<answer>UNANSWERED</answer>", StopReason.STOP),
+    ("<answer>4</answer>", StopReason.STOP),
+)
+
+
+def due_now(conversations: list[Conversation], store: ReplyStore, *, singly: bool = False) -> list[Pending]:
+    return pending_of(question_states(conversations, store, SETTINGS, NAMES), singly=singly)
+
+
+def taken(
+    conversations: list[Conversation], store: ReplyStore, results: Results, watch: Callbacks | None = None
+) -> MergeCounts:
+    found = ResultMerger(results, store, watch or Callbacks()).merge(
+        question_states(conversations, store, SETTINGS, NAMES)
+    )
+    assert found.pending == len(due_now(conversations, store))
+    return found
+
+
+def answered(pending: list[Pending], *replies: tuple[str, StopReason] | None) -> dict[str, RequestResult]:
+    return {one.custom_id: RequestResult(one.custom_id, Response(list(replies))) for one in pending}
+
+
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([GraderKind.EXACT, GraderKind.MODEL, GraderKind.AGREE]),
+    st.integers(1, 3),
+    st.sampled_from(list(FORMATS)),
+)
+def test_any_order_any_files_repeated_and_partly_failed_come_to_the_same_end(salt, kind, draws, style):
+    conversations, script, chance = talks(3, kind, draws), Script(salt), random.Random(salt)
+    expected, store = conversed(conversations, Script(salt)), store_of(conversations)
+    singly = not FORMATS[style].gives_choices or chance.random() < 0.3
+    earlier: list[Path] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number in count():
+            pending = due_now(conversations, store, singly=singly)
+            if not pending:
+                break
+            assert number < 60
+            lines = []
+            for one in pending:
+                fate = chance.random() if number < 20 else 1
+                if fate < 0.2:
+                    lines.append(failed_line(one.custom_id, style))
+                if fate >= 0.1:
+                    response = script.response(one.ask)
+                    lines += [LINES[style](one.custom_id, response.replies)] * chance.choice((1, 1, 2))
+            chance.shuffle(lines)
+            parts = [Path(folder, f"{number}-{part}.jsonl") for part in range(3)]
+            for part, path in enumerate(parts):
+                path.write_bytes(dumped(lines[part::3]))
+            earlier += parts
+            given_now = [*parts, *chance.sample(earlier, min(2, len(earlier)))]
+            chance.shuffle(given_now)
+            with StagedResults() as staged:
+                for path in given_now:
+                    staged.read(path)
+                found = taken(conversations, store, staged)
+                assert found.differing == 0
+                assert (staged.contradicting.count, staged.unreadable.count, staged.unused().count) == (0, 0, 0)
+        assert became(conversations, store) == became(conversations, expected)
+        with StagedResults() as staged:
+            for path in earlier:
+                staged.read(path)
+            again = taken(conversations, store, staged)
+            assert (again.replies, again.differing, staged.unused().count) == (0, 0, 0)
+            assert again.stored > 0
+
+
+@given(st.integers(0, 10**6), st.sampled_from([GraderKind.EXACT, GraderKind.MODEL]), st.integers(1, 3))
+def test_the_results_of_all_waves_at_once_make_the_run_that_they_came_of(salt, kind, draws):
+    """Also where a reply is not kept word for word: what grades it was asked about the text that is kept."""
+    conversations, script = talks(3, kind, draws), Script(salt)
+    store, results = store_of(conversations), {}
+    while pending := due_now(conversations, store):
+        results |= {one.custom_id: RequestResult(one.custom_id, script.response(one.ask)) for one in pending}
+        taken(conversations, store, results)
+    copy = store_of(conversations)
+    found = taken(conversations, copy, results)
+    assert kept(copy) == kept(store)
+    assert found.replies == len(kept(store))
+    assert not due_now(conversations, copy)
+
+
+def test_a_key_in_a_reply_is_kept_from_the_grader_too(monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "very-secret-value")
+    conversations = talks(1, GraderKind.MODEL, variants=("low",))
+    store = store_of(conversations)
+    first = answered(due_now(conversations, store), ("<answer>very-secret-value</answer>", StopReason.STOP))
+    taken(conversations, store, first)
+    grade = answered(due_now(conversations, store), ("B", StopReason.STOP))
+    copy = store_of(conversations)
+    assert taken(conversations, copy, first | grade).replies == 2
+    assert not any("very-secret" in one.reply.text for one in copy.replies())
+
+
+def test_choices_and_single_replies_fill_the_same_draws():
+    conversations, script = talks(2, draws=4), Script(5)
+    expected = became(conversations, conversed(conversations, Script(5)))
+    for singly in (False, True):
+        store = store_of(conversations)
+        pending = due_now(conversations, store, singly=singly)
+        assert len(pending) == (2 * 3, 2 * 3 * 4)[singly]
+        taken(
+            conversations,
+            store,
+            {one.custom_id: RequestResult(one.custom_id, script.response(one.ask)) for one in pending},
+        )
+        assert became(conversations, store) == expected
+        requests = [one.requests for one in store.replies()]
+        assert (len(requests), sum(requests)) == (24, (6, 24)[singly]), "what came along cost no request"
+
+
+def test_fewer_choices_than_asked_leave_the_others_due():
+    conversations, script = talks(1, draws=4, variants=("low",)), Script(5)
+    store = store_of(conversations)
+    for draws in ([0, 0], [2, 2]):
+        pending = due_now(conversations, store)
+        assert [one.ask.pending.draw for one in pending] == draws
+        two_each = {one.custom_id: RequestResult(one.custom_id, script.response(one.ask, 2)) for one in pending}
+        taken(conversations, store, two_each)
+    assert not due_now(conversations, store)
+    assert became(conversations, store) == became(conversations, conversed(conversations, Script(5)))
+
+
+def test_a_choice_without_an_answer_is_asked_for_again_and_more_than_asked_are_left_out():
+    conversations = talks(1, draws=3, variants=("low",))
+    store = store_of(conversations)
+    first = [one for one in due_now(conversations, store) if one.ask.request.pass_ is Pass.FIRST]
+    found = taken(
+        conversations, store, answered(first, ANSWERED_REPLY, None, REFUSED_REPLY, ANSWERED_REPLY, ANSWERED_REPLY)
+    )
+    assert found.replies == 2
+    assert [one.draw for one in store.replies()] == [0, 2]
+    (again, _) = due_now(conversations, store)
+    assert (again.ask.pending.draw, again.ask.n) == (1, 1)
+
+
+def test_a_draw_that_came_along_with_another_is_kept_and_its_own_result_is_compared():
+    conversations = talks(1, draws=2, variants=("low",))
+    store = store_of(conversations)
+    one_each = [one for one in due_now(conversations, store, singly=True) if one.ask.request.pass_ is Pass.FIRST]
+    results = answered(one_each[:1], ANSWERED_REPLY, REFUSED_REPLY) | answered(one_each[1:], ANSWERED_REPLY)
+    named: list[str] = []
+    found = taken(conversations, store, results, Callbacks(differs=named.append))
+    assert (found.replies, found.differing, named) == (2, 1, [one_each[1].custom_id])
+    assert [one.reply.text for one in store.replies()] == [ANSWERED_REPLY[0], REFUSED_REPLY[0]]
+
+
+@pytest.mark.parametrize("others", [("<answer>5</answer>", StopReason.STOP), (ANSWERED_REPLY[0], StopReason.LENGTH)])
+def test_the_first_reply_stays_and_another_one_is_named(others):
+    conversations = talks(1, variants=("low",))
+    store, (pending,) = store_of(conversations), due_now(conversations, store_of(conversations))
+    taken(conversations, store, answered([pending], ANSWERED_REPLY))
+    before, named = kept(store), []
+    watch = Callbacks(differs=named.append)
+    assert taken(conversations, store, answered([pending], ANSWERED_REPLY), watch) == MergeCounts(stored=1)
+    assert taken(conversations, store, answered([pending], others), watch) == MergeCounts(differing=1)
+    assert named == [pending.custom_id]
+    assert kept(store) == before
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_every_choice_is_compared(place):
+    conversations = talks(1, draws=3, variants=("low",))
+    store = store_of(conversations)
+    pending = [one for one in due_now(conversations, store) if one.ask.request.pass_ is Pass.FIRST]
+    replies = [ANSWERED_REPLY, REFUSED_REPLY, ANSWERED_REPLY]
+    taken(conversations, store, answered(pending, *replies))
+    replies[place] = ("<answer>no</answer>", StopReason.STOP)
+    assert taken(conversations, store, answered(pending, *replies)).differing == 1
+
+
+def test_choices_behind_one_without_an_answer_are_compared_with_their_own_draws():
+    conversations = talks(1, draws=3, variants=("low",))
+    store = store_of(conversations)
+    pending = [one for one in due_now(conversations, store) if one.ask.request.pass_ is Pass.FIRST]
+    taken(conversations, store, answered(pending, None, ANSWERED_REPLY, REFUSED_REPLY))
+    assert taken(conversations, store, answered(pending, None, ANSWERED_REPLY, REFUSED_REPLY)) == MergeCounts(
+        stored=1, failed=1, pending=2
+    )
+    assert taken(conversations, store, answered(pending, None, REFUSED_REPLY, ANSWERED_REPLY)).differing == 1
+
+
+def test_a_draw_is_taken_once_however_many_responses_hold_it():
+    conversations = talks(1, draws=3, variants=("low",))
+    store = store_of(conversations)
+    one_each = [one for one in due_now(conversations, store, singly=True) if one.ask.request.pass_ is Pass.FIRST]
+    results = answered(one_each[:1], ANSWERED_REPLY, None, REFUSED_REPLY) | answered(
+        one_each[1:2], ANSWERED_REPLY, ANSWERED_REPLY
+    )
+    assert taken(conversations, store, results).replies == 3
+    assert [kept_one.reply.text for _, kept_one in sorted(kept(store).items())] == [
+        ANSWERED_REPLY[0],
+        ANSWERED_REPLY[0],
+        REFUSED_REPLY[0],
+    ]
+
+
+def test_a_verdict_counts_though_a_draw_before_came_out_the_same_since():
+    conversations = talks(1, GraderKind.MODEL, draws=2, variants=("low",))
+    store = store_of(conversations)
+    first, second, *_ = due_now(conversations, store, singly=True)
+    taken(conversations, store, answered([second], ANSWERED_REPLY))
+    (grading,) = (one for one in due_now(conversations, store) if one.ask.request.role is Role.GRADER)
+    taken(conversations, store, answered([first], ANSWERED_REPLY))
+    assert grading.custom_id not in {one.custom_id for one in due_now(conversations, store)}
+    assert taken(conversations, store, answered([grading], ("A", StopReason.STOP))).replies == 1
+    assert not [one for one in due_now(conversations, store) if one.ask.request.role is Role.GRADER]
+
+
+def test_a_failure_of_what_is_kept_is_nothing():
+    conversations = talks(1, variants=("low",))
+    store, (pending,) = store_of(conversations), due_now(conversations, store_of(conversations))
+    taken(conversations, store, answered([pending], ANSWERED_REPLY))
+    late = {pending.custom_id: RequestResult(pending.custom_id, failure=Failure("late", "openai/any"))}
+    assert taken(conversations, store, late) == MergeCounts()
+
+
+def test_a_reply_that_was_set_aside_is_known_and_not_taken_again():
+    conversations = talks(1, variants=("low",))
+    store, (pending,) = store_of(conversations), due_now(conversations, store_of(conversations))
+    taken(conversations, store, answered([pending], ("", StopReason.LENGTH)))
+    store.retire(list(store.replies()))
+    assert taken(conversations, store, answered([pending], ("", StopReason.LENGTH))) == MergeCounts(stored=1, pending=1)
+    assert len(due_now(conversations, store)) == 1
+
+
+def test_a_question_is_told_to_be_finished_once_under_each_variant_when_a_shared_answer_comes():
+    conversations, told = talks(2), list[Event]()
+    store, watch = store_of(conversations), Callbacks(told.append)
+    taken(conversations, store, answered(due_now(conversations, store), REFUSED_REPLY), watch)
+    assert not [one for one in told if isinstance(one, Finished)]
+    taken(conversations, store, answered(due_now(conversations, store), ANSWERED_REPLY), watch)
+    finished = [(one.variant, one.question_id) for one in told if isinstance(one, Finished)]
+    assert finished == [("low", "q0"), ("high", "q0"), ("low", "q1"), ("high", "q1")]
+    assert sum(isinstance(one, Replied) for one in told) == 6
+    taken(conversations, store, {}, watch)
+    assert len([one for one in told if isinstance(one, Finished)]) == 4
+
+
+def test_a_shared_request_that_failed_is_told_of_for_each_variant_and_counted_once():
+    conversations, told = talks(1), []
+    store = store_of(conversations)
+    taken(conversations, store, answered(due_now(conversations, store), REFUSED_REPLY))
+    (forced,) = due_now(conversations, store)
+    results = {forced.custom_id: RequestResult(forced.custom_id, failure=Failure("late", "openai/any"))}
+    watch = Callbacks(failed=lambda pending, failure: told.append((pending.ask.conversation.variant, failure.message)))
+    assert taken(conversations, store, results, watch) == MergeCounts(failed=1, pending=1)
+    assert told == [("low", "late"), ("high", "late")]
+
+
+def test_a_failed_draw_is_told_of_once_while_others_of_its_question_come():
+    conversations, told = talks(1, draws=3, variants=("low",)), []
+    store = store_of(conversations)
+    pending = due_now(conversations, store, singly=True)
+    results = answered(pending, ANSWERED_REPLY)
+    results[pending[1].custom_id] = RequestResult(pending[1].custom_id, failure=Failure("late", "openai/any"))
+    found = taken(conversations, store, results, Callbacks(failed=lambda one, _: told.append(one.custom_id)))
+    assert (found.replies, found.failed, told) == (5, 1, [pending[1].custom_id])
+
+
+def test_a_response_without_an_answer_is_a_failure_that_may_pass():
+    conversations, told = talks(1, variants=("low",)), []
+    store = store_of(conversations)
+    pending = due_now(conversations, store)
+    found = taken(conversations, store, answered(pending, None), Callbacks(failed=lambda _, why: told.append(why)))
+    assert (found, len(list(store.replies()))) == (MergeCounts(failed=1, pending=1), 0)
+    assert told[0].kind.is_sent_again
+    assert "holds no answer" in told[0].message
+
+
+def test_results_of_others_change_nothing():
+    conversations = talks(1)
+    store = store_of(conversations)
+    assert taken(conversations, store, answered(due_now(talks(2)[2:], store), ANSWERED_REPLY)) == MergeCounts(pending=2)
+    assert not kept(store)
+
+
+def test_what_is_told_of_is_in_the_store_first(monkeypatch):
+    monkeypatch.setattr(rounds, "STORED_TOGETHER", 3)
+    conversations = talks(4)
+    store = store_of(conversations)
+    held: list[int] = []
+    watch = Callbacks(lambda event: held.append(len(list(store.replies()))) if isinstance(event, Replied) else None)
+    taken(conversations, store, answered(due_now(conversations, store), ANSWERED_REPLY), watch)
+    assert held == [4, 4, 4, 4, 8, 8, 8, 8], "a question's replies go together, few at a time"
+
+
+def test_a_store_that_cannot_be_written_ends_it_with_nothing_told(tmp_path):
+    conversations, told = talks(1), list[Event]()
+    store = store_of(conversations, tmp_path / "replies.sqlite")
+    results = answered(due_now(conversations, store), ANSWERED_REPLY)
+    store._connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(StoreError):
+        taken(conversations, store, results, Callbacks(told.append))
+    assert not told
+
+
+def test_absurd_counts_of_tokens_are_none():
+    conversations = talks(1, variants=("low",))
+    store = store_of(conversations)
+    (pending,) = due_now(conversations, store)
+    response = Response([ANSWERED_REPLY], input_tokens=-5, output_tokens=10**30)
+    taken(conversations, store, {pending.custom_id: RequestResult(pending.custom_id, response)})
+    (one,) = store.replies()
+    assert (one.input_tokens, one.output_tokens, one.requests) == (0, 0, 1)

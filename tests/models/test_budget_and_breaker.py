@@ -1,0 +1,315 @@
+"""What ends a run in order: budgets, failures in a row, an outage."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from refusal_index.data.run_json import UNPRICED, Price, Prices
+from refusal_index.models.failures import OUTAGE_SECONDS, QUESTIONS_IN_A_ROW, CircuitBreaker, Failure, FailureKind
+from refusal_index.models.settings import SettingError
+from refusal_index.protocol import Completion, Pass, Reply, Role
+from refusal_index.runs.budget import Budget
+from refusal_index.runs.engine import RunFailedError
+from refusal_index.runs.execute import execute
+from refusal_index.runs.plan import Plan
+from refusal_index.runs.settings import Limits
+from refusal_index.runs.writing import Run
+from tests.models.conftest import both_clients, run
+from tests.models.fake_api import FakeApi
+from tests.models.test_direct import sums
+from tests.tiers import others_nightly
+
+# --- A budget ends a run in order: exactly so many requests, no more dollars, no more seconds; and it resumes
+
+
+def execute_plan(plan: Plan) -> Run:
+    return asyncio.run(execute(plan))
+
+
+PRICES = Prices(Price(1.0, 2.0), Price(10.0, 10.0))
+
+
+def reply(asked: Role = Role.MODEL, read: int = 1_000_000, written: int = 500_000, requests: int = 1) -> Completion:
+    return Completion("q", "low", 0, Reply(Pass.FIRST, asked, "x"), 0, read, written, requests)
+
+
+def test_requests_are_counted_as_they_are_sent():
+    budget = Budget(Limits(max_requests=3))
+    for _ in range(3):
+        assert budget.used_up() is None
+        with budget.one_request():
+            pass
+    assert budget.used_up() == "the budget of 3 requests is used up; raise it to continue from here"
+
+
+def test_requests_of_earlier_commands_count():
+    budget = Budget(Limits(max_requests=3))
+    budget.count_earlier(Path("run"), [reply(), reply(requests=0), reply()], UNPRICED)
+    assert budget.used_up() is None
+    with budget.one_request():
+        assert budget.used_up() is not None
+
+
+def test_dollars_against_tokens_times_prices():
+    budget = Budget(Limits(max_cost=10.0))
+    budget.count([reply()], PRICES)
+    assert budget._cost == 1.0 + 1.0
+    budget.count([reply(Role.GRADER, 100_000, 0)], PRICES)
+    assert budget._cost == 3.0
+
+
+def test_what_came_in_a_batch_costs_its_share_of_the_price():
+    budget, rated = Budget(Limits(max_cost=10.0)), replace(PRICES, batch_rate=0.25)
+    budget.count(
+        [reply(), replace(reply(), in_batch=True), replace(reply(Role.GRADER, 100_000, 0), in_batch=True)], rated
+    )
+    assert budget._cost == 2.0 + 0.5 + 0.25
+
+
+def test_what_is_on_its_way_is_expected_to_cost_what_others_did_on_average():
+    budget = Budget(Limits(max_cost=10.0))
+    budget.count([reply(), reply()], PRICES)
+    assert budget.used_up() is None, "4 spent, 2 for the next"
+    with budget.one_request():
+        assert budget.used_up() is None, "4 spent, 2 in flight, 2 for the next"
+        with budget.one_request():
+            assert budget.used_up() is None, "10 in all"
+            with budget.one_request():
+                assert "$10.00" in budget.used_up()
+    assert budget.used_up() is None, "what came back without an answer cost nothing that is known"
+
+
+def test_seconds_against_a_clock():
+    now = [5.0]
+    budget = Budget(Limits(max_time=60), lambda: now[0])
+    now[0] = 64.9
+    assert budget.used_up() is None
+    now[0] = 65.0
+    assert budget.used_up() == "the time of 60 seconds is up; run the same command again to resume"
+
+
+def test_a_run_ends_in_order_after_so_many_requests_and_goes_on_with_a_larger_budget(plan_for):
+    with FakeApi(sums) as api:
+        whole = execute_plan(plan_for(api.url, count=12))
+        needed = len(api.answered)
+        api.answered.clear()
+        first = execute_plan(plan_for(api.url, count=12, out="limited", max_requests=7))
+        assert len(api.answered) == 7
+        assert first.ended == "the budget of 7 requests is used up; raise it to continue from here"
+        assert not first.is_complete
+        again = execute_plan(plan_for(api.url, count=12, out="limited", max_requests=7))
+        assert len(api.answered) == 7, "nothing further is sent within the same budget"
+        assert again.ended == first.ended
+        last = execute_plan(plan_for(api.url, count=12, out="limited"))
+        assert len(api.answered) == needed
+    assert last.ended is None
+    assert last.outcomes.equals(whole.outcomes)
+
+
+def test_a_budget_in_dollars_needs_prices(plan_for):
+    with pytest.raises(SettingError, match=r"max_cost.*requires .*price"):
+        plan_for("http://127.0.0.1:9/v1", max_cost=1.0)
+
+
+@pytest.mark.parametrize(("max_cost", "most"), [(0.0, 0), (1e-9, 1), (0.00005, 2)])
+def test_no_request_goes_beside_the_first_before_its_cost_is_known(plan_for, max_cost, most):
+    """As many requests as connections were sent, whatever they cost, also where nothing was to be spent."""
+    with FakeApi(sums) as api:
+        plan = plan_for(api.url, count=12, max_cost=max_cost, price="1,1")
+        with contextlib.suppress(RunFailedError):
+            assert execute_plan(plan).ended is not None
+        assert len(api.answered) <= most
+
+
+def test_a_small_budget_is_told_as_it_was_given():
+    """It was told as $0.00, and the time as 0 seconds."""
+    assert "$0.004 is" in (exceeded(Limits(max_cost=0.004)) or "")
+    assert "$0.00005 is" in (exceeded(Limits(max_cost=0.00005)) or "")
+    assert exceeded(Limits(max_time=0.5)) == "the time of 0.5 seconds is up; run the same command again to resume"
+
+
+def exceeded(limits: Limits) -> str | None:
+    times = iter((0.0, 1.0))
+    budget = Budget(limits, lambda: next(times))
+    budget.count([reply()], PRICES)
+    return budget.used_up()
+
+
+# --- What ends a run in order: failures in a row, an outage, being told to; and what a real run says then
+
+COUNT = 40
+NO = Failure("no", "openai/any", FailureKind.LASTING)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_it_opens_once_after_so_many_different_questions_in_a_row():
+    breaker = CircuitBreaker()
+    for number in range(QUESTIONS_IN_A_ROW - 1):
+        for _ in range(3):
+            breaker.failed("model", f"q{number}", NO)
+    assert breaker.reason is None
+    breaker.worked("model")
+    for number in range(QUESTIONS_IN_A_ROW - 1):
+        breaker.failed("model", f"r{number}", NO)
+    assert breaker.reason is None, "a reply in between breaks the row"
+    breaker.worked("grader")
+    for number in range(5):
+        breaker.failed("model", f"s{number}", Failure("no longer", "openai/any", FailureKind.LASTING))
+    assert (
+        breaker.reason
+        == "openai/any failed for 20 questions in a row (no longer); run the same command again to resume"
+    )
+    assert not breaker.planned
+
+
+def test_whoever_is_asked_has_a_row_of_its_own():
+    breaker = CircuitBreaker()
+    for number in range(QUESTIONS_IN_A_ROW - 1):
+        breaker.failed("model", f"q{number}", NO)
+        breaker.failed("grader", f"q{number}", NO)
+    assert breaker.reason is None
+    breaker.failed("grader", "another", Failure("no", "openai/judge", FailureKind.LASTING, "check JUDGE_API_KEY"))
+    assert breaker.reason == "openai/judge failed for 20 questions in a row (no); check JUDGE_API_KEY"
+
+
+def test_requests_that_are_themselves_at_fault_end_nothing_once_any_has_worked():
+    breaker = CircuitBreaker()
+    breaker.worked("model")
+    for number in range(3 * QUESTIONS_IN_A_ROW):
+        breaker.failed("model", f"q{number}", Failure("too long", "openai/any", FailureKind.REQUEST))
+    assert breaker.reason is None
+
+
+def test_what_every_request_is_at_fault_for_ends_the_run():
+    breaker = CircuitBreaker()
+    for number in range(QUESTIONS_IN_A_ROW):
+        assert breaker.reason is None
+        breaker.failed("model", f"q{number}", Failure("400: no temperature here", "openai/any", FailureKind.REQUEST))
+    assert breaker.reason is not None
+
+
+def test_an_outage_opens_it_once_it_lasted_and_met_several_questions():
+    clock = Clock()
+    breaker, down = CircuitBreaker(clock), Failure("503", "openai/any", FailureKind.PASSING)
+    breaker.troubled("model", "q0", down)
+    clock.now = OUTAGE_SECONDS + 1
+    breaker.troubled("model", "q0", down)
+    breaker.troubled("model", "q1", down)
+    assert breaker.reason is None, "two questions may be slow by themselves"
+    breaker.worked("model")
+    for number in range(3):
+        breaker.troubled("model", f"q{number}", down)
+    assert breaker.reason is None, "a reply ends the outage"
+    clock.now += OUTAGE_SECONDS
+    breaker.troubled("model", "q0", down)
+    assert (
+        breaker.reason == "openai/any returned only errors for 180 seconds (503); run the same command again to resume"
+    )
+
+
+def test_a_server_that_was_never_reached_is_given_up_at_once_and_one_that_was_is_waited_for():
+    gone = Failure("refused", "openai/any", FailureKind.DOUBTFUL, "is the server running?")
+    never, once = CircuitBreaker(), CircuitBreaker()
+    once.worked("model")
+    for _ in range(QUESTIONS_IN_A_ROW):
+        never.troubled("model", "q0", gone)
+        once.troubled("model", "q0", gone)
+    assert never.reason == "openai/any failed in each of 20 attempts (refused); is the server running?"
+    assert once.reason is None
+
+
+def test_waiting_ends_when_it_opens():
+    breaker = CircuitBreaker()
+
+    async def waited() -> None:
+        waiting = asyncio.create_task(breaker.wait(100))
+        await asyncio.sleep(0)
+        breaker.open("enough")
+        await asyncio.wait_for(waiting, 1)
+        await breaker.wait(100)
+
+    asyncio.run(waited())
+
+
+def refuse(status: int, code: str | None = None) -> web.Response:
+    return web.json_response({"error": {"message": "bad key sk-very-secret", "type": "t", "code": code}}, status=status)
+
+
+@pytest.mark.slow
+@others_nightly(
+    ("status", "code", "advice"),
+    [
+        (401, None, "check {key}; run the same command again to resume"),
+        (403, None, "check {key}; run the same command again to resume"),
+        (402, None, "add credit or raise the limit at the provider; run the same command again to resume"),
+        (
+            429,
+            "insufficient_quota",
+            "add credit or raise the limit at the provider; run the same command again to resume",
+        ),
+        (404, None, "check the model's name and the base URL; run the same command again to resume"),
+    ],
+)
+@both_clients
+def test_what_will_not_pass_ends_the_run_before_all_is_sent_and_the_next_run_resumes(
+    plan_for, status, code, advice, model
+):
+    with FakeApi(sums, lambda *_: refuse(status, code)) as api:
+        plan = plan_for(api.url, count=COUNT, variants="low,high", model=model)
+        with pytest.raises(RunFailedError) as caught:
+            run(plan)
+        said = str(caught.value)
+        assert f"{model} failed for 20 questions in a row" in said
+        assert str(status) in said
+        assert advice.format(key=f"{model.split('/')[-2].upper()}_API_KEY") in said
+        assert "sk-very-secret" not in said
+        assert "\n" not in said
+        assert api.received.total() < COUNT, "not every question was tried, none twice, and only one variant"
+        assert set(api.received.values()) == {1}
+        api._fault = None
+        derived = run(plan)
+    assert not derived.missing
+    assert derived.outcomes.height == 2 * COUNT
+
+
+@pytest.mark.slow
+@both_clients
+def test_a_server_that_is_not_there_ends_the_run_with_the_advice_to_look_for_it(plan_for, model):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        with pytest.raises(RunFailedError, match=r"failed in each of 20 attempts .*is the server running\?"):
+            run(plan_for(url, count=COUNT, model=model))
+
+
+@pytest.mark.slow
+@both_clients
+def test_errors_of_the_server_end_the_run_after_twenty_questions_each_sent_again_as_often_as_told(plan_for, model):
+    with FakeApi(sums, lambda *_: refuse(500)) as api:
+        with pytest.raises(RunFailedError, match="failed for 20 questions in a row"):
+            run(plan_for(api.url, count=100, model=model, max_retries=2, max_connections=5))
+        assert max(api.received.values()) == 3, "one request and two retries, in all layers together"
+        assert len(api.received) <= QUESTIONS_IN_A_ROW + 5
+
+
+@pytest.mark.slow
+def test_a_key_that_is_refused_here_and_there_ends_nothing(plan_for):
+    def some(message: str, _: int) -> web.StreamResponse | None:
+        return refuse(403) if "What is 3 plus" in message else None
+
+    with FakeApi(sums, some) as api:
+        derived = run(plan_for(api.url, count=COUNT))
+    assert [missing.question_id for missing in derived.missing] == ["q3"]

@@ -1,0 +1,502 @@
+"""The sections of a report on confidence, a gate and the steps of a training."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refusal_index.data.folder import ComparedRun
+from refusal_index.findings.comparison import CompareOptions
+from refusal_index.findings.gate import GateResult, decide
+from refusal_index.findings.gate_policy import Policy
+from refusal_index.findings.summary import summarise
+from refusal_index.plugins.confidence.section import MAX_POINTS, roc_points, section_values
+from refusal_index.plugins.confidence.section import SECTION as CONFIDENCE_SECTION
+from refusal_index.plugins.confidence.summary import NAME, summarise_outcomes
+from refusal_index.plugins.training.section import SECTION as PANEL_SECTION
+from refusal_index.plugins.training.section import (
+    TESTED,
+    PanelOfSteps,
+    panel_values,
+    panels_of,
+    steps_of_trainings,
+    vertical,
+)
+from refusal_index.render.format import DASH
+from refusal_index.render.report import ReportRun, write_report
+from refusal_index.render.report.page import number
+from refusal_index.render.sections import RunOnPage
+from refusal_index.render.sentences import sentence
+from refusal_index.stats import METRIC_NAMES, Estimate, auroc
+from tests.render.chromium import Page
+from tests.render.making import HOSTILE, report_run, rows
+from tests.render.test_page import _Parsed
+from tests.scores import Score, confidence_table
+
+# --- The section on confidence: where there are scores, and only there, with the numbers that the summary holds
+
+METHODS = (
+    "likelihood",
+    "self-consistency",
+    "p-true",
+    "verbalised-number",
+    "p-ik",
+    "apricot",
+    "topic",
+    "answer-entropy",
+)
+
+
+def scores_of(table: pl.DataFrame, methods: Sequence[str] = METHODS[:2], *, values: int = 20) -> list[Score]:
+    """Score the first draw of each question, a little higher where it is right."""
+    first = table.filter(pl.col("draw") == 0).unique("question_id", maintain_order=True)
+    rng = np.random.default_rng(0)
+    shift = 0.2 * (1 - 2 * first["wrong"].to_numpy())
+    return [
+        Score(one, method, round(round(float(value) * values) / values, 6), wrong)
+        for method in methods
+        for one, value, wrong in zip(
+            first["question_id"], np.clip(0.5 + shift + 0.3 * rng.standard_normal(first.height), 0, 1), first["wrong"],
+            strict=True,
+        )
+    ]  # fmt: skip
+
+
+def scored_run(table: pl.DataFrame, scores: Sequence[Score], label: str = "m") -> ReportRun:
+    """Take a table of one model and dataset with scores as a run, without a folder."""
+    variants = {name: part for (name,), part in table.group_by("variant", maintain_order=True)}
+    run = ComparedRun(label, Path("runs/m"), "m", "d", variants, confidence=confidence_table(scores))
+    sections = {NAME: summarise_outcomes(table.lazy(), run.confidence, 0.95)}
+    return ReportRun(run, replace(summarise(table), sections=sections), table)
+
+
+def values_of(run: ReportRun) -> dict[str, Any] | None:
+    return section_values(RunOnPage(run.run, run.summary, "run-1"))
+
+
+@pytest.fixture(scope="module")
+def table() -> pl.DataFrame:
+    return rows(200, variants=("low", "high"))
+
+
+@pytest.fixture(scope="module")
+def page(table: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> str:
+    out = tmp_path_factory.mktemp("scored") / "report.html"
+    return write_report([scored_run(table, scores_of(table))], out).path.read_text(encoding="utf-8")
+
+
+def shown(page: str) -> str:
+    """Return the text of the section."""
+    section = page.partition('id="run-1-confidence"')[2].partition("</section>")[0]
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", section)).split())
+
+
+def test_without_scores_there_is_no_section(table, tmp_path):
+    bare = write_report([report_run(table)], tmp_path / "r.html").path.read_text(encoding="utf-8")
+    assert "run-1-confidence" not in bare
+    assert values_of(report_run(table)) is None
+
+
+def test_the_section_has_findings_pictures_and_numbers_of_every_method(table, page):
+    run = scored_run(table, scores_of(table))
+    text = shown(page)
+    assert '<a href="#run-1-confidence">Confidence</a>' in page
+    for one in run.summary.sections[NAME]:
+        assert sentence(one.verdict()) in text
+        assert f"AUROC {one.auroc.estimate:.2f} [{one.auroc.low:.2f}, {one.auroc.high:.2f}]" in text
+        for value in (one.ece, one.rms_calibration_error, one.smooth_ece, one.brier.estimate, one.aurc, one.prr):
+            assert f"{value:.3f}" in text
+        for target in one.targets.values():
+            assert f"{abs(target.estimate):.3f}" in text
+        for each in one.against:
+            assert f"{number(each.refusal_index.difference.estimate)} [" in text
+            assert f"Under {each.variant} the model refused {each.refused} of 200 questions." in text
+
+
+def test_bins_lie_where_the_reliability_table_has_them(table):
+    run = scored_run(table, scores_of(table))
+    view = values_of(run)
+    score, wrong = (np.array([getattr(s, name) for s in scores_of(table)[:200]]) for name in ("confidence", "wrong"))
+    bins = np.maximum(np.ceil(np.round(score * 10, 9)) - 1, 0)
+    found = view["methods"][0]["bins"]
+    assert [one.count for one in found] == [int((bins == b).sum()) for b in np.unique(bins)]
+    assert [one.outcome_rate for one in found] == pytest.approx([1 - wrong[bins == b].mean() for b in np.unique(bins)])
+    assert [one.mean_score for one in found] == pytest.approx([score[bins == b].mean() for b in np.unique(bins)])
+    page = next(CONFIDENCE_SECTION.of_run(RunOnPage(run.run, run.summary, "run-1"))).html
+    radii = map(float, re.findall(r'r="([0-9.]+)"', page.partition("Reliability of")[2].partition("</svg>")[0]))
+    areas = [radius**2 / one.count for radius, one in zip(radii, found, strict=True) if radius > 2.5]
+    assert areas == pytest.approx([areas[0]] * len(areas), rel=0.03)  # radii have one decimal
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=2, max_size=80))
+def test_below_the_roc_curve_lies_the_auroc_with_its_ties(drawn):
+    score, right = np.array([float(s) for s, _ in drawn]), np.array([r for _, r in drawn])
+    if right.all() or not right.any():
+        return
+    x, y = roc_points(score, right)
+    assert (x[0], y[0], x[-1], y[-1]) == (0, 0, 1, 1)
+    assert np.trapezoid(y, x) == pytest.approx(auroc(score, right).estimate)
+
+
+def test_of_a_long_curve_few_corners_are_kept_and_its_area():
+    rng = np.random.default_rng(0)
+    right = rng.random(5000) < 0.5
+    score = right + rng.standard_normal(5000)
+    x, y = roc_points(score, right)
+    assert len(x) == MAX_POINTS
+    assert np.trapezoid(y, x) == pytest.approx(auroc(score, right).estimate, abs=0.002)
+
+
+def test_each_curve_stands_once_and_is_referred_to(table, tmp_path):
+    run = scored_run(table, scores_of(table, METHODS))
+    page = write_report([run, run], tmp_path / "r.html").path.read_text(encoding="utf-8")
+    defined = re.findall(r'<polyline id="([^"]*)"', page)
+    assert len(defined) == len(set(defined)) == 2 * len(METHODS)
+    used = re.findall(r'<use class="(\w+)" href="#([^"]*)"', page)
+    assert {name for _, name in used} == set(defined)
+    assert [name for kind, name in used if kind == "mine"] == defined
+    assert "2 more" in shown(page), "beyond six methods the pictures are folded away"
+
+
+def test_of_one_kind_of_answers_there_is_no_curve_and_the_picture_says_why(table, tmp_path):
+    right = [one for one in scores_of(table) if not one.wrong]
+    page = write_report([scored_run(table, right)], tmp_path / "r.html").path.read_text(encoding="utf-8")
+    assert "every answer is right" in page
+    assert "cannot be compared with the model's refusals under low (no answer is wrong)" in shown(page)
+    assert "undefined all true" in shown(page)
+
+
+def test_a_method_without_any_score_has_a_row_and_a_remark_and_no_picture(table, tmp_path):
+    empty = [replace(one, method="verbalised-words", confidence=None) for one in scores_of(table)[:200]]
+    page = write_report([scored_run(table, [*scores_of(table), *empty])], tmp_path / "r.html")
+    text = shown(page.path.read_text(encoding="utf-8"))
+    assert "verbalised-words no score in 200 of 200 replies; they are excluded, not imputed." in text
+    assert f"verbalised-words 0 {DASH}" in text
+    assert "verbalised-words orders" not in text
+
+
+def test_trained_methods_are_marked(table, tmp_path):
+    trained = [replace(one, method="p-ik", fold=0) for one in scores_of(table)[:200]]
+    page = write_report([scored_run(table, trained)], tmp_path / "r.html").path.read_text(encoding="utf-8")
+    assert "p-ik 200 answers, trained on right and wrong answers" in shown(page)
+    assert "so the score is not the model's own" in shown(page)
+
+
+def test_hostile_method_names_add_no_element(table, tmp_path):
+    def elements(name: str) -> list[str]:
+        scores = [replace(one, method=name) for one in scores_of(table)[:200]]
+        page = write_report([scored_run(table, scores)], tmp_path / "r.html").path.read_text(encoding="utf-8")
+        marks = re.sub(r'<span class="control"[^>]*>', "", page.partition('<script type="application')[0])
+        return re.findall(r"<([a-z]\w*)", marks)
+
+    assert elements(" ".join(HOSTILE)) == elements("plain")
+    assert elements("=cmd|' /C calc'!A0") == elements("plain")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.slow
+def test_in_a_browser_it_fits_any_width_and_draws_every_curve(
+    table: pl.DataFrame, tmp_path: Path, new_page: Callable[..., Page], width: int
+) -> None:
+    scores = scores_of(table, (*METHODS, " ".join(HOSTILE)))
+    path = write_report([scored_run(table, scores)], tmp_path / "report.html").path
+    page = new_page(path, width=width, height=800)
+    page.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert page.run("document.documentElement.scrollWidth") == width
+    heights = page.run("[...document.querySelectorAll('.mine')].map((one) => one.getBoundingClientRect().height)")
+    assert len(heights) == len(METHODS) + 1
+    assert min(heights) > 100
+    assert page.run("document.documentElement.dataset.owned ?? ''") == ""
+
+
+# --- The steps of a training in a report: what is said of them, what is drawn, and where nothing is
+
+
+def headline(found: PanelOfSteps) -> str:
+    return sentence(found.headline, "page")
+
+
+def details(found: PanelOfSteps) -> list[str]:
+    return [sentence(one, "page") for one in found.statements]
+
+
+def of_steps(caution: list[float], *, n: int = 500, noise: list[float] | None = None, seed: int = 1) -> list[ReportRun]:
+    """Runs of the steps of a training: how cautious the model is at each, and how blindly it refuses."""
+    rng = np.random.default_rng(seed)
+    doubt = rng.standard_normal(n)
+    wrong = doubt + 0.7 * rng.standard_normal(n) > 0
+    found = []
+    for place, more in enumerate(caution):
+        blind = 0.6 if noise is None else noise[place]
+        refused = doubt + blind * rng.standard_normal(n) + more > 0
+        table = rows(n, model=f"step {place}", variants=["normal"]).with_columns(
+            refused=pl.Series(refused), wrong=pl.Series(wrong)
+        )
+        one = report_run(table, label=f"step {place}")
+        found.append(replace(one, run=replace(one.run, step=500 * (place + 1), source=Path(f"panel/step-{place}"))))
+    return found
+
+
+def on_page(runs: list[ReportRun]) -> list[RunOnPage]:
+    return [RunOnPage(run.run, run.summary, f"run-{place}") for place, run in enumerate(runs)]
+
+
+def panel_of(runs: list[ReportRun]) -> PanelOfSteps:
+    (steps,) = steps_of_trainings([run.run for run in runs])
+    (found,) = panels_of(steps, CompareOptions())
+    return found
+
+
+def test_more_refusals_at_one_step_are_said_and_no_more_than_that():
+    found = panel_of(of_steps([-1.0, -1.0, -1.0, -0.3, -0.3, -0.3]))
+    assert headline(found) == (
+        "It refuses more since step 2,000; how strongly its refusals are correlated with its errors does not change "
+        "significantly."
+    )
+    refusals, errors, index, rests_on = details(found)
+    assert refusals.startswith("The refusal rate is ")
+    assert "before step 2,000" in refusals
+    assert errors.startswith(
+        "There is no significant change in how often it is wrong when it must answer: from step 2,000 on"
+    )
+    assert index.startswith(
+        "There is no significant change in how strongly its refusals are correlated with its errors: from step 2,000 on"
+    )
+    assert "at most 5%" in rests_on
+    assert "the same 500 questions" in rests_on
+
+
+def test_a_steady_rise_is_no_jump():
+    found = panel_of(of_steps([-1.5, -1.1, -0.7, -0.3, 0.1, 0.5]))
+    assert headline(found).startswith("It refuses more since about step ")
+    assert "this is not a single jump" in details(found)[0]
+
+
+def test_refusals_that_lose_touch_with_knowledge_are_said():
+    found = panel_of(of_steps([-0.8] * 6, noise=[0.3] * 3 + [4.0] * 3, n=800))
+    assert "its refusals are less strongly correlated with its errors since step 2,000" in headline(found)
+
+
+def test_where_nothing_is_shown_nothing_is_said():
+    found = panel_of(of_steps([-0.8] * 5))
+    assert headline(found) == "There is no significant change over these 5 steps."
+    assert all(said.startswith("There is no significant change in ") for said in details(found)[:3])
+
+
+def test_a_step_that_refused_nothing_is_a_gap_with_its_reason():
+    (view,) = panel_values(on_page(runs := of_steps([-50.0, -0.8, -0.8, -0.7])))
+    index = view["charts"][0]
+    gaps = [(point.step, point.value.reason) for point in index["points"] if point.value.estimate is None]
+    assert gaps == [(500, "nobody_refused")]
+    assert index["gap_words"] == "no refusals at step 500"
+    assert len(index["lines"]) == len(index["bands"]) == 1
+    assert len(index["lines"][0].split()) == 3
+    assert "Left out: 1 step without an interval." in sentence(view["statements"][2], "page")
+    assert len(runs) == len(view["rows"]) == 4
+
+
+def test_where_no_step_has_an_index_that_is_said():
+    found = panel_of(of_steps([-50.0] * 3))
+    assert "It is unknown how strongly its refusals are correlated with its errors: 0 of 3 steps" in details(found)[2]
+
+
+def test_refusals_that_begin_are_a_change_and_what_has_no_index_is_not_compared():
+    found = panel_of(of_steps([-50.0, -50.0, -50.0, -0.7, -0.7, -0.7]))
+    assert headline(found) == (
+        "It refuses more since step 2,000; whether its refusals are more strongly correlated with its errors is "
+        "unknown."
+    )
+    assert details(found)[0].startswith("The refusal rate is 0% on average before step 2,000 and ")
+
+
+def test_an_index_is_compared_where_refusals_changed_or_at_the_next_step_that_has_one():
+    found = panel_of(of_steps([-1.4, -1.4, 50.0, 0.3, 0.3], n=300))
+    assert found.metrics["refusal_rate"].change.row == 2
+    assert "from step 2,000 on it differs by" in details(found)[2]
+    assert headline(found).endswith(
+        "; how strongly its refusals are correlated with its errors does not change significantly."
+    )
+
+
+def test_no_change_is_never_said_of_steps_that_are_left_out():
+    found = panel_of(of_steps([-50.0] * 3))
+    assert headline(found) == (
+        "There is no significant change over these 3 steps, but it is unknown how strongly its refusals are "
+        "correlated with its errors at any of them."
+    )
+    found = panel_of(of_steps([-50.0, -2.5, -2.5], n=60, noise=[2.0] * 3))
+    assert not any(found.changed(metric) for metric in TESTED)
+    assert headline(found).endswith("correlated with its errors at 2 of them.")
+
+
+def test_steps_come_in_their_order_and_runs_without_one_are_no_training():
+    runs = [run.run for run in of_steps([-1.0, -0.9, -0.8])]
+    assert [run.step for run in steps_of_trainings(runs[::-1])[0]] == [500, 1000, 1500]
+    assert steps_of_trainings([replace(run, step=None) for run in runs]) == ()
+    assert steps_of_trainings(runs[:1]) == ()
+    elsewhere = replace(runs[0], source=Path("other/step-0"))
+    assert [len(each) for each in steps_of_trainings([*runs, elsewhere])] == [3]
+
+
+def test_steps_without_a_variant_in_common_are_not_followed():
+    first, second = (run.run for run in of_steps([-1.0, -0.9]))
+    (outcomes,) = second.variants.values()
+    other: ComparedRun = replace(second, variants={"low": outcomes, "high": outcomes})
+    assert panels_of((first, other), CompareOptions()) == ()
+
+
+def test_the_page_has_every_step_as_point_and_row_and_nothing_is_obeyed(tmp_path: Path):
+    runs = of_steps([-1.0, -0.9, -0.8])
+    hostile = [
+        replace(run, run=replace(run.run, label=f"{text} {n}"))
+        for n, (run, text) in enumerate(zip(runs, HOSTILE, strict=False))
+    ]
+    page = write_report(hostile, tmp_path / "report.html").path.read_text(encoding="utf-8")
+    section = page[page.index('id="panel-1"') : page.index('id="overview"')]
+    assert section.count('class="step"') == 3 * len(METRIC_NAMES)
+    assert section.count('<tr><th scope="row">') == 3
+    assert "<script>document" not in section
+    assert "<img src=x" not in section
+    assert "\x1b" not in section
+    assert page.count("<h1") == 1
+
+
+def test_steps_that_lack_questions_are_named_first_and_marked_in_their_row(tmp_path: Path):
+    first, second, third = of_steps([-1.0, -0.9, -0.8], n=100)
+    gone = pl.col("question_id").is_in(second.run.variants["normal"]["question_id"][:30].to_list())
+    lost = second.run.variants["normal"].with_columns(
+        *(pl.when(~gone).then(pl.col(name)).alias(name) for name in ("refused", "wrong", "forced_grade")),
+        first_grade=pl.when(gone).then(pl.lit("unscored")).otherwise(pl.col("first_grade")),
+        unscored_reason=pl.when(gone).then(pl.lit("not_finished")),
+    )
+    half = replace(report_run(lost), run=replace(second.run, variants={"normal": lost}))
+    (panel,) = panel_values(on_page([first, half, third]))
+    assert panel["lacking"] == ("Incomplete; do not rely on these numbers: step 1,000 (70 of 100 questions scored).")
+    assert [row["lacks"] for row in panel["rows"]] == [None, "70 of 100 questions scored", None]
+    page = write_report([first, half, third], tmp_path / "report.html").path.read_text(encoding="utf-8")
+    section = page[page.index('id="panel-1"') : page.index('id="overview"')]
+    assert section.count('<small class="undefined">incomplete</small>') == 1
+
+
+def test_runs_that_are_no_steps_have_no_such_section(tmp_path: Path):
+    runs = [replace(run, run=replace(run.run, step=None)) for run in of_steps([-1.0, -0.9])]
+    page = write_report(runs, tmp_path / "report.html").path.read_text(encoding="utf-8")
+    assert 'id="panel-' not in page
+    assert page.count("<h1") == 1
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "ends"),
+    [
+        ("error_rate", [Estimate(None)], (0.0, 1.0)),
+        ("refusal_index", [Estimate(-0.4, -0.7, 0.1), Estimate(0.2, 0.0, 0.3)], (-1.0, 0.5)),
+        ("refusal_rate", [Estimate(0.0)], (0.0, 0.05)),
+        ("weighted_score", [Estimate(-1.0, -3.0, 1.0)], (-3.0, 1.0)),
+        ("omniscience_index", [Estimate(-20.0, -35.0, -5.0), Estimate(12.0, 1.0, 24.0)], (-40.0, 40.0)),
+    ],
+)
+def test_axes_hold_whatever_is_drawn_between_round_numbers(
+    metric: str, values: list[Estimate], ends: tuple[float, float]
+):
+    scale = vertical(metric, values)
+    ticks = scale.ticks
+    assert (scale.low, scale.high) == ends == (ticks[0], ticks[-1])
+
+
+def test_charts_say_in_words_what_they_show():
+    runs = on_page(of_steps([-1.0, -1.0, -0.2, -0.2]))
+    (view,) = panel_values(runs)
+    assert view["charts"][1]["since"] == 1500
+    (section,) = PANEL_SECTION.of_page(runs, "h1")
+    assert 'aria-label="Refused over steps, from 0.' in section.html
+
+
+# --- The verdict of a gate on top of the report: found at once, the same as the command's, and nothing in it is
+# obeyed
+
+
+def both(text: str = "", temperature: float = 0.0) -> tuple[list[ReportRun], GateResult]:
+    """Return two runs and what a gate says of them, the second model refusing by chance; `text` is in every name.
+
+    At temperature 0 every change of a question is shown.
+    """
+    made = []
+    for name, rho in (("base", 0.9), ("rash", -0.5)):
+        table = rows(300, model=name, rho=rho, variants=("normal",))
+        names = ("model", "question_id", "question")
+        hostile = table.with_columns((pl.lit(text) + pl.col(one)).alias(one) for one in names)
+        run = report_run(hostile, label=name + text)
+        made.append(replace(run, run=replace(run.run, settings={"decoding": {"temperature": temperature}})))
+    base, rash = made
+    return [rash, base], decide(rash.run, base.run, Policy())
+
+
+def page_of(place: Path, text: str = "") -> str:
+    runs, found = both(text)
+    return write_report(runs, place / "report.html", gate=found).path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def gate_page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return page_of(tmp_path_factory.mktemp("gate"))
+
+
+def test_the_verdict_is_the_first_thing_on_the_page_and_its_only_heading_of_the_first_rank(gate_page: str) -> None:
+    found = both()[1]
+    assert (found.verdict, Counter(tag for tag, _ in _Parsed(gate_page).elements)["h1"]) == ("fail", 1)
+    places = [
+        gate_page.index(one) for one in (">Fail</h1>", found.why.split("(")[0], "changed most</summary>", "2 runs side")
+    ]
+    assert places == sorted(places)
+    assert "<title>Refusal Index gate: fail</title>" in gate_page
+
+
+def test_the_section_holds_every_guard_and_every_question_that_changed(gate_page: str) -> None:
+    section, found = gate_page.partition('id="gate"')[2].partition("</section>")[0], both()[1]
+    assert section.count("<tr>") == 2 + len(found.guards) + len(found.changed) == 16
+    assert all(one.question_id in section for one in found.changed)
+    assert "whether the candidate is worse by more than the margin" in section
+
+
+def test_single_responses_are_said_to_show_no_change(tmp_path: Path) -> None:
+    runs, found = both(temperature=0.7)
+    page = write_report(runs, tmp_path / "report.html", gate=found).path.read_text(encoding="utf-8")
+    section = page.partition('id="gate"')[2].partition("</section>")[0]
+    assert "Single responses cannot show that a particular question changed" in section
+    assert "changed most</summary>" not in section
+
+
+def test_a_report_without_a_gate_has_no_such_section(tmp_path: Path) -> None:
+    plain = write_report(both()[0], tmp_path / "report.html").path.read_text(encoding="utf-8")
+    assert 'id="gate"' not in plain
+    assert "<title>Refusal Index of 2 runs</title>" in plain
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_names_and_questions_add_no_element(gate_page: str, tmp_path: Path, text: str) -> None:
+    elements = [
+        tag for tag, attributes in _Parsed(page_of(tmp_path, text)).elements if attributes.get("class") != "control"
+    ]
+    assert elements == [tag for tag, _ in _Parsed(gate_page).elements]
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.slow
+def test_opens_at_any_width_without_scrolling_sideways(
+    new_page: Callable[..., Page], tmp_path: Path, width: int
+) -> None:
+    page_of(tmp_path, HOSTILE[0] + "M" * 300)
+    page = new_page(tmp_path / "report.html", width=width)
+    page.run("document.querySelector('.gate details').open = true")
+    assert page.run("document.documentElement.scrollWidth") == width

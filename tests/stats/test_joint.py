@@ -1,0 +1,442 @@
+"""One Refusal Index from several prompts over the same questions, and models compared by it."""
+
+import math
+
+import numpy as np
+import pytest
+from benchmarks.coverage import joint as simulation
+from benchmarks.coverage.joint_comparison import EQUAL, SCENARIOS, difference_rows, ranking_row
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chi2
+from tests.tiers import others_nightly
+
+from refusal_index import ContingencyTable, refusal_index
+from refusal_index.stats import (
+    compare_joint,
+    compare_metrics,
+    influence_function,
+    joint_refusal_index,
+    rank_joint,
+    rank_runs,
+)
+from refusal_index.stats.intervals import spearman_slope
+from refusal_index.stats.joint import BetweenPrompts, JointRefusalIndexResult, deviation_of_index, spread_of
+
+# --- One Refusal Index from several prompts over the same questions
+
+SCENARIO = simulation.Scenario(800, (0.3, 0.5, 0.7), 0.6, 0.5, 0.7)
+
+
+def drawn(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    refused, wrong, _ = SCENARIO.draw(np.random.default_rng(seed))
+    return refused, np.array(wrong)
+
+
+def outcomes(*counts) -> tuple[np.ndarray, np.ndarray]:
+    return np.repeat([True, True, False, False], counts), np.repeat([True, False, True, False], counts)
+
+
+def test_against_brute_force_sums_over_questions() -> None:
+    refused, wrong = drawn(1)
+    scored = np.random.default_rng(2).random(refused.shape) < 0.7
+    n_questions, z, influence = refused.shape[1], [], []
+    for r, w, s in zip(refused, wrong, scored, strict=True):
+        rho = refusal_index(refused=r[s], wrong=w[s]).rho
+        row = np.zeros(n_questions)
+        row[s] = influence_function(r[s], w[s]) / (spearman_slope(rho) * (1 - rho**2) * s.sum())
+        z.append(math.atanh(rho))
+        influence.append(row)
+    covariance = np.array(influence) @ np.array(influence).T
+    weights = 1 / np.diagonal(covariance) / sum(1 / np.diagonal(covariance))
+    mean = np.average(z, weights=weights)
+    # What each question adds to the three weighted deviations; pairs of different questions make the second moment.
+    added = [np.sqrt(weights) * (column - weights @ column) for column in np.array(influence).T]
+    trace = sum(float(one @ one) for one in added)
+    products = np.array(added) @ np.array(added).T
+    others = ~np.eye(n_questions, dtype=bool)
+    freedom = np.outer(products.diagonal(), products.diagonal())[others].sum() / (products**2)[others].sum()
+    left_over = weights @ (z - mean) ** 2
+
+    result = joint_refusal_index(refused, wrong, scored)
+    assert result.rho == pytest.approx(math.tanh(mean), rel=1e-12)
+    assert result.weights == pytest.approx(weights.tolist())
+    assert result.homogeneity.degrees_of_freedom == pytest.approx(freedom, rel=1e-9)
+    assert result.homogeneity.statistic == pytest.approx(left_over * freedom / trace, rel=1e-9)
+    assert result.homogeneity.pvalue == pytest.approx(chi2.sf(left_over * freedom / trace, freedom), rel=1e-9)
+    low, high = result.confidence_interval(0.9, prompts="fixed")
+    reach = 1.6448536269514722 * math.sqrt(weights @ covariance @ weights)
+    assert (low, high) == pytest.approx([6 / math.pi * math.asin(math.tanh(mean + x) / 2) for x in (-reach, reach)])
+
+
+def test_disjoint_questions_against_theory_of_independent_estimates() -> None:
+    first, second = outcomes(71, 13, 21, 25), outcomes(30, 20, 25, 40)
+    refused, wrong = (np.tile(np.concatenate(pair), (2, 1)) for pair in zip(first, second, strict=True))
+    scored = np.repeat([[True, False], [False, True]], [130, 115], axis=1)
+    result = joint_refusal_index(refused, wrong, scored)
+    z = [math.atanh(variant.rho) for variant in result.variants]
+    slopes = [spearman_slope(variant.rho) * (1 - variant.rho**2) for variant in result.variants]
+    information = [(slope / v.standard_error) ** 2 for slope, v in zip(slopes, result.variants, strict=True)]
+    assert math.atanh(result.rho) == pytest.approx(np.average(z, weights=information), rel=1e-12)
+    expected = (z[0] - z[1]) ** 2 / (1 / information[0] + 1 / information[1])
+    assert result.homogeneity.statistic == pytest.approx(expected, rel=1e-9)
+    assert result.homogeneity.degrees_of_freedom == pytest.approx(1, rel=1e-9)
+
+
+def test_standard_error_against_resampling_of_questions() -> None:
+    refused, wrong = drawn(3)
+    rng = np.random.default_rng(4)
+    estimates = []
+    for _ in range(600):
+        chosen = rng.integers(0, 800, size=800)
+        estimates.append(joint_refusal_index(refused[:, chosen], wrong[:, chosen]).estimate)
+    # The sampling error of a standard deviation from 600 draws is 3%.
+    assert joint_refusal_index(refused, wrong).standard_error == pytest.approx(np.std(estimates), rel=0.1)
+
+
+def test_one_variant_is_its_own_joint_estimate() -> None:
+    refused, wrong = outcomes(710, 30, 210, 50)
+    result, alone = joint_refusal_index([refused], [wrong]), refusal_index(ContingencyTable(710, 30, 210, 50))
+    assert result.estimate == pytest.approx(alone.estimate, abs=1e-12)
+    assert result.standard_error == pytest.approx(alone.standard_error, rel=1e-12)
+    assert result.confidence_interval() == pytest.approx(alone.confidence_interval(method="delta"), abs=1e-12)
+    assert (result.status, result.reason, result.weights) == ("ok", None, (pytest.approx(1.0),))
+    assert (result.homogeneity.status, result.homogeneity.reason) == ("undefined", "fewer_than_two_variants")
+    assert result.homogeneity.pvalue is None
+
+
+@given(st.integers(0, 1000), st.permutations(range(3)))
+def test_order_of_variants_does_not_matter(seed: int, order) -> None:
+    refused, wrong = drawn(seed)
+    result = joint_refusal_index(refused, wrong)
+    # Twice the same prompts weigh as they do once.
+    for rows in (list(order), [0, 0, 1, 1, 2, 2]):
+        other = joint_refusal_index(refused[rows], wrong[rows])
+        assert other.estimate == pytest.approx(result.estimate, abs=1e-9)
+        assert other.standard_error == pytest.approx(result.standard_error, rel=1e-9)
+        # Of three prompts there are at most two degrees of freedom, and of six as many as are found.
+        ratio = other.homogeneity.degrees_of_freedom / result.homogeneity.degrees_of_freedom
+        assert ratio == pytest.approx(1) or result.homogeneity.degrees_of_freedom == 2
+        assert other.homogeneity.statistic == pytest.approx(ratio * result.homogeneity.statistic, abs=1e-7)
+
+
+def test_identical_variants_are_one() -> None:
+    refused, wrong = drawn(5)
+    result = joint_refusal_index(refused[[1, 1, 1]], wrong[[1, 1, 1]])
+    assert result.estimate == pytest.approx(result.variants[0].estimate, abs=1e-12)
+    assert result.standard_error == pytest.approx(result.variants[0].standard_error, rel=1e-9)
+    assert (result.homogeneity.reason, result.homogeneity.statistic) == ("variants_repeat_each_other", None)
+    assert (result.between_prompts.reason, result.between_prompts.estimate) == ("variants_repeat_each_other", None)
+    assert result.confidence_interval() == result.confidence_interval(prompts="fixed")
+    assert np.isnan(result.prediction_interval()).all()
+    assert np.isnan(result.between_prompts.confidence_interval()).all()
+
+
+def test_variants_that_nearly_agree_stay_within_their_difference() -> None:
+    refused, wrong = drawn(6)
+    nearly = refused.copy()
+    nearly[1] = refused[0]
+    nearly[1, np.flatnonzero(refused[0])[:2]] = False
+    result = joint_refusal_index(nearly[:2], wrong[:2])
+    low, high = sorted(variant.estimate for variant in result.variants)
+    assert low <= result.estimate <= high
+    assert result.standard_error == pytest.approx(result.variants[0].standard_error, rel=0.01)
+
+
+def many_noisy_prompts(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Outcomes of 22 prompts of one index over 450 questions."""
+    return simulation.MANY[2].draw(np.random.default_rng(seed))
+
+
+def test_many_noisy_prompts_of_one_index_have_positive_weights_and_are_not_told_apart() -> None:
+    """The inverse of their covariance gave negative weights, and rejected two such data sets in three."""
+    results = [joint_refusal_index(*many_noisy_prompts(seed)) for seed in range(20)]
+    assert all((weight or 1) > 0 for result in results for weight in result.weights)
+    assert sum(result.homogeneity.pvalue < 0.05 for result in results) <= 3
+    assert all(result.homogeneity.degrees_of_freedom <= 21 for result in results)
+
+
+def prompts_apart(between: float, seed: int = 3) -> JointRefusalIndexResult:
+    refused, wrong, _ = simulation.Spread(2000, (0.3, 0.4, 0.5, 0.6, 0.7), 0.6, 0.5, between).draw(
+        np.random.default_rng(seed)
+    )
+    return joint_refusal_index(refused, wrong)
+
+
+def test_prompts_that_differ_widen_the_interval_and_have_a_standard_deviation() -> None:
+    same, apart = prompts_apart(0.0), prompts_apart(0.3)
+    for interval in (same.confidence_interval(prompts="fixed"), same.prediction_interval()):
+        assert interval == pytest.approx(same.confidence_interval())
+    assert same.between_prompts.estimate == 0
+    low, high = apart.between_prompts.confidence_interval()
+    assert 0.05 < low < apart.between_prompts.estimate < high < 1
+    widths = [
+        end - start
+        for start, end in (
+            apart.confidence_interval(prompts="fixed"),
+            apart.confidence_interval(),
+            apart.prediction_interval(),
+        )
+    ]
+    assert widths == sorted(widths)
+    assert widths[1] > 2 * widths[0]
+
+
+@given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 14))
+def test_a_handful_of_questions_gives_numbers_or_a_reason(seed: int, k: int, n: int) -> None:
+    refused, wrong = np.random.default_rng(seed).random((2, k, n)) < 0.5
+    result = joint_refusal_index(refused, wrong)
+    between, test = result.between_prompts, result.homogeneity
+    assert (between.estimate is None) == (test.pvalue is None) == (between.status == "undefined")
+    if between.estimate is not None:
+        low, high = between.confidence_interval()
+        assert 0 <= low <= high <= 1
+        assert 0 <= between.estimate <= 1
+        assert 0 <= test.pvalue <= 1
+    if result.status == "ok":
+        assert -1 <= result.confidence_interval().low <= result.estimate <= result.confidence_interval().high <= 1
+
+
+def test_error_over_prompts_adds_their_variance_to_that_of_the_questions() -> None:
+    result = prompts_apart(0.3)
+    spread, weights = result.between_prompts.spread, np.array(result.weights)
+    slope = spearman_slope(result.rho) * (1 - result.rho**2)
+    of_questions, between = (result.standard_error / slope) ** 2, spread.variance()
+    error, quantile = spread.error_and_quantile(0.95)
+    assert error == pytest.approx(math.sqrt(of_questions + weights @ weights * between))
+    assert spread.error_and_quantile(0.95, new_prompt=True)[0] == pytest.approx(
+        math.sqrt(of_questions + (weights @ weights + 1) * between)
+    )
+    # Between the quantiles of four degrees of freedom and of infinitely many.
+    assert 1.96 < quantile < 3.5
+
+
+def test_interval_of_the_standard_deviation_begins_at_zero_where_homogeneity_is_not_rejected() -> None:
+    for seed in range(12):
+        result = prompts_apart(0.05, seed)
+        low, high = result.between_prompts.confidence_interval(0.9)
+        assert (low == 0) == (result.homogeneity.pvalue >= 0.05)
+        assert high > 0
+        assert low <= result.between_prompts.estimate
+
+
+def test_prompts_closer_together_than_chance_still_leave_a_standard_deviation_open() -> None:
+    spread = prompts_apart(0.0).between_prompts.spread
+    assert spread is not None
+    luck = BetweenPrompts.of(0.5, spread._replace(sum_of_squares=1e-9))
+    median = BetweenPrompts.of(0.5, spread._replace(sum_of_squares=spread.median()))
+    assert luck.confidence_interval() == median.confidence_interval()
+    assert luck.confidence_interval().high > 0.01
+
+
+def test_standard_deviation_of_the_index_against_drawing() -> None:
+    z = 0.6 + 0.3 * np.random.default_rng(1).standard_normal(400_000)
+    drawn_index = 6 / math.pi * np.arcsin(np.tanh(z) / 2)
+    assert deviation_of_index(0.6, 0.09) == pytest.approx(drawn_index.std(), rel=0.005)
+    assert deviation_of_index(0.6, 0.0) == pytest.approx(0, abs=1e-9)
+    # Prompts of every kind: half of them at either end.
+    assert deviation_of_index(0.0, 1e12) == pytest.approx(1, abs=0.02)
+
+
+def test_spread_against_the_moments_of_drawn_estimates() -> None:
+    rng = np.random.default_rng(8)
+    influence = 0.1 * rng.standard_normal((4, 50))
+    weights, variance = np.array([0.1, 0.2, 0.3, 0.4]), 0.4
+    z = np.linalg.cholesky(influence @ influence.T + variance * np.eye(4)) @ rng.standard_normal((4, 100_000))
+    squares = weights @ (z - weights @ z) ** 2
+    spread = spread_of(z[:, 0], weights, influence)
+    found = spread.traces(variance)
+    assert squares.mean() == pytest.approx(found.trace[0], rel=0.02)
+    # The second moment is one of questions apart; what each makes with itself belongs to that of this covariance.
+    assert squares.var() == pytest.approx(2 * (found.of_square[0] + found.own[0]), rel=0.03)
+    assert float(np.mean([spread._replace(sum_of_squares=q).pvalue(variance) < 0.05 for q in squares[:4000]])) < 0.07
+
+
+def test_prompts_of_another_kind_are_an_error() -> None:
+    with pytest.raises(ValueError, match="prompts must be 'random' or 'fixed'"):
+        joint_refusal_index(*drawn(1)).confidence_interval(prompts="mixed")
+
+
+@given(st.integers(0, 1000))
+def test_what_is_not_scored_does_not_matter(seed: int) -> None:
+    refused, wrong = drawn(seed)
+    rng = np.random.default_rng(seed)
+    scored, noise = rng.random(refused.shape) < 0.6, rng.random(refused.shape) < 0.5
+    result = joint_refusal_index(refused, wrong, scored)
+    assert result == joint_refusal_index(np.where(scored, refused, noise), np.where(scored, wrong, ~noise), scored)
+
+
+def test_joint_estimate_is_more_precise_than_each_variant() -> None:
+    result = joint_refusal_index(*drawn(7))
+    assert result.standard_error < min(variant.standard_error for variant in result.variants)
+
+
+def test_variants_at_the_boundary_and_undefined_are_left_out() -> None:
+    refused, wrong = drawn(8)
+    refused[0] = refused[0] & wrong[0]
+    refused[2] = True
+    result = joint_refusal_index(refused, wrong)
+    assert result.left_out == {0: "zero_cell:refused_right", 2: "everybody_refused"}
+    assert result.weights == (None, pytest.approx(1.0), None)
+    assert result.estimate == pytest.approx(result.variants[1].estimate, abs=1e-12)
+    assert [variant.status for variant in result.variants] == ["boundary", "ok", "undefined"]
+
+
+ALWAYS, NEVER = [True] * 6, [False] * 6
+WRONG = [True, True, True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("refused", "status", "reason", "estimate"),
+    [
+        ([ALWAYS, NEVER], "undefined", "all_variants_undefined", None),
+        ([WRONG, ALWAYS, WRONG], "boundary", "all_variants_at_boundary", 1.0),
+        ([WRONG, WRONG[::-1]], "undefined", "variants_at_both_ends", None),
+    ],
+)
+def test_without_an_inner_variant_there_is_no_joint_estimate(refused, status, reason, estimate) -> None:
+    result = joint_refusal_index(refused, [WRONG] * len(refused))
+    assert (result.status, result.reason, result.estimate, result.rho) == (status, reason, estimate, estimate)
+    assert result.standard_error is None
+    assert result.weights == (None,) * len(refused)
+    assert np.isnan(result.confidence_interval()).all()
+    assert len(result.left_out) == len(refused)
+
+
+def test_no_variants_are_undefined() -> None:
+    empty = np.empty((0, 5), bool)
+    result = joint_refusal_index(empty, empty)
+    assert (result.status, result.reason, result.variants) == ("undefined", "no_variants", ())
+
+
+@others_nightly("scenario", simulation.FAST_SCENARIOS, ids=str)
+def test_coverage_and_size(scenario: simulation.Scenario) -> None:
+    rows = list(simulation.rows_of(scenario, 400, np.random.default_rng(9)))
+    assert len(rows) == 3
+    assert all(row.holds for row in rows), rows
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("scenario", simulation.MANY, ids=str)
+def test_size_of_the_copula_test_with_many_prompts(scenario: simulation.Scenario) -> None:
+    row = simulation.copula_row(scenario, 400, np.random.default_rng(4))
+    assert row.holds, row
+
+
+@others_nightly("spread", simulation.SPREADS, ids=str)
+def test_coverage_of_prompts_that_differ(spread: simulation.Spread) -> None:
+    rows = list(simulation.spread_rows(spread, 300, np.random.default_rng(6)))
+    assert len(rows) == 4
+    assert all(row.holds for row in rows), rows
+
+
+def test_arrays_of_one_run_are_an_error() -> None:
+    with pytest.raises(ValueError, match="refused must be two-dimensional"):
+        joint_refusal_index([True, False], [True, False])
+
+
+def test_a_level_in_per_cent_is_an_error() -> None:
+    with pytest.raises(ValueError, match="is it a percentage"):
+        joint_refusal_index(*drawn(1)).confidence_interval(95)
+
+
+# --- Models compared by their joint index: against resampled questions, against a single prompt, and by simulation
+
+
+def data(seed: int = 1, index: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    return SCENARIOS[index].draw(np.random.default_rng(seed))
+
+
+def test_the_difference_is_that_of_the_joint_indices() -> None:
+    refused, wrong = data()
+    found = compare_joint(refused, wrong)
+    assert found.first == joint_refusal_index(refused[0], wrong[0])
+    assert found.estimate == found.first.estimate - found.second.estimate
+    low, high = found.confidence_interval()
+    assert (low + high) / 2 == pytest.approx(found.estimate)
+    assert (high - low) / 2 == pytest.approx(1.959964 * found.standard_error, rel=1e-6)
+
+
+def test_standard_error_against_resampled_questions() -> None:
+    refused, wrong = data(3)
+    found, rng = compare_joint(refused, wrong), np.random.default_rng(5)
+    n = refused.shape[2]
+    draws = [compare_joint(refused[..., i], wrong[..., i]).estimate for i in rng.integers(n, size=(400, n))]
+    assert found.standard_error == pytest.approx(np.std(draws), rel=0.12)
+
+
+def test_of_a_single_prompt_it_is_the_comparison_of_two_runs() -> None:
+    refused, wrong = (values[:, :1] for values in data())
+    found, single = compare_joint(refused, wrong), compare_metrics(refused[:, 0], wrong[:, 0])["refusal_index"]
+    assert found.estimate == pytest.approx(single.estimate, abs=1e-12)
+    assert found.standard_error == pytest.approx(single.standard_error, rel=1e-9)
+    assert found.pvalue == pytest.approx(single.pvalue, rel=1e-6)
+
+
+def test_a_ranking_of_single_prompts_is_that_of_runs() -> None:
+    refused, wrong = EQUAL[1].draw(np.random.default_rng(2))
+    joint, runs = rank_joint(refused[:, :1], wrong[:, :1], rng=4), rank_runs(refused[:, 0], wrong[:, 0], rng=4)
+    assert [run.row for run in joint.runs] == [run.row for run in runs.runs]
+    assert [run.letters for run in joint.runs] == [run.letters for run in runs.runs]
+    for one, other in zip(joint.pairs, runs.pairs, strict=True):
+        assert one.pvalue_max_t == pytest.approx(other.pvalue_max_t, abs=1e-3)
+        assert one.standard_error == pytest.approx(other.standard_error, rel=1e-9)
+
+
+def test_a_model_against_itself_differs_by_nothing() -> None:
+    refused, wrong = data()
+    found = compare_joint(refused[[0, 0]], wrong[[0, 0]])
+    assert (found.estimate, found.standard_error, found.pvalue) == (0.0, 0.0, 1.0)
+
+
+def test_only_graded_questions_count() -> None:
+    refused, wrong = data()
+    scored = np.random.default_rng(8).random(refused.shape) < 0.8
+    garbled = compare_joint(np.where(scored, refused, ~refused), np.where(scored, wrong, ~wrong), scored)
+    assert garbled == compare_joint(refused, wrong, scored)
+
+
+@pytest.mark.parametrize(("end", "status"), [("never", "undefined"), ("perfect", "boundary")])
+def test_without_a_standard_error_there_is_no_test_and_the_model_is_named(end: str, status: str) -> None:
+    refused, wrong = data()
+    refused = refused.copy()
+    refused[1] = False if end == "never" else wrong[1]
+    found = compare_joint(refused, wrong)
+    assert (found.status, found.standard_error, found.pvalue) == (status, None, None)
+    assert found.reason.startswith("second:all_variants")
+    assert all(math.isnan(limit) for limit in found.confidence_interval())
+    ranking = rank_joint(refused, wrong, rng=0)
+    assert [run.row for run in ranking.runs] == [0]
+    assert [(run.row, run.status) for run in ranking.unranked] == [(1, status)]
+
+
+@pytest.mark.parametrize(
+    ("refused", "wrong", "says"),
+    [
+        (np.zeros((2, 5), bool), np.zeros((2, 5), bool), "refused must be three-dimensional"),
+        (np.zeros((2, 1, 5), bool), np.zeros((2, 1, 4), bool), "wrong must have the shape of refused"),
+        (np.zeros((3, 1, 5), bool), np.zeros((3, 1, 5), bool), "exactly two models to compare, got 3"),
+    ],
+)
+def test_arrays_of_another_shape_are_refused(refused, wrong, says) -> None:
+    with pytest.raises(ValueError, match=says):
+        compare_joint(refused, wrong)
+
+
+@pytest.mark.slow
+@others_nightly("index", [1, 2])
+def test_coverage_and_size_of_a_difference(index: int) -> None:
+    for row in difference_rows(SCENARIOS[index], 400, np.random.default_rng(index)):
+        assert row.holds, row
+
+
+@pytest.mark.slow
+def test_family_wise_error_of_a_ranking() -> None:
+    row = ranking_row(EQUAL[0], 150, np.random.default_rng(1))
+    assert row.holds, row
+
+
+def test_a_single_model_is_no_ranking() -> None:
+    alone = np.array([[[True, False], [True, True]]])
+    with pytest.raises(ValueError, match=r"refused must hold two models or more to rank, got 1"):
+        rank_joint(alone, alone)

@@ -1,0 +1,206 @@
+"""The studies attenuation and sample_size."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, table_rows
+
+from refusal_index.data.rates import draw_matrix
+from refusal_index.plugins.studies.precision import (
+    COMPARED,
+    CORRECTED,
+    CROSSED,
+    N_SUBSETS,
+    SINGLE,
+    SIZES,
+    attenuation,
+    metrics_of_counts,
+    sample_size,
+    spread_rows,
+)
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
+from refusal_index.stats import (
+    ContingencyTable,
+    PlanningScenario,
+    attenuated_refusal_index,
+    corrected_refusal_index,
+    metrics,
+    questions_for_cv,
+    refusal_index,
+)
+
+# --- The correction finds the index that the draws were made with, and one sample of each shows the closed form
+
+OPTIONS = StudyOptions()
+RHO = 0.6
+TRUTH = 6 / math.pi * math.asin(RHO / 2)
+
+
+@pytest.fixture(scope="module")
+def run():
+    # Noise as large as the differences between the questions: b = 1 on both sides.
+    return make_run("a", rho=RHO, n=4000, draws=6, noise=1.0, seed=5, variants=("normal",))
+
+
+@pytest.fixture(scope="module")
+def frame(run):
+    return attenuation.make([run], OPTIONS).frame
+
+
+def test_crossed_draws_show_the_attenuated_index_and_the_correction_the_true_one(frame):
+    expected = float(attenuated_refusal_index(TRUTH, 1.0, 1.0))
+    crossed = frame.filter(kind=CROSSED).row(0, named=True)
+    assert crossed["low"] < expected < crossed["high"]
+    assert crossed["estimate"] == pytest.approx(expected, abs=0.06)
+    for row in frame.filter(kind=CORRECTED).iter_rows(named=True):
+        assert row["estimate"] == pytest.approx(TRUTH, abs=0.09)
+        assert row["low"] < TRUTH < row["high"]
+        assert (row["refusal_reliability"], row["error_reliability"]) == pytest.approx((0.5, 0.5), abs=0.06)
+
+
+def test_counts_of_draws_go_up_to_all_and_more_draws_narrow_the_interval(frame):
+    rows = frame.filter(kind=CORRECTED)
+    assert rows["draws"].to_list() == [2, 3, 5, 6]
+    widths = (rows["high"] - rows["low"]).to_list()
+    assert widths[-1] < 0.7 * widths[0]
+
+
+def test_each_row_is_the_estimate_of_its_draws(run, frame):
+    matrix = draw_matrix(run.variants["normal"])
+    single = refusal_index(refused=matrix.refused[0], wrong=matrix.wrong[0])
+    crossed = refusal_index(refused=matrix.refused[0], wrong=matrix.wrong[1])
+    three = corrected_refusal_index(matrix.refused[:3], matrix.wrong[:3], matrix.scored[:3])
+    assert frame.filter(kind=SINGLE)["estimate"].item() == single.estimate
+    assert frame.filter(kind=CROSSED)["estimate"].item() == crossed.estimate
+    row = frame.filter(kind=CORRECTED, draws=3).row(0, named=True)
+    assert (row["estimate"], row["uncorrected"]) == (three.estimate, three.uncorrected)
+
+
+def test_what_cannot_be_corrected_is_undefined_with_its_reason():
+    # Of every question the second draw does the opposite: the reliability is negative.
+    refused, wrong = np.arange(300) % 2 == 0, np.arange(300) % 3 == 0
+    rows = pl.concat([table_rows(refused, wrong), table_rows(~refused, wrong, draw=1)])
+    study = attenuation.make([run_of({"normal": rows})], OPTIONS)
+    row = study.frame.filter(kind=CORRECTED).row(0, named=True)
+    assert (row["estimate"], row["status"], row["reason"]) == (None, "undefined", "refusal_reliability_not_positive")
+    assert any("undefined" in note for note in study.notes)
+    silent = pl.concat([table_rows(np.zeros(30), np.arange(30) % 2, draw=draw) for draw in range(2)])
+    study = attenuation.make([run_of({"normal": silent})], OPTIONS)
+    assert set(study.frame["estimate"]) == {None}
+    assert any("nobody_refused" in note for note in study.notes)
+    check_files(study)
+
+
+def test_variants_drawn_once_are_said(run):
+    study = attenuation.make([run, make_run("b", n=60, variants=("low",))], OPTIONS)
+    assert any(note.startswith("b, low is left out") for note in study.notes)
+    with pytest.raises(NotPossibleError, match="two samples or more"):
+        attenuation.make([make_run("b", n=60)], OPTIONS)
+
+
+def test_it_draws_and_prints_names_that_are_code_elsewhere():
+    check_files(
+        attenuation.make([make_run(HOSTILE, n=80, draws=2, seed=1), make_run("b", n=80, draws=5, seed=2)], OPTIONS)
+    )
+
+
+# --- Spread over subsets against subsets drawn again, the closed form by the influence function, and what is left
+# out
+
+TABLE = ContingencyTable(420, 80, 300, 200)
+
+
+def spread_frame(table: ContingencyTable, options: StudyOptions) -> pl.DataFrame:
+    return pl.DataFrame(spread_rows(table, options), infer_schema_length=None)
+
+
+@pytest.fixture(scope="module")
+def spread():
+    return spread_frame(TABLE, OPTIONS)
+
+
+def test_sizes_are_those_below_the_number_of_questions_with_fifty_subsets_each(spread):
+    assert spread["size"].unique(maintain_order=True).to_list() == [size for size in SIZES if size < 1000]
+    assert set(spread["subsets"]) == {N_SUBSETS}
+    assert spread.height == 3 * spread["size"].n_unique()
+
+
+def test_the_metrics_of_many_tables_are_those_of_each():
+    counts = np.array([[10, 5, 20, 15], [3, 1, 0, 9], [0, 0, 20, 30], [7, 3, 0, 0]])
+    values = metrics_of_counts(counts.astype(float))
+    for row, table in enumerate(counts):
+        expected = {metric.name: metric.estimate for metric in metrics(ContingencyTable(*table.tolist()))}
+        for name in COMPARED:
+            found = values[name][row]
+            assert (None if math.isnan(found) else found) == (expected[name] and pytest.approx(expected[name]))
+
+
+def test_the_prediction_is_what_subsets_of_real_questions_show(spread):
+    cells = np.repeat(np.arange(4), TABLE.counts)
+    rng = np.random.default_rng(5)
+    drawn = np.array([np.bincount(rng.choice(cells, 400, replace=False), minlength=4) for _ in range(4000)])
+    values = metrics_of_counts(drawn.astype(float))
+    for name in COMPARED:
+        row = spread.filter(metric=name, size=400).row(0, named=True)
+        assert row["predicted_standard_deviation"] == pytest.approx(values[name].std(ddof=1), rel=0.06)
+
+
+def test_new_questions_scatter_as_the_standard_error_says_and_subsets_less(spread):
+    row = spread.filter(metric="refusal_index", size=500).row(0, named=True)
+    error = refusal_index(TABLE).standard_error
+    assert row["predicted_for_new_questions"] == pytest.approx(error * math.sqrt(1000 / 500), rel=1e-9)
+    shrunk = row["predicted_for_new_questions"] * math.sqrt((1000 - 500) / (1000 - 1))
+    assert row["predicted_standard_deviation"] == pytest.approx(shrunk)
+    c_a = spread.filter(metric="correct_given_attempted", size=500).row(0, named=True)
+    share = 200 / 500
+    expected = math.sqrt(share * (1 - share) / (500 * 0.5))
+    assert c_a["predicted_for_new_questions"] == pytest.approx(expected)
+
+
+def test_the_subsets_lie_about_the_prediction_within_the_interval_of_their_spread(spread):
+    inside = spread.filter(spread["cv_low"] <= spread["predicted_cv"], spread["predicted_cv"] <= spread["cv_high"])
+    assert inside.height >= 0.8 * spread.height
+    row = spread.row(0, named=True)
+    assert row["cv"] == pytest.approx(row["standard_deviation"] / row["estimate"])
+
+
+def test_questions_for_a_cv_of_a_tenth_are_planned_for_new_questions(spread):
+    scenario = PlanningScenario.from_table(TABLE)
+    for name in COMPARED:
+        planned = spread.filter(metric=name)["questions_for_cv_10"][0]
+        assert planned == questions_for_cv(scenario, 0.1, metric=name).n
+
+
+def test_the_same_seed_gives_the_same_subsets(spread):
+    assert spread_frame(TABLE, OPTIONS).equals(spread)
+    assert not spread_frame(TABLE, StudyOptions(seed=1)).equals(spread)
+
+
+def test_subsets_without_an_index_are_counted():
+    rare = spread_frame(ContingencyTable(12, 6, 500, 500), OPTIONS)
+    row = rare.filter(metric="refusal_index", size=50).row(0, named=True)
+    assert row["undefined"] > 0
+    assert row["boundary"] > 0
+
+
+def test_one_variant_stands_for_a_run_and_small_or_undefined_runs_are_said():
+    silent = run_of({"normal": table_rows(np.zeros(90), np.arange(90) % 2, model="z")}, model="z")
+    study = sample_size.make([make_run("a", n=130), make_run("b", n=40), silent], OPTIONS)
+    assert set(study.frame.select("model", "variant").iter_rows()) == {("a", "normal")}
+    assert any("b, normal is left out: it has 40 graded questions" in note for note in study.notes)
+    assert any("nobody_refused" in note for note in study.notes)
+    with pytest.raises(NotPossibleError, match="more than 50 graded questions"):
+        sample_size.make([silent], OPTIONS)
+
+
+def test_an_index_about_zero_is_said_to_make_its_share_meaningless():
+    study = sample_size.make([make_run("a", rho=0.0, n=300)], OPTIONS)
+    assert any("does not differ significantly from 0" in note for note in study.notes)
+
+
+def test_sample_size_draws_and_prints_names_that_are_code_elsewhere():
+    check_files(sample_size.make([make_run(f"{HOSTILE}{i}", n=120, seed=i, rho=0.7) for i in range(4)], OPTIONS))

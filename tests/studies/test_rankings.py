@@ -1,0 +1,273 @@
+"""The studies ranking_stability and ranking_with_ties."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.optimize import isotonic_regression
+from scipy.stats import rankdata
+from tests.studies.outcomes_made import (
+    HOSTILE,
+    OPTIONS,
+    THRESHOLDS,
+    check_files,
+    counts_of,
+    make_run,
+    run_of,
+    table_rows,
+)
+
+from refusal_index.data.folder import ComparedRun
+from refusal_index.findings.comparison import CompareOptions
+from refusal_index.findings.ranking import rank
+from refusal_index.plugins.studies import rankings
+from refusal_index.plugins.studies.inputs import COMPARED, chosen_runs, display_names, reference_variant
+from refusal_index.plugins.studies.rankings import (
+    MAX_PAIRS,
+    grid_of,
+    paper_layout,
+    ranking_stability,
+    ranking_with_ties,
+    stability_frame,
+)
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
+from refusal_index.stats import joint_refusal_index
+
+# --- W and entropy recomputed from ranks, residuals by isotonic regression written again, and what is left out
+
+DEFAULT_OPTIONS = StudyOptions()
+SHUFFLES = 60
+NAMES = ("a", "b", "c", "d")
+
+
+@pytest.fixture(scope="module")
+def models():
+    return [make_run(name, rho=0.2 * i, error=0.2 - 0.3 * i, n=300, seed=i) for i, name in enumerate(NAMES)]
+
+
+@pytest.fixture(scope="module")
+def study(models):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rankings, "N_RESAMPLES", SHUFFLES)
+        return ranking_stability.make(models, DEFAULT_OPTIONS)
+
+
+def w_of(scores: np.ndarray) -> float:
+    ranks = np.array([rankdata(row) for row in scores])
+    m, n = ranks.shape
+    sums = ranks.sum(axis=0)
+    return float(12 * ((sums - sums.mean()) ** 2).sum() / (m**2 * (n**3 - n)))
+
+
+def entropy_of(scores: np.ndarray) -> float:
+    winners = Counter(int(np.argmax(row)) for row in scores)
+    shares = [count / len(scores) for count in winners.values()]
+    return -sum(share * math.log(share, scores.shape[1]) for share in shares)
+
+
+def without(metric: np.ndarray, effect: np.ndarray) -> np.ndarray:
+    """Residuals of the better of the rising and the falling function, equal covariates pooled."""
+    y, x = metric.ravel(), effect.ravel()
+    _, group, sizes = np.unique(x, return_inverse=True, return_counts=True)
+    means = np.bincount(group, y) / sizes
+    fits = [isotonic_regression(means, weights=sizes, increasing=up).x[group] for up in (True, False)]
+    best = min(fits, key=lambda fit: ((y - fit) ** 2).sum())
+    return np.round(y - best, 9).reshape(metric.shape)
+
+
+def cell(frame: pl.DataFrame, metric: str, removed: str, fit_over: str | None = "all") -> dict:
+    return frame.filter(pl.col("fit_over").eq_missing(fit_over), metric=metric, removed=removed).row(0, named=True)
+
+
+def test_scores_are_those_of_the_counts(models):
+    grid = grid_of(models, penalty=1.0)
+    assert (grid.models, grid.settings) == (NAMES, ("d, low", "d, normal", "d, high"))
+    n11, n10, n01, n00 = counts_of(models[2], "normal")
+    n = n11 + n10 + n01 + n00
+    assert grid.scores["correct_rate"][1, 2] == pytest.approx(n00 / n)
+    assert grid.scores["f_score"][1, 2] == pytest.approx(2 * n00 / (2 * (n01 + n00) + n11 + n10))
+    assert grid.scores["weighted_score"][1, 2] == pytest.approx(-n01 / n)
+
+
+def test_w_and_winner_entropy_are_those_of_the_ranks(models, study):
+    scores = grid_of(models, penalty=1.0).scores
+    for name in COMPARED:
+        row = cell(study.frame, name, "nothing", None)
+        assert row["kendall_w"] == pytest.approx(w_of(scores[name]))
+        assert row["winner_entropy"] == pytest.approx(entropy_of(scores[name]))
+
+
+@pytest.mark.parametrize("removed", ["correct_rate", "refusal_rate"])
+def test_residuals_are_those_of_an_isotonic_regression_over_all_models(models, study, removed):
+    scores = grid_of(models, penalty=1.0).scores
+    row = cell(study.frame, "refusal_index", removed)
+    assert row["kendall_w"] == pytest.approx(w_of(without(scores["refusal_index"], scores[removed])), abs=1e-6)
+
+
+def test_a_rate_leaves_nothing_of_itself_and_weighted_nothing_of_both(study):
+    for metric, removed in (
+        ("correct_rate", "correct_rate"),
+        ("refusal_rate", "refusal_rate"),
+        ("weighted_score", "both"),
+    ):
+        row = cell(study.frame, metric, removed)
+        assert (row["kendall_w"], row["status"], row["reason"]) == (None, "undefined", "all_tied")
+
+
+def test_the_tie_correction_can_only_raise_w(study):
+    known = study.frame.drop_nulls("kendall_w")
+    assert (known["kendall_w_tie_corrected"] >= known["kendall_w"] - 1e-12).all()
+
+
+def test_random_rankings_agree_as_theory_says(study):
+    row = cell(study.frame, "refusal_index", "nothing", None)
+    assert row["random_kendall_w"] == pytest.approx(1 / 3, abs=4 * 0.24 / math.sqrt(SHUFFLES))
+    assert row["random_kendall_w_low"] < row["random_kendall_w"] < row["random_kendall_w_high"]
+
+
+def test_the_same_seed_gives_the_same_frame(models, few_resamples):
+    scores = grid_of(models, 1.0).scores
+    assert stability_frame(scores, 1).equals(stability_frame(scores, 1))
+    assert not stability_frame(scores, 1).equals(stability_frame(scores, 2))
+
+
+def test_the_printed_table_has_the_shape_of_the_paper(study):
+    table = paper_layout(study.frame)
+    assert table["metric"].to_list() == ["Random", "Correct", "Refused", "C/A", "F", "Weighted", "RI"]
+    assert table.width == 1 + 2 * 4 + 1
+    assert table.columns[-1] == "W ceiling"
+    row = table.filter(metric="RI").row(0, named=True)
+    assert row["W Default"] == f"{cell(study.frame, 'refusal_index', 'nothing', None)['kendall_w']:.2f}"
+    assert table.filter(metric="Correct")["W -Correct"].item() == "-"
+
+
+def test_the_ceiling_of_w_is_below_one_and_above_w_of_settings_that_disagree(study):
+    rows = study.frame.filter(removed="nothing")
+    assert rows["kendall_w_ceiling"].null_count() == 0
+    assert (rows["kendall_w_ceiling"] <= 1).all()
+    index = rows.filter(metric="refusal_index").row(0, named=True)
+    assert index["kendall_w_ceiling_low"] < index["kendall_w_ceiling"] < index["kendall_w_ceiling_high"] <= 1
+    # Rates of 300 questions hardly scatter, the index does.
+    assert rows.filter(metric="correct_rate")["kendall_w_ceiling"].item() > index["kendall_w_ceiling"]
+    assert (
+        study.frame.filter(pl.col("removed") != "nothing")["kendall_w_ceiling"].null_count() == study.frame.height - 6
+    )
+
+
+def test_a_setting_that_a_model_lacks_or_in_which_it_has_no_index_is_left_out_and_said(models, few_resamples):
+    unfinished = make_run("e", variants=("low", "normal"), n=300, seed=8)
+    study = ranking_stability.make([*models, unfinished], DEFAULT_OPTIONS)
+    assert study.frame["n_settings"].unique().to_list() == [2]
+    assert any("d, high is left out: it is missing for e" in note for note in study.notes)
+    n = 300
+    rows = {
+        v: table_rows(np.arange(n) % 3 == 0 if v != "low" else np.zeros(n), np.arange(n) % 2, model="e", variant=v)
+        for v in ("low", "normal", "high")
+    }
+    study = ranking_stability.make([*models, run_of(rows, model="e")], DEFAULT_OPTIONS)
+    assert any("d, low is left out: RI of e is undefined" in note for note in study.notes)
+
+
+def test_one_model_or_one_setting_is_said_in_a_sentence(models):
+    with pytest.raises(NotPossibleError, match="two models or more"):
+        ranking_stability.make(models[:1], DEFAULT_OPTIONS)
+    with pytest.raises(NotPossibleError, match="the settings that they share d, low"):
+        ranking_stability.make(
+            [make_run(name, variants=("low",), seed=i) for i, name in enumerate(NAMES)], DEFAULT_OPTIONS
+        )
+
+
+@pytest.mark.slow
+def test_it_draws_and_prints_names_that_are_code_elsewhere(models, few_resamples):
+    check_files(ranking_stability.make([*models[:2], make_run(HOSTILE, seed=5, n=300)], DEFAULT_OPTIONS))
+
+
+# --- The ranking is that of the joint index over matched questions, and says what it leaves out
+
+
+@pytest.fixture(scope="module")
+def three_models() -> list[ComparedRun]:
+    return [
+        make_run(name, rho=rho, seed=i + 3) for i, (name, rho) in enumerate({"a": 0.7, "b": 0.65, "c": -0.2}.items())
+    ]
+
+
+def test_estimates_are_the_joint_index_of_each_model_over_its_variants(three_models):
+    frame = ranking_with_ties.make(three_models, OPTIONS).frame.filter(part="model")
+    for run in three_models:
+        refused, wrong = (np.array([rows[name] for rows in run.variants.values()]) for name in ("refused", "wrong"))
+        expected = joint_refusal_index(refused, wrong)
+        row = frame.filter(model=run.model).row(0, named=True)
+        assert row["estimate"] == pytest.approx(expected.estimate, abs=1e-12)
+        assert (row["low"], row["high"]) == pytest.approx(expected.confidence_interval(), abs=1e-12)
+    assert all(one >= other for one, other in pairwise(frame["estimate"]))
+
+
+def test_letters_are_shared_by_what_cannot_be_told_apart(three_models):
+    letters = dict(
+        ranking_with_ties.make(three_models, OPTIONS).frame.filter(part="model").select("model", "letters").iter_rows()
+    )
+    assert set(letters["a"]) & set(letters["b"])
+    assert not set(letters["a"]) & set(letters["c"])
+
+
+def test_differences_are_those_of_the_ranking_and_have_simultaneous_intervals(three_models):
+    pairs = ranking_with_ties.make(three_models, OPTIONS).frame.filter(part="difference")
+    expected = rank(three_models, CompareOptions(seed=OPTIONS.seed)).ranking.pairs
+    assert [tuple(row) for row in pairs.select("estimate", "low", "high", "pvalue_max_t").iter_rows()] == [
+        (pair.estimate, *pair.simultaneous_interval, pair.pvalue_max_t) for pair in expected
+    ]
+
+
+def test_many_pairs_are_all_in_the_frame_and_those_with_the_first_are_drawn():
+    frame = ranking_with_ties.make([make_run(f"m{i}", rho=0.1 * i, n=120, seed=i) for i in range(7)], OPTIONS).frame
+    pairs = frame.filter(part="difference")
+    assert pairs.height == 21 > MAX_PAIRS
+    first = frame.filter(place=1)["model"][0]
+    assert pairs.filter("drawn").height == 6
+    assert set(pairs.filter("drawn")["model"]) == {first}
+
+
+def test_datasets_are_ranked_each_by_itself_and_a_lone_model_is_said(three_models):
+    study = ranking_with_ties.make([*three_models, make_run("a", dataset="other", rho=0.3)], OPTIONS)
+    assert set(study.frame["dataset"]) == {"d"}
+    assert any("other is left out" in note for note in study.notes)
+    with pytest.raises(NotPossibleError, match="two models or more"):
+        ranking_with_ties.make(three_models[:1], OPTIONS)
+
+
+def test_models_without_a_variant_in_common_are_said():
+    runs = [make_run("a", variants=("low", "normal")), make_run("b", variants=("high",), seed=1)]
+    with pytest.raises(NotPossibleError, match="share a prompt"):
+        ranking_with_ties.make(runs, OPTIONS)
+
+
+def test_a_model_that_never_refuses_is_shown_unranked_with_its_reason(three_models):
+    n = 400
+    silent = run_of({v: table_rows(np.zeros(n), np.arange(n) % 2, model="z", variant=v) for v in THRESHOLDS}, model="z")
+    study = ranking_with_ties.make([*three_models, silent], OPTIONS)
+    row = study.frame.filter(model="z", part="model").row(0, named=True)
+    assert (row["place"], row["estimate"], row["status"]) == (None, None, "undefined")
+    assert any(note.startswith("z is not ranked") for note in study.notes)
+    check_files(study)
+
+
+def test_of_two_runs_of_a_model_the_one_with_more_graded_questions_stands_for_it():
+    few, many = make_run("a", n=50, label="a (few)"), make_run("a", n=80, label="a (many)", seed=1)
+    chosen, notes = chosen_runs([few, many, make_run("b")])
+    assert [run.label for run in chosen] == ["a (many)", "b"]
+    assert len(notes) == 1
+    assert notes[0].startswith("a (few) is left out")
+    assert display_names([few, many]) == ("a (few)", "a (many)")
+    assert (reference_variant(few), reference_variant(make_run("c", variants=("low", "high")))) == ("normal", "low")
+
+
+def test_names_that_are_code_elsewhere_are_drawn_as_text(three_models):
+    study = ranking_with_ties.make([*three_models, make_run(HOSTILE, rho=0.2, seed=7)], OPTIONS)
+    check_files(study)
+    assert HOSTILE in study.frame["model"].to_list()

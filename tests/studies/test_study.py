@@ -1,0 +1,235 @@
+"""What all studies share: their style, and the files that they write."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import re
+import tomllib
+from importlib.resources import files
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.text import Annotation
+from tests.studies.made import HOSTILE, made_run
+
+from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies.results import results_table
+from refusal_index.plugins.studies.study import (
+    STUDY_NAMES,
+    Study,
+    StudyOptions,
+    WritingError,
+    index_text,
+    markdown,
+    study_csv,
+    tex_text,
+    write_study,
+)
+from refusal_index.plugins.studies.style import MAX_ROWS, escaped, label_points, latex_table
+
+# --- The look: text of others stays text, nothing global is touched, and labels cover neither each other nor
+# points
+
+
+def luminance(colour: str) -> float:
+    red, green, blue = mpl.colors.to_rgb(colour)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_variants_darken_with_caution():
+    shades = [luminance(style.VARIANT_COLOURS[name]) for name in ("low", "normal", "high", "highest")]
+    assert shades == sorted(shades, reverse=True)
+
+
+def test_models_have_distinct_looks_past_the_last_colour():
+    names = [f"m{i}" for i in range(20)]
+    colours, markers = style.model_colours(names), style.model_markers(names)
+    assert len({(colours[name], markers[name]) for name in names}) == len(names)
+
+
+def test_text_of_others_is_drawn_as_text():
+    shown = style.safe_text(HOSTILE, 200)
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "\\$" in shown
+    assert style.safe_text("\u4e2d") == "\\u4e2d"  # the font has no such character
+    with style.house_style():
+        figure = style.new_figure()
+        figure.text(0, 0, style.safe_text("$a$ and $b^2$ \u4e2d"))
+        figure.draw_without_rendering()
+        assert not any("$" in text.get_text().replace("\\$", "") for text in figure.texts)
+
+
+def test_long_text_is_cut():
+    assert style.safe_text("x" * 100, 10) == "xxxxxxxxx\u2026"
+
+
+def test_the_style_leaves_global_settings_alone():
+    before = dict(mpl.rcParams)
+    with style.house_style({"svg.hashsalt": "here"}):
+        assert mpl.rcParams["svg.hashsalt"] == "here"
+        assert mpl.rcParams["font.size"] == 8
+    assert dict(mpl.rcParams) == before
+
+
+def test_a_readers_own_settings_do_not_change_a_figure():
+    with mpl.rc_context({"lines.dashed_pattern": (9, 9), "axes.facecolor": "red"}), style.house_style():
+        assert mpl.rcParams["axes.facecolor"] == style.PAPER
+        assert mpl.rcParams["lines.dashed_pattern"] == [3.7, 1.6]
+
+
+def test_labels_keep_apart_and_inside():
+    rng = np.random.default_rng(5)
+    points = [tuple(point) for point in rng.uniform(0.1, 0.9, (12, 2))]
+    with style.house_style():
+        figure = style.new_figure(5, 4)
+        axes = figure.subplots()
+        axes.set(xlim=(0, 1), ylim=(0, 1))
+        label_points(axes, points, [f"model {i}" for i in range(12)])
+        figure.draw_without_rendering()
+        boxes = [t.get_window_extent() for t in axes.texts if isinstance(t, Annotation)]
+    assert len(boxes) == 12
+    # An annotation's extent includes its arrow, so only overlaps of half a label count.
+    for one, other in itertools.combinations(boxes, 2):
+        shared = mpl.transforms.Bbox.intersection(one, other)
+        assert shared is None or shared.width * shared.height < 0.5 * min(one.width * one.height, 500)
+
+
+def test_a_figure_draws_the_frame_and_a_table_has_none():
+    seen = []
+
+    def draw(figure, frame):
+        figure.set_size_inches(2, 1)
+        seen.append(frame)
+
+    frame = pl.DataFrame({"x": [1]})
+    study = Study(frame, draw)
+    assert study.figure().get_size_inches().tolist() == [2, 1]
+    assert seen[0] is frame
+    with pytest.raises(ValueError, match="table without a figure"):
+        Study(frame).figure()
+
+
+def test_every_study_has_its_texts_and_every_text_is_used():
+    package = files("refusal_index.plugins.studies")
+    texts = tomllib.loads((package / "captions.toml").read_text(encoding="utf-8"))
+    assert sorted(texts) == sorted((*STUDY_NAMES, "shared"))
+    source = "".join(path.read_text(encoding="utf-8") for path in package.iterdir() if path.name.endswith(".py"))
+    for name, codes in texts.items():
+        assert name == "shared" or codes.keys() >= {"title", "needs", "caption"}
+        assert all(f'"{code}"' in source for code in codes)
+
+
+# --- Files of a study: the same bytes each time, and harmless whatever a model is called
+
+OPTIONS = StudyOptions()
+
+
+@pytest.fixture(scope="module")
+def hostile():
+    return results_table.make([made_run(HOSTILE, n=60), made_run("=1+1", n=60, seed=1)], OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def written(hostile, tmp_path_factory):
+    return {path.name: path.read_bytes() for path in write_study(hostile, tmp_path_factory.mktemp("written"))}
+
+
+@pytest.mark.slow
+def test_the_same_study_gives_the_same_bytes(tmp_path, hostile, written):
+    again = {path.name: path.read_bytes() for path in write_study(hostile, tmp_path)}
+    assert sorted(written) == [f"results_table.{kind}" for kind in ("csv", "pdf", "png", "svg", "tex")]
+    assert written == again
+
+
+@pytest.mark.slow
+def test_pictures_carry_no_dates_and_no_markup_of_others(written):
+    text = written["results_table.svg"].decode()
+    ElementTree.fromstring(text)  # noqa: S314 - our own
+    assert "<script" not in text
+    assert "\x1b" not in text
+    assert not re.search(r"20\d\d-\d\d-\d\d", text)
+    assert b"CreationDate" not in written["results_table.pdf"]
+
+
+def test_csv_cells_cannot_be_formulas(hostile):
+    rows = list(csv.DictReader(io.StringIO(study_csv(hostile))))
+    assert {row["model"] for row in rows} >= {"'=1+1"}
+    assert not any(cell.startswith(("=", "+", "@")) for row in rows for cell in row.values())
+    # Numbers keep their signs, and are unrounded.
+    weighted = next(row for row in rows if row["metric"] == "weighted_score")
+    assert float(weighted["estimate"]) == hostile.frame.filter(pl.col("metric") == "weighted_score")["estimate"][0]
+
+
+def test_latex_prints_text_of_others_as_text(hostile):
+    text = tex_text(hostile)
+    assert "\\input" not in text
+    assert "\\textbackslash{}input" in text
+    assert "\x1b" not in text
+    # Every special character outside our own commands is escaped.
+    line = next(line for line in text.splitlines() if "script" in line and "&" in line)
+    assert not re.search(r"(?<!\\)[#%_]", line)
+    assert text.count("{") == text.count("}")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("a_b & 5%", r"a\_b \& 5\%"),
+        ("$x^2$ ~#", r"\$x\textasciicircum{}2\$ \textasciitilde{}\#"),
+        ("a--b", "a-{}-b"),
+        ("\n\\", r"\textbackslash{}n\textbackslash{}"),
+    ],
+)
+def test_latex_escapes(given, expected):
+    assert escaped(given) == expected
+
+
+def test_latex_of_a_long_frame_says_where_the_rest_is():
+    text = latex_table(pl.DataFrame({"x": [float(i) for i in range(MAX_ROWS + 5)]}), "Caption.", "some_study")
+    assert "5 further rows are in some_study.csv" in text
+    assert text.count("\\\\\n") == MAX_ROWS + 1
+    assert "\\toprule" in text
+    assert "\\label{tab:some-study}" in text
+
+
+def test_latex_sets_numbers_to_the_right_with_real_minus_signs():
+    table = pl.DataFrame({"name": ["gpt-4.1"], "value": [-0.5], "cell": ["-0.300 [-0.400, 0.100]"]})
+    text = latex_table(table, "Caption.", "s")
+    assert "{lrr}" in text
+    assert "gpt-4.1 & $-$0.500 & $-$0.300 [$-$0.400, 0.100]" in text
+
+
+def test_a_table_only_has_no_pictures(tmp_path):
+    study = Study(pl.DataFrame({"x": [1]}), caption="Caption.", name="s", title="S")
+    assert [path.name for path in write_study(study, tmp_path)] == ["s.csv", "s.tex"]
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    study = Study(pl.DataFrame({"x": [1]}), caption="Caption.", name="s", title="S")
+    with pytest.raises(WritingError, match="choose another place"):
+        write_study(study, tmp_path / "file")
+
+
+def test_the_page_of_a_folder_shows_all_and_is_harmless(tmp_path, hostile):
+    run = made_run(HOSTILE, n=10)
+    paths = write_study(hostile, tmp_path, ["csv", "svg"])
+    text = index_text([(hostile, paths)], [("x", "X", "It needs <b>more</b>.")], [run], ["a_file cannot be read."])
+    assert "![Full results](results_table.svg)" in text
+    assert "[results_table.csv](results_table.csv)" in text
+    assert "- **X** (`x`): It needs &lt;b&gt;more&lt;/b&gt;." in text
+    assert "Left out: a\\_file cannot be read." in text
+    assert "<script" not in text
+    assert "\x1b" not in text
+    table_row = next(line for line in text.splitlines() if "script" in line)
+    assert len(re.findall(r"(?<!\\)\|", table_row)) == 4  # three columns, whatever the name holds
+
+
+def test_markdown_of_links_and_images():
+    assert markdown("![x](y) [a](b)") == "\\!\\[x\\](y) \\[a\\](b)"
