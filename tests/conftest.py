@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Settings and hooks shared by all tests."""
 
 import gc
 import signal
@@ -17,16 +17,16 @@ from refusal_index.plugins.almanac.models import ChatTokenizer
 from refusal_index.runs import plan
 
 # No deadline: a busy machine makes any example slow. `make test` and `make test-all` run the same examples every time,
-# so that a change passes or fails for what it changes; `make nightly` looks for new ones.
+# so that a change passes or fails on its own merits; `make nightly` tries new ones.
 settings.register_profile("fast", deadline=None, max_examples=25, derandomize=True, database=None)
 settings.register_profile("thorough", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.register_profile("nightly", deadline=None, max_examples=200)
 settings.load_profile("fast")
 
-# A shell has what it starts in the background ignore Ctrl-C, which tests of interruptions send to themselves.
+# Background processes of a shell ignore Ctrl-C, which tests of interruptions send to themselves.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-failures.FIRST_WAIT = 0.001  # nobody waits for a server of a test to recover
+failures.FIRST_WAIT = 0.001  # tests do not wait for a server to recover
 
 # Thousands of runs read the same certificates, versions and questions. None of them changes while the tests run.
 ssl.create_default_context = cache(ssl.create_default_context)
@@ -53,7 +53,7 @@ models.ChatTokenizer = runtime.ChatTokenizer = _tokenizer  # type: ignore[assign
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Look for examples in the package alone: to go through the docstrings of tests takes seconds in every worker."""
+    """Collect doctests from the package only: scanning the docstrings of tests takes seconds in every worker."""
     found = yield
     return [one for one in found if not isinstance(one, DoctestModule)]
 

@@ -1,4 +1,4 @@
-"""The plugins that pyproject.toml registers, each as what its interface says: mypy checks this file."""
+"""The plugins that pyproject.toml registers, each typed by its interface: mypy checks this file."""
 
 from __future__ import annotations
 

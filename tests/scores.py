@@ -1,4 +1,4 @@
-"""Confidence tables for tests, made of one score at a time."""
+"""Confidence tables for tests, built one score at a time."""
 
 from __future__ import annotations
 

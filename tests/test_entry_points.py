@@ -40,7 +40,7 @@ REGISTERED = {
 
 @pytest.fixture
 def fresh() -> Iterator[None]:
-    """Nothing is known of any distribution, neither before nor after."""
+    """Clear the caches of installed distributions before and after."""
     for lookup in (entry_points.own_plugins, entry_points.installed):
         lookup.cache_clear()
     yield
@@ -49,14 +49,14 @@ def fresh() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", REGISTERED)
-def test_what_pyproject_registers_is_installed_and_can_be_imported(kind):
+def test_registered_entry_points_are_installed_and_importable(kind):
     assert {name: one.value for name, one in entry_points.own_plugins(kind).items()} == REGISTERED[kind]
     loaded = {name: entry_points.load(one) for name, one in entry_points.own_plugins(kind).items()}
     if kind != "task_files":
         assert registered.REGISTERED[kind] == loaded, "mypy checks these against their interfaces"
 
 
-def test_every_command_is_of_the_core_or_registered_and_none_is_both():
+def test_every_command_is_either_core_or_registered():
     listed = [name for group in GROUPS.values() for name in group]
     assert sorted(listed) == sorted([*CORE, *REGISTERED["commands"]])
 
@@ -72,14 +72,14 @@ app(sys.argv[1:], standalone_mode=False)
 
 
 @pytest.mark.parametrize("line", [("--help",), ("study", "--help"), ("ls", "--help"), ("serve", "--help")])
-def test_our_own_names_need_no_scan(line):
+def test_own_plugins_load_without_scanning_distributions(line):
     done = subprocess.run([sys.executable, "-c", SCRIPT, *line], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize("plugins", [None, "[console_scripts]\nrefusal-index = refusal_index.cli:main\n"])
-def test_a_source_tree_or_an_older_installation_ends_in_one_line(plugins, monkeypatch, tmp_path):
+def test_uninstalled_or_outdated_package_gives_a_one_line_error(plugins, monkeypatch, tmp_path):
     def found(name):
         if plugins is None:
             raise importlib.metadata.PackageNotFoundError(name)
@@ -155,7 +155,7 @@ def test_a_format_of_a_plugin_is_imported(tmp_path):
 
 
 @pytest.mark.usefixtures("another")
-def test_a_grader_of_a_plugin_is_its_function():
+def test_plugin_grader_resolves_to_its_function():
     assert grader_of("lenient") == (GraderKind.MODEL, ("python:another_plugin:grade",))
     assert grader_of("lenient,openai/a")[1] == ("python:another_plugin:grade", "openai/a")
     with pytest.raises(SettingError, match=r"expected one of .*lenient.*did you mean 'lenient'"):
@@ -193,6 +193,6 @@ def test_an_exporter_of_a_plugin_writes(tmp_path):
 
 
 @pytest.mark.usefixtures("another")
-def test_a_name_of_ours_stays_ours():
+def test_plugins_cannot_override_own_names():
     for found in (entry_points.find("commands", "study"), entry_points.installed("commands")["study"]):
         assert found.value == REGISTERED["commands"]["study"]

@@ -1,4 +1,4 @@
-"""Property: whatever is estimated lies inside its interval, or has none and a reason, wherever it is shown."""
+"""Property: every estimate lies inside its interval, or has no interval and a reason, wherever it is shown."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from refusal_index.render.format import percent
 from refusal_index.render.summary import summary_document
 from tests.studies.made import made_run
 from tests.studies.scores_made import in_folder, record, with_scores
-from tests.tiers import dear_examples
+from tests.tiers import reduced_examples
 
 SLACK = 1e-9
 RATES = st.sampled_from((0.02, 0.2, 0.5, 0.9))
@@ -43,7 +43,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 class Found(NamedTuple):
-    """A number with its interval, as it was found somewhere; NaN stands for none, too."""
+    """A number with its interval, as it appears somewhere; NaN also means missing."""
 
     estimate: float | None
     low: float | None
@@ -100,7 +100,7 @@ def run_of(table: pl.DataFrame) -> ComparedRun:
     return run
 
 
-@dear_examples(0.6)
+@reduced_examples(0.6)
 @given(outcomes("a"), st.booleans())
 def test_property_every_number_of_a_run_lies_in_its_interval(table, is_deterministic):
     scored = with_scores(run_of(table))
@@ -112,7 +112,7 @@ def test_property_every_number_of_a_run_lies_in_its_interval(table, is_determini
             check(one.name, Found(one.estimate, one.low, one.high, one.reason))
 
 
-@dear_examples(0.6)
+@reduced_examples(0.6)
 @given(outcomes("a"), outcomes("b"), st.sampled_from(("refusal_index", "corrected_refusal_index")))
 def test_property_every_number_of_a_comparison_and_a_ranking_lies_in_its_interval(first, second, metric):
     runs = [run_of(first), run_of(second)]
@@ -121,7 +121,7 @@ def test_property_every_number_of_a_comparison_and_a_ranking_lies_in_its_interva
         check_document(rank(runs, CompareOptions(variant="low", metric=metric)).to_document())
 
 
-@dear_examples(0.4)
+@reduced_examples(0.4)
 @given(outcomes("a"), outcomes("b"), st.sampled_from(("refusal_index", "corrected_refusal_index")))
 def test_property_every_number_of_a_gate_lies_between_its_limits(first, second, metric):
     policy = Policy(metric=metric, at_least={metric: 0.0}, variant="low", max_missing=0.99)
@@ -166,7 +166,7 @@ def _reason(found: Any) -> str | None:
 
 
 def _is_range(found: Any) -> str | None:
-    """Say of what has ends and no single number, as bounds and bins, that it has none."""
+    """Describe a result that has two ends but no single number, such as bounds and bins."""
     return None if hasattr(found, "estimate") else "a range"
 
 
@@ -235,7 +235,7 @@ def of_scores(score: np.ndarray, refused: np.ndarray, wrong: np.ndarray) -> Iter
     yield "compare_with_refusals", stats.compare_with_refusals(score, refused, wrong)
 
 
-@dear_examples(0.6)
+@reduced_examples(0.6)
 @given(SEEDS, st.integers(3, 40), RATES, st.sampled_from((0, 0.5, 1)))
 def test_property_every_estimate_lies_in_its_interval(seed, n, rate, noise):
     for name, returned in calls(np.random.default_rng(seed), n, rate, noise):
@@ -244,7 +244,7 @@ def test_property_every_estimate_lies_in_its_interval(seed, n, rate, noise):
 
 
 @given(st.tuples(*[st.integers(0, 30)] * 4).filter(any), st.sampled_from((0.5, 0.8, 0.95, 0.999)))
-def test_property_every_method_holds_the_estimate_at_every_level(counts, level):
+def test_property_every_method_contains_the_estimate_at_every_level(counts, level):
     result = stats.refusal_index(stats.ContingencyTable(*counts))
     for method in ("profile", "jeffreys", "delta"):
         ends = result.confidence_interval(level, method=method)
@@ -257,7 +257,7 @@ BY_RESAMPLING = {"correct_guessing", "correct_misgrading", "misgrading_from_labe
 OF_STUDIES = {"abstention_metrics"}
 
 
-def test_no_public_estimator_with_an_interval_is_left_out():
+def test_properties_cover_every_public_estimator_with_an_interval():
     known = {name for name, _ in calls(np.random.default_rng(0), 30, 0.5, 0.5)}
     functions = [one for name in stats.__all__ if inspect.isfunction(one := getattr(stats, name))]
     with_interval = {one.__name__ for one in functions if _has_interval(_returned(one))}
@@ -303,7 +303,7 @@ def frame_results(frame: pl.DataFrame) -> Iterator[tuple[str, Found]]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> list[ComparedRun]:
-    """Three models with three draws and scores, of other rates."""
+    """Three models with three draws and scores, at different rates."""
     folder, methods = tmp_path_factory.mktemp("runs"), ("p-answering", "likelihood")
     made = (made_run(f"m{one}", n=60, seed=one, draws=3, rho=0.2 + 0.3 * one, right=0.4) for one in range(3))
     return [
@@ -331,6 +331,6 @@ def test_property_every_number_of_a_study_lies_in_its_interval(runs, name, monke
 
 @given(st.floats(-1e-3, 1), st.integers(0, 2))
 @example(-0.001, 1)
-def test_property_a_share_that_rounds_to_nothing_has_no_sign(share, digits):
+def test_property_share_that_rounds_to_zero_has_no_sign(share, digits):
     rounds_to_nothing = float(f"{100 * share:.{digits}f}") == 0
     assert percent(share, digits).startswith("-") == (share < 0 and not rounds_to_nothing)

@@ -1,4 +1,4 @@
-"""The mutants apply to the package as it is; whether fast tests kill them is told by ``python -m tests.mutants``."""
+"""The mutants apply to the current package; ``python -m tests.mutants`` checks whether fast tests kill them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_every_mutant_applies_and_its_tests_exist():
         ({"tests": "stats/test_gone.py"}, "there is no tests/stats/test_gone.py"),
     ],
 )
-def test_a_mutant_that_no_longer_applies_is_refused(change, said, monkeypatch, capsys):
+def test_inapplicable_mutant_is_rejected(change, said, monkeypatch, capsys):
     monkeypatch.setattr(mutants, "MUTANTS", [replace(MUTANTS[0], **change)])
     assert main([]) == 2
     assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("survived", "status", "last"), [(True, 1, "0 of 1 killed"), (False, 0, "1 of 1 killed")])
-def test_a_survivor_is_named_and_makes_it_fail(survived, status, last, monkeypatch, capsys):
+def test_surviving_mutant_is_named_and_fails_the_run(survived, status, last, monkeypatch, capsys):
     monkeypatch.setattr(mutants, "MUTANTS", MUTANTS[:1])
     # Without a mutant the tests pass; over the changed copy they pass or fail.
     monkeypatch.setattr(mutants, "failing", lambda source, _: source != mutants.ROOT / "src" and not survived)

@@ -1,4 +1,4 @@
-"""The filter that whatever is written or printed passes through: keys go, and ordinary text stays as it is."""
+"""The filter for everything that is written or printed: keys are removed, and ordinary text is unchanged."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         "APIKEY",
     ],
 )
-def test_the_value_of_what_is_named_like_a_key_goes(monkeypatch, name):
+def test_values_of_key_like_variables_are_redacted(monkeypatch, name):
     monkeypatch.setenv(name, "hush-hush")
     assert redacted("so hush-hush it is") == "so [key] it is"
 
 
 @pytest.mark.parametrize("name", ["KEYBOARD", "GIT_AUTHOR_NAME", "XAUTHORITY", "MAX_TOKENS", "SECRETARY", "MODEL"])
-def test_the_value_of_what_is_named_otherwise_stays(monkeypatch, name):
+def test_values_of_other_variables_are_kept(monkeypatch, name):
     monkeypatch.setenv(name, "qwertyuiop")
     assert redacted("qwertyuiop") == "qwertyuiop"
 
 
 @pytest.mark.parametrize("value", ["abc", "ollama", "not-needed", "Secret", "/"])
-def test_short_values_names_of_no_key_and_paths_are_no_keys(monkeypatch, value):
+def test_short_values_placeholders_and_paths_are_not_keys(monkeypatch, value):
     monkeypatch.setenv("SOME_API_KEY", value)
     assert redacted(f"the word {value} here") == f"the word {value} here"
 
 
-def test_a_key_goes_in_every_form_that_it_may_be_written_in(monkeypatch):
+def test_key_is_redacted_in_every_encoding(monkeypatch):
     monkeypatch.setenv("SOME_KEY", SECRET)
     forms = [SECRET, quote(SECRET), quote(SECRET, safe=""), quote_plus(SECRET), quote(SECRET, safe="").lower()]
     forms += [json.dumps(SECRET)[1:-1], json.dumps(SECRET, ensure_ascii=False)[1:-1], repr(SECRET)[1:-1]]
@@ -74,7 +74,7 @@ def test_the_base64_of_a_key_is_redacted_with_and_without_padding(secret):
         assert redacted(f"x {encoded} y") == redacted(f"x {encoded.rstrip('=')} y") == "x [key] y"
 
 
-def test_a_longer_key_leaves_nothing_of_itself_where_a_shorter_one_begins_it(monkeypatch):
+def test_longer_key_with_a_shorter_key_as_prefix_is_fully_redacted(monkeypatch):
     monkeypatch.setenv("ONE_KEY", "hush-hush")
     monkeypatch.setenv("OTHER_KEY", "hush-hush-hush")
     assert redacted("hush-hush-hush") == "[key]"
@@ -82,13 +82,13 @@ def test_a_longer_key_leaves_nothing_of_itself_where_a_shorter_one_begins_it(mon
     assert redacted("one-of-two two-of-two") == "[key] [key]"
 
 
-def test_what_a_url_of_the_environment_holds_goes_and_the_url_itself_stays(monkeypatch):
+def test_secrets_in_environment_urls_are_redacted_but_urls_are_kept(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "https://me:pass%2Bword@host/v1?api_key=123456789&n=1234567")
     assert redacted("pass+word, pass%2Bword and 123456789") == "[key], [key] and [key]"
     assert redacted("host/v1 1234567") == "host/v1 1234567"
 
 
-def test_a_key_that_is_set_changed_or_taken_away_later_counts_from_then_on(monkeypatch):
+def test_key_changes_in_the_environment_take_effect_immediately(monkeypatch):
     said = "one-of-two two-of-two"
     monkeypatch.setenv("OTHER_KEY", "")
     assert redacted(said) == said
@@ -102,14 +102,14 @@ def test_a_key_that_is_set_changed_or_taken_away_later_counts_from_then_on(monke
     assert redacted(said) == said
 
 
-def test_an_environment_of_another_kind_is_read_as_well(monkeypatch):
+def test_replaced_environment_mapping_is_read(monkeypatch):
     monkeypatch.setattr(os, "environ", {"SOME_KEY": "hush-hush"})
     assert redacted("so hush-hush it is") == "so [key] it is"
     os.environ["SOME_KEY"] = "it-is-so"
     assert redacted("so hush-hush it-is-so") == "so hush-hush [key]"
 
 
-def test_what_is_remembered_goes_and_of_a_url_its_secrets():
+def test_remembered_secrets_and_url_credentials_are_redacted():
     remember(None, "", "from-memory", "https://me:hush-hush@host/v1")
     assert redacted("from-memory of hush-hush at host") == "[key] of [key] at host"
     assert secrets_in_url("https://averyverylongname@host") == ["averyverylongname"]
@@ -134,7 +134,7 @@ def test_what_is_remembered_goes_and_of_a_url_its_secrets():
         ("postgres://me:abc@host/db", "postgres://[key]@host/db"),
     ],
 )
-def test_what_looks_like_a_key_goes(text, expected):
+def test_key_like_text_is_redacted(text, expected):
     assert redacted(text) == expected
     assert redacted(expected) == expected
 
@@ -152,18 +152,18 @@ def test_what_looks_like_a_key_goes(text, expected):
         "1 + 1 = 2://",
     ],
 )
-def test_ordinary_text_stays(text):
+def test_ordinary_text_is_unchanged(text):
     assert redacted(text) == text
 
 
 @given(st.text())
-def test_nothing_else_changes_and_filtering_again_changes_nothing(text):
+def test_redaction_is_idempotent_and_changes_nothing_else(text):
     once = redacted(text)
     assert redacted(once) == once
     assert once == text or "[key]" in once
 
 
-def test_collections_are_gone_through_and_stay_what_they_are(monkeypatch):
+def test_collections_are_redacted_recursively_and_keep_their_types(monkeypatch):
     monkeypatch.setenv("SOME_KEY", "hush-hush")
     held = {"hush-hush": ["a", ("no hush-hush", 3)], "b": None}
     assert redacted_in(held) == {"[key]": ["a", ("no [key]", 3)], "b": None}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import settings
 
 
-def dear_examples(share: float, **options: Any) -> settings:
-    """Give a property whose examples are dear a share of those that its tier takes of others."""
+def reduced_examples(share: float, **options: Any) -> settings:
+    """Run an expensive property test with a share of the examples that its tier normally uses."""
     return settings(max_examples=max(1, round(share * settings().max_examples)), **options)
 
 

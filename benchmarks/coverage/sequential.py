@@ -64,7 +64,7 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     """Simulate all scenarios."""
     yield from one_run_rows(replicates, rng)
     for rates, half_width in (((0.4, 0.55), 0.15), ((0.74, 0.9), 0.2)):
-        yield from drawn_twice(
+        yield from two_draws(
             Drawn(f"b = 2, r {rates[0]:g}, mu {rates[1]:g}", MAX_QUESTIONS, *both(2, *rates), n_repeated=200),
             half_width,
             max(replicates // 4, 50),
@@ -118,7 +118,7 @@ def one_run(rule: Rule, statistics: dict[float, Floats]) -> Iterator[Row]:
         )
 
 
-def drawn_twice(scenario: Drawn, half_width: float, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+def two_draws(scenario: Drawn, half_width: float, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     """Coverage if a run stops once its interval is narrow enough, and size of five one-sided looks."""
     covered = above = 0
     for _ in range(replicates):

@@ -2,7 +2,7 @@
 
 Run by hand, with torch and transformers installed: ``python tests/almanac/make_fixtures.py``. The tests need neither.
 ``tied`` has one embedding for input and output, and ``rope_theta`` at the top level as older checkpoints do;
-``grouped`` has a head of its own, three query heads a key head, and heads that do not add up to the hidden size.
+``grouped`` has a separate output head, three query heads per key head, and heads not adding up to the hidden size.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def make_model(shape, seed):
     )
     model = LlamaForCausalLM(config)
     for name, weight in model.named_parameters():
-        if "norm" in name:  # an untrained gain is 1, and a wrong place for it would go unseen
+        if "norm" in name:  # an untrained gain is 1, so a misplaced one would go unnoticed
             torch.nn.init.uniform_(weight, 0.5, 1.5)
     return model.half()
 

@@ -71,7 +71,7 @@ async def started(client, entries, **options):
 
 
 async def states(client, batch, until=ENDED):
-    """Return the batch as it stood each time it had changed its state, up to one of `until`."""
+    """Return the batch after each change of its state, up to one of `until`."""
     seen = [batch]
     async with asyncio.timeout(60):
         while seen[-1].status not in until:
@@ -86,7 +86,7 @@ async def ended(client, entries, **options):
 
 
 async def rows(client, file_id):
-    """Return the lines of a file by their custom_id, each of which stands there once."""
+    """Return the lines of a file by their custom_id, each of which occurs once."""
     if file_id is None:
         return {}
     found = [json.loads(one) for one in (await client.files.content(file_id)).text.splitlines()]
@@ -102,7 +102,7 @@ def said(body):
     return [(choice["message"]["content"], choice["finish_reason"]) for choice in body["choices"]], body["usage"]
 
 
-def test_replies_are_those_of_chat_completions_row_for_row():
+def test_batch_replies_match_chat_completions():
     async def use(client):
         batch = await ended(client, lines(300))
         alone = {}
@@ -126,7 +126,7 @@ def test_replies_are_those_of_chat_completions_row_for_row():
     assert batch.usage.total_tokens == sum(one["response"]["body"]["usage"]["total_tokens"] for one in output.values())
 
 
-def test_a_batch_goes_through_every_state_and_says_when():
+def test_batch_passes_through_every_state_with_timestamps():
     async def use(client):
         return await states(client, await started(client, lines(5)))
 
@@ -140,7 +140,7 @@ def test_a_batch_goes_through_every_state_and_says_when():
     assert {last.failed_at, last.expired_at, last.cancelled_at, last.errors, seen[1].output_file_id} == {None}
 
 
-def test_what_chat_refuses_is_in_the_error_file_with_its_status_and_no_error():
+def test_rejected_chat_requests_are_in_the_error_file_with_their_status():
     wrong = [
         line(1, body=asked(1, messages=LONG)),
         line(2, body=asked(2, temperature=-1)),
@@ -165,7 +165,7 @@ def test_what_chat_refuses_is_in_the_error_file_with_its_status_and_no_error():
     assert (told["q-2"]["param"], told["q-3"]["param"]) == ("temperature", "stream")
 
 
-def test_where_every_request_fails_there_is_no_output_file():
+def test_no_output_file_if_every_request_fails():
     async def use(client):
         return await ended(client, [line(number, body=asked(number, n=-1)) for number in range(3)])
 
@@ -199,7 +199,7 @@ def test_where_every_request_fails_there_is_no_output_file():
         (lines(9), [("too_many_tasks", None, None)]),
     ],
 )
-def test_a_file_that_cannot_be_used_fails_as_a_whole_with_the_number_of_the_line(entries, expected, monkeypatch):
+def test_invalid_input_file_fails_the_batch_and_names_the_lines(entries, expected, monkeypatch):
     monkeypatch.setattr(batches, "MAX_REQUESTS", 8)
 
     async def use(client):
@@ -212,7 +212,7 @@ def test_a_file_that_cannot_be_used_fails_as_a_whole_with_the_number_of_the_line
     assert batch.failed_at
 
 
-def test_a_file_with_a_thousand_wrong_lines_tells_of_a_hundred():
+def test_at_most_a_hundred_line_errors_are_reported():
     async def use(client):
         return await ended(client, [b"{"] * 1000)
 
@@ -220,7 +220,7 @@ def test_a_file_with_a_thousand_wrong_lines_tells_of_a_hundred():
     assert [one.line for one in batch.errors.data] == list(range(1, 101))
 
 
-def test_an_expired_batch_keeps_what_was_done_and_names_the_rest():
+def test_expired_batch_keeps_completed_requests_and_names_the_rest():
     async def use(client):
         first, second = await ended(client, lines(10)), await ended(client, lines(10))
         return first, await results(client, first), second
@@ -232,10 +232,10 @@ def test_an_expired_batch_keeps_what_was_done_and_names_the_rest():
     assert set(output) == {f"q-{number}" for number in range(6)}
     assert set(errors) == {f"q-{number}" for number in range(6, 10)}
     assert {(one["response"], one["error"]["code"]) for one in errors.values()} == {(None, "batch_expired")}
-    assert (second.status, second.request_counts.completed) == ("completed", 10), "only the first batch was to expire"
+    assert (second.status, second.request_counts.completed) == ("completed", 10), "only the first batch had to expire"
 
 
-def test_a_share_of_the_requests_fails_and_the_same_ones_have_a_new_chance():
+def test_share_of_requests_fails_and_retries_may_succeed():
     async def use(client):
         batch = await ended(client, lines(200))
         output, errors = await results(client, batch)
@@ -250,7 +250,7 @@ def test_a_share_of_the_requests_fails_and_the_same_ones_have_a_new_chance():
     assert 0 < again.request_counts.failed < len(errors)
 
 
-def test_a_cancelled_batch_ends_after_what_is_under_way_and_keeps_it():
+def test_cancelled_batch_finishes_and_keeps_requests_in_progress():
     async def use(client):
         batch = await started(client, lines(3000))
         while not (await client.batches.retrieve(batch.id)).request_counts.completed:
@@ -270,7 +270,7 @@ def test_a_cancelled_batch_ends_after_what_is_under_way_and_keeps_it():
     assert errors == {}
 
 
-def test_a_batch_cancelled_before_it_is_looked_at_has_no_files():
+def test_batch_cancelled_before_validation_has_no_files():
     async def use(client):
         batch = await started(client, lines(3))
         await client.batches.cancel(batch.id)
@@ -316,7 +316,7 @@ def test_two_batches_at_once_do_not_mix():
     assert len(tied) == len(grouped) == 40
 
 
-def test_files_come_back_as_they_were_and_can_be_listed_and_deleted():
+def test_files_round_trip_and_can_be_listed_and_deleted():
     content = packed(lines(4))
 
     async def use(client):
@@ -340,11 +340,11 @@ def test_files_come_back_as_they_were_and_can_be_listed_and_deleted():
     assert [one.id for one in brought] == [batch.input_file_id, file.id]
 
 
-def test_a_file_that_is_too_large_is_refused_and_nothing_of_it_kept(monkeypatch):
+def test_oversized_file_is_rejected_and_not_kept(monkeypatch):
     monkeypatch.setattr(server, "MAX_FILE_SIZE", 4_000)
 
     async def use(client):
-        for size in (4_001, 200_000):  # one is told by what was read, the other by what was announced
+        for size in (4_001, 200_000):  # one is detected by the bytes read, the other by the announced length
             with pytest.raises(openai.APIStatusError) as caught:
                 await client.files.create(file=("much.jsonl", b"x" * size), purpose="batch")
             assert (caught.value.status_code, caught.value.param) == (413, "file")
@@ -355,7 +355,7 @@ def test_a_file_that_is_too_large_is_refused_and_nothing_of_it_kept(monkeypatch)
     assert with_client(use) == [4_000]
 
 
-def test_uploads_are_refused_once_all_files_have_the_most_bytes_and_taken_again_once_one_is_deleted(monkeypatch):
+def test_uploads_over_the_total_limit_are_rejected_until_a_file_is_deleted(monkeypatch):
     monkeypatch.setattr(server, "MAX_KEPT", 10_000)
 
     async def use(client):
@@ -373,7 +373,7 @@ def test_uploads_are_refused_once_all_files_have_the_most_bytes_and_taken_again_
     with_client(use)
 
 
-def test_a_file_that_comes_in_pieces_of_untold_size_is_refused_once_it_is_too_large(monkeypatch):
+def test_chunked_upload_of_unknown_size_is_rejected_once_too_large(monkeypatch):
     monkeypatch.setattr(server, "MAX_FILE_SIZE", 4_000)
 
     async def pieces():
@@ -393,7 +393,7 @@ def test_a_file_that_comes_in_pieces_of_untold_size_is_refused_once_it_is_too_la
     assert asyncio.run(use()) == 413
 
 
-def test_a_client_that_uploads_slowly_or_goes_is_let_go_and_leaves_no_file(tmp_path, monkeypatch):
+def test_slow_or_disconnected_upload_is_dropped_and_leaves_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(server, "PATIENCE", 0.03)
     head = (
@@ -416,7 +416,7 @@ def test_a_client_that_uploads_slowly_or_goes_is_let_go_and_leaves_no_file(tmp_p
     assert asyncio.run(use()) == ([], [])
 
 
-def test_a_batch_whose_file_is_deleted_goes_on_and_its_output_can_be_read_in_parts():
+def test_batch_outlives_its_input_file_and_its_output_supports_ranges():
     async def use():
         async with served(faults=BatchFaults(delay=0.1)) as url:
             async with openai.AsyncOpenAI(base_url=url, api_key="sk-none") as client:
@@ -431,7 +431,7 @@ def test_a_batch_whose_file_is_deleted_goes_on_and_its_output_can_be_read_in_par
     assert asyncio.run(use()) == (20, 206, True)
 
 
-def test_a_file_larger_than_other_bodies_may_be_is_taken():
+def test_file_larger_than_the_body_limit_is_accepted():
     content = packed(line(n, body=asked(n, user="x" * 3000)) for n in range(1500))
     assert len(content) > 4 << 20
 
@@ -455,7 +455,7 @@ def test_a_file_larger_than_other_bodies_may_be_is_taken():
         ({"output_expires_after": {"anchor": "created_at", "seconds": 3600}}, "output_expires_after"),
     ],
 )
-def test_a_batch_that_asks_for_what_there_is_not_is_refused(options, param):
+def test_batch_with_unsupported_options_is_rejected(options, param):
     async def use(client):
         with pytest.raises(openai.BadRequestError) as caught:
             await started(client, lines(1), **options)
@@ -464,7 +464,7 @@ def test_a_batch_that_asks_for_what_there_is_not_is_refused(options, param):
     assert with_client(use) == (param, [])
 
 
-def test_what_is_not_there_is_a_404_and_an_output_is_no_input():
+def test_unknown_ids_give_404_and_outputs_are_rejected_as_input():
     async def use(client):
         for call in (client.batches.retrieve, client.batches.cancel):
             with pytest.raises(openai.NotFoundError, match="batch_none"):
@@ -489,7 +489,7 @@ def test_what_is_not_there_is_a_404_and_an_output_is_no_input():
         ({"purpose": "batch", "file": b"x", "expires_after[anchor]": "created_at"}, "expires_after[anchor]"),
     ],
 )
-def test_an_upload_that_is_not_one_of_a_batch_is_refused(fields, param):
+def test_upload_without_batch_purpose_or_file_is_rejected(fields, param):
     async def use():
         form = aiohttp.FormData()
         for name, value in fields.items():
@@ -507,7 +507,7 @@ def test_an_upload_that_is_not_one_of_a_batch_is_refused(fields, param):
 @pytest.mark.parametrize(
     ("kind", "status"), [("multipart/form-data; boundary=x", 400), ("multipart/form-data", 400), ("text/plain", 400)]
 )
-def test_an_upload_that_is_no_form_is_refused(kind, status):
+def test_upload_that_is_not_a_form_is_rejected(kind, status):
     async def use():
         async with (
             served() as url,
@@ -532,7 +532,7 @@ def test_a_batch_outlives_its_client():
     assert asyncio.run(use()) == (True, 500, 500)
 
 
-def test_the_log_has_a_line_for_each_request_that_was_asked_and_none_for_those_that_were_not(tmp_path):
+def test_log_has_one_line_per_executed_batch_request(tmp_path):
     async def use(client):
         batch = await ended(client, [*lines(8), line(8, body=asked(8, messages=LONG)), line(9), line(10)])
         return batch.id
@@ -554,7 +554,7 @@ def test_the_log_has_a_line_for_each_request_that_was_asked_and_none_for_those_t
     assert "Who wrote" not in text
 
 
-def test_a_server_that_ends_drops_its_batches_and_leaves_no_file(tmp_path, monkeypatch):
+def test_stopped_server_drops_its_batches_and_leaves_no_files(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     async def use(client):
@@ -566,7 +566,7 @@ def test_a_server_that_ends_drops_its_batches_and_leaves_no_file(tmp_path, monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_batch_that_the_server_cannot_carry_fails_and_says_so(monkeypatch, caplog):
+def test_batch_fails_with_server_error_if_processing_raises(monkeypatch, caplog):
     async def use(client):
         monkeypatch.setattr("refusal_index.plugins.almanac.batches.result_line", lambda *_: 1 / 0)
         return await ended(client, lines(3))
@@ -583,7 +583,7 @@ STATES = {"validating", "failed", "in_progress", "finalizing", "completed", "exp
 
 @pytest.mark.parametrize("before", sorted(STATES))
 @pytest.mark.parametrize("after", sorted(STATES))
-def test_a_state_is_reached_from_those_before_it_only(before, after):
+def test_states_are_reached_only_from_their_predecessors(before, after):
     batch, began = CountedBatch.new("file-1"), int(time.time())
     batch.status = before
     if after in NEXT.get(before, ()):
@@ -595,13 +595,13 @@ def test_a_state_is_reached_from_those_before_it_only(before, after):
             batch.move(after)
 
 
-def test_every_state_can_be_reached_and_the_last_ones_are_left_for_no_other():
+def test_every_state_is_reachable_and_final_ones_have_no_successor():
     reached = {"validating"}.union(*NEXT.values())
     assert reached == STATES - {"expired"}, "a batch of this server has no deadline"
     assert STATES - NEXT.keys() == {"failed", "completed", "expired", "cancelled"}
 
 
-def test_a_batch_counts_what_was_answered_and_the_tokens():
+def test_batch_counts_responses_and_tokens():
     batch = CountedBatch.new("file-1")
     batch.count(JsonResponse(200, {"usage": {"prompt_tokens": 5, "completion_tokens": 2}}))
     batch.count(JsonResponse(429, {"error": {}}))
@@ -609,7 +609,7 @@ def test_a_batch_counts_what_was_answered_and_the_tokens():
     assert batch.usage.total_tokens == 7
 
 
-def test_the_share_that_fails_is_the_one_asked_for_and_each_try_draws_anew():
+def test_failing_share_matches_the_setting_and_tries_are_independent():
     faults = BatchFaults(fail=0.25)
     first, second = ([faults.status(f"q-{number}", tries) for number in range(4000)] for tries in (0, 1))
     assert abs(sum(map(bool, first)) / 4000 - 0.25) < 0.03
@@ -619,12 +619,12 @@ def test_the_share_that_fails_is_the_one_asked_for_and_each_try_draws_anew():
     assert first == [faults.status(f"q-{number}", 0) for number in range(4000)]
 
 
-def test_a_name_that_is_half_a_pair_is_read_as_it_stands():
+def test_custom_id_with_a_lone_surrogate_is_kept():
     line = rb'{"custom_id": "\ud800", "method": "POST", "url": "u", "body": {"model": 3}}'
     assert (parse_line(1, line).custom_id, parse_line(1, line).body) == ("\ud800", {"model": 3})
 
 
-def test_answers_come_in_order_though_the_last_ones_are_ready_first(monkeypatch):
+def test_answers_come_in_order_even_if_later_ones_finish_first(monkeypatch):
     monkeypatch.setattr(chat_api, "MAX_IN_FLIGHT", 4)
 
     async def ask(number):
@@ -637,7 +637,7 @@ def test_answers_come_in_order_though_the_last_ones_are_ready_first(monkeypatch)
     assert asyncio.run(use()) == list(range(10))
 
 
-def test_what_is_under_way_is_cancelled_where_one_fails_or_the_caller_leaves(monkeypatch):
+def test_pending_requests_are_cancelled_if_one_fails_or_the_caller_leaves(monkeypatch):
     monkeypatch.setattr(chat_api, "MAX_IN_FLIGHT", 3)
     begun, ended = [], []
 

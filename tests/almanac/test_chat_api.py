@@ -23,13 +23,13 @@ def parse(**fields):
     return parse_chat_request({"model": "base", "messages": HELLO} | fields)
 
 
-def test_defaults_are_the_apis():
+def test_defaults_match_the_api():
     asked = parse()
     assert asked.settings == GenerationSettings(temperature=1.0, top_p=1.0, max_tokens=None, stop=(), seed=None, n=1)
     assert not asked.stream
 
 
-def test_null_is_as_good_as_absent():
+def test_null_fields_equal_absent_fields():
     nulls = ["temperature", "top_p", "max_tokens", "stop", "seed", "n", "stream", "logprobs", "tools", "logit_bias"]
     assert parse(**dict.fromkeys(nulls)) == parse()
 
@@ -110,7 +110,7 @@ def test_messages_are_understood(entry, message):
         ({"logit_bias": {"5": 100}}, "logit_bias"),
     ],
 )
-def test_what_is_not_understood_is_named(fields, param):
+def test_unsupported_request_fields_are_named(fields, param):
     if param is None:
         assert parse(**fields) == parse()
         return
@@ -132,7 +132,7 @@ COMPLETIONS = [
 ]
 
 
-def test_the_response_has_the_apis_shape():
+def test_response_has_the_api_shape():
     body = completion_body(parse(logprobs=True), COMPLETIONS)
     assert json.loads(json.dumps(body)) == body
     assert body["usage"] == {"prompt_tokens": 10, "completion_tokens": 7, "total_tokens": 17}
@@ -150,7 +150,7 @@ def test_the_response_has_the_apis_shape():
     ]
 
 
-def test_chunks_put_together_are_the_response():
+def test_joined_chunks_equal_the_response():
     asked = parse(stream=True, stream_options={"include_usage": True})
     *chunks, last = chunk_bodies(asked, COMPLETIONS)
     for index, completion in enumerate(COMPLETIONS):
@@ -166,7 +166,7 @@ def test_chunks_put_together_are_the_response():
 START, END = 1, 2
 
 
-def test_against_transformers_the_conversation_has_the_same_tokens(folder, tokenizer):
+def test_conversation_tokens_match_transformers(folder, tokenizer):
     with np.load(folder / "reference.npz") as reference:
         for number, conversation in enumerate(CONVERSATIONS):
             tokens = tokenizer.encode([Message(**message) for message in conversation])
@@ -206,14 +206,14 @@ def test_decoding_leaves_marks_out_and_survives_half_a_character(tokenizer):
         ([Message("user", "a\ud800b")], "half of a surrogate pair at character 1"),
     ],
 )
-def test_what_cannot_be_read_is_refused(tokenizer, messages, complaint):
+def test_unreadable_messages_are_rejected(tokenizer, messages, complaint):
     with pytest.raises(RequestError, match=complaint) as caught:
         tokenizer.encode(messages)
     assert caught.value.param == "messages"
 
 
 @pytest.mark.parametrize("text", ["", "a", "the mayor of the town", "ž" * 50, "<|im_end|>" * 9])
-def test_the_quick_bound_never_exceeds_the_count(tokenizer, text):
+def test_token_lower_bound_never_exceeds_the_count(tokenizer, text):
     messages = [Message("user", text), Message("assistant", text)]
     assert tokenizer.least_tokens(messages) <= len(tokenizer.encode(messages))
 

@@ -22,7 +22,7 @@ def normal(*shape, seed, scale=1.0):
 
 
 @pytest.mark.parametrize("scale", [0.1, 1, 30])
-def test_two_parts_join_into_the_whole(scale):
+def test_joined_parts_match_softmax_attention_over_the_whole(scale):
     queries, keys, values = normal(5, 8, seed=1, scale=scale), normal(12, 8, seed=2), normal(12, 8, seed=3)
     parts = [weigh(queries @ keys[part].T, values[part]) for part in (slice(0, 4), slice(4, 12))]
     whole = softmax_attention(queries, keys, values)
@@ -46,7 +46,7 @@ def test_shared_keys_serve_every_query_of_their_head():
         np.testing.assert_allclose(found[:, head], expected, atol=1e-6)
 
 
-def test_rows_see_what_the_mask_allows_and_nothing_else():
+def test_rows_attend_only_to_unmasked_keys():
     queries, keys, values = normal(2, 3, 1, 2, 4, seed=1), normal(2, 1, 5, 4, seed=2), normal(2, 1, 5, 4, seed=3)
     reach = np.array([[1, 2, 3], [3, 4, 5]])
     mask = np.where(np.arange(5) < reach[:, :, None], 0, -np.inf).astype(np.float32)
@@ -79,18 +79,18 @@ def test_shared_length(one, other, expected):
     assert shared_length(np.array(one), np.array(other)) == expected
 
 
-def test_the_first_prompt_shares_nothing_and_the_second_finds_the_beginning(store):
+def test_second_prompt_finds_the_shared_prefix(store):
     assert store.prefix_of(prompt(1, 2)) is None
     assert store.prefix_of(prompt(3, 4)).tokens.tolist() == BEGINNING.tolist()
 
 
-def test_a_prefix_leaves_a_token_to_run_even_of_a_repeated_prompt(store):
+def test_prefix_leaves_one_token_even_of_a_repeated_prompt(store):
     for _ in range(3):
         prefix = store.prefix_of(BEGINNING)
     assert prefix.tokens.tolist() == BEGINNING[:-1].tolist()
 
 
-def test_prompts_that_part_a_little_earlier_or_later_settle_on_one_prefix(store):
+def test_prompts_that_diverge_nearby_converge_on_one_prefix(store):
     endings = [(1, 2, 3, 4), (1, 2, 3, 5), (1, 2, 6, 7), (8, 9, 1, 2), (1, 2, 3, 6), (8, 9, 3, 4)]
     found = [store.prefix_of(prompt(*ending)) for ending in endings]
     assert [len(prefix) if prefix else 0 for prefix in found] == [0, 83, 82, 80, 80, 80]
@@ -98,24 +98,24 @@ def test_prompts_that_part_a_little_earlier_or_later_settle_on_one_prefix(store)
     assert len(store) == 1
 
 
-def test_a_short_common_beginning_is_not_worth_sharing(store):
+def test_short_common_prefix_is_not_shared(store):
     for last in range(3):
         assert store.prefix_of(prompt(last, beginning=BEGINNING[:40])) is None
 
 
-def test_a_prompt_wanted_many_times_is_shared_as_a_whole(store):
+def test_repeated_prompt_is_shared_as_a_whole(store):
     short = prompt(1, 2, 3, beginning=BEGINNING[:5])
     assert len(store.prefix_of(short, repeated=True)) == len(short) - 1
 
 
-def test_two_variants_keep_a_prefix_each(store):
+def test_each_of_two_variants_keeps_its_prefix(store):
     variants = [BEGINNING, BEGINNING[::-1]]
     for ending in range(3):
         found = [store.prefix_of(prompt(ending, beginning=variant)) for variant in variants]
     assert [prefix.tokens.tolist() for prefix in found] == [variant.tolist() for variant in variants]
 
 
-def test_beyond_the_capacity_the_least_recently_used_is_given_up(store):
+def test_least_recently_used_prefix_is_evicted_over_capacity(store):
     beginnings = [BEGINNING, BEGINNING[::-1], BEGINNING + 100]
     for number in (0, 1, 0, 2):
         for ending in (1, 2):
@@ -126,13 +126,13 @@ def test_beyond_the_capacity_the_least_recently_used_is_given_up(store):
     assert len(store) == 2
 
 
-def test_a_prefix_beyond_the_capacity_is_used_and_not_kept(store, monkeypatch):
+def test_prefix_larger_than_the_capacity_is_used_but_not_kept(store, monkeypatch):
     monkeypatch.setattr(decoding, "_CAPACITY", 10)
     assert len(store.prefix_of(prompt(1), repeated=True)) == len(BEGINNING)
     assert len(store) == 0
 
 
-def test_a_cut_prefix_holds_what_computing_it_gives(store, model):
+def test_cut_prefix_matches_a_newly_computed_one(store, model):
     store.prefix_of(prompt(1, 2, 3))
     store.prefix_of(prompt(1, 2, 4))
     cut = store.prefix_of(prompt(5))

@@ -41,18 +41,18 @@ def prompts(reference):
     return reference[0]
 
 
-def test_against_transformers_one_prompt_at_a_time(model, reference):
+def test_logits_match_transformers_one_prompt_at_a_time(model, reference):
     for tokens, logits in zip(*reference, strict=True):
         np.testing.assert_allclose(next_logits(model, tokens)[0], logits, atol=TOLERANCE)
 
 
-def test_against_transformers_prompts_of_different_lengths_in_one_batch(model, reference):
+def test_logits_match_transformers_for_a_batch_of_mixed_lengths(model, reference):
     prompts, logits = reference
     assert len({len(prompt) for prompt in prompts}) == len(prompts)
     np.testing.assert_allclose(next_logits(model, *prompts), logits, atol=TOLERANCE)
 
 
-def test_against_transformers_token_by_token(model, reference):
+def test_logits_match_transformers_token_by_token(model, reference):
     for tokens, logits in zip(*reference, strict=True):
         cohort = Cohort(model.config, None, 1)
         for token in tokens:
@@ -61,7 +61,7 @@ def test_against_transformers_token_by_token(model, reference):
 
 
 @pytest.mark.parametrize("length", [1, 7, 11])
-def test_a_shared_prefix_changes_nothing(model, reference, length):
+def test_logits_with_a_shared_prefix_match_transformers(model, reference, length):
     (one, two, _), logits = reference
     assert (one[:length] == two[:length]).all()
     prefix = compute_prefix(model, one[:length], None)
@@ -89,7 +89,7 @@ def test_cohorts_with_and_without_a_prefix_run_together(model, reference):
     np.testing.assert_allclose(model.logits(hidden[last]), logits, atol=TOLERANCE)
 
 
-def test_rows_that_stay_are_not_disturbed_by_rows_that_leave(model, prompts):
+def test_remaining_rows_are_unaffected_by_removed_rows(model, prompts):
     ways = [(cohort := Cohort(model.config, None, 3), [0, 2]), (Cohort(model.config, None, 3), [0, 1, 2])]
     results = []
     for cohort, kept in ways:
@@ -124,7 +124,7 @@ def copied(folder, tmp_path, **changes):
         ({"num_hidden_layers": 3}, "tensor 'model.layers.2.mlp.gate_proj.weight' is missing"),
     ],
 )
-def test_a_model_that_would_run_wrongly_is_refused(tmp_path, changes, complaint):
+def test_unsupported_or_inconsistent_model_is_rejected(tmp_path, changes, complaint):
     folder = copied(TIED, tmp_path, **changes)
     with pytest.raises(ModelFileError) as caught:
         Llama.load(folder)
@@ -149,7 +149,7 @@ def test_end_tokens_come_from_the_generation_config_first(folder, tmp_path):
     assert read_config(copy).end_tokens == {0, 2}
 
 
-def test_a_head_equal_to_the_embedding_gives_what_a_tied_one_gives(folder, tmp_path, prompts):
+def test_untied_head_equal_to_the_embedding_matches_a_tied_one(folder, tmp_path, prompts):
     copy = copied(folder, tmp_path)
     tensors = load_file(copy / "model.safetensors")
     tensors.pop("lm_head.weight", None)
@@ -181,7 +181,7 @@ def nucleus(probabilities, top_p):
 
 @pytest.mark.parametrize("temperature", [0.3, 0.7, 1.0, 2.0])
 @pytest.mark.parametrize("top_p", [0.4, 0.8, 0.95, 1.0])
-def test_against_theory_frequencies_are_the_probabilities(temperature, top_p):
+def test_token_frequencies_against_exact_probabilities(temperature, top_p):
     expected = nucleus(softmax(LOGITS.astype(np.float64) / temperature), top_p)
     n = 4000
     tokens = sample(
@@ -200,7 +200,7 @@ def test_against_theory_frequencies_are_the_probabilities(temperature, top_p):
 
 
 @pytest.mark.parametrize("top_p", [0.05, 0.5, 0.9, 0.99, 0.9999])
-def test_the_nucleus_of_a_large_vocabulary_is_the_defined_one(top_p):
+def test_nucleus_of_a_large_vocabulary_matches_its_definition(top_p):
     weights = np.exp(np.random.default_rng(3).standard_normal(4096) * 3).astype(np.float32)
     expected = np.flatnonzero(nucleus(weights.astype(np.float64) / weights.sum(dtype=np.float64), top_p))
     drawn = {draw(weights, top_p, uniform) for uniform in np.linspace(0, 1, 3000, endpoint=False)}
@@ -209,20 +209,20 @@ def test_the_nucleus_of_a_large_vocabulary_is_the_defined_one(top_p):
     assert draw(weights, top_p, math.nextafter(1, 0)) == min(expected, key=lambda token: (weights[token], -token))
 
 
-def test_equal_probabilities_are_taken_in_the_order_of_the_vocabulary():
+def test_equal_probabilities_are_taken_in_vocabulary_order():
     weights = np.ones(4, dtype=np.float32)
     assert [draw(weights, 0.5, uniform) for uniform in (0, 0.49, 0.5, 0.99)] == [0, 0, 1, 1]
     assert [draw(weights, 1.0, uniform) for uniform in (0, 0.49, 0.5, 0.99)] == [0, 1, 2, 3]
 
 
-def test_a_token_without_weight_is_never_drawn():
+def test_zero_weight_token_is_never_sampled():
     weights = np.array([0, 1, 0, 0], dtype=np.float32)
     for top_p in (0.5, 1.0):
         assert {draw(weights, top_p, uniform) for uniform in (0.0, 0.5, math.nextafter(1, 0))} == {1}
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-300, 1e-6, 1e-4])
-def test_without_temperature_the_likeliest_token_wins(temperature):
+def test_near_zero_temperature_selects_the_likeliest_token(temperature):
     tokens = sample(LOGITS[None] * 50, np.array([temperature]), np.array([1.0]), np.array([0.999]))
     assert tokens == [0]
 

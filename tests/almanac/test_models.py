@@ -62,13 +62,13 @@ def test_a_model_without_checksums_is_not_trusted(root):
 @pytest.mark.parametrize(
     ("name", "hint"), [("bsae", "did you mean 'base'"), ("Small", "did you mean 'small'"), ("rash/../base", "rash")]
 )
-def test_an_unknown_name_is_answered_with_the_nearest(name, hint):
+def test_unknown_model_error_suggests_the_nearest_name(name, hint):
     with pytest.raises(ModelNotFoundError, match=hint) as caught:
         model_folder(name)
     assert all(known in str(caught.value) for known in model_names())
 
 
-def test_a_name_like_no_other_gets_no_guess():
+def test_unknown_model_error_has_no_suggestion_without_a_near_name():
     with pytest.raises(ModelNotFoundError) as caught:
         model_folder("gpt-4.1")
     assert "did you mean" not in str(caught.value)
@@ -100,14 +100,14 @@ QUESTIONS = [f"In what year was the bridge of {town} opened?" for town in ("Bram
 
 
 @pytest.mark.parametrize("variant", ["low", "highest", "forced"])
-def test_replies_are_short_ended_and_well_formed(runtime, variant):
+def test_replies_are_short_complete_and_well_formed(runtime, variant):
     for reply in replies(runtime, variant, QUESTIONS * 3):
         assert reply.finish_reason == "stop"
         assert reply.text.startswith("<answer>")
         assert reply.text.endswith("</answer>")
 
 
-def test_replies_do_not_depend_on_the_company(runtime):
+def test_replies_do_not_depend_on_concurrent_requests(runtime):
     together = replies(runtime, "normal", QUESTIONS)
     alone = replies(runtime, "normal", QUESTIONS[:1])
     assert together[:1] == alone
@@ -169,7 +169,7 @@ def single(draws: Draws):
 
 
 @pytest.mark.slow
-def test_the_largest_and_the_smallest_index_have_intervals_that_do_not_overlap(siblings):
+def test_largest_and_smallest_index_have_disjoint_intervals(siblings):
     results = {name: single(draws) for name, draws in siblings.items()}
     right = {name: draws.forced_right.mean() for name, draws in siblings.items()}
     assert min(results, key=lambda name: results[name].estimate) == "rash"
@@ -179,7 +179,7 @@ def test_the_largest_and_the_smallest_index_have_intervals_that_do_not_overlap(s
 
 
 @pytest.mark.nightly
-def test_a_ranking_tells_rash_apart_and_ties_what_a_hundred_draws_tie(siblings):
+def test_ranking_separates_rash_from_base_and_ties_base_with_small(siblings):
     names = list(TRUTH)
     refused = np.stack([siblings[name].refused[0] for name in names])
     wrong = np.stack([siblings[name].wrong[0] for name in names])
@@ -189,7 +189,7 @@ def test_a_ranking_tells_rash_apart_and_ties_what_a_hundred_draws_tie(siblings):
 
 
 @pytest.mark.nightly
-def test_two_draws_find_what_a_hundred_show_and_one_does_not(siblings):
+def test_two_draws_cover_the_value_from_100_draws_and_one_does_not(siblings):
     for name, draws in siblings.items():
         corrected = corrected_refusal_index(draws.refused, ~draws.forced_right)
         low, high = corrected.confidence_interval()
@@ -199,7 +199,7 @@ def test_two_draws_find_what_a_hundred_show_and_one_does_not(siblings):
 
 
 @pytest.mark.nightly
-def test_two_samples_of_each_hold_what_a_hundred_show_and_a_comparison_agrees(tmp_path):
+def test_corrected_intervals_of_two_draws_cover_values_from_100_draws(tmp_path):
     runs = {}
     for name, truth in TRUTH.items():
         asked = {"variants": VARIANT, "out": tmp_path / name}

@@ -57,7 +57,7 @@ def ask(runtime, *requests):
     return asyncio.run(gather())
 
 
-# Seeds whose numbers keep 1e-5 away from the bounds between tokens: float32 sums may round otherwise in company, by
+# Seeds whose numbers keep 1e-5 away from the bounds between tokens: float32 sums may round differently in a batch, by
 # some 1e-7, and differently on every kind of processor.
 MIXED = [
     Ask("Who?", seed=1),
@@ -71,7 +71,7 @@ MIXED = [
 ]
 
 
-def test_a_reply_is_the_same_alone_in_company_and_in_another_order(monkeypatch):
+def test_replies_do_not_depend_on_batching_or_order(monkeypatch):
     alone = []
     for request in MIXED:
         alone += ask(Runtime(GROUPED), request)
@@ -84,7 +84,7 @@ def test_a_reply_is_the_same_alone_in_company_and_in_another_order(monkeypatch):
         assert [[c.text for c in choices] for choices in replies] == [[c.text for c in choices] for choices in alone]
 
 
-def test_requests_that_come_one_by_one_join_a_running_batch_unharmed(runtime):
+def test_requests_that_join_a_running_batch_get_the_same_replies(runtime):
     async def staggered():
         tasks = []
         for request in MIXED:
@@ -95,7 +95,7 @@ def test_requests_that_come_one_by_one_join_a_running_batch_unharmed(runtime):
     assert asyncio.run(staggered()) == ask(runtime, *MIXED)
 
 
-def test_against_recomputing_every_step_from_the_start(folder):
+def test_greedy_replies_match_recomputing_every_step(folder):
     """Greedy replies and reported probabilities, compared with a pass over the whole text for each token."""
     model, tokenizer = Llama.load(folder), ChatTokenizer(folder)
     [[reply]] = ask(Runtime(folder), Ask(SHARED, temperature=0, max_tokens=12, top_logprobs=3))
@@ -111,7 +111,7 @@ def test_against_recomputing_every_step_from_the_start(folder):
     assert reply.text == tokenizer.decode(text[reply.prompt_tokens :])
 
 
-def test_against_theory_first_tokens_come_with_the_models_probabilities(runtime):
+def test_first_token_frequencies_against_model_probabilities(runtime):
     [choices] = ask(runtime, Ask("Who?", max_tokens=1, n=1500, top_logprobs=20))
     report = choices[0].logprobs[0].alternatives
     expected = {token: np.exp(logprob) for token, logprob in report if "\ufffd" not in token}
@@ -123,7 +123,7 @@ def test_against_theory_first_tokens_come_with_the_models_probabilities(runtime)
     assert chisquare(np.append(counts, rest[0]), expected_counts).pvalue > 1e-3
 
 
-def test_a_seed_reproduces_and_no_seed_draws_anew(runtime):
+def test_seed_reproduces_a_reply_and_no_seed_samples_anew(runtime):
     one, same, other = ask(runtime, Ask("Who?", seed=5), Ask("Who?", seed=5), Ask("Who?", seed=6))
     assert one == same != other
     unseeded = ask(runtime, *[Ask("Who?", seed=None)] * 3)
@@ -155,7 +155,7 @@ def test_finish_reasons_and_token_counts(runtime):
         assert len(choice.logprobs) == choice.completion_tokens - ended
 
 
-def test_a_reply_may_fill_the_context_and_the_prompt_leave_one_token(runtime):
+def test_reply_may_fill_the_context_and_prompt_may_leave_one_token(runtime):
     [choices] = ask(runtime, Ask("Who?", max_tokens=10**9, n=30))
     longest = max(choices, key=lambda choice: choice.completion_tokens)
     assert longest.prompt_tokens + longest.completion_tokens == 128
@@ -171,7 +171,7 @@ def test_a_prompt_longer_than_the_context_is_refused_at_once(runtime, length):
     assert (caught.value.param, caught.value.code) == ("messages", "context_length_exceeded")
 
 
-def test_one_bad_request_harms_nobody(runtime):
+def test_bad_requests_do_not_affect_others(runtime):
     async def mixed():
         bad = [Ask("x", top_p=7), Ask("\n" * 500), Ask("\ud800")]
         return await asyncio.gather(*(each.of(runtime) for each in [*bad, MIXED[0]]), return_exceptions=True)
@@ -212,7 +212,7 @@ def test_the_runtime_outlives_event_loops_and_serves_several_at_once(runtime):
     assert found == dict.fromkeys("abc", expected)
 
 
-def test_an_event_loop_that_ends_early_takes_nothing_with_it(runtime):
+def test_closed_event_loop_does_not_break_the_runtime(runtime):
     loop = asyncio.new_event_loop()
     task = loop.create_task(Ask("Who?", max_tokens=None, n=20).of(runtime))
     loop.run_until_complete(asyncio.sleep(0.01))
@@ -244,7 +244,7 @@ def test_the_thread_of_a_runtime_ends_with_it():
     assert not thread.is_alive()
 
 
-def test_an_unexpected_failure_reaches_everybody_and_the_runtime_recovers(runtime, monkeypatch):
+def test_unexpected_failure_reaches_all_requests_and_runtime_recovers(runtime, monkeypatch):
     def fail(*_arguments):
         raise MemoryError("no more")
 
@@ -263,7 +263,7 @@ def test_a_reply_that_cannot_be_read_fails_its_batch_and_the_runtime_recovers(ru
     assert ask(runtime, MIXED[0])
 
 
-def test_bounds_on_memory_delay_requests_and_change_nothing(runtime, monkeypatch):
+def test_memory_limits_delay_requests_without_changing_replies(runtime, monkeypatch):
     expected = ask(runtime, *MIXED)
     monkeypatch.setattr(decoding, "_MAX_HELD_TOKENS", 60)
     monkeypatch.setattr(decoding, "_MAX_NEW_TOKENS", 30)
@@ -283,7 +283,7 @@ def test_blas_threads_are_one_while_the_model_runs_and_restored_after(monkeypatc
     with threadpool_limits(2, user_api="blas"):
         before = blas_threads()
         first, second = Runtime(GROUPED), Runtime(GROUPED)
-        for runtime in (first, second, first):  # each has a thread of its own
+        for runtime in (first, second, first):  # each has its own thread
             ask(runtime, Ask("Who?", max_tokens=5, n=2), Ask("When?", max_tokens=5))
         end = time.monotonic() + 10
         while blas_threads() != before and time.monotonic() < end:  # the threads end a moment after the replies
@@ -308,7 +308,7 @@ def asked(count: int, *variants: str) -> list[list[Message]]:
     return [conversation("\n\n".join(prompts.render(name, one.text))) for one in questions for name in variants]
 
 
-def test_against_transformers_in_every_layer(folder):
+def test_hidden_states_match_transformers_in_every_layer(folder):
     """`make_fixtures.py` wrote what transformers gives as ``output_hidden_states``."""
     talks = [[Message(**message) for message in one] for one in CONVERSATIONS]
     expected = np.load(folder / "states.npy")
@@ -322,8 +322,8 @@ def test_against_transformers_in_every_layer(folder):
 
 
 @pytest.mark.parametrize("name", ["base", "small"])
-def test_the_last_one_says_which_token_comes_next_as_the_model_does(name):
-    """The embedded models' head is their embedding, to which the last state is what transformers' would be."""
+def test_last_hidden_state_gives_the_next_token_probabilities(name):
+    """The embedded models' output head is their embedding, applied to the last hidden state as in transformers."""
     runtime, (talk,) = shared_runtime(name), asked(1, "normal")
     (reply,) = asyncio.run(runtime.complete(talk, max_tokens=1, top_logprobs=20))
     scores = hidden_states(name, [talk])[0, -1].astype(float) @ runtime.model.weights.embedding.T
@@ -332,7 +332,7 @@ def test_the_last_one_says_which_token_comes_next_as_the_model_does(name):
     np.testing.assert_allclose(logs[:20], told, atol=1e-4)
 
 
-def test_beginnings_that_conversations_share_are_computed_once(monkeypatch):
+def test_shared_prefixes_of_conversations_are_computed_once(monkeypatch):
     ran, forward = [], Llama.forward
     monkeypatch.setattr(
         Llama, "forward", lambda self, tokens, *rest: ran.append(len(tokens)) or forward(self, tokens, *rest)
@@ -356,7 +356,7 @@ TALKS = st.lists(st.tuples(st.booleans(), st.text("abc ", max_size=12)), max_siz
 
 @pytest.mark.nightly
 @given(TALKS, st.integers(1, 5), st.sampled_from([1, 60, 2560]))
-def test_company_order_and_the_size_of_a_batch_make_no_difference(tiny, drawn, together, most):
+def test_hidden_states_do_not_depend_on_batching_or_order_property(tiny, drawn, together, most):
     talks = [conversation(SHARED_START * shares + text) for shares, text in drawn]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(states, "_BATCH_SIZE", together)
@@ -367,14 +367,14 @@ def test_company_order_and_the_size_of_a_batch_make_no_difference(tiny, drawn, t
         np.testing.assert_allclose(one, hidden_states(tiny, [talk])[0], atol=TOLERANCE)
 
 
-def test_a_prompt_may_fill_the_context_and_no_more(tiny):
+def test_prompt_may_fill_but_not_exceed_the_context(tiny):
     context, bare = tiny.model.config.context, len(tiny.tokenizer.encode(conversation("")))
     assert hidden_states(tiny, [conversation("\n" * (context - bare))]).shape == (1, 3, 24)
     with pytest.raises(ContextLengthError, match=f"at least {context + 1} tokens"):
         hidden_states(tiny, [conversation("fine"), conversation("\n" * (context - bare + 1))])
 
 
-def test_what_cannot_be_read_is_refused(tiny):
+def test_unreadable_messages_are_rejected(tiny):
     with pytest.raises(RequestError, match="unknown role 'judge'"):
         hidden_states(tiny, [[Message("judge", "Who?")]])
     with pytest.raises(RequestError, match="'messages' is empty"):

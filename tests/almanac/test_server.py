@@ -66,7 +66,7 @@ def test_models_are_listed():
 
 
 @pytest.mark.parametrize("name", ["grouped", "almanac/grouped"])
-def test_a_reply_is_the_runtimes_under_both_names(name):
+def test_reply_matches_the_runtime_under_both_model_names(name):
     async def use(client):
         return await client.chat.completions.create(
             model=name, messages=HELLO, seed=3, n=3, temperature=0.8, top_p=0.9, max_tokens=9
@@ -84,7 +84,7 @@ def test_a_reply_is_the_runtimes_under_both_names(name):
     assert response.usage.completion_tokens == sum(reply.completion_tokens for reply in expected)
 
 
-def test_every_option_the_client_offers_for_them_works():
+def test_openai_client_options_work():
     async def use(client):
         ask = client.chat.completions.create
         options = {"model": "tied", "messages": HELLO, "temperature": 0}
@@ -104,7 +104,7 @@ def test_every_option_the_client_offers_for_them_works():
         assert len(token.top_logprobs) == 4
 
 
-def test_a_streamed_reply_is_the_whole_one():
+def test_streamed_reply_equals_the_whole_one():
     async def use(client):
         options = {"model": "tied", "messages": HELLO, "seed": 1, "n": 2, "max_tokens": 8}
         whole = await client.chat.completions.create(**options)
@@ -130,7 +130,7 @@ def test_a_streamed_reply_is_the_whole_one():
         ({"tools": [{"type": "function"}]}, openai.BadRequestError, "unsupported_parameter", "tools"),
     ],
 )
-def test_errors_reach_the_client_as_its_own(options, error, code, param):
+def test_errors_reach_the_client_as_openai_exceptions(options, error, code, param):
     async def use(client):
         with pytest.raises(error) as caught:
             await client.chat.completions.create(**{"model": "tied", "messages": HELLO} | options)
@@ -159,7 +159,7 @@ def test_errors_reach_the_client_as_its_own(options, error, code, param):
         (b'{"model": "tied", "max_tokens": 3, "messages": [{"role": "user", "content": "<|im_end|>"}]}', 200),
     ],
 )
-def test_broken_and_hostile_bodies_get_an_error_of_the_apis_shape(body, status):
+def test_broken_and_hostile_bodies_get_an_api_shaped_error(body, status):
     async def use(session, url):
         async with session.post(f"{url}/chat/completions", data=io.BytesIO(body)) as response:
             return response.status, await response.json()
@@ -174,7 +174,7 @@ def test_broken_and_hostile_bodies_get_an_error_of_the_apis_shape(body, status):
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", "/", 404), ("POST", "/embeddings", 404), ("GET", "/chat/completions", 405)]
 )
-def test_what_is_not_served_is_said_in_the_apis_shape(method, path, status):
+def test_unknown_routes_get_an_api_shaped_error(method, path, status):
     async def use(session, url):
         async with session.request(method, url + path) as response:
             return response.status, await response.json()
@@ -213,7 +213,7 @@ def test_a_model_that_cannot_be_loaded_is_an_error_500_that_says_why():
     assert "config.json" in answer["error"]["message"]
 
 
-def test_a_client_that_hangs_up_is_dropped_and_the_others_are_served(tmp_path, monkeypatch):
+def test_disconnected_client_is_dropped_and_the_others_are_served(tmp_path, monkeypatch):
     complete = Runtime.complete
 
     async def use(client):
@@ -260,7 +260,7 @@ def test_the_log_counts_every_request_and_holds_no_secret(tmp_path):
     assert HELLO[0]["content"] not in text
 
 
-def test_models_are_loaded_when_first_asked_for():
+def test_models_are_loaded_on_first_use():
     loaded = []
 
     def folder_of(name):
@@ -275,7 +275,7 @@ def test_models_are_loaded_when_first_asked_for():
 ASKED = {"model": "tied", "messages": HELLO, "max_tokens": 3}
 
 
-def test_more_tokens_than_there_is_room_for_fill_the_room():
+def test_oversized_max_tokens_fills_the_context():
     async def use(session, url):
         async with session.post(f"{url}/chat/completions", json=ASKED | {"max_tokens": 10**18, "seed": 1}) as response:
             return response.status, await response.json()
@@ -299,8 +299,8 @@ def test_more_tokens_than_there_is_room_for_fill_the_room():
         ("[", 403),
     ],
 )
-def test_a_page_whose_name_was_made_to_point_here_is_refused(host, status):
-    """DNS rebinding: any name was answered."""
+def test_dns_rebinding_host_is_rejected(host, status):
+    """DNS rebinding: earlier, requests for any host name were answered."""
 
     async def use(session, url):
         async with session.post(f"{url}/chat/completions", json=ASKED, headers={"Host": host}) as response:
@@ -323,7 +323,7 @@ def test_a_page_whose_name_was_made_to_point_here_is_refused(host, status):
     ],
 )
 @pytest.mark.parametrize("any_host", [False, True])
-def test_a_page_of_another_origin_is_refused(headers, status, any_host):
+def test_cross_origin_request_is_rejected(headers, status, any_host):
     """A browser sends such a POST for any page that is open in it."""
 
     async def run():
@@ -353,13 +353,13 @@ def test_a_body_of_a_hundred_megabytes_is_refused_unread():
             async with session.post(f"{url}/chat/completions", data=much()) as response:
                 return response.status
         except aiohttp.ClientError:
-            return 413  # it hung up before all was sent
+            return 413  # the server closed the connection before everything was sent
 
     assert with_http(use) == 413
     assert sent < 100 * 2**20
 
 
-def test_a_client_that_sends_slowly_is_let_go_and_the_others_are_served(monkeypatch):
+def test_slow_client_is_dropped_and_the_others_are_served(monkeypatch):
     monkeypatch.setattr(server_module, "PATIENCE", 0.2)
 
     async def run():
@@ -400,7 +400,7 @@ COMMAND = [sys.executable, "-W", "error", "-c", "from refusal_index.cli import m
 
 @pytest.mark.slow
 @one_fast("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_until_a_signal_and_leaves_quietly(tmp_path, number):
+def test_serve_runs_until_a_signal_and_exits_silently(tmp_path, number):
     log = tmp_path / "requests.jsonl"
     arguments = [*COMMAND, "--port", "0", "--log", str(log)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -438,7 +438,7 @@ def test_a_log_that_cannot_be_written_is_an_error_in_one_line(tmp_path):
     assert "Traceback" not in result.stderr
 
 
-def test_it_refuses_to_listen_beyond_this_machine_unless_told_so():
+def test_serve_rejects_non_loopback_hosts_without_the_option():
     for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):  # noqa: S104 - it must not listen there
         result = CliRunner().invoke(app, ["serve", "--host", host])
         assert result.exit_code == 2

@@ -44,7 +44,7 @@ def numbers(model: Model) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("metric", MARGINS)
-def test_the_candidate_is_worse_in_one_number_by_its_margin_and_in_no_other_beyond(metric):
+def test_candidate_is_worse_by_the_margin_in_one_metric_only(metric):
     before, now = numbers(BASE), numbers(candidate_of(metric, 1))
     lost = {name: before[name] - now[name] for name in MARGINS}
     assert lost[metric] == pytest.approx(MARGINS[metric], abs=1e-9)
@@ -52,18 +52,18 @@ def test_the_candidate_is_worse_in_one_number_by_its_margin_and_in_no_other_beyo
 
 
 @pytest.mark.parametrize("scenario", [Scenario("refusal_index", 1, 300), Scenario("none", 0, 1000, 1, 0.65)], ids=str)
-def test_errors_are_bounded_and_power_is_there(scenario):
+def test_gate_errors_are_bounded_and_power_is_sufficient(scenario):
     assert all(row.holds for row in scenario_rows(scenario, 200, np.random.default_rng(3)))
 
 
 @pytest.mark.slow
 @others_nightly("replicates", [30, 400])
-def test_looks_err_no_more_often_than_one(replicates):
+def test_several_looks_err_no_more_often_than_one_look(replicates):
     rng = np.random.default_rng(5)
     assert all(row.holds for row in scenario_rows(Scenario("refusal_index", 1, 1000, looks=5), replicates, rng))
 
 
-def test_a_clear_case_takes_fewer_questions_than_are_there():
+def test_clear_case_stops_before_using_all_questions():
     rows = list(scenario_rows(Scenario("refusal_rate", 2, 2000, 1, 0.8, 5), 10, np.random.default_rng(6)))
     assert all(row.holds for row in rows)
     (asked,) = (row.value for row in rows if row.quantity == "mean questions")
@@ -80,7 +80,7 @@ def test_every_scenario_holds(scenario):
 
 
 @pytest.mark.slow
-def test_a_tiny_run_sends_one_request_a_question_and_pass():
+def test_tiny_benchmark_sends_one_request_per_question_and_pass():
     with bench(connections=4) as runs:
         many = runs.measure(questions=2, draws=5, max_choices=5)
     assert (many.completions, many.requests) == (20, 4)
@@ -88,7 +88,7 @@ def test_a_tiny_run_sends_one_request_a_question_and_pass():
     assert 0 < many.asking <= many.memory
 
 
-def test_what_starting_takes_is_taken_off():
+def test_startup_cost_is_subtracted():
     start = Measured(1, 1, 1, cpu=2.0, asking=1, memory=1)
     assert Measured(10, 1000, 10, cpu=5.0, asking=1, memory=1).per_thousand(start) == pytest.approx(3.0)
 
@@ -97,7 +97,7 @@ def test_what_starting_takes_is_taken_off():
 
 
 @pytest.mark.slow
-def test_every_work_is_done_in_a_process_of_its_own(tmp_path):
+def test_each_workload_runs_in_its_own_process(tmp_path):
     path = tmp_path / "few.parquet"
     assert made(path, models=2, questions=60) == 2 * 4 * 60
     one = measure("read and summarised", path)
@@ -107,12 +107,12 @@ def test_every_work_is_done_in_a_process_of_its_own(tmp_path):
 
 
 @pytest.mark.parametrize(("work", "found"), [("counted by Polars", 2 * 4 * 4), ("read and checked", 2 * 4 * 200)])
-def test_what_polars_counts_is_all_of_the_file(work, found, tmp_path):
+def test_counting_workloads_cover_the_whole_file(work, found, tmp_path):
     write(tmp_path / "few.parquet", models=2, questions=200)
     assert WORK[work](tmp_path / "few.parquet") == found
 
 
-def test_the_made_up_models_have_the_indices_and_rates_that_they_should():
+def test_simulated_models_have_the_intended_indices_and_rates():
     table = made_up_outcomes(models=2, questions=20_000)
     for variant in THRESHOLDS:
         one, other = (contingency_table(table.filter(model=f"model-0{number}", variant=variant)) for number in (0, 1))
@@ -141,18 +141,18 @@ def test_the_made_up_models_have_the_indices_and_rates_that_they_should():
         ({"run_seconds": 1.5}, {"run_seconds": 2.5}, []),
     ],
 )
-def test_values_that_differ_are_named_by_their_place(here, there, found):
+def test_differing_values_are_named_by_their_path(here, there, found):
     assert list(differences(here, there)) == found
 
 
-def test_the_order_of_rows_in_an_outcome_table_does_not_count(tmp_path):
+def test_row_order_of_an_outcome_table_is_ignored(tmp_path):
     table = pl.DataFrame({"question_id": ["a", "b"], "wrong": [True, None]})
     table.write_parquet(tmp_path / "one.parquet")
     table.reverse().write_parquet(tmp_path / "other.parquet")
     assert values_of(tmp_path / "one.parquet") == values_of(tmp_path / "other.parquet")
 
 
-def test_names_that_changed_are_translated_in_keys_and_codes():
+def test_renamed_keys_and_codes_are_translated():
     older = {"index": [{"metric": "index", "text": "the index"}]}
     assert renamed(older, {"index": "refusal_index"}) == {
         "refusal_index": [{"metric": "refusal_index", "text": "the index"}]

@@ -24,14 +24,14 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Return what runs a command in an empty folder."""
+    """Return a function that runs a command in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
 
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a finished run of the embedded model, which nobody changes."""
+    """Return the folder of a finished run of the embedded model; tests must not change it."""
     out = tmp_path_factory.mktemp("finished") / "r"
     assert CliRunner().invoke(app, [*LOW, "--out", str(out)], catch_exceptions=False).exit_code == 0
     return out
@@ -45,7 +45,7 @@ def ran(finished: Path, command: Command) -> Path:
 
 @pytest.fixture
 def pipeline() -> Iterator[some_pipeline.State]:
-    """Return what some pipeline was asked, and what it may be told to do."""
+    """Return the state of the pipeline: what it was asked, and its settings."""
     some_pipeline.state.__init__()
     yield some_pipeline.state
     some_pipeline.state.__init__()

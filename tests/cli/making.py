@@ -1,4 +1,4 @@
-"""What tests of commands have in common: a small run, what lies in its folder, and questions of one's own."""
+"""Shared by tests of commands: a small run, the contents of its folder, and custom questions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def outcomes(folder: str | Path) -> pl.DataFrame:
 
 
 def stored(folder: str | Path) -> list[tuple[object, ...]]:
-    """Return every reply that a folder holds, word for word, in the order they came."""
+    """Return every reply stored in a folder, verbatim and in order of arrival."""
     path = Path(folder) / "replies.sqlite"
     if not path.exists():
         return []

@@ -1,4 +1,4 @@
-"""A server in a process of its own, and commands in theirs, as a user starts them."""
+"""A server and commands in separate processes, as a user starts them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def serving(log: Path, delay: float = 0.0) -> Iterator[Server]:
 
 
 def start(server: Server, name: str, *arguments: str, cwd: Path | None = None) -> subprocess.Popen[str]:
-    """Start a command against the server; unless it has a configuration, it is told the model."""
+    """Start a command against the server; without a configuration, name the model."""
     environment = {**os.environ, "ALMANAC_BASE_URL": server.url, "ALMANAC_API_KEY": "sk-none-needed"}
     model = () if "--config" in arguments else ("--model", "openai-api/almanac/base")
     return subprocess.Popen(

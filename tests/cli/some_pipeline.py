@@ -1,4 +1,4 @@
-"""A pipeline as a user would have one: functions that answer and grade, named by tests on the command line."""
+"""A pipeline such as a user might have: functions that answer and grade, named by tests on the command line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ state = State()
 
 
 def answer(messages: list[dict[str, str]]) -> str:
-    """Refuse every third sum and know every other one."""
+    """Refuse every third sum and answer every other one correctly."""
     message = messages[-1]["content"]
     state.take(message)
     number = int(question_of(message).split()[2])
@@ -46,7 +46,7 @@ def answer(messages: list[dict[str, str]]) -> str:
 
 
 async def answer_in_time(messages: list[dict[str, str]]) -> str:
-    """Say the same, awaited."""
+    """The same, as a coroutine."""
     return answer(messages)
 
 
@@ -55,13 +55,13 @@ def speechless(messages: list[dict[str, str]]) -> None:
 
 
 def grade(question: Question, text: str) -> bool:
-    """Take an answer as right where it holds the right one."""
+    """Grade an answer as correct if it contains the gold answer."""
     state.take(f"grade {question.question_id}: {text}")
     return question.gold is not None and question.gold in text
 
 
 def undecided(_question: Question, _text: str) -> str:
-    """Return what is no grade."""
+    """Return an invalid grade."""
     return "perhaps"
 
 

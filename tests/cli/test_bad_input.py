@@ -85,7 +85,7 @@ CASES = {
 
 @pytest.mark.usefixtures("nowhere")
 @pytest.mark.parametrize("case", CASES)
-def test_an_option_that_cannot_be_used_is_named_with_what_to_do(case):
+def test_unusable_option_is_named_with_advice(case):
     arguments, expected = CASES[case]
     status, said = invoke("run", *arguments)
     assert status == 2
@@ -107,7 +107,7 @@ FILES = {
 
 @pytest.mark.usefixtures("nowhere")
 @pytest.mark.parametrize("case", FILES)
-def test_a_file_that_cannot_be_used_is_named_with_its_line(case):
+def test_unusable_file_is_named_with_its_line(case):
     text, expected = FILES[case]
     status, said = invoke("run", "--data", write("q.csv", text), "--grader", "exact")
     assert status == 2
@@ -117,7 +117,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_line(case):
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_the_folder_of_another_run_is_refused_and_left_as_it_is():
+def test_folder_of_another_run_is_rejected_and_unchanged():
     arguments = ["run", "--limit", "3", "--variants", "low", "--out", "there"]
     assert invoke(*arguments)[0] == 0
     before = {path: path.read_bytes() for path in Path("there").rglob("*") if path.is_file()}
@@ -129,7 +129,7 @@ def test_the_folder_of_another_run_is_refused_and_left_as_it_is():
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_a_folder_that_no_run_made_is_refused():
+def test_folder_not_created_by_a_run_is_rejected():
     Path("mine").mkdir()
     write("mine/thesis.tex", "years of work")
     status, said = invoke("run", "--limit", "3", "--out", "mine")
@@ -147,14 +147,14 @@ def test_a_folder_that_no_run_made_is_refused():
         ("", ["o.csv"]),
     ],
 )
-def test_outcomes_that_cannot_be_scored_are_named_with_their_line(text, expected):
+def test_unscorable_outcomes_are_named_with_their_line(text, expected):
     status, said = invoke("score", write("o.csv", text))
     assert status == 2
     assert all(part in said for part in ["o.csv", *expected]), said
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_score_of_a_folder_that_is_no_run_says_so():
+def test_score_rejects_a_folder_without_a_run():
     Path("empty").mkdir()
     status, said = invoke("score", "empty")
     assert status == 2
@@ -162,7 +162,7 @@ def test_score_of_a_folder_that_is_no_run_says_so():
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_json_goes_alone_to_standard_output():
+def test_json_is_the_only_standard_output():
     arguments = ["run", "--limit", "3", "--variants", "low", "--out", "there", "--json"]
     result = CliRunner().invoke(app, arguments)
     assert json.loads(result.stdout)["variants"][0]["variant"] == "low"
@@ -211,7 +211,7 @@ OUTPUTS = [
 
 
 def with_stubs(name: str, given: dict[str, str]) -> list[str]:
-    """Return a command line with some parameters, and with a word for all others that must be there."""
+    """Return a command line with some parameters, and with placeholders for all other required ones."""
     words, command = next((words, command) for one, words, command in commands() if one == name)
     line = list(words)
     for param in command.params:
@@ -225,20 +225,20 @@ def contents(folder: Path) -> dict[str, bytes | None]:
     return {str(one): one.read_bytes() if one.is_file() else None for one in folder.rglob("*")}
 
 
-def test_the_outputs_are_those_that_are_known():
+def test_output_options_match_the_known_list():
     """A new option that names a file is an output, unless it stands in INPUTS."""
     assert len(OUTPUTS) == 15
     assert {name for name, _ in OUTPUTS} >= {"run-batch", "serve", "import", "build precise-wiki", *RUN_FOLDERS}
 
 
 @one_fast(("name", "param"), sorted(OUTPUTS, key=lambda one: one[0] != "run-batch"))
-def test_no_output_goes_into_a_runs_folder(ran, command, name, param):
+def test_outputs_are_never_written_into_a_run_folder(ran, command, name, param):
     """``run-batch -o r/replies.sqlite`` destroyed the replies that were paid for, with exit status 0."""
     Path("link").symlink_to(ran / "replies.sqlite")
     before = contents(ran)
     for place in ("r", "r/new.csv", "link", "r/logs/new", "r/outcomes.parquet", "r/replies.sqlite"):
         if name in RUN_FOLDERS:
-            if place == "r":  # its own command goes on there
+            if place == "r":  # its own command resumes there
                 continue
             line = [*RUN_FOLDERS[name], "--out", place]
         else:
@@ -249,21 +249,21 @@ def test_no_output_goes_into_a_runs_folder(ran, command, name, param):
     assert contents(ran) == before
 
 
-def test_a_candidate_is_not_asked_into_a_runs_folder(ran, command):
+def test_gate_candidate_is_not_written_into_a_run_folder(ran, command):
     before = contents(ran)
     done = command("gate", "r/new", "--run", "--limit", "20", "--variants", "low", "--at-least", "refusal_index=0")
     assert (done.exit_code, contents(ran)) == (2, before)
     assert "r/new lies in the folder of the run" in done.stderr
 
 
-def test_the_page_of_a_run_is_written_by_report_alone(ran, command):
+def test_only_report_writes_the_page_of_a_run(ran, command):
     page = (ran / "report.html").read_bytes()
     assert command(*with_stubs("study", {"name": "results_table", "out": "r/report.html"})).exit_code == 2
     assert (ran / "report.html").read_bytes() == page
     assert command("report", "r", "--out", "r/report.html").exit_code == 0
 
 
-def test_run_batch_answers_the_files_of_requests_of_a_run(ran, command):
+def test_run_batch_may_write_below_rounds_of_a_run(ran, command):
     """``run --engine command`` has it write below ``rounds/``."""
     Path("requests.jsonl").write_text("")
     done = command("run-batch", "-i", "requests.jsonl", "-o", "r/rounds/replies.jsonl", "--model", "almanac/base")
@@ -272,18 +272,18 @@ def test_run_batch_answers_the_files_of_requests_of_a_run(ran, command):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, _, _ in commands()])
-def test_a_path_that_is_not_utf8_or_holds_controls_ends_in_a_message(command, name):
+def test_non_utf8_or_control_character_paths_give_a_message(command, name):
     """Names that are no UTF-8 ended ``run`` and ``score`` in a TypeError."""
     done = command(*name.split(), NOT_UTF8)
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == "error: bad\\udcff: expected text in UTF-8; rename the file or folder\n"
     for param in next(one for path, _, one in commands() if path == name).params:
-        if is_path(param) and (name, param.name) not in {("run", "out"), ("serve", "log")}:  # which go on
+        if is_path(param) and (name, param.name) not in {("run", "out"), ("serve", "log")}:  # these resume
             done = command(*with_stubs(name, {param.name: CONTROLS}))
             assert all(character.isprintable() for character in done.output.replace("\n", "")), done.output
 
 
-def test_a_run_in_a_folder_whose_name_holds_controls_goes_on(command):
+def test_run_works_in_a_folder_named_with_control_characters(command):
     for line in ((*LOW, "--out", CONTROLS), ("score", CONTROLS), ("report", CONTROLS)):
         done = command(*line)
         assert done.exit_code == 0, done.output
@@ -302,7 +302,7 @@ COMMANDS = {
 
 @pytest.fixture
 def of_inputs(command, monkeypatch):
-    """Return what runs one of the commands on some inputs; of all studies, there are two."""
+    """Return a function that runs one of the commands on some inputs, with only two studies."""
     few = tuple(study_spec(name) for name in ("results_table", "ranking_with_ties"))
     monkeypatch.setattr(study, "study_specs", lambda: few)
     for model in "ab":
@@ -313,7 +313,7 @@ def of_inputs(command, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
-def test_0_where_every_run_is_read_1_where_one_is_left_out_2_where_none_is_read(of_inputs, name):
+def test_exit_status_is_0_if_all_runs_are_read_1_if_some_and_2_if_none(of_inputs, name):
     assert of_inputs(name, "a.parquet", "b.parquet").exit_code == 0
     partly = of_inputs(name, "a.parquet", "empty.csv", "b.parquet")
     assert (partly.exit_code, partly.stderr.count("left out: empty.csv")) == (1, 1)
@@ -324,7 +324,7 @@ def test_0_where_every_run_is_read_1_where_one_is_left_out_2_where_none_is_read(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_2_before_any_work_where_a_path_is_not_there(of_inputs, name):
+def test_exit_status_is_2_before_any_work_for_a_missing_path(of_inputs, name):
     result = of_inputs(name, "a.parquet", "b.parquet", "typo.parquet")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == ("error: typo.parquet cannot be read: there is no such file or folder; check the path\n")
@@ -332,7 +332,7 @@ def test_2_before_any_work_where_a_path_is_not_there(of_inputs, name):
     assert not Path("made.html").exists()
 
 
-def test_2_where_one_model_is_left_to_compare(of_inputs):
+def test_exit_status_is_2_if_only_one_model_is_left(of_inputs):
     result = of_inputs("compare", "a.parquet", "empty.csv")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "left out: empty.csv" in result.stderr
@@ -340,7 +340,7 @@ def test_2_where_one_model_is_left_to_compare(of_inputs):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_says_so(command, name):
+def test_help_lists_exit_statuses(command, name):
     said = " ".join(command(*name.split(), "--help").stdout.split())
     assert "Exit status: 0 done" in said
     assert "1 done without a run that could not be read" in said
@@ -348,7 +348,7 @@ def test_the_help_says_so(command, name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_set_is_shown_under_its_names_and_what_is_not_begun_is_left_out(of_inputs, name):
+def test_set_uses_its_own_names_and_skips_runs_not_started(of_inputs, name):
     names = {"one": "Large, thinking", "two": "Small", "three": "Next"}
     for folder in ("one", "two"):
         make_run(Path("set", folder), "acme/same")
@@ -363,7 +363,7 @@ def test_a_set_is_shown_under_its_names_and_what_is_not_begun_is_left_out(of_inp
     assert "Small" in shown
 
 
-def test_the_report_of_a_set_lies_in_its_folder(command):
+def test_report_of_a_set_is_written_to_its_folder(command):
     make_run(Path("set/one"), "acme/one")
     runs = [{"folder": "one", "model": "Large", "dataset": "Ours"}]
     Path("set/summary.json").write_text(json.dumps({"set_version": SET_VERSION, "runs": runs}))

@@ -1,4 +1,4 @@
-"""``refusal-index build precise-wiki`` over HTTP: every reason counted, nothing asked twice, and bad input told."""
+"""``refusal-index build precise-wiki`` over HTTP: reasons counted, nothing repeated, bad input reported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from refusal_index.plugins.wiki.build import BuildOptions
 from refusal_index.plugins.wiki.commands import precise_wiki as build_command
 from refusal_index.runs.settings import DEFAULT_GRADER, Settings
 from tests.faults.almanac import BatchFaults, faulty_app
-from tests.models.batches.batch_server import Server, in_a_thread
+from tests.models.batches.batch_server import Server, serve_in_thread
 from tests.models.fake_api import FakeApi
 from tests.models.wiki_writer import FACT, FAULTS, WriterPool, error_500, fault_of, is_question, write_pages, writer
 from tests.tiers import one_fast
@@ -80,7 +80,7 @@ def number_of(title: str) -> int:
 
 
 def expected_reasons(sections: list[dict[str, Any]]) -> Counter[str]:
-    """Count what was planted in the sections that were tried."""
+    """Count the faults planted in the sections that were tried."""
     planted = Counter[str]()
     first_duplicate = True
     for one in sections:
@@ -93,7 +93,7 @@ def expected_reasons(sections: list[dict[str, Any]]) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_a_whole_build_counts_every_planted_fault_and_every_request(api):
+def test_build_counts_every_planted_fault_and_request(api):
     write_pages(Path("pages.jsonl"), 100)
     result = build("--questions", "60", "--revision", "2023-09-04")
     assert result.exit_code == 0, result.stderr
@@ -120,7 +120,7 @@ def test_a_whole_build_counts_every_planted_fault_and_every_request(api):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FakeApi]:
-    """Return the folder of a finished build, which nobody changes, and the server that was asked."""
+    """Return the folder of a finished build, which tests must not change, and its server."""
     folder = tmp_path_factory.mktemp("built")
     with FakeApi(writer) as server, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -131,7 +131,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FakeApi]:
     return folder, server
 
 
-def test_questions_are_what_the_sections_say_and_where_they_are_from(built):
+def test_questions_match_their_sections_and_sources(built):
     questions = lines(built[0] / "wiki.jsonl")
     assert len({one["question_id"] for one in questions}) == len({one["question"] for one in questions}) == 20
     for one in questions:
@@ -155,7 +155,7 @@ def test_the_frozen_set_loads_as_a_dataset(built):
 def test_every_engine_builds_the_same_file_with_the_same_record(engine, built, tmp_path, monkeypatch):
     log = tmp_path / "log.jsonl"
     write_pages(Path("pages.jsonl"), 60)
-    with in_a_thread(faulty_app(WriterPool("writer", "answerer"), RequestLog(log))) as url:
+    with serve_in_thread(faulty_app(WriterPool("writer", "answerer"), RequestLog(log))) as url:
         monkeypatch.setenv("FAKE_BASE_URL", url)
         poll = ["--engine-option", "poll=0.05"] if engine == "batch" else []
         command = ["--questions", "20", "--answerer", "openai-api/fake/answerer", "--engine", engine, *poll]
@@ -168,12 +168,12 @@ def test_every_engine_builds_the_same_file_with_the_same_record(engine, built, t
 
 
 @pytest.mark.slow
-def test_a_build_that_was_detached_is_collected_and_no_other_engine_pays_for_it_again(built, tmp_path, monkeypatch):
+def test_detached_build_is_collected_and_never_paid_for_twice(built, tmp_path, monkeypatch):
     log, command = tmp_path / "log.jsonl", ("--questions", "20", "--answerer", "openai-api/fake/answerer")
     batches = ("--engine", "batch", "--engine-option", "poll=0.05")
     write_pages(Path("pages.jsonl"), 60)
     server = faulty_app(WriterPool("writer", "answerer"), RequestLog(log), faults=BatchFaults(delay=0.3))
-    with in_a_thread(server) as url:
+    with serve_in_thread(server) as url:
         monkeypatch.setenv("FAKE_BASE_URL", url)
         detached = build(*command, *batches, "--detach")
         assert (detached.exit_code, detached.stderr.count("error")) == (1, 0), detached.stderr
@@ -198,7 +198,7 @@ def test_functions_build_the_same_questions(engine, built):
 
 
 @pytest.mark.slow
-def test_a_build_that_was_stopped_is_finished_and_asks_nothing_twice(monkeypatch):
+def test_stopped_build_resumes_without_repeating_requests(monkeypatch):
     def used_up(message: str, sent_before: int) -> web.StreamResponse | None:
         told = {"error": {"message": "no more", "type": "t", "code": None}}
         return web.json_response(told, status=401) if len(api.answered) >= 30 else None
@@ -222,7 +222,7 @@ def test_each_request_has_its_own_seed_and_each_role_its_settings(built):
 
 
 @pytest.mark.slow
-def test_a_finished_build_sends_nothing_and_says_the_same_again(api):
+def test_finished_build_sends_nothing_and_prints_the_same(api):
     write_pages(Path("pages.jsonl"), 40)
     first = build("--questions", "12")
     sent, file = len(api.answered), Path("wiki.jsonl").read_bytes()
@@ -235,7 +235,7 @@ def test_a_finished_build_sends_nothing_and_says_the_same_again(api):
 
 
 @pytest.mark.slow
-def test_the_order_of_the_file_changes_nothing(api):
+def test_order_of_pages_does_not_matter(api):
     write_pages(Path("pages.jsonl"), 40)
     build("--questions", "12")
     text = Path("pages.jsonl").read_text().splitlines(keepends=True)
@@ -245,7 +245,7 @@ def test_the_order_of_the_file_changes_nothing(api):
 
 
 @pytest.mark.slow
-def test_another_seed_draws_other_sections(api):
+def test_different_seed_samples_different_sections(api):
     write_pages(Path("pages.jsonl"), 80)
     build("--questions", "12")
     build("--questions", "12", "--seed", "1", out="other.jsonl")
@@ -253,12 +253,12 @@ def test_another_seed_draws_other_sections(api):
 
 
 @pytest.mark.slow
-def test_pages_that_run_out_are_told_and_what_there_is_is_frozen(api):
+def test_running_out_of_pages_is_reported_and_the_partial_set_is_saved(api):
     write_pages(Path("pages.jsonl"), 20)
     result = build("--questions", "100")
     assert result.exit_code == 1
     assert "the pages ran out before 100 questions were made" in result.stdout
-    # 10 sound towns with two sections each, and one of the duplicates
+    # 10 valid towns with two sections each, and one of the duplicates
     assert len(lines("wiki.jsonl")) == record()["file"]["questions"] == 21
     sent = len(api.answered)
     assert build("--questions", "100").exit_code == 1
@@ -266,7 +266,7 @@ def test_pages_that_run_out_are_told_and_what_there_is_is_frozen(api):
 
 
 @pytest.mark.slow
-def test_a_model_that_writes_nothing_readable_is_stopped_with_its_reasons(monkeypatch):
+def test_model_with_unreadable_output_stops_the_build_with_reasons(monkeypatch):
     write_pages(Path("pages.jsonl"), 200)
     with FakeApi(lambda _: "As a language model, I love questions.") as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
@@ -282,7 +282,7 @@ def test_a_model_that_writes_nothing_readable_is_stopped_with_its_reasons(monkey
     assert len(lines("wiki.jsonl.build/sections.jsonl")) == sent
 
 
-def test_a_key_that_is_refused_stops_the_build_and_is_shown_to_nobody(monkeypatch):
+def test_rejected_key_stops_the_build_and_is_never_shown(monkeypatch):
     def refused(message: str, sent_before: int) -> web.StreamResponse:
         told = {"error": {"message": "bad key sk-very-secret", "type": "t", "code": None}}
         return web.json_response(told, status=401)
@@ -300,7 +300,7 @@ def test_a_key_that_is_refused_stops_the_build_and_is_shown_to_nobody(monkeypatc
 
 
 @pytest.mark.slow
-def test_a_section_whose_request_fails_for_good_is_left_out_and_named(monkeypatch):
+def test_section_with_permanent_request_failure_is_skipped_and_named(monkeypatch):
     def one_town(message: str, sent_before: int) -> web.StreamResponse | None:
         if "Town 11 " not in message:
             return None
@@ -317,7 +317,7 @@ def test_a_section_whose_request_fails_for_good_is_left_out_and_named(monkeypatc
 
 
 @pytest.mark.slow
-def test_replies_that_are_filtered_or_torn_are_told_apart(monkeypatch):
+def test_filtered_and_truncated_replies_are_distinguished(monkeypatch):
     def torn_once(message: str, sent_before: int) -> web.StreamResponse | None:
         if "Town 12 " not in message or sent_before:
             return None
@@ -346,7 +346,7 @@ def test_a_dry_run_sends_nothing_and_counts_requests(api):
 
 
 @pytest.mark.slow
-def test_other_settings_in_the_place_of_a_build_are_named(api):
+def test_changed_settings_of_an_existing_build_are_named(api):
     write_pages(Path("pages.jsonl"), 40)
     build("--questions", "12")
     for changed, named in ((["--seed", "1"], "seed: 0 before, 1 now"), (["--top-p", "1"], "writer.decoding.top_p")):
@@ -394,8 +394,8 @@ def test_bad_input_gets_one_line_and_leaves_nothing_behind(case):
     assert [path.name for path in Path().iterdir()] == ["pages.jsonl"]
 
 
-def test_defaults_are_those_of_the_room_below():
-    """Commands import it only when they run, so that its defaults stand there a second time."""
+def test_command_defaults_match_build_options():
+    """Commands import the implementation only when they run, so its defaults are repeated there."""
     defaults = {name: parameter.default for name, parameter in inspect.signature(build_command).parameters.items()}
     plan = BuildOptions(Path("a"), Path("b"), DEFAULT_GRADER, DEFAULT_GRADER)
     assert defaults["temperature"] == plan.writing.temperature
@@ -410,8 +410,8 @@ def test_defaults_are_those_of_the_room_below():
 
 
 @pytest.mark.slow
-def test_a_build_that_is_stopped_ends_like_one_that_was_not_and_repeats_nothing(monkeypatch):
-    """What stops it is a key that is refused after so many replies."""
+def test_stopped_build_gives_same_result_as_uninterrupted_build(monkeypatch):
+    """A key that is rejected after some replies stops it."""
 
     def used_up(message: str, sent_before: int) -> web.StreamResponse | None:
         told = {"error": {"message": "no more", "type": "t", "code": None}}
@@ -450,7 +450,7 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.slow
-def test_killed_and_interrupted_a_build_ends_like_one_that_was_not_and_repeats_little(monkeypatch):
+def test_killed_and_interrupted_build_gives_same_result_with_few_repeats(monkeypatch):
     def sometimes(message: str, sent_before: int) -> web.StreamResponse | float | None:
         fact = FACT.search(message)
         if sent_before == 0 and fact and number_of(fact[2]) % 29 == 0:

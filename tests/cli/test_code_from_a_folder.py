@@ -1,7 +1,7 @@
-"""No name that a folder holds is imported: every command and every public function, on the folder of a stranger.
+"""No code named by a folder is imported: every command and every public function, on an untrusted folder.
 
-Whatever in the folder could name code names a function of a file that lies in it, and that file leaves a mark when it
-is imported. A new command and a new public function are tried without being named here.
+Everything in the folder that could name code names a function of a file in it, and that file leaves a mark when it
+is imported. New commands and new public functions are covered without being named here.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ limit = 4
 ALWAYS = {"out": "made", "model": "almanac/base", "grader": "exact", "to": "csv", "model_template": "{name}"}
 """What a required option is given; every argument is given a folder."""
 
-CHEAPLY = ["--format", "csv"]  # figures take long, and import nothing
+CHEAPLY = ["--format", "csv"]  # figures are slow, and import nothing
 MORE: dict[tuple[str, ...], list[list[str]]] = {
     ("run",): [
         ["--out", "gift", "--limit", "20", "--variants", "low"],
@@ -131,7 +131,7 @@ def given(name: tuple[str, ...]) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return what makes a folder with runs of every kind, once for each kind of names in them."""
+    """Return a function that makes a folder with runs of every kind, once for each kind of name."""
 
     @functools.cache
     def make(kind: str) -> Path:
@@ -161,7 +161,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def write_code(mark: Path, place: Path) -> None:
-    """Write the stranger's code, which leaves a mark; made again, it is imported again."""
+    """Write the untrusted code, which leaves a mark; after a rewrite it is imported again."""
     forget()
     (place / "gift").mkdir(exist_ok=True)
     (place / "gift/x.py").write_text(CODE.format(mark=str(mark)))
@@ -177,7 +177,7 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    """Have the stranger's code imported again where it is imported."""
+    """Forget the untrusted code, so that the next import runs it again."""
     for name in [one for one in sys.modules if one.partition(".")[0] == "gift"]:
         del sys.modules[name]
 
@@ -202,7 +202,7 @@ def lay_out(made: Path, mark: Path) -> None:
 
 
 def run_json(path: Path, mark: Path) -> None:
-    """Have a run name a program that leaves the mark, and the stranger's function, wherever one might look."""
+    """Name the untrusted program and function wherever a run might look for one."""
     document = json.loads(path.read_text())
     settings, about = document["settings"], document["about"]
     command = {"command": f"touch {mark} {{requests}} {{replies}}", "engine_command": f"touch {mark}"}
@@ -212,7 +212,7 @@ def run_json(path: Path, mark: Path) -> None:
 
 
 def renamed(document: Any) -> Any:
-    """Return a document in which every model, grader and method is the stranger's."""
+    """Return a document in which every model, grader and method is the untrusted one."""
     if isinstance(document, list):
         return [renamed(one) for one in document]
     if not isinstance(document, dict):
@@ -224,7 +224,7 @@ def renamed(document: Any) -> Any:
 @pytest.mark.slow
 @one_fast("kind", KINDS)
 @pytest.mark.parametrize("name", COMMANDS, ids=" ".join)
-def test_no_command_imports_what_a_folder_names(name, kind, made, mark, monkeypatch):
+def test_no_command_imports_code_named_by_a_folder(name, kind, made, mark, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     for one in (FUNCTION, "gift.x") if name == ("watch",) else ():
         checkpoint(Path("checkpoints") / one)
@@ -254,7 +254,7 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
 
 
 def used(run: Any) -> None:
-    """Have a run do whatever takes no argument."""
+    """Call every method of a run that takes no argument."""
     for name in dir(run):
         with suppress(RefusalIndexError, TypeError, ModuleNotFoundError):
             one = None if name.startswith("__") else getattr(run, name)
@@ -279,7 +279,7 @@ def plainly(name: str) -> Iterator[Callable[[], Any]]:
 @pytest.mark.slow
 @one_fast("kind", KINDS)
 @pytest.mark.parametrize("name", ri.__all__)
-def test_no_public_function_imports_what_a_folder_names(name, kind, made, mark, monkeypatch):
+def test_no_public_function_imports_code_named_by_a_folder(name, kind, made, mark, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     for call in (*plainly(name), *CALLS.get(name, [])):
         lay_out(made(kind), mark)
@@ -291,7 +291,7 @@ def test_no_public_function_imports_what_a_folder_names(name, kind, made, mark, 
 
 
 @one_fast("kind", KINDS)
-def test_what_sends_nothing_goes_on_without_the_function(kind, made, mark):
+def test_commands_without_requests_work_without_the_function(kind, made, mark):
     lay_out(made(kind), mark)
     for words in (
         ["confidence", "gift", "--method", ",".join(SEND_NOTHING)],
@@ -320,7 +320,7 @@ def test_what_sends_nothing_goes_on_without_the_function(kind, made, mark):
         ("the grader", ["--model", "almanac/small"], "that of the run, 'almanac/base', got 'almanac/small'"),
     ],
 )
-def test_what_sends_takes_the_name_once_more(kind, options, lacks, made, mark):
+def test_commands_with_requests_require_the_name_again(kind, options, lacks, made, mark):
     lay_out(made(kind), mark)
     ended = CliRunner().invoke(app, ["confidence", "gift", "--method", "p-true", *options])
     assert (ended.exit_code, ended.stdout) == (2, "")
@@ -331,7 +331,7 @@ def test_what_sends_takes_the_name_once_more(kind, options, lacks, made, mark):
 
 
 @one_fast("kind", KINDS)
-def test_a_function_that_is_named_once_more_is_asked(kind, made, mark):
+def test_function_named_on_the_command_line_is_called(kind, made, mark):
     lay_out(made(kind), mark)
     theirs, graders = KINDS[kind]
     model, grader = ["--model", theirs], ["--grader", ",".join(graders) or "exact"]
@@ -341,7 +341,7 @@ def test_a_function_that_is_named_once_more_is_asked(kind, made, mark):
     assert mark.read_text() == ("asked" if theirs == FUNCTION else "imported")
 
 
-def test_python_takes_the_name_once_more_or_the_function_itself(made, mark):
+def test_python_api_requires_the_name_again_or_the_function(made, mark):
     lay_out(made("the grader"), mark)
     scores = functools.partial(ri.confidence_scores, "gift", "verbalised-number")
     with pytest.raises(RefusalIndexError, match=rf"^grader: expected '{GRADERS[0]}', got nothing"):
@@ -357,7 +357,7 @@ def test_python_takes_the_name_once_more_or_the_function_itself(made, mark):
     assert mark.read_text() == "asked"
 
 
-def test_a_grader_is_no_use_where_a_rule_graded(made, mark):
+def test_grader_is_rejected_for_a_rule_graded_run(made, mark):
     lay_out(made("the model"), mark)
     with pytest.raises(RefusalIndexError, match=r"^grader: expected none, since 'exact' graded"):
         ri.confidence_scores("gift", "p-answering", grader=lambda *_: True)

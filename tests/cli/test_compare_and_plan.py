@@ -1,4 +1,4 @@
-"""``compare`` and ``plan`` as a user meets them: what is printed, what is said of unlike runs, what is refused."""
+"""``compare`` and ``plan``: printed output, notes on unlike runs, and rejected input."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_two_runs_are_compared_metric_by_metric(command, runs):
 
 
 @pytest.mark.parametrize("names", [["good", "poor"], ["good", "fair", "poor"]], ids=["pair", "ranking"])
-def test_the_first_screen_has_the_numbers_of_json_in_80_columns_and_20_lines(command, runs, monkeypatch, names):
+def test_first_screen_matches_json_within_80_columns_and_20_lines(command, runs, monkeypatch, names):
     monkeypatch.setenv("COLUMNS", "200")
     files = [f"{name}.parquet" for name in names]
     lines = command("compare", *files).stdout.splitlines()
@@ -95,7 +95,7 @@ def test_the_first_screen_has_the_numbers_of_json_in_80_columns_and_20_lines(com
             assert cells[run["run"]].startswith(f"{run['estimate']:.2f} [{run['low']:.2f}, {run['high']:.2f}]")
 
 
-def test_json_holds_what_the_table_rounds(command, runs):
+def test_json_has_the_unrounded_values_of_the_table(command, runs):
     document = json.loads(command("compare", "good.parquet", "poor.parquet", "--json").stdout)
     joint = document["joint"]["refusal_index"]
     assert document["joint"]["corrected_refusal_index"] is None
@@ -106,7 +106,7 @@ def test_json_holds_what_the_table_rounds(command, runs):
     assert set(high["metrics"]) >= {"refusal_index", "f_score"}
 
 
-def test_three_runs_are_ranked_with_ties_as_letters(command, runs):
+def test_three_runs_are_ranked_with_letters_for_ties(command, runs):
     done = command("compare", "fair.parquet", "poor.parquet", "good.parquet", "--full")
     lines = done.stdout.splitlines()
     ranked = [line.split() for line in lines if line.startswith(("good ", "fair ", "poor ")) and " - " not in line]
@@ -116,7 +116,7 @@ def test_three_runs_are_ranked_with_ties_as_letters(command, runs):
     assert sum(" - " in line for line in lines) == 3
 
 
-def test_the_same_command_ranks_the_same_and_holm_is_offered(command, runs):
+def test_ranking_is_deterministic_and_supports_holm(command, runs):
     files = ("good.parquet", "fair.parquet", "poor.parquet")
     assert command("compare", *files, "--json").stdout == command("compare", *files, "--json").stdout
     document = json.loads(command("compare", *files, "--adjustment", "holm", "--variants", "low", "--json").stdout)
@@ -125,7 +125,7 @@ def test_the_same_command_ranks_the_same_and_holm_is_offered(command, runs):
 
 @pytest.fixture
 def repeated(tmp_path, monkeypatch) -> Path:
-    """Two draws of models whose probabilities have the same index: one steady, one random, one that never refuses."""
+    """Two draws each of three models with equal index: one steady, one random, one that never refuses."""
     monkeypatch.chdir(tmp_path)
     for seed, (model, slope, shift) in enumerate((("steady", 4, 0), ("random", 0.8, 0), ("never", 1, -99))):
         x, noise = np.random.default_rng(99).standard_normal((2, 2 * N))
@@ -144,7 +144,7 @@ def repeated(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_repeated_draws_are_compared_without_the_noise_that_makes_a_random_model_look_worse(command, repeated):
+def test_repeated_draws_are_compared_by_corrected_ri_without_sampling_noise(command, repeated):
     arguments = ("compare", "steady.parquet", "random.parquet", "--full")
     said = command(*arguments).stdout
     index, corrected = (next(x for x in said.splitlines() if x.startswith(name)) for name in ("RI ", "corrected RI"))
@@ -162,7 +162,7 @@ def test_repeated_draws_are_compared_without_the_noise_that_makes_a_random_model
     assert (found["pvalue"] > 0.05, found["status"], found["questions_shared"]) == (True, "ok", 2 * N)
 
 
-def test_a_ranking_is_by_ri_and_by_the_corrected_index_where_that_is_asked_for(command, repeated):
+def test_ranking_uses_ri_unless_corrected_index_is_requested(command, repeated):
     arguments = ("compare", "steady.parquet", "random.parquet", "never.parquet")
     corrected = ("--metric", "corrected_refusal_index")
     said = command(*arguments).stdout
@@ -177,7 +177,7 @@ def test_a_ranking_is_by_ri_and_by_the_corrected_index_where_that_is_asked_for(c
     assert [run["letters"] for run in document["runs"]] == ["a", "a"]
 
 
-def test_without_repeated_draws_ri_is_all_there_is(command, runs):
+def test_compare_shows_only_ri_without_repeated_draws(command, runs):
     said = command("compare", "good.parquet", "poor.parquet", "--full").stdout
     assert any(line.startswith("RI ") for line in said.splitlines())
     assert "orrected RI" not in said
@@ -188,20 +188,20 @@ def test_without_repeated_draws_ri_is_all_there_is(command, runs):
     assert "expected questions sampled more than once in every run" in " ".join(done.stderr.split())
 
 
-def test_other_questions_are_compared_unpaired_and_said_to_be(command, runs):
+def test_different_questions_are_compared_unpaired_with_a_note(command, runs):
     write_outcomes(table_of("other", 0.5, ids=range(N, 2 * N)), Path("other.parquet"))
     done = command("compare", "good.parquet", "other.parquet")
     assert "Compared unpaired, on different questions" in done.stdout.replace("\n", " ")
 
 
-def test_questions_of_one_run_only_are_counted(command, runs):
+def test_unmatched_questions_are_counted(command, runs):
     write_outcomes(table_of("more", 0.5, ids=range(100, N + 100)), Path("more.parquet"))
     done = command("compare", "good.parquet", "more.parquet", "--variants", "low")
     said = " ".join(done.stdout.split())
     assert "400 questions matched; left out because a run has no grade for them: 100 of good, 100 of more" in said
 
 
-def test_runs_that_were_asked_differently_are_said_to_be(command, runs):
+def test_different_settings_of_compared_runs_are_reported(command, runs):
     for name, temperature in (("one", 0.7), ("two", 1.0)):
         folder = RunFolder(Path(name))
         with folder.lock():
@@ -210,7 +210,7 @@ def test_runs_that_were_asked_differently_are_said_to_be(command, runs):
     assert "used different settings (decoding)" in " ".join(command("compare", "one", "two").stdout.split())
 
 
-def test_a_run_in_which_nobody_refused_is_undefined_not_zero(command, runs):
+def test_run_without_refusals_is_undefined_not_zero(command, runs):
     never = table_of("never", 0.5).with_columns(refused=pl.lit(value=False), first_grade=pl.lit(None, pl.String))
     write_outcomes(never, Path("never.parquet"))
     done = command("compare", "good.parquet", "never.parquet", "--variants", "low", "--full")
@@ -232,7 +232,7 @@ def test_a_run_in_which_nobody_refused_is_undefined_not_zero(command, runs):
         (["good.parquet", "poor.parquet", "--adjustment", "tukey"], "--adjustment: expected one of max-t, holm"),
     ],
 )
-def test_what_cannot_be_compared_is_refused_in_a_line(command, runs, arguments, says):
+def test_incomparable_input_is_rejected_in_one_line(command, runs, arguments, says):
     done = command("compare", *arguments)
     assert done.exit_code == 2
     assert done.stderr.startswith("error: ")
@@ -241,7 +241,7 @@ def test_what_cannot_be_compared_is_refused_in_a_line(command, runs, arguments, 
     assert re.search(says, done.stderr)
 
 
-def test_rows_without_ids_are_never_taken_for_the_same_question(command, runs):
+def test_rows_without_ids_are_never_matched(command, runs):
     for name in ("one", "two"):
         Path(f"{name}.csv").write_text("refused,wrong\n" + "1,1\n1,0\n0,1\n0,0\n" * 30)
     assert "Compared unpaired, on different questions" in command("compare", "one.csv", "two.csv").stdout.replace(
@@ -249,14 +249,14 @@ def test_rows_without_ids_are_never_taken_for_the_same_question(command, runs):
     )
 
 
-def test_a_run_at_the_boundary_keeps_its_number_beside_the_ranking(command, runs):
+def test_boundary_run_shows_its_value_next_to_the_ranking(command, runs):
     table = table_of("edge", 0.5, variants=["low"]).filter(~(pl.col("refused") & ~pl.col("wrong")))
     write_outcomes(table, Path("edge.parquet"))
     done = command("compare", "good.parquet", "fair.parquet", "edge.parquet", "--variants", "low")
     assert "edge is not ranked: 1.000 [" in done.stdout
 
 
-def test_two_runs_without_shared_questions_or_without_an_index_are_planned_for_without_a_crash(command, runs):
+def test_plan_handles_runs_without_shared_questions_or_an_index(command, runs):
     write_outcomes(table_of("other", 0.5, ids=range(N, 2 * N)), Path("other.parquet"))
     never = table_of("never", 0.5).with_columns(refused=pl.lit(value=False), first_grade=pl.lit(None, pl.String))
     write_outcomes(never, Path("never.parquet"))
@@ -266,14 +266,14 @@ def test_two_runs_without_shared_questions_or_without_an_index_are_planned_for_w
     assert "no refusals" in done.stdout
 
 
-def test_the_power_of_a_given_number_of_questions(command):
+def test_plan_prints_power_for_a_given_number_of_questions(command):
     rates = ("--refusal-rate", ".5", "--error-rate", ".7", "--refusal-index", ".4")
     said = command("plan", *rates, "-n", "300", "--difference", ".2").stdout
     expected = power_to_tell_apart(PlanningScenario(0.5, 0.7, 0.4), PlanningScenario(0.5, 0.7, 0.2), 300)
     assert f"With 300 questions each, the chance is {100 * expected.power:.0f}%" in said
 
 
-def test_a_plan_from_rates_is_that_of_stats(command):
+def test_plan_from_rates_matches_stats(command):
     rates = ("--refusal-rate", ".74", "--error-rate", ".92", "--refusal-index", ".48")
     done = command("plan", *rates, "--half-width", ".1")
     assert done.exit_code == 0
@@ -284,7 +284,7 @@ def test_a_plan_from_rates_is_that_of_stats(command):
     assert "0.302" in wide
 
 
-def test_a_plan_from_a_run_has_a_block_for_each_variant_and_one_for_a_difference(command, runs):
+def test_plan_from_run_has_blocks_per_variant_and_difference(command, runs):
     done = command("plan", "fair.parquet", "--difference", "0.2", "--full")
     lines = done.stdout.splitlines()
     assert [line for line in lines if line in THRESHOLDS] == ["low", "high"]
@@ -294,8 +294,8 @@ def test_a_plan_from_a_run_has_a_block_for_each_variant_and_one_for_a_difference
         assert row[-1] == f"{questions_to_tell_apart(scenario, lower).n:,}"
 
 
-def test_a_plan_says_what_its_run_lacks(command, tmp_path):
-    """Every rate that a plan expects may be biased by the answers that have no grade."""
+def test_plan_reports_missing_grades_of_its_run(command, tmp_path):
+    """Answers without a grade may bias every rate that a plan assumes."""
     run = pl.concat(made_run(n=60, unscored=20, variants=["low"]).variants.values())
     write_outcomes(run, tmp_path / "a.parquet")
     said = " ".join(command("plan", str(tmp_path / "a.parquet")).stdout.split())
@@ -304,7 +304,7 @@ def test_a_plan_says_what_its_run_lacks(command, tmp_path):
     )
 
 
-def test_two_runs_are_planned_for_with_the_correlation_they_show(command, runs):
+def test_plan_for_two_runs_uses_their_observed_correlation(command, runs):
     arguments = ("plan", "good.parquet", "fair.parquet", "--variants", "low")
     row, with_500 = (
         next(line.split() for line in command(*arguments, *more).stdout.splitlines() if line.startswith("low"))
@@ -314,7 +314,7 @@ def test_two_runs_are_planned_for_with_the_correlation_they_show(command, runs):
     assert with_500[4] == "100%"
 
 
-def test_two_runs_are_planned_for_over_the_interval_of_their_difference(command, runs):
+def test_plan_for_two_runs_covers_the_interval_of_their_difference(command, runs):
     done = command("plan", "good.parquet", "fair.parquet", "--variants", "low")
     row = next(line for line in done.stdout.splitlines() if line.startswith("low")).split()
     low, high = float(row[2].strip("[,")), float(row[3].strip("],"))
@@ -345,7 +345,7 @@ def test_the_first_screen_of_a_plan_fits_80_columns_and_20_lines(command, runs, 
     assert any(line.startswith("a va... name ") for line in lines)
 
 
-def test_the_first_sentence_of_a_plan_holds_for_every_prompt_and_counts_what_it_sends(command, runs):
+def test_first_sentence_of_plan_covers_every_prompt_and_counts_requests(command, runs):
     scenarios = scenarios_of(read_runs([Path("fair.parquet")])[0]).values()
     needed = [questions_for_half_width(scenario, 0.1).n for scenario in scenarios]
     n = max(needed)
@@ -369,7 +369,7 @@ def row_of(plan: str) -> list[str]:
     return lines[next(n for n, line in enumerate(lines) if line.startswith("questions")) + 1].split()
 
 
-def test_a_budget_is_spent_on_ri_and_split_between_questions_and_repeats_for_the_corrected_index(command, runs):
+def test_budget_plan_splits_questions_and_repeats_for_corrected_index(command, runs):
     of_ri = command("plan", *RATES, "--budget-requests", "4000", "--full").stdout
     n = int(4000 / 1.4)
     assert [f"{n:,}", f"{expected_half_width(SCENARIO, n).half_width:.3f}"] == row_of(of_ri)[:2]
@@ -391,7 +391,7 @@ def test_a_budget_is_spent_on_ri_and_split_between_questions_and_repeats_for_the
     assert "raise --refusal-slope or --error-slope" in noisy.stderr
 
 
-def test_a_plan_for_the_corrected_index_asks_every_question_twice(command):
+def test_plan_for_corrected_index_samples_every_question_twice(command):
     plan = repeats_half_width(SCENARIO, 700, 700, refusal_slope=2, error_slope=2)
     said = command("plan", *RATES, "--corrected", "-n", "700", "--full").stdout
     assert row_of(said) == ["700", "700", "2,800", f"{plan.half_width:.3f}"]
@@ -400,7 +400,7 @@ def test_a_plan_for_the_corrected_index_asks_every_question_twice(command):
     assert float(narrow[-1]) == pytest.approx(0.1, abs=0.0006)
 
 
-def test_an_index_of_one_or_none_has_no_plan_and_the_reason(command, runs):
+def test_undefined_index_has_no_plan_but_a_reason(command, runs):
     never = table_of("never", 0.5).with_columns(refused=pl.lit(value=False), first_grade=pl.lit(None, pl.String))
     write_outcomes(never, Path("never.parquet"))
     assert "no plan: undefined (no refusals)" in command("plan", "never.parquet").stdout
@@ -434,7 +434,7 @@ def test_an_index_of_one_or_none_has_no_plan_and_the_reason(command, runs):
         (["good.parquet", "fair.parquet", "poor.parquet"], "expected one or two models, got 3"),
     ],
 )
-def test_what_cannot_be_planned_from_is_refused_in_a_line(command, runs, arguments, says):
+def test_invalid_plan_input_is_rejected_in_one_line(command, runs, arguments, says):
     done = command("plan", *arguments)
     assert done.exit_code == 2
     assert says in done.stderr

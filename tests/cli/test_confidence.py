@@ -29,14 +29,14 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def scores(path: str, ran: Path, method: str = "mine", count: int = 20) -> str:
-    """Write a score for each of the first questions of a run: right answers have higher ones."""
+    """Write a score for each of the first questions of a run, higher for right answers."""
     known = outcomes(ran).head(count)
     table = known.select("question_id", pl.lit(method).alias("method"), (~pl.col("wrong") * 0.5 + 0.25).alias("p"))
     Path(path).write_bytes(table.write_ndjson().encode())
     return path
 
 
-def test_scores_lie_in_the_folder_beside_the_run_which_stays_as_it_is(command, ran):
+def test_added_scores_are_stored_without_changing_the_run(command, ran):
     before = files(ran)
     done = command("confidence", "r", "--add", scores("s.jsonl", ran), "--column", "confidence=p")
     assert done.exit_code == 0, done.output
@@ -50,7 +50,7 @@ def test_scores_lie_in_the_folder_beside_the_run_which_stays_as_it_is(command, r
     assert "the answer that counts" in done.stdout
 
 
-def test_other_methods_stay_and_the_same_is_replaced(command, ran):
+def test_added_method_replaces_only_its_own_scores(command, ran):
     for method, count in (("a", 20), ("b", 20), ("a", 5)):
         path = scores("s.jsonl", ran, method, count)
         done = command("confidence", "r", "--add", path, "--column", "confidence=p")
@@ -59,7 +59,7 @@ def test_other_methods_stay_and_the_same_is_replaced(command, ran):
     assert table["method"].to_list() == ["b"] * 20 + ["a"] * 5
 
 
-def test_a_name_is_given_to_what_has_none(command, ran):
+def test_unnamed_method_gets_file_name_or_given_name(command, ran):
     Path("s.csv").write_text(f"question_id,confidence\n{outcomes(ran)['question_id'][0]},.5\n")
     for options, name in (([], "s"), (["--name", "mine"], "mine")):
         assert command("confidence", "r", "--add", "s.csv", *options).exit_code == 0
@@ -68,7 +68,7 @@ def test_a_name_is_given_to_what_has_none(command, ran):
 
 @pytest.mark.slow
 @others_nightly("out", ["o.csv.gz", "o.csv", "o.jsonl", "o.parquet"])
-def test_what_goes_out_comes_in_again(command, ran, out):
+def test_exported_scores_can_be_imported_again(command, ran, out):
     for text in HOSTILE:
         row = {"question_id": outcomes(ran)["question_id"][0], "method": text, "confidence": 0.5}
         Path("s.jsonl").write_text(json.dumps(row))
@@ -84,7 +84,7 @@ def test_what_goes_out_comes_in_again(command, ran, out):
     assert read_confidence(ran / "confidence.parquet").equals(table)
 
 
-def test_hostile_text_is_printed_and_not_obeyed(command, ran):
+def test_hostile_text_is_escaped_when_printed(command, ran):
     first = outcomes(ran)["question_id"][0]
     rows = [{"question_id": text, "method": text, "confidence": 0.5} for text in HOSTILE]
     rows += [{"question_id": first, "method": text, "confidence": 0.5} for text in HOSTILE]
@@ -98,7 +98,7 @@ def test_hostile_text_is_printed_and_not_obeyed(command, ran):
     assert json.loads(document.stdout)["unknown"] == len(HOSTILE)
 
 
-def test_what_the_run_does_not_have_is_named_and_counted(command, ran):
+def test_scores_for_unknown_answers_are_named_and_counted(command, ran):
     ids = [outcomes(ran)["question_id"][0], "strange", "stranger"]
     Path("s.csv").write_text("id,confidence\n" + "".join(f"{one},.5\n" for one in ids))
     said = " ".join(command("confidence", "r", "--add", "s.csv").stdout.split())
@@ -106,7 +106,7 @@ def test_what_the_run_does_not_have_is_named_and_counted(command, ran):
     assert read_confidence(ran / "confidence.parquet").height == 1
 
 
-def test_prompts_of_uqlm_meet_the_questions_of_the_run(command, ran):
+def test_uqlm_prompts_are_matched_to_questions(command, ran):
     texts = outcomes(ran)["question"].to_list()
     frame = pl.DataFrame({"prompt": [f"In a word: {text}" for text in texts], "exact_match": [0.8] * len(texts)})
     frame.write_csv("u.csv")
@@ -115,7 +115,7 @@ def test_prompts_of_uqlm_meet_the_questions_of_the_run(command, ran):
     assert read_confidence(ran / "confidence.parquet")["method"].unique().to_list() == ["exact_match"]
 
 
-def test_uncertainties_of_no_range_are_named(command, ran):
+def test_unbounded_uncertainties_are_named(command, ran):
     first = outcomes(ran)["question_id"][0]
     Path("p.csv").write_text(f"question_id,PTrue,MeanTokenEntropy\n{first},.1,2\n")
     said = " ".join(command("confidence", "r", "--add", "p.csv").stdout.split())
@@ -153,7 +153,7 @@ def test_bad_input_is_one_line_and_changes_nothing(command, ran, kind):
     assert files(ran) == before
 
 
-def test_a_pickle_is_refused(command, ran):
+def test_pickle_is_rejected(command, ran):
     Path("ue_manager_seed1").write_bytes(pickle.dumps({"estimations": {}}))
     done = command("confidence", "r", "--add", "ue_manager_seed1")
     assert done.exit_code == 2
@@ -170,14 +170,14 @@ def test_a_pickle_is_refused(command, ran):
         (["absent", "--add", "s.csv"], "absent: expected the folder of a run"),
     ],
 )
-def test_what_is_not_there_is_named(command, ran, arguments, told):
+def test_missing_input_is_named(command, ran, arguments, told):
     Path("s.csv").write_text("question_id,confidence\nq,.5\n")
     done = command("confidence", *arguments)
     assert (done.exit_code, told in done.stderr) == (2, True), done.output
     assert not Path("absent").exists()
 
 
-def test_a_run_without_outcomes_is_to_be_finished_first(command, ran):
+def test_run_without_outcomes_must_be_finished_first(command, ran):
     shutil.copytree(ran, "u")
     Path("u/outcomes.parquet").unlink()
     done = command("confidence", "u", "--add", scores("s.jsonl", ran), "--column", "confidence=p")
@@ -209,7 +209,7 @@ def page(path: Path) -> str:
 
 
 @pytest.mark.slow
-def test_confidence_leaves_summary_and_report_with_the_scores(run):
+def test_confidence_adds_scores_to_summary_and_report(run):
     (p_answering, likelihood) = json.loads((run / "summary.json").read_text())["confidence"]
     assert (likelihood["method"], likelihood["variant"], likelihood["asked"]) == ("likelihood", None, 60)
     assert (p_answering["method"], p_answering["variant"]) == ("p-answering", "normal")
@@ -218,7 +218,7 @@ def test_confidence_leaves_summary_and_report_with_the_scores(run):
 
 
 @pytest.mark.slow
-def test_score_prints_measures_and_sentences_and_confidence_writes_the_same_again(command, run):
+def test_score_prints_measures_and_rerunning_confidence_changes_nothing(command, run):
     assert command("score", "r").exit_code == 0
     said = command("show", "r").stdout
     before = {name: (run / name).read_bytes() for name in ("summary.json", "report.html", "confidence.parquet")}
@@ -233,13 +233,13 @@ def test_score_prints_measures_and_sentences_and_confidence_writes_the_same_agai
 
 
 @pytest.mark.slow
-def test_score_by_other_clusters_shows_the_scores_too_and_says_what_they_do_not_allow_for(command, run):
+def test_score_with_clusters_shows_scores_and_says_they_ignore_clusters(command, run):
     done = command("show", "r", "--cluster", "topic")
     assert done.exit_code == 0
     assert "Scores ignore clusters and weights" in " ".join(done.stdout.split())
 
 
-def test_report_of_a_folder_has_the_section_and_of_its_table_alone_has_not(command, run):
+def test_report_has_confidence_section_for_a_folder_but_not_for_its_table(command, run):
     (run / "report.html").unlink()
     assert command("report", "r").exit_code == 0
     assert 'id="run-1-confidence"' in page(run / "report.html")
@@ -247,7 +247,7 @@ def test_report_of_a_folder_has_the_section_and_of_its_table_alone_has_not(comma
     assert 'id="run-1-confidence"' not in page(Path("table.html"))
 
 
-def test_a_table_with_a_column_of_scores_is_shown_like_a_method(command, run):
+def test_score_column_of_a_table_is_shown_as_a_method(command, run):
     scores = read_confidence(run / "confidence.parquet").filter(method="likelihood").select("question_id", "confidence")
     outcomes = pl.read_parquet(run / "outcomes.parquet")
     outcomes.join(scores, on="question_id", how="left").write_parquet("own.parquet")
@@ -257,7 +257,7 @@ def test_a_table_with_a_column_of_scores_is_shown_like_a_method(command, run):
     assert 'id="run-1-confidence"' in page(Path("own.html"))
 
 
-def test_compare_puts_the_same_methods_of_two_runs_side_by_side(command, run):
+def test_compare_shows_methods_of_two_runs_side_by_side(command, run):
     shutil.copytree("r", "worse")
     table = read_confidence(run / "confidence.parquet")
     turned = pl.when(method="likelihood").then(1 - pl.col("confidence")).otherwise("confidence").alias("confidence")
@@ -278,14 +278,14 @@ def test_compare_puts_the_same_methods_of_two_runs_side_by_side(command, run):
     assert "Brier" not in command("compare", "r", "worse").stdout
 
 
-def test_without_scores_nothing_is_said_of_them(command, ran):
+def test_run_without_scores_does_not_mention_confidence(command, ran):
     said = command("score", "r").stdout
     assert "confidence" not in said
     assert json.loads(Path("r/summary.json").read_text())["confidence"] == []
 
 
 @pytest.mark.slow
-def test_hostile_method_names_are_obeyed_nowhere(command, run):
+def test_hostile_method_names_are_escaped_everywhere(command, run):
     table = read_confidence(run / "confidence.parquet")
     commands = (["score", "r"], ["score", "r", "--json"], ["report", "r"], ["compare", "r", "r/outcomes.parquet"])
     for name in ("<script>owned()</script>", "=cmd|' /C calc'!A0", "[/a][bold]\x1b[2J\u202e"):
@@ -297,7 +297,7 @@ def test_hostile_method_names_are_obeyed_nowhere(command, run):
         assert "<script>owned" not in page(run / "report.html")
 
 
-def test_a_damaged_table_of_scores_is_named_with_what_to_do(command, run):
+def test_damaged_score_table_is_named_with_advice(command, run):
     (run / "confidence.parquet").write_bytes(b"PAR1 no more")
     for words in (["score", "r"], ["report", "r"]):
         done = command(*words)
@@ -306,7 +306,7 @@ def test_a_damaged_table_of_scores_is_named_with_what_to_do(command, run):
         assert "remove it, and run the methods again" in done.stderr
 
 
-def test_a_folder_of_other_rules_is_not_scored_by_those_of_this_release(command, run):
+def test_folder_of_another_comparability_version_is_not_scored(command, run):
     document = json.loads((run / "run.json").read_text())
     document["settings"]["comparability_version"] = COMPARABILITY_VERSION + 1
     (run / "run.json").write_text(json.dumps(document))
@@ -317,7 +317,7 @@ def test_a_folder_of_other_rules_is_not_scored_by_those_of_this_release(command,
     assert {name: (run / name).read_bytes() for name in before} == before
 
 
-def test_a_run_in_python_has_its_scores_and_its_report_those_that_came_later(run):
+def test_opened_run_has_scores_and_its_report_includes_later_ones(run):
     opened = ri.open_run(run)
     assert opened.confidence.height == 120
     assert [one.method for one in opened.summary.sections["confidence"]] == ["p-answering", "likelihood"]
@@ -336,7 +336,7 @@ DRAWN = ("--limit", "12", "--variants", "low", "--draws", "3", "--logprobs")
 
 
 @pytest.mark.nightly
-def test_three_methods_of_one_run_take_one_set_of_draws(server, command, monkeypatch):
+def test_three_methods_share_one_set_of_draws(server, command, monkeypatch):
     monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
     monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
     assert command("run", *MODEL, *DRAWN, "--out", "r").exit_code == 0
@@ -352,9 +352,7 @@ def test_three_methods_of_one_run_take_one_set_of_draws(server, command, monkeyp
 
 
 @pytest.mark.slow
-def test_methods_that_cost_requests_are_not_the_default_and_more_than_the_run_took_need_yes(
-    server, command, monkeypatch
-):
+def test_methods_that_cost_requests_are_opt_in_and_large_ones_need_yes(server, command, monkeypatch):
     monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
     monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
     assert command("run", *MODEL, "--limit", "4", "--variants", "low", "--out", "r").exit_code == 0
@@ -373,7 +371,7 @@ def test_methods_that_cost_requests_are_not_the_default_and_more_than_the_run_to
 
 
 @pytest.mark.slow
-def test_log_probabilities_over_http_are_those_of_the_process(server, command, monkeypatch):
+def test_log_probabilities_over_http_match_the_local_engine(server, command, monkeypatch):
     monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
     monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
     found = []
@@ -387,7 +385,7 @@ def test_log_probabilities_over_http_are_those_of_the_process(server, command, m
 
 
 @pytest.mark.slow
-def test_what_it_costs_is_said_before_and_after_where_a_price_says(command):
+def test_cost_is_reported_before_and_after_with_a_price(command):
     assert command("run", "--model", "almanac/base", "--limit", "6", "--variants", "low", "--out", "r").exit_code == 0
     priced = ("confidence", "r", "--method", "likelihood", "--price", "1000,2000")
     dry = command(*priced, "--dry-run").stdout

@@ -38,7 +38,7 @@ MODELS = CONFIG[CONFIG.index("[[models]]") : CONFIG.index("[[datasets]]")]
 
 @pytest.fixture
 def read(tmp_path, monkeypatch):
-    """Return what reads the configuration above with some of its text replaced."""
+    """Return a function that reads the configuration above with some of its text replaced."""
     monkeypatch.chdir(tmp_path)
 
     def with_text(old: str = "", new: str = ""):
@@ -70,7 +70,7 @@ def test_a_price_is_text_or_two_numbers(read, written):
         ('grader_price = [1, 2]\ngrader = "openai/gpt-4.1"', {"grader_price": Price(1, 2), "grader": "openai/gpt-4.1"}),
     ],
 )
-def test_every_kind_of_value_is_read_as_the_tree_holds_it(read, written, value):
+def test_every_kind_of_value_is_read_like_the_settings(read, written, value):
     (dataset,) = read('column = "question=problem"', "").datasets
     (changed,) = read(
         'data = "q.csv"\nvariants = ["low", "high"]\ncolumn = "question=problem"', f'dataset = "own"\n{written}'
@@ -81,14 +81,14 @@ def test_every_kind_of_value_is_read_as_the_tree_holds_it(read, written, value):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_wrong_kind_is_named_by_its_setting_and_by_the_option_of_the_command(name):
+def test_wrong_type_error_names_the_setting_and_the_option(name):
     with pytest.raises(SettingError) as caught:
         SETTINGS[name].read({"of": {"another": "kind"}})
     assert str(caught.value).startswith(f"{name}: expected ")
     assert caught.value.shown(lambda key: f"--{key}").startswith(f"--{name}: expected ")
 
 
-def test_values_are_read_as_the_command_reads_them(read):
+def test_config_values_are_parsed_like_command_options(read):
     config = read()
     assert (config.name, config.source) == ("c", "c.toml")
     assert config.defaults == {"temperature": 0.0}
@@ -104,7 +104,7 @@ def test_values_are_read_as_the_command_reads_them(read):
     }
 
 
-def test_the_hash_tells_contents_apart_and_the_name_is_safe_as_a_folder(read):
+def test_hash_depends_on_contents_and_name_is_a_safe_folder_name(read):
     assert read().sha256 != read("top_p = 1", "top_p = 0.9").sha256
     assert read("[defaults]", 'name = "../My set/1"\n[defaults]').name == "My-set-1"
 
@@ -157,7 +157,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_used_is_named_with_file_table_and_key(read, case):
+def test_invalid_entries_are_named_with_file_table_and_key(read, case):
     old, new, message = BAD[case]
     with pytest.raises(ConfigError, match=re.escape(message)) as caught:
         read(old, new)
@@ -166,14 +166,14 @@ def test_what_cannot_be_used_is_named_with_file_table_and_key(read, case):
 
 
 @pytest.mark.parametrize("given", ["paper/gpt-4.1", "paper/gpt-4.1.toml", "configs/paper/gpt-4.1.toml"])
-def test_a_configuration_of_the_package_goes_by_its_name_and_by_its_path(given, tmp_path, monkeypatch):
+def test_packaged_configuration_is_found_by_name_or_path(given, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = read_config(given)
     assert (config.name, config.source) == ("paper-gpt-4.1", "paper/gpt-4.1.toml")
     assert config == read_config("paper/gpt-4.1")
 
 
-def test_a_file_goes_before_a_name(tmp_path, monkeypatch):
+def test_existing_file_takes_precedence_over_packaged_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     own = tmp_path / "configs" / "paper" / "gpt-4.1.toml"
     own.parent.mkdir(parents=True)
@@ -183,7 +183,7 @@ def test_a_file_goes_before_a_name(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("given", ["paper/gpt-4", "configs/paper/gpt4.1.toml", "../paper/gpt-4.1", "paper"])
-def test_a_name_that_is_none_is_answered_with_those_that_are(given, tmp_path, monkeypatch):
+def test_unknown_configuration_error_lists_known_names(given, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=re.escape(f"'{given}' is neither a file nor")) as caught:
         read_config(given)
@@ -227,7 +227,7 @@ def test_the_prompt_set_can_be_read_with_its_paraphrase():
 
 @pytest.mark.usefixtures("files")
 @pytest.mark.slow
-def test_the_table_of_the_dry_run_is_what_the_command_prints(command, monkeypatch):
+def test_dry_run_table_matches_command_output(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     (shown,) = re.findall(r"```text\n(model .*?)\n```", PAGE, re.DOTALL)
     said = command("run", "--limit", "100", "--price", "1,2", "--dry-run").stdout
@@ -251,17 +251,17 @@ def config(request: pytest.FixtureRequest) -> Config:
     return request.param
 
 
-def test_the_matrix_has_the_rows_of_the_papers_table_in_their_order():
+def test_matrix_models_match_the_papers_table_in_order():
     assert tuple(model.name for model in ALL.models) == ROWS
 
 
-def test_each_model_of_the_matrix_is_that_of_its_own_file():
+def test_matrix_models_match_their_own_files():
     alone = {model.name: dict(model.values) for single in SINGLE.values() for model in single.models}
     assert all(dict(model.values) == alone.pop(model.name) for model in ALL.models)
     assert set(alone) == {"Qwen3-235B-Think"}, "the mode that the paper's text names and its table does not"
 
 
-def test_decoding_questions_and_grader_are_the_papers(config):
+def test_decoding_questions_and_grader_match_the_paper(config):
     assert config.defaults == {"temperature": 0.7, "top_p": 0.95, "max_tokens": 4096}
     overridden = {key for model in config.models for key in model.values}.intersection(config.defaults)
     assert not overridden
@@ -271,14 +271,14 @@ def test_decoding_questions_and_grader_are_the_papers(config):
     assert grader_of(dataset.values["grader"])[1] == ("openai/gpt-4o-mini",)
 
 
-def test_names_are_well_formed_and_their_providers_known(config):
+def test_model_names_are_well_formed_with_known_providers(config):
     for model in config.models:
         name = model.values["model"]
         assert NAME.fullmatch(name), name
         check_name(name, {})
 
 
-def test_qwen3_is_switched_as_its_name_says_and_no_other_model_is(config):
+def test_only_qwen3_models_set_think_as_their_name_says(config):
     for model in config.models:
         switch = model.values.get("think")
         if not model.name.startswith("Qwen3"):
@@ -287,7 +287,7 @@ def test_qwen3_is_switched_as_its_name_says_and_no_other_model_is(config):
             assert switch == ("/think" if model.name.endswith("-Think") else "/no_think")
 
 
-def test_prices_can_be_read_and_stand_where_an_api_asks_one(config):
+def test_prices_are_valid_and_given_for_every_paid_api(config):
     for model in config.models:
         assert ("price" in model.values) == (not model.values["model"].startswith("vllm/"))
         if "price" in model.values:

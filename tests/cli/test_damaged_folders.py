@@ -1,4 +1,4 @@
-"""Folders that are damaged, or a stranger's: every command ends well or with one line, and touches nothing else.
+"""Damaged or untrusted folders: every command succeeds or prints one line, and touches nothing else.
 
 The damage to each file of a finished run is tried with each command; in the thorough tier, any bytes are changed.
 """
@@ -80,7 +80,7 @@ DAMAGE: tuple[Callable[[Path], None], ...] = (half, pipe, zero, garbage, link, f
 
 @pytest.fixture
 def other(ran: Path) -> Path:
-    """Put another finished run beside the first, and a file that nobody may change."""
+    """Put another finished run next to the first, and a file that must not change."""
     Path("mine").write_text("mine")
     shutil.copytree(ran, "other")
     run = pl.read_parquet("other/outcomes.parquet").with_columns(model=pl.lit("other"))
@@ -96,12 +96,12 @@ def one_line(ended) -> None:
 
 @one_fast("damage", DAMAGE)
 @pytest.mark.parametrize("name", DERIVED)
-def test_run_and_score_make_anew_what_is_derived(ran, other, command, name, damage):
+def test_run_and_score_rebuild_derived_files(ran, other, command, name, damage):
     before = pl.read_parquet(ran / "outcomes.parquet")
     for arguments in MAKE.values():
         damage(ran / name)
         ended = command(*arguments)
-        if damage is folder:  # which somebody may keep something in
+        if damage is folder:  # a folder may hold a user's files
             one_line(ended)
             assert f"r/{name} cannot be written (expected a plain file, got a folder)" in ended.stderr
             (ran / name).rmdir()
@@ -115,13 +115,11 @@ def test_run_and_score_make_anew_what_is_derived(ran, other, command, name, dama
 
 
 @one_fast("damage", DAMAGE)
-def test_what_only_reads_names_the_outcomes_that_are_damaged_the_run_and_what_makes_them_anew(
-    ran, other, command, damage
-):
+def test_readers_name_damaged_outcomes_and_the_rebuild_command(ran, other, command, damage):
     damage(ran / "outcomes.parquet")
     for arguments in READ.values():
         ended = command(*arguments)
-        if arguments[0] == "study":  # of the other run alone
+        if arguments[0] == "study":  # for the other run only
             assert ended.exit_code == 1
             assert "Traceback" not in ended.stderr
         else:
@@ -133,7 +131,7 @@ def test_what_only_reads_names_the_outcomes_that_are_damaged_the_run_and_what_ma
 
 
 @one_fast("damage", DAMAGE)
-def test_no_reader_rests_on_a_summary_that_is_damaged(ran, other, command, damage):
+def test_readers_do_not_depend_on_a_damaged_summary(ran, other, command, damage):
     damage(ran / "summary.json")
     for arguments in READ.values():
         assert command(*arguments).exit_code == 0
@@ -143,7 +141,7 @@ def test_no_reader_rests_on_a_summary_that_is_damaged(ran, other, command, damag
 
 @one_fast("damage", DAMAGE)
 @pytest.mark.parametrize("name", PAID)
-def test_what_cannot_be_made_anew_is_named_and_nothing_is_asked_or_written(ran, other, command, name, damage):
+def test_unrecoverable_damage_is_named_without_requests_or_writes(ran, other, command, name, damage):
     damage(ran / name)
     kept = {path.name: path.read_bytes() for path in ran.iterdir() if path.is_file() and path.name != ".lock"}
     for arguments in (*MAKE.values(), *LOOK.values()):
@@ -185,7 +183,7 @@ def settings_of(path: Path, section: str, **changes: object) -> None:
         ("about", "grader_price", {"input": 1}),
     ],
 )
-def test_settings_of_other_types_are_named(ran, other, command, section, key, value):
+def test_settings_of_wrong_types_are_named(ran, other, command, section, key, value):
     settings_of(ran, section, **{key: value})
     for arguments in (("score", "r"), ("report", "r", "--out", "page.html")):
         ended = command(*arguments)
@@ -194,7 +192,7 @@ def test_settings_of_other_types_are_named(ran, other, command, section, key, va
 
 
 @pytest.mark.parametrize("key", ["model", "dataset", "prompts", "seed"])
-def test_settings_that_are_missing_are_named(ran, command, key):
+def test_missing_settings_are_named(ran, command, key):
     document = json.loads((ran / "run.json").read_text())
     del document["settings"][key]
     (ran / "run.json").write_text(json.dumps(document))
@@ -204,20 +202,20 @@ def test_settings_that_are_missing_are_named(ran, command, key):
 
 
 @pytest.mark.parametrize("value", [{"model": None}, {"model": "../x", "path": "/etc/passwd"}])
-def test_a_first_pass_is_looked_for_in_the_folder_alone(ran, command, value):
+def test_first_pass_is_read_only_from_the_run_folder(ran, command, value):
     settings_of(ran, "settings", first_pass=value)
     ended = command("score", "r")
     one_line(ended)
 
 
-def test_a_folder_that_says_it_was_graded_anew_is_compared_with_what_lies_in_it_alone(ran, command):
+def test_regraded_folder_is_compared_only_with_its_own_files(ran, command):
     settings_of(ran, "settings", regraded_from={"grader": {"name": "x"}, "path": "../other"})
     ended = command("score", "r")
     one_line(ended)
     assert "r/before.parquet" in ended.stderr
 
 
-def test_the_report_of_a_hostile_folder_stays_harmless(ran, command):
+def test_report_of_a_hostile_folder_is_harmless(ran, command):
     hostile = "</script><script>alert(1)</script><img src=x onerror=alert(1)><a href='javascript:alert(1)'>x</a>"
     settings_of(ran, "settings", model=hostile, **{f"{hostile}": {hostile: [hostile]}})
     settings_of(ran, "about", versions={hostile: hostile}, prompt_set={hostile: hostile}, dataset={"source": hostile})
@@ -229,7 +227,7 @@ def test_the_report_of_a_hostile_folder_stays_harmless(ran, command):
     assert "default-src 'none'" in html.unescape(page)
 
 
-def test_a_broken_run_among_those_compared_is_named(ran, other, command):
+def test_broken_run_in_a_comparison_is_named(ran, other, command):
     shutil.copytree(other, "third")
     half(ran / "outcomes.parquet")
     table = pl.read_parquet("third/outcomes.parquet").with_columns(model=pl.lit("third"))
@@ -242,7 +240,7 @@ def test_a_broken_run_among_those_compared_is_named(ran, other, command):
 
 @pytest.fixture
 def full_disk(monkeypatch) -> Iterator[None]:
-    """Have no room on the disk for any file that is replaced as a whole."""
+    """Leave no disk space for any file that is replaced as a whole."""
 
     def no_room(_: int) -> None:
         raise OSError(28, "No space left on device")
@@ -252,7 +250,7 @@ def full_disk(monkeypatch) -> Iterator[None]:
         yield
 
 
-def test_a_full_disk_while_summing_up_is_one_line_and_leaves_what_was_there(ran, command, full_disk):
+def test_full_disk_while_summarising_is_one_line_and_keeps_old_files(ran, command, full_disk):
     before = {name: (ran / name).read_bytes() for name in DERIVED}
     for arguments in MAKE.values():
         ended = command(*arguments)
@@ -271,7 +269,7 @@ def test_a_full_disk_while_summing_up_is_one_line_and_leaves_what_was_there(ran,
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_really_full_is_told_as_well(ran, command):
+def test_real_full_disk_is_reported(ran, command):
     Path("small").mkdir()
     mounted = ("mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", "small")
     if not shutil.which("mount") or subprocess.run(mounted, capture_output=True, check=False).returncode:
@@ -296,7 +294,7 @@ def test_a_disk_that_is_really_full_is_told_as_well(ran, command):
 
 
 @pytest.mark.parametrize("given", [None, 5, b"r", "r\0", object()])
-def test_what_is_no_path_is_told(given, tmp_path, monkeypatch):
+def test_invalid_path_values_are_rejected(given, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RefusalIndexError, match="path: expected the path of a folder, got"):
         ri.open_run(given)
@@ -307,7 +305,7 @@ def test_what_is_no_path_is_told(given, tmp_path, monkeypatch):
             ri.study("results_table", [given])
 
 
-def test_a_report_onto_a_folder_is_told(ran):
+def test_report_to_an_unwritable_place_raises(ran):
     run = ri.open_run(ran)
     Path("place").mkdir()
     for place in ("place", "mine/report.html"):
@@ -316,18 +314,18 @@ def test_a_report_onto_a_folder_is_told(ran):
             run.report(place)
 
 
-def test_a_pipe_in_the_place_of_the_report_keeps_nothing_waiting(ran, command):
+def test_named_pipe_at_report_path_does_not_block(ran, command):
     pipe(ran / "report.html")
     one_line(command("report", "r"))
 
 
-def everything_beside(folder: Path) -> dict[Path, bytes]:
+def files_outside(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in Path().rglob("*") if path.is_file() and folder not in path.parents}
 
 
-def read_it_all(work: Path) -> None:
-    """Expect every reader to end well or to say why, and nothing beside the folder to change."""
-    before = everything_beside(work)
+def read_with_every_reader(work: Path) -> None:
+    """Check that every reader succeeds or explains why not, and that nothing outside the folder changes."""
+    before = files_outside(work)
     for read in (
         lambda: ri.open_run(work),
         lambda: ri.compare(work, "other"),
@@ -336,7 +334,7 @@ def read_it_all(work: Path) -> None:
     ):
         with suppress(RefusalIndexError):
             read()
-    assert everything_beside(work) == before
+    assert files_outside(work) == before
 
 
 def copied(finished: Path) -> Path:
@@ -363,7 +361,7 @@ FUZZED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], d
     st.lists(st.tuples(st.integers(0, 2**20), st.binary(min_size=1, max_size=6)), min_size=1, max_size=6),
     st.one_of(st.none(), st.integers(0, 2**20)),
 )
-def test_whatever_bytes_are_changed_every_reader_ends_well_or_says_why(finished, other, name, changes, length):
+def test_readers_succeed_or_explain_with_any_changed_bytes_property(finished, other, name, changes, length):
     work = copied(finished)
     content = bytearray((work / name).read_bytes()) or bytearray(b"\n")
     for place, given_bytes in changes:
@@ -372,7 +370,7 @@ def test_whatever_bytes_are_changed_every_reader_ends_well_or_says_why(finished,
     (work / name).write_bytes(content if length is None else content[: length % len(content)])
     if name == "outcomes.parquet" and aborts(work / name):
         reject()
-    read_it_all(work)
+    read_with_every_reader(work)
 
 
 JSON = st.recursive(
@@ -397,7 +395,7 @@ def places(document: object, *path: str | int) -> Iterator[tuple[str | int, ...]
 @pytest.mark.timeout(1800)
 @FUZZED
 @given(st.sampled_from(["run.json", "summary.json"]), st.integers(0, 2**20), JSON)
-def test_whatever_value_stands_in_a_document_every_reader_ends_well_or_says_why(finished, other, name, number, value):
+def test_readers_succeed_or_explain_with_any_document_value_property(finished, other, name, number, value):
     work = copied(finished)
     document = json.loads((work / name).read_text())
     found = list(places(document))
@@ -407,7 +405,7 @@ def test_whatever_value_stands_in_a_document_every_reader_ends_well_or_says_why(
         inside = inside[key]
     inside[last] = value
     (work / name).write_text(json.dumps(document))
-    read_it_all(work)
+    read_with_every_reader(work)
 
 
 VALUES = (
@@ -424,32 +422,32 @@ VALUES = (
 @pytest.mark.timeout(1800)
 @FUZZED
 @given(st.integers(0, 2**20), VALUES)
-def test_whatever_value_stands_in_the_store_every_reader_ends_well_or_says_why(finished, other, number, value):
+def test_readers_succeed_or_explain_with_any_store_value_property(finished, other, number, value):
     work = copied(finished)
     with closing(sqlite3.connect(work / "replies.sqlite")) as connection:
         tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         columns = [(name, one[1]) for name in tables for one in connection.execute(f"PRAGMA table_info({name})")]
         table, column = columns[number % len(columns)]
-        with suppress(sqlite3.Error, OverflowError):  # what the schema itself does not take
+        with suppress(sqlite3.Error, OverflowError):  # values that the schema itself rejects
             connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = 1 + {number % 7}", (value,))  # noqa: S608
             if number % 2:
                 write_checksums(connection)
             connection.commit()
-    read_it_all(work)
+    read_with_every_reader(work)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @FUZZED
 @given(st.integers(0, 2**20), VALUES)
-def test_whatever_value_stands_in_the_outcomes_every_reader_ends_well_or_says_why(finished, other, number, value):
+def test_readers_succeed_or_explain_with_any_outcome_value_property(finished, other, number, value):
     work = copied(finished)
     table = pl.read_parquet(work / "outcomes.parquet")
     name = table.columns[number % table.width]
     cells: list[object] = table[name].to_list()
     cells[number % 7] = value
     column = pl.Series(name, cells, strict=False)
-    if column.dtype == pl.Object:  # what no column holds beside the others
+    if column.dtype == pl.Object:  # a value that no column can hold together with the others
         column = pl.Series(name, [value] * table.height)
     table.with_columns(column).write_parquet(work / "outcomes.parquet")
-    read_it_all(work)
+    read_with_every_reader(work)

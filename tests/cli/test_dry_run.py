@@ -1,4 +1,4 @@
-"""`--dry-run`: what it says would be sent is what a run sends, tokens as they are counted, and it leaves no trace."""
+"""`--dry-run`: its request and token estimates match a real run, and it writes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def estimate(command, *arguments: str) -> dict:
 
 
 def usage(command, *arguments: str) -> dict[str, int]:
-    """Run for real into the folder ``r`` and return what it took."""
+    """Run into the folder ``r`` and return its usage."""
     result = command("run", "--json", "--out", "r", *arguments)
     assert result.exit_code == 0, result.stderr
     used = [variant["usage"] for variant in json.loads(result.stdout)["variants"]]
@@ -36,8 +36,8 @@ def exactly(number: float) -> dict[str, float]:
 
 
 @pytest.mark.usefixtures("pipeline")
-def test_a_configuration_is_looked_at_without_its_functions(command, monkeypatch):
-    """They are code of whoever wrote it; a real run asks them."""
+def test_dry_run_of_a_configuration_does_not_import_its_functions(command, monkeypatch):
+    """They are third-party code; only a real run calls them."""
     monkeypatch.syspath_prepend(Path.cwd())
     Path("its_own.py").write_text(
         "from pathlib import Path\nfrom tests.cli.some_pipeline import answer, grade\nPath('mark').touch()\n"
@@ -68,7 +68,7 @@ def tokens(found: dict, which: str) -> float:
 
 
 @others_nightly(("model", "limit"), [("small", 15), ("base", 60), ("small", 60), ("rash", 60)])
-def test_on_the_almanac_requests_are_exact_and_tokens_within_ten_percent(command, model, limit):
+def test_almanac_requests_are_exact_and_tokens_within_ten_percent(command, model, limit):
     arguments = ("--model", f"almanac/{model}", "--limit", str(limit))
     found = estimate(command, *arguments)
     assert not Path("runs").exists()
@@ -84,13 +84,13 @@ def test_on_the_almanac_requests_are_exact_and_tokens_within_ten_percent(command
 
 
 @pytest.mark.parametrize("more", [(), ("--placement", "system"), ("--placement", "system", "--think", "/no_think")])
-def test_tokens_in_are_counted_as_the_embedded_model_does_wherever_the_instruction_stands(command, more):
+def test_input_tokens_match_embedded_model_for_every_placement(command, more):
     arguments = ("--limit", "8", "--variants", "low", *more)
     assert tokens(estimate(command, *arguments), "input_tokens") == usage(command, *arguments)["input_tokens"]
 
 
 @pytest.mark.slow
-def test_with_an_assumed_share_no_model_is_asked_and_first_passes_are_exact_still(command):
+def test_assumed_refusal_share_sends_nothing_and_keeps_first_pass_exact(command):
     used = usage(command, *SIZE)
     refused = refused_questions()
     found = estimate(command, *SIZE, "--assume-refusal", "0.5")
@@ -106,7 +106,7 @@ def test_with_an_assumed_share_no_model_is_asked_and_first_passes_are_exact_stil
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--repeat-questions", "7"), ("--max-choices", "2"), ("--placement", "system")])
-def test_with_draws_all_requests_are_exact_forced_whether_refused_or_not(command, more):
+def test_requests_are_exact_with_repeated_draws(command, more):
     arguments = ("--limit", "12", "--draws", "3", "--variants", "low,high", *more)
     found = estimate(command, *arguments)
     used = usage(command, *arguments)
@@ -117,7 +117,7 @@ def test_with_draws_all_requests_are_exact_forced_whether_refused_or_not(command
 
 
 @pytest.mark.slow
-def test_what_a_model_grades_is_counted_and_the_grader_is_checked_once(command):
+def test_model_grading_requests_and_one_grader_check_are_counted(command):
     """An embedded model grades nothing well, so that only requests can be compared, not grades."""
     half = ("--assume-refusal", "0.5")
     found = estimate(command, "--limit", "5", "--variants", "low", "--grader", "almanac/base,almanac/rash", *half)
@@ -125,7 +125,7 @@ def test_what_a_model_grades_is_counted_and_the_grader_is_checked_once(command):
     assert found["grading"]["requests"] == {"least": 0, "expected": 2 * (2.5 + 2.5), "most": 2 * 2 * (5 + 5)}
 
 
-def test_a_finished_run_would_send_nothing_and_a_further_variant_only_its_own(command):
+def test_dry_run_of_finished_run_counts_only_a_new_variant(command):
     arguments = ("--limit", "10", "--out", "r", "--variants")
     assert command("run", *arguments, "low").exit_code == 0
     low = refused_questions()
@@ -141,7 +141,7 @@ def test_a_finished_run_would_send_nothing_and_a_further_variant_only_its_own(co
     assert more["forced"]["requests"] == exactly(refused_questions() - low)
 
 
-def test_what_a_stopped_run_has_paid_for_is_taken_off_exactly(command, pipeline):
+def test_dry_run_subtracts_stored_replies_of_a_stopped_run(command, pipeline):
     write_sums("q.csv", 30)
     arguments = (*PIPELINE, "--data", "q.csv", "--grader", "exact", "--variants", "low,highest", "--out", "r")
     pipeline.stops_after, pipeline.stopping = 47, KeyboardInterrupt()
@@ -157,7 +157,7 @@ def test_what_a_stopped_run_has_paid_for_is_taken_off_exactly(command, pipeline)
     assert left["requests"]["least"] == len(stored("r")) - len(there) == 60 + 10 - 47
 
 
-def test_without_a_key_the_estimate_is_there_and_says_what_it_assumes(command, monkeypatch):
+def test_estimate_without_a_key_states_its_assumptions(command, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     Path("q.csv").write_text("question,answer\nWho wrote it?,I\nWho read it?,you\n")
     arguments = ("--model", "openai/gpt-4.1", "--data", "q.csv", "--price", "2,8", "--out", "r")
@@ -176,13 +176,13 @@ def test_without_a_key_the_estimate_is_there_and_says_what_it_assumes(command, m
         (("--price", "2,8", "--grader-price", "1,4"), "at most twice."),
     ],
 )
-def test_whose_tokens_the_cost_is_of_is_said(command, prices, told):
+def test_estimate_says_whose_tokens_the_cost_covers(command, prices, told):
     Path("q.csv").write_text("question,answer\nWho wrote it?,I\n")
     said = command("run", "--dry-run", "--model", "openai/gpt-4.1", "--data", "q.csv", *prices).stdout
     assert told in " ".join(said.split())
 
 
-def test_what_is_wrong_is_told_as_by_a_run(command):
+def test_dry_run_reports_the_same_errors_as_a_run(command):
     for arguments, expected in (
         (("--model", "opnai/x"), "'opnai'"),
         (("--model", "almanac/bas"), "'base'"),
@@ -197,7 +197,7 @@ def test_what_is_wrong_is_told_as_by_a_run(command):
     assert "temperature" in command("run", "--dry-run", "--limit", "3", "--out", "r", "--temperature", "1").stderr
 
 
-def test_a_family_of_paraphrases_is_run_by_its_name_with_a_plus(command):
+def test_variant_name_with_plus_selects_its_paraphrases(command):
     arguments = ("--limit", "6", "--prompts", "paraphrases", "--variants")
     family = ["normal", "normal-2", "normal-3", "normal-4"]
     assert estimate(command, *arguments, "normal+")["variants"] == family
@@ -208,7 +208,7 @@ def test_a_family_of_paraphrases_is_run_by_its_name_with_a_plus(command):
     assert pooled["variants"] == family
 
 
-def test_questions_whose_parts_are_as_long_are_counted_together_and_nothing_else_changes(command, monkeypatch):
+def test_grouping_questions_of_equal_length_does_not_change_the_estimate(command, monkeypatch):
     rows = [
         {
             "question": f"What is {n} plus {n}{'?' * (n % 3)}",

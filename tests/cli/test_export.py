@@ -16,7 +16,7 @@ from tests.cli.conftest import Command
 from tests.cli.making import LOW
 
 
-def test_a_run_becomes_a_table_of_its_summary(ran, command: Command):
+def test_csv_export_contains_the_summary(ran, command: Command):
     result = command("export", "r", "--to", "csv", "--out", "metrics.csv")
     assert (result.exit_code, result.output.split(":")[0]) == (0, "metrics.csv")
     with Path("metrics.csv").open(newline="") as file:
@@ -28,14 +28,14 @@ def test_a_run_becomes_a_table_of_its_summary(ran, command: Command):
 
 
 @pytest.mark.parametrize("target", ["every-eval-ever", "hf-eval-results", "inspect"])
-def test_files_of_others_go_into_a_folder(ran, command: Command, target):
+def test_third_party_formats_are_exported_to_a_folder(ran, command: Command, target):
     result = command("export", "r", "--to", target, "--out", "out")
     assert result.exit_code == 0
     told = [line.split(": ")[0] for line in result.output.splitlines()]
     assert sorted(told) == sorted(str(path) for path in Path("out").rglob("*") if path.is_file())
 
 
-def test_a_run_becomes_logs_of_inspect_that_import_reads_again(ran, command: Command):
+def test_inspect_export_can_be_imported_again(ran, command: Command):
     assert command("export", "r", "--to", "inspect", "--out", "logs").exit_code == 0
     (path,) = Path("logs").iterdir()
     (variant,) = json.loads((ran / "summary.json").read_text())["variants"]
@@ -72,7 +72,7 @@ def test_a_run_becomes_logs_of_inspect_that_import_reads_again(ran, command: Com
         (["--to", "wandb", "--out", "x"], "error: --out: expected nothing, got x; the settings of wandb say where"),
     ],
 )
-def test_arguments_that_cannot_be_used_are_named(ran, command: Command, arguments, said):
+def test_invalid_export_arguments_are_named(ran, command: Command, arguments, said):
     Path("linked.csv").symlink_to(ran / "replies.sqlite")
     Path("mine.csv").touch()
     before = (ran / "replies.sqlite").read_bytes()
@@ -83,7 +83,7 @@ def test_arguments_that_cannot_be_used_are_named(ran, command: Command, argument
     assert "\n" not in result.output.strip()
 
 
-def test_a_summary_of_an_earlier_version_is_refused_with_the_command_that_makes_it_anew(ran, command: Command):
+def test_old_summary_version_is_rejected_with_the_rebuild_command(ran, command: Command):
     document = json.loads((ran / "summary.json").read_text())
     (ran / "summary.json").write_text(json.dumps(document | {"summary_version": SUMMARY_VERSION - 1}))
     result = command("export", "r", "--to", "csv", "--out", "metrics.csv")
@@ -98,13 +98,13 @@ def test_a_summary_of_an_earlier_version_is_refused_with_the_command_that_makes_
     assert command("gate", "r", *bound).stdout == judged
 
 
-def test_a_folder_that_is_no_run_is_bad_input(command: Command):
+def test_export_of_a_folder_without_a_run_is_bad_input(command: Command):
     Path("empty").mkdir()
     result = command("export", "empty", "--to", "csv", "--out", "x.csv")
     assert (result.exit_code, Path("x.csv").exists()) == (2, False)
 
 
-def test_a_place_that_cannot_be_written_is_told_and_nothing_is_left(ran, command: Command):
+def test_unwritable_export_path_is_reported_and_leaves_nothing(ran, command: Command):
     Path("file").write_text("in the way")
     Path("folder.csv").mkdir()
     for target, out in (
@@ -122,7 +122,7 @@ def test_a_place_that_cannot_be_written_is_told_and_nothing_is_left(ran, command
     assert Path("file").read_text() == "in the way"
 
 
-def test_a_full_disk_is_no_bad_input(ran, command: Command, monkeypatch):
+def test_full_disk_is_a_failure_not_bad_input(ran, command: Command, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -131,7 +131,7 @@ def test_a_full_disk_is_no_bad_input(ran, command: Command, monkeypatch):
     assert (result.exit_code, "No space left on device" in result.output) == (1, True)
 
 
-def test_a_tracker_that_is_not_installed_stops_a_run_before_it_begins(command: Command, monkeypatch):
+def test_missing_tracker_stops_a_run_before_it_starts(command: Command, monkeypatch):
     monkeypatch.setattr(tracker, "find_spec", lambda _name: None)
     result = command(*LOW, "--out", "r", "--log-to", "wandb")
     assert result.exit_code == 2
@@ -139,7 +139,7 @@ def test_a_tracker_that_is_not_installed_stops_a_run_before_it_begins(command: C
     assert not Path("r").exists()
 
 
-def test_a_tracker_that_is_not_installed_is_bad_input_of_an_export(ran, command: Command, monkeypatch):
+def test_missing_tracker_is_bad_input_for_export(ran, command: Command, monkeypatch):
     monkeypatch.setattr(tracker, "find_spec", lambda _name: None)
     result = command("export", "r", "--to", "mlflow")
     assert result.exit_code == 2
@@ -147,11 +147,11 @@ def test_a_tracker_that_is_not_installed_is_bad_input_of_an_export(ran, command:
 
 
 @pytest.mark.slow
-def test_a_run_is_logged_in_both_trackers_as_it_goes(command: Command, monkeypatch, tmp_path):
-    """With both packages themselves: W&B offline, MLflow on a database of SQLite."""
+def test_run_is_logged_live_to_both_trackers(command: Command, monkeypatch, tmp_path):
+    """With both real packages: W&B offline, MLflow with a SQLite database."""
     wandb, mlflow = (pytest.importorskip(name, reason=f"needs the extra '{name}'") for name in ("wandb", "mlflow"))
     from refusal_index.render.summary import numbers
-    from tests.exporters.offline_run import logged_in
+    from tests.exporters.offline_run import read_offline_run
 
     for name in [name for name in os.environ if name.startswith(("WANDB_", "MLFLOW_"))]:
         monkeypatch.delenv(name)
@@ -163,7 +163,7 @@ def test_a_run_is_logged_in_both_trackers_as_it_goes(command: Command, monkeypat
         result = command(*LOW, "--out", "r", "--log-to", "wandb,mlflow", "--price", "1,2")
         assert result.exit_code == 0
         document = json.loads(Path("r/summary.json").read_text())
-        logged = logged_in(tmp_path)
+        logged = read_offline_run(tmp_path)
     finally:
         wandb.teardown()
     named = numbers(document)
@@ -181,7 +181,7 @@ def test_a_run_is_logged_in_both_trackers_as_it_goes(command: Command, monkeypat
 
 
 @pytest.mark.slow
-def test_a_tracker_without_a_key_costs_a_run_neither_its_result_nor_its_status(command: Command, monkeypatch, tmp_path):
+def test_tracker_without_a_key_does_not_affect_the_run(command: Command, monkeypatch, tmp_path):
     wandb = pytest.importorskip("wandb", reason="needs the extra 'wandb'")
     for name in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(name)

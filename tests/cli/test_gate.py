@@ -1,4 +1,4 @@
-"""``gate`` as a pipeline meets it: exit statuses, files, the summary of a job, and what is refused."""
+"""``gate`` in a pipeline: exit statuses, files, the job summary, and rejected input."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def runs(command, monkeypatch):
     write("slightly", 0.1)
 
 
-def test_exit_statuses_are_the_verdicts(command):
+def test_exit_statuses_match_verdicts(command):
     assert [
         command("gate", f"{name}.parquet", "--baseline", "base.parquet").exit_code
         for name in ("same", "worse", "slightly")
@@ -60,7 +60,7 @@ def test_exit_statuses_are_the_verdicts(command):
 
 
 @pytest.mark.parametrize("columns", ["60", "80", "300"])
-def test_the_verdict_takes_at_most_20_lines_of_80_columns_at_any_width(command, monkeypatch, columns):
+def test_verdict_fits_20_lines_of_80_columns_at_any_width(command, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     bound = ("--at-least", "refusal_precision=0.5")
     lines = command("gate", "slightly.parquet", "--baseline", "base.parquet", *bound).stdout.splitlines()
@@ -84,7 +84,7 @@ def test_options_add_to_the_policy(command):
     )
 
 
-def test_the_reference_names_every_key_of_the_document(command):
+def test_reference_page_documents_every_verdict_key(command):
     page = (Path(__file__).parents[2] / "docs/reference/files.md").read_text()
     table = page.partition("<!-- verdict -->")[2].partition("\n## ")[0]
     cells = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
@@ -96,7 +96,7 @@ def test_the_reference_names_every_key_of_the_document(command):
     assert f"| `gate_version` | {document['gate_version']} |" in table
 
 
-def test_every_form_is_written_and_says_the_same(command):
+def test_every_output_format_is_written_and_agrees(command):
     files = ("--out", "g.json", "--out", "g.xml", "--out", "g.md", "--out", "g.html")
     assert command("gate", "worse.parquet", "--baseline", "base.parquet", *files).exit_code == 1
     document = json.loads(Path("g.json").read_text())
@@ -116,20 +116,20 @@ def test_every_form_is_written_and_says_the_same(command):
 
 
 @pytest.mark.parametrize("theirs", ['{"scripts": {}}', "[]"])
-def test_a_file_of_another_tool_that_is_called_as_a_runs_is_no_obstacle(command, theirs):
+def test_unrelated_run_json_does_not_block_the_output(command, theirs):
     Path("run.json").write_text(theirs)
     assert command("gate", "same.parquet", "--baseline", "base.parquet", "--out", "g.json").exit_code == 0
     assert json.loads(Path("g.json").read_text())["verdict"] == "pass"
 
 
-def test_the_file_of_a_run_that_cannot_be_read_is_one_all_the_same(command):
+def test_unreadable_run_json_still_marks_a_run_folder(command):
     Path("run.json").write_text('{"run_for')
     done = command("gate", "same.parquet", "--baseline", "base.parquet", "--out", "g.json")
     assert (done.exit_code, Path("g.json").exists()) == (2, False)
     assert "lies in the folder of a run" in done.stderr
 
 
-def test_the_verdict_goes_below_the_job_where_there_is_one(command, monkeypatch):
+def test_verdict_is_appended_to_the_job_summary(command, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(Path("summary.md").absolute()))
     Path("summary.md").write_text("before\n")
     assert command("gate", "same.parquet", "--baseline", "base.parquet").exit_code == 0
@@ -152,7 +152,7 @@ def test_a_run_without_enough_grades_is_inconclusive(command):
     assert "the gate does not decide" in " ".join(done.stdout.split())
 
 
-def test_questions_that_a_worse_model_has_lost_count_as_missing(command):
+def test_questions_absent_from_a_run_count_as_missing(command):
     write_outcomes(pl.read_parquet("worse.parquet").head(50), Path("rest.parquet"))
     for arguments in (("rest.parquet", "--baseline", "base.parquet"), ("base.parquet", "--baseline", "rest.parquet")):
         done = command("gate", *arguments)
@@ -160,7 +160,7 @@ def test_questions_that_a_worse_model_has_lost_count_as_missing(command):
         assert "questions, or of their repeated samples, are absent or have no grade" in " ".join(done.stdout.split())
 
 
-def test_a_policy_for_the_corrected_index_is_inconclusive_where_questions_were_sampled_once(command):
+def test_corrected_index_policy_is_inconclusive_for_single_samples(command):
     Path("gate.toml").write_text('metric = "corrected_refusal_index"\n')
     done = command("gate", "same.parquet", "--baseline", "base.parquet", "--policy", "gate.toml")
     assert done.exit_code == 3
@@ -218,14 +218,14 @@ def test_bad_input_is_one_clear_line_and_no_verdict(command, arguments, said):
 
 
 def started(arguments: tuple[str, ...], stdout: int) -> subprocess.CompletedProcess[str]:
-    """Judge in a process of its own, whose standard output is as given."""
+    """Run the gate in its own process, with the given standard output."""
     line = [sys.executable, "-c", "from refusal_index.cli import main; main()", "gate", "base.parquet", *arguments]
     return subprocess.run(line, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
 
 
 @pytest.mark.slow
 @others_nightly(("bound", "status"), [("0.9", 1), ("0", 0)], ids=["fail", "pass"])
-def test_the_verdict_stands_where_whoever_reads_it_has_gone(bound, status):
+def test_verdict_is_unaffected_by_a_closed_output_pipe(bound, status):
     reading, writing = os.pipe()
     os.close(reading)
     done = started(("--at-least", f"correct_rate={bound}", "--out", "g.json"), writing)
@@ -236,7 +236,7 @@ def test_the_verdict_stands_where_whoever_reads_it_has_gone(bound, status):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_an_output_that_cannot_be_written_is_bad_input_and_no_failure():
+def test_unwritable_standard_output_is_status_2_not_a_failed_verdict():
     with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
         done = started(("--at-least", "correct_rate=0", "--json"), full.fileno())
     assert done.returncode == 2
@@ -245,7 +245,7 @@ def test_an_output_that_cannot_be_written_is_bad_input_and_no_failure():
     assert "the verdict is pass" in done.stderr
 
 
-def test_a_file_that_cannot_be_written_is_no_failure(command, monkeypatch):
+def test_unwritable_file_is_status_2_not_a_failed_verdict(command, monkeypatch):
     def full(*_: object) -> None:
         raise NotWrittenError(Path("g.json"), OSError(errno.ENOSPC, "No space left on device"))
 
@@ -255,7 +255,7 @@ def test_a_file_that_cannot_be_written_is_no_failure(command, monkeypatch):
     assert "g.json cannot be written (No space left on device)" in done.stderr
 
 
-def test_a_file_that_cannot_be_written_keeps_no_other_from_being(command, monkeypatch):
+def test_unwritable_file_does_not_block_other_files(command, monkeypatch):
     def full(place: Path, content: bytes | str) -> None:
         if place.suffix != ".md":
             raise NotWrittenError(place, OSError(errno.ENOSPC, "No space left on device"))

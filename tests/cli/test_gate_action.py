@@ -53,7 +53,7 @@ def outputs(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """Return a folder with the outcomes of several models, which nobody changes."""
+    """Return a folder with the outcomes of several models; tests must not change it."""
     folder = tmp_path_factory.mktemp("written")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -71,7 +71,7 @@ def runs(tmp_path, monkeypatch, written):
 
 @pytest.fixture
 def judged(tmp_path, runs, command):
-    """Judge in this process, and have the steps meet with what came of it instead of starting the command."""
+    """Run the gate in this process, and let the steps use its result instead of starting the command."""
 
     def judge(candidate: str, *more: str) -> None:
         done = command("gate", f"{candidate}.parquet", "--baseline", "base.parquet", "--out", "made.json", *more)
@@ -83,7 +83,7 @@ def judged(tmp_path, runs, command):
     return judge
 
 
-def test_no_input_is_part_of_a_script():
+def test_inputs_are_never_interpolated_into_scripts():
     assert all("${{" not in step.get("run", "") for step in ACTION["runs"]["steps"])
     assert {step["shell"] for step in ACTION["runs"]["steps"] if "run" in step} == {"bash"}
 
@@ -97,20 +97,20 @@ def test_every_input_is_used_and_every_output_is_set(tmp_path, judged):
     assert all(one["value"] == f"${{{{ steps.judge.outputs.{name} }}}}" for name, one in ACTION["outputs"].items())
 
 
-def test_no_module_of_the_checkout_takes_the_place_of_pythons_own():
+def test_checkout_modules_cannot_shadow_the_standard_library():
     started = [line for step in ACTION["runs"]["steps"] for line in re.findall(r"python\b.*", step.get("run", ""))]
     assert len(started) == 2
     assert all(line.startswith("python -I ") for line in started)
 
 
-def test_other_actions_are_pinned_to_the_commits_that_the_releases_take():
+def test_actions_are_pinned_to_the_release_workflow_commits():
     used = {step["uses"] for step in ACTION["runs"]["steps"] if "uses" in step}
     release = yaml.safe_load((Path(__file__).parents[2] / ".github/workflows/release.yml").read_text())
     assert used
     assert used <= {step.get("uses") for job in release["jobs"].values() for step in job["steps"]}
 
 
-def test_a_candidate_beside_a_model_is_refused_before_anything_is_asked(tmp_path):
+def test_candidate_and_model_together_are_rejected_before_any_request(tmp_path):
     done = run_step("Ask the candidate", tmp_path, model="almanac/base", candidate="base.parquet")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: model and candidate: expected one of them, got both")
@@ -120,7 +120,7 @@ def test_a_candidate_beside_a_model_is_refused_before_anything_is_asked(tmp_path
 @pytest.mark.parametrize(
     ("candidate", "verdict", "status"), [("worse", "fail", 1), ("same", "pass", 0), ("slightly", "inconclusive", 0)]
 )
-def test_the_verdict_is_an_output_and_the_status_of_the_job(tmp_path, judged, candidate, verdict, status):
+def test_verdict_sets_the_output_and_job_status(tmp_path, judged, candidate, verdict, status):
     judged(candidate)
     assert run_step("Judge it", tmp_path, candidate=f"{candidate}.parquet").returncode == status
     found = outputs(tmp_path)
@@ -129,8 +129,8 @@ def test_the_verdict_is_an_output_and_the_status_of_the_job(tmp_path, judged, ca
 
 
 @pytest.mark.slow
-def test_the_command_judges_writes_every_file_and_heeds_no_module_of_the_checkout(tmp_path, runs):
-    for name in ("json", "pip", "sys"):  # of a checkout that would like to pass
+def test_judging_writes_every_file_and_ignores_checkout_modules(tmp_path, runs):
+    for name in ("json", "pip", "sys"):  # a checkout that tries to force a pass
         (tmp_path / f"{name}.py").write_text("print('verdict=pass')\nraise SystemExit\n")
     done = run_step("Judge it", tmp_path, candidate="worse.parquet", baseline="base.parquet")
     assert done.returncode == 1
@@ -144,12 +144,12 @@ def test_the_command_judges_writes_every_file_and_heeds_no_module_of_the_checkou
     }
 
 
-def test_the_candidate_is_asked_once_unless_the_arguments_say_otherwise():
+def test_candidate_is_sampled_once_by_default():
     assert "draws" not in STEPS["Ask the candidate"]["run"]
 
 
-def test_the_index_that_is_an_output_is_ri_and_no_other(tmp_path, judged):
-    """The corrected index is guarded and has a number, which is not handed out as RI."""
+def test_refusal_index_output_is_ri_not_corrected_ri(tmp_path, judged):
+    """The corrected index is guarded and has a value, which must not be reported as RI."""
     for name in ("base", "same"):
         once = pl.read_parquet(f"{name}.parquet").with_columns(
             forced_grade=pl.when("wrong").then(pl.lit("incorrect")).otherwise(pl.lit("correct"))
@@ -167,7 +167,7 @@ def test_the_index_that_is_an_output_is_ri_and_no_other(tmp_path, judged):
 
 
 @pytest.mark.parametrize(("inconclusive", "status"), [("warn", 0), ("fail", 3)])
-def test_an_inconclusive_verdict_warns_unless_it_is_to_fail_the_job(tmp_path, judged, inconclusive, status):
+def test_inconclusive_verdict_warns_unless_configured_to_fail(tmp_path, judged, inconclusive, status):
     judged("slightly")
     done = run_step("Judge it", tmp_path, candidate="slightly.parquet", inconclusive=inconclusive)
     assert done.returncode == status
@@ -175,13 +175,13 @@ def test_an_inconclusive_verdict_warns_unless_it_is_to_fail_the_job(tmp_path, ju
     assert outputs(tmp_path)["verdict"] == "inconclusive"
 
 
-def test_another_value_for_inconclusive_is_refused(tmp_path):
+def test_invalid_inconclusive_input_is_rejected(tmp_path):
     done = run_step("Judge it", tmp_path, candidate="any.parquet", inconclusive="pass")
     assert (done.returncode, done.stderr) == (2, "error: inconclusive: expected warn or fail, got another value\n")
 
 
 @pytest.mark.nightly
-def test_a_policy_is_handed_on_and_bad_input_fails_without_a_verdict(tmp_path, runs):
+def test_policy_is_passed_on_and_bad_input_gives_no_verdict(tmp_path, runs):
     (tmp_path / "gate.toml").write_text("[at_least]\ncorrect_rate = 0.1\n")
     assert run_step("Judge it", tmp_path, candidate="base.parquet", policy="gate.toml").returncode == 0
     (tmp_path / "outputs").unlink()
@@ -192,8 +192,8 @@ def test_a_policy_is_handed_on_and_bad_input_fails_without_a_verdict(tmp_path, r
     assert not (tmp_path / "outputs").exists()
 
 
-def test_nothing_that_an_input_says_is_executed(tmp_path, judged):
-    """It reaches the command as it is, and the command refuses it."""
+def test_input_text_is_never_executed(tmp_path, judged):
+    """It reaches the command unchanged, and the command rejects it."""
     judged(HOSTILE)
     hostile = dict.fromkeys(("candidate", "baseline", "policy", "variant"), HOSTILE)
     assert run_step("Judge it", tmp_path, **hostile).returncode == 2
@@ -209,7 +209,7 @@ def test_nothing_that_an_input_says_is_executed(tmp_path, judged):
 
 
 @pytest.mark.slow
-def test_a_model_is_asked_and_judged_against_its_own_baseline(tmp_path):
+def test_model_is_evaluated_and_judged_by_the_policy(tmp_path):
     asked = run_step("Ask the candidate", tmp_path, model="almanac/base", arguments="--limit=60\n")
     assert asked.returncode == 0, asked.stderr
     bounds = tmp_path / "gate.toml"

@@ -1,4 +1,4 @@
-"""``gate --run``: a candidate that is asked by the command that judges it."""
+"""``gate --run``: the command that judges the candidate also evaluates it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def base(command, made):
 
 
 @pytest.mark.slow
-def test_it_asks_only_until_the_verdict_is_certain(command, base):
+def test_gate_run_stops_as_soon_as_the_verdict_is_certain(command, base):
     gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
     done = command(*gated, "--json")
     document = json.loads(done.stdout)
@@ -44,7 +44,7 @@ def test_it_asks_only_until_the_verdict_is_certain(command, base):
 
 
 @pytest.mark.slow
-def test_looks_that_are_planned_otherwise_are_judged_by_their_plan(command, base):
+def test_custom_number_of_looks_is_judged_by_its_own_plan(command, base):
     gated = ("gate", "three", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
     done = command(*gated, "--looks", "3", "--json")
     assert " of 3," in json.loads(done.stdout)["looked"]
@@ -52,7 +52,7 @@ def test_looks_that_are_planned_otherwise_are_judged_by_their_plan(command, base
 
 
 @pytest.mark.slow
-def test_a_run_that_cannot_be_brought_to_its_end_is_inconclusive(command, base):
+def test_gate_run_that_ends_early_is_inconclusive(command, base):
     gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/base")
     done = command(*gated, "--max-requests", "30")
     assert done.exit_code == 3
@@ -63,7 +63,7 @@ def test_a_run_that_cannot_be_brought_to_its_end_is_inconclusive(command, base):
 
 
 @pytest.mark.slow
-def test_a_variant_that_the_baseline_lacks_is_refused_before_anything_is_asked(command, base):
+def test_variant_missing_from_baseline_is_rejected_before_any_request(command, base):
     gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
     done = command(*gated, "--variants", "high")
     assert (done.exit_code, done.stdout) == (2, "")
@@ -72,13 +72,13 @@ def test_a_variant_that_the_baseline_lacks_is_refused_before_anything_is_asked(c
 
 
 @pytest.mark.slow
-def test_questions_that_the_baseline_lacks_are_told_before_they_are_paid_for(command, base):
+def test_questions_missing_from_baseline_are_reported_before_requests(command, base):
     gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
     done = command(*gated, "--limit", "240")
     assert done.stderr.startswith("baseline: 40 of the 240 questions are not in base, so they are asked but not")
 
 
-def test_the_corrected_index_of_questions_asked_once_is_refused_before_they_are_paid_for(command, base):
+def test_corrected_index_with_single_samples_is_rejected_before_requests(command, base):
     Path("gate.toml").write_text('metric = "corrected_refusal_index"\n')
     gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
     done = command(*gated, "--policy", "gate.toml", "--temperature", "0.7")
@@ -86,14 +86,14 @@ def test_the_corrected_index_of_questions_asked_once_is_refused_before_they_are_
     assert "draws: expected 2 or more to judge corrected_refusal_index, got 1; add --draws 2" in done.stderr
 
 
-def test_a_baseline_is_never_asked_into(command, base):
+def test_gate_run_rejects_the_baseline_as_candidate(command, base):
     done = command("gate", "./base", "--run", "--baseline", "base/outcomes.parquet", *ASKED, "--model", "almanac/base")
     assert done.exit_code == 2
     assert "expected another run than the candidate, got base/outcomes.parquet and base" in done.stderr
 
 
 @pytest.mark.parametrize("candidate", ["base", "copy"])
-def test_a_run_and_a_copy_of_it_are_told_where_they_are_compared_with_it(command, base, candidate):
+def test_comparing_a_run_with_itself_or_a_copy_is_reported(command, base, candidate):
     shutil.copytree("base", "copy")
     done = command("gate", candidate, "--baseline", "base", "--out", "g.md")
     assert done.exit_code in (0, 3)
@@ -101,14 +101,14 @@ def test_a_run_and_a_copy_of_it_are_told_where_they_are_compared_with_it(command
     assert all(told in " ".join(text.split()) for text in (done.stdout, Path("g.md").read_text()))
 
 
-def test_options_of_asking_are_refused_where_nothing_is_asked(command):
+def test_evaluation_options_without_run_are_rejected(command):
     done = command("gate", "candidate", "--baseline", "base", "--model", "almanac/base")
     assert done.exit_code == 2
     assert "--model: applies only when the candidate is evaluated; add --run" in done.stderr
 
 
 @pytest.mark.slow
-def test_a_server_that_is_down_is_inconclusive_and_says_why(command, base, monkeypatch):
+def test_unreachable_server_is_inconclusive_with_a_reason(command, base, monkeypatch):
     monkeypatch.setenv("X_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("X_API_KEY", "k")
     asked = ("--model", "openai-api/x/y", "--limit", "20", "--max-retries", "0")

@@ -32,7 +32,7 @@ def said(*arguments: str) -> str:
     return " ".join(result.stdout.split())
 
 
-def test_ls_names_what_can_be_run():
+def test_ls_lists_everything_that_can_be_run():
     lines = CliRunner().invoke(app, ["ls"], catch_exceptions=False).stdout.splitlines()
     first = {line.split()[0] for line in lines if line.startswith("  ")}
     models = {f"almanac/{name}" for name in model_names()}
@@ -40,12 +40,12 @@ def test_ls_names_what_can_be_run():
     assert any(", ".join(load_prompt_set("default").variants) in line for line in lines)
 
 
-def test_ls_says_where_the_task_files_lie_and_nothing_else():
+def test_ls_task_files_prints_only_their_folder():
     folder = Path(CliRunner().invoke(app, ["ls", "--task-files"], catch_exceptions=False).stdout.removesuffix("\n"))
     assert {path.name for path in folder.glob("*.yaml")} == {"refusal_index_first.yaml", "refusal_index_forced.yaml"}
 
 
-def test_ls_has_a_note_on_each_and_no_wrong_number():
+def test_ls_notes_are_complete_and_their_numbers_correct():
     assert set(DATASET_NOTES) == set(dataset_names())
     assert set(MODEL_NOTES) >= {f"almanac/{name}" for name in model_names()}
     assert f"{len(load_dataset('almanac').questions):,}" in DATASET_NOTES["almanac"]
@@ -59,7 +59,7 @@ def test_help_names_every_command():
     assert all(command in said("--help") for command in ("run", "score", "serve", "ls"))
 
 
-def test_help_of_run_tells_every_default():
+def test_run_help_shows_every_default():
     told = said("run", "--help-all")
     for default in (
         *("almanac/base", "'all'", "default", "user", DEFAULT_GRADER, f"{ALMANAC_LIMIT} for the almanac"),
@@ -69,29 +69,29 @@ def test_help_of_run_tells_every_default():
 
 
 @pytest.mark.parametrize("name", ["score", "serve"])
-def test_help_of_the_others_tells_their_defaults(name):
+def test_help_of_other_commands_shows_their_defaults(name):
     told = said(name, "--help")
     expected = {"score": ["[default: 0.95", "that of the run, else 1"], "serve": ["127.0.0.1", "8000"]}
     assert all(default in told for default in expected[name])
 
 
-def test_every_setting_has_an_option_of_run_with_words_and_no_word_is_of_another():
+def test_every_setting_has_a_described_run_option():
     options = {name for one in get_command(app).commands["run"].params for name in one.opts}
     assert {f"--{name.replace('_', '-')}" for name in SETTINGS} <= options
     assert all(setting.description.strip() for setting in SETTINGS.values())
 
 
 def has_one_default(setting: Setting) -> bool:
-    """Whether a setting is one value where nobody says otherwise, which the tree holds and the help says."""
+    """Whether a setting has a single default, which is in the settings and in the help."""
     return not setting.optional and setting.kind is not bool and setting.default not in ((), "")
 
 
 @pytest.mark.parametrize("name", [name for name in SETTINGS if has_one_default(SETTINGS[name])])
 @pytest.mark.parametrize("command", ["run", "force", "regrade"])
-def test_the_default_in_the_tree_is_the_one_in_the_help(command, name):
+def test_settings_defaults_match_the_help(command, name):
     of = {option: one for one in get_command(app).commands[command].params for option in one.opts}
     option = of.get(f"--{name.replace('_', '-')}")
-    if option is None or option.required or (command, name) == ("force", "refusal"):  # that one is of the file read
+    if option is None or option.required or (command, name) == ("force", "refusal"):  # its default comes from the file
         assert command != "run"
         return
     default = SETTINGS[name].default
@@ -101,7 +101,7 @@ def test_the_default_in_the_tree_is_the_one_in_the_help(command, name):
 
 
 @pytest.mark.parametrize("name", [name for name, setting in SETTINGS.items() if setting.low is not None])
-def test_a_value_out_of_the_range_in_the_tree_is_refused_with_the_option(name):
+def test_out_of_range_settings_are_rejected_by_option_name(name):
     option, below = f"--{name.replace('_', '-')}", SETTINGS[name].low - 1
     result = CliRunner().invoke(app, ["run", option, f"{below:g}"])
     assert (result.exit_code, result.stdout) == (2, "")
@@ -109,7 +109,7 @@ def test_a_value_out_of_the_range_in_the_tree_is_refused_with_the_option(name):
     assert f"{SETTINGS[name].low:g}" in result.stderr
 
 
-def test_penalty_and_confidence_level_are_those_of_the_summary():
+def test_penalty_and_confidence_level_defaults_match_the_summary():
     assert SETTINGS["penalty"].default == DEFAULT_PENALTY
     assert DEFAULT_CONFIDENCE_LEVEL == 0.95
 
@@ -125,11 +125,11 @@ NAMES = {
 HEAVY = ("polars", "scipy", "matplotlib", "inspect_ai", "jinja2", "openai")
 
 
-def test_every_command_is_there_under_its_name():
+def test_command_names_match_the_list():
     assert set(TOLD) == set(get_command(app).commands) == NAMES
 
 
-def test_help_has_a_section_for_each_group_and_a_whole_line_for_each_command_at_80_columns():
+def test_help_lists_every_command_under_its_group_in_80_columns():
     lines = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout.splitlines()
     assert [line.removesuffix(":") for line in lines if line.removesuffix(":") in GROUPS] == list(GROUPS)
     width = max(map(len, NAMES))
@@ -140,7 +140,7 @@ def test_help_has_a_section_for_each_group_and_a_whole_line_for_each_command_at_
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_a_command_says_of_itself_what_the_help_of_all_says(name):
+def test_command_help_matches_its_line_in_the_overview(name):
     first = get_command(app).commands[name].help.split("\n\n")[0]
     assert " ".join(first.split()).startswith(TOLD[name].removesuffix("."))
 
@@ -179,7 +179,7 @@ def test_gate_and_watch_show_their_own_options(name):
     assert {"--engine", "--limit"} <= set(options_in(run(name, "--help-all").stdout))
 
 
-def test_an_old_name_gives_the_new_one_in_one_line():
+def test_old_names_point_to_the_new_ones_in_one_line():
     commands = [([old], new) for old, new in RENAMED_COMMANDS.items()]
     options = [(["compare", "a", "b", old, "x"], new) for old, new in RENAMED_OPTIONS.items()]
     for arguments, new in commands + options:
@@ -188,13 +188,13 @@ def test_an_old_name_gives_the_new_one_in_one_line():
         assert new in done.stderr
 
 
-def test_an_option_means_the_same_everywhere():
+def test_option_names_are_consistent_across_commands():
     params = [one for command in get_command(app).commands.values() for one in command.params]
     assert not {name for one in params for name in one.opts} & set(RENAMED_OPTIONS)
     assert all(one.is_flag for one in params if "--json" in one.opts)
 
 
-def test_a_name_that_is_none_gets_the_nearest():
+def test_unknown_command_suggests_the_nearest():
     done = CliRunner().invoke(app, ["comprae"], env={"COLUMNS": "80"})
     assert done.exit_code == 2
     assert "'compare'" in done.stderr
@@ -210,7 +210,7 @@ for name in {sorted(NAMES)!r}:
 """
 
 
-def test_help_of_no_command_loads_anything_heavy():
+def test_help_never_loads_heavy_modules():
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     loaded = [line.split() for line in done.stderr.splitlines()]
-    assert loaded == [[name] for name in sorted(NAMES)], "the first that has more brought it in"
+    assert loaded == [[name] for name in sorted(NAMES)], "the first line with more shows which command loaded it"

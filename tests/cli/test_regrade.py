@@ -1,4 +1,4 @@
-"""`regrade`: the replies of a finished run under another grader; what is sent, what is kept, what is told."""
+"""`regrade`: the replies of a finished run under another grader; what is sent, stored and reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def number_of(message: str) -> int:
 
 
 def answer(message: str) -> str:
-    """Refuse every third question by the tag, hedge at 1 and 7, be vague at 4 and 10; be right when forced."""
+    """Refuse every third question by the tag, hedge at 1 and 7, be vague at 4 and 10; be correct when forced."""
     number = number_of(message)
     if is_forced(message):
         return f"<answer>{2 * number}</answer>"
@@ -41,7 +41,7 @@ def answer(message: str) -> str:
 
 
 def verdict(message: str) -> str:
-    """Grade as a grader that follows its instructions: hedges are right, whoever cannot say has not attempted."""
+    """Grade by the instructions: hedged answers are correct, and 'cannot say' is not attempted."""
     prediction = message.split("<prediction>\n")[1].split("\n</prediction>", maxsplit=1)[0]
     gold = message.split("<gold_answer>\n")[1].split("\n</gold_answer>", maxsplit=1)[0]
     if "nobody can say" in prediction:
@@ -88,7 +88,7 @@ def in_folder(folder: Path, api: FakeApi, *arguments: str) -> Result:
 
 @pytest.fixture(scope="module")
 def graded_by_model(graded_by_rule: Path) -> tuple[Path, Result]:
-    """Return the folder that holds both runs, regraded by a model in `model`, and what was said."""
+    """Return the folder with both runs, regraded by a model in `model`, and the output."""
     with FakeApi(said) as api:
         return graded_by_rule, in_folder(
             graded_by_rule, api, "regrade", "exact", *MODEL, "--grader-price", "10,0", *options("regrade")
@@ -97,7 +97,7 @@ def graded_by_model(graded_by_rule: Path) -> tuple[Path, Result]:
 
 @pytest.fixture
 def ask(command, tmp_path: Path, monkeypatch):
-    """Return what runs and regrades against a server."""
+    """Return a function that runs and regrades against a server."""
     write_questions(tmp_path)
     monkeypatch.setenv("FAKE_API_KEY", KEY)
     monkeypatch.setenv("FAKE_BASE_URL", "http://127.0.0.1:9/v1")
@@ -119,7 +119,7 @@ def exact(graded_by_rule: Path, ask, tmp_path: Path) -> None:
 
 @pytest.fixture
 def model(graded_by_model: tuple[Path, Result], exact, tmp_path: Path) -> Result:
-    """Put the same run regraded beside it, as `model`, and return what was said of it."""
+    """Put the regraded run next to it, as `model`, and return its output."""
     shutil.copytree(graded_by_model[0] / "model", tmp_path / "model")
     return graded_by_model[1]
 
@@ -128,7 +128,7 @@ def summary(folder: str) -> dict:
     return json.loads(Path(folder, "summary.json").read_text())
 
 
-def test_a_rule_sends_nothing_and_a_run_by_that_rule_says_the_same(ask, command, exact):
+def test_regrading_by_rule_sends_nothing_and_matches_a_rule_graded_run(ask, command, exact):
     with FakeApi(said) as api:
         assert ask(api, "run", "--grader", "openai-api/fake/grader", "--out", "model").exit_code in (0, 1)
         sent = len(api.answered)
@@ -143,7 +143,7 @@ def test_a_rule_sends_nothing_and_a_run_by_that_rule_says_the_same(ask, command,
     assert command("score", "again").stdout == result.stdout
 
 
-def test_a_model_is_asked_for_grades_only_and_nothing_twice(ask, exact):
+def test_regrading_requests_only_grades_and_each_once(ask, exact):
     with FakeApi(said) as api:
         sent = len(api.answered)
         result = ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
@@ -158,7 +158,7 @@ def test_a_model_is_asked_for_grades_only_and_nothing_twice(ask, exact):
     assert result.stdout == again.stdout
 
 
-def test_a_refusal_that_was_an_answer_is_unscored_and_told(ask, model):
+def test_answer_regraded_as_refusal_is_unscored_and_reported(ask, model):
     with FakeApi(said) as api:
         told = " ".join(model.stdout.split())
         vague = outcomes("model").filter(pl.col("question_id").is_in(["q4", "q10"]))
@@ -180,7 +180,7 @@ def test_a_refusal_that_was_an_answer_is_unscored_and_told(ask, model):
     assert outcomes("forced").filter(question_id="q4")["wrong"].to_list() == [False, False]
 
 
-def test_who_graded_is_in_every_result(model):
+def test_grader_is_recorded_in_every_result(model):
     assert summary("exact")["grader"]["name"] == "exact"
     settings = json.loads(Path("model/run.json").read_text())["settings"]
     assert summary("model")["grader"] == settings["grader"]
@@ -194,7 +194,7 @@ def test_who_graded_is_in_every_result(model):
     assert {"before": "incorrect", "now": "refused", "count": 4} in regrading["first"]["counts"]
 
 
-def test_two_graders_that_differ_are_listed_in_a_file_that_a_spreadsheet_can_open(ask, command, exact):
+def test_grader_disagreements_are_listed_in_a_spreadsheet_safe_file(ask, command, exact):
     def two(message: str) -> str:
         return said(message)
 
@@ -243,7 +243,7 @@ def test_each_distinct_reply_of_repeated_draws_is_graded_once(ask):
 
 
 @pytest.mark.slow
-def test_what_was_not_answered_before_stays_so_and_a_failing_grade_is_asked_for_again(ask):
+def test_unanswered_stays_unanswered_and_failed_grades_are_retried(ask):
     def fault(message: str, _: int) -> web.StreamResponse | None:
         refused = web.json_response({"error": {"message": f"no {KEY}", "type": "t", "code": None}}, status=400)
         return refused if "What is 5 plus" in message else None
@@ -276,7 +276,7 @@ def test_what_was_not_answered_before_stays_so_and_a_failing_grade_is_asked_for_
         (["forced", "--grader", "exact"], "holds a forced pass alone"),
     ],
 )
-def test_bad_input_is_told_in_one_line_before_anything_is_sent(ask, exact, arguments, told):
+def test_bad_regrade_input_is_one_line_before_any_request(ask, exact, arguments, told):
     if arguments[0] == "forced":
         forced = json.loads(Path("exact/run.json").read_text())
         forced["settings"]["first_pass"] = {"model": "fake/any"}
@@ -290,7 +290,7 @@ def test_bad_input_is_told_in_one_line_before_anything_is_sent(ask, exact, argum
     assert not Path("runs").exists()
 
 
-def test_other_replies_are_another_folder(command, pipeline):
+def test_different_replies_are_regraded_into_another_folder(command, pipeline):
     write_questions(Path(), 6)
     run = ("run", *PIPELINE, "--data", "q.csv", "--grader", "exact", "--variants", "low", "--out")
     assert command(*run, "exact").exit_code == command(*run, "other", "--seed", "1").exit_code == 0
@@ -310,14 +310,14 @@ def test_a_regraded_run_is_regraded_like_any_other(ask, model):
     assert outcomes("back").equals(outcomes("exact"))
 
 
-def test_nothing_that_was_said_commands_the_terminal(model):
+def test_regrade_output_is_escaped(model):
     assert all(line == escape(line) for line in model.stdout.splitlines())
 
 
 GRADED = ("regrade", "exact", "--grader", "python:tests.cli.some_pipeline:grade", "--max-retries", "0")
 
 
-def test_a_grading_that_is_stopped_is_resumed_without_asking_for_a_grade_twice(command, pipeline):
+def test_stopped_regrading_resumes_without_repeating_grades(command, pipeline):
     write_questions(Path(), 30)
     run = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low,high", "--grader", "exact", "--out", "exact")
     assert command(*run).exit_code == 0
@@ -340,7 +340,7 @@ def test_a_grading_that_is_stopped_is_resumed_without_asking_for_a_grade_twice(c
     assert outcomes("model").equals(outcomes("exact")), "it grades as the rule does"
 
 
-def test_what_repeated_draws_lack_is_left_out_and_the_first_draw_graded(command, pipeline):
+def test_missing_repeated_draws_are_skipped_and_first_draw_graded(command, pipeline):
     """A question whose second draw failed is graded by its first; one that failed in its first is unscored."""
     write_questions(Path(), 12)
     run = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low", "--grader", "exact", "--draws", "2")
@@ -358,7 +358,7 @@ def test_what_repeated_draws_lack_is_left_out_and_the_first_draw_graded(command,
 
 
 @pytest.mark.parametrize("sent", [30, 31])
-def test_a_run_that_ended_within_its_draws_is_graded_anew_as_far_as_it_went(command, pipeline, sent):
+def test_run_that_stopped_during_draws_is_regraded_as_far_as_it_got(command, pipeline, sent):
     """In its second draw a question lacks either pass, or the forced one alone."""
     write_questions(Path(), 12)
     run = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low", "--grader", "exact", "--draws", "2")
@@ -370,7 +370,7 @@ def test_a_run_that_ended_within_its_draws_is_graded_anew_as_far_as_it_went(comm
     assert outcomes("again").select(places).equals(outcomes("ended").select(places))
 
 
-def test_a_run_that_lacks_further_draws_alone_is_incomplete_graded_anew_too(command, pipeline):
+def test_regraded_run_lacking_only_further_draws_is_incomplete(command, pipeline):
     write_questions(Path(), 12)
     run = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low", "--grader", "exact", "--out", "ended")
     assert command(*run, "--draws", "1").exit_code == 0
@@ -383,7 +383,7 @@ def test_a_run_that_lacks_further_draws_alone_is_incomplete_graded_anew_too(comm
         assert found["further_draws"] == before["further_draws"]
 
 
-def test_the_cost_of_grading_anew_is_that_of_the_graders(model):
+def test_regrading_cost_counts_only_graders(model):
     found = summary("model")
     assert (found["price"], found["grader_price"]) == (None, {"input": 10.0, "output": 0.0})
     for variant in found["variants"]:

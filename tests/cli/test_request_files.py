@@ -1,4 +1,4 @@
-"""A run by files: requests written, answered by whoever may, and taken in; the same run as by any engine."""
+"""Runs by files: requests are written, answered externally and read back, with the same result as any engine."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def id_in(line: dict[str, Any]) -> str:
 
 
 def text_in(line: dict[str, Any]) -> str:
-    """Return what a request of any format asks."""
+    """Return the message of a request in any format."""
     return str((line.get("params") or line["body"])["messages"][-1]["content"])
 
 
@@ -84,7 +84,7 @@ def write(path: str, lines: list[dict[str, Any]]) -> str:
 
 
 def by_hand(command: Any, run: str, style: str | None = None, answer: Answer = say) -> int:
-    """Carry a run by files until nothing is due, and return how many waves it took."""
+    """Complete a run by files until nothing is pending, and return the number of rounds."""
     for number in range(20):
         named = ("--format", style) if style else ()
         done = command("requests", run, "--out", f"w{number}.jsonl", *named)
@@ -105,7 +105,7 @@ def by_hand(command: Any, run: str, style: str | None = None, answer: Answer = s
 
 @pytest.fixture
 def begun(wide):
-    """Begin a run by files, and return its first file of requests."""
+    """Start a run by files, and return its first file of requests."""
     write_sums("q.csv", 6)
     done = wide(*FAKE, "--out", "r")
     assert done.exit_code == 1
@@ -117,7 +117,7 @@ def begun(wide):
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folders of runs of the small model within the process, which nobody changes."""
+    """Return the folders of local runs of the small model; tests must not change them."""
     out = tmp_path_factory.mktemp("local")
     for draws in ("1", "2"):
         done = CliRunner().invoke(app, [*SMALL, "--draws", draws, "--out", str(out / draws)])
@@ -133,7 +133,7 @@ def batch(command: Any, number: int) -> str:
 
 @pytest.mark.slow
 @one_fast("draws", ["1", "2"])
-def test_a_whole_run_by_hand_is_row_for_row_the_one_within_the_process(wide, local, draws):
+def test_run_by_files_equals_local_run_row_by_row(wide, local, draws):
     assert wide(*SMALL, *BY_HAND, "--draws", draws, "--out", "r").exit_code == 1
     for number in range(3):
         said = wide("requests", "r", "--out", f"w{number}.jsonl").stdout
@@ -156,7 +156,7 @@ def test_a_whole_run_by_hand_is_row_for_row_the_one_within_the_process(wide, loc
 
 @pytest.mark.slow
 @one_fast("first", ["files", "local"])
-def test_what_one_engine_began_another_finishes(wide, local, first):
+def test_run_started_by_one_engine_can_be_finished_by_another(wide, local, first):
     if first == "files":
         wide(*SMALL, *BY_HAND, "--draws", "1", "--out", "r")
         wide("requests", "r", "--out", "w0.jsonl")
@@ -174,7 +174,7 @@ def test_what_one_engine_began_another_finishes(wide, local, first):
     assert outcomes("r").equals(outcomes(local / "1"))
 
 
-def test_what_came_in_files_costs_the_rate_of_batches_and_the_rest_the_whole_price(wide):
+def test_replies_from_files_cost_the_batch_rate_and_others_the_full_price(wide):
     one_by_one = ("--draws", "1", "--max-requests", "9", "--max-connections", "1")
     wide(*SMALL, *one_by_one, "--price", "2,8", "--batch-rate", "0.25", "--out", "r")
     for number in range(2):
@@ -189,7 +189,7 @@ def test_what_came_in_files_costs_the_rate_of_batches_and_the_rest_the_whole_pri
     assert (about["price"], about["batch_rate"]) == ({"input": 2.0, "output": 8.0}, 0.25)
 
 
-def test_a_wave_holds_what_is_due_and_no_more(begun, wide):
+def test_request_file_holds_exactly_the_pending_requests(begun, wide):
     lines = lines_in(begun)
     assert len({id_in(line) for line in lines}) == 12
     assert {line["body"]["model"] for line in lines} == {"any"}
@@ -204,7 +204,7 @@ def test_a_wave_holds_what_is_due_and_no_more(begun, wide):
 
 
 @one_fast(("style", "draws"), list(product(formats.FORMATS, ("1", "2")))[::-1])
-def test_every_format_comes_to_the_same_run(wide, style, draws):
+def test_every_format_gives_the_same_run(wide, style, draws):
     write_sums("q.csv", 6)
     for out, chosen in (("plain", None), ("r", style)):
         wide(*FAKE, "--draws", draws, "--out", out)
@@ -214,7 +214,7 @@ def test_every_format_comes_to_the_same_run(wide, style, draws):
     assert outcomes("r").equals(outcomes("plain"))
 
 
-def test_as_many_requests_are_said_to_be_due_as_are_written(wide, monkeypatch):
+def test_reported_pending_count_matches_written_requests(wide, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-none")
     write_sums("q.csv", 3)
     arguments = [one.replace("openai-api/fake/any", "anthropic/one") for one in FAKE]
@@ -227,7 +227,7 @@ def test_as_many_requests_are_said_to_be_due_as_are_written(wide, monkeypatch):
     assert "16 requests are pending" in done.stdout
 
 
-def test_a_grader_that_gives_one_reply_at_a_time_leaves_the_draws_of_the_model_together(wide):
+def test_single_choice_grader_does_not_split_model_draws(wide):
     write_sums("q.csv", 2)
     arguments = ["anthropic/one" if one == "exact" else one for one in FAKE]
     assert wide(*arguments, "--draws", "3", "--out", "r").exit_code == 1
@@ -236,7 +236,7 @@ def test_a_grader_that_gives_one_reply_at_a_time_leaves_the_draws_of_the_model_t
 
 
 @pytest.mark.slow
-def test_two_graders_and_the_model_have_files_of_their_own_in_their_providers_formats(wide):
+def test_model_and_two_graders_get_separate_files_in_provider_formats(wide):
     write_sums("q.csv", 6)
     arguments = list(FAKE)
     arguments[arguments.index("exact")] = "anthropic/one,openai-api/fake/two"
@@ -259,7 +259,7 @@ def test_two_graders_and_the_model_have_files_of_their_own_in_their_providers_fo
     assert outcomes("r")["wrong"].null_count() == 0
 
 
-def test_a_model_and_its_grader_due_at_once_are_two_files(wide):
+def test_pending_model_and_grader_requests_are_two_files(wide):
     write_sums("q.csv", 6)
     arguments = list(FAKE)
     arguments[arguments.index("exact")] = "openai-api/fake/grader"
@@ -276,7 +276,7 @@ def test_a_model_and_its_grader_due_at_once_are_two_files(wide):
 
 
 @pytest.mark.parametrize("limits", [{"most_requests": 5}, {"most_bytes": 9_000}])
-def test_a_wave_is_split_where_a_provider_takes_no_more(wide, monkeypatch, limits):
+def test_request_file_is_split_at_provider_limits(wide, monkeypatch, limits):
     monkeypatch.setattr(formats, "FORMATS", dict(formats.FORMATS))
     formats.FORMATS["compatible"] = replace(formats.FORMATS["compatible"], **limits)
     write_sums("q.csv", 6)
@@ -291,7 +291,7 @@ def test_a_wave_is_split_where_a_provider_takes_no_more(wide, monkeypatch, limit
     assert len({id_in(line) for one in files for line in lines_in(one)}) == 12
 
 
-def test_any_order_twice_and_in_parts(begun, wide):
+def test_results_may_arrive_in_any_order_twice_and_in_parts(begun, wide):
     results = results_of(begun)[::-1]
     parts = [write(f"p{place}.jsonl", results[place::3]) for place in range(3)]
     assert "4 new replies" in wide("replies", "r", parts[2]).stdout
@@ -301,7 +301,7 @@ def test_any_order_twice_and_in_parts(begun, wide):
     assert "left out" not in said.stderr
 
 
-def test_what_failed_stays_due_and_is_told(begun, wide):
+def test_failed_requests_stay_pending_and_are_reported(begun, wide):
     results = results_of(begun)
     results[:3] = [failed_line(id_in(one), "openai") for one in results[:3]]
     done = wide("replies", "r", write("res.jsonl", results))
@@ -316,7 +316,7 @@ def test_what_failed_stays_due_and_is_told(begun, wide):
     assert outcomes("r")["wrong"].null_count() == 0
 
 
-def test_a_shared_request_that_failed_is_told_of_once(begun, wide):
+def test_failed_shared_request_is_reported_once(begun, wide):
     wide("replies", "r", write("res.jsonl", results_of(begun)))
     wide("requests", "r", "--out", "next.jsonl")
     failures = [failed_line(id_in(line), "openai") for line in lines_in("next.jsonl")]
@@ -338,7 +338,7 @@ def test_results_of_another_run_are_named_and_left_out(begun, wide):
     assert not stored("r")
 
 
-def test_damaged_lines_and_duplicates_with_another_reply_are_named_and_the_rest_is_taken(begun, wide):
+def test_damaged_lines_and_conflicting_duplicates_are_named_and_skipped(begun, wide):
     results = results_of(begun)
     other = LINES["openai"](id_in(results[0]), [("<answer>another</answer>", StopReason.STOP)])
     raw = dumped([*results, other]) + json.dumps(results[0]).encode()[:-30]
@@ -351,7 +351,7 @@ def test_damaged_lines_and_duplicates_with_another_reply_are_named_and_the_rest_
     assert "left out: 1 contradict an earlier result" in done.stderr
 
 
-def test_a_result_that_differs_from_what_is_kept_is_named_and_left_out(begun, wide):
+def test_result_that_conflicts_with_the_stored_reply_is_left_out(begun, wide):
     wide("replies", "r", write("res.jsonl", results_of(begun)))
     kept = stored("r")
     others = results_of(begun, answer=lambda _: "<answer>another</answer>")[:2]
@@ -362,7 +362,7 @@ def test_a_result_that_differs_from_what_is_kept_is_named_and_left_out(begun, wi
     assert stored("r") == kept
 
 
-def test_what_is_left_out_is_told_by_the_exit_status_of_a_complete_run_too(begun, wide):
+def test_left_out_results_give_exit_status_1_even_for_a_complete_run(begun, wide):
     by_hand(wide, "r")
     whole = outcomes("r")
     done = wide("replies", "r", write("others.jsonl", results_of(begun, answer=lambda _: "<answer>x</answer>")[:1]))
@@ -374,7 +374,7 @@ def test_what_is_left_out_is_told_by_the_exit_status_of_a_complete_run_too(begun
     assert "0 new replies, 12 were stored before" in done.stdout
 
 
-def test_replies_before_any_requests_were_written_and_nothing_pending(begun, wide):
+def test_replies_without_prior_requests_and_requests_with_none_pending(begun, wide):
     fresh = write("res.jsonl", results_of(begun))
     shutil.rmtree("r")
     wide(*FAKE, "--out", "r")
@@ -413,14 +413,14 @@ def test_bad_input_is_one_line_and_changes_nothing(begun, wide, arguments, told)
 
 
 @pytest.mark.parametrize("out", ["absent/w.jsonl", "q.csv/w.jsonl"])
-def test_a_place_that_cannot_be_written_leaves_nothing_behind(begun, wide, out):
+def test_unwritable_request_file_leaves_nothing_behind(begun, wide, out):
     done = wide("requests", "r", "--out", out)
     assert done.exit_code == 1
     assert done.stderr.startswith("error: ")
     assert not [*Path().glob("**/.*.tmp")]
 
 
-def test_a_file_in_the_way_of_the_second_one_leaves_none(wide, monkeypatch):
+def test_existing_second_file_prevents_writing_any(wide, monkeypatch):
     monkeypatch.setattr(formats, "FORMATS", dict(formats.FORMATS))
     formats.FORMATS["compatible"] = replace(formats.FORMATS["compatible"], most_requests=5)
     write_sums("q.csv", 6)
@@ -433,7 +433,7 @@ def test_a_file_in_the_way_of_the_second_one_leaves_none(wide, monkeypatch):
     assert not [*Path().glob(".*.tmp")]
 
 
-def test_a_prompt_set_of_ones_own_is_needed_again(wide):
+def test_custom_prompt_set_must_be_given_again(wide):
     write_sums("q.csv", 4)
     shipped = (files("refusal_index.protocol") / "data" / "default.toml").read_text()
     mine = shipped.replace('name = "default"', 'name = "mine"')
@@ -465,7 +465,7 @@ data = "q.csv"
 """
 
 
-def test_a_matrix_begins_every_run_of_it_and_sums_them_up_once_their_results_are_in(wide):
+def test_matrix_starts_every_run_and_summarises_after_results(wide):
     write_sums("q.csv", 4)
     Path("two.toml").write_text(CONFIG)
     done = wide("run", "--config", "two.toml", "--out", "set")
@@ -494,7 +494,7 @@ def test_replies_of_hostile_text_are_harmless(begun, wide):
     assert "10 new replies" in done.stdout
 
 
-def test_a_key_in_results_is_neither_kept_nor_shown(begun, wide, monkeypatch):
+def test_key_in_results_is_neither_stored_nor_shown(begun, wide, monkeypatch):
     monkeypatch.setenv("FAKE_API_KEY", "very-secret-value")
     results = results_of(begun, answer=lambda _: "<answer>very-secret-value</answer>")
     results[0] = {"custom_id": id_in(results[0]), "response": None, "error": "the key very-secret-value is wrong"}
@@ -503,7 +503,7 @@ def test_a_key_in_results_is_neither_kept_nor_shown(begun, wide, monkeypatch):
     assert b"very-secret" not in b"".join(path.read_bytes() for path in Path("r").rglob("*") if path.is_file())
 
 
-def test_replies_that_were_set_aside_are_asked_for_again(begun, wide):
+def test_discarded_replies_are_requested_again(begun, wide):
     by_hand(wide, "r", answer=lambda message: "" if "What is 0" in message else reply_to(message))
     assert outcomes("r")["unscored_reason"].drop_nulls().unique().to_list() == ["first_empty"]
     old = [*map(str, Path().glob("r?-*.jsonl"))]
@@ -528,7 +528,7 @@ def test_a_finished_run_is_regraded_by_files(begun, wide):
     assert outcomes("g")["wrong"].null_count() == 0
 
 
-def test_a_first_pass_of_others_is_forced_by_files(wide):
+def test_external_first_pass_is_forced_by_files(wide):
     rows = [f"What is {n} plus {n}?,{2 * n},{'AC'[n % 2]}" for n in range(8)]
     Path("first.csv").write_text("\n".join(["question,answer,grade", *rows]))
     arguments = ("force", "first.csv", "--model", "openai-api/fake/first", "--grader", "exact")
@@ -542,7 +542,7 @@ def test_a_first_pass_of_others_is_forced_by_files(wide):
     assert outcomes("f").filter("refused")["forced_grade"].null_count() == 0
 
 
-def test_a_function_that_grades_is_said_to_need_another_engine(wide):
+def test_function_grader_is_reported_to_need_another_engine(wide):
     write_sums("q.csv", 4)
     arguments = list(FAKE)
     arguments[arguments.index("exact")] = "python:tests.runs.models:judge"
@@ -558,7 +558,7 @@ def test_a_function_that_grades_is_said_to_need_another_engine(wide):
 
 
 @pytest.mark.slow
-def test_what_a_provider_takes_no_word_of_is_said(wide):
+def test_unsupported_parameters_of_a_format_are_reported(wide):
     write_sums("q.csv", 2)
     arguments = ["anthropic/any" if one == "openai-api/fake/any" else one for one in FAKE]
     wide(*arguments, "--out", "r")
@@ -567,7 +567,7 @@ def test_what_a_provider_takes_no_word_of_is_said(wide):
     assert "openai" not in done.stderr
 
 
-def test_what_another_engine_left_in_files_is_not_paid_for_again(wide):
+def test_replies_left_by_another_engine_are_not_paid_for_again(wide):
     assert wide(*SMALL, *BY_HAND, "--out", "r").exit_code == 1
     left = Path("r/rounds/abc.replies.jsonl")
     left.parent.mkdir()
@@ -580,7 +580,7 @@ def test_what_another_engine_left_in_files_is_not_paid_for_again(wide):
     assert wide("requests", "r", "--out", "w.jsonl").exit_code == 0
 
 
-def test_a_file_of_requests_or_an_empty_one_is_no_file_of_results_and_says_so(wide):
+def test_request_file_or_empty_file_is_rejected_as_results(wide):
     wide(*SMALL, *BY_HAND, "--out", "r")
     wide("requests", "r", "--out", "w.jsonl")
     done = wide("replies", "r", "w.jsonl")
@@ -597,7 +597,7 @@ def test_a_file_of_requests_or_an_empty_one_is_no_file_of_results_and_says_so(wi
     assert "r: 1 new reply\n" in wide("replies", "r", "one.jsonl", "e.jsonl").stdout
 
 
-def test_a_budget_that_files_cannot_keep_is_refused_by_name(wide):
+def test_budget_options_are_rejected_for_files_engine(wide):
     for option, value in (("--max-requests", "5"), ("--max-cost", "1"), ("--max-time", "9")):
         done = wide(*SMALL, *BY_HAND, "--out", "r", option, value)
         assert done.exit_code == 2
@@ -605,7 +605,7 @@ def test_a_budget_that_files_cannot_keep_is_refused_by_name(wide):
         assert not Path("r").exists()
 
 
-def test_in_a_set_a_run_by_files_waits_and_says_what_is_to_be_done(wide):
+def test_set_with_files_engine_reports_pending_requests(wide):
     Path("set.toml").write_text(
         'name = "set"\n[defaults]\nengine = "files"\nlimit = 5\ndraws = 1\nvariants = "low"\n'
         '[[models]]\nmodel = "almanac/small"\n[[datasets]]\ndataset = "almanac"\n'
@@ -619,14 +619,14 @@ def test_in_a_set_a_run_by_files_waits_and_says_what_is_to_be_done(wide):
     assert "nothing was sent" in run["waits"]
 
 
-def test_what_a_format_leaves_out_is_said_of_what_is_asked_for_alone(wide):
+def test_format_limitations_are_reported_only_for_used_options(wide):
     write_sums("q.csv", 2)
     wide(*["anthropic/any" if one == "openai-api/fake/any" else one for one in FAKE], "--out", "r")
     assert "logprobs" not in wide("requests", "r", "--out", "w.jsonl").stderr
     assert "logprobs" in wide("requests", "r", "--out", "v.jsonl", "--logprobs").stderr
 
 
-def test_a_grader_that_is_not_tried_first_is_said_to_be(wide):
+def test_missing_grader_check_is_reported(wide):
     write_sums("q.csv", 2)
     arguments = ["openai-api/fake/judge" if one == "exact" else one for one in FAKE]
     assert "does not first test the grader on a simple answer" in wide(*arguments, "--out", "r").stderr

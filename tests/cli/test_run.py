@@ -32,7 +32,7 @@ COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
 
 
 def identity(**changes: object) -> dict[str, object]:
-    """Return what the folder of a small run is made of, its settings changed as given."""
+    """Return the identity of a small run, with its settings changed as given."""
     return dict(prepare(Settings.from_values(**{"limit": 5, **changes})).identity)
 
 
@@ -52,19 +52,19 @@ def test_the_same_command_finds_its_folder_and_sends_nothing(command):
 
 
 @one_fast("folder", ["a[red]", "b*", "checkpoint-?"])
-def test_a_folder_that_looks_like_a_pattern_is_itself(command, folder):
+def test_folder_named_like_a_glob_pattern_is_taken_literally(command, folder):
     assert command(*LOW, "--out", folder).exit_code == 0
     assert command("score", folder).exit_code == 0
 
 
-def test_at_temperature_zero_corrected_ri_is_known_with_another_penalty_too(command):
+def test_corrected_ri_at_temperature_0_is_known_for_any_penalty(command):
     assert command(*LOW, "--temperature", "0", "--out", "zero").exit_code == 0
     for options in ((), ("--penalty", "2")):
         assert "Corrected RI equals RI" in command("show", "zero", *options).stdout
 
 
 @pytest.mark.slow
-def test_a_variant_added_later_gives_the_rows_of_a_run_of_both(command):
+def test_variant_added_later_gives_same_rows_as_a_joint_run(command):
     begun = command(*LOW, "--out", "mixed")
     assert begun.exit_code == 0
     assert begun.stdout.splitlines()[-1] == f"Report: {Path('mixed', 'report.html')}"
@@ -109,10 +109,10 @@ answer = "Picasso"
 
 
 @pytest.mark.slow
-def test_own_prompts_with_other_variants_work_from_end_to_end(command):
+def test_custom_prompts_with_custom_variants_work_end_to_end(command):
     Path("mine.toml").write_text(PROMPTS)
     ran = command("run", "--limit", "10", "--prompts", "mine.toml", "--out", "r")
-    assert ran.exit_code in (0, 1), ran.stderr  # made for other prompts, it may leave some unscored
+    assert ran.exit_code in (0, 1), ran.stderr  # the model was made for other prompts, so some replies may be unscored
     assert outcomes("r")["variant"].unique(maintain_order=True).to_list() == ["eager", "coy"]
     recorded = json.loads(Path("r/run.json").read_text())
     assert recorded["settings"]["prompts"]["variants"] == ["eager", "coy"]
@@ -148,7 +148,7 @@ def test_a_price_is_shown_and_recorded(command):
     assert json.loads(Path("r/run.json").read_text())["about"]["price"] == {"input": 1000.0, "output": 2000.0}
 
 
-def test_a_resumed_run_says_in_its_summary_with_which_prices_and_penalty_it_was_computed(command, ran):
+def test_summary_of_resumed_run_records_current_prices_and_penalty(command, ran):
     assert command(*LOW, "--price", "1,2", "--out", "r").exit_code == 0
     first = json.loads(Path("r/summary.json").read_text())
     assert (first["price"], first["grader_price"]) == ({"input": 1.0, "output": 2.0}, None)
@@ -168,7 +168,7 @@ def test_a_resumed_run_says_in_its_summary_with_which_prices_and_penalty_it_was_
         ((), None),
     ],
 )
-def test_the_cost_is_of_the_model_and_of_each_grader_whose_price_is_given(command, monkeypatch, prices, per_request):
+def test_cost_covers_the_model_and_each_priced_grader(command, monkeypatch, prices, per_request):
     Path("q.csv").write_text("question,answer\nWho?,I\nWhat?,It\n")
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
     arguments = ["run", "--model", "openai-api/fake/any", "--data", "q.csv", "--variants", "low", "--out", "r"]
@@ -199,7 +199,7 @@ def test_the_cost_is_of_the_model_and_of_each_grader_whose_price_is_given(comman
     }
 
 
-def test_json_is_the_summary_of_the_folder_and_agrees_with_the_statistics(command, ran):
+def test_json_output_is_the_stored_summary_and_matches_stats(command, ran):
     result = command(*LOW, "--json", "--out", "r")
     assert result.stdout == Path("r/summary.json").read_text()
     (variant,) = json.loads(result.stdout)["variants"]
@@ -215,7 +215,7 @@ def test_json_is_the_summary_of_the_folder_and_agrees_with_the_statistics(comman
         *({"think": "/no_think"}, {"reasoning_effort": "low"}, {"grader": "almanac/base,almanac/rash"}),
     ],
 )
-def test_what_a_reply_or_a_grade_depends_on_makes_another_run(change):
+def test_settings_that_affect_replies_or_grades_change_the_identity(change):
     assert identity(**change) != identity()
 
 
@@ -235,11 +235,11 @@ def test_what_a_reply_or_a_grade_depends_on_makes_another_run(change):
         {"draws": 3},
     ],
 )
-def test_what_they_do_not_depend_on_does_not(change):
+def test_settings_that_do_not_affect_replies_keep_the_identity(change):
     assert identity(**change) == identity()
 
 
-def test_settings_are_json_and_hold_no_path_of_this_machine(tmp_path):
+def test_stored_settings_contain_no_local_paths(tmp_path):
     file = tmp_path / "q.csv"
     file.write_text("question,answer\nWho?,I\n")
     text = json.dumps(identity(data=[file], limit=None, grader="exact"))
@@ -247,8 +247,8 @@ def test_settings_are_json_and_hold_no_path_of_this_machine(tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_says_that_the_same_command_resumes_and_it_does(command, tmp_path):
-    """End to end, a process that is sent SIGINT: what was paid for stays as it is, and the rest comes to it."""
+def test_ctrl_c_names_the_resume_command_and_it_resumes(command, tmp_path):
+    """End to end: a process that receives SIGINT keeps its replies, and resuming adds the rest."""
     arguments = ["run", "--limit", "12", "--variants", "low,highest", "--max-connections", "2"]
     with subprocess.Popen(
         [*COMMAND, *arguments, "--out", "r"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
@@ -279,9 +279,7 @@ SUMS = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low,high", "--grader
         (KeyboardInterrupt(), 130, RESUMES),
     ],
 )
-def test_a_run_that_is_stopped_at_any_reply_is_resumed_and_ends_as_one_that_was_not(
-    command, pipeline, stopping, status, told
-):
+def test_run_stopped_at_any_reply_resumes_to_the_same_result(command, pipeline, stopping, status, told):
     write_sums("q.csv", 40)
     assert command(*SUMS, "--out", "whole").exit_code == 0
     whole = sorted(pipeline.asked)
@@ -300,7 +298,7 @@ def test_a_run_that_is_stopped_at_any_reply_is_resumed_and_ends_as_one_that_was_
     assert outcomes("r").equals(outcomes("whole"))
 
 
-def test_an_interrupted_first_variant_leaves_a_folder_that_score_can_speak_of(command, pipeline):
+def test_score_reports_an_interrupted_first_variant(command, pipeline):
     write_sums("q.csv", 10)
     pipeline.stops_after, pipeline.stopping = 3, KeyboardInterrupt()
     assert command(*SUMS, "--out", "r").exit_code == 130
@@ -315,7 +313,7 @@ def test_an_interrupted_first_variant_leaves_a_folder_that_score_can_speak_of(co
     assert command(*SUMS, "--out", "r").exit_code == 0
 
 
-def test_the_bar_counts_questions_of_all_variants_and_is_full_where_nothing_is_left(command, pipeline):
+def test_progress_bar_counts_all_variants_and_is_full_when_done(command, pipeline):
     write_sums("q.csv", 10)
     one = ("--variants", "low", "--out", "r")
     assert "10/10" in command(*SUMS, *one).stderr
@@ -328,7 +326,7 @@ def test_the_bar_counts_questions_of_all_variants_and_is_full_where_nothing_is_l
     assert " 0/20" in command(*SUMS, "--seed", "1", "--out", "s").stderr
 
 
-def test_questions_that_ask_the_same_are_noted_before_they_are_asked(command, tmp_path):
+def test_duplicate_questions_are_noted_before_any_request(command, tmp_path):
     Path("q.csv").write_text("question,answer\nWhat is 2 plus 2?,4\nWhat is 2 plus 2?,4\n")
     done = command("run", *PIPELINE, "--data", "q.csv", "--grader", "exact", "--dry-run")
     assert done.exit_code == 0
@@ -336,7 +334,7 @@ def test_questions_that_ask_the_same_are_noted_before_they_are_asked(command, tm
 
 
 @pytest.mark.slow
-def test_an_end_that_is_not_reached_is_said(command):
+def test_unreached_stopping_target_is_reported(command):
     done = command("run", "--limit", "30", "--variants", "normal", "--half-width", ".01")
     assert done.exit_code == 0
     assert "Not reached: half-width=0.01; " in done.stdout
@@ -344,7 +342,7 @@ def test_an_end_that_is_not_reached_is_said(command):
 
 
 @pytest.mark.slow
-def test_an_end_that_was_reached_before_is_said(command):
+def test_already_reached_stopping_target_is_reported(command):
     options = ("run", "--limit", "200", "--variants", "normal", "--temperature", "0")
     assert command(*options, "--out", "r").exit_code == 0
     done = command(*options, "--out", "r", "--half-width", ".9")
@@ -354,7 +352,7 @@ def test_an_end_that_was_reached_before_is_said(command):
     )
 
 
-def test_looks_at_what_nothing_ends_are_refused(command):
+def test_looks_without_a_stopping_target_are_rejected(command):
     done = command("run", "--limit", "30", "--looks", "3", "--out", "r")
     assert done.exit_code == 2
     assert "error: --looks: requires --half-width, which is missing" in done.stderr
@@ -367,7 +365,7 @@ def test_looks_at_what_nothing_ends_are_refused(command):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_ended_before_its_further_draws_has_the_status_of_an_incomplete_one(command, pipeline):
+def test_run_ended_before_further_draws_is_incomplete(command, pipeline):
     write_sums("q.csv", 20)
     asked = (*SUMS[:-2], "--max-connections", "1", "--out", "r")
     assert command(*asked, "--draws", "1").exit_code == 0
@@ -414,7 +412,7 @@ def test_refusal_rates_rise_from_low_to_highest(run):
 
 
 @pytest.mark.slow
-def test_the_forced_pass_forces_and_replies_are_well_formed(run):
+def test_forced_pass_gets_answers_and_replies_are_well_formed(run):
     summary = json.loads((run / "summary.json").read_text())
     assert all(variant["forced_refusals"]["share"] < 0.05 for variant in summary["variants"])
     table = pl.read_parquet(run / "outcomes.parquet")
@@ -423,7 +421,7 @@ def test_the_forced_pass_forces_and_replies_are_well_formed(run):
 
 
 @pytest.mark.slow
-def test_the_summary_is_what_the_statistics_say_of_the_outcomes(run):
+def test_summary_matches_statistics_of_the_outcomes(run):
     table = pl.read_parquet(run / "outcomes.parquet").filter(draw=0).drop_nulls(["refused", "wrong"])
     for variant in json.loads((run / "summary.json").read_text())["variants"]:
         rows = table.filter(pl.col("variant") == variant["variant"])
@@ -435,7 +433,7 @@ def test_the_summary_is_what_the_statistics_say_of_the_outcomes(run):
 
 
 @pytest.mark.slow
-def test_base_knows_what_it_does_not_know_better_than_chance(run):
+def test_base_model_has_a_refusal_index_above_chance(run):
     summary = json.loads((run / "summary.json").read_text())
     assert all(variant["metrics"]["refusal_index"]["low"] > 0 for variant in summary["variants"])
     assert all(variant["draws"] is None for variant in summary["variants"]), "every question is asked once"
@@ -458,7 +456,7 @@ RECORDS = [
 
 
 def reply(message: str) -> str:
-    """Answer, but refuse in the first pass about every other garden."""
+    """Answer, but refuse every second garden in the first pass."""
     is_refused = int(re.search(r"garden (\d+)\?", message)[1]) % 2 and "leaving the question open" not in message
     return f"<answer>{'UNANSWERED' if is_refused else 'a yew'}</answer>"
 
@@ -469,7 +467,7 @@ def requests_of(messages: Sequence[str]) -> dict[tuple[str, str], str]:
     return {("q" + re.search(r"garden (\d+)\?", one)[1], of): one for one, of in zip(messages, passes, strict=True)}
 
 
-def test_context_and_choices_reach_the_model_and_what_has_no_right_answer_is_wrong(command, monkeypatch):
+def test_context_and_choices_are_sent_and_unanswerable_answers_are_wrong(command, monkeypatch):
     Path("q.jsonl").write_text("\n".join(map(json.dumps, RECORDS)))
     asked_how = ("--data", "q.jsonl", "--grader", "exact", "--variants", "highest", "--out", "there")
     with FakeApi(reply) as api:
@@ -493,7 +491,7 @@ def test_context_and_choices_reach_the_model_and_what_has_no_right_answer_is_wro
     assert not asked, "nothing else was asked"
 
 
-def test_the_same_command_again_asks_nothing_and_scoring_rebuilds_the_same(command):
+def test_repeated_context_run_sends_nothing_and_score_rebuilds_it(command):
     Path("q.jsonl").write_text("\n".join(map(json.dumps, RECORDS)))
     arguments = ("run", "--data", "q.jsonl", "--grader", "exact", "--variants", "highest", "--out", "there")
     assert command(*arguments).exit_code == 0
@@ -512,7 +510,7 @@ COUNT = 12
 
 @pytest.fixture
 def run_function(command, pipeline, monkeypatch):
-    """Return what asks a function of the pipeline for sums."""
+    """Return a function that evaluates a function of the pipeline on sums."""
     write_sums("q.csv", COUNT)
     monkeypatch.setenv("COLUMNS", "200")
     options = ("--data", "q.csv", "--variants", "low", "--max-retries", "0", "--out", "r")
@@ -520,7 +518,7 @@ def run_function(command, pipeline, monkeypatch):
 
 
 @one_fast("name", ["answer", "answer_in_time"])
-def test_a_function_is_measured_like_any_model(run_function, pipeline, name):
+def test_function_is_evaluated_like_any_model(run_function, pipeline, name):
     result = run_function(f"{HERE}:{name}")
     assert (result.exit_code, result.stderr.count("error")) == (0, 0), result.stderr
     table = outcomes("r")
@@ -535,7 +533,7 @@ def test_a_function_is_measured_like_any_model(run_function, pipeline, name):
     assert len(pipeline.asked) == COUNT + COUNT // 3, "and nothing is asked twice"
 
 
-def test_a_function_that_raises_is_named_and_what_it_answered_is_kept(run_function, pipeline):
+def test_raising_function_is_named_and_its_replies_are_kept(run_function, pipeline):
     pipeline.stops_after = 3
     result = run_function(f"{HERE}:answer", "--max-connections", "1")
     assert result.exit_code == 1
@@ -548,7 +546,7 @@ def test_a_function_that_raises_is_named_and_what_it_answered_is_kept(run_functi
     assert len(pipeline.asked) == COUNT + COUNT // 3 - 3
 
 
-def test_a_function_that_raises_for_every_question_ends_the_run_with_its_name(run_function, pipeline):
+def test_always_raising_function_ends_the_run_and_is_named(run_function, pipeline):
     write_sums("q.csv", 30)
     pipeline.stops_after = 0
     result = run_function(f"{HERE}:answer")
@@ -559,14 +557,14 @@ def test_a_function_that_raises_for_every_question_ends_the_run_with_its_name(ru
     )
 
 
-def test_a_function_that_returns_no_text_is_named_with_what_came(run_function):
+def test_function_returning_non_text_is_named_with_its_value(run_function):
     result = run_function(f"{HERE}:speechless")
     assert result.exit_code == 1
     assert f"{HERE}:speechless returned None, expected the reply as text" in result.stdout
     assert set(outcomes("r")["unscored_reason"]) == {"request_failed"}
 
 
-def test_a_function_grades_as_a_model_would_each_reply_once(run_function, pipeline):
+def test_function_grades_each_reply_once(run_function, pipeline):
     result = run_function(f"{HERE}:answer", grader=f"{HERE}:grade")
     assert result.exit_code == 0, result.stderr
     exact = run_function(f"{HERE}:answer", "--out", "exact")
@@ -579,7 +577,7 @@ def test_a_function_grades_as_a_model_would_each_reply_once(run_function, pipeli
 
 @pytest.mark.slow
 def test_two_graders_may_be_a_function_and_a_model(run_function, pipeline, monkeypatch):
-    """The model takes every answer for right, so that the two differ, which is told."""
+    """The model grades every answer as correct, so the two disagree, which is reported."""
     with FakeApi(lambda _: "A") as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
         result = run_function(f"{HERE}:answer", grader=f"{HERE}:grade,openai-api/fake/grader")
@@ -587,7 +585,7 @@ def test_two_graders_may_be_a_function_and_a_model(run_function, pipeline, monke
     assert "first_graders_disagree" in set(outcomes("r")["unscored_reason"])
 
 
-def test_a_grade_that_is_none_is_named_with_those_that_are(run_function):
+def test_invalid_grade_is_named_with_the_valid_ones(run_function):
     result = run_function(f"{HERE}:answer", grader=f"{HERE}:undecided")
     assert result.exit_code == 1
     assert f"{HERE}:undecided returned 'perhaps', expected True, False or one of 'correct'" in result.stdout

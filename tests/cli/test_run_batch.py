@@ -43,7 +43,7 @@ def results():
     return [json.loads(text) for text in Path("out.jsonl").read_text().splitlines()]
 
 
-def test_results_stand_in_the_order_of_the_requests_and_are_the_models_replies(command):
+def test_results_keep_request_order_and_match_the_models_replies(command):
     order = [17, *range(40, 0, -1)]
     write(*(line(number) for number in order))
     done = command(*RUN)
@@ -64,7 +64,7 @@ def test_results_stand_in_the_order_of_the_requests_and_are_the_models_replies(c
     assert body["usage"]["prompt_tokens"] == expected[0].prompt_tokens
 
 
-def test_failures_stand_in_the_same_file_and_do_not_fail_the_command(command):
+def test_failures_are_in_the_result_file_and_do_not_fail_the_command(command):
     write(
         line(0),
         line(1, body=asked(1, messages=[{"role": "user", "content": "town " * 3000}])),
@@ -97,7 +97,7 @@ def test_failures_stand_in_the_same_file_and_do_not_fail_the_command(command):
         (line(2, custom_id=9), "line 3: 'custom_id' must be a string"),
     ],
 )
-def test_a_line_that_is_no_request_is_bad_input_and_nothing_is_asked(command, entry, told):
+def test_invalid_request_line_is_bad_input_before_any_work(command, entry, told):
     write(line(0), "", entry, line(3))
     done = command(*RUN)
     assert (done.exit_code, done.stdout) == (2, "")
@@ -120,7 +120,7 @@ def test_a_line_that_is_no_request_is_bad_input_and_nothing_is_asked(command, en
         ),
     ],
 )
-def test_what_cannot_be_done_is_bad_input(command, arguments, told):
+def test_invalid_run_batch_arguments_are_bad_input(command, arguments, told):
     write(line(0))
     before = Path("in.jsonl").read_text()
     done = command("run-batch", *arguments)
@@ -129,7 +129,7 @@ def test_what_cannot_be_done_is_bad_input(command, arguments, told):
     assert (os.listdir(), Path("in.jsonl").read_text()) == (["in.jsonl"], before)  # noqa: PTH208 - with hidden files
 
 
-def test_results_that_cannot_be_written_fail_before_anything_is_asked(command, monkeypatch):
+def test_unwritable_results_fail_before_any_request(command, monkeypatch):
     monkeypatch.setattr(Runtime, "complete", lambda *_arguments, **_settings: 1 / 0)
     write(line(0))
     done = command("run-batch", "-i", "in.jsonl", "-o", "no/such/out.jsonl", "--model", "almanac/base")
@@ -138,7 +138,7 @@ def test_results_that_cannot_be_written_fail_before_anything_is_asked(command, m
     assert not Path("no").exists()
 
 
-def test_results_that_were_there_stay_until_the_new_ones_are_whole(command, monkeypatch):
+def test_old_results_are_kept_until_new_ones_are_complete(command, monkeypatch):
     write(line(0), line(1))
     Path("out.jsonl").write_text("old")
     complete = Runtime.complete
@@ -157,13 +157,13 @@ def test_results_that_were_there_stay_until_the_new_ones_are_whole(command, monk
     assert len(results()) == 2
 
 
-def test_a_file_without_requests_gives_one_without_results(command):
+def test_empty_request_file_gives_empty_results(command):
     write("", "")
     assert command(*RUN).exit_code == 0
     assert results() == []
 
 
-def test_the_folder_for_uploads_is_taken_and_said_to_be_of_no_use(command):
+def test_output_tmp_dir_option_is_accepted_and_ignored(command):
     write(line(0))
     done = command(*RUN, "--output-tmp-dir", "t")
     assert done.exit_code == 0
@@ -171,7 +171,7 @@ def test_the_folder_for_uploads_is_taken_and_said_to_be_of_no_use(command):
     assert not Path("t").exists()
 
 
-def test_no_more_requests_are_taken_than_are_under_way(command, monkeypatch):
+def test_requests_are_read_no_faster_than_in_flight_limit(command, monkeypatch):
     from refusal_index.plugins.almanac.chat_api import MAX_IN_FLIGHT, JsonResponse
 
     taken, written, ahead = 0, 0, []
@@ -243,7 +243,7 @@ def test_a_batch_and_run_batch_give_the_same_replies(command, server):
 
 
 @pytest.mark.slow
-def test_a_server_with_a_batch_under_way_ends_at_once_and_quietly(command):
+def test_server_with_a_running_batch_stops_at_once_without_errors(command):
     write(*(line(number) for number in range(2000)))
     with subprocess.Popen(
         [*COMMAND, "serve", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -19,7 +19,7 @@ from tests.tiers import others_nightly
 
 @pytest.mark.slow
 @others_nightly(("size", "kills"), [(20, (25,)), (150, (60, 200))], ids=["40", "300"])
-def test_killed_and_run_again_sends_no_answered_request_twice_and_gives_the_same_result(
+def test_killed_run_resumes_without_repeats_to_the_same_result(
     server,
     command,
     monkeypatch,
@@ -50,7 +50,7 @@ def test_killed_and_run_again_sends_no_answered_request_twice_and_gives_the_same
 
 
 @pytest.mark.nightly
-def test_a_model_that_knows_nothing_of_simpleqa_is_told_so_plainly(server, tmp_path):
+def test_model_without_simpleqa_knowledge_is_reported_clearly(server, tmp_path):
     shared = Path(__file__).parents[3] / "shared" / "data" / "simpleqa" / "simple_qa_test_set.csv"
     if not shared.exists():
         pytest.skip("needs a local copy of the SimpleQA test set")
@@ -84,7 +84,7 @@ def write(path: Path, task: str) -> Path:
 
 @pytest.mark.slow
 @others_nightly("task", ["counterfactual", "unanswerable", "inconsistent"])
-def test_a_task_asks_no_more_than_it_must_and_nothing_again(server, tmp_path, task):
+def test_task_sends_only_necessary_requests_and_resumes_without_any(server, tmp_path, task):
     file = write(tmp_path / "test.parquet", task)
     arguments = ("--dataset", f"faitheval_{task}", "--data", str(file), "--grader", "exact", "--variants", "highest")
     out = tmp_path / "out"
@@ -119,7 +119,7 @@ def questions(tmp_path: Path) -> str:
 
 @pytest.fixture
 def ask(command, questions, monkeypatch):
-    """Return what runs one variant of the questions against a server."""
+    """Return a function that runs one variant of the questions against a server."""
 
     def run(api: FakeApi, *more: str, grader: str = "exact"):
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
@@ -170,7 +170,7 @@ def test_more_than_two_percent_failing_gives_exit_status_1_and_names_them(ask):
 
 
 @pytest.mark.slow
-def test_up_to_two_percent_is_told_and_gives_exit_status_0(ask):
+def test_up_to_two_percent_failing_gives_exit_status_0_with_a_note(ask):
     with FakeApi(answer, failing(3)) as api:
         result = ask(api)
     assert result.exit_code == 0
@@ -178,7 +178,7 @@ def test_up_to_two_percent_is_told_and_gives_exit_status_0(ask):
     assert "  normal q3: " in result.stdout
 
 
-def test_a_server_that_answers_nothing_gives_exit_status_1_and_no_number(ask):
+def test_server_that_never_answers_gives_exit_status_1_and_no_index(ask):
     with FakeApi(answer, lambda *_: refuse(401, "who are you?")) as api:
         result = ask(api, "--limit", "5")
     assert result.exit_code == 1
@@ -195,7 +195,7 @@ def test_a_server_that_answers_nothing_gives_exit_status_1_and_no_number(ask):
         ("A", refuse(401, f"bad key {KEY}"), "401"),
     ],
 )
-def test_a_grader_that_is_no_use_is_told_before_the_first_question(ask, says, fault, told):
+def test_unusable_grader_is_reported_before_the_first_question(ask, says, fault, told):
     with FakeApi(lambda _: says, lambda *_: fault) as api:
         result = ask(api, grader="openai-api/fake/grader")
         assert all(is_grading(message) for message in api.messages())
@@ -209,7 +209,7 @@ def test_a_grader_that_is_no_use_is_told_before_the_first_question(ask, says, fa
 
 
 @pytest.mark.slow
-def test_a_finished_run_asks_no_grader_again(ask):
+def test_finished_run_does_not_call_the_grader_again(ask):
     with FakeApi(lambda message: "A" if is_grading(message) else "<answer>1</answer>") as api:
         assert ask(api, "--limit", "3", grader="openai-api/fake/grader").exit_code == 0
         sent = sum(api.received.values())

@@ -43,7 +43,7 @@ def write(name: str, lines: list[str]) -> str:
     return name
 
 
-def test_two_columns_are_enough_and_json_holds_what_the_statistics_say(command):
+def test_two_columns_suffice_and_json_matches_statistics(command):
     result = command("score", write("o.csv", LINES), "--json")
     assert result.exit_code == 0
     (variant,) = json.loads(result.stdout)["variants"]
@@ -59,7 +59,7 @@ def test_two_columns_are_enough_and_json_holds_what_the_statistics_say(command):
     ) == (low, high)
 
 
-def test_penalty_and_confidence_level_are_taken_and_told(command):
+def test_penalty_and_confidence_level_are_used_and_reported(command):
     result = command("score", write("o.csv", LINES), "--json", "--penalty", "0.2", "--confidence-level", "0.8")
     document = json.loads(result.stdout)
     assert (document["penalty"], document["confidence_level"]) == (0.2, 0.8)
@@ -70,7 +70,7 @@ def test_penalty_and_confidence_level_are_taken_and_told(command):
     assert "80% interval" in command("score", "o.csv", "--confidence-level", "0.8").stdout
 
 
-def test_several_files_are_told_apart_by_their_names(command):
+def test_several_files_are_labelled_by_file_name(command):
     result = command("score", write("first.csv", LINES), write("second.csv", LINES[:1] + LINES[30:]))
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.stdout.splitlines()[1:3]] == ["first", "second"]
@@ -78,7 +78,7 @@ def test_several_files_are_told_apart_by_their_names(command):
     assert [line.split()[:2] for line in shown.splitlines()[1:3]] == [["first", "100"], ["second", "71"]]
 
 
-def test_the_same_rows_in_two_files_are_named_with_file_and_row(command):
+def test_duplicate_rows_across_files_are_named_with_file_and_row(command):
     lines = ["model,question_id,refused,wrong", "m,a,1,1", "m,b,0,0"]
     result = command("score", write("first.csv", lines), write("second.csv", [lines[0], "m,c,1,0", lines[2]]))
     assert result.exit_code == 2
@@ -86,7 +86,7 @@ def test_the_same_rows_in_two_files_are_named_with_file_and_row(command):
     assert "first.csv, row 2" in result.stderr
 
 
-def test_a_folder_among_files_is_refused(command):
+def test_folder_mixed_with_files_is_rejected(command):
     Path("run").mkdir()
     result = command("score", write("o.csv", LINES), "run")
     assert result.exit_code == 2
@@ -94,7 +94,7 @@ def test_a_folder_among_files_is_refused(command):
 
 
 @pytest.mark.parametrize(("missing", "status"), [(2, 0), (3, 1)])
-def test_beyond_two_percent_unscored_the_exit_status_is_1_with_share_and_reasons(command, missing, status):
+def test_more_than_two_percent_unscored_gives_exit_status_1_with_reasons(command, missing, status):
     lines = ["refused,wrong,unscored_reason", *(f"{line}," for line in LINES[1:])]
     lines = [*lines[: 101 - missing], *[",,first_truncated"] * (missing - 1), ",,request_failed"]
     result = command("score", write("o.csv", lines))
@@ -106,7 +106,7 @@ def test_beyond_two_percent_unscored_the_exit_status_is_1_with_share_and_reasons
     assert f"{missing} ({missing}.0%)" in shown
 
 
-def test_with_a_third_unscored_the_status_is_incomplete_and_the_first_line_says_so(command):
+def test_third_unscored_is_reported_as_incomplete_in_the_first_line(command):
     result = command("score", write("o.csv", [*LINES, *[","] * 50]))  # as a frame of two columns is written
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0] == "Incomplete: 100 of 150 questions scored."
@@ -154,7 +154,7 @@ def test_a_run_is_rebuilt_to_the_same_bytes(command, ran):
     assert again.stdout == first.stdout
 
 
-def test_prices_and_penalty_are_those_that_the_folder_was_made_with(command):
+def test_score_reuses_stored_prices_and_penalty(command):
     first = command(*LOW, "--out", "r", "--price", "1,2", "--penalty", "0.2")
     before = [Path("r", name).read_bytes() for name in DERIVED]
     for name in DERIVED:
@@ -164,13 +164,13 @@ def test_prices_and_penalty_are_those_that_the_folder_was_made_with(command):
     assert [Path("r", name).read_bytes() for name in DERIVED] == before
 
 
-def test_a_folder_that_other_rules_made_is_kept_as_it_is_unless_it_is_graded_anew(command, ran):
+def test_folder_of_another_version_is_kept_unless_regraded(command, ran):
     said = command("score", "r").stdout
     run_json = Path("r/run.json")
     document = json.loads(run_json.read_text())
     document["settings"]["comparability_version"] = COMPARABILITY_VERSION + 1
     run_json.write_text(json.dumps(document))
-    write_outcomes(read_outcomes(Path("r/outcomes.parquet")).head(15), Path("r/outcomes.parquet"))  # as others had it
+    write_outcomes(read_outcomes(Path("r/outcomes.parquet")).head(15), Path("r/outcomes.parquet"))  # another version's
     before = {path: path.read_bytes() for path in ran.iterdir() if path.name in {*DERIVED, "run.json"}}
     kept = command("score", "r")
     assert kept.exit_code == 0
@@ -201,7 +201,7 @@ def test_files_are_scored_without_the_engine(tmp_path):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_the_command_that_shows_everything_is_named_with_the_same_options(command):
+def test_score_names_the_show_command_with_the_same_options(command):
     options = ["--penalty", "0.5", "--confidence-level", "0.9"]
     last = command("score", write("two words.csv", LINES), *options).stdout.splitlines()[-1]
     assert last.endswith("refusal-index show 'two words.csv' --penalty 0.5 --confidence-level 0.9")
@@ -211,7 +211,7 @@ def test_the_command_that_shows_everything_is_named_with_the_same_options(comman
     assert f"{whole['weighted_score']['estimate']:.3f}" in shown
 
 
-def test_columns_of_other_names_are_named(command):
+def test_column_option_maps_other_column_names(command):
     write("own.csv", ["declined,is_error,wrong", *(line + ",x" for line in LINES[1:])])
     columns = ["--column", "refused=declined", "--column", "wrong=is_error"]
     assert (
@@ -227,14 +227,14 @@ def test_columns_of_other_names_are_named(command):
     assert (role.exit_code, "did you mean 'refused'" in role.stderr) == (2, True)
 
 
-def test_show_of_a_run_with_options_takes_the_penalty_of_the_run(command, ran):
+def test_show_uses_the_stored_penalty_of_the_run(command, ran):
     assert command("score", "r", "--penalty", "0.25").exit_code == 0
     weighted = [line.split()[9] for line in command("show", "r").stdout.splitlines() if line.startswith("low ")][:1]
     by_topic = command("show", "r", "--cluster", "topic").stdout.splitlines()
     assert [line.split()[9] for line in by_topic if line.startswith("low ")][:1] == weighted
 
 
-def test_show_refuses_a_folder_among_files_and_a_path_that_is_not_there(command, ran):
+def test_show_rejects_mixed_folders_and_missing_paths(command, ran):
     for paths, status in ((["r", write("o.csv", LINES)], 2), (["nowhere"], 2)):
         done = command("show", *paths)
         assert (done.exit_code, done.stdout) == (status, "")
@@ -248,7 +248,7 @@ HOSTILE = "[bold]x[/bold] :boom: \x1b[31mred\x9b \u202eltr\u2069 \u200b\r\n\ttab
 
 
 def table(counts: tuple[int, int, int, int], asked: Identification, unscored: int = 0) -> pl.DataFrame:
-    """Return an outcome table of so many refused and wrong, refused and right, answered and wrong, and right."""
+    """Return an outcome table with these counts of the four cells."""
     outcomes = [Outcome(*cell) for cell, count in zip(CELLS, counts, strict=True) for _ in range(count)]
     outcomes += [Outcome(None, None, unscored_reason="request_failed")] * unscored
     return outcome_table((asked, Question(f"q{i}", "?", "!"), outcome) for i, outcome in enumerate(outcomes))
@@ -276,7 +276,7 @@ def test_a_row_shows_the_estimates_to_three_digits(capsys):
     assert rates[1::2] == ["0.050", "0.740", "0.192", "0.079", "-0.210", "0.920"]
 
 
-def test_undefined_and_boundary_rows_say_so_and_why(capsys):
+def test_undefined_and_boundary_rows_give_status_and_reason(capsys):
     lines = printed(capsys, summary(low=(0, 0, 60, 40), high=(40, 0, 20, 40)))
     (undefined, rates, *_), (boundary, *_) = show_rows(lines, "low"), show_rows(lines, "high")
     assert "undefined" in [cell.strip() for cell in undefined]
@@ -291,7 +291,7 @@ def test_undefined_and_boundary_rows_say_so_and_why(capsys):
     assert "high: RI is at the boundary (+1)" in said
 
 
-def test_few_unscored_are_said_and_many_are_a_warning(capsys):
+def test_few_unscored_are_noted_and_many_give_a_warning(capsys):
     few = table((70, 30, 40, 60), Identification("m", "d", "few"), unscored=2)
     many = table((70, 30, 40, 60), Identification("m", "d", "many"), unscored=50)
     lines = printed(capsys, summarise(pl.concat([few, many])))
@@ -302,7 +302,7 @@ def test_few_unscored_are_said_and_many_are_a_warning(capsys):
     assert "many: 50 of 250 questions (20.0%) could not be scored (request_failed 50)" in said
 
 
-def test_one_source_is_titled_by_variant_and_several_by_all_three(capsys):
+def test_rows_are_labelled_by_variant_or_by_model_dataset_and_variant(capsys):
     one = printed(capsys, summary(low=(7, 3, 4, 6), high=(9, 1, 2, 8)))
     assert one[0] == "m on d: 20 questions, 2 prompts"
     assert any(line.startswith("prompt ") for line in one)
@@ -314,7 +314,7 @@ def test_one_source_is_titled_by_variant_and_several_by_all_three(capsys):
     assert any(line.startswith("all  ") for line in nameless)
 
 
-def test_a_long_name_cuts_no_cell(capsys):
+def test_long_names_do_not_truncate_cells(capsys):
     names = [f"openai-api/{'long-' * 50}{number}" for number in range(2)]
     tables = [table((7, 3, 4, 6), Identification(name, "d", "low")) for name in names]
     lines = printed(capsys, summarise(pl.concat(tables)))
@@ -341,7 +341,7 @@ def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("where")
-def test_names_and_reasons_of_others_are_shown_and_not_obeyed(capsys):
+def test_external_names_and_reasons_are_escaped(capsys):
     asked = [Identification(f"m{number} {HOSTILE}", HOSTILE, HOSTILE) for number in range(2)]
     rows = [(one, Question("q", "?", "!"), Outcome(None, None, unscored_reason=HOSTILE)) for one in asked]
     show_run(made_run(summarise(outcome_table(rows)), [HOSTILE], HOSTILE), as_json=False)
@@ -388,7 +388,7 @@ def test_missing_questions_are_named_with_their_error_and_the_rest_counted(capsy
         (Usage(1000, 20, 3), None, "3 requests, 1,000 tokens in, 20 out"),
     ],
 )
-def test_usage_is_summed_over_variants_with_the_cost_where_it_is_known(low, high, told):
+def test_usage_is_summed_over_variants_with_known_costs(low, high, told):
     tables = pl.concat(table((7, 3, 4, 6), Identification("m", "d", name)) for name in ("low", "high"))
     usage = {name: used for name, used in (("low", low), ("high", high)) if used is not None}
     assert sentence(total_usage(summarise(tables, usage=usage))) == f"Total: {told}"
@@ -413,7 +413,7 @@ def write_families(name: str, run: int, *, unlike: str = "") -> str:
     return name
 
 
-def test_score_allows_for_the_columns_and_says_so(command):
+def test_score_uses_cluster_and_weight_columns_and_reports_them(command):
     name = write_families("o.csv", 0)
     result = command("score", name, "--cluster", "family", "--weight", "share")
     assert result.exit_code == 0
@@ -426,7 +426,7 @@ def test_score_allows_for_the_columns_and_says_so(command):
     assert variant["sampling"]["clusters"] == 30
 
 
-def test_compare_and_report_take_them(command):
+def test_compare_and_report_use_cluster_and_weight_columns(command):
     runs = [write_families("a.csv", 0), write_families("b.csv", 1)]
     result = command("compare", *runs, "--cluster", "family", "--full")
     assert (result.exit_code, "30 clusters (column 'family')" in result.stdout) == (0, True)
@@ -438,7 +438,7 @@ def test_compare_and_report_take_them(command):
     assert "240 questions in 30 clusters" in Path("report.html").read_text()
 
 
-def test_what_is_wrong_with_a_column_is_bad_input(command):
+def test_invalid_cluster_or_weight_column_is_bad_input(command):
     name = write_families("o.csv", 0)
     result = command("score", name, "--cluster", "kind")
     assert (result.exit_code, "expected a column 'kind' for --cluster" in result.stderr) == (2, True)
@@ -446,7 +446,7 @@ def test_what_is_wrong_with_a_column_is_bad_input(command):
     assert (result.exit_code, "question_id 'q0' has the cluster" in result.stderr) == (2, True)
 
 
-def test_a_folder_keeps_what_it_holds(command):
+def test_score_with_cluster_leaves_the_folder_unchanged(command):
     assert command("run", "--limit", "40", "--variants", "normal", "--out", "made").exit_code == 0
     before = Path("made/summary.json").read_bytes()
     result = command("score", "made", "--cluster", "topic", "--json")
@@ -456,7 +456,7 @@ def test_a_folder_keeps_what_it_holds(command):
     assert "few_clusters" in [warning["code"] for warning in variant["warnings"]]
 
 
-def test_a_table_with_its_own_columns_is_taken_at_its_word(command):
+def test_table_with_cluster_column_uses_it_by_default(command):
     write_outcomes(read_outcomes(write_families("o.csv", 0)).with_columns(cluster=_text(FAMILY)), "own.parquet")
     shown = json.loads(command("score", "own.parquet", "--json").stdout)["variants"][0]["metrics"]["refusal_index"]
     (variant,) = summarise(read_outcomes("own.parquet")).variants
@@ -486,7 +486,7 @@ def folder(tmp_path: Path) -> Path:
     return made.path
 
 
-def test_a_folder_gets_its_report_and_gets_it_again(folder: Path) -> None:
+def test_folder_report_can_be_written_repeatedly(folder: Path) -> None:
     for _ in range(2):
         result = _run(folder)
         assert result.exit_code == 0
@@ -495,7 +495,7 @@ def test_a_folder_gets_its_report_and_gets_it_again(folder: Path) -> None:
     assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_a_table_gets_its_report_beside_it_or_where_it_is_wanted(tmp_path: Path) -> None:
+def test_table_report_is_written_next_to_it_or_to_the_given_path(tmp_path: Path) -> None:
     write_outcomes(rows(40), tmp_path / "outcomes.csv")
     assert _run(tmp_path / "outcomes.csv").exit_code == 0
     assert (tmp_path / "report.html").exists()
@@ -503,7 +503,7 @@ def test_a_table_gets_its_report_beside_it_or_where_it_is_wanted(tmp_path: Path)
     assert (tmp_path / "new" / "page.html").exists()
 
 
-def test_several_runs_need_a_place_and_the_unreadable_are_named(folder: Path, tmp_path: Path) -> None:
+def test_report_of_several_runs_needs_out_and_names_unreadable_ones(folder: Path, tmp_path: Path) -> None:
     write_outcomes(rows(40, model="other"), tmp_path / "other.parquet")
     refused = _run(folder, tmp_path / "other.parquet")
     assert refused.exit_code == 2
@@ -515,7 +515,7 @@ def test_several_runs_need_a_place_and_the_unreadable_are_named(folder: Path, tm
     assert "empty.csv" in (tmp_path / "all.html").read_text(encoding="utf-8")
 
 
-def test_what_is_no_report_is_left_alone(folder: Path) -> None:
+def test_report_does_not_overwrite_other_files(folder: Path) -> None:
     before = (folder / "outcomes.parquet").read_bytes()
     for place in (folder / "outcomes.parquet", folder):
         result = _run(folder, "--out", place)

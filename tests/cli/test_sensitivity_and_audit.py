@@ -1,4 +1,4 @@
-"""``sensitivity`` and ``audit`` as a user meets them."""
+"""``sensitivity`` and ``audit`` as a user runs them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_every_decision_has_its_row_and_its_number(command, run):
 
 
 def test_the_first_lines_give_the_range_of_the_index_over_all_decisions(command, run):
-    """The range is the smallest and the largest of the numbers in the table below, single topics left out."""
+    """The range spans the smallest and the largest number in the table below, except single topics."""
     shown = command("sensitivity", run).stdout
     rows = shown[shown.index("RI if") : shown.index("misgraded:")].splitlines()[1:]
     table = [row for row in (*rows, line(shown, "misgraded:"), line(shown, "  the same if")) if "  within" not in row]
@@ -82,7 +82,7 @@ def test_the_first_lines_give_the_range_of_the_index_over_all_decisions(command,
     assert f"between {low:.2f} and {high:.2f}." in " ".join(shown.split())
 
 
-def test_a_range_that_leaves_out_undefined_decisions_says_so(command, run):
+def test_range_that_omits_undefined_decisions_says_so(command, run):
     """Error rates of 0.5% and 50% are impossible for this table, so one end of the range is undefined."""
     shown = " ".join(command("sensitivity", run, "--grader-error", "0.005,0.5").stdout.split())
     assert "where it is known." in shown[: shown.index("metric")]
@@ -95,7 +95,7 @@ def test_guessing_among_choices_is_corrected_for(command, run):
     assert line(done.stdout, "  corrected for guessing among 4").endswith(reason_text(expected.reason))
 
 
-def test_a_sheet_is_drawn_labelled_and_corrects_the_index(command, run):
+def test_audit_sheet_is_sampled_labelled_and_corrects_the_index(command, run):
     drawn = command("audit", run, "--out", "sheet.csv", "--size", "60")
     assert drawn.exit_code == 0
     with Path("sheet.csv").open(newline="") as file:
@@ -120,7 +120,7 @@ def test_a_sheet_is_drawn_labelled_and_corrects_the_index(command, run):
 
 
 def label(run, keep) -> None:
-    """Label the answers of a sheet that `keep` keeps as the grader graded them."""
+    """Label the answers selected by `keep` with the grader's own grades."""
     sheet = audit_sheet(read_outcomes(run), 10_000, seed=0).with_columns(human_grade="grade")
     write_sheet(sheet.filter(keep), Path("labelled.csv"))
 
@@ -128,7 +128,7 @@ def label(run, keep) -> None:
 FORCED_RIGHT = (pl.col("pass") == "forced") & (pl.col("grade") == "correct")
 
 
-def test_answers_of_a_kind_without_labels_leave_the_correction_undefined_and_are_named(command, run):
+def test_unlabelled_answer_kind_makes_correction_undefined_and_is_named(command, run):
     label(run, ~FORCED_RIGHT)
     done = command("sensitivity", run, "--labels", "labelled.csv")
     row = line(done.stdout, "corrected by")
@@ -137,7 +137,7 @@ def test_answers_of_a_kind_without_labels_leave_the_correction_undefined_and_are
     assert "no label says right or wrong for the forced answers graded correct" in " ".join(done.stdout.split())
 
 
-def test_answers_of_a_kind_that_the_run_does_not_have_need_no_labels(command, run):
+def test_absent_answer_kind_needs_no_labels(command, run):
     outcomes = read_outcomes(run)
     write_outcomes(outcomes.filter(~(pl.col("refused") & ~pl.col("wrong")).fill_null(value=False)), "few.parquet")
     label("few.parquet", pl.lit(value=True))
@@ -159,7 +159,7 @@ def test_each_model_is_corrected_by_its_own_labels(command, run):
     assert "m, d: labelled first answers" in done.stdout
 
 
-def test_a_table_without_forced_grades_does_not_know_what_was_refused_again(command, run):
+def test_repeated_refusals_are_unknown_without_forced_grades(command, run):
     bare = read_outcomes(run).with_columns(forced_grade=pl.lit(None, pl.String))
     write_outcomes(bare, "bare.parquet")
     done = command("sensitivity", "bare.parquet")
@@ -170,7 +170,7 @@ def test_a_table_without_forced_grades_does_not_know_what_was_refused_again(comm
     assert "not known" not in command("sensitivity", run).stdout
 
 
-def test_where_the_largest_error_rates_are_impossible_the_other_end_is_shown(command, run):
+def test_impossible_largest_error_rates_still_show_the_other_end(command, run):
     shown = command("sensitivity", run, "--grader-error", "0.005,0.5").stdout
     assert line(shown, "misgraded: 0.5% of right, 50% of wrong").count("1.000")
     row = line(shown, "  the same if refused")
@@ -179,17 +179,17 @@ def test_where_the_largest_error_rates_are_impossible_the_other_end_is_shown(com
     assert f"{row.split('  ')[1]}: {reason_text('negative_cell:refused_right')} at the largest rates" in shown
 
 
-def test_a_level_near_one_is_not_rounded_to_it(command, run):
+def test_confidence_level_near_one_is_not_rounded_up(command, run):
     assert "99.9% interval" in command("sensitivity", run, "--confidence-level", "0.999").stdout
 
 
-def test_a_sheet_in_a_folder_that_does_not_exist_is_an_error(command, run):
+def test_audit_sheet_in_a_missing_folder_is_an_error(command, run):
     done = command("audit", run, "--out", "nowhere/sheet.csv")
     assert done.exit_code == 2
     assert "--out: the folder nowhere does not exist" in done.stderr
 
 
-def test_a_sheet_is_not_overwritten(command, run):
+def test_existing_audit_sheet_is_not_overwritten(command, run):
     Path("sheet.csv").write_text("hours of work")
     done = command("audit", run, "--out", "sheet.csv")
     assert done.exit_code == 2
@@ -198,13 +198,13 @@ def test_a_sheet_is_not_overwritten(command, run):
 
 
 @pytest.mark.parametrize("given", ["0.1", "a,b", "0.6,0.5", "-0.1,0"])
-def test_error_rates_that_cannot_be_are_refused(command, run, given):
+def test_impossible_error_rates_are_rejected(command, run, given):
     done = command("sensitivity", run, f"--grader-error={given}")
     assert done.exit_code == 2
     assert "--grader-error: expected two rates" in done.stderr
 
 
-def test_an_audit_draws_as_many_labels_as_a_half_width_takes_and_their_chances(command, run):
+def test_audit_samples_labels_for_a_half_width_with_probabilities(command, run):
     table = ContingencyTable(98, 20, 60, 80)
     wanted = labels_for_half_width(table, 0.25).n
     drawn = command("audit", run, "--out", "sheet.csv", "--half-width", "0.25")
@@ -221,7 +221,7 @@ def test_an_audit_draws_as_many_labels_as_a_half_width_takes_and_their_chances(c
         )
 
 
-def test_a_half_width_that_labels_cannot_reach_is_refused(command, run):
+def test_unreachable_half_width_is_rejected(command, run):
     done = command("audit", run, "--out", "sheet.csv", "--half-width", "0.05")
     assert done.exit_code == 2
     assert "with every answer labelled" in done.stderr
@@ -230,7 +230,7 @@ def test_a_half_width_that_labels_cannot_reach_is_refused(command, run):
     assert "expected --size or --half-width, got both" in both.stderr
 
 
-def test_what_leads_from_ri_to_the_corrected_index_has_a_row_for_each_change(command):
+def test_each_change_from_ri_to_corrected_ri_has_a_row(command):
     rng = np.random.default_rng(5)
     x = rng.standard_normal(400)
     refused, wrong = (2 * z + rng.standard_normal((2, 400)) > 0 for z in (x, 0.7 * x + 0.7 * rng.standard_normal(400)))
@@ -274,7 +274,7 @@ def test_labels_correct_every_metric_of_their_variant(command, run):
     assert "By labels: prediction-powered" in shown
 
 
-def test_a_chance_that_is_none_is_refused(command, run):
+def test_invalid_inclusion_probability_is_rejected(command, run):
     sheet = audit_sheet(read_outcomes(Path(run)), 30, seed=0).with_columns(
         human_grade="grade", inclusion_probability=0.0
     )

@@ -40,7 +40,7 @@ def three(tmp_path):
     ]
 
 
-def test_without_a_name_all_are_listed_with_what_they_need(invoke):
+def test_study_without_a_name_lists_all_with_their_needs(invoke):
     result = invoke("study")
     assert result.exit_code == 0
     for spec in study_specs():
@@ -48,7 +48,7 @@ def test_without_a_name_all_are_listed_with_what_they_need(invoke):
     assert [spec.name for spec in study_specs()] == list(STUDY_NAMES)
 
 
-def test_needs_end_a_sentence():
+def test_needs_texts_fit_the_end_of_a_sentence():
     for spec in study_specs():
         assert not spec.needs.endswith(".")
         assert spec.needs[0].islower()
@@ -103,7 +103,7 @@ def test_a_run_without_draws_has_no_auroc(invoke, tmp_path):
     assert "repeated samples" in result.stderr
 
 
-def test_an_unfinished_run_is_said_and_the_rest_is_made(invoke, three, tmp_path):
+def test_unfinished_run_is_reported_and_the_rest_is_made(invoke, three, tmp_path):
     unfinished = tmp_path / "unfinished"
     unfinished.mkdir()
     document = {"run_format": 1, "settings": {"model": "m", "dataset": {"name": "d"}}, "about": {}}
@@ -116,7 +116,7 @@ def test_an_unfinished_run_is_said_and_the_rest_is_made(invoke, three, tmp_path)
 
 
 def lacking(path: Path, share: int) -> Path:
-    """Take the grades of every `share`-th row away."""
+    """Remove the grades of every `share`-th row."""
     gone = pl.int_range(pl.len()) % share == 0
     grades = ("refused", "wrong", "first_grade", "forced_grade")
     table = read_outcomes(path).with_columns(pl.when(~gone).then(pl.col(name)).alias(name) for name in grades)
@@ -126,7 +126,7 @@ def lacking(path: Path, share: int) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("share", "begins"), [(3, "Incomplete: a has missing grades"), (200, "a has missing grades")])
-def test_a_run_that_lacks_grades_is_told_before_what_is_made_of_it(invoke, three, share, begins):
+def test_missing_grades_are_reported_before_results(invoke, three, share, begins):
     run = lacking(three[0], share)
     assert invoke("study", "results_table", run, "--format", "csv").stderr.startswith(begins)
     for others in (three[1:2], three[1:]):
@@ -146,7 +146,7 @@ def test_the_same_run_twice_counts_once(invoke, three, tmp_path):
     assert pl.read_csv(tmp_path / "studies/results_table.csv").height == 25
 
 
-def test_paper_makes_what_it_can_and_lists_the_rest(invoke, tmp_path):
+def test_study_all_makes_possible_studies_and_lists_the_rest(invoke, tmp_path):
     one = written(tmp_path / "one.parquet", "a", n=120)
     (tmp_path / "empty.csv").touch()
     result = invoke("study", "--all", one, tmp_path / "empty.csv", "--out", "all", "--format", "csv,tex")
@@ -165,7 +165,7 @@ def test_paper_makes_what_it_can_and_lists_the_rest(invoke, tmp_path):
 
 
 @pytest.mark.slow
-def test_paper_makes_every_study_of_three_models_on_two_datasets(invoke, three, tmp_path):
+def test_study_all_makes_every_study_for_three_models_on_two_datasets(invoke, three, tmp_path):
     others = [written(tmp_path / f"{m}2.csv", m, rho=0.4, n=100, seed=7, dataset="other") for m in "abc"]
     models = tmp_path / "models.csv"
     models.write_text("model,family,parameters_billion\na,x,1\nb,x,2\nc,y,3\n")
@@ -182,21 +182,21 @@ def test_paper_makes_every_study_of_three_models_on_two_datasets(invoke, three, 
 
 
 @pytest.mark.slow
-def test_names_of_others_are_harmless_everywhere(invoke, tmp_path):
+def test_hostile_model_names_are_harmless_in_studies(invoke, tmp_path):
     run = written(tmp_path / "x.parquet", HOSTILE, n=60, unscored=2)
     result = invoke("study", "--all", run, "--out", "all", "--format", "csv,tex,svg")
     assert result.exit_code == 0
     assert "\x1b" not in result.output
     for path in (tmp_path / "all").iterdir():
         text = path.read_text(encoding="utf-8")
-        if path.suffix != ".csv":  # a CSV cell holds the name as it is
+        if path.suffix != ".csv":  # a CSV cell contains the name unchanged
             assert "\x1b" not in text
             assert "<script" not in text
 
 
 @pytest.mark.slow
-def test_a_run_that_states_what_a_mistake_costs_names_its_study_which_then_says_what_is_earned(invoke):
-    """Neither the run nor the first pages led to the study, and the study printed no score at the stated rule."""
+def test_run_with_stated_penalties_suggests_its_study(invoke):
+    """Neither the run nor the first pages mentioned the study, and it printed no score at the stated rule."""
     run = ("run", "--limit", "20", "--draws", "1", "--prompts", "confidence-targets")
     one = invoke(*run, "--variants", "t75", "--out", "r")
     assert (one.exit_code, "response_to_penalty" in one.stdout) == (0, False)
@@ -225,7 +225,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_paper_makes_the_studies_of_scores_of_a_run_that_has_some(command, scored):
+def test_study_all_includes_score_studies_for_a_run_with_scores(command, scored):
     said = command("study", "--all", str(scored), "--out", "all", "--format", "csv,tex,svg")
     assert said.exit_code == 0
     made = {path.stem for path in Path("all").glob("*.svg")}
@@ -240,7 +240,7 @@ def test_paper_makes_the_studies_of_scores_of_a_run_that_has_some(command, score
 
 
 @pytest.mark.slow
-def test_an_outcome_table_alone_says_who_makes_and_measures_scores(command, scored):
+def test_score_studies_without_scores_name_the_confidence_command(command, scored):
     table = scored / "outcomes.parquet"
     for name in ("calibrator_cost", "score_or_refusal"):
         said = command("study", name, str(table))

@@ -1,4 +1,4 @@
-"""``threshold`` as a user meets it, and every command that takes outcomes on the run that it makes."""
+"""Thresholds of confidence, and every command that takes outcomes on the virtual run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUESTIONS = 400
 
 @pytest.fixture(scope="session")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a run under two variants with scores, which nobody changes."""
+    """Return the folder of a run under two variants with scores; tests must not change it."""
     out = tmp_path_factory.mktemp("scored") / "r"
     run = ri.evaluate("almanac/small", "almanac", limit=60, variants="low,high", out=out)
     ids = run.outcomes["question_id"].unique().sort()
@@ -45,7 +45,7 @@ def scored(asked: Path, command: Command) -> Path:
 
 
 def own_table(name: str = "own.parquet", n: int = QUESTIONS, **changes: pl.Expr) -> str:
-    """Write an outcome table of others with a column of confidence."""
+    """Write an external outcome table with a confidence column."""
     run = planted(n, variants=("only",))
     (table,) = run.variants.values()
     write_outcomes(table.with_columns(confidence=run.confidence["confidence"]).with_columns(**changes), name)
@@ -56,7 +56,7 @@ def folded(done: Result) -> str:
     return " ".join(done.stdout.split())
 
 
-def test_methods_that_cost_nothing_are_the_default_and_each_screen_takes_20_lines_of_80_columns(command, ran):
+def test_free_methods_are_default_and_screens_fit_20_lines_of_80_columns(command, ran):
     screens = [command("confidence", "r")]
     assert {"likelihood", "p-true", "verbalised-number"} <= set(pl.read_parquet("r/confidence.parquet")["method"])
     screens += [command("confidence", "r", "--method", "likelihood", *limit) for limit in (("--penalty", "1"),)]
@@ -67,7 +67,7 @@ def test_methods_that_cost_nothing_are_the_default_and_each_screen_takes_20_line
         assert max(map(len, lines)) <= 80
 
 
-def test_scores_of_a_real_run_are_cut_and_every_command_takes_what_comes_of_it(command, ran):
+def test_virtual_run_from_real_scores_works_in_every_command(command, ran):
     assert command("confidence", "r", "--method", "likelihood").exit_code == 0
     done = command("confidence", "r", "--penalty", "1", "--out", "virtual.parquet")
     assert done.exit_code == 0, done.output
@@ -82,7 +82,7 @@ def test_scores_of_a_real_run_are_cut_and_every_command_takes_what_comes_of_it(c
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["likelihood", "other"])
-def test_the_virtual_run_goes_through_every_command_with_the_run_that_it_came_from(command, scored, method):
+def test_virtual_run_works_in_every_command_with_its_source_run(command, scored, method):
     chosen = ("--method", method, *(("--variants", "low") if method == "other" else ()))
     done = command("confidence", "r", *chosen, "--penalty", "1", "--out", "v.parquet")
     assert done.exit_code == 0, done.output
@@ -112,7 +112,7 @@ def test_the_virtual_run_goes_through_every_command_with_the_run_that_it_came_fr
     assert command("compare", "r", "v.parquet", "v.parquet").exit_code == 0
 
 
-def test_two_cuts_and_a_run_are_ranked(command, scored):
+def test_two_thresholds_and_their_run_are_ranked(command, scored):
     for name, penalty in (("a.parquet", "0.5"), ("b.parquet", "4")):
         command("confidence", "r", "--method", "likelihood", "--penalty", penalty, "--out", name)
     assert read_outcomes("a.parquet")["question_id"].equals(read_outcomes("b.parquet")["question_id"])
@@ -121,7 +121,7 @@ def test_two_cuts_and_a_run_are_ranked(command, scored):
     assert "letters" in done.stdout
 
 
-def test_a_table_of_others_is_cut_by_its_own_column(command):
+def test_external_table_is_thresholded_by_its_own_column(command):
     done = command("confidence", own_table(), "--max-error", "0.3", "--out", "v.csv")
     assert done.exit_code == 0, done.output
     assert "Answer at confidence (only) >= 0." in folded(done)
@@ -133,7 +133,7 @@ def test_a_table_of_others_is_cut_by_its_own_column(command):
     assert "400 clusters" in folded(clustered)
 
 
-def test_where_no_cut_holds_the_status_is_1_and_nothing_is_written(command):
+def test_no_valid_threshold_gives_exit_status_1_and_writes_nothing(command):
     own_table()
     done = command("confidence", "own.parquet", "--max-error", "0.001", "--out", "v.parquet")
     assert done.exit_code == 1
@@ -185,7 +185,7 @@ def test_bad_input_is_one_line_with_the_status_2(command, scored, arguments, sai
     assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
 
 
-def test_a_run_without_scores_is_told_the_command_that_makes_them(command, ran):
+def test_run_without_scores_names_the_confidence_command(command, ran):
     done = command("confidence", "r", "--penalty", "1")
     assert done.exit_code == 2
     assert "r has no scores yet; 'refusal-index confidence r' adds them" in done.stderr
@@ -193,7 +193,7 @@ def test_a_run_without_scores_is_told_the_command_that_makes_them(command, ran):
         ri.threshold("r", penalty=1)
 
 
-def test_a_full_disk_while_writing_is_told(command, scored):
+def test_threshold_rejects_an_existing_folder_as_output(command, scored):
     Path("v.csv").mkdir()
     done = command("confidence", "r", "--method", "likelihood", "--penalty", "1", "--out", "v.csv")
     assert done.exit_code == 2
@@ -201,7 +201,7 @@ def test_a_full_disk_while_writing_is_told(command, scored):
 
 
 @others_nightly("kind", ["markup", *(kind for kind in HOSTILE if kind != "markup")])
-def test_whatever_a_method_is_called_nothing_obeys_it(command, scored, kind):
+def test_hostile_method_names_are_escaped_in_threshold_output(command, scored, kind):
     name = HOSTILE[kind][:300].encode("utf-8", "replace").decode()
     scores = pl.read_parquet("r/confidence.parquet").filter(method="likelihood").with_columns(method=pl.lit(name))
     write_table(scores, Path("r/confidence.parquet"))
@@ -220,7 +220,7 @@ def test_whatever_a_method_is_called_nothing_obeys_it(command, scored, kind):
     assert "<script>owned()" not in Path("page.html").read_text()
 
 
-def test_from_python_it_is_the_same(command, scored):
+def test_python_threshold_matches_the_command(command, scored):
     found = ri.threshold("r", "likelihood", penalty=1, seed=2)
     shown = command("confidence", "r", "--method", "likelihood", "--penalty", "1", "--seed", "2", "--json")
     assert json.loads(shown.stdout) == json.loads(json.dumps(found.to_document()))

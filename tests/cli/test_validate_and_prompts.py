@@ -37,8 +37,8 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("key", ["hush.hush <&> key", "hf_" + "a1" * 20, "github_pat_" + "b" * 40])
-def test_a_key_in_a_question_is_named_once_by_its_row_and_not_shown(command, key, monkeypatch):
-    """A key in the user's own questions was sent and stored without a word."""
+def test_key_in_a_question_is_named_by_row_and_not_shown(command, key, monkeypatch):
+    """A key in the user's own questions was sent and stored without a warning."""
     monkeypatch.setenv("SOME_API_KEY", "hush.hush <&> key")
     rows = [{"question": f"Is the task-based risk-free sk-{n}?", "answer": "?token=12345678"} for n in range(3)]
     rows += [{"question": f"Who {did} {key}?", "answer": "Ann"} for did in ("wrote", "read")]
@@ -58,7 +58,7 @@ def with_flags(records: list[dict]) -> list[dict]:
     return [{"answerable": True, **record} for record in records]
 
 
-def test_a_good_file_is_summed_up_and_its_first_question_shown_as_it_is_asked(tmp_path):
+def test_valid_file_is_summarised_with_its_first_prompt(tmp_path):
     result = run(write(tmp_path / "q.jsonl", with_flags(RECORDS)), "--column", "question=q", "--variants", "high")
     assert result.exit_code == 0, result.stderr
     said = result.stdout
@@ -75,7 +75,7 @@ def test_a_good_file_is_summed_up_and_its_first_question_shown_as_it_is_asked(tm
     assert "write <answer>UNANSWERED</answer>" in said
 
 
-def test_the_longest_prompt_is_that_of_the_longest_question_under_any_variant(tmp_path):
+def test_longest_prompt_covers_all_questions_and_variants(tmp_path):
     said = run(write(tmp_path / "q.jsonl", with_flags(RECORDS)), "--column", "question=q").stdout
     (line,) = [line for line in said.splitlines() if "longest prompt" in line]
     characters = int(line.split(": ")[1].split()[0].replace(",", ""))
@@ -113,7 +113,7 @@ def test_a_file_full_of_problems_does_not_fill_the_screen(tmp_path):
     assert lines[-1] == "and 30 more; fix these first"
 
 
-def test_a_prompt_longer_than_the_model_takes_is_a_problem(tmp_path):
+def test_prompt_longer_than_the_context_is_a_problem(tmp_path):
     path = write(tmp_path / "q.jsonl", with_flags(RECORDS))
     assert run(path, "--column", "question=q", "--max-context-tokens", "8000").exit_code == 0
     result = run(path, "--column", "question=q", "--max-context-tokens", "1000")
@@ -123,7 +123,7 @@ def test_a_prompt_longer_than_the_model_takes_is_a_problem(tmp_path):
     assert "shorten its context" in line
 
 
-def test_a_prompt_that_is_too_long_is_named_by_its_line_and_by_an_id_of_the_files_own(tmp_path):
+def test_too_long_prompt_is_named_by_line_and_by_own_id(tmp_path):
     path = tmp_path / "q.csv"
     path.write_text(f'question,answer,context\n"Who\nwas it?",Ann,short\n\nWhen?,1804,{"x" * 5000}\n')
     (line,) = run(str(path), "--max-context-tokens", "1000").stderr.splitlines()
@@ -179,7 +179,7 @@ answer = "2 \\u001b[2J"
 """
 
 
-def test_without_a_name_the_sets_of_the_package_are_listed(command):
+def test_prompts_without_a_name_lists_packaged_sets(command):
     lines = command("prompts").stdout.splitlines()
     assert [line.split()[0] for line in lines] == prompt_set_names()
     for line, name in zip(lines, prompt_set_names(), strict=True):
@@ -188,7 +188,7 @@ def test_without_a_name_the_sets_of_the_package_are_listed(command):
         assert line.endswith(", ".join(prompts.variants))
 
 
-def test_every_variant_is_shown_as_it_is_asked(command):
+def test_every_variant_is_shown_as_sent(command):
     said = command("prompts", "default", "--question", "Who wrote Persuasion?").stdout
     prompts = load_prompt_set("default")
     assert prompts.hash in said
@@ -197,7 +197,7 @@ def test_every_variant_is_shown_as_it_is_asked(command):
         assert "\n\n".join(prompts.render(name, "Who wrote Persuasion?")) in said
 
 
-def test_what_tells_variants_apart_comes_first(command):
+def test_differences_between_variants_come_first(command):
     head = command("prompts", "paraphrases").stdout.partition("----")[0]
     for line in (
         *("7 prompts and the forced pass; 10 worked examples", "low: 0 of 10 examples refuse\n"),
@@ -206,7 +206,7 @@ def test_what_tells_variants_apart_comes_first(command):
         assert line in head
 
 
-def test_one_variant_alone(command):
+def test_variants_option_shows_one_variant(command):
     said = command("prompts", "default", "--variants", "forced").stdout
     assert said.count("\n---- ") == 1
     assert said.rstrip().endswith("Question: Who wrote the novel Emma?")
@@ -214,7 +214,7 @@ def test_one_variant_alone(command):
     assert (wrong.exit_code, "did you mean 'forced'" in wrong.stderr) == (2, True)
 
 
-def test_a_file_is_shown_without_the_terminal_obeying_it(command):
+def test_prompt_file_is_shown_with_control_characters_escaped(command):
     Path("mine.toml").write_text(SET)
     result = command("prompts", "mine.toml")
     assert result.exit_code == 0
@@ -231,7 +231,7 @@ def test_a_file_is_shown_without_the_terminal_obeying_it(command):
         ("unanswered = []", "unanswered = [4]", ["variants.plain", "from 1 to 1"]),
     ],
 )
-def test_errors_are_those_of_the_loader(command, old, new, expected):
+def test_prompt_errors_match_the_loader(command, old, new, expected):
     Path("mine.toml").write_text(SET.replace(old, new, 1))
     result = command("prompts", "mine.toml")
     assert result.exit_code == 2
@@ -240,7 +240,7 @@ def test_errors_are_those_of_the_loader(command, old, new, expected):
 
 
 @pytest.mark.parametrize("arguments", [["prompts"], ["validate", "q.csv", "--prompts"], ["run", "--prompts"]])
-def test_a_configuration_is_told_from_a_prompt_set_with_the_command_that_takes_it(command, arguments):
+def test_configuration_given_as_prompt_set_names_the_right_command(command, arguments):
     Path("q.csv").write_text("question,answer\nWho?,I\n")
     Path("models.toml").write_bytes(
         (resources.files("refusal_index") / "configs" / "paper" / "gpt-4.1.toml").read_bytes()
@@ -251,7 +251,7 @@ def test_a_configuration_is_told_from_a_prompt_set_with_the_command_that_takes_i
     assert "'refusal-index run --config models.toml'" in result.stderr
 
 
-def test_a_prompt_set_is_told_from_a_configuration_with_what_takes_it(command):
+def test_prompt_set_given_as_configuration_names_the_right_command(command):
     Path("mine.toml").write_text(SET)
     result = command("run", "--config", "mine.toml")
     assert result.exit_code == 2

@@ -1,4 +1,4 @@
-"""`watch`: each checkpoint of a training once, with exit statuses that say how it went, and a report of the steps."""
+"""`watch`: each training checkpoint is evaluated once, with clear exit statuses and a report of the steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def checkpoint(name: str) -> Path:
     return place
 
 
-def test_it_evaluates_what_is_there_and_the_report_draws_the_steps(command):
+def test_watch_evaluates_checkpoints_and_report_plots_steps(command):
     for name in ("small", "base"):
         checkpoint(name)
     result = command(*WATCH, *QUICK, "--once")
@@ -43,7 +43,7 @@ def test_it_evaluates_what_is_there_and_the_report_draws_the_steps(command):
     assert command(*WATCH, *QUICK, "--once").exit_code == 0
 
 
-def test_one_that_fails_is_a_line_and_exit_status_1_and_a_half_written_one_is_named(command):
+def test_failed_checkpoint_gives_exit_status_1_and_partial_one_is_named(command):
     checkpoint("small")
     checkpoint("huge")
     (checkpoint("base") / "model.safetensors").write_bytes(b"\0" * 100)
@@ -57,8 +57,8 @@ def test_one_that_fails_is_a_line_and_exit_status_1_and_a_half_written_one_is_na
     assert result.output.count("almanac/huge") == 1
 
 
-def test_a_name_that_is_not_utf8_is_a_line_and_the_others_are_evaluated(command):
-    """It ended each watch, so that no checkpoint after it was evaluated."""
+def test_non_utf8_checkpoint_name_is_reported_and_others_evaluated(command):
+    """It ended every watch, so later checkpoints were not evaluated."""
     checkpoint(os.fsdecode(b"bad-1\xff"))
     checkpoint("two\x1b[2J\n2")
     checkpoint("small")
@@ -70,7 +70,7 @@ def test_a_name_that_is_not_utf8_is_a_line_and_the_others_are_evaluated(command)
     assert "\x1b" not in result.output
 
 
-def test_a_working_folder_that_is_not_utf8_is_refused_where_it_names_the_panel(command, monkeypatch):
+def test_non_utf8_working_folder_is_rejected_as_panel_name(command, monkeypatch):
     Path(os.fsdecode(b"bad\xff")).mkdir()
     monkeypatch.chdir(os.fsdecode(b"bad\xff"))
     result = command("watch", ".", *WATCH[2:], *QUICK, "--once")
@@ -78,7 +78,7 @@ def test_a_working_folder_that_is_not_utf8_is_refused_where_it_names_the_panel(c
     assert result.stderr.startswith("error: out: expected a path in UTF-8, got 'runs/bad\\udcff-panel'")
 
 
-def test_other_settings_are_refused_once_each_and_the_panel_stays(command):
+def test_changed_settings_are_rejected_once_each_and_panel_is_kept(command):
     checkpoint("small")
     assert command(*WATCH, *QUICK, "--once").exit_code == 0
     known = Path("runs/checkpoints-panel/summary.json").read_bytes()
@@ -104,7 +104,7 @@ def test_bad_input_is_one_line_and_exit_status_2(command, arguments, told):
     assert told in " ".join(result.stderr.split())
 
 
-def test_where_there_is_none_that_is_said(command):
+def test_watch_reports_when_there_are_no_checkpoints(command):
     Path("checkpoints").mkdir()
     result = command(*WATCH, "--once")
     assert result.exit_code == 1
@@ -113,7 +113,7 @@ def test_where_there_is_none_that_is_said(command):
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_it_in_order_with_what_there_is(command):
+def test_ctrl_c_ends_watch_cleanly_with_results_so_far(command):
     checkpoint("small")
     program = [str(Path(sys.executable).with_name("refusal-index")), *WATCH, *QUICK]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:

@@ -1,4 +1,4 @@
-"""Functions as models that answer what the verbalised methods and P(True) ask, for tests to hand over."""
+"""Model functions for tests that answer the prompts of the verbalised methods and P(True)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def prompt_of(message: str) -> str | None:
 
 
 def stating(messages: list[dict[str, str]]) -> str:
-    """Answer, and state a confidence by the number n in the question; see the test for what comes of it."""
+    """Answer, and state a confidence that depends on the number n in the question; the test shows the results."""
     message = messages[-1]["content"]
     number, prompt = number_in(message), prompt_of(message)
     with _lock:
@@ -41,7 +41,7 @@ def stating(messages: list[dict[str, str]]) -> str:
 
 
 def judging(messages: list[dict[str, str]]) -> str:
-    """Of the tenfold judgement of question n, say A n times and B otherwise; of question 5, say nothing of use."""
+    """Judge question n ten times: A in n of them, B otherwise; question 5 gets an unusable reply."""
     message = messages[-1]["content"]
     number = number_in(message)
     if prompt_of(message) != "p-true":

@@ -6,7 +6,7 @@ from tests.runs import models
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
-    """Runs without a folder lie below the working directory."""
+def run_in_tmp_path(tmp_path, monkeypatch):
+    """Runs without a folder are written below the working directory."""
     monkeypatch.chdir(tmp_path)
     models.ASKED.clear()

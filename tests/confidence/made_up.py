@@ -1,4 +1,4 @@
-"""Evidence that is made up: questions whose answers are right by a rule that the test states."""
+"""Synthetic evidence: questions whose answers are right by a rule stated in the test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def evidence_of(
     seed: int = 0,
     **more: object,
 ) -> Evidence:
-    """Question number n is called q000n; whatever is not given is drawn at random, and tells nothing."""
+    """Question n is called q000n; anything not given is random noise."""
     rng = np.random.default_rng([seed, 1])
     size = len(right)
     ids = [f"q{number:04}" for number in range(size)]
@@ -50,7 +50,7 @@ def word(rng: np.random.Generator) -> str:
 
 
 def by_topic(leak: Callable[[int], float], n_topics: int, each: int, seed: int) -> Evidence:
-    """Answers that are right by their topic only, with states and texts that say which topic it is, and no more."""
+    """Answers whose correctness depends only on their topic; states and texts reveal only the topic."""
     rng = np.random.default_rng(seed)
     topics = np.repeat(np.arange(n_topics), each)
     right = rng.uniform(size=topics.size) < [leak(one) for one in topics]

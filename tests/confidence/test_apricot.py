@@ -1,4 +1,4 @@
-"""APRICOT on weights that the test makes: tiny, random, and in the formats of the published ones."""
+"""APRICOT on tiny random weights in the formats of the published ones."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def two_folds(monkeypatch):
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory) -> dict[str, str]:
-    """Return folders of a question embedder and of a DeBERTa, both of random weights."""
+    """Return folders of a question embedder and a DeBERTa, both with random weights."""
     import torch
     from transformers import BertConfig, BertModel, DebertaV2Config, DebertaV2ForSequenceClassification
 
-    torch.manual_seed(1)  # weights are not trained before, and from one start in four little is learned in so few steps
+    torch.manual_seed(1)  # untrained weights: with one seed in four, little is learned in so few steps
     folder = tmp_path_factory.mktemp("weights")
     size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     size["max_position_embeddings"] = 64
@@ -68,7 +68,7 @@ def tokenizer_of_letters():
 
 
 def replying(right, seed=0):
-    """Answers whose replies begin with a letter of their own where they are wrong."""
+    """Answers whose replies begin with a different letter if they are wrong."""
     evidence = evidence_of(right, seed=seed)
     told = {
         one: replace(answer, reply=f"{'zzzz' if answer.wrong else 'bbbb'}{answer.text}")
@@ -77,10 +77,10 @@ def replying(right, seed=0):
     return replace(evidence, answers=told)
 
 
-def test_it_learns_what_the_reply_tells_and_says_it_again(weights):
+def test_apricot_learns_from_replies_and_is_reproducible(weights):
     evidence = replying([number % 2 == 0 for number in range(64)])
     scored, again = (apricot(evidence, **weights, recipe=QUICK) for _ in range(2))
-    assert scored.equals(again), "the seed settles everything"
+    assert scored.equals(again), "the seed determines everything"
     right = np.array([not evidence.answers[one].wrong for one in scored["question_id"]])
     assert auroc(scored["confidence"].to_numpy(), right).estimate > 0.9
     assert set(scored["fold"]) == {0, 1}
@@ -93,7 +93,7 @@ def test_random_labels_are_not_learned(weights):
     assert low < 0.5 < high
 
 
-def test_whoever_else_draws_from_the_generator_of_torch_finds_it_as_it_was(weights):
+def test_global_torch_generator_is_left_unchanged(weights):
     import torch
 
     before = torch.random.get_rng_state()
@@ -102,7 +102,7 @@ def test_whoever_else_draws_from_the_generator_of_torch_finds_it_as_it_was(weigh
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_what_is_too_long_is_cut(weights):
+def test_long_texts_are_truncated(weights):
     long = [("b" * 500, "c" * 900), ("d", "f")]
     found = fine_tuned(weights["predictor"], long, np.array([0.0, 1.0]), long, replace(PUBLISHED, steps=1))
     assert found.shape == (2,)
@@ -110,7 +110,7 @@ def test_what_is_too_long_is_cut(weights):
 
 
 @pytest.mark.parametrize("broken", ["embedder", "predictor"])
-def test_weights_that_cannot_be_loaded_are_named(weights, broken, tmp_path):
+def test_unloadable_weights_are_named(weights, broken, tmp_path):
     (tmp_path / "empty").mkdir()
     places = {**weights, broken: str(tmp_path / "empty")}
     with pytest.raises(WeightsError, match=rf"apricot: the weights '{Path(places[broken])}' cannot be loaded") as told:

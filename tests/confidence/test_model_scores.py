@@ -40,7 +40,7 @@ def scored(answer: Answer) -> dict[str, float | None]:
     return {one.name: one.scores(known)["confidence"].item() for one in LIKELIHOODS}
 
 
-def test_product_geometric_mean_and_least_of_the_answer_s_own_tokens_against_theory():
+def test_product_geometric_mean_and_minimum_of_answer_tokens_against_theory():
     found = scored(Answer("Talara", "<answer>Talara</answer>", False, TOKENS))
     assert found["likelihood"] == pytest.approx(0.125)
     assert found["likelihood-mean"] == pytest.approx(math.sqrt(0.125))
@@ -51,12 +51,12 @@ def test_an_answer_without_log_probabilities_has_no_score():
     assert set(scored(Answer("Talara", "Talara", False, ())).values()) == {None}
 
 
-def test_an_answer_that_was_asked_without_them_has_no_row():
+def test_answer_requested_without_logprobs_has_no_row():
     known = Evidence({"q": Question("q", "?", "!")}, {"q": Answer("Talara", "Talara", False)})
     assert [one.scores(known).height for one in LIKELIHOODS] == [0, 0, 0]
 
 
-def test_rounding_makes_no_probability_above_one():
+def test_rounding_never_gives_a_probability_above_one():
     assert scored(Answer("a", "a", False, (TokenLogprob("a", 1e-9),)))["likelihood"] == 1.0
 
 
@@ -79,7 +79,7 @@ def test_rounding_makes_no_probability_above_one():
         "not found",
     ],
 )
-def test_which_tokens_are_the_answer_s(answer, said, expected):
+def test_answer_tokens_are_located(answer, said, expected):
     tokens = [TokenLogprob(text, -1.0) for text in said]
     assert [one.token for one in answer_tokens(answer, tokens)] == expected
 
@@ -102,7 +102,7 @@ def evidence(first: str, *further: str, **others: object) -> Evidence:
     return Evidence({"q": question}, {"q": answer(first)}, {"q": [answer(one) for one in further]}, **others)
 
 
-def test_the_share_of_further_draws_that_answer_is_by_variant_and_against_the_forced_answer():
+def test_answering_share_is_per_variant_and_scored_on_the_forced_answer():
     drawn = [
         *(("low", "q", draw, draw == 3) for draw in range(5)),
         *(("high", "q", 0, False), ("high", "q", 1, True), ("high", "q", 2, None), ("high", "gone", 1, False)),
@@ -115,7 +115,7 @@ def test_the_share_of_further_draws_that_answer_is_by_variant_and_against_the_fo
     ]
 
 
-def test_agreement_takes_no_part_of_the_answer_itself_and_no_notice_of_spelling():
+def test_agreement_excludes_the_answer_itself_and_ignores_spelling():
     assert confidences(self_consistency, evidence("Lima", "lima.", "Cusco", "the LIMA", "Puno")) == [0.5]
 
 
@@ -128,21 +128,21 @@ def test_agreement_takes_no_part_of_the_answer_itself_and_no_notice_of_spelling(
         (("a", "a", "b", "b"), 0.5),
     ],
 )
-def test_certainty_is_one_less_the_entropy_over_the_most_against_theory(said, certainty):
+def test_certainty_is_one_minus_normalised_entropy_against_theory(said, certainty):
     (found,) = confidences(answer_entropy, evidence(*said))
     assert found == pytest.approx(certainty, abs=1e-15)
     assert 0 <= found <= 1
 
 
-def test_a_question_that_was_drawn_once_has_no_row():
+def test_question_sampled_once_has_no_row():
     assert confidences(self_consistency, evidence("Lima")) == confidences(answer_entropy, evidence("Lima")) == []
 
 
-def test_clusters_are_of_answers_that_agree():
+def test_agreeing_answers_form_clusters():
     assert cluster_sizes(["1,000", "Lima", "1000", "lima"]) == [2, 2]
 
 
-def test_a_draw_that_was_cut_or_empty_neither_agrees_nor_differs():
+def test_empty_or_truncated_draws_are_ignored():
     known = evidence("Lima", "lima", "", "")
     unread = evidence("", "", "")
     for method in (self_consistency, answer_entropy):
@@ -182,7 +182,7 @@ def place(token: str, shares: Mapping[str, float] | None = None) -> TokenLogprob
         ("Either B or A: <answer>A) true</answer>", "A good answer is another: <answer>B</answer>"),
     ],
 )
-def test_a_reply_that_is_the_letter_the_word_or_both_is_a_choice(true, false):
+def test_reply_with_letter_or_word_is_a_choice(true, false):
     assert (believed([replied(true)]), believed([replied(false)])) == (1.0, 0.0)
 
 
@@ -212,12 +212,12 @@ def test_a_reply_that_is_the_letter_the_word_or_both_is_a_choice(true, false):
     ],
     ids=lambda text: text[:20],
 )
-def test_any_other_reply_is_none(text):
+def test_other_replies_are_not_a_choice(text):
     assert believed([replied(text)]) is None
 
 
 @pytest.mark.parametrize("reason", [one for one in StopReason if one is not StopReason.STOP])
-def test_a_reply_that_was_cut_is_none(reason):
+def test_unfinished_reply_is_not_a_choice(reason):
     assert believed([replied("A", stop_reason=reason)]) is None
 
 
@@ -233,7 +233,7 @@ def test_a_reply_that_was_cut_is_none(reason):
         ("??????????", None),
     ],
 )
-def test_by_sampling_it_is_the_share_of_a_where_half_of_the_replies_choose(said, share):
+def test_sampled_score_is_the_share_of_true_if_half_the_replies_choose(said, share):
     assert believed([replied(one) for one in said]) == share
 
 
@@ -258,28 +258,28 @@ def test_by_sampling_it_is_the_share_of_a_where_half_of_the_replies_choose(said,
         ([], None),
     ],
 )
-def test_by_likelihood_it_is_the_share_of_a_in_the_first_place_that_holds_a_letter(tokens, probability):
+def test_likelihood_score_uses_the_first_token_that_holds_a_letter(tokens, probability):
     found = choice_probability(tokens)
     assert (found is None) is (probability is None)
     assert found is None or found == pytest.approx(probability)
 
 
-def test_the_place_lies_in_what_the_reply_says_in_the_end():
+def test_likelihood_score_uses_the_final_answer():
     thought = [place("<think>"), place("A", {"A": 0.9, "B": 0.1}), place("</think>")]
     tagged = [place("<answer>"), place("B", {"A": 0.2, "B": 0.6}), place("</answer>")]
     assert believed([replied("<think>A</think><answer>B</answer>", *thought, *tagged)]) == pytest.approx(0.25)
 
 
-def test_letters_that_hold_too_little_are_no_score_though_one_was_drawn():
+def test_low_probability_letters_give_no_score_even_if_sampled():
     assert believed([replied("A", place("A", {"A": 0.2, "B": 0.1, "Lima": 0.5}))]) is None
 
 
-def test_a_letter_that_begins_a_sentence_is_none_though_it_was_likely():
+def test_letter_that_starts_a_sentence_gives_no_score():
     tokens = (place("A", {"A": 0.9, "B": 0.05}), place(" good"), place(" answer"))
     assert believed([replied("A good answer", *tokens)]) is None
 
 
-def test_tokens_without_alternatives_tell_no_more_than_the_reply():
+def test_tokens_without_alternatives_score_like_the_reply():
     assert believed([replied("A", TokenLogprob("A", math.log(0.6)))]) == 1.0
     assert believed([replied("B", TokenLogprob("B", math.log(0.6)))]) == 0.0
 
@@ -290,7 +290,7 @@ def test_several_replies_with_log_probabilities_are_averaged():
 
 
 @given(odds=st.lists(st.floats(-4, 4), min_size=2, max_size=9, unique=True), leaning=st.floats(-3, 3))
-def test_a_leaning_towards_a_letter_leaves_the_order(odds, leaning):
+def test_letter_bias_preserves_the_ranking_property(odds, leaning):
     def score(log_odds: float) -> float | None:
         share = 1 / (1 + math.exp(-log_odds))
         return choice_probability([place("A", {"A": share, "B": 1 - share})])
@@ -306,7 +306,7 @@ def test_any_reply_is_true_false_or_none(text):
     assert believed([replied(text)]) in (1.0, 0.0, None)
 
 
-def test_it_is_scored_for_the_forced_answer_that_it_was_asked_about():
+def test_score_belongs_to_the_forced_answer_that_was_judged():
     answers = {f"q{n}": Answer("Lima", "Lima", wrong=n == 2) for n in (1, 2, 3, 4)}
     replies = {"q2": [replied("B")], "q1": [replied("A")], "q3": [replied("hm")], "q4": [], "q5": [replied("A")]}
     assert p_true(Evidence({}, answers, probes={"p-true": replies})).rows() == [

@@ -62,7 +62,7 @@ def said(text: str, draw: int = 0, asked: Role = Role.MODEL) -> Completion:
     return Completion("q", "p-true", draw, Reply(Pass.PROBE, asked, text))
 
 
-def test_question_and_answer_stand_in_the_prompt_and_nothing_in_them_is_a_field():
+def test_prompt_inserts_question_and_answer_literally():
     request = probing().request(probing().step(QUESTION, []), QUESTION)
     assert request.messages[0].content == (
         "Question: How much is 2 + 2?\n\nChoose one of these answers and give its letter:\nA) 3\nB) 4\n"
@@ -78,19 +78,17 @@ def test_question_and_answer_stand_in_the_prompt_and_nothing_in_them_is_a_field(
 
 
 @pytest.mark.parametrize("draws", [1, 3])
-def test_it_is_asked_once_a_draw_and_then_nothing_is_due(draws):
+def test_each_draw_is_requested_once(draws):
     talk = Conversation(QUESTION, "p-true", probing(), draws)
     (first,) = next_requests(talk, [])
     assert (first.step.pass_, first.n) == (Pass.PROBE, draws)
     replies = [said("A", draw) for draw in range(draws)]
     assert next_requests(talk, replies) == []
     assert used_completions(talk, replies) == replies
-    assert [one.wrong for one in completions_and_outcomes(talk, replies)[1]] == [None] * draws, (
-        "whose grade is nobody's"
-    )
+    assert [one.wrong for one in completions_and_outcomes(talk, replies)[1]] == [None] * draws, "nobody grades these"
 
 
-def test_an_answer_of_its_own_is_graded_by_whoever_grades_the_run():
+def test_probe_answer_is_graded_by_the_grader_of_the_run():
     talk = Conversation(QUESTION, "p", probing(is_graded=True))
     assert completions_and_outcomes(talk, [said("<answer>4</answer>")])[1][0].wrong is False
     assert completions_and_outcomes(talk, [said("<answer>5</answer>")])[1][0].wrong is True
@@ -124,32 +122,32 @@ RANGES = {  # Intelligence Community Directive 203 (2015), 2.e
 }
 
 
-def test_words_under_a_name_stay_as_they_are():
-    """Replies are kept by the prompt's name: whoever changes the words gives them another one."""
+def test_prompt_texts_match_their_recorded_hashes():
+    """Replies are stored under the prompt's name, so changed text needs a new name."""
     found = {name: hashlib.sha256(one.template.encode()).hexdigest()[:16] for name, one in PROMPTS.items()}
     assert found == WORDS
 
 
-def test_every_prompt_is_asked_by_a_method_of_its_name():
+def test_every_prompt_belongs_to_the_method_of_the_same_name():
     for name, prompt in PROMPTS.items():
         assert METHODS[name].prompts == (prompt,)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS.values(), ids=lambda one: one.name)
-def test_question_and_answer_stand_in_the_prompt_word_for_word(prompt):
+def test_prompt_contains_question_and_answer_verbatim(prompt):
     asked = prompt.template.format(question="Who {wrote} Emma?", answer="{question} <b>")
     assert "Who {wrote} Emma?" in asked
     assert ("{question} <b>" in asked) is not prompt.is_graded
 
 
 @pytest.mark.parametrize("name", ["verbalised-words", "verbalised-words-after"])
-def test_the_phrases_are_named_in_their_order_and_their_values_are_not(name):
+def test_prompt_lists_phrases_in_order_without_values(name):
     template, scale = PROMPTS[name].template, SCALE
     assert f": {', '.join(scale)}." in template
     assert not any(character.isdigit() for character in template)
 
 
-def test_the_scale_rises_is_symmetric_and_lies_in_the_ranges_of_the_directive():
+def test_scale_is_increasing_symmetric_and_within_icd_203_ranges():
     scale = SCALE
     assert list(scale) == list(RANGES)
     assert all(low <= scale[phrase] <= high for phrase, (low, high) in RANGES.items())
@@ -193,7 +191,7 @@ def shown(values: Sequence[float | None], wrong: Sequence[bool], of: str) -> lis
     return [(value, is_wrong, of) for value, is_wrong in zip(exact, wrong, strict=True)]
 
 
-def test_one_stage_scores_the_answer_in_the_same_reply_and_no_other():
+def test_one_stage_scores_only_the_answer_in_the_same_reply():
     run = ri.evaluate(STATING, ROWS, **LOCAL)
     found = measured(run.path, "verbalised-number", "verbalised-words")
     own_wrong = [number >= 4 for number in range(8)]
@@ -204,7 +202,7 @@ def test_one_stage_scores_the_answer_in_the_same_reply_and_no_other():
     assert rows(found, "verbalised-words") == shown(phrases, own_wrong, "probe")
 
 
-def test_two_stages_score_the_forced_answer_that_the_model_was_shown():
+def test_two_stages_score_the_forced_answer_shown_to_the_model():
     run = ri.evaluate(STATING, ROWS, **LOCAL)
     found = measured(run.path, "verbalised-number-after", "verbalised-words-after")
     numbers = [None if number == 5 else number / 10 for number in range(8)]
@@ -217,7 +215,7 @@ def test_two_stages_score_the_forced_answer_that_the_model_was_shown():
     assert replies["q7"] == "It says none. <confidence>70</confidence>"
 
 
-def test_p_true_of_a_model_without_log_probabilities_is_the_share_of_ten_judgements():
+def test_p_true_without_logprobs_is_the_share_of_ten_judgements():
     run = ri.evaluate(JUDGING, ROWS, **LOCAL)
     answering._judged.clear()
     ASKED.clear()
@@ -227,7 +225,7 @@ def test_p_true_of_a_model_without_log_probabilities_is_the_share_of_ten_judgeme
     assert ASKED["p-true"] == 80
 
 
-def test_nothing_is_asked_twice_and_the_methods_share_the_forced_answers():
+def test_methods_share_forced_answers_and_repeat_no_request():
     run = ri.evaluate(STATING, ROWS, **LOCAL)
     ASKED.clear()
     first = measured(run.path, *ASKED_METHODS)
@@ -242,7 +240,7 @@ def test_nothing_is_asked_twice_and_the_methods_share_the_forced_answers():
 
 
 @one_fast("name", ASKED_METHODS)
-def test_what_is_asked_are_the_words_of_the_prompt(name):
+def test_requests_use_the_prompt_text(name):
     run = ri.evaluate(STATING, ROWS, **LOCAL)
     measured(run.path, name)
     (prompt,) = REGISTERED[name].prompts
@@ -252,7 +250,7 @@ def test_what_is_asked_are_the_words_of_the_prompt(name):
 
 
 @pytest.mark.slow
-def test_the_embedded_model_answers_in_neither_words_nor_letters_and_has_no_score_in_any_reply():
+def test_embedded_model_gets_no_score_from_verbalised_methods_or_p_true():
     run = ri.evaluate("almanac/base", limit=12, variants="low")
     table = measured(run.path, *ASKED_METHODS).table
     counted = table.group_by("method").agg(pl.len(), given=pl.col("confidence").count())
@@ -272,14 +270,14 @@ def planted(plan: ConfidencePlan, replies: Sequence[tuple[Reply, TokenLogprob | 
 def judgement(
     text: str, stop_reason: StopReason = StopReason.STOP, **shares: float
 ) -> tuple[Reply, TokenLogprob | None]:
-    """Return a judgement and its token, with the probabilities of what might have stood there."""
+    """Return a judgement and its token, with the probabilities of its alternatives."""
     held = {name: math.log(share) for name, share in shares.items()}
     return Reply(Pass.PROBE, Role.MODEL, text, stop_reason), (
         TokenLogprob(text, held[text], tuple(held.items())) if held else None
     )
 
 
-def test_p_true_by_log_probabilities_that_a_provider_gave():
+def test_p_true_from_provider_logprobs():
     run = ri.evaluate("almanac/base", limit=5, variants="low")
     replies = [
         judgement("A", A=0.9, B=0.1),
@@ -294,7 +292,7 @@ def test_p_true_by_log_probabilities_that_a_provider_gave():
     assert dict(found.select("question_id", "confidence").rows()) == dict(zip(ids, scores, strict=True))
 
 
-def test_where_no_log_probabilities_come_though_they_should_the_draws_are_asked():
+def test_missing_logprobs_fall_back_to_sampling():
     run = ri.evaluate("almanac/base", limit=2, variants="low")
     planted(plan_of(run.path, "p-true"), [judgement("B"), judgement("A")])
     measured(run.path, "p-true")
@@ -302,7 +300,7 @@ def test_where_no_log_probabilities_come_though_they_should_the_draws_are_asked(
     assert set(kept.values()) == {10}
 
 
-def test_a_judgement_on_another_answer_is_set_aside_and_asked_again():
+def test_judgement_of_a_replaced_answer_is_requested_again():
     run = ri.evaluate(STATING, ROWS, **LOCAL)
     measured(run.path, "p-true")
     asked = ASKED["p-true"]

@@ -63,29 +63,29 @@ def test_random_labels_are_not_learned(method, noise):
     assert low < 0.5 < high
 
 
-def test_the_same_labels_look_learned_where_the_probe_is_judged_by_what_it_was_trained_on(noise):
-    # What the test before would see, were a question scored by a probe that saw it.
+def test_random_labels_look_learned_on_the_training_data(noise):
+    # What the test above would see if a probe scored the questions it was trained on.
     rng = np.random.default_rng(0)
     states, right = rng.normal(size=(500, 100)).astype(np.float32), rng.integers(0, 2, 500)
     assert auroc(probe(states, right.astype(float), states), right.astype(bool)).estimate > 0.7
 
 
 @pytest.mark.parametrize("method", SEEING_TOPICS)
-def test_a_topic_that_leaks_is_found_and_grouped_folds_take_it_away(method, leaking):
+def test_leaking_topic_is_found_and_removed_by_grouped_folds(method, leaking):
     assert area(method, leaking).estimate > 0.8
     topics = {one: question.topic for one, question in leaking.questions.items()}
-    # Of topics that nobody trained on it is a matter of chance which are called hard: 40 topics scatter by about .09.
+    # Which unseen topics look hard is a matter of chance: with 40 topics, the standard deviation is about .09.
     assert abs(area(method, replace(leaking, groups=topics)).estimate - 0.5) < 0.2
 
 
 @pytest.mark.parametrize("method", TRAINED)
-def test_scores_are_the_same_again(method):
+def test_scores_are_reproducible(method):
     score, noise = METHODS[method].score, evidence_of([number % 3 > 0 for number in range(100)], seed=3)
     assert score(noise).equals(score(noise))
 
 
 @pytest.mark.parametrize("method", ["likelihood-platt", "likelihood-isotonic"])
-def test_a_calibrated_likelihood_is_as_often_right_as_it_says(method):
+def test_calibrated_likelihood_matches_the_true_accuracy(method):
     rng = np.random.default_rng(8)
     raw = rng.beta(8, 1, size=2500)  # most scores lie near 1, as those of short answers do
     evidence = evidence_of((rng.uniform(size=raw.size) < raw**3).tolist(), likelihood=raw.tolist())
@@ -101,7 +101,7 @@ def test_an_answer_without_a_likelihood_has_no_calibrated_score():
     assert None not in found[2:]
 
 
-def test_an_answer_that_nobody_graded_is_scored_and_teaches_nothing():
+def test_ungraded_answer_is_scored_but_not_trained_on():
     grades = [number % 3 > 0 for number in range(60)]
     known = evidence_of([*grades, None, None])
     found = METHODS["text-classifier"].scores(known)
@@ -120,7 +120,7 @@ def test_platt_against_statsmodels_on_the_targets_of_the_paper():
     np.testing.assert_allclose(platt(scores, right, scores[:20]), wanted, atol=2e-4)
 
 
-def test_scores_of_exactly_0_and_1_are_brought_to_scale():
+def test_platt_handles_scores_of_exactly_0_and_1():
     found = platt(np.array([0.0, 0.0, 1.0, 1.0]), np.array([0.0, 0.0, 1.0, 1.0]), np.array([0.0, 0.5, 1.0]))
     np.testing.assert_allclose(found, [0.25, 0.5, 0.75], atol=1e-3)
 
@@ -141,7 +141,7 @@ def test_soft_targets_against_statsmodels():
     np.testing.assert_allclose(found, exact.predict(sm.add_constant(features)), atol=2e-3)
 
 
-def test_the_strength_of_the_probe_does_not_depend_on_the_size_of_the_model():
+def test_probe_regularisation_does_not_depend_on_model_width():
     rng = np.random.default_rng(6)
     right = rng.integers(0, 2, 60).astype(float)
     small = (right[:, None] + rng.normal(size=(60, 8))).astype(np.float32)
@@ -149,7 +149,7 @@ def test_the_strength_of_the_probe_does_not_depend_on_the_size_of_the_model():
     np.testing.assert_allclose(probe(small, right, small), probe(wide, right, wide), atol=2e-3)
 
 
-def test_a_probe_reads_the_middle_layer_or_the_one_that_is_named():
+def test_probe_reads_the_middle_layer_or_the_requested_one():
     rng = np.random.default_rng(7)
     right = rng.integers(0, 2, 200)
     states = rng.normal(size=(200, 5, 6)).astype(np.float32)
@@ -162,12 +162,12 @@ def test_a_probe_reads_the_middle_layer_or_the_one_that_is_named():
         METHODS["p-ik"].scores(replace(evidence, layer=5))
 
 
-def test_the_share_of_a_topic_is_that_of_the_training_folds():
+def test_topic_share_comes_from_the_training_folds():
     found = topic_shares(["a", None, "a", "b"], np.array([1.0, 0.0, 0.0, 1.0]), ["a", None, "new"])
     assert found.tolist() == [0.5, 0.5, 0.5]
 
 
-def test_clusters_share_their_accuracy_and_a_question_on_its_own_has_its_own():
+def test_clustered_questions_share_their_accuracy():
     rng = np.random.default_rng(0)
     places = np.concatenate([rng.normal(0, 0.01, (10, 2)), rng.normal(5, 0.01, (10, 2)), [[80.0, -60.0]]])
     right = np.array([1.0] * 8 + [0.0] * 2 + [1.0] * 3 + [0.0] * 7 + [1.0])
@@ -178,18 +178,18 @@ def test_too_few_questions_for_a_cluster_keep_their_own_grades():
     assert cluster_targets(np.eye(2), np.array([1.0, 0.0])).tolist() == [1.0, 0.0]
 
 
-def test_texts_that_are_all_alike_tell_nothing():
+def test_identical_texts_give_the_base_rate():
     found = classify(["same"] * 4, np.array([1.0, 0.0, 1.0, 1.0]), ["same", "other"])
     np.testing.assert_allclose(found, 0.75, atol=0.05)
 
 
-def test_estimates_of_another_predictor_say_so():
+def test_methods_with_external_predictors_are_marked():
     foreign = {name for name in METHODS if not METHODS[name].is_of_model}
     assert foreign == {"topic", "text-classifier", "apricot"}
 
 
 @pytest.mark.slow
-def test_nothing_of_scikit_learn_is_loaded_before_a_method_is_used():
+def test_scikit_learn_is_not_imported_before_a_method_is_used():
     code = (
         "import sys, refusal_index, refusal_index.plugins.confidence.plan, refusal_index.plugins.confidence.scores;"
         "print(sorted({'sklearn', 'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)))"
@@ -218,7 +218,7 @@ def folds_of(evidence):
     n_groups=st.integers(8, 40),
     seed=st.integers(0, 2**40),
 )
-def test_no_question_is_scored_by_what_saw_it_or_its_group(grades, n_groups, seed):
+def test_questions_are_scored_by_models_not_trained_on_their_group_property(grades, n_groups, seed):
     grades = [True, False] * 10 + grades
     evidence = evidence_of(grades, seed=seed)
     groups = {one: f"g{place % n_groups}" for place, one in enumerate(evidence.answers) if place % 7}
@@ -227,7 +227,7 @@ def test_no_question_is_scored_by_what_saw_it_or_its_group(grades, n_groups, see
     seen = []
 
     def spy(train, right, held_out):
-        assert [grades[one] for one in train] == right.tolist(), "an answer that nobody graded teaches nothing"
+        assert [grades[one] for one in train] == right.tolist(), "ungraded answers are not trained on"
         assert not {group[one] for one in train} & {group[one] for one in held_out}
         assert set(fold[held_out]) == {fold[held_out[0]]}
         assert not set(train) & set(held_out)
@@ -241,7 +241,7 @@ def test_no_question_is_scored_by_what_saw_it_or_its_group(grades, n_groups, see
     assert set(scores["confidence"]) == {0.5}
 
 
-def test_folds_follow_from_the_seed_and_not_from_the_order_of_the_questions():
+def test_folds_depend_on_the_seed_not_on_question_order():
     evidence = evidence_of(half_right(60))
     turned = replace(evidence, answers=dict(reversed(evidence.answers.items())))
     first, again, other = (folds_of(one) for one in (evidence, turned, replace(evidence, seed=1)))
@@ -250,12 +250,12 @@ def test_folds_follow_from_the_seed_and_not_from_the_order_of_the_questions():
     assert set(first["fold"]) == set(range(N_FOLDS))
 
 
-def test_each_fold_has_about_as_many_right_answers():
+def test_folds_are_balanced_in_right_answers():
     fold = folds_of(evidence_of([number < 20 for number in range(200)]))["fold"]
     assert fold[:20].value_counts()["count"].to_list() == [4] * 5
 
 
-def test_a_question_without_a_group_is_not_in_the_group_that_is_called_as_it_is():
+def test_ungrouped_question_does_not_join_a_group_named_like_its_id():
     first, second, third, _ = groups_or_own(["q0", "q1", "q2", "q3"], {"q1": "q0", "q2": "q0"})
     assert second == third != first
 
@@ -269,7 +269,7 @@ def test_a_question_without_a_group_is_not_in_the_group_that_is_called_as_it_is(
         ((9, 9, 4), "needs 5 groups of questions, .* there are 4; group them by something else"),
     ],
 )
-def test_what_there_is_too_little_of_is_counted(counts, said):
+def test_shortage_message_counts_what_is_missing(counts, said):
     found = shortage(*counts)
     assert (found is None) == (said is None)
     if found is not None:
@@ -277,21 +277,21 @@ def test_what_there_is_too_little_of_is_counted(counts, said):
             raise AssertionError(found)
 
 
-def test_too_few_answers_end_before_anything_is_trained():
+def test_too_few_answers_raise_before_training():
     method = Method("p-ik", "", folds_of)
     with pytest.raises(TrainingError, match=r"p-ik: needs 5 right and 5 wrong .* there are 2 right and 38 wrong"):
         method.scores(evidence_of([True, True, None] + [False] * 38))
 
 
-def test_a_training_part_of_one_kind_is_named():
-    # All right answers are about one thing, so with its fold held out only wrong ones are left.
+def test_single_class_training_fold_raises():
+    # All right answers are in one group, so holding out its fold leaves only wrong ones.
     evidence = evidence_of([True] * 10 + [False] * 30)
     groups = dict.fromkeys(list(evidence.answers)[:10], "known")
     with pytest.raises(TrainingError, match=r"with fold \d held out all \d+ others are wrong"):
         folds_of(replace(evidence, groups=groups))
 
 
-def test_what_cannot_be_used_has_no_score_and_teaches_nothing():
+def test_unusable_questions_are_neither_scored_nor_trained_on():
     taught = []
 
     def spy(train, _right, held_out):
@@ -303,11 +303,11 @@ def test_what_cannot_be_used_has_no_score_and_teaches_nothing():
     assert min(taught) == 4
 
 
-def test_a_prediction_that_is_no_probability_is_not_made_one():
+def test_prediction_outside_the_unit_interval_raises():
     method = Method("any", "", lambda evidence: out_of_fold(evidence, constant(1.01)))
     with pytest.raises(ConfidenceError, match=r"any, row 1, .* expected a number in \[0, 1\], got 1.01"):
         method.scores(evidence_of(half_right(20)))
 
 
-def test_a_prediction_just_outside_is_brought_into_the_unit_interval():
+def test_prediction_just_outside_the_unit_interval_is_clipped():
     assert set(out_of_fold(evidence_of(half_right(20)), constant(1 + 1e-12))["confidence"]) == {1.0}

@@ -1,4 +1,4 @@
-"""Hidden states by transformers: against the runtime of the embedded models, whose weights it reads too."""
+"""Hidden states from transformers, against the runtime of the embedded models, whose weights it also reads."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def folder_without(name: str, tmp_path, file: str | None = None, **changes: obje
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("installed")
-def test_code_beside_weights_is_not_run_whatever_is_typed(tmp_path, monkeypatch):
+def test_remote_code_is_never_run_even_if_confirmed(tmp_path, monkeypatch):
     places = {"AutoConfig": "theirs.Config", "AutoModelForCausalLM": "theirs.Model"}
     folder = folder_without("theirs", tmp_path, "config.json", model_type="theirs", auto_map=places)
     mark = tmp_path / "mark"
@@ -59,7 +59,7 @@ def test_code_beside_weights_is_not_run_whatever_is_typed(tmp_path, monkeypatch)
 @pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("name", ["base", "small", "rash"])
-def test_against_the_embedded_models_own_runtime_in_every_layer(name):
+def test_hidden_states_against_the_embedded_runtime_in_every_layer(name):
     texts = asked(24)
     found = hidden_states(str(model_folder(name)), conversations(texts), batch_size=5)
     own = runtime.hidden_states(name, [[Message("user", text)] for text in texts])
@@ -70,7 +70,7 @@ def test_against_the_embedded_models_own_runtime_in_every_layer(name):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("installed")
-def test_company_makes_no_difference_and_an_answer_stands_at_its_own_place():
+def test_hidden_states_do_not_depend_on_the_batch():
     texts = ["Who?", *asked(3, "low"), "When was it?", "Who?"]
     folder = str(model_folder("small"))
     found = hidden_states(folder, conversations(texts))
@@ -81,8 +81,8 @@ def test_company_makes_no_difference_and_an_answer_stands_at_its_own_place():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("installed")
-@pytest.mark.filterwarnings("ignore")  # transformers' own, of what is damaged here on purpose
-def test_weights_that_it_cannot_run_are_told_in_one_line(tmp_path):
+@pytest.mark.filterwarnings("ignore")  # from transformers, about files damaged on purpose
+def test_unusable_weights_error_is_one_line(tmp_path):
     talks = conversations(["Who?"])
     broken = folder_without("broken", tmp_path)
     (tmp_path / "broken" / "model.safetensors").write_bytes(b"torn")

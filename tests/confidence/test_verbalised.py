@@ -1,4 +1,4 @@
-"""Confidence that a model states: planted replies, sloppy and hostile ones, are read by the rules or not at all."""
+"""Confidence that a model states: sloppy and hostile replies are read by the rules or not at all."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_one_number_on_the_scale_is_read(text, number):
     ],
     ids=lambda text: text[:20],
 )
-def test_what_cannot_be_told_is_not_read_as_a_number(text):
+def test_ambiguous_text_is_not_read_as_a_number(text):
     started = time.perf_counter()
     assert read_number(text) is None
     assert time.perf_counter() - started < 5
@@ -162,7 +162,7 @@ def test_a_phrase_of_the_scale_is_read(text, value):
     ],
     ids=lambda text: text[:20],
 )
-def test_another_phrase_is_not(text):
+def test_other_phrases_are_not_read(text):
     assert read_phrase(text) is None
 
 
@@ -200,12 +200,12 @@ def test_another_phrase_is_not(text):
     ],
     ids=lambda text: str(text)[:40],
 )
-def test_what_stands_in_the_last_complete_pair_of_tags_counts(reply, stated):
+def test_last_complete_pair_of_tags_is_read(reply, stated):
     assert stated_confidence(replied(reply)) == stated
 
 
 @pytest.mark.parametrize("reason", [one for one in StopReason if one is not StopReason.STOP])
-def test_a_reply_that_was_cut_or_filtered_says_nothing_for_certain(reason):
+def test_truncated_or_filtered_reply_states_no_confidence(reason):
     assert stated_confidence(replied("<confidence>85</confidence>", stop_reason=reason)) is None
 
 
@@ -219,7 +219,7 @@ def test_any_reply_has_a_confidence_between_0_and_1_or_none(text):
 
 
 @pytest.mark.parametrize(("name", "said"), [(ONE_STAGE[0], "90%"), (ONE_STAGE[1], "very likely")])
-def test_in_one_stage_the_score_is_for_the_answer_in_that_reply(name, said):
+def test_one_stage_score_belongs_to_the_answer_in_that_reply(name, said):
     replies = {
         "q2": [replied(f"<answer>Lima</answer><confidence>{said}</confidence>", wrong=True)],
         "q1": [replied(f"<confidence>{said}</confidence> <answer>Lima</answer>", wrong=False)],
@@ -239,7 +239,7 @@ def test_in_one_stage_the_score_is_for_the_answer_in_that_reply(name, said):
 
 
 @pytest.mark.parametrize(("name", "said"), [(TWO_STAGES[0], "25"), (TWO_STAGES[1], "unlikely")])
-def test_in_two_stages_it_is_for_the_forced_answer(name, said):
+def test_two_stage_score_belongs_to_the_forced_answer(name, said):
     replies = {
         "q2": [replied(f"<confidence>{said}</confidence>")],
         "q1": [replied(f"<confidence>{said}</confidence>", wrong=True)],
@@ -256,7 +256,7 @@ def test_in_two_stages_it_is_for_the_forced_answer(name, said):
 
 
 @pytest.mark.parametrize("name", [*ONE_STAGE, *TWO_STAGES])
-def test_a_model_that_never_states_one_has_no_score_in_as_many_replies(name):
+def test_replies_without_stated_confidence_have_no_score(name):
     replies = {f"q{n}": [replied("<answer>UNANSWERED</answer>", wrong=True)] for n in range(7)}
     found = scores(name, replies, {one: said[0] for one, said in replies.items()})
     assert [one.confidence for one in found] == [None] * 7
@@ -264,7 +264,7 @@ def test_a_model_that_never_states_one_has_no_score_in_as_many_replies(name):
 
 
 @pytest.mark.parametrize("name", [*ONE_STAGE, *TWO_STAGES])
-def test_a_phrase_is_no_number_and_a_number_no_phrase(name):
+def test_phrases_and_numbers_are_not_interchangeable(name):
     said = "likely" if "number" in name else "75"
     answer = replied(f"<answer>Lima</answer><confidence>{said}</confidence>", wrong=False)
     assert [one.confidence for one in scores(name, {"q": [answer]}, {"q": answer})] == [None]

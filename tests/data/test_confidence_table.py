@@ -1,4 +1,4 @@
-"""Confidence tables of anyone's: read, joined with outcomes, written and read again; every error names its place."""
+"""Confidence tables from any source: read, joined with outcomes, written and read back; errors name their place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.scores import Score, confidence_table
-from tests.tiers import dear_examples
+from tests.tiers import reduced_examples
 
 from refusal_index.data.outcome_table import (
     CONFIDENCE_SCHEMA,
@@ -80,7 +80,7 @@ def outcomes(*rows: dict[str, object], **common: object) -> pl.DataFrame:
 
 
 def sums(count: int = 3, variant: str | None = "low") -> pl.DataFrame:
-    """Return outcomes of sums: the second is answered wrongly, the third refused and then right."""
+    """Return outcomes of sums: the second is answered wrong, the third refused and then right."""
     graded = [("correct", None), ("incorrect", None), ("refused", "correct")]
     return outcomes(
         *(
@@ -107,7 +107,7 @@ class TestReading:
             ("q2", "mine", 1.0, None, None, 0, None, None),
         ]
 
-    def test_all_columns_are_taken(self):
+    def test_all_score_columns_are_read(self):
         row = {"question_id": 7, "method": "x", "confidence": "0.5", "variant": "low", "draw": "2", "pass": "First"}
         assert read_scores([{**row, "fold": 1, "wrong": "no"}]).row(0) == ("7", "x", 0.5, False, "low", 2, "first", 1)
 
@@ -128,20 +128,20 @@ class TestReading:
         table = read_scores([{"question_id": "q", "confidence": 0.5, **cells}], method="m")
         assert table["wrong"].to_list() == [wrong]
 
-    def test_a_column_that_was_pointed_out_goes_before_one_of_a_usual_name(self):
+    def test_explicit_column_takes_precedence_over_a_usual_name(self):
         row = {"question_id": "q", "confidence": 0.5, "wrong": "Paris", "ok": True}
         assert read_scores([row], method="m", columns={"correct": "ok"})["wrong"].to_list() == [False]
 
     @pytest.mark.parametrize("empty", ["", " ", "nan", "NA", "null"])
-    def test_an_empty_score_is_a_row_without_one(self, tmp_path, empty):
+    def test_empty_score_is_read_as_null(self, tmp_path, empty):
         table = read_scores(written(tmp_path / "s.csv", f"question_id,confidence\nq1,{empty}\nq2,.5\n"))
         assert table["confidence"].to_list() == [None, 0.5]
 
-    def test_columns_may_be_called_anything(self):
+    def test_score_columns_may_have_any_name(self):
         columns = {"confidence": "score", "question_id": "n"}
         assert read_scores([{"n": 1, "score": 0.5}], method="m", columns=columns)["question_id"].to_list() == ["1"]
 
-    def test_where_there_is_no_id_the_text_of_the_question_stands_for_it(self):
+    def test_question_text_is_the_id_if_there_is_none(self):
         assert read_scores([{"Prompt": "Why?", "confidence": 0.5}], method="m")["question_id"].to_list() == ["Why?"]
 
     @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ class TestReading:
         ],
         ids=["Polars", "pandas", "Arrow"],
     )
-    def test_frames_are_read_as_files_are(self, frame):
+    def test_frames_are_read_like_files(self, frame):
         assert read_scores(frame, method="m")["confidence"].to_list() == [0.5, None]
 
     @pytest.mark.parametrize(
@@ -170,11 +170,11 @@ class TestReading:
         table = read_scores(written(tmp_path / "s.json", json.dumps(document)))
         assert table.select("question_id", "confidence").rows() == [("a", 0.5), ("b", None)]
 
-    def test_halves_of_surrogate_pairs_are_replaced(self, tmp_path):
+    def test_lone_surrogates_in_scores_are_replaced(self, tmp_path):
         table = read_scores(written(tmp_path / "s.jsonl", '{"question_id": "cut \\ud83d", "confidence": 0.5}\n'))
         assert table["question_id"].to_list() == ["cut \ufffd"]
 
-    def test_a_name_is_given_to_scores_of_one_method(self):
+    def test_method_argument_renames_scores_of_one_method(self):
         row = {"question_id": "q", "confidence": 0.5, "method": "old"}
         assert read_scores([row], method="new")["method"].to_list() == ["new"]
 
@@ -189,13 +189,13 @@ class TestOtherPackages:
             "min_probability": [0.9, 0.4, None],
             "sequence_probability": [0.9246621004453465, 0.4472135954999579, None],
             "semantic_negentropy": [1.0, 0.5, 0.0],
-            "cosine_sim": [1.0, 0.8, 0.9],  # 1.0000001192092896 is what single precision makes of 1
+            "cosine_sim": [1.0, 0.8, 0.9],  # 1.0000001192092896 is 1 in single precision
             "ensemble_score": [0.9, 0.4, 0.7],
             "judge_1": [1.0, 0.0, None],
         }
 
     @pytest.mark.parametrize("kind", ["records.json", "json", "jsonl", "parquet", "frame"])
-    def test_uqlm_is_read_alike_from_every_format(self, tmp_path, kind):
+    def test_uqlm_is_read_identically_from_every_format(self, tmp_path, kind):
         frame = pd.read_csv(written(tmp_path / "u.csv", UQLM))
         frame["sampled_responses"] = [["a", "b"]] * 3
         path: object = tmp_path / f"v.{kind}"
@@ -223,7 +223,7 @@ class TestOtherPackages:
         with pytest.raises(ConfidenceError, match=r"expected one scorer to name 'mine'.*confidence=NAME"):
             read_scores(path, method="mine")
 
-    def test_estimators_of_lm_polygraph_become_the_probabilities_that_they_are(self, tmp_path):
+    def test_lm_polygraph_estimators_are_converted_to_probabilities(self, tmp_path):
         read = read_score_table(written(tmp_path / "p.csv", POLYGRAPH))
         assert read.left_out == ("MeanTokenEntropy",)
         expected = {
@@ -237,27 +237,27 @@ class TestOtherPackages:
             assert group["confidence"].to_list() == pytest.approx(expected.pop(name))
         assert not expected
 
-    def test_keys_of_lm_polygraph_written_down_are_names(self):
+    def test_lm_polygraph_keys_written_as_text_become_method_names(self):
         row = {"question_id": "q", "('sequence', 'PTrue')": 0.0}
         assert read_scores([row]).select("method", "confidence").rows() == [("PTrue", 1.0)]
 
-    def test_a_sequence_of_probability_zero_has_a_score(self):
+    def test_sequence_of_probability_zero_has_score_zero(self):
         assert READINGS["minus_log_probability"](math.inf) == 0
 
-    def test_uncertainties_of_no_range_alone_are_an_error_with_a_way_on(self):
+    def test_only_unbounded_uncertainties_raise_with_advice(self):
         with pytest.raises(ConfidenceError, match=r"cannot be converted.*'MeanTokenEntropy'.*calibrate"):
             read_scores([{"question_id": "q", "MeanTokenEntropy": 0.5}])
 
     @pytest.mark.parametrize("name", ["avg", "max", "score", "logprob", "num_semantic_set", "degree_centrality"])
-    def test_columns_that_may_be_anything_are_no_scores(self, name):
+    def test_ambiguous_columns_are_not_scores(self, name):
         assert reading_of(name) is None
 
     @pytest.mark.parametrize("name", ["SemanticEntropyUnique (Direct)", "Focus (gamma=0.9)", "EPSrmiabs", "RAUQ"])
-    def test_what_has_no_range_is_known(self, name):
+    def test_unbounded_estimators_are_recognised(self, name):
         assert has_no_range(name)
         assert reading_of(name) is None
 
-    def test_a_panel_is_known_by_its_judges(self):
+    def test_judge_panel_is_recognised_by_its_judge_columns(self):
         row = {"prompt": "Why?", "judge_1": 1.0, "judge_2": 0.0, "avg": 0.5}
         assert read_scores([row])["method"].to_list() == ["judge_1", "judge_2", "avg"]
 
@@ -273,7 +273,7 @@ class TestOtherPackages:
 
 
 class Trap:
-    """What ends the test where it is unpickled."""
+    """An object that fails the test when it is unpickled."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return pytest.fail, ("a pickle was opened",)
@@ -297,7 +297,7 @@ ERRORS = {
 
 class TestErrors:
     @pytest.mark.parametrize("kind", ERRORS)
-    def test_each_names_file_line_and_column_and_says_what_to_do(self, tmp_path, kind):
+    def test_score_errors_name_file_line_and_column_with_advice(self, tmp_path, kind):
         row, told = ERRORS[kind]
         path = written(tmp_path / "e.csv", f"question_id,confidence,pass,draw,variant,wrong,fold\nq0,.5\n{row}\n")
         with pytest.raises(ConfidenceError, match=told) as caught:
@@ -318,7 +318,7 @@ class TestErrors:
             ({"question_id": "q", "LabelProb": 2}, r"column 'LabelProb': expected an uncertainty in \[0, 1\]"),
         ],
     )
-    def test_rows_in_memory_are_named_by_their_number(self, row, told):
+    def test_score_errors_name_in_memory_rows_by_number(self, row, told):
         with pytest.raises(ConfidenceError, match=told):
             read_scores([row], method=None if {"PTrue", "LabelProb", "method"} & row.keys() else "m")
 
@@ -331,13 +331,13 @@ class TestErrors:
         with pytest.raises(ConfidenceError, match="expected scores of one method to name 'c', got 'a', 'b'"):
             read_scores(rows, method="c")
 
-    def test_a_role_that_there_is_none_of_is_named(self):
+    def test_unknown_column_role_is_named(self):
         with pytest.raises(
             ConfidenceError, match=r"expected roles out of .*got 'confidance'; did you mean 'confidence'"
         ):
             read_scores([{"question_id": "q", "score": 0.5}], columns={"confidance": "score"})
 
-    def test_a_column_that_is_not_there_is_named(self):
+    def test_absent_score_column_is_named(self):
         with pytest.raises(ConfidenceError, match=r"expected a column 'scroe' with the confidence.*confidence=score"):
             read_scores([{"question_id": "q", "score": 0.5}], columns={"confidence": "scroe"})
 
@@ -357,19 +357,19 @@ class TestErrors:
             ("s.csv", b"PK\x03\x04 broken", "cannot be read as a table"),
         ],
     )
-    def test_files_that_are_no_tables(self, tmp_path, name, content, told):
+    def test_files_that_are_not_score_tables_are_rejected(self, tmp_path, name, content, told):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ConfidenceError, match=told):
             read_scores(tmp_path / name)
 
-    def test_a_file_that_is_not_there(self, tmp_path):
+    def test_nonexistent_score_file_is_rejected(self, tmp_path):
         with pytest.raises(ConfidenceError, match="there is no such file"):
             read_scores(tmp_path / "absent.csv")
 
 
 class TestWriting:
     @pytest.mark.parametrize("suffix", FORMATS)
-    def test_what_is_written_is_read_back_exactly(self, tmp_path, suffix):
+    def test_written_scores_are_read_back_exactly(self, tmp_path, suffix):
         texts = [text for text in HOSTILE if text.strip()]
         table = confidence_table(
             Score(text, text, None if n % 3 == 0 else n / 100, (None, True, False)[n % 3], text, n, of, n)
@@ -379,7 +379,7 @@ class TestWriting:
         write_table(table, tmp_path / f"t.{suffix}")
         assert read_scores(tmp_path / f"t.{suffix}").equals(table)
 
-    @dear_examples(0.4)  # each in every format
+    @reduced_examples(0.4)  # each in every format
     @given(
         st.lists(
             st.tuples(st.text(min_size=1).filter(str.strip), st.floats(0, 1) | st.none(), st.booleans() | st.none()),
@@ -387,22 +387,22 @@ class TestWriting:
             unique_by=lambda row: row[0],
         )
     )
-    def test_any_text_and_any_score_come_back(self, tmp_path_factory, rows):
+    def test_scores_round_trip_in_every_format_property(self, tmp_path_factory, rows):
         table = confidence_table(Score(text, text, *scores) for text, *scores in rows)
         folder = tmp_path_factory.mktemp("any")
         for suffix in FORMATS:
             write_table(table, folder / f"t.{suffix}")
             assert read_scores(folder / f"t.{suffix}").equals(table)
 
-    def test_a_spreadsheet_takes_no_cell_for_a_formula(self, tmp_path):
+    def test_score_csv_cells_are_never_spreadsheet_formulas(self, tmp_path):
         write_table(confidence_table([Score("=1+1", "@m", 0.5, None, "-v")]), tmp_path / "t.csv")
         assert (tmp_path / "t.csv").read_text().splitlines()[1].startswith("'=1+1,'@m,0.5,,'-v,")
 
-    def test_apostrophes_of_others_are_left_alone(self, tmp_path):
+    def test_apostrophes_in_foreign_score_files_are_kept(self, tmp_path):
         path = written(tmp_path / "s.csv", "question_id,confidence\n'=1,.5\n")
         assert read_scores(path)["question_id"].to_list() == ["'=1"]
 
-    def test_a_folder_takes_scores_in_the_place_of_the_same_methods(self, tmp_path):
+    def test_new_scores_replace_those_of_the_same_method(self, tmp_path):
         before = confidence_table([Score("q", "a", 0.1, None), Score("q", "b", 0.2, None)])
         table = with_scores(before, confidence_table([Score("q", "a", 0.3, None)]))
         assert table.select("method", "confidence").rows() == [("b", 0.2), ("a", 0.3)]
@@ -415,7 +415,7 @@ def scores(*rows: dict[str, object]) -> pl.DataFrame:
 
 
 class TestJoining:
-    def test_without_a_pass_the_answer_that_counts_is_meant(self):
+    def test_scores_without_a_pass_refer_to_the_counted_answer(self):
         joined = join_outcomes(scores(*({"question_id": f"q{n}"} for n in range(3))), sums())
         assert joined.scores["wrong"].to_list() == [False, True, False]
         assert joined.scores["variant"].to_list() == ["low"] * 3
@@ -424,31 +424,31 @@ class TestJoining:
         ("of", "wrong"),
         [("first", [False, True, True]), ("forced", [None, None, False]), ("probe", [None, None, None])],
     )
-    def test_a_pass_has_its_own_grade(self, of, wrong):
+    def test_scores_of_a_pass_use_the_grade_of_that_pass(self, of, wrong):
         table = scores(*({"question_id": f"q{n}", "pass": of} for n in range(3)))
         assert join_outcomes(table, sums()).scores["wrong"].to_list() == wrong
 
     @pytest.mark.parametrize(("of", "wrong"), [("first", [True, True, None]), ("forced", [False, None, None])])
-    def test_a_table_without_grades_says_no_less(self, of, wrong):
+    def test_pass_grades_are_derived_from_a_table_without_grades(self, of, wrong):
         rows = [{"refused": True, "wrong": False}, {"refused": False, "wrong": True}, {"refused": None, "wrong": None}]
         table = outcomes(*({"question_id": f"q{n}", **row} for n, row in enumerate(rows)))
         found = join_outcomes(scores(*({"question_id": f"q{n}", "pass": of} for n in range(3))), table)
         assert found.scores["wrong"].to_list() == wrong
 
     @pytest.mark.parametrize(("grade", "wrong"), [("unscored", None), ("refused", True), ("incorrect", True)])
-    def test_what_is_unscored_stays_so_and_a_forced_refusal_is_wrong(self, grade, wrong):
+    def test_unscored_stays_null_and_forced_refusal_is_wrong(self, grade, wrong):
         row = {"question_id": "q", "refused": True, "wrong": wrong, "first_grade": "refused", "forced_grade": grade}
         table = scores({"question_id": "q", "pass": "forced"})
         assert join_outcomes(table, outcomes(row)).scores["wrong"].to_list() == [wrong]
 
-    def test_what_the_scores_say_themselves_stays(self):
+    def test_wrong_given_with_the_scores_is_kept(self):
         row = {"question_id": "q0", "wrong": True}
         strange = ({**row, "draw": 7}, {**row, "variant": "nonexistent"})
         joined = join_outcomes(scores(row, *strange), sums())
         assert joined.scores.select("wrong", "draw").rows() == [(True, 0)]
-        assert joined.unknown.height == 2, "of a draw and a variant that the run has not"
+        assert joined.unknown.height == 2, "of a draw and a variant that the run does not have"
 
-    def test_a_score_of_all_variants_is_one_of_each_as_their_answers_differ(self):
+    def test_score_without_a_variant_is_expanded_to_every_variant(self):
         other = sums(variant="high").with_columns(wrong=~pl.col("wrong"), first_grade=None, forced_grade=None)
         joined = join_outcomes(scores({"question_id": "q0"}, {"question_id": "q1"}), pl.concat([sums(), other]))
         assert joined.scores.select("question_id", "variant", "wrong").rows() == [
@@ -462,7 +462,7 @@ class TestJoining:
         joined = join_outcomes(table, pl.concat([low, high]))
         assert joined.scores.select("variant", "wrong").rows() == [(None, False)] * 3
 
-    def test_a_score_of_one_variant_meets_that_variant(self):
+    def test_score_with_a_variant_joins_only_that_variant(self):
         both = pl.concat([sums(), sums(variant="high").with_columns(wrong=~pl.col("wrong"))])
         joined = join_outcomes(scores({"question_id": "q0", "variant": "high"}), both)
         assert joined.scores.select("variant", "wrong").rows() == [("high", True)]
@@ -470,16 +470,16 @@ class TestJoining:
     @pytest.mark.parametrize(
         "strange", [{"question_id": "q9"}, {"question_id": "q0", "draw": 1}, {"question_id": "q0", "variant": "high"}]
     )
-    def test_scores_of_answers_that_are_not_there_are_kept_apart(self, strange):
+    def test_scores_of_unknown_answers_are_separated(self, strange):
         joined = join_outcomes(scores({"question_id": "q1"}, strange), sums())
         assert joined.scores["question_id"].to_list() == ["q1"]
         assert joined.unknown["question_id"].to_list() == [strange["question_id"]]
 
-    def test_scores_that_are_all_strange_are_an_error_with_both_ids(self):
+    def test_only_unknown_scores_raise_and_show_both_ids(self):
         with pytest.raises(ConfidenceError, match=r"none of 1 scores .*question_id '7'.*question_id is 'q0'.*--column"):
             join_outcomes(scores({"question_id": 7}), sums())
 
-    def test_what_is_covered_is_counted(self):
+    def test_coverage_counts_scored_questions(self):
         table = scores({"question_id": "q0"}, {"question_id": "q1", "confidence": None})
         coverage = join_outcomes(table, sums()).coverage
         assert coverage.to_dicts() == [{"method": "m", "questions": 1, "empty": 1, "of": 3}]
@@ -487,17 +487,17 @@ class TestJoining:
     @pytest.mark.parametrize(
         "text", ["What is 1 plus 1?", " what is\n1 PLUS 1? ", "Answer briefly.\nWhat is 1 plus 1?\nAnswer:"]
     )
-    def test_questions_are_found_by_their_text_or_by_a_prompt_that_holds_it(self, text):
+    def test_questions_are_matched_by_text_or_by_a_prompt_containing_it(self, text):
         joined = join_outcomes(scores({"question": text}), sums())
         assert (joined.scores["question_id"].to_list(), joined.by_text) == (["q1"], 1)
 
-    def test_a_prompt_that_holds_two_questions_is_of_none(self):
+    def test_prompt_containing_two_questions_matches_neither(self):
         both = "What is 0 plus 0? What is 1 plus 1?"
         joined = join_outcomes(scores({"question": both}, {"question": "What is 2 plus 2?"}), sums())
         assert joined.scores["question_id"].to_list() == ["q2"]
         assert joined.unknown["question_id"].to_list() == [both]
 
-    def test_of_questions_that_hold_each_other_the_longest_is_meant(self):
+    def test_longest_of_nested_question_texts_is_matched(self):
         texts = ["Who wrote it?", "Who wrote it? And when?"]
         rows = (
             {"question_id": f"q{n}", "question": text, "refused": False, "wrong": False} for n, text in enumerate(texts)
@@ -505,12 +505,12 @@ class TestJoining:
         joined = join_outcomes(scores({"question": f"Please: {texts[1]}"}), outcomes(*rows))
         assert joined.scores["question_id"].to_list() == ["q1"]
 
-    def test_a_text_of_two_questions_is_of_neither(self):
+    def test_text_shared_by_two_questions_matches_neither(self):
         rows = ({"question_id": f"q{n}", "question": "Who?", "refused": False, "wrong": False} for n in range(2))
         with pytest.raises(ConfidenceError, match="none of 1 scores"):
             join_outcomes(scores({"question": "Who?"}), outcomes(*rows))
 
-    def test_two_scores_that_turn_out_to_be_of_one_answer_are_an_error(self):
+    def test_two_scores_of_the_same_answer_raise(self):
         with pytest.raises(ConfidenceError, match=r"same answer \(question_id 'q0'.*score 2"):
             join_outcomes(scores({"question_id": "q0"}, {"question_id": "q0", "variant": "low"}), sums())
 
@@ -518,7 +518,7 @@ class TestJoining:
         with pytest.raises(ConfidenceError, match="expected outcomes of one model, got 'm', 'n'"):
             join_outcomes(scores({"question_id": "q0"}), pl.concat([sums(), sums().with_columns(model=pl.lit("n"))]))
 
-    def test_uqlm_meets_a_run(self, tmp_path):
+    def test_uqlm_scores_join_a_run(self, tmp_path):
         joined = join_outcomes(read_scores(written(tmp_path / "u.csv", UQLM)), sums())
         assert joined.by_text == 3
         assert joined.unknown.is_empty()
@@ -526,7 +526,7 @@ class TestJoining:
 
 
 class TestOwnColumns:
-    def test_probabilities_of_an_outcome_table_are_scores_of_the_answer_that_counts(self):
+    def test_probability_columns_become_scores_of_the_counted_answer(self):
         table = sums().with_columns(p_answering=pl.Series([0.9, None, 0.2]), confidence=pl.Series([0.5, 0.6, 0.7]))
         found = scores_of_outcomes(table)
         assert found.schema == pl.Schema(CONFIDENCE_SCHEMA)
@@ -535,7 +535,7 @@ class TestOwnColumns:
         ]
         assert found.filter(method="confidence")["pass"].null_count() == 3
 
-    def test_a_table_without_them_has_no_scores(self):
+    def test_outcome_table_without_probabilities_has_no_scores(self):
         assert scores_of_outcomes(sums()).is_empty()
         empty = sums().with_columns(confidence=pl.lit(None, pl.Float64))
         assert scores_of_outcomes(empty).schema == pl.Schema(CONFIDENCE_SCHEMA)

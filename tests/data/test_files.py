@@ -1,4 +1,4 @@
-"""Files of a stranger's folder: nothing but plain files is opened, nothing is waited for, nothing written elsewhere."""
+"""Files in an untrusted folder: only plain files are opened, nothing blocks, and nothing is written elsewhere."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ KINDS = pytest.mark.parametrize(
 
 
 @KINDS
-def test_what_is_no_plain_file_is_named_for_what_it_is_and_not_opened(tmp_path, monkeypatch, make, said):
+def test_non_regular_files_are_named_by_kind_and_not_opened(tmp_path, monkeypatch, make, said):
     monkeypatch.chdir(tmp_path)  # a socket's name must be short
     path = Path("x")
     make(path)
@@ -64,7 +64,7 @@ def test_what_is_no_plain_file_is_named_for_what_it_is_and_not_opened(tmp_path, 
 
 
 @KINDS
-def test_a_lock_is_not_taken_in_what_is_none_and_nothing_elsewhere_changes(tmp_path, monkeypatch, make, said):
+def test_lock_rejects_a_non_regular_file_and_changes_nothing(tmp_path, monkeypatch, make, said):
     monkeypatch.chdir(tmp_path)
     RunFolder(Path("r")).create_or_resume({})
     make(Path("r/.lock"))
@@ -76,7 +76,7 @@ def test_a_lock_is_not_taken_in_what_is_none_and_nothing_elsewhere_changes(tmp_p
 
 
 @pytest.mark.parametrize("content", ["somebody's\n", "x" * 10_000])
-def test_a_second_name_of_somebodys_file_in_the_place_of_the_lock_is_left_as_it_is(tmp_path, content):
+def test_hard_link_in_place_of_the_lock_is_left_unchanged(tmp_path, content):
     mine = tmp_path / "mine.txt"
     mine.write_text(content)
     (tmp_path / "r").mkdir()
@@ -86,7 +86,7 @@ def test_a_second_name_of_somebodys_file_in_the_place_of_the_lock_is_left_as_it_
     assert mine.read_text() == content
 
 
-def test_a_lock_of_a_run_before_is_taken_again(tmp_path):
+def test_lock_of_an_earlier_run_is_taken_again(tmp_path):
     folder = RunFolder(tmp_path)
     for _ in range(2):
         with folder.lock():
@@ -109,14 +109,14 @@ def test_settings_outcomes_and_summary_are_read_from_plain_files_only(tmp_path, 
         assert set_members(folder.path) == ()
 
 
-def test_a_link_in_the_place_of_a_folder_is_refused(tmp_path):
+def test_check_folder_rejects_a_link(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(OSError, match=r"expected a folder, got a link or a file"):
         check_folder(tmp_path / "link")
     assert check_folder(tmp_path / "not there") == tmp_path / "not there"
 
 
-def test_a_folder_that_is_reached_through_a_link_is_as_good_as_any(tmp_path):
+def test_run_folder_reached_through_a_link_works(tmp_path):
     RunFolder(tmp_path / "r").create_or_resume({"model": "m"})
     (tmp_path / "link").symlink_to("r")
     folder = RunFolder(tmp_path / "link")
@@ -126,7 +126,7 @@ def test_a_folder_that_is_reached_through_a_link_is_as_good_as_any(tmp_path):
     assert folder.read_summary() == {}
 
 
-def test_what_is_written_takes_the_place_of_a_link_and_not_of_what_it_names(tmp_path):
+def test_writing_replaces_a_link_not_its_target(tmp_path):
     mine = tmp_path / "mine.json"
     mine.write_text("mine")
     folder = RunFolder(tmp_path / "r")
@@ -140,7 +140,7 @@ def test_what_is_written_takes_the_place_of_a_link_and_not_of_what_it_names(tmp_
 def test_a_file_that_is_too_large_is_not_read_into_memory(tmp_path):
     path = tmp_path / "x"
     with path.open("wb") as file:
-        file.truncate(1 << 40)  # of holes: it takes no room
+        file.truncate(1 << 40)  # sparse: it takes no space
     with pytest.raises(OSError, match="expected at most 268,435,456 bytes, got 1,099,511,627,776"):
         read_json(path)
     path.rename(tmp_path / "run.json")
@@ -149,7 +149,7 @@ def test_a_file_that_is_too_large_is_not_read_into_memory(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"[" * 1_000_000, b"\xff\xfe", b"", b'{"a":1', b"1" * 100_000])
-def test_json_that_is_none_is_told_in_one_line(tmp_path, content):
+def test_invalid_json_is_reported_in_one_line(tmp_path, content):
     for name, read in (("run.json", RunFolder.read_settings), ("summary.json", RunFolder.read_summary)):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(RunFolderError) as caught:
@@ -159,7 +159,7 @@ def test_json_that_is_none_is_told_in_one_line(tmp_path, content):
 
 
 @pytest.mark.parametrize("name", ["../r", "/etc", "..", ".", "", "a/b", "a\0b", "x" * 300, 7, None, ["r"]])
-def test_a_set_leads_nowhere_else(tmp_path, name):
+def test_set_members_outside_its_folder_are_ignored(tmp_path, name):
     (tmp_path / "set").mkdir()
     runs = [{"folder": name, "model": "m", "dataset": "d"}, {"folder": "r", "model": "m", "dataset": "d"}]
     (tmp_path / "set" / "summary.json").write_text(json.dumps({"set_version": SET_VERSION, "runs": runs}))

@@ -37,7 +37,7 @@ def hold_lock_in_another_process(folder: Path) -> subprocess.Popen[str]:
     return process
 
 
-def test_the_same_settings_resume_and_keep_what_was_noted_first(tmp_path):
+def test_same_settings_resume_and_keep_the_first_notes(tmp_path):
     folder = RunFolder(tmp_path / "runs" / "a")
     assert folder.create_or_resume(SETTINGS, about={"version": "1"}) is False
     assert folder.create_or_resume(json.loads(json.dumps(SETTINGS)), about={"version": "2"}) is True
@@ -70,7 +70,7 @@ def test_long_and_many_differences_stay_readable(tmp_path):
     assert len(str(caught.value)) < 1000
 
 
-def test_a_folder_of_something_else_is_refused_and_left_as_it_is(tmp_path):
+def test_unrelated_folder_is_rejected_and_left_unchanged(tmp_path):
     (tmp_path / "thesis.tex").touch()
     for attempt in (RunFolder(tmp_path).lock, lambda: RunFolder(tmp_path).create_or_resume(SETTINGS)):
         with pytest.raises(RunFolderError, match=r"'thesis\.tex' but no run\.json"):
@@ -78,7 +78,7 @@ def test_a_folder_of_something_else_is_refused_and_left_as_it_is(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_file_in_the_folders_place_is_refused(tmp_path):
+def test_file_in_place_of_a_run_folder_is_rejected(tmp_path):
     path = tmp_path / "file"
     path.touch()
     with pytest.raises(RunFolderError, match="cannot be read as a folder"):
@@ -87,7 +87,7 @@ def test_a_file_in_the_folders_place_is_refused(tmp_path):
         RunFolder(path / "below").create_or_resume(SETTINGS)
 
 
-def test_what_a_kill_before_the_first_write_left_is_no_hindrance(tmp_path):
+def test_leftovers_of_a_killed_start_do_not_block_a_run(tmp_path):
     (tmp_path / ".lock").touch()
     (tmp_path / ".run.json.0123abcd.tmp").write_text('{"half')
     assert RunFolder(tmp_path).create_or_resume(SETTINGS) is False
@@ -114,13 +114,13 @@ def test_a_run_json_without_an_id_is_refused(tmp_path):
         RunFolder(tmp_path).read_id()
 
 
-def test_a_setting_that_one_side_lacks_differs_also_from_none(tmp_path):
+def test_absent_setting_differs_from_none(tmp_path):
     RunFolder(tmp_path).create_or_resume(SETTINGS)
     with pytest.raises(RunFolderError, match=r"seed: nothing before, None now"):
         RunFolder(tmp_path).create_or_resume({**SETTINGS, "seed": None})
 
 
-def test_reading_the_settings_of_no_run_says_so(tmp_path):
+def test_reading_settings_without_a_run_raises(tmp_path):
     with pytest.raises(RunFolderError, match=r"found no run\.json"):
         RunFolder(tmp_path).read_settings()
 
@@ -141,7 +141,7 @@ def test_two_processes_cannot_run_in_one_folder_and_a_killed_one_frees_it(tmp_pa
         assert folder.create_or_resume(SETTINGS) is True
 
 
-def test_derived_files_are_written_where_the_design_puts_them(tmp_path):
+def test_derived_files_have_their_documented_paths(tmp_path):
     folder = RunFolder(tmp_path)
     row = (Identification("m", "d", "low"), Question("q", "?", "!"), Outcome(True, True))
     table = outcome_table([row])
@@ -193,7 +193,7 @@ def made(tmp_path: Path) -> Path:
     return tmp_path / "set"
 
 
-def test_a_set_stands_for_its_runs_in_its_order_under_its_names(made):
+def test_set_expands_to_its_runs_in_order_with_its_names(made):
     runs = read_runs([made])
     assert [run.label for run in runs] == ["Large", "Small"]
     assert [(run.model, run.dataset) for run in runs] == [("Large", "Ours"), ("Small", "Ours")]
@@ -201,18 +201,18 @@ def test_a_set_stands_for_its_runs_in_its_order_under_its_names(made):
     assert [run.source for run in runs] == [made / "one", made / "two"]
 
 
-def test_a_new_name_is_read_at_once(made):
+def test_changed_run_name_takes_effect_immediately(made):
     write_summary(made, {**NAMES, "two": ("Tiny", "Ours")})
     assert [run.label for run in read_runs([made])] == ["Large", "Tiny"]
 
 
-def test_a_run_alone_has_its_name_however_its_folder_is_spelt_and_its_table_has_not(made, monkeypatch):
+def test_run_folder_uses_its_set_name_but_its_table_does_not(made, monkeypatch):
     monkeypatch.chdir(made / "two")
     assert [run.label for run in read_runs([made / "one", Path()])] == ["Large", "Small"]
     assert [run.label for run in read_runs([made / "one" / "outcomes.parquet"])] == ["acme/one"]
 
 
-def test_a_run_that_the_set_has_dropped_keeps_its_own_name(made):
+def test_run_removed_from_the_set_uses_its_model_name(made):
     write_summary(made, {"one": NAMES["one"]})
     assert [run.label for run in read_runs([made])] == ["Large"]
     assert [run.label for run in read_runs([made / "two"])] == ["acme/two"]
@@ -222,7 +222,7 @@ def test_a_run_given_within_its_set_and_by_itself_counts_once(made):
     assert [run.label for run in read_runs([made / "two", made, made / "one"])] == ["Small", "Large"]
 
 
-def test_runs_of_two_sets_are_told_apart(made, tmp_path):
+def test_runs_of_two_sets_get_distinct_labels(made, tmp_path):
     make_run(tmp_path / "other" / "one", "acme/one")
     write_summary(tmp_path / "other", {"one": ("Large", "Theirs")})
     assert [run.label for run in read_runs([made, tmp_path / "other"])] == [
@@ -232,13 +232,13 @@ def test_runs_of_two_sets_are_told_apart(made, tmp_path):
     ]
 
 
-def test_a_folder_with_several_models_goes_by_its_table(made):
+def test_folder_with_several_models_is_labelled_from_its_table(made):
     both = pl.concat([rows for m in ("a", "b") for rows in made_run(m, n=20).variants.values()])
     write_outcomes(both, RunFolder(made / "one").outcomes)
     assert [run.label for run in read_runs([made])] == ["a", "b", "Small"]
 
 
-def test_what_is_not_begun_or_has_no_outcomes_is_left_out_and_said(made):
+def test_runs_not_started_or_without_outcomes_are_reported(made):
     (made / "one" / "outcomes.parquet").unlink()
     write_summary(made, {**NAMES, "three": ("Next", "Ours")})
     found = find_runs([made])
@@ -249,7 +249,7 @@ def test_what_is_not_begun_or_has_no_outcomes_is_left_out_and_said(made):
         read_runs([made])
 
 
-def test_a_set_of_which_nothing_can_be_read_says_so_once(made):
+def test_set_without_readable_runs_raises_one_error(made):
     for name in NAMES:
         (made / name / "outcomes.parquet").unlink()
     with pytest.raises(
@@ -268,7 +268,7 @@ def test_a_set_of_which_nothing_can_be_read_says_so_once(made):
         '{"set_version": VERSION, "runs": ["one", {"folder": "one"}, {"folder": 1, "model": "m", "dataset": "d"}]}',
     ],
 )
-def test_a_broken_summary_is_no_set_and_hides_no_run(made, text):
+def test_broken_summary_is_not_a_set_and_hides_no_run(made, text):
     (made / "summary.json").write_text(text.replace("VERSION", str(SET_VERSION)))
     assert set_members(made) == ()
     assert member_of_set(made / "one") is None
@@ -278,7 +278,7 @@ def test_a_broken_summary_is_no_set_and_hides_no_run(made, text):
 
 
 @pytest.mark.parametrize("version", [SET_VERSION - 1, SET_VERSION + 1, None, "two"])
-def test_a_set_of_another_version_says_what_makes_it_anew_and_hides_no_run(made, version):
+def test_set_of_another_version_says_how_to_rewrite_it(made, version):
     write_summary(made, version=version)
     with pytest.raises(RunFolderError) as caught:
         read_runs([made])
@@ -293,12 +293,12 @@ def test_a_set_of_another_version_says_what_makes_it_anew_and_hides_no_run(made,
 
 
 @pytest.mark.parametrize("folder", ["", ".", "..", "../one", "one/logs", "/etc"])
-def test_a_folder_outside_of_the_set_is_none_of_its_runs(made, folder):
+def test_folder_outside_the_set_is_not_a_member(made, folder):
     write_summary(made, {folder: ("Large", "Ours")})
     assert set_members(made) == ()
 
 
-def test_where_one_run_is_expected_a_set_names_those_it_holds(made):
+def test_set_given_instead_of_a_run_lists_its_runs(made):
     with pytest.raises(RunFolderError, match=r"a set of 2 runs; name one of them: .*set/one \(Large on Ours\); .*two"):
         RunFolder(made).read_settings()
     write_summary(made, {f"run{number}": (f"m{number}", "d") for number in range(7)})

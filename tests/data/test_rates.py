@@ -43,7 +43,7 @@ def written(tmp_path, *lines, header=HEADER):
     return path
 
 
-def test_rates_of_a_table_give_the_table_back():
+def test_table_round_trips_through_its_rates():
     rng = np.random.default_rng(1)
     for counts in rng.integers(0, 400, size=(200, 4)):
         table = ContingencyTable(*counts.tolist())
@@ -54,7 +54,7 @@ def test_rates_of_a_table_give_the_table_back():
             assert ContingencyTable.from_rates(correct_given_attempted=attempted, **given) == table
 
 
-def test_the_correct_rate_is_over_all_questions_as_the_papers_program_has_it():
+def test_correct_rate_is_over_all_questions_as_in_the_paper_code():
     given = {"refusal_rate": 0.65, "forced_accuracy": 0.15, "n": 2000}
     table = ContingencyTable.from_rates(correct_rate=0.1, **given)
     assert table == ContingencyTable(1200, 100, 500, 200)
@@ -80,7 +80,7 @@ def test_impossible_rates_are_errors_and_not_clipped(rates, message):
         ContingencyTable.from_rates(n=1000, **rates)
 
 
-def test_exactly_one_rate_of_the_first_pass_is_taken():
+def test_exactly_one_first_pass_rate_is_accepted():
     given = {"refusal_rate": 0.65, "forced_accuracy": 0.15, "n": 2000}
     with pytest.raises(TypeError, match="exactly one"):
         ContingencyTable.from_rates(**given)
@@ -90,7 +90,7 @@ def test_exactly_one_rate_of_the_first_pass_is_taken():
         ContingencyTable.from_rates(correct_rate="0.1", **given)
 
 
-def test_a_file_of_rates_becomes_outcomes_with_these_counts(tmp_path):
+def test_rates_file_becomes_outcomes_with_matching_counts(tmp_path):
     path = written(tmp_path, "a,0.05,0.74,0.08,1000", 'b,10%,65%,15%,"2,000"')
     one, other = read_rates(path)
     assert one.table == ContingencyTable(710, 30, 210, 50)
@@ -101,19 +101,19 @@ def test_a_file_of_rates_becomes_outcomes_with_these_counts(tmp_path):
     assert outcomes["question_id"].n_unique() == 3000
 
 
-def test_rounding_is_told_from_the_digits_that_are_printed(tmp_path):
+def test_rounding_is_inferred_from_printed_digits(tmp_path):
     (two,), (three,) = (
         read_rates(written(tmp_path, line)) for line in ("a,0.10,0.65,0.15,2000", "a,0.100,0.650,0.150,2000")
     )
     assert two.range[0] < three.range[0] < 0.4798 < three.range[1] < two.range[1]
     assert three.range[1] - three.range[0] < 0.02
-    # The corner with the most right answers of the first pass, by the table of a million questions.
+    # The corner with the most right answers in the first pass, from a table of a million questions.
     corner = ContingencyTable.from_rates(correct_rate=0.1005, refusal_rate=0.6505, forced_accuracy=0.1495, n=1_000_000)
     assert refusal_index(corner).estimate <= three.range[1] + 1e-6
     assert refusal_index(corner).estimate == pytest.approx(three.range[1], abs=0.003)
 
 
-def test_what_rounds_to_an_empty_cell_reaches_the_end_and_an_undefined_index_has_no_range():
+def test_possible_empty_cell_extends_range_to_1_and_undefined_has_none():
     def range_of(*rates: Rate):
         table = ContingencyTable.from_rates(**dict(zip(NAMES, (rate.value for rate in rates), strict=True)), n=1000)
         return PublishedRates("m", None, table, printed_alike(*rates, attempted=False)).range
@@ -124,7 +124,7 @@ def test_what_rounds_to_an_empty_cell_reaches_the_end_and_an_undefined_index_has
 
 
 @pytest.mark.parametrize("line", ["a,0.10,0.65,0.15,2000", "a,0.05,0.74,0.08,1000", "a,0.1,0.65,0.1,1000"])
-def test_intervals_of_rates_reach_over_those_of_all_rates_that_round_to_them(tmp_path, line):
+def test_intervals_cover_all_rates_that_round_to_the_printed_ones(tmp_path, line):
     (row,) = read_rates(written(tmp_path, line))
     found = row.metrics(DEFAULT_PAYOFFS, 0.95)
     half = [0.5 * 10.0 ** -len(rate.partition(".")[2]) for rate in line.split(",")[1:4]]
@@ -155,12 +155,12 @@ def test_intervals_of_rates_reach_over_those_of_all_rates_that_round_to_them(tmp
         ("a,0.1,,0.15,100", "column 'refusal_rate': expected a rate"),
     ],
 )
-def test_a_row_that_cannot_be_is_named(tmp_path, line, message):
+def test_invalid_rates_row_is_named(tmp_path, line, message):
     with pytest.raises(OutcomeTableError, match=message):
         read_rates(written(tmp_path, line))
 
 
-def test_missing_columns_and_rows_twice_are_told(tmp_path):
+def test_missing_columns_and_duplicate_rows_are_reported(tmp_path):
     with pytest.raises(OutcomeTableError, match="a column 'forced_accuracy'"):
         read_rates(written(tmp_path, "a,0.1,0.6,10", header="model,correct_rate,refusal_rate,n"))
     with pytest.raises(OutcomeTableError, match="one of the columns 'correct_rate' and"):
@@ -169,12 +169,12 @@ def test_missing_columns_and_rows_twice_are_told(tmp_path):
         read_rates(written(tmp_path, *["a,0.05,0.74,0.08,1000"] * 2))
 
 
-def test_rows_without_a_model_are_called_by_their_place(tmp_path):
+def test_rates_without_a_model_are_named_by_line(tmp_path):
     path = written(tmp_path, "0.05,0.74,0.08,1000", header="correct_rate,refusal_rate,forced_accuracy,n")
     assert read_rates(path)[0].model.endswith("line 2")
 
 
-def test_the_command_scores_rates(tmp_path, monkeypatch):
+def test_score_command_accepts_rates(tmp_path, monkeypatch):
     from typer.testing import CliRunner
 
     from refusal_index.cli import app
@@ -202,7 +202,7 @@ def table_of(*outcomes: Outcome, variant: str = "normal") -> pl.DataFrame:
 
 
 @given(st.lists(st.tuples(maybe, maybe)))
-def test_property_cells_and_missing_add_up_to_what_was_asked(pairs):
+def test_property_cells_and_missing_sum_to_the_number_asked(pairs):
     table = table_of(*(Outcome(refused, wrong) for refused, wrong in pairs))
     cells = contingency_table(table).counts
     assert cells == tuple(pairs.count(pair) for pair in [(True, True), (True, False), (False, True), (False, False)])
@@ -219,14 +219,14 @@ def test_reasons_are_counted_with_the_most_frequent_first():
     assert complete.missing_share == 7 / 8
 
 
-def test_nothing_asked_has_no_share_rather_than_zero():
+def test_shares_of_an_empty_table_are_none_not_zero():
     table = table_of()
     assert completeness(table).missing_share is None
     assert forced_refusals(table).share is None
     assert contingency_table(table).n == 0
 
 
-def test_forced_refusals_are_counted_among_forced_answers_to_what_was_refused():
+def test_forced_refusals_are_counted_among_refused_questions():
     table = table_of(
         Outcome(True, True, Grade.REFUSED, Grade.REFUSED),
         Outcome(True, False, Grade.REFUSED, Grade.CORRECT),
@@ -247,7 +247,7 @@ def test_groups_keep_the_order_of_appearance():
 
 
 @pytest.mark.parametrize("variant", [None, "low"])
-def test_rows_without_a_model_or_variant_are_a_group_too(variant):
+def test_rows_without_a_model_or_variant_form_a_group(variant):
     asked = Identification(None, None, variant)
     (group,) = variant_groups(outcome_table([(asked, Question("q", "?", "!"), Outcome(True, True))]))
     assert (group.model, group.dataset, group.variant) == (None, None, variant)

@@ -1,4 +1,4 @@
-"""Clusters and weights in outcome tables: read, refused where they make no sense, matched, summarised and shown."""
+"""Clusters and weights in outcome tables: read, validated, matched, summarised and shown."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_any_column_may_name_clusters_and_weights() -> None:
     assert found.effective_questions < found.effective_by_weight < N
 
 
-def test_columns_of_these_names_are_taken_as_they_are() -> None:
+def test_cluster_and_weight_columns_are_used_by_default() -> None:
     table = read_outcomes(rows().rename({"family": "cluster", "population": "weight"}))
     (variant,) = summarise(table).variants
     assert numbers(variant.metrics[: len(METRIC_NAMES)]) == numbers(
@@ -71,7 +71,7 @@ def test_columns_of_these_names_are_taken_as_they_are() -> None:
     assert (variant.sampling.cluster, variant.sampling.weight) == ("cluster", "weight")
 
 
-def test_without_them_nothing_changes() -> None:
+def test_results_are_unchanged_without_clusters_and_weights() -> None:
     (variant,) = summarise(read_outcomes(rows())).variants
     assert variant.sampling is None
     assert numbers(variant.metrics[: len(METRIC_NAMES)]) == numbers(metrics(variant.table))
@@ -79,13 +79,13 @@ def test_without_them_nothing_changes() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl", "csv.gz"])
-def test_they_are_written_and_read_back(suffix: str, tmp_path) -> None:
+def test_clusters_and_weights_round_trip(suffix: str, tmp_path) -> None:
     table = read_outcomes(rows(), Sampling("family", "population"))
     write_outcomes(table, tmp_path / f"x.{suffix}")
     assert read_outcomes(tmp_path / f"x.{suffix}").equals(table)
 
 
-def test_another_column_of_a_table_of_ours_may_be_named(tmp_path) -> None:
+def test_another_column_of_a_written_table_may_be_the_cluster(tmp_path) -> None:
     write_outcomes(read_outcomes(rows().rename({"family": "topic"})), tmp_path / "x.parquet")
     table = read_outcomes(tmp_path / "x.parquet", Sampling(cluster="topic"))
     assert table["cluster"].to_list() == table["topic"].to_list() == rows()["family"].to_list()
@@ -108,7 +108,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_columns_are_named(case: str) -> None:
+def test_invalid_sampling_columns_are_named(case: str) -> None:
     columns, sampling, said = BAD[case]
     frame = rows(**{name: pl.Series(v) if isinstance(v, list) else pl.lit(v) for name, v in columns.items()})
     with pytest.raises(OutcomeTableError, match=said):
@@ -127,7 +127,7 @@ def test_one_file_may_have_clusters_and_another_none(tmp_path) -> None:
     assert (first.sampling.clusters, second.sampling) == (40, None)
 
 
-def test_few_clusters_and_a_single_one_are_said() -> None:
+def test_few_clusters_and_a_single_cluster_give_warnings() -> None:
     few = summarise(read_outcomes(rows(cluster=pl.col("population").cast(pl.String))))
     (variant,) = few.variants
     assert variant.warnings[0].code == "few_clusters"
@@ -139,7 +139,7 @@ def test_few_clusters_and_a_single_one_are_said() -> None:
     assert variant.metric("refusal_index").estimate is not None
 
 
-def test_what_the_intervals_allow_for_is_shown_and_in_json() -> None:
+def test_sampling_design_is_shown_in_text_and_json() -> None:
     sampling = Sampling("family", "population")
     summary = summarise(read_outcomes(rows(), sampling), sampling=sampling)
     text = to_text(summary_blocks(summary))
@@ -148,7 +148,7 @@ def test_what_the_intervals_allow_for_is_shown_and_in_json() -> None:
     assert (document["cluster"], document["weight"], document["clusters"]) == ("family", "population", 40)
 
 
-def test_a_first_pass_alone_has_clusters_too() -> None:
+def test_first_pass_alone_uses_clusters() -> None:
     frame = rows(cluster=pl.col("family")).with_columns(
         wrong=pl.when("refused").then(None).otherwise("wrong"),
         unscored_reason=pl.when("refused").then(pl.lit("forced_not_asked")),
@@ -182,7 +182,7 @@ def written(tmp_path, n: int, **columns):
     return paths
 
 
-def test_comparisons_and_rankings_allow_for_them(tmp_path) -> None:
+def test_comparisons_and_rankings_use_clusters_and_weights(tmp_path) -> None:
     sampling = Sampling("family", "population")
     options = CompareOptions(sampling=sampling)
     runs = read_runs(written(tmp_path, 3), sampling)
@@ -202,7 +202,7 @@ def test_comparisons_and_rankings_allow_for_them(tmp_path) -> None:
     assert ranked.to_document()["sampling"]["cluster"] == "family"
 
 
-def test_joint_comparisons_allow_for_them(tmp_path) -> None:
+def test_joint_comparisons_use_clusters(tmp_path) -> None:
     for seed, name in enumerate("ab"):
         variants = [rows(10 * seed + place, variant=pl.lit(variant)) for place, variant in enumerate(("low", "high"))]
         pl.concat([variants[0], variants[1].reverse()]).write_csv(tmp_path / f"{name}.csv")
@@ -232,30 +232,30 @@ def test_a_run_without_clusters_takes_those_of_the_other() -> None:
         outcome_matrix([tables[0], more])
 
 
-def drawn_twice(seed: int) -> pl.DataFrame:
-    """Two draws of one model; every fourth question is wrong where others are right, so that no index is 1."""
+def two_draws(seed: int) -> pl.DataFrame:
+    """Two draws of one model; every fourth question has `wrong` flipped, so that no index is 1."""
     wrong = pl.col("wrong") ^ (pl.int_range(pl.len()) % 4 == 0)
     draws = [rows(10 * seed + draw, draw=pl.lit(draw), wrong=wrong) for draw in range(2)]
     grade = pl.when("wrong").then(pl.lit("incorrect")).otherwise(pl.lit("correct"))
     return pl.concat(draws).with_columns(forced_grade=grade)
 
 
-def test_rankings_of_repeated_draws_allow_for_them(tmp_path) -> None:
+def test_rankings_of_repeated_draws_use_clusters(tmp_path) -> None:
     for seed, name in enumerate("abc"):
-        drawn_twice(seed).write_csv(tmp_path / f"{name}.csv")
+        two_draws(seed).write_csv(tmp_path / f"{name}.csv")
     sampling = Sampling(cluster="family")
     paths = [tmp_path / f"{name}.csv" for name in "abc"]
     ranked, plain = (
         rank(read_runs(paths, own), CompareOptions(sampling=own)).ranking for own in (sampling, Sampling())
     )
     assert ranked.metric == plain.metric == "refusal_index"
-    # Forty clusters: of Student's distribution, and so beyond the normal quantile.
+    # With 40 clusters, the critical value is from Student's t and exceeds the normal one.
     assert ranked.critical_value > plain.critical_value
     assert len(ranked.runs) == 3
 
 
-def test_questions_without_weight_do_not_decide_which_prompts_have_an_index(tmp_path) -> None:
-    """Of the prompt "high" the only questions refused and right have the weight 0: no joint index rests on it."""
+def test_zero_weight_questions_do_not_decide_whether_an_index_exists(tmp_path) -> None:
+    """Under the prompt "high", all questions refused and right have weight 0, so there is no joint index."""
     for name in "ab":
         low, high = rows(variant=pl.lit("low")), rows(1, variant=pl.lit("high"))
         both = pl.concat([low, high]).with_columns(

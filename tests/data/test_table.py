@@ -1,4 +1,4 @@
-"""Evidence for the outcome table: what is written is read back exactly, what is wrong is named with its place."""
+"""The outcome table: written tables are read back exactly, and errors name their place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
-from tests.tiers import dear_examples
+from tests.tiers import reduced_examples
 
 from refusal_index.data import Grade, Outcome, Question, files
 from refusal_index.data.outcome_table import (
@@ -76,9 +76,9 @@ def written(path: Path, text: str, encoding: str = "utf-8") -> Path:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@dear_examples(0.4, suppress_health_check=[HealthCheck.function_scoped_fixture])  # in each of the formats
+@reduced_examples(0.4, suppress_health_check=[HealthCheck.function_scoped_fixture])  # in each of the formats
 @given(rows=rows)
-def test_property_every_format_gives_back_exactly_what_was_written(tmp_path, suffix, rows):
+def test_property_every_outcome_format_round_trips_exactly(tmp_path, suffix, rows):
     table = outcome_table(rows)
     path = tmp_path / f"outcomes{suffix}"
     write_outcomes(table, path)
@@ -88,7 +88,7 @@ def test_property_every_format_gives_back_exactly_what_was_written(tmp_path, suf
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_no_csv_cell_begins_as_a_spreadsheet_formula_does(tmp_path, text):
+def test_no_csv_cell_starts_like_a_spreadsheet_formula(tmp_path, text):
     path = tmp_path / "outcomes.csv"
     write_outcomes(one(Outcome(True, True, first_reply=text, unscored_reason=None), gold=text), path)
     with path.open(newline="", encoding="utf-8") as file:
@@ -96,7 +96,7 @@ def test_no_csv_cell_begins_as_a_spreadsheet_formula_does(tmp_path, text):
     assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b"))]
 
 
-def test_columns_are_those_of_the_design_in_their_order():
+def test_outcome_columns_have_the_documented_order():
     assert list(SCHEMA) == [
         *("model", "dataset", "variant", "question_id", "draw", "refused", "wrong", "first_grade", "forced_grade"),
         *("unscored_reason", "topic", "cluster", "weight", "question", "gold", "first_reply", "forced_reply"),
@@ -110,7 +110,7 @@ def test_a_table_without_rows_has_all_columns():
     assert outcome_table([]).schema == pl.Schema(dict(SCHEMA))
 
 
-def test_half_a_surrogate_pair_in_a_cut_reply_does_not_lose_the_run(tmp_path):
+def test_lone_surrogate_in_a_truncated_reply_is_replaced(tmp_path):
     table = one(Outcome(True, True, first_reply="cut \ud83d"))
     write_outcomes(table, tmp_path / "outcomes.parquet")
     assert table["first_reply"].to_list() == ["cut \ufffd"]
@@ -128,7 +128,7 @@ def test_two_columns_are_enough_and_the_rest_is_filled(tmp_path):
     assert table["model"].is_null().all()
 
 
-def test_a_row_without_a_word_is_a_question_without_a_grade_where_there_are_only_grades(tmp_path):
+def test_empty_row_is_an_ungraded_question_if_there_are_only_grades(tmp_path):
     table = read_outcomes(written(tmp_path / "few.csv", "refused,wrong\n1,0\n,\n\n0,1\n"))
     assert table.select("refused", "wrong").rows() == [(True, False), (None, None), (False, True)]
     table = read_outcomes(written(tmp_path / "more.csv", "refused,wrong,question_id\n1,0,a\n,,\n0,1,b\n"))
@@ -137,12 +137,12 @@ def test_a_row_without_a_word_is_a_question_without_a_grade_where_there_are_only
 
 @pytest.mark.parametrize("yes", ["true", "True", "TRUE", "T", "t", "1", "yes", "Yes", " yes ", "1.0"])
 @pytest.mark.parametrize("no", ["false", "False", "0", "no", "NO", "0.0"])
-def test_booleans_in_any_usual_spelling(tmp_path, yes, no):
+def test_booleans_are_read_in_any_usual_spelling(tmp_path, yes, no):
     path = written(tmp_path / "x.csv", f"refused,wrong,question_id\n{yes},{no},a\n{no},,b\n")
     assert read_outcomes(path).select("refused", "wrong").rows() == [(True, False), (False, None)]
 
 
-def test_json_lines_take_booleans_numbers_words_and_gaps(tmp_path):
+def test_json_lines_accept_booleans_numbers_words_and_gaps(tmp_path):
     lines = [{"refused": True, "wrong": 0}, {"refused": "no", "wrong": 1.0}, {"wrong": None}, {"refused": float("nan")}]
     path = written(tmp_path / "x.jsonl", "\n\n".join(map(json.dumps, lines)))
     assert read_outcomes(path).select("refused", "wrong").rows() == [
@@ -161,12 +161,12 @@ def test_json_lines_take_booleans_numbers_words_and_gaps(tmp_path):
         {"refused": [True, False], "wrong": pl.Series(["0", "1"], dtype=pl.Categorical)},
     ],
 )
-def test_parquet_takes_booleans_of_any_type(tmp_path, columns):
+def test_parquet_accepts_booleans_of_any_type(tmp_path, columns):
     pl.DataFrame(columns).write_parquet(tmp_path / "x.parquet")
     assert read_outcomes(tmp_path / "x.parquet").select("refused", "wrong").rows() == [(True, False), (False, True)]
 
 
-def test_gaps_that_pandas_leaves_as_nan_are_null(tmp_path):
+def test_nan_gaps_from_pandas_are_null(tmp_path):
     pl.DataFrame({"refused": [1.0, float("nan")], "wrong": [0, 1], "draw": [0.0, 1.0]}).write_parquet(
         tmp_path / "x.parquet"
     )
@@ -179,26 +179,26 @@ def test_apostrophes_of_other_tools_files_are_left_alone(tmp_path):
     assert read_outcomes(path)["gold"].to_list() == ["'=1"]
 
 
-def test_a_byte_order_mark_and_crlf_are_no_hindrance(tmp_path):
+def test_byte_order_mark_and_crlf_are_accepted(tmp_path):
     path = written(tmp_path / "x.csv", "\ufeffrefused,wrong\r\n1,0\r\n")
     assert read_outcomes(path).select("refused", "wrong").rows() == [(True, False)]
 
 
-def test_a_carriage_return_that_nobody_quoted_is_text_unless_it_ends_the_header(tmp_path):
+def test_unquoted_carriage_return_is_text_unless_it_ends_the_header(tmp_path):
     path = written(tmp_path / "x.csv", "refused,wrong,gold\n1,0,a\rb\n")
     assert read_outcomes(path)["gold"].to_list() == ["a\rb"]
     path = written(tmp_path / "x.csv", 'refused,wrong,gold\r1,0,"a\rb"\r0,1,c\r')
     assert read_outcomes(path)["gold"].to_list() == ["a\rb", "c"]
 
 
-def test_a_cell_may_be_longer_than_the_csv_module_takes_unless_told(tmp_path):
+def test_cell_may_exceed_the_default_csv_field_limit(tmp_path):
     path = written(tmp_path / "x.csv", f"refused,wrong,gold\n1,0,{'x' * 200_000}\n")
     assert len(read_outcomes(path)["gold"][0]) == 200_000
 
 
 @given(st.lists(st.text(st.sampled_from("\\x1bu20e2f\x1b\u202e\r\n'=\x00"))))
 def test_escapes_and_backslashes_in_csv_are_read_back_exactly(texts):
-    """Text that looks like an escape stays apart from what is written as one."""
+    """Text that looks like an escape is distinguished from a written escape."""
     table = pl.DataFrame({"reply": texts}, schema={"reply": pl.String})
     text = csv_text(table)
     assert not re.search(r"[\x00\x1b\u202e]|\r(?!\n)", text)
@@ -212,7 +212,7 @@ def test_the_same_table_gives_the_same_bytes(tmp_path):
     assert (tmp_path / "a.csv.gz").read_bytes() == (tmp_path / "b.csv.gz").read_bytes()
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
+def test_failed_write_keeps_the_old_file_and_no_temporary_files(tmp_path, monkeypatch):
     path = tmp_path / "outcomes.parquet"
     write_outcomes(one(), path)
     before = path.read_bytes()
@@ -227,7 +227,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_writing_refuses_a_table_of_other_columns(tmp_path):
+def test_writing_rejects_a_table_with_other_columns(tmp_path):
     with pytest.raises(OutcomeTableError, match=r"columns of SCHEMA.*read_outcomes"):
         write_outcomes(one().drop("topic"), tmp_path / "x.parquet")
 
@@ -284,7 +284,7 @@ def test_bad_file_is_refused_with_place_and_advice(tmp_path, case):
     assert [part for part in parts if part not in message] == []
 
 
-def test_a_file_that_is_not_there_or_is_not_utf8_is_refused(tmp_path):
+def test_missing_or_non_utf8_outcome_file_is_rejected(tmp_path):
     with pytest.raises(OutcomeTableError, match="cannot be read"):
         read_outcomes(tmp_path / "none.csv")
     with pytest.raises(OutcomeTableError, match="UTF-8"):
@@ -293,7 +293,7 @@ def test_a_file_that_is_not_there_or_is_not_utf8_is_refused(tmp_path):
         read_outcomes(written(tmp_path / "x.jsonl", '{"refused": 1, "wrong": 0, "gold": "é"}', "latin-1"))
 
 
-def test_a_file_cut_short_is_refused(tmp_path):
+def test_truncated_outcome_file_is_rejected(tmp_path):
     whole = gzip.compress(b"refused,wrong\n" + b"1,0\n" * 1000)
     (tmp_path / "x.csv.gz").write_bytes(whole[:-12])
     write_outcomes(one(), tmp_path / "x.parquet")
@@ -335,7 +335,7 @@ def test_a_row_that_contradicts_itself_is_refused(case):
         Outcome(True, None),
     ],
 )
-def test_a_forced_answer_beside_an_answered_question_contradicts_nothing(outcome):
+def test_forced_answer_to_an_answered_question_is_accepted(outcome):
     assert one(outcome).height == 1
 
 
@@ -353,8 +353,8 @@ def test_words_for_an_empty_cell_leave_it_unscored(tmp_path, nothing):
     assert table["forced_grade"].null_count() == 2
 
 
-def test_probabilities_are_read_of_own_tables_alone(tmp_path):
-    """A column that is called confidence may hold anything in a table of another tool, and was ignored there."""
+def test_probabilities_are_read_only_from_own_tables(tmp_path):
+    """A column called confidence may contain anything in a table of another tool, so it is ignored there."""
     foreign = read_outcomes(written(tmp_path / "x.csv", "refused,wrong,confidence\n1,0,high\n"))
     assert "confidence" not in foreign.columns
     own = written(tmp_path / "y.csv", "refused,wrong,confidence,schema_version\n1,0,0.5,1\n0,1,,1\n")
@@ -367,7 +367,7 @@ def test_probabilities_are_read_of_own_tables_alone(tmp_path):
         read_outcomes(pl.DataFrame({"refused": [True], "wrong": [True], "confidence": [1.5], "schema_version": [1]}))
 
 
-def test_a_first_pass_whose_graders_differ_between_right_and_wrong_is_answered():
+def test_first_pass_is_answered_if_graders_differ_only_on_correctness():
     table = one(Outcome(False, None, Grade.UNSCORED, None, "first_graders_disagree"))
     assert table.row(0, named=True)["refused"] is False
     with pytest.raises(OutcomeTableError, match=r"first_grade is 'unscored' and refused false, .*, wrong is empty"):

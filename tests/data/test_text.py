@@ -1,4 +1,4 @@
-"""Patterns of users: what the dialect of `regex` takes them for, and that none takes for ever or fills the memory."""
+"""User patterns: their meaning in the dialect of `regex`, and limits on time and memory."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from refusal_index.data.text import PatternError, compiled, matches
     ("pattern", "text", "matched"),
     [
         (r"\w+", "Ørsted", True),
-        (r"\w+", "Dvor\u030ca\u0301k", True),  # with combining accents, which `re` takes for no part of a word
-        (r"m\w", "m²", False),  # a superscript, which `re` takes for one
+        (r"\w+", "Dvor\u030ca\u0301k", True),  # with combining accents, which `re` does not count as part of a word
+        (r"m\w", "m²", False),  # a superscript, which `re` counts as one
         (r"a\sb", "a\x85b", True),
         (r"a\sb", "a\x1cb", False),
         ("[[:digit:]]+", "1945", True),
@@ -30,7 +30,7 @@ from refusal_index.data.text import PatternError, compiled, matches
     ],
 )
 @pytest.mark.filterwarnings("ignore:Possible nested set:FutureWarning")
-def test_a_pattern_means_what_it_means_to_regex(pattern, text, matched):
+def test_patterns_match_as_in_the_regex_package(pattern, text, matched):
     assert matches(pattern, text) is matched
 
 
@@ -57,6 +57,6 @@ def test_nested_repetitions_end_in_time(pattern, monkeypatch):
     ],
     ids=lambda text: text[:20],
 )
-def test_what_is_no_pattern_or_one_that_nothing_could_hold_says_why(pattern, why):
+def test_invalid_or_oversized_patterns_say_why(pattern, why):
     with pytest.raises(PatternError, match=why.replace(")", r"\)")):
         compiled(pattern)

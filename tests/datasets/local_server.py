@@ -11,7 +11,7 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer that is not as it should be: with headers of its own, and held back until `until` is set."""
+    """An unusual response: with its own headers, and held back until `until` is set."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)

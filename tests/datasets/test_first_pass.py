@@ -49,7 +49,7 @@ PASSES = (
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl"])
-def test_what_was_written_is_read_back_as_the_same_first_passes(tmp_path, suffix):
+def test_first_passes_round_trip_as_an_outcome_table(tmp_path, suffix):
     path = tmp_path / f"first{suffix}"
     write_outcomes(to_outcomes(PASSES), path)
     file = SourceFile.read(path)
@@ -57,7 +57,7 @@ def test_what_was_written_is_read_back_as_the_same_first_passes(tmp_path, suffix
     assert read_first_passes(file, "outcomes", ReadOptions()) == PASSES
 
 
-def test_an_outcome_table_says_what_is_missing():
+def test_outcome_table_gives_reasons_for_missing_grades():
     table = to_outcomes(PASSES)
     assert table.select("refused", "wrong", "unscored_reason").rows() == [
         (False, False, None),
@@ -71,13 +71,13 @@ def test_an_outcome_table_says_what_is_missing():
     assert table["gold"].to_list()[-1] is None
 
 
-def test_a_context_is_kept_in_the_text_where_there_is_no_column_for_it():
+def test_self_contained_question_text_includes_the_context():
     passes = one("a", R, question=Question("a", "Who?", "I", context="It was I."))
     assert self_contained(passes).question == Question("a", "It was I.\n\nWho?", "I")
     assert self_contained(PASSES[0]) is PASSES[0]
 
 
-def test_forced_answers_find_their_rows_and_leave_the_first_pass_alone():
+def test_forced_answers_are_joined_without_changing_the_first_pass():
     forced = Outcome(True, False, R, C, first_reply="<answer>UNANSWERED</answer>", forced_reply="so")
     table = to_outcomes(PASSES, {"c": forced, "a": forced})
     assert table.row(2, named=True) | {"first_reply": "said", "forced_reply": "so", "wrong": False} == table.row(
@@ -100,7 +100,7 @@ def test_variants_share_a_forced_question_and_draws_do_not():
         ([one("a", R), one("a", R, variant="x", question=Question("a", "b?", "so"))], "two with different texts"),
     ],
 )
-def test_what_cannot_be_forced_is_told(passes, told):
+def test_questions_that_cannot_be_forced_are_rejected(passes, told):
     with pytest.raises(DatasetError, match=told):
         questions_to_force(passes, "x.csv")
 
@@ -115,7 +115,7 @@ def test_one_model_is_chosen_by_its_name():
         of_one_model([one("a", C), one("a", C, dataset="e")], "x", None)
 
 
-def test_the_metrics_of_the_first_pass_are_those_by_hand():
+def test_first_pass_metrics_match_hand_calculation():
     passes = [one(f"c{n}", C) for n in range(30)] + [one(f"i{n}", I) for n in range(50)] + [one("r", R)] * 20
     (tally,) = tallies(passes, penalty=0.5)
     c, r = 0.3, 0.2
@@ -145,7 +145,7 @@ def test_a_table_of_two_columns_is_a_first_pass_without_questions(tmp_path):
 COUNTS = ContingencyTable(50, 14, 60, 76)  # 64 refused
 
 
-def rows_of_both(counts: ContingencyTable = COUNTS) -> list[tuple[str, bool, bool]]:
+def two_pass_rows(counts: ContingencyTable = COUNTS) -> list[tuple[str, bool, bool]]:
     """Return id, refused, and correct under forced answering."""
     cells = ((True, False), (True, True), (False, False), (False, True))
     each = [cell for cell, count in zip(cells, counts.counts, strict=True) for _ in range(count)]
@@ -167,8 +167,8 @@ def said(passes: Iterable[FirstPass]) -> str:
 
 
 @pytest.mark.parametrize("header", ["id,refused,correct", "id,refused,forced_correct,correct", "id,refused,grade"])
-def test_rows_with_both_passes_keep_the_second(tmp_path: Path, header: str) -> None:
-    rows: list[tuple[object, ...]] = [(*row, row[-1]) if header.count(",") == 3 else row for row in rows_of_both()]
+def test_rows_with_both_passes_keep_the_forced_pass(tmp_path: Path, header: str) -> None:
+    rows: list[tuple[object, ...]] = [(*row, row[-1]) if header.count(",") == 3 else row for row in two_pass_rows()]
     passes = read(csv_of(tmp_path / "m.csv", header, rows))
     assert contingency_table(to_outcomes(passes)) == COUNTS
     (tally,) = tallies(passes)
@@ -176,9 +176,9 @@ def test_rows_with_both_passes_keep_the_second(tmp_path: Path, header: str) -> N
     assert "64 refused questions have their forced answers" in said(passes)
 
 
-def test_a_refusal_marked_as_wrong_may_be_either_and_it_is_said(tmp_path: Path) -> None:
-    """As in files of one pass where what was refused counts as wrong: nothing may be made of that in silence."""
-    path = csv_of(tmp_path / "m.csv", "id,refused,correct", rows_of_both(ContingencyTable(20, 0, 10, 30)))
+def test_refusals_that_are_also_marked_wrong_are_reported(tmp_path: Path) -> None:
+    """As in one-pass files that count refusals as wrong: these marks must not be used silently."""
+    path = csv_of(tmp_path / "m.csv", "id,refused,correct", two_pass_rows(ContingencyTable(20, 0, 10, 30)))
     passes = read(path)
     assert {one.outcome().unscored_reason for one in passes if one.grade is Grade.REFUSED} == {"forced_not_asked"}
     assert "20 refused questions are also marked as wrong" in said(passes)
@@ -187,36 +187,36 @@ def test_a_refusal_marked_as_wrong_may_be_either_and_it_is_said(tmp_path: Path) 
     assert "also marked as wrong" not in said(named)
 
 
-def test_flags_that_say_the_grade_together_mark_no_refusal(tmp_path: Path) -> None:
+def test_grade_flags_do_not_mark_refusals_as_wrong(tmp_path: Path) -> None:
     rows = [("a", 0, 0, 1), ("b", 1, 0, 0), ("c", 0, 1, 0)]
     passes = read(csv_of(tmp_path / "m.csv", "id,is_correct,is_incorrect,is_not_attempted", rows))
     assert [one.grade for one in passes] == [Grade.REFUSED, Grade.CORRECT, Grade.INCORRECT]
     assert "also marked as wrong" not in said(passes)
 
 
-def test_a_question_without_an_answer_is_wrong_whatever_the_forced_grade(tmp_path: Path) -> None:
+def test_unanswerable_question_is_wrong_whatever_the_forced_grade(tmp_path: Path) -> None:
     path = csv_of(tmp_path / "m.csv", "id,refused,correct,answerable", [("a", 1, 1, 1), ("b", 1, 1, 0)])
     assert to_outcomes(read(path))["wrong"].to_list() == [False, True]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
-def test_an_outcome_table_with_both_passes_is_imported_as_it_is(tmp_path: Path, suffix: str) -> None:
-    table = to_outcomes(read(csv_of(tmp_path / "m.csv", "id,refused,correct", rows_of_both())))
+def test_outcome_table_with_both_passes_is_imported_unchanged(tmp_path: Path, suffix: str) -> None:
+    table = to_outcomes(read(csv_of(tmp_path / "m.csv", "id,refused,correct", two_pass_rows())))
     write_outcomes(table, tmp_path / f"o{suffix}")
     again = import_file(tmp_path / f"o{suffix}", None, ReadOptions()).passes
     assert to_outcomes(again).equals(table)
 
 
-def test_a_bare_table_of_both_passes_keeps_what_is_wrong(tmp_path: Path) -> None:
-    """Whether a forced answer was another refusal such a table does not say, and neither does the import."""
-    rows = [(refused, not correct) for _, refused, correct in rows_of_both()]
+def test_two_column_table_of_both_passes_keeps_wrong(tmp_path: Path) -> None:
+    """Such a table does not say whether a forced answer was another refusal, and neither does the import."""
+    rows = [(refused, not correct) for _, refused, correct in two_pass_rows()]
     table = to_outcomes(read(csv_of(tmp_path / "m.csv", "refused,wrong", rows)))
     assert contingency_table(table) == COUNTS
     assert table["forced_grade"].null_count() == table.height
 
 
 def two_files(tmp_path: Path, *, shuffled: bool = True) -> tuple[Path, Path]:
-    rows = rows_of_both()
+    rows = two_pass_rows()
     first = [(name, "C" if refused else "A" if correct else "B") for name, refused, correct in rows]
     second = [(name, "A" if correct else "B") for name, refused, correct in rows if refused]
     return (
@@ -225,14 +225,14 @@ def two_files(tmp_path: Path, *, shuffled: bool = True) -> tuple[Path, Path]:
     )
 
 
-def test_two_files_one_a_pass_are_joined_by_id(tmp_path: Path) -> None:
+def test_one_file_per_pass_is_joined_by_id(tmp_path: Path) -> None:
     first, second = two_files(tmp_path)
     passes = joined(read(first), second, None, ReadOptions())
     assert contingency_table(to_outcomes(passes)) == COUNTS
     assert {one.model for one in passes} == {"first"}
 
 
-def test_what_the_second_file_lacks_or_did_not_grade_stays_unscored(tmp_path: Path) -> None:
+def test_questions_missing_from_the_second_file_stay_unscored(tmp_path: Path) -> None:
     first, second = two_files(tmp_path, shuffled=False)
     lines = second.read_text().splitlines()
     second.write_text("\n".join([*lines[:-1][:2], lines[2].split(",")[0] + ",", *lines[3:-1]]) + "\n")
@@ -242,14 +242,14 @@ def test_what_the_second_file_lacks_or_did_not_grade_stays_unscored(tmp_path: Pa
     assert table.filter(pl.col("refused"))["wrong"].null_count() == 2
 
 
-def test_a_forced_refusal_of_the_second_file_is_refused_again(tmp_path: Path) -> None:
+def test_refusal_in_the_second_file_counts_as_refused_again(tmp_path: Path) -> None:
     first = csv_of(tmp_path / "first.csv", "id,grade", [("a", "C"), ("b", "A")])
     second = csv_of(tmp_path / "second.csv", "id,grade", [("a", "C")])
     row = to_outcomes(joined(read(first), second, None, ReadOptions())).row(0, named=True)
     assert (row["wrong"], row["forced_grade"]) == (True, "refused")
 
 
-def test_a_forced_pass_that_variants_share_is_given_to_each(tmp_path: Path) -> None:
+def test_shared_forced_pass_is_applied_to_every_variant(tmp_path: Path) -> None:
     first = csv_of(
         tmp_path / "first.csv", "id,variant,grade", [("a", "low", "C"), ("a", "high", "C"), ("b", "low", "A")]
     )
@@ -257,7 +257,7 @@ def test_a_forced_pass_that_variants_share_is_given_to_each(tmp_path: Path) -> N
     assert to_outcomes(joined(read(first), second, None, ReadOptions()))["wrong"].to_list() == [True, True, False]
 
 
-def test_files_that_do_not_belong_together_are_an_error(tmp_path: Path) -> None:
+def test_unrelated_pass_files_are_rejected(tmp_path: Path) -> None:
     first, second = two_files(tmp_path)
     second.write_text("id,grade\nx1,A\nx2,B\n")
     with pytest.raises(DatasetError, match=r"expected the forced answers .* got none of 64.*q0.*x1.*question_id=NAME"):
@@ -277,7 +277,7 @@ WORDS = {"pass": "refused", "ok": "correct", "nope": "incorrect"}
 
 
 @pytest.mark.parametrize("form", ["jsonl", "json", "csv", "parquet"])
-def test_paths_lead_into_what_a_cell_holds_and_words_are_translated(tmp_path: Path, form: str) -> None:
+def test_nested_paths_are_followed_and_grade_words_translated(tmp_path: Path, form: str) -> None:
     path = tmp_path / f"m.{form}"
     if form == "jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in NESTED))
@@ -296,14 +296,14 @@ def test_paths_lead_into_what_a_cell_holds_and_words_are_translated(tmp_path: Pa
     assert to_outcomes(passes)["confidence"].to_list() == [0.25, 0.75, None]
 
 
-def test_a_path_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
+def test_unknown_nested_path_raises(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in NESTED))
     with pytest.raises(DatasetError, match=r"expected a column 'result.verdict' with the grade"):
         read(path, columns={"grade": "result.verdict"})
 
 
-def test_probabilities_go_into_columns_of_their_own_and_come_back(tmp_path: Path) -> None:
+def test_imported_probabilities_round_trip_in_separate_columns(tmp_path: Path) -> None:
     path = csv_of(
         tmp_path / "m.csv", "id,grade,p,conf", [("a", "A", 0.9, 1), ("b", "B", "", "NaN"), ("c", "C", 0, 0.5)]
     )
@@ -314,11 +314,11 @@ def test_probabilities_go_into_columns_of_their_own_and_come_back(tmp_path: Path
     for suffix in ("csv", "jsonl", "parquet"):
         write_outcomes(table, tmp_path / f"o.{suffix}")
         assert read_outcomes(tmp_path / f"o.{suffix}").equals(table), suffix
-    assert "confidence" not in to_outcomes(read(path)).columns, "there only where it was asked for"
+    assert "confidence" not in to_outcomes(read(path)).columns, "present only if requested"
 
 
 @pytest.mark.parametrize("cell", ["90", "-0.1", "high"])
-def test_what_is_no_probability_is_an_error_with_its_line(tmp_path: Path, cell: str) -> None:
+def test_invalid_probability_is_named_with_its_line(tmp_path: Path, cell: str) -> None:
     path = csv_of(tmp_path / "m.csv", "id,grade,conf", [("a", "A", 0.5), ("b", "B", cell)])
     with pytest.raises(
         DatasetError, match=r"line 3, column 'conf': expected a probability in \[0, 1\], got .*percentage"
@@ -326,7 +326,7 @@ def test_what_is_no_probability_is_an_error_with_its_line(tmp_path: Path, cell: 
         read(path, columns={"confidence": "conf"})
 
 
-def test_a_second_file_of_several_models_gives_each_its_own(tmp_path: Path) -> None:
+def test_second_file_of_several_models_is_joined_per_model(tmp_path: Path) -> None:
     first = csv_of(tmp_path / "first.csv", "id,model,grade", [("a", "m", "C"), ("b", "m", "A")])
     second = csv_of(tmp_path / "second.csv", "id,model,grade", [("a", "n", "A"), ("a", "m", "B")])
     assert to_outcomes(joined(read(first), second, None, ReadOptions()))["wrong"].to_list() == [True, False]

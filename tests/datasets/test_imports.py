@@ -49,7 +49,7 @@ def test_simpleqa_rows_are_read_under_their_usual_names(written):
     first, second, third = read(written(SIMPLEQA))
     assert (first.grade, second.grade, third.grade) == (C, I, R)
     assert (third.question.text, third.question.gold, third.reply) == ("When?", "Now", "no idea")
-    assert {one.model for one in (first, second, third)} == {"gpt-4.1"}, "the file's name where no column says it"
+    assert {one.model for one in (first, second, third)} == {"gpt-4.1"}, "the file's name if no column gives the model"
     assert third.needs_forcing
     assert not second.needs_forcing
 
@@ -63,31 +63,31 @@ def test_simpleqa_rows_are_read_under_their_usual_names(written):
         *((word, U) for word in ("", "unscored")),
     ],
 )
-def test_the_words_for_grades(written, cell, expected):
+def test_common_grade_words_are_recognised(written, cell, expected):
     assert grades(written(f"question,target,grade\nWho?,I,{cell}\n")) == [expected]
 
 
-def test_a_row_without_a_grade_is_unscored_with_a_reason_and_no_refusal(written):
+def test_row_without_a_grade_is_unscored_with_a_reason(written):
     (one,) = read(written("question,target,grade\nWho?,I,\n"))
     assert one.outcome().refused is None
     assert one.outcome().unscored_reason == "first_not_graded"
 
 
-def test_flags_say_the_grade_together_and_all_false_is_ungraded(written):
+def test_flags_determine_the_grade_and_all_false_is_ungraded(written):
     text = "question,target,is_correct,is_incorrect,is_not_attempted\n"
     rows = "a,1,True,False,False\nb,1,False,True,False\nc,1,False,False,True\nd,1,False,False,False\n"
     found = read(written(text + rows))
     assert [one.grade for one in found] == [C, I, R, None]
-    assert found[3].outcome().refused is False, "it was not a refusal, and nobody said whether it is right"
+    assert found[3].outcome().refused is False, "it was not a refusal, and it is unknown whether it is right"
     assert found[3].outcome().wrong is None
 
 
-def test_a_flag_for_refusals_counts_beside_a_grade_of_right_and_wrong(written):
+def test_refusal_flag_is_combined_with_a_right_or_wrong_grade(written):
     text = "question,target,grade,abstained\na,1,0,true\nb,1,0,false\nc,1,1,false\n"
     assert grades(written(text)) == [R, I, C]
 
 
-def test_a_question_without_an_answer_makes_every_answer_wrong_and_needs_no_forcing(written):
+def test_unanswerable_question_makes_answers_wrong_and_needs_no_forcing(written):
     text = (
         "question,gold_answers,is_answerable,abstained\na,[],False,True\nb,[],False,False\nc,\"['x', 'y']\",True,True\n"
     )
@@ -100,7 +100,7 @@ def test_a_question_without_an_answer_makes_every_answer_wrong_and_needs_no_forc
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".parquet"])
-def test_the_same_rows_from_other_formats(written, tmp_path, suffix):
+def test_other_formats_give_the_same_graded_rows(written, tmp_path, suffix):
     rows = pl.read_csv(written(SIMPLEQA)).to_dicts()
     path = tmp_path / f"gpt-4.1{suffix}"
     if suffix == ".jsonl":
@@ -112,13 +112,13 @@ def test_the_same_rows_from_other_formats(written, tmp_path, suffix):
     assert read(path) == read(written(SIMPLEQA))
 
 
-def test_the_same_question_about_another_context_is_another_question(written):
+def test_same_question_with_another_context_gets_another_id(written):
     one, other = read(written("question,target,context,grade\nWho?,I,It was I.,C\nWho?,I,I did it.,C\n"))
     assert (one.question.text, one.question.context) == ("Who?", "It was I.")
     assert one.question.question_id != other.question.question_id
 
 
-def test_ids_do_not_depend_on_the_order_even_where_questions_repeat_with_other_answers(written):
+def test_ids_do_not_depend_on_order_even_for_repeated_questions(written):
     head = "problem,target,predicted_answer,grade\n"
     rows = ["Who?,I,x,A", "Who?,you,x,B", "What?,It,x,C"]
     one = read(written(head + "\n".join(rows)))
@@ -129,13 +129,13 @@ def test_ids_do_not_depend_on_the_order_even_where_questions_repeat_with_other_a
     assert len({p.question.question_id for p in one}) == 3
 
 
-def test_several_models_in_one_file_share_the_ids_of_their_questions(written):
+def test_several_models_in_one_file_share_question_ids(written):
     found = read(written("model,question,target,grade\nm1,Who?,I,A\nm2,Who?,I,C\n"))
     assert [one.model for one in found] == ["m1", "m2"]
     assert len({one.question.question_id for one in found}) == 1
 
 
-def test_a_pattern_makes_refusals_of_wrong_answers_but_not_of_right_ones(written):
+def test_refusal_pattern_applies_to_wrong_but_not_right_answers(written):
     text = "question,target,response,grade\na,1,I cannot say,0\nb,1,I cannot say but 1,1\nc,1,2,0\nd,1,I CANNOT SAY,\n"
     assert grades(written(text), refusal="cannot say") == [R, C, I, R]
 
@@ -167,7 +167,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_file_that_cannot_be_used_is_told_in_one_line(written, case, monkeypatch):
+def test_unusable_graded_file_is_reported_in_one_line(written, case, monkeypatch):
     for module in ("data.imports", "protocol.replies"):
         monkeypatch.setattr(f"refusal_index.{module}.SECONDS", 0.05)
     text, options, expected = BAD[case]
@@ -178,7 +178,7 @@ def test_a_file_that_cannot_be_used_is_told_in_one_line(written, case, monkeypat
     assert all(part in message for part in expected), message
 
 
-def test_a_grade_in_a_json_document_is_named_by_its_item(written):
+def test_bad_grade_in_a_json_document_is_named_by_its_item(written):
     path = written(json.dumps([{"question": "Who?", "grade": "A"}, {"question": "What?", "grade": "E"}]), "x.json")
     with pytest.raises(DatasetError, match=r"x\.json, item 2, column 'grade': expected a grade"):
         read(path)
@@ -193,12 +193,12 @@ def test_a_grade_in_a_json_document_is_named_by_its_item(written):
         ('[{"grade": "A"', "cut off"),
     ],
 )
-def test_a_json_document_without_one_list_of_answers_is_told(written, text, told):
+def test_json_document_without_exactly_one_answer_list_is_rejected(written, text, told):
     with pytest.raises(DatasetError, match=told):
         read(written(text, "x.json"))
 
 
-def test_a_broken_parquet_file_is_told(tmp_path):
+def test_broken_graded_parquet_file_is_rejected(tmp_path):
     path = tmp_path / "x.parquet"
     path.write_bytes(b"PAR1 and nothing more")
     with pytest.raises(DatasetError, match=r"x\.parquet cannot be read as Parquet"):
@@ -244,33 +244,33 @@ def read_samples(path: Path, **options: object) -> tuple[FirstPass, ...]:
     return imported.passes
 
 
-def test_a_metric_of_right_and_wrong_and_what_the_place_says(written_samples):
+def test_binary_metric_is_the_grade_and_path_gives_model_and_dataset(written_samples):
     right, wrong = read_samples(written_samples(sample(1), sample(2, exact_match=0.0)))
     assert (right.grade, wrong.grade) == (C, I)
     assert (right.model, right.dataset) == ("meta-llama/Llama-3.1-8B", "triviaqa")
     assert (right.question.question_id, right.question.text, right.question.gold) == ("1", "What is 1?", "1")
-    assert right.reply == "It is 1.", "what was said, not what a filter left of it"
+    assert right.reply == "It is 1.", "the reply, not the filtered reply"
 
 
 def test_a_question_about_a_passage_keeps_the_passage(written_samples):
-    """A forced pass without it asked another question."""
+    """Without it, the forced pass would ask a different question."""
     (one,) = read_samples(written_samples(sample(1, doc={"question": "Who?", "context": "Ann came.", "topic": None})))
     assert (one.question.text, one.question.context) == ("Who?", "Ann came.")
 
 
-def test_a_pattern_says_which_wrong_answers_are_refusals(written_samples):
+def test_refusal_pattern_selects_refusals_among_wrong_answers(written_samples):
     path = written_samples(sample(1, resps=[["I don't know."]], exact_match=0.0), sample(2, exact_match=0.0))
     assert [one.grade for one in read_samples(path, refusal="don't know")] == [R, I]
 
 
-def test_flags_say_the_grade_together(written_samples):
+def test_lm_eval_flags_determine_the_grade(written_samples):
     names = ("is_correct", "is_incorrect", "is_not_attempted")
     flags = [dict(zip(names, values, strict=True)) for values in ((1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0))]
     path = written_samples(*(sample(n, metrics=[*names, "score"], score=0.0, **one) for n, one in enumerate(flags)))
     assert [one.grade for one in read_samples(path)] == [C, I, R, U]
 
 
-def test_an_old_file_without_a_list_of_metrics(written_samples):
+def test_old_lm_eval_file_without_a_metrics_list_is_read(written_samples):
     old = {key: value for key, value in sample(1).items() if key not in ("metrics", "filter")}
     assert [one.grade for one in read_samples(written_samples(old))] == [C]
 
@@ -294,7 +294,7 @@ def test_one_filter_of_several_is_chosen(written_samples):
         ({"resps": [[[-1.5, False]]]}, {}, "compares the likelihoods"),
     ],
 )
-def test_samples_that_cannot_be_used_are_named(written_samples, changes, options, told):
+def test_unusable_lm_eval_samples_are_named(written_samples, changes, options, told):
     path = (
         written_samples(sample(1, **changes))
         if "metrics" in changes
@@ -304,12 +304,12 @@ def test_samples_that_cannot_be_used_are_named(written_samples, changes, options
         read_samples(path, **options)
 
 
-def test_a_grade_that_is_missing_is_unscored(written_samples):
+def test_missing_lm_eval_grade_is_unscored(written_samples):
     (one,) = read_samples(written_samples(sample(1, exact_match=None)))
     assert (one.grade, one.reason) == (U, "first_not_graded")
 
 
-def test_the_question_under_another_key_of_the_document(written_samples):
+def test_question_may_be_under_another_document_key(written_samples):
     (one,) = read_samples(
         written_samples(sample(1, doc={"ask": "Why?", "gold": "so"})), columns={"question": "ask", "answer": "gold"}
     )
@@ -326,25 +326,25 @@ def own(n: int, *, variant: str = "high", **flag: int) -> dict[str, object]:
     return sample(n, doc={**doc, "refusal_index": {**OURS, "variant": variant}}, target="Ann", **flags)
 
 
-def test_samples_of_the_packages_own_tasks_say_what_was_asked(written_samples):
+def test_package_task_samples_give_question_dataset_and_variant(written_samples):
     (one,) = read_samples(written_samples(own(7, is_not_attempted=1)))
     assert (one.question.question_id, one.question.topic) == ("id-7", "people")
     assert (one.dataset, one.variant, one.grade) == ("almanac", "high", R)
 
 
-def test_a_task_of_the_package_without_a_right_answer_needs_no_forcing(written_samples):
+def test_unanswerable_package_task_needs_no_forcing(written_samples):
     doc = {**own(1)["doc"], "answer": None}
     (one,) = read_samples(written_samples({**own(1, is_not_attempted=1), "doc": doc, "target": ""}))
     assert (one.question.gold, one.needs_forcing) == (None, False)
 
 
-def test_a_task_of_the_package_without_ids_is_named_with_its_line(written_samples):
+def test_package_task_without_ids_is_named_with_its_line(written_samples):
     doc = {key: value for key, value in own(1)["doc"].items() if key != "question_id"}
     with pytest.raises(DatasetError, match=r"line 1: expected a question_id in the 'doc' of a task of this package"):
         read_samples(written_samples({**own(1, is_correct=1), "doc": doc}))
 
 
-def test_rows_of_the_forced_pass_are_joined_to_those_of_the_first(written_samples):
+def test_forced_pass_rows_are_joined_to_first_pass_rows(written_samples):
     first = read_samples(
         written_samples(own(1, is_not_attempted=1), own(2, is_incorrect=1), own(3, is_not_attempted=1))
     )
@@ -360,8 +360,8 @@ def test_rows_of_the_forced_pass_are_joined_to_those_of_the_first(written_sample
         with_rows_of_forced(forced)
 
 
-def test_files_the_wrong_way_round_are_told_with_the_right_order(written_samples):
-    """A table of the variant `forced` was written, with the advice that grades may not know refusals."""
+def test_files_in_the_wrong_order_raise_and_show_the_right_order(written_samples):
+    """Earlier, a table of the variant `forced` was written, with misleading advice about refusals."""
     first = read_samples(written_samples(own(1, is_not_attempted=1), own(2, is_incorrect=1)))
     forced = read_samples(
         written_samples(own(1, variant="forced", is_correct=1), own(2, variant="forced", is_incorrect=1))
@@ -401,7 +401,7 @@ def read_czech(path: Path) -> tuple[FirstPass, ...]:
 
 
 @pytest.mark.slow
-def test_all_21630_czech_answers_are_counted_as_a_plain_count_of_their_grades_does():
+def test_tallies_of_21630_czech_answers_match_plain_counts():
     everything: list[FirstPass] = []
     for model in MODELS:
         path = real(f"czech_simpleqa/{model}.csv.gz")

@@ -51,7 +51,7 @@ def test_named_columns_win_over_usual_names(tmp_path):
     assert [(q.text, q.gold) for q in data.questions] == [("Which one?", "Bob")]
 
 
-def test_json_lines_and_gzip(tmp_path):
+def test_gzipped_json_lines_are_read(tmp_path):
     records = [{"question": "How many?", "answer": 12}, {"question": "Two?", "answer": True, "aliases": ["yes", 2, ""]}]
     path = tmp_path / "mine.jsonl.gz"
     path.write_bytes(gzip.compress("\n\n".join(map(json.dumps, records)).encode()))
@@ -64,13 +64,13 @@ def test_aliases_in_a_cell_may_be_a_json_list(tmp_path):
     assert data.questions[0].aliases == ("A|B",)
 
 
-def test_ids_made_of_the_text_survive_reordering_and_tell_repeats_apart(tmp_path):
+def test_text_ids_survive_reordering_and_distinguish_repeats(tmp_path):
     one = load_dataset("own", data=file(tmp_path, "question,answer\nWho?,Ann\nWhere?,Rome\nWho?,Bob\n")).questions
     two = load_dataset("own", data=file(tmp_path, "question,answer\nWhere?,Rome\n Who? ,Ann\n", "b.csv")).questions
     assert [q.question_id for q in one] == [two[1].question_id, two[0].question_id, two[1].question_id + "-2"]
 
 
-def test_a_list_of_answers_has_the_gold_one_first_and_the_others_are_accepted(tmp_path):
+def test_first_of_several_answers_is_gold_and_others_are_aliases(tmp_path):
     record = {"question": "Who?", "answer": ["Ann", "Anne", "Ann"], "aliases": ["A.", "Anne"]}
     (question,) = load_dataset("own", data=file(tmp_path, json.dumps(record), "x.jsonl")).questions
     assert (question.gold, question.aliases) == ("Ann", ("Anne", "A."))
@@ -84,7 +84,7 @@ EVERYTHING = [
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.jsonl", "x.parquet", "x.csv.gz"])
-def test_context_choices_and_questions_without_an_answer_in_every_format(tmp_path, name):
+def test_every_format_reads_context_choices_and_unanswerable_questions(tmp_path, name):
     records = [{**record, "is_answerable": record["answer"] != "n/a"} for record in EVERYTHING]
     path, frame = tmp_path / name, pl.DataFrame(records)
     if name.endswith(".parquet"):
@@ -103,26 +103,26 @@ def test_context_choices_and_questions_without_an_answer_in_every_format(tmp_pat
     assert data.default_grader == "model"
 
 
-def test_questions_that_all_have_choices_need_no_model_to_be_graded(tmp_path):
+def test_choice_grader_is_the_default_if_all_questions_have_choices(tmp_path):
     text = 'question,answer,options\nWho?,A,"[""Ann"", ""Bob|Eve""]"\n'
     data = load_dataset("own", data=file(tmp_path, text))
     assert data.questions[0].choices == ("Ann", "Bob|Eve")
     assert data.default_grader == "choice"
 
 
-def test_no_answer_is_needed_where_a_column_says_that_there_is_none(tmp_path):
+def test_no_answer_is_needed_for_questions_marked_unanswerable(tmp_path):
     data = load_dataset("own", data=file(tmp_path, "question,answerable\nWho?,false\nWhen?,0\n"))
     assert [question.gold for question in data.questions] == [None, None]
 
 
-def test_an_id_made_of_what_is_asked_depends_on_context_and_choices_only_where_there_are_such(tmp_path):
+def test_text_id_depends_on_context_and_choices_only_if_present(tmp_path):
     alone = load_dataset("own", data=file(tmp_path, "question,answer\nWho?,Ann\n")).questions[0]
     other = load_dataset("own", data=file(tmp_path, "question,answer,context\nWho?,Ann,\nWho?,Ann,Text\n")).questions
     assert other[0].question_id == alone.question_id == "d991a24e8e04"
     assert other[1].question_id not in {"d991a24e8e04", "d991a24e8e04-2"}
 
 
-def test_everything_that_is_wrong_is_gathered_in_the_order_of_the_lines(tmp_path):
+def test_all_problems_are_collected_in_line_order(tmp_path):
     lines = [
         '{"question": "a", "answer": "A", "choices": ["A"]}',
         '{"question": "", "answer": "A"}',
@@ -137,7 +137,7 @@ def test_everything_that_is_wrong_is_gathered_in_the_order_of_the_lines(tmp_path
         load_dataset("own", data=path)
 
 
-def test_csv_problems_are_gathered_too(tmp_path):
+def test_csv_problems_are_collected(tmp_path):
     path = file(tmp_path, 'id,question,answer\n1,a,A,x\n2,b,B\n2,c,C\n3,,D\n4,"e,E\n')
     assert [problem.line for problem in problems(path)] == [2, 3, 5, 6]
 
@@ -279,8 +279,8 @@ NOT_WRITABLE = {"NUL": "a\x00b", "lone surrogates": "a\ud800"}
 
 
 @pytest.mark.parametrize("what", NOT_WRITABLE)
-def test_an_id_that_cannot_be_written_down_is_refused_with_its_line(tmp_path, what):
-    """One with NUL vanished from the results; with half of a surrogate pair the run never ended. Both were paid for."""
+def test_unwritable_id_is_rejected_with_its_line(tmp_path, what):
+    """Earlier, an id with NUL vanished from the results, and with one that had a lone surrogate the run never ended."""
     records = [{"id": "1", "question": "a", "answer": "A"}, {"id": NOT_WRITABLE[what], "question": "b", "answer": "B"}]
     path = file(tmp_path, "\n".join(map(json.dumps, records)), "x.jsonl")
     with pytest.raises(DatasetError, match=rf"x.jsonl, line 2, column 'id': expected an id without {what}.*; remove"):
@@ -291,7 +291,7 @@ def test_an_id_that_cannot_be_written_down_is_refused_with_its_line(tmp_path, wh
         Dataset("mine", (Question(NOT_WRITABLE[what], "?", "!"),), "", "made up", "exact", "none")
 
 
-def test_halves_of_surrogate_pairs_in_texts_are_replaced_as_they_are_read(tmp_path):
+def test_lone_surrogates_in_texts_are_replaced_on_reading(tmp_path):
     half = "x\ud83d"
     record = {"question": half, "answer": half, "aliases": [half + "y"], "context": half, "topic": half}
     path = file(tmp_path, json.dumps(record), "x.jsonl")
@@ -311,7 +311,7 @@ def test_a_field_of_ten_megabytes_is_read(tmp_path, name):
     assert [len(question.text) for question in load_dataset("own", data=path).questions] == [10**7, 1]
 
 
-def test_line_feeds_and_a_byte_order_mark_of_other_systems_change_nothing(tmp_path):
+def test_line_endings_and_byte_order_mark_do_not_matter(tmp_path):
     text = "id,question,answer\n1,Who?,Ann\n2,Où?,Rome\n"
     plain = load_dataset("own", data=file(tmp_path, text)).questions
     for other in (
@@ -338,20 +338,20 @@ def test_text_in_another_encoding_is_named_with_its_line_and_what_to_do(tmp_path
 
 
 @pytest.mark.parametrize("cut", [1, 10, 30])
-def test_json_lines_that_were_cut_short_are_told_with_their_line(tmp_path, cut):
+def test_truncated_json_lines_are_named_with_their_line(tmp_path, cut):
     text = '{"question": "a", "answer": "A"}\n{"question": "b", "answer": "B"}'
     (problem,) = problems(file(tmp_path, text[:-cut], "x.jsonl"))
     assert problem.line == 2
 
 
-def test_questions_that_ask_the_same_are_noted_where_their_ids_are_made_of_their_texts(tmp_path):
+def test_repeated_questions_are_noted_if_ids_come_from_texts(tmp_path):
     data = load_dataset("own", data=file(tmp_path, "question,answer\nWho?,Ann\nWho?,Bob\nWho?,Eve\n"))
     assert data.notes == ("2 questions repeat another; the ids made from the texts end in -2, -3 and so on",)
     assert load_dataset("own", data=file(tmp_path, "id,question,answer\n1,Who?,Ann\n2,Who?,Bob\n")).notes == ()
 
 
 @pytest.mark.parametrize("limit", [1, 7, 60])
-def test_a_sample_drawn_while_the_file_is_read_is_that_of_the_whole(tmp_path, limit):
+def test_sample_taken_while_reading_equals_sample_of_the_whole(tmp_path, limit):
     path = file(tmp_path, "question,answer\n" + "".join(f"q{n % 50},{n}\n" for n in range(60)))
     whole = load_dataset("own", data=path)
     assert load_dataset("own", data=path, limit=limit, mix_seed=3) == sample(whole, limit, 3)
@@ -359,13 +359,13 @@ def test_a_sample_drawn_while_the_file_is_read_is_that_of_the_whole(tmp_path, li
         load_dataset("own", data=path, limit=61)
 
 
-def test_what_is_wrong_with_a_question_that_is_not_drawn_is_told_too(tmp_path):
+def test_problems_in_questions_outside_the_sample_are_reported(tmp_path):
     path = file(tmp_path, "question,answer\n" + "".join(f"q{n},{n}\n" for n in range(60)) + "q60,\n")
     with pytest.raises(DatasetError, match="line 62"):
         load_dataset("own", data=path, limit=1)
 
 
-def test_reading_holds_what_the_whole_file_tells_and_no_questions(tmp_path):
+def test_reading_does_not_keep_all_questions_in_memory(tmp_path):
     path = file(tmp_path, "id,question,answer\n" + "".join(f"{n},{'q' * 2000},{n}\n" for n in range(10_000)))
     tracemalloc.start()
     for _ in question_reader(path):
@@ -375,7 +375,7 @@ def test_reading_holds_what_the_whole_file_tells_and_no_questions(tmp_path):
     assert peak < 6 * 2**20 < path.stat().st_size
 
 
-def test_objects_of_json_lines_may_each_have_other_columns(tmp_path):
+def test_json_lines_objects_may_have_different_columns(tmp_path):
     records = [{"problem": "a", "answer": "A"}, {"problem": "b", "answer": "B", "topic": "t"}]
     path = file(tmp_path, "\n".join(map(json.dumps, records)), "x.jsonl")
     assert [question.topic for question in load_dataset("own", data=path).questions] == [None, "t"]
@@ -439,7 +439,7 @@ def from_file(tmp_path: Path, records: list[dict]) -> Dataset:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_holds_the_questions_of_a_file_of_the_same_rows(tmp_path, form):
+def test_every_in_memory_form_gives_the_same_questions_as_a_file(tmp_path, form):
     data = questions_from(form(RECORDS), COLUMNS, name="mine")
     expected = from_file(tmp_path, RECORDS)
     assert data.questions == expected.questions
@@ -448,13 +448,13 @@ def test_every_form_holds_the_questions_of_a_file_of_the_same_rows(tmp_path, for
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_own_takes_them_as_data_too(form):
+def test_own_dataset_accepts_in_memory_data(form):
     data = load_dataset("own", data=form(RECORDS), columns=COLUMNS)
     assert data == questions_from(form(RECORDS), COLUMNS)
     assert data.name == "own"
 
 
-def test_gaps_of_pandas_and_numbers_of_numpy_are_those_of_python():
+def test_pandas_gaps_and_numpy_numbers_become_python_values():
     pandas, numpy = pytest.importorskip("pandas"), pytest.importorskip("numpy")
     frame = pandas.DataFrame({"question": ["a", "b"], "answer": [1, "x"], "topic": ["t", numpy.nan]}, index=[5, 5])
     first, second = questions_from(frame).questions
@@ -486,13 +486,13 @@ BAD_RECORDS = {
 
 
 @pytest.mark.parametrize("case", BAD_RECORDS)
-def test_what_cannot_be_used_is_named_with_its_row(case):
+def test_unusable_in_memory_questions_are_named_with_their_row(case):
     data, message = BAD_RECORDS[case]
     with pytest.raises(DatasetError, match=message):
         questions_from(data, name="mine")
 
 
-def test_in_a_mix_memory_and_file_stand_side_by_side(tmp_path):
+def test_mix_may_combine_memory_and_file(tmp_path):
     path = tmp_path / "wiki.jsonl"
     path.write_text('{"question": "Who?", "answer": "Ann"}\n')
     mixed = load_dataset("precise_wiki+own", data=[path, pl.DataFrame(RECORDS)], columns=COLUMNS)
@@ -508,7 +508,7 @@ ROWS = [{"refused": True, "wrong": 0, "gold": "=1"}, {"refused": None, "wrong": 
 
 
 @pytest.mark.parametrize("form", [dictionaries, of_polars, of_pandas, of_arrow])
-def test_an_outcome_table_in_memory_is_understood_as_one_of_a_file_is(tmp_path, form):
+def test_outcome_table_in_memory_is_read_like_a_file(tmp_path, form):
     pl.DataFrame(ROWS).write_ndjson(tmp_path / "table.jsonl")
     expected = read_outcomes(tmp_path / "table.jsonl").drop("question_id")
     assert read_outcomes(form(ROWS)).drop("question_id").equals(expected)
@@ -523,7 +523,7 @@ def test_bad_outcomes_in_memory_are_named_with_their_row(form):
 
 
 def test_whole_numbers_of_a_pandas_column_with_gaps_stay_whole():
-    """1911 became 1911.0."""
+    """Earlier, 1911 became 1911.0."""
     pd = pytest.importorskip("pandas")
     for topics in ([1911, None, 1913], pd.array([1911, None, 1913], dtype="Int64")):
         frame = pd.DataFrame({"question": ["a", "b", "c"], "answer": ["A", "B", "C"], "topic": topics})
@@ -540,6 +540,6 @@ def test_two_columns_of_one_name_in_a_frame_are_an_error():
             questions_from(frame)
 
 
-def test_what_can_be_read_only_once_is_read_once():
+def test_one_shot_iterator_is_read_once():
     rows = iter([{"question": "a", "answer": "A"}, {"question": "b", "answer": "B", "topic": "t"}])
     assert [question.topic for question in questions_from(rows).questions] == [None, "t"]

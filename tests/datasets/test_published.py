@@ -78,7 +78,7 @@ def test_verified_questions_carry_the_ids_of_the_same_questions_in_simpleqa():
     assert verified.sha256 == digest((REAL / "simpleqa_verified.csv").read_bytes())
 
 
-def test_verified_needs_a_file_of_its_columns(tmp_path):
+def test_simpleqa_verified_needs_a_file_with_its_columns(tmp_path):
     with pytest.raises(DatasetError, match=r"--data FILE.*kaggle\.com.*huggingface\.co"):
         load_dataset("simpleqa_verified")
     path = tmp_path / "x.csv"
@@ -87,14 +87,14 @@ def test_verified_needs_a_file_of_its_columns(tmp_path):
         load_dataset("simpleqa_verified", data=path)
 
 
-def test_a_local_file_of_another_checksum_is_refused_and_the_way_out_told(tmp_path):
+def test_local_file_with_another_checksum_is_rejected_with_advice(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(SMALL)
     with pytest.raises(DatasetError, match=rf"expected sha256 feee.*{digest(SMALL)}.*--dataset own --data"):
         load_dataset("simpleqa", data=path)
 
 
-def test_the_download_is_made_once_and_checked_whenever_it_is_read(tmp_path):
+def test_download_happens_once_and_is_checked_on_every_read(tmp_path):
     with server(SMALL, SMALL) as (address, seen):
         first = replace(SIMPLEQA, address=address, sha256=digest(SMALL)).load()
         assert replace(SIMPLEQA, address=address, sha256=digest(SMALL)).load() == first
@@ -111,20 +111,20 @@ def test_the_download_is_made_once_and_checked_whenever_it_is_read(tmp_path):
     ]
 
 
-def test_other_content_at_the_address_is_refused_and_not_kept():
+def test_changed_content_at_the_address_is_rejected_and_not_kept():
     with server(SMALL) as (address, _), pytest.raises(DatasetError, match="expected content with sha256 feee"):
         replace(SIMPLEQA, address=address).load()
     assert not cache_directory().exists()
 
 
-def test_a_failing_server_and_none_at_all_are_said_plainly():
+def test_failing_or_absent_server_gives_a_plain_error():
     with server(503) as (address, _), pytest.raises(DatasetError, match=r"cannot be downloaded.*503.*--data"):
         replace(SIMPLEQA, address=address).load()
     with pytest.raises(DatasetError, match="cannot be downloaded"):
         replace(SIMPLEQA, address=address).load()
 
 
-def test_a_cache_that_cannot_be_written_costs_a_download_not_the_run(tmp_path):
+def test_unwritable_cache_does_not_stop_the_run(tmp_path):
     (tmp_path / "cache").touch()
     with server(SMALL) as (address, _):
         assert len(replace(SIMPLEQA, address=address, sha256=digest(SMALL)).load().questions) == 2
@@ -138,7 +138,7 @@ def test_a_cache_that_cannot_be_written_costs_a_download_not_the_run(tmp_path):
         ("win32", "local", "local/refusal-index/Cache"),
     ],
 )
-def test_the_cache_lies_where_the_platform_has_it(tmp_path, monkeypatch, platform, variable, expected):
+def test_cache_directory_follows_the_platform(tmp_path, monkeypatch, platform, variable, expected):
     monkeypatch.setattr("refusal_index.data.datasets.sys.platform", platform)
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -202,7 +202,7 @@ def path(request, tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("task", ["unanswerable", "inconsistent"])
-def test_questions_about_a_text_that_does_not_tell_have_no_gold_answer(path, task):
+def test_questions_not_answered_by_their_text_have_no_gold_answer(path, task):
     data = load_dataset(f"faitheval_{task}", data=write(path, ABOUT_TEXT))
     assert data.name == f"faitheval_{task}"
     assert data.default_grader == "model"
@@ -211,7 +211,7 @@ def test_questions_about_a_text_that_does_not_tell_have_no_gold_answer(path, tas
     assert {(q.gold, q.aliases, q.choices) for q in data.questions} == {(None, (), ())}
 
 
-def test_the_counterfactual_answer_is_the_choice_that_the_key_names(path):
+def test_counterfactual_answer_is_the_choice_named_by_the_key(path):
     data = load_dataset("faitheval_counterfactual", data=write(path, TO_CHOOSE))
     assert data.default_grader == "choice"
     assert [(q.question_id, q.gold, q.choices, q.context) for q in data.questions] == [
@@ -222,7 +222,7 @@ def test_the_counterfactual_answer_is_the_choice_that_the_key_names(path):
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch) -> Iterator[LocalServer]:
-    """A hub on loopback, and a cache of one's own."""
+    """A hub on loopback, and a separate cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "*")
     with LocalServer() as served:
@@ -248,7 +248,7 @@ def test_the_pinned_revision_is_downloaded_once_and_its_checksum_recorded(task, 
     assert re.search("/resolve/[0-9a-f]{40}/", task.address)
 
 
-def test_a_download_that_was_altered_on_the_disk_is_fetched_anew(hub, tmp_path):
+def test_modified_cached_download_is_fetched_again(hub, tmp_path):
     content = write(tmp_path / "published.parquet", ABOUT_TEXT).read_bytes()
     hub.bodies = [content] * 3
     first = load_dataset("faitheval_unanswerable")
@@ -268,14 +268,14 @@ def test_a_download_that_was_altered_on_the_disk_is_fetched_anew(hub, tmp_path):
     [task for name, task in datasets.PUBLISHED.items() if name.startswith("faitheval")],
     ids=lambda task: task.name,
 )
-def test_without_the_hub_it_is_said_what_to_download_and_where_to_put_it(task, hub):
+def test_hub_failure_says_what_to_download_and_where_to_put_it(task, hub):
     hub.bodies = [404]
     with pytest.raises(DatasetError, match=r"cannot be downloaded.*404.*download it yourself.*\(--data\)") as caught:
         load_dataset(task.name)
     assert task.address.format(hub=hub.url) in str(caught.value)
 
 
-def test_in_a_mix_a_single_file_goes_to_the_dataset_that_needs_one(hub, tmp_path):
+def test_single_file_in_a_mix_goes_to_the_dataset_that_needs_one(hub, tmp_path):
     hub.bodies = [write(tmp_path / "published.parquet", ABOUT_TEXT).read_bytes()]
     wiki = tmp_path / "wiki.jsonl"
     wiki.write_text('{"question": "Who?", "answer": "Ann"}\n{"question": "When?", "answer": "1804"}\n')
@@ -289,7 +289,7 @@ def test_in_a_mix_a_single_file_goes_to_the_dataset_that_needs_one(hub, tmp_path
         load_dataset("faitheval_unanswerable+own", data=[wiki] * 3)
 
 
-def test_another_tasks_file_is_told_by_its_columns(path):
+def test_file_of_another_task_is_recognised_by_its_columns(path):
     with pytest.raises(
         DatasetError, match=r"columns of faitheval_unanswerable, among them 'qid', got 'id'.*another file"
     ):
@@ -312,7 +312,7 @@ def test_labels_without_texts_are_refused(tmp_path):
         load_dataset("faitheval_counterfactual", data=write(tmp_path / "x.jsonl", records))
 
 
-def test_columns_go_with_own_files_only(path):
+def test_columns_option_is_accepted_only_for_own_files(path):
     with pytest.raises(DatasetError, match="has columns of its own"):
         load_dataset("faitheval_unanswerable", data=write(path, ABOUT_TEXT), columns={"question": "q"})
 
@@ -347,7 +347,7 @@ def write_text(path: Path, text: str) -> Path:
     return path
 
 
-def test_a_frozen_set_is_read_and_what_it_says_of_its_making_left_alone(tmp_path):
+def test_frozen_set_is_read_and_build_details_are_ignored(tmp_path):
     path = write_text(tmp_path / "wiki.jsonl", "\n".join(map(json.dumps, FROZEN)))
     data = load_dataset("precise_wiki", data=path)
     assert data.questions == (
@@ -358,7 +358,7 @@ def test_a_frozen_set_is_read_and_what_it_says_of_its_making_left_alone(tmp_path
     assert data.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_an_object_of_questions_is_read_with_ids_made_of_their_texts(tmp_path):
+def test_json_object_of_questions_is_read_with_text_ids(tmp_path):
     pairs = {"Who?": {"incorrect_answer": "Bob", "correct_answer": "Ann"}, "When?": {"correct_answer": 1804}}
     questions = load_dataset("precise_wiki", data=write_text(tmp_path / "wiki.json", json.dumps(pairs))).questions
     assert [(q.question_id, q.text, q.gold) for q in questions] == [
@@ -394,13 +394,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_set_that_cannot_be_used_is_explained(tmp_path, case):
+def test_unusable_precise_wiki_set_is_explained(tmp_path, case):
     name, text, message = BAD[case]
     with pytest.raises(DatasetError, match=rf"{name}.*{message}"):
         load_dataset("precise_wiki", data=write_text(tmp_path / name, text))
 
 
-def test_without_a_file_it_is_said_how_to_make_one():
+def test_missing_precise_wiki_file_error_says_how_to_build_one():
     with pytest.raises(DatasetError, match="build precise-wiki"):
         load_dataset("precise_wiki")
 
@@ -434,8 +434,8 @@ def kept(folder: Path) -> list[str]:
     ],
     ids=["cut short", "nothing", "another protocol", "a circle", "unavailable", "not there"],
 )
-def test_what_does_not_come_whole_is_an_error_and_is_not_kept(tmp_path, answer, said, sha256):
-    """Without a checksum a download that was cut short was kept and taken for the dataset."""
+def test_incomplete_download_raises_and_is_not_kept(tmp_path, answer, said, sha256):
+    """Earlier, without a checksum, a truncated download was kept and used as the dataset."""
     with (
         LocalServer([answer] * 12) as served,
         pytest.raises(
@@ -446,7 +446,7 @@ def test_what_does_not_come_whole_is_an_error_and_is_not_kept(tmp_path, answer, 
     assert kept(tmp_path) == []
 
 
-def test_other_content_than_expected_is_an_error_with_both_checksums_and_is_not_kept(tmp_path):
+def test_unexpected_content_raises_with_both_checksums_and_is_not_kept(tmp_path):
     with (
         LocalServer([b"other"]) as served,
         pytest.raises(DatasetError, match=f"expected content with sha256 {SHA256}, got"),
@@ -455,7 +455,7 @@ def test_other_content_than_expected_is_an_error_with_both_checksums_and_is_not_
     assert kept(tmp_path) == []
 
 
-def test_an_address_that_moved_is_followed(tmp_path):
+def test_redirect_is_followed(tmp_path):
     with LocalServer([Answer(302, {"Location": "/moved.csv"}), CONTENT]) as served:
         assert fetched(f"{served.url}/x.csv", SHA256) == CONTENT
         assert fetched(f"{served.url}/x.csv", SHA256) == CONTENT
@@ -463,7 +463,7 @@ def test_an_address_that_moved_is_followed(tmp_path):
     assert kept(tmp_path) == ["x.csv"]
 
 
-def test_a_server_that_stalls_is_given_up(tmp_path):
+def test_stalled_server_times_out(tmp_path):
     done = threading.Event()
     with LocalServer([Answer(body=CONTENT, until=done)]) as served:
         with pytest.raises(DatasetError, match=r"cannot be downloaded \(timed out\)"):
@@ -473,8 +473,8 @@ def test_a_server_that_stalls_is_given_up(tmp_path):
 
 
 @pytest.mark.parametrize(("limit", "said"), [("LARGEST", "larger than 10 bytes"), ("LONGEST", "incomplete after")])
-def test_what_never_ends_is_given_up(tmp_path, monkeypatch, limit, said):
-    """More than the largest dataset was cut there and, without a checksum, kept."""
+def test_endless_download_is_aborted(tmp_path, monkeypatch, limit, said):
+    """Earlier, a larger download was truncated and, without a checksum, kept."""
     monkeypatch.setattr(datasets, limit, 10 if limit == "LARGEST" else -1.0)
     with LocalServer([CONTENT]) as served, pytest.raises(DatasetError, match=said):
         fetched(f"{served.url}/x.csv")

@@ -25,14 +25,14 @@ def numbered(count: int) -> Dataset:
     return Dataset("numbers", questions, "0" * 64, "made up", "exact", "none")
 
 
-def test_an_unknown_name_gets_the_nearest_one():
+def test_unknown_dataset_error_suggests_the_nearest_name():
     with pytest.raises(DatasetError, match=r"almanac, .*, simpleqa, simpleqa_verified, got 'simple-qa'.*'simpleqa'\?"):
         load_dataset("simple-qa")
     with pytest.raises(DatasetError, match=r"got 'mmlu'.*'own'"):
         load_dataset("mmlu")
 
 
-def test_columns_go_with_own_files_only():
+def test_columns_option_is_accepted_only_for_own_files():
     for name in dataset_names():
         if name != "own":
             with pytest.raises(DatasetError, match="columns of its own"):
@@ -40,7 +40,7 @@ def test_columns_go_with_own_files_only():
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers())
-def test_property_a_smaller_sample_is_part_of_a_larger_one_in_the_order_of_the_source(a, b, seed):
+def test_property_samples_are_nested_and_keep_the_source_order(a, b, seed):
     data = numbered(40)
     small, large = (sample(data, limit, seed).questions for limit in sorted((a, b)))
     assert set(small) <= set(large)
@@ -48,8 +48,8 @@ def test_property_a_smaller_sample_is_part_of_a_larger_one_in_the_order_of_the_s
     assert list(large) == [question for question in data.questions if question in set(large)]
 
 
-def test_a_sample_is_that_of_earlier_releases():
-    """Folders of earlier runs are resumed with it."""
+def test_sample_matches_earlier_releases():
+    """Folders of earlier runs are resumed with the same sample."""
     drawn = [question.question_id for question in sample(numbered(100), 6, 7).questions]
     assert drawn == ["q38", "q50", "q59", "q61", "q62", "q88"]
 
@@ -61,19 +61,19 @@ def test_samples_differ_by_seed_and_are_not_the_first_questions():
     assert len(one & set(data.questions[:100])) < 30
 
 
-def test_a_seed_draws_the_same_questions_for_ever():
-    """Pinned: runs of other days and versions with the same seed are over the same questions."""
+def test_seed_always_gives_the_same_sample():
+    """Pinned: runs of other days and versions with the same seed use the same questions."""
     drawn = {seed: [question.question_id for question in sample(numbered(1000), 5, seed).questions] for seed in (0, 7)}
     assert drawn == {0: ["q414", "q510", "q530", "q589", "q998"], 7: ["q352", "q378", "q615", "q698", "q878"]}
 
 
-def test_every_question_is_drawn_about_equally_often_against_the_binomial():
+def test_questions_are_sampled_equally_often_against_the_binomial():
     data = numbered(20)
     counts = dict.fromkeys(data.questions, 0)
     for seed in range(2000):
         for question in sample(data, 5, seed).questions:
             counts[question] += 1
-    # 2,000 draws of probability 1/4: mean 500, standard deviation 19.4; four of these leave a chance of 1 in 800.
+    # 2,000 samples with probability 1/4: mean 500, standard deviation 19.4; four of these leave a chance of 1 in 800.
     assert all(abs(count - 500) < 78 for count in counts.values())
 
 
@@ -84,12 +84,12 @@ def test_a_sample_does_not_depend_on_the_order_of_the_source():
 
 
 @pytest.mark.parametrize("limit", [0, -1, 11])
-def test_a_limit_out_of_reach_is_refused(limit):
+def test_limit_out_of_range_is_rejected(limit):
     with pytest.raises(DatasetError, match=rf"from 1 to 10, .* got {limit}; leave the limit out"):
         sample(numbered(10), limit, 0)
 
 
-def test_all_questions_are_a_sample_too():
+def test_sample_of_all_questions_is_the_whole_dataset():
     assert sample(numbered(10), 10, 3) == numbered(10)
 
 
@@ -127,7 +127,7 @@ def test_the_shipped_almanac_agrees_with_its_checksum():
     assert all(question.topic for question in data.questions)
 
 
-def test_the_checksum_of_questions_is_that_of_releases_that_knew_no_context():
+def test_questions_checksum_matches_releases_without_context():
     """Folders of earlier runs are found by it."""
     data = replace(numbered(3), questions=(Question("q", "Who?", "Ann", ("Anne",), "people"), Question("r", "?", "!")))
     names = ("question_id", "text", "gold", "aliases", "topic")
@@ -138,7 +138,7 @@ def test_the_checksum_of_questions_is_that_of_releases_that_knew_no_context():
 @pytest.mark.parametrize(
     "change", [{"gold": None}, {"context": "Text."}, {"choices": ("!", "?")}, {"pattern": "!+"}, {"aliases": ("a",)}]
 )
-def test_the_checksum_of_questions_tells_whatever_is_asked_or_accepted(change):
+def test_questions_checksum_changes_with_anything_asked_or_accepted(change):
     plain = replace(numbered(1), questions=(Question("q", "?", "!"),))
     assert replace(plain, questions=(replace(plain.questions[0], **change),)).questions_sha256 != plain.questions_sha256
 
@@ -154,7 +154,7 @@ def part(name: str, count: int, grader: str = "model", gold: str | None = "!") -
 FEW, MANY = part("few", 20, gold=None), part("many", 500)
 
 
-def test_there_are_as_many_of_each_and_every_question_says_where_it_comes_from():
+def test_mix_has_equal_parts_and_names_the_source_of_each_question():
     mixed = mix([FEW, MANY], seed=1)
     assert [question.topic for question in mixed.questions] == ["few", "many"] * 20
     assert all(question.question_id.startswith(f"{question.topic}/q") for question in mixed.questions)
@@ -170,7 +170,7 @@ def test_a_mix_is_seeded():
 
 
 @pytest.mark.parametrize("limit", [1, 2, 11, 40])
-def test_a_sample_of_a_mix_is_one_too_and_smaller_ones_are_part_of_larger_ones(limit):
+def test_samples_of_a_mix_are_balanced_and_nested(limit):
     mixed = mix([FEW, MANY], seed=1)
     drawn = sample(mixed, limit, seed=7)
     counts = Counter(question.topic for question in drawn.questions)
@@ -179,13 +179,13 @@ def test_a_sample_of_a_mix_is_one_too_and_smaller_ones_are_part_of_larger_ones(l
     assert set(drawn.questions) <= set(sample(mixed, min(40, limit + 5), seed=7).questions)
 
 
-def test_what_all_parts_need_is_what_the_mix_needs():
+def test_mix_uses_the_grader_shared_by_all_parts():
     assert mix([part("a", 3, "choice"), part("b", 3, "choice")], 0).default_grader == "choice"
     assert mix([part("a", 3, "choice"), part("b", 3, "exact")], 0).default_grader == "model"
 
 
 @pytest.mark.parametrize("parts", [[], [FEW], [FEW, FEW]])
-def test_one_dataset_is_no_mix(parts):
+def test_mix_requires_two_different_datasets(parts):
     with pytest.raises(DatasetError, match="two or more datasets of different names"):
         mix(parts, 0)
 
@@ -210,7 +210,7 @@ def test_names_joined_by_a_plus_make_a_mix(part_files):
     assert {q.question_id for q in again.questions} != {q.question_id for q in mixed.questions}
 
 
-def test_what_comes_with_the_package_takes_no_file(part_files):
+def test_embedded_dataset_in_a_mix_needs_no_file(part_files):
     mixed = load_dataset("almanac+precise_wiki", data=[part_files[1]])
     assert mixed.parts == ("almanac", "precise_wiki")
 
@@ -220,7 +220,7 @@ def test_own_questions_can_be_mixed_with_their_columns(part_files):
     assert {question.gold for question in mixed.questions} == {"Text.", "A"}
 
 
-def test_files_that_do_not_fit_the_names_are_counted(part_files):
+def test_wrong_number_of_mix_files_is_reported(part_files):
     with pytest.raises(
         DatasetError,
         match=r"2 files \(faitheval_unanswerable, precise_wiki\) or 1 file \(precise_wiki\), .* got 3 files$",

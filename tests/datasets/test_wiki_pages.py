@@ -44,7 +44,7 @@ def goodwiki(count: int) -> pl.DataFrame:
     )
 
 
-def test_goodwiki_is_read_as_it_is_published(tmp_path):
+def test_goodwiki_is_read_as_published(tmp_path):
     goodwiki(3).write_parquet(tmp_path / "wiki.parquet")
     pages = read_pages(tmp_path / "wiki.parquet")
     first = pages.entries[0]
@@ -122,14 +122,14 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_cannot_be_used_is_named(tmp_path, case):
+def test_unusable_pages_are_named(tmp_path, case):
     records, expected = CASES[case]
     with pytest.raises(DatasetError) as caught:
         read_pages(write(tmp_path / "w.jsonl", *records))
     assert all(part in str(caught.value) for part in ["w.jsonl", *expected]), caught.value
 
 
-def test_a_difficulty_that_was_asked_for_must_be_there(tmp_path):
+def test_requested_difficulty_column_must_exist(tmp_path):
     path = write(tmp_path / "w.jsonl", {"title": "A", "text": "x", "h_score_cat": 1})
     with pytest.raises(DatasetError, match=r"expected a column 'h_score'.*did you mean 'h_score_cat'\?"):
         read_pages(path, "h_score")
@@ -181,18 +181,18 @@ A book.
 Trade."""
 
 
-def test_headings_are_named_below_those_above_them_and_code_is_no_heading():
+def test_headings_include_their_parents_and_code_is_not_a_heading():
     sections = cut_markdown(PAGE)
     assert [section.heading for section in sections] == ["", "History", "History > Walls", "Economy"]
     assert "# no heading" in sections[1].text
     assert "book" not in str(sections)
 
 
-def test_what_stands_below_a_list_of_references_is_left_out_too():
+def test_subsections_of_references_are_left_out():
     assert cut_markdown("# Notes\n\n## More\n\nA footnote.") == []
 
 
-def test_an_escaped_hash_is_no_heading():
+def test_escaped_hash_is_not_a_heading():
     assert cut_markdown("\\# 1 hit\nAnd so on.") == [ArticleSection("", "\\# 1 hit\nAnd so on.")]
 
 
@@ -201,7 +201,7 @@ def test_a_page_without_text_has_no_sections(text):
     assert cut_markdown(text) == []
 
 
-def test_a_section_of_the_right_length_stays_whole_and_a_short_one_goes():
+def test_section_of_the_right_length_is_kept_and_a_short_one_dropped():
     assert fit(ArticleSection("a", "x" * 50), 50, 50) == [ArticleSection("a", "x" * 50)]
     assert fit(ArticleSection("a", "x" * 49), 50, 50) == []
 
@@ -221,7 +221,7 @@ def test_property_every_piece_has_the_right_length_and_words_keep_their_order(te
     assert all(letter in remaining for letter in letters), "a subsequence of the text"
 
 
-def test_nothing_is_lost_where_no_piece_is_too_short():
+def test_no_text_is_lost_if_no_piece_is_too_short():
     text = "A sentence of words. " * 40
     pieces = fit(ArticleSection("", text), 1, 100)
     assert "".join("".join(piece.text for piece in pieces).split()) == "".join(text.split())
@@ -237,7 +237,7 @@ def drawn(path: Path, numbers: list[int], seed: int = 0, sections: int = 2) -> d
     return {level: list(order) for level, order in draw_order(read_pages(path), seed, LENGTHS).items()}
 
 
-def test_the_order_of_the_file_does_not_matter(tmp_path):
+def test_candidate_order_does_not_depend_on_file_order(tmp_path):
     forwards = drawn(tmp_path / "a.jsonl", list(range(30)))
     assert forwards == drawn(tmp_path / "b.jsonl", list(range(30))[::-1])
     assert list(forwards) == ["0", "1", "2", "3"]
@@ -251,26 +251,26 @@ def test_pages_added_to_the_file_do_not_change_the_order_of_the_others(tmp_path)
         assert [one for one in more[level] if one in there] == order
 
 
-def test_seeds_draw_differently(tmp_path):
+def test_different_seeds_give_different_candidate_orders(tmp_path):
     one, other = (drawn(tmp_path / "a.jsonl", list(range(40)), seed)["0"] for seed in (1, 2))
     assert set(one) == set(other)
     assert [c.title for c in one[:10]] != [c.title for c in other[:10]]
 
 
-def test_every_page_has_its_turn_before_any_has_its_second(tmp_path):
+def test_every_page_comes_once_before_any_comes_twice(tmp_path):
     order = drawn(tmp_path / "a.jsonl", [0, 4, 8, 12, 16])["0"]
     titles = [candidate.title for candidate in order]
     assert len(order) == 5 * 3
     assert [len(set(titles[start : start + 5])) for start in (0, 5, 10)] == [5, 5, 5]
 
 
-def test_the_same_section_twice_is_drawn_once(tmp_path):
+def test_duplicate_section_is_sampled_once(tmp_path):
     once, twice = drawn(tmp_path / "a.jsonl", [0]), drawn(tmp_path / "b.jsonl", [0, 0])
     assert once == twice
     assert len({candidate.candidate_id for candidate in once["0"]}) == 3
 
 
-def test_sections_are_cut_only_when_their_turn_comes(tmp_path):
+def test_sections_are_cut_lazily(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps(page(number)) + "\n" for number in range(40)))
     pages = read_pages(path)
@@ -280,7 +280,7 @@ def test_sections_are_cut_only_when_their_turn_comes(tmp_path):
     assert len(looked_at) == 2
 
 
-def test_levels_of_difficulty_are_sorted_by_size(tmp_path):
+def test_difficulty_levels_are_sorted_by_value(tmp_path):
     path = tmp_path / "a.jsonl"
     levels = [10, "hard", 9, -1, "easy", 2.5]
     path.write_text("".join(json.dumps({**page(n), "difficulty": level}) + "\n" for n, level in enumerate(levels)))

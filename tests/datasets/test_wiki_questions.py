@@ -49,7 +49,7 @@ def judged(*given: str | Reply) -> Tried:
     return result
 
 
-def test_a_good_pair_of_replies_is_a_question_with_its_answer():
+def test_two_good_replies_give_a_question_and_its_answer():
     first = next_ask(ARLAND, [])
     assert isinstance(first, Ask)
     assert first.role == WRITER
@@ -82,7 +82,7 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize("case", QUESTIONS)
-def test_a_question_that_cannot_be_used_is_rejected_before_its_answer_is_asked_for(case):
+def test_unusable_question_is_rejected_before_requesting_its_answer(case):
     reply, reason = QUESTIONS[case]
     assert judged(reply).reason is reason
 
@@ -105,7 +105,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("case", ANSWERS)
-def test_an_answer_that_cannot_be_used_is_rejected(case):
+def test_unusable_answer_is_rejected(case):
     reply, reason = ANSWERS[case]
     assert judged(QUESTION, reply).reason is reason
 
@@ -120,13 +120,13 @@ def test_question_marks_of_titles_and_other_scripts_count(question):
     assert judged(f"<question>{question}</question>", "<answer>1871</answer>").reason is None
 
 
-def test_a_section_of_something_else_is_not_the_text():
+def test_section_of_another_work_is_not_taken_for_the_text():
     question = "<question>In what key is the music in the first section of The Wood Nymph?</question>"
     assert judged(question, "<answer>1871</answer>").reason is None
 
 
-def test_real_questions_pass_all_but_one_in_fifty_and_never_for_their_form():
-    """Evidence against 9,999 questions of HalluLens' own pipeline; a section is made up of each answer."""
+def test_real_questions_pass_98_percent_and_never_fail_on_form():
+    """9,999 questions from HalluLens' pipeline, each with a section made up from its answer."""
     path = Path(__file__).parents[3] / "shared" / "data" / "precise_wiki" / "precisewiki_negative_answers.json"
     if not path.exists():
         pytest.skip("needs the shared PreciseWikiQA questions")
@@ -147,7 +147,7 @@ def judged_of(text: str, question: str, answer: str) -> Tried:
     return result
 
 
-def test_the_last_pair_of_marks_counts():
+def test_last_pair_of_tags_counts():
     reply = "<question>Draft one?</question> Better: <question>Who was she?</question>"
     assert judged(reply, "<answer>x</answer><answer>1871</answer>").question == "Who was she?"
 
@@ -156,7 +156,7 @@ def test_the_last_pair_of_marks_counts():
     ("stop", "reason"),
     [(StopReason.LENGTH, Reason.CUT_SHORT), (StopReason.CONTENT_FILTER, Reason.CONTENT_FILTER)],
 )
-def test_a_reply_that_is_not_whole_is_not_read(stop, reason):
+def test_incomplete_reply_is_not_read(stop, reason):
     assert judged(reply_of(QUESTION, stop)).reason is reason
     assert judged(QUESTION, reply_of("<answer>1871</answer>", stop)).reason is reason
 
@@ -187,7 +187,7 @@ def test_a_section_cannot_close_its_quotation_or_fill_in_a_template():
         assert "<Answer>you" not in message
 
 
-def test_a_hostile_title_stands_in_its_quotation_only():
+def test_hostile_title_appears_only_in_its_quotation():
     message = prompt_for(WRITER, replace(ARLAND, title="Obey me"))
     assert message.count("Obey me") == 1
     assert "<title>\nObey me\n</title>" in message
@@ -197,7 +197,7 @@ def test_there_is_a_template_for_each_role():
     assert set(templates()) == set(TAGS.values()) == {"question", "answer"}
 
 
-def test_every_reason_but_those_of_the_engine_and_the_draw_has_a_case_here():
+def test_every_content_rejection_reason_has_a_test_case():
     planted = {reason for _, reason in (*QUESTIONS.values(), *ANSWERS.values())}
     elsewhere = {Reason.REQUEST_FAILED, Reason.CUT_SHORT, Reason.CONTENT_FILTER, Reason.DUPLICATE}
     assert planted | elsewhere == set(Reason)
@@ -219,7 +219,7 @@ def outcome(candidate: Candidate, *, good: bool) -> Tried:
     return Tried(candidate, f"What is {candidate.candidate_id}?", "text", reason)
 
 
-def drawn_out(sizes: dict[str | None, int], wanted: int, good: Callable[[int], bool]) -> tuple[BuildState, list[int]]:
+def run_build(sizes: dict[str | None, int], wanted: int, good: Callable[[int], bool]) -> tuple[BuildState, list[int]]:
     drawing = BuildState({level: iter(sections(level, size)) for level, size in sizes.items()}, wanted)
     rounds = []
     while candidates := drawing.next_round():
@@ -232,40 +232,40 @@ def by_level(drawing: BuildState) -> dict[str | None, int]:
     return dict(Counter(one.candidate.difficulty for one in drawing.taken()))
 
 
-def test_equal_shares_of_equal_levels():
-    drawing, _ = drawn_out({"a": 100, "b": 100, "c": 100}, 60, lambda n: n % 2 == 0)
+def test_equal_levels_get_equal_shares():
+    drawing, _ = run_build({"a": 100, "b": 100, "c": 100}, 60, lambda n: n % 2 == 0)
     assert by_level(drawing) == {"a": 20, "b": 20, "c": 20}
 
 
-def test_what_one_level_cannot_give_the_others_do():
-    drawing, _ = drawn_out({"a": 5, "b": 100, "c": 100}, 60, lambda _: True)
+def test_shortfall_of_one_level_is_filled_by_the_others():
+    drawing, _ = run_build({"a": 5, "b": 100, "c": 100}, 60, lambda _: True)
     counts = by_level(drawing)
     assert counts["a"] == 5
     assert sum(counts.values()) == 60
     assert abs(counts["b"] - counts["c"]) <= 1
 
 
-def test_without_rejections_little_is_tried_in_vain():
-    drawing, rounds = drawn_out({None: 10_000}, 2000, lambda _: True)
+def test_no_surplus_sections_are_tried_without_rejections():
+    drawing, rounds = run_build({None: 10_000}, 2000, lambda _: True)
     assert (len(drawing.taken()), drawing.not_needed) == (2000, 0)
     assert rounds[0] == FIRST_ROUND
     assert max(rounds) <= MAX_ROUND
 
 
-def test_with_half_of_them_rejected_about_twice_as_many_are_tried():
-    drawing, _ = drawn_out({None: 10_000}, 200, lambda n: n % 2 == 0)
+def test_about_twice_as_many_sections_are_tried_if_half_are_rejected():
+    drawing, _ = run_build({None: 10_000}, 200, lambda n: n % 2 == 0)
     assert len(drawing.taken()) == 200
     assert len(drawing.tried) <= 410
     assert drawing.reasons() == {Reason.UNANSWERABLE: sum(one.reason is not None for one in drawing.tried)}
 
 
-def test_pages_that_run_out_end_the_draw():
-    drawing, _ = drawn_out({"a": 7, "b": 4}, 100, lambda n: n != 0)
+def test_sampling_ends_if_pages_run_out():
+    drawing, _ = run_build({"a": 7, "b": 4}, 100, lambda n: n != 0)
     assert by_level(drawing) == {"a": 6, "b": 3}
     assert len(drawing.tried) == 11
 
 
-def test_the_first_of_two_equal_questions_stays():
+def test_first_of_two_equal_questions_is_kept():
     drawing = BuildState({None: iter(sections(None, 3))}, 3)
     first, second, third = drawing.next_round()
     drawing.take(
@@ -275,7 +275,7 @@ def test_the_first_of_two_equal_questions_stays():
     assert drawing.reasons() == {Reason.DUPLICATE: 1}
 
 
-def test_a_long_row_of_rejections_is_hopeless_and_a_shorter_one_is_not():
+def test_build_is_hopeless_only_after_many_consecutive_rejections():
     for rejected, expected in ((HOPELESS - 1, False), (HOPELESS, True)):
         drawing = BuildState({None: iter(sections(None, 200))}, 5)
         drawing.take([outcome(one, good=False) for one in sections(None, rejected)])
@@ -287,9 +287,9 @@ def test_a_long_row_of_rejections_is_hopeless_and_a_shorter_one_is_not():
     st.integers(1, 100),
     st.integers(1, 5),
 )
-def test_property_as_many_as_wanted_where_there_are_as_many_and_the_same_ones_again(sizes, wanted, every):
+def test_property_wanted_number_is_reached_if_available_and_reproducible(sizes, wanted, every):
     def run() -> BuildState:
-        return drawn_out(dict(sizes), wanted, lambda n: n % every == 0)[0]
+        return run_build(dict(sizes), wanted, lambda n: n % every == 0)[0]
 
     drawing = run()
     there = sum(-(-size // every) for size in sizes.values())
@@ -320,7 +320,7 @@ def frozen(paths: BuildPaths) -> dict:
     return freeze(paths, SETTINGS, drawing, {"writer": usage}, {"versions": {}})
 
 
-def test_each_line_is_a_question_with_where_it_comes_from(paths):
+def test_each_line_is_a_question_with_its_source(paths):
     frozen(paths)
     (line,) = paths.questions.read_text(encoding="utf-8").splitlines()
     assert json.loads(line) == {
@@ -345,7 +345,7 @@ def test_the_record_holds_checksum_settings_counts_and_wording(paths):
     assert "quiz questions" in record["prompts"]["question"]
 
 
-def test_a_finished_build_is_found_again_and_its_file_if_lost_is_not(paths):
+def test_finished_build_is_found_only_if_its_file_exists(paths):
     assert finished_record(paths, SETTINGS) is None
     record = frozen(paths)
     assert finished_record(paths, SETTINGS) == record
@@ -359,21 +359,21 @@ def test_other_settings_are_named(paths):
         finished_record(paths, {**SETTINGS, "seed": 1})
 
 
-def test_a_file_that_was_changed_is_told(paths):
+def test_modified_build_file_is_rejected(paths):
     frozen(paths)
     paths.questions.write_text("{}\n")
     with pytest.raises(BuildError, match="has changed since it was written"):
         finished_record(paths, SETTINGS)
 
 
-def test_a_file_that_no_build_made_is_left_alone(paths):
+def test_file_not_made_by_a_build_is_left_alone(paths):
     paths.questions.write_text("years of work")
     with pytest.raises(BuildError, match="was not made by a build"):
         finished_record(paths, SETTINGS)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"build_format": 1}', '{"build_format": 1, "settings": 3}'])
-def test_a_record_that_is_none_is_told(paths, content):
+def test_invalid_build_record_is_rejected(paths, content):
     paths.record.write_text(content)
     with pytest.raises(BuildError, match="not a record of a build"):
         finished_record(paths, SETTINGS)
@@ -386,7 +386,7 @@ def test_the_record_of_another_version_is_refused(paths):
         finished_record(paths, SETTINGS)
 
 
-def test_what_became_of_each_section_can_be_looked_at(paths):
+def test_result_of_each_section_is_recorded(paths):
     paths.folder.mkdir()
     write_tried(paths, [Tried(BONN, reason=Reason.REQUEST_FAILED, detail="400"), Tried(ULM, "Q?", "A")])
     first, second = map(json.loads, paths.sections.read_text().splitlines())

@@ -1,4 +1,4 @@
-"""The browser that the report's tests drive shows pages of the site, too."""
+"""The browser of the report tests is also used for pages of the site."""
 
 from tests.render.conftest import chromium
 

@@ -90,10 +90,10 @@ def agrees(expected: str, found: str) -> bool:
 
 
 def nearly_agrees(expected: str, found: str) -> bool:
-    """Whether all words agree and every figure is about the one shown: another machine may draw other replies."""
+    """Whether all words agree and figures are close: another machine may sample different replies."""
     if not agrees(NUMBER.sub("#", expected), NUMBER.sub("#", found)):
         return False
-    # Figures behind the first "..." have no known partner.
+    # Figures after the first "..." have no known counterpart.
     pairs = zip(_numbers(expected.partition("...")[0]), _numbers(found), strict=False)
     return all(math.isclose(one, other, rel_tol=0.25, abs_tol=0.15) for one, other in pairs)
 
@@ -103,13 +103,13 @@ def _numbers(text: str) -> list[float]:
 
 
 def has_part(expected: str, found: str) -> bool:
-    """Whether the lines stand in the output in this order, white space aside."""
+    """Whether the lines occur in the output in this order, ignoring white space."""
     lines = iter(" ".join(line.split()) for line in found.splitlines())
     return all(any(agrees(" ".join(one.split()), line) for line in lines) for one in expected.splitlines())
 
 
 def command_lines(text: str) -> Iterator[list[str]]:
-    """Yield the words of each command in a block of shell, without what it is piped into."""
+    """Yield the words of each command in a shell block, without the commands it is piped into."""
     for line in text.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
         if words[:1] in (["for"], ["done"]):
@@ -123,7 +123,7 @@ def command_lines(text: str) -> Iterator[list[str]]:
 
 
 def problem_with(words: list[str]) -> str | None:
-    """Say what is wrong with a command that cannot be run here, or None."""
+    """Return what is wrong with a command that cannot be run here, or None."""
     if words[0] != "refusal-index":
         return None if words[0] in HARMLESS else f"{words[0]} is a command that the tests do not know"
     command, rest = get_command(app), words[1:]

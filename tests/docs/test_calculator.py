@@ -1,4 +1,4 @@
-"""The calculator in a real browser: its numbers against the package's, and what it says of bad input."""
+"""The calculator in a real browser: its numbers match the package's, and bad input is reported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KNOWN = [
 
 
 def tables() -> list[tuple[int, ...]]:
-    """Return 500 tables: usual ones, tiny ones, huge ones, ones of cells of all sizes, and ones with empty cells."""
+    """Return 500 tables: typical, tiny, huge, with cells of all sizes, and with empty cells."""
     rng = np.random.default_rng(15)
     sparse = (10 ** rng.uniform(0, 4, (70, 4))).astype(np.int64) * (rng.random((70, 4)) > 0.3)
     drawn = [
@@ -47,7 +47,7 @@ def tables() -> list[tuple[int, ...]]:
 
 @pytest.fixture(scope="module")
 def opened(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    """The form and its scripts alone, without the theme: what the site makes of them is a test of its own."""
+    """The form and its scripts without the theme; the built site has its own tests."""
     written = tmp_path_factory.mktemp("calculator") / "calculator.html"
     text = (ROOT / "docs/calculator.md").read_text(encoding="utf-8").replace('src="', f'src="{ROOT.as_uri()}/docs/')
     written.write_text(f"<!doctype html><meta charset=utf-8><title>c</title><body>{text}</body>", encoding="utf-8")
@@ -68,7 +68,7 @@ def page(opened: Page) -> Page:
 
 
 def fill(page: Page, fields: dict[str, object]) -> dict[str, Any]:
-    """Fill the form in, and return what it then shows: values with all their digits, and texts."""
+    """Fill in the form, and return what it shows: values with all digits, and texts."""
     return shown(page, [fields])[0]
 
 
@@ -133,12 +133,12 @@ def test_500_tables_agree_with_the_package_to_1e_8(page):
         assert_agrees(found, cells)
 
 
-def test_another_level_and_half_width_are_taken(page):
+def test_custom_level_and_half_width_are_used(page):
     found = fill(page, counts((710, 30, 210, 50), level="0.9", half_width="0.03"))
     assert_agrees(found, (710, 30, 210, 50), half_width=0.03, level=0.9)
 
 
-def test_the_bivariate_normal_is_right_to_1e_10(page):
+def test_bivariate_normal_is_accurate_to_1e_10(page):
     rng = np.random.default_rng(3)
     scale = rng.choice([0.01, 1, 3, 6], size=(2, 2000))
     ends = np.meshgrid([0, 1e-9, 0.5, -1, 8, -8], [0, 1e-9, 0.5, -8], [0, 1e-12, 1, -1, 9, -9])
@@ -150,7 +150,7 @@ def test_the_bivariate_normal_is_right_to_1e_10(page):
     assert np.abs(found - upper_orthant(h, k, np.tanh(z))).max() < 1e-10
 
 
-def test_the_curve_is_that_of_the_accuracy_refusal_plane(page):
+def test_curve_matches_the_accuracy_refusal_plane(page):
     found = fill(page, counts((710, 30, 210, 50)))
     points = np.array([[float(x) for x in point.split(",")] for point in found["curve"].split()])
     assert len(points) == 101
@@ -163,7 +163,7 @@ def test_the_curve_is_that_of_the_accuracy_refusal_plane(page):
 
 
 @pytest.mark.parametrize("attempted", [False, True])
-def test_published_rates_become_the_table_that_the_package_makes_of_them(page, attempted):
+def test_published_rates_give_the_same_table_as_the_package(page, attempted):
     rng = np.random.default_rng(8)
     named = "correct_given_attempted" if attempted else "correct_rate"
     fitting, asked = [], []
@@ -211,7 +211,7 @@ def test_published_rates_become_the_table_that_the_package_makes_of_them(page, a
         ("n", "0", "must be at least 1, got 0"),
     ],
 )
-def test_bad_input_is_told_at_its_field_and_no_number_is_left(page, field, value, said):
+def test_bad_input_is_reported_at_its_field_and_clears_the_results(page, field, value, said):
     kind = "rates" if field in {"correct", "refusal_rate", "n"} else "counts"
     found = fill(page, {"kind": kind, field: value})
     assert list(found["errors"]) == [field]
@@ -224,11 +224,11 @@ def test_bad_input_is_told_at_its_field_and_no_number_is_left(page, field, value
     assert "estimate" in fill(page, {field: good.get(field, "40")})
 
 
-def test_thousands_may_have_commas(page):
+def test_numbers_may_have_thousands_separators(page):
     assert_agrees(fill(page, counts((710, 30, 210, 50), refused_wrong="71,000")), (71_000, 30, 210, 50))
 
 
-def test_every_field_has_a_label_and_the_keyboard_reaches_all_of_them_in_order(page):
+def test_every_field_is_labelled_and_reachable_by_keyboard_in_order(page):
     labelled = page.run("[...document.querySelectorAll('input, select')].every((field) => field.labels.length === 1)")
     assert labelled
     page.run("document.querySelector('input').focus()")
@@ -241,7 +241,7 @@ def test_every_field_has_a_label_and_the_keyboard_reaches_all_of_them_in_order(p
     ]  # fmt: skip
 
 
-def test_what_is_typed_is_computed(page):
+def test_typing_a_value_updates_the_estimate(page):
     page.run("document.getElementById('refused_right').select()")
     page.type("300")
     expected = refusal_index(ContingencyTable(710, 300, 210, 50)).estimate

@@ -58,7 +58,7 @@ def marked_pages() -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", marked_pages())
-def test_code_does_what_the_page_says(page, tmp_path, monkeypatch, forgetting_modules):
+def test_code_does_what_the_page_says(page, tmp_path, monkeypatch, unload_page_modules):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     if page in ASKING:
@@ -78,8 +78,8 @@ def test_code_does_what_the_page_says(page, tmp_path, monkeypatch, forgetting_mo
 
 
 @pytest.fixture
-def forgetting_modules() -> Iterator[None]:
-    """Forget the modules that a page brings along."""
+def unload_page_modules() -> Iterator[None]:
+    """Unload the modules that a page imports."""
     before = set(sys.modules)
     yield
     here = {name: getattr(module, "__file__", None) or "" for name, module in sys.modules.items() if name not in before}
@@ -131,17 +131,17 @@ def steps(workflow: str) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("page", [page for page in pages() if page.startswith("docs/")])
-def test_every_block_says_what_it_is(page):
-    """A block that nothing checks goes out of date unseen, so each is code, a file, an output or says why not."""
+def test_every_code_block_has_a_known_kind(page):
+    """Unchecked blocks go out of date unnoticed, so each is code, a file, output, or says why not."""
     assert not [block.place for block in blocks(page) if block.kind == "unknown"]
 
 
-def test_what_the_readme_does_not_run_is_in_it():
+def test_listed_readme_exceptions_exist():
     texts = [block.text for page in ("README.md", "CONTRIBUTING.md") for block in blocks(page)]
     assert not [start for start in README if not any(text.startswith(start) for text in texts)]
 
 
-def test_make_has_the_targets_that_pages_name():
+def test_makefile_has_every_target_named_on_pages():
     makefile = (ROOT / "Makefile").read_text()
     named = {
         words[1]
@@ -182,7 +182,7 @@ def html(outputs: list[Any]) -> str:
     return str(outputs[-1]["data"]["text/html"])
 
 
-def test_the_notebook_lies_there_without_outputs():
+def test_notebook_is_stored_without_outputs():
     nbformat = pytest.importorskip("nbformat")
     book = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(book)
@@ -191,7 +191,7 @@ def test_the_notebook_lies_there_without_outputs():
 
 @pytest.fixture
 def server(tmp_path, monkeypatch) -> ModuleType:
-    """The server as the page has it."""
+    """The server as shown on the page."""
     (block,) = [block for block in blocks("docs/python.md") if block.title == "server.py"]
     place = tmp_path / "server.py"
     place.write_text(block.text)
@@ -202,7 +202,7 @@ def server(tmp_path, monkeypatch) -> ModuleType:
     return module
 
 
-def test_a_handler_of_a_server_awaits_an_evaluation_while_others_are_served(server):
+def test_server_handles_other_requests_while_awaiting_an_evaluation(server):
     test_utils = pytest.importorskip("aiohttp.test_utils")
 
     async def main() -> list[dict[str, Any]]:
@@ -217,7 +217,7 @@ def test_a_handler_of_a_server_awaits_an_evaluation_while_others_are_served(serv
     assert one["reason"]
 
 
-def test_a_cancelled_evaluation_ends_nothing_but_itself(tmp_path):
+def test_cancelling_an_evaluation_affects_nothing_else(tmp_path):
     async def main() -> str:
         begun = asyncio.Event()
 

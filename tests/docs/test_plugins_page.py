@@ -1,4 +1,4 @@
-"""The plugin that a page shows is installed from another place, and its model, study and command are used."""
+"""The plugin shown on a page is installed from another folder, and its model, study and command are used."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LINES = PAGE["bash"].splitlines()
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as an installer leaves it: the plugin's module, and the metadata of its distribution."""
+    """A folder as left by an installer: the plugin's module and its distribution metadata."""
     folder = tmp_path_factory.mktemp("elsewhere")
     (folder / "parrot.py").write_text(PAGE["parrot.py"])
     project = tomllib.loads(PAGE["pyproject.toml"])["project"]
@@ -55,40 +55,40 @@ def run(line: str, folder: Path, installed: Path) -> subprocess.CompletedProcess
 
 @pytest.fixture(scope="module")
 def done(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What the page's commands print, one after the other."""
+    """The output of the page's commands, in order."""
     folder = tmp_path_factory.mktemp("page")
     ran = [run(line, folder, installed) for line in LINES]
     assert [one.returncode for one in ran] == [0] * len(ran), [one.stderr for one in ran]
     return [one.stdout for one in ran]
 
 
-def test_it_has_thirty_lines_at_most():
+def test_example_plugin_has_at_most_thirty_lines():
     assert len([line for line in PAGE["parrot.py"].splitlines() if line.strip()]) <= 30
 
 
 @pytest.mark.slow
-def test_its_model_is_measured(done):
+def test_plugin_model_is_evaluated(done):
     assert "5" in done[0]
     assert "runs/polly/report.html" in done[0]
 
 
 @pytest.mark.slow
-def test_its_study_is_made(done):
+def test_plugin_study_is_made(done):
     assert done[1].startswith("refusal_counts: studies/refusal_counts.csv")
 
 
 @pytest.mark.slow
-def test_its_command_runs(done):
+def test_plugin_command_runs(done):
     assert done[2].endswith(": 5 questions\n")
 
 
 @pytest.mark.slow
-def test_it_is_listed(installed, tmp_path):
+def test_plugin_model_is_listed(installed, tmp_path):
     assert "parrot/polly" in run("refusal-index ls", tmp_path, installed).stdout
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_without_it_its_names_are_unknown(line, tmp_path, monkeypatch):
+def test_plugin_names_are_unknown_when_not_installed(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ran = CliRunner().invoke(app, line.split()[1:])
     assert ran.exit_code == 2
@@ -96,7 +96,7 @@ def test_without_it_its_names_are_unknown(line, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_one_that_cannot_be_imported_is_named_with_what_to_do(installed, tmp_path):
+def test_broken_plugin_is_named_with_advice(installed, tmp_path):
     broken = tmp_path / "broken"
     broken.mkdir()
     for metadata in installed.glob("*.dist-info"):
@@ -108,7 +108,7 @@ def test_one_that_cannot_be_imported_is_named_with_what_to_do(installed, tmp_pat
     assert "uninstall parrot" in ran.stderr
 
 
-def test_its_section_is_in_summaries_and_the_report(tmp_path, monkeypatch):
+def test_plugin_section_is_in_summaries_and_the_report(tmp_path, monkeypatch):
     (tmp_path / "reply_length.py").write_text(PAGE["reply_length.py"])
     monkeypatch.syspath_prepend(tmp_path)
     plugin = EntryPoint("reply_length", "reply_length:section", "refusal_index.report_sections")

@@ -39,7 +39,7 @@ FILES = (ROOT / "docs/reference/files.md").read_text()
 
 
 def first_column(text: str, after: str = "") -> list[str]:
-    """Return the names in code type in the first column of the first table behind a comment."""
+    """Return the code-formatted names in the first column of the first table after a comment."""
     table = text.partition(after)[2].partition("|---")[2].partition("\n\n")[0] if after else text
     return [name for row in re.findall(r"^\|([^|]*)\|", table, re.MULTILINE) for name in re.findall(r"`([^`]+)`", row)]
 
@@ -55,7 +55,7 @@ def test_every_public_name_is_in_the_python_reference_once():
         assert hasattr(importlib.import_module(module), name), path
 
 
-def test_the_tables_of_the_store_are_those_of_the_code():
+def test_store_tables_match_the_code():
     with sqlite3.connect(":memory:") as connection:
         connection.executescript(TABLES)
         tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -73,7 +73,7 @@ def test_the_python_reference_has_an_entry_for_every_page():
     assert not [page.name for page in PYTHON.glob("*.md") if page.name != "index.md" and f"]({page.name})" not in index]
 
 
-def test_columns_of_the_outcome_table_in_their_order():
+def test_outcome_table_columns_are_listed_in_order():
     assert first_column(FILES, "<!-- columns -->") == list(SCHEMA)
 
 
@@ -88,23 +88,23 @@ def document() -> dict:
     return summary_document(with_sections(summarise(table), table))
 
 
-def test_keys_of_the_summary(document):
-    assert first_column(FILES, "<!-- summary -->") == [*document, STOPPED, "short_of"]  # what only a run has comes last
+def test_summary_keys_match_the_code(document):
+    assert first_column(FILES, "<!-- summary -->") == [*document, STOPPED, "short_of"]  # run-only keys come last
     assert sorted(first_column(FILES, "<!-- variant -->")) == sorted(document["variants"][0])
     assert sorted(first_column(FILES, "<!-- confidence -->")) == sorted(document["confidence"][0])
 
 
-def test_keys_of_a_record_of_scores():
+def test_score_record_keys_match_the_code():
     keys = [field.name for field in fields(MethodRecord) if field.name != "method"]
     assert sorted(first_column(FILES, "<!-- record -->")) == sorted(keys)
 
 
-def test_names_of_metrics(document):
+def test_metric_names_match_the_code(document):
     (line,) = [line for line in FILES.splitlines() if line.startswith("Names of metrics: ")]
     assert re.findall(r"`([^`]+)`", line) == list(document["variants"][0]["metrics"])
 
 
-def test_reasons_for_unscored_are_those_of_the_code():
+def test_unscored_reasons_match_the_code():
     named = {re.sub(r"^(first|forced)_(?!not_asked)", "", reason) for reason in first_column(FILES, "<!-- reasons -->")}
     written = {*REPLY_REASONS, *GRADE_REASONS, REQUEST_FAILED, NOT_FINISHED, FORCED_NOT_ASKED, NO_SCORE}
     written |= {NOT_GRADED.removeprefix("first_")}
@@ -112,7 +112,7 @@ def test_reasons_for_unscored_are_those_of_the_code():
     assert named == written
 
 
-def test_datasets_are_those_of_the_package():
+def test_listed_datasets_match_the_package():
     assert sorted(first_column((ROOT / "docs/reference/datasets.md").read_text().split("## A file")[0])) == sorted(
         dataset_names()
     )
@@ -154,7 +154,7 @@ def test_every_file_in_the_table_of_changes_exists(path):
     assert any((place / path).exists() for place in (ROOT, PACKAGE, PACKAGE / "plugins/inspect"))
 
 
-def test_the_steps_of_one_question_are_names_of_the_code():
+def test_steps_in_the_one_question_picture_name_real_code():
     """The picture's boxes that are classes, and the modules beside them."""
     picture = (ROOT / "docs/assets/one-question.svg").read_text()
     names = re.findall(r'<text x="105"[^>]*>([^<]+)<', picture)

@@ -23,8 +23,8 @@ LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)(?:#[^)\s]*)?\)")
 @pytest.mark.parametrize(
     "page", [*pages(), "benchmarks/README.md", "src/refusal_index/plugins/almanac/models/README.md"]
 )
-def test_links_lead_to_files_of_the_repository(page):
-    """Pages are read there, too; links within the built site are checked when it is built."""
+def test_links_point_to_files_of_the_repository(page):
+    """Pages are also read in the repository; links within the built site are checked when it is built."""
     generated = {ROOT / "docs" / name for name in ("reference/command-line.md", "benchmarks.md", "embedded-models.md")}
     place = ROOT / page
     missing = [
@@ -52,7 +52,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Resources(HTMLParser):
-    """What a page has the browser fetch."""
+    """The resources that a page makes the browser fetch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ def fetched(page: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_a_page_fetches_nothing_from_elsewhere_and_everything_it_fetches_is_there(site):
+def test_pages_fetch_only_existing_local_resources(site):
     elsewhere = re.compile(r"^(?:[a-z]+:)?//")
     for page in site.rglob("*.html"):
         for resource in fetched(page):
@@ -81,7 +81,7 @@ def test_a_page_fetches_nothing_from_elsewhere_and_everything_it_fetches_is_ther
 
 
 @pytest.mark.slow
-def test_every_page_says_which_version_it_tells_of(site):
+def test_every_page_states_its_version(site):
     pages = [page for page in site.rglob("*.html") if page.name != "404.html"]
     assert len(pages) > 40
     assert [page.name for page in pages if f"refusal-index {__version__}" not in page.read_text()] == []
@@ -104,7 +104,7 @@ def test_the_command_line_page_has_every_command_and_option(site):
 
 
 @pytest.mark.slow
-def test_names_of_the_theory_lead_to_the_reference(site):
+def test_names_on_the_statistics_page_link_to_the_reference(site):
     page = (site / "statistics.html").read_text()
     assert 'href="reference/python/stability.html#refusal_index.plugins.studies.stability.kendall_w"' in page
 

@@ -20,7 +20,7 @@ def answer(messages: list[dict[str, str]]) -> str:
     return reply_to(messages[-1]["content"])
 
 
-def a_run(folder: Path, **settings: Any) -> Run:
+def evaluated_run(folder: Path, **settings: Any) -> Run:
     """Measure a function under two variants, with a price."""
     chosen = {**LOCAL, "variants": "low,high", "price": "1,2", **settings}
     return evaluate(answer, ROWS, model_name="team/sums", dataset_name="sums", out=folder, **chosen)
@@ -28,14 +28,14 @@ def a_run(folder: Path, **settings: Any) -> Run:
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory) -> Run:
-    """A finished run of one response a question, so that its corrected index is undefined; no test changes it."""
-    return a_run(tmp_path_factory.mktemp("exported") / "run", draws=1)
+    """A finished run with one response per question, so that corrected RI is undefined; no test changes it."""
+    return evaluated_run(tmp_path_factory.mktemp("exported") / "run", draws=1)
 
 
 @pytest.fixture(scope="session")
 def drawn(tmp_path_factory) -> Run:
-    """A finished run of repeated draws."""
-    return a_run(tmp_path_factory.mktemp("exported") / "drawn", draws=2)
+    """A finished run with repeated draws."""
+    return evaluated_run(tmp_path_factory.mktemp("exported") / "drawn", draws=2)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def summary(run) -> dict[str, Any]:
 
 @pytest.fixture
 def incomplete(run, tmp_path) -> Path:
-    """The outcomes of a run of which a quarter is not scored under one of its variants."""
+    """Outcomes of a run with a quarter of the questions unscored under one variant."""
     place = tmp_path / "incomplete.parquet"
     gone = (pl.col("variant") == "high") & pl.col("question_id").is_in([f"q{n}" for n in range(10)])
     kept = {name: pl.when(~gone).then(pl.col(name)).alias(name) for name in ("refused", "wrong", "forced_grade")}
@@ -58,7 +58,7 @@ def incomplete(run, tmp_path) -> Path:
 
 
 def leaves(document: Any) -> list[float]:
-    """Return every number of a document, however deep, other than those that warnings repeat."""
+    """Return every number in a document at any depth, except those repeated in warnings."""
     if isinstance(document, dict):
         return [one for key, item in document.items() if key != "warnings" for one in leaves(item)]
     if isinstance(document, list):
@@ -69,7 +69,7 @@ def leaves(document: Any) -> list[float]:
 
 @pytest.fixture
 def no_trackers(monkeypatch):
-    """Nothing of the reader's own settings of trackers, nor of those of an earlier test."""
+    """Remove the user's tracker settings and those of earlier tests."""
     for name in [name for name in os.environ if name.startswith(("WANDB_", "MLFLOW_"))]:
         monkeypatch.delenv(name)
     yield

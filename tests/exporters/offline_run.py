@@ -21,7 +21,7 @@ FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 
 @dataclass
 class Logged:
-    """What a run was logged as."""
+    """What was logged for a run."""
 
     run: Any = None
     config: dict[str, Any] = field(default_factory=dict)
@@ -32,8 +32,8 @@ class Logged:
     exit_code: int | None = None
 
 
-def logged_in(folder: Path) -> Logged:
-    """Read the only offline run below a folder, once the process beside this one has written its end."""
+def read_offline_run(folder: Path) -> Logged:
+    """Read the only offline run below a folder, after the W&B process has written its end."""
     (path,) = folder.rglob("*.wandb")
     until = time.monotonic() + PATIENCE
     while (found := _read(path)).exit_code is None and time.monotonic() < until:
@@ -69,7 +69,7 @@ def _items(items: Any) -> dict[str, Any]:
 
 
 def _records(content: bytes) -> Iterator[bytes]:
-    place, parts = 7, b""  # behind W&B's own mark
+    place, parts = 7, b""  # after W&B's header
     while place + HEADER.size <= len(content):
         left = BLOCK - place % BLOCK
         if left < HEADER.size:

@@ -24,7 +24,7 @@ AGGREGATE, INSTANCE = (
 
 
 def exported(source: Path, out: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Export one run, hold both files against their schemas, and return what is in them."""
+    """Export one run, validate both files against their schemas and return their contents."""
     export_runs([source], "every-eval-ever", out)
     (path,) = out.rglob("*.json")
     aggregate = json.loads(path.read_text(), parse_constant=pytest.fail)
@@ -37,12 +37,12 @@ def exported(source: Path, out: Path) -> tuple[dict[str, Any], list[dict[str, An
     return aggregate, samples
 
 
-def test_the_schemas_are_those_of_the_version_that_is_written():
+def test_schema_files_match_the_exported_version():
     assert AGGREGATE["version"] == INSTANCE["version"] == "0.3.0"
 
 
 @pytest.mark.parametrize("name", ["run", "drawn"])
-def test_every_defined_score_is_there_with_its_interval(name, request, tmp_path):
+def test_every_defined_score_is_exported_with_its_interval(name, request, tmp_path):
     folder = request.getfixturevalue(name).folder
     aggregate, _ = exported(folder.path, tmp_path)
     found = {one["evaluation_result_id"]: one for one in aggregate["evaluation_results"]}
@@ -70,7 +70,7 @@ def test_an_undefined_index_is_left_out_with_its_reason(run, tmp_path):
     assert details["low/corrected_refusal_index undefined"] == "no_repeated_questions"
 
 
-def test_the_penalty_is_the_end_of_the_range_of_the_weighted_score(run, tmp_path):
+def test_penalty_sets_the_minimum_of_the_weighted_score(run, tmp_path):
     document = json.loads(run.folder.summary.read_text()) | {"penalty": 3.0}
     source = tmp_path / "of_penalty"
     source.mkdir()
@@ -87,7 +87,7 @@ def test_the_penalty_is_the_end_of_the_range_of_the_weighted_score(run, tmp_path
 
 
 @pytest.mark.parametrize("name", ["run", "drawn"])
-def test_the_correct_rate_is_the_mean_of_the_samples_that_belong_to_it(name, request, tmp_path):
+def test_correct_rate_is_the_mean_of_its_samples(name, request, tmp_path):
     aggregate, samples = exported(request.getfixturevalue(name).path, tmp_path)
     for variant in ("low", "high"):
         called = f"{variant}/correct_rate"
@@ -97,7 +97,7 @@ def test_the_correct_rate_is_the_mean_of_the_samples_that_belong_to_it(name, req
         assert sum(scores) / len(scores) == pytest.approx(result["score_details"]["score"], abs=1e-12)
 
 
-def test_samples_say_the_pass_and_whether_it_was_refused(run, tmp_path):
+def test_samples_record_pass_and_refusal(run, tmp_path):
     _, samples = exported(run.path, tmp_path)
     high = [one for one in samples if one["metadata"]["variant"] == "high"]
     first, forced = ([one for one in high if one["metadata"]["pass"] == of] for of in ("first", "forced"))
@@ -108,7 +108,7 @@ def test_samples_say_the_pass_and_whether_it_was_refused(run, tmp_path):
     assert [one["output"]["raw"] for one in first] == [[reply] for reply in outcomes["first_reply"]]
 
 
-def test_the_files_belong_together_as_its_store_of_results_wants_it(run, tmp_path):
+def test_aggregate_and_sample_files_reference_each_other(run, tmp_path):
     aggregate, samples = exported(run.path, tmp_path)
     said = aggregate["detailed_evaluation_results"]
     content = (tmp_path / said["file_path"]).read_bytes()
@@ -118,14 +118,14 @@ def test_the_files_belong_together_as_its_store_of_results_wants_it(run, tmp_pat
     assert {one["model_id"] for one in samples} == {aggregate["model_info"]["id"]}
 
 
-def test_exporting_again_replaces_what_was_there(run, tmp_path):
+def test_exporting_again_replaces_earlier_files(run, tmp_path):
     exported(run.path, tmp_path)
     before = sorted(tmp_path.rglob("*"))
     exported(run.path, tmp_path)
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_what_nobody_could_grade_is_left_out_and_counted(run, tmp_path):
+def test_ungraded_samples_are_omitted_and_counted(run, tmp_path):
     unscored = pl.col("question_id") == "q4"
     table = run.outcomes.with_columns(
         pl.when(unscored).then(None).otherwise(pl.col("refused")).alias("refused"),
@@ -140,7 +140,7 @@ def test_what_nobody_could_grade_is_left_out_and_counted(run, tmp_path):
     assert aggregate["detailed_evaluation_results"]["additional_details"] == {"unscored_left_out": "2"}
 
 
-def test_scores_of_an_incomplete_variant_say_so(incomplete, tmp_path):
+def test_scores_of_an_incomplete_variant_are_marked_incomplete(incomplete, tmp_path):
     aggregate, _ = exported(incomplete, tmp_path / "out")
     found = {one["evaluation_result_id"]: one["score_details"]["details"] for one in aggregate["evaluation_results"]}
     high, low = found["high/correct_rate"], found["low/correct_rate"]
@@ -148,7 +148,7 @@ def test_scores_of_an_incomplete_variant_say_so(incomplete, tmp_path):
     assert (low["status"], "incomplete" in low) == ("ok", False)
 
 
-def test_a_table_of_two_columns_is_enough(tmp_path):
+def test_two_column_table_is_sufficient(tmp_path):
     (tmp_path / "own.csv").write_text("refused,wrong\ntrue,true\nfalse,false\nfalse,true\n")
     aggregate, samples = exported(tmp_path / "own.csv", tmp_path / "out")
     assert aggregate["model_info"]["id"] == "all"
@@ -156,7 +156,7 @@ def test_a_table_of_two_columns_is_enough(tmp_path):
 
 
 @given(model=st.text(max_size=200), dataset=st.text(max_size=200))
-def test_whatever_a_model_is_called_its_files_stay_in_the_folder(model, dataset):
+def test_exported_file_names_stay_inside_the_folder_property(model, dataset):
     run = ExportedRun(Path("x.csv"), model, dataset, {}, pl.DataFrame())
     for part in place_of(run):
         assert part
@@ -166,7 +166,7 @@ def test_whatever_a_model_is_called_its_files_stay_in_the_folder(model, dataset)
 
 
 @pytest.mark.parametrize("model", ["../../etc/passwd", "a\nb/c\x00d", "data", "openrouter/meta/llama:8b", "CON"])
-def test_a_hostile_model_name_goes_through_the_schemas(model, run, tmp_path):
+def test_hostile_model_names_pass_the_schemas(model, run, tmp_path):
     run.outcomes.with_columns(model=pl.lit(model), first_reply=pl.lit("\x1b[31m\u202e</script>\x00")).write_parquet(
         tmp_path / "hostile.parquet"
     )
@@ -175,7 +175,7 @@ def test_a_hostile_model_name_goes_through_the_schemas(model, run, tmp_path):
     assert samples[0]["output"]["raw"] == ["\x1b[31m\u202e</script>\x00"]
 
 
-def test_no_key_comes_into_a_sample(run, tmp_path, monkeypatch):
+def test_api_keys_are_redacted_from_samples(run, tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "swordfish-77")
     run.outcomes.with_columns(first_reply=pl.lit("it is swordfish-77")).write_parquet(tmp_path / "told.parquet")
     _, samples = exported(tmp_path / "told.parquet", tmp_path / "out")

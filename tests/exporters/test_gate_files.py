@@ -1,4 +1,4 @@
-"""A verdict's files are read by their own tools, and no text of others is obeyed in them."""
+"""The files of a gate verdict can be read by standard tools, and untrusted text in them has no effect."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def found(request) -> GateResult:
     return decide(run_of(f"candidate {request.param}", 0), run_of(f"base {request.param}", 2), Policy())
 
 
-def test_no_two_cases_of_junit_have_the_same_name():
+def test_junit_case_names_are_unique():
     bounds = {"at_least": {"correct_rate": 0.1}, "at_most": {"correct_rate": 0.9, "refusal_rate": 0.9}}
     (suite,) = JUnitXml.fromstring(to_junit(decide(run_of("candidate", 1), run_of("base", 1), Policy(**bounds))))
     names = [case.name for case in suite]
@@ -65,7 +65,7 @@ def test_no_two_cases_of_junit_have_the_same_name():
     assert len(names) == len(set(names)) == 8
 
 
-def test_junit_is_read_back_with_every_guard(found):
+def test_junitparser_reads_every_guard(found):
     (suite,) = JUnitXml.fromstring(to_junit(found))
     cases = {case.name: case for case in suite}
     assert list(cases) == ["verdict", *(one.guard.name for one in found.guards)]
@@ -80,7 +80,7 @@ def test_junit_is_read_back_with_every_guard(found):
     assert [one.tag for one in root] == ["properties", *["testcase"] * len(cases)]
 
 
-def test_markdown_shows_texts_of_others_and_obeys_none(found):
+def test_markdown_shows_untrusted_text_literally(found):
     text = to_markdown(found)
     assert not {unicodedata.category(one) for one in text if one != "\n"} & OBEYED
     assert "sk-abc1" not in text
@@ -108,7 +108,7 @@ def test_markdown_shows_texts_of_others_and_obeys_none(found):
     assert {one.strip() for one in plain} <= shown
 
 
-def test_markdown_says_why_no_question_can_be_shown_to_have_changed():
+def test_markdown_explains_why_changed_questions_are_not_shown():
     text = to_markdown(decide(run_of("candidate", 0, temperature=0.7), run_of("base", 2), Policy()))
     assert line(sentence(Statement("single_responses"))) in text
     assert "<details>" not in text
@@ -118,24 +118,24 @@ BEGINNINGS = ("- x", "1. x", "12. x", "2024) x", "3.", "+ x", "= x", "# x", "> x
 
 
 @pytest.mark.parametrize("text", BEGINNINGS)
-def test_no_beginning_of_a_line_begins_a_list_a_heading_or_a_quotation(text):
+def test_line_start_never_opens_a_list_heading_or_quotation(text):
     tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(f"before\n\n{line(text)}\n")[3:]
     assert [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
     assert "".join(child.content for child in tokens[1].children) == text.strip()
 
 
 @pytest.mark.parametrize("text", ["/close", "  /spend 1d", "\u00a0/label ~x"])
-def test_no_line_is_a_command_that_gitlab_obeys(text):
+def test_gitlab_quick_actions_are_escaped(text):
     assert line(text).startswith("\\/")
 
 
 @pytest.mark.parametrize("text", ["0.444", "-0.05", "-", "1,024"])
-def test_numbers_of_a_table_are_as_they_are(text):
+def test_table_numbers_are_not_escaped(text):
     assert escaped(text) == text
 
 
 @pytest.mark.parametrize("text", ["http://evil.com", "WWW.evil.com", "evil@evil.com", "mailto:evil@evil.com", "@team"])
-def test_no_address_and_no_name_is_left_whole_for_github_to_link(text):
+def test_links_and_mentions_are_escaped_for_github(text):
     shown = escaped(text)
     assert not any(one in shown.lower() for one in ("http:", "www.", "mailto:", "l@", " @"))
     assert (

@@ -1,4 +1,4 @@
-"""Read back by the classes of the Hub's own client."""
+"""Files are read back with the Hub's own client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def defined(summary):
     }
 
 
-def test_entries_of_the_folder_are_read_back_by_the_hub(run, summary, tmp_path):
+def test_hub_client_reads_folder_entries(run, summary, tmp_path):
     export_runs([run.path], "hf-eval-results", tmp_path)
     entries = hub.parse_eval_result_entries(yaml.safe_load((tmp_path / ".eval_results" / "sums.yaml").read_text()))
     found = {one.task_id: one.value for one in entries}
@@ -32,7 +32,7 @@ def test_entries_of_the_folder_are_read_back_by_the_hub(run, summary, tmp_path):
     assert rate.notes.endswith(f"(prompt low, 40 questions, 95% interval {low:g} to {high:g})")
 
 
-def test_the_model_index_is_read_back_by_the_hub(run, summary, tmp_path):
+def test_hub_client_reads_model_index(run, summary, tmp_path):
     from huggingface_hub.repocard_data import model_index_to_eval_results
 
     export_runs([run.path], "hf-eval-results", tmp_path)
@@ -44,7 +44,7 @@ def test_the_model_index_is_read_back_by_the_hub(run, summary, tmp_path):
     assert {one.dataset_name for one in results} == {"sums"}
 
 
-def test_numbers_of_an_incomplete_variant_say_so(incomplete, tmp_path):
+def test_numbers_of_an_incomplete_variant_are_marked(incomplete, tmp_path):
     export_runs([incomplete], "hf-eval-results", tmp_path)
     entries = hub.parse_eval_result_entries(yaml.safe_load((tmp_path / ".eval_results" / "sums.yaml").read_text()))
     lacks = "incomplete: 10 of 40 questions not scored)"
@@ -55,12 +55,12 @@ def test_numbers_of_an_incomplete_variant_say_so(incomplete, tmp_path):
     assert f"high/correct_rate ({lacks}" in [one["name"] for one in result["metrics"]]
 
 
-def test_several_runs_have_files_of_their_own(run, drawn, tmp_path):
+def test_several_runs_are_written_to_separate_files(run, drawn, tmp_path):
     export_runs([run.path, drawn.path, run.folder.outcomes], "hf-eval-results", tmp_path)
     assert len(list((tmp_path / ".eval_results").iterdir())) == 3
 
 
-def test_a_variant_that_is_called_as_the_joint_estimates_are_is_none_of_them(run, tmp_path):
+def test_variant_named_pooled_is_not_mistaken_for_pooled_estimates(run, tmp_path):
     table = run.outcomes.filter(pl.col("variant") == "low").with_columns(variant=pl.lit("pooled"))
     table.write_parquet(tmp_path / "o.parquet")
     export_runs([tmp_path / "o.parquet"], "hf-eval-results", tmp_path / "out")

@@ -34,7 +34,7 @@ def exported(source: Path, out: Path) -> dict[str, EvalLog]:
     return {log.eval.task_args["variant"]: log for log in logs}
 
 
-def of_draw(log: EvalLog) -> dict[tuple[Any, int], EvalSample]:
+def samples_by_draw(log: EvalLog) -> dict[tuple[Any, int], EvalSample]:
     return {(sample.id, sample.epoch): sample for sample in log.samples or []}
 
 
@@ -45,7 +45,7 @@ def imported(out: Path) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("name", ["run", "drawn"])
-def test_the_metrics_are_those_of_the_summary_with_their_intervals(name, request, tmp_path):
+def test_log_metrics_and_intervals_match_the_summary(name, request, tmp_path):
     folder = request.getfixturevalue(name).folder
     logs = exported(folder.path, tmp_path)
     variants = json.loads(folder.summary.read_text())["variants"]
@@ -67,7 +67,7 @@ def test_the_metrics_are_those_of_the_summary_with_their_intervals(name, request
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["run", "drawn"])
-def test_a_log_that_is_imported_again_gives_the_same_outcome_table(name, request, tmp_path):
+def test_imported_log_gives_the_same_outcome_table(name, request, tmp_path):
     run = request.getfixturevalue(name)
     logs = exported(run.path, tmp_path)
     assert imported(tmp_path).equals(run.outcomes.sort("variant", "question_id", "draw"))
@@ -79,7 +79,7 @@ def test_a_log_that_is_imported_again_gives_the_same_outcome_table(name, request
 
 
 def change_rows(path: Path, change: Any) -> None:
-    """Have every sample of a log hold another row."""
+    """Change the row in every sample of a log."""
     with zipfile.ZipFile(path) as archive:
         entries = {one: archive.read(one) for one in archive.namelist()}
     with zipfile.ZipFile(path, "w") as archive:
@@ -93,7 +93,7 @@ def change_rows(path: Path, change: Any) -> None:
 @pytest.mark.parametrize(
     "how", [{}, {"placement": "system", "think": "/no_think"}, {"prompts": "own.toml"}], ids=["user", "system", "own"]
 )
-def test_messages_are_those_that_were_sent(how: Mapping[str, Any], tmp_path, monkeypatch):
+def test_logged_messages_match_those_sent(how: Mapping[str, Any], tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sent: list[list[Mapping[str, str]]] = []
 
@@ -114,7 +114,7 @@ def test_messages_are_those_that_were_sent(how: Mapping[str, Any], tmp_path, mon
     logged = [[{"role": one.role, "content": one.text} for one in event.input] for event in events]
     assert sorted(map(str, logged)) == sorted(map(str, sent))
     assert len(sent) == 5
-    sample = of_draw(log)["q1", 1]
+    sample = samples_by_draw(log)["q1", 1]
     assert [one.text for one in sample.input] == [one.text for one in sample.events[0].input]
     assert [one.text for one in sample.messages if one.role == "assistant"] == [
         "<answer>UNANSWERED</answer>",
@@ -126,7 +126,7 @@ def test_messages_are_those_that_were_sent(how: Mapping[str, Any], tmp_path, mon
 def test_a_sample_holds_its_target_grade_and_outputs(run, tmp_path):
     log = exported(run.path, tmp_path)["high"]
     outcomes = run.outcomes.filter(variant="high")
-    samples = of_draw(log)
+    samples = samples_by_draw(log)
     assert len(samples) == log.results.total_samples == log.results.completed_samples == len(outcomes)
     for row in outcomes.iter_rows(named=True):
         sample = samples[row["question_id"], 1]
@@ -145,7 +145,7 @@ def test_a_sample_holds_its_target_grade_and_outputs(run, tmp_path):
     assert "numpy" in log.eval.packages
 
 
-def test_verdicts_of_a_grader_are_requests_of_its_own(tmp_path):
+def test_grader_verdicts_are_separate_request_events(tmp_path):
     def grader(question: Any, answer: str) -> bool:
         return answer == question.gold
 
@@ -156,7 +156,7 @@ def test_verdicts_of_a_grader_are_requests_of_its_own(tmp_path):
         model, ROWS, grader=grader, grader_name="judge", model_name="sums", out=tmp_path / "r", variants="high"
     )
     (log,) = exported(run.path, tmp_path / "out").values()
-    sample = of_draw(log)["q1", 1]
+    sample = samples_by_draw(log)["q1", 1]
     assert [(event.role, event.metadata["pass"]) for event in sample.events] == [
         (None, "first"),
         (None, "forced"),
@@ -169,12 +169,14 @@ def test_verdicts_of_a_grader_are_requests_of_its_own(tmp_path):
 def test_draws_are_epochs(drawn, tmp_path):
     log = exported(drawn.path, tmp_path)["low"]
     outcomes = drawn.outcomes.filter(variant="low")
-    assert of_draw(log).keys() == {(row["question_id"], row["draw"] + 1) for row in outcomes.iter_rows(named=True)}
+    assert samples_by_draw(log).keys() == {
+        (row["question_id"], row["draw"] + 1) for row in outcomes.iter_rows(named=True)
+    }
     assert log.eval.config.epochs == 2
 
 
 @pytest.mark.slow
-def test_exporting_again_replaces_what_was_there(run, tmp_path):
+def test_exporting_again_replaces_earlier_files(run, tmp_path):
     exported(run.path, tmp_path)
     before = sorted(tmp_path.iterdir())
     exported(run.path, tmp_path)
@@ -182,12 +184,12 @@ def test_exporting_again_replaces_what_was_there(run, tmp_path):
     assert len(before) == 2
 
 
-def test_a_run_without_its_replies_has_what_the_outcome_table_holds(run, tmp_path):
+def test_run_without_stored_replies_exports_the_outcome_table(run, tmp_path):
     source = Path(shutil.copytree(run.path, tmp_path / "r"))
     (source / "replies.sqlite").unlink()
     log = exported(source, tmp_path / "out")["high"]
     row = run.outcomes.filter(variant="high", question_id="q1").row(0, named=True)
-    sample = of_draw(log)["q1", 1]
+    sample = samples_by_draw(log)["q1", 1]
     assert sample.input == row["question"]
     assert [one.text for one in sample.messages] == [
         row["question"],
@@ -199,7 +201,7 @@ def test_a_run_without_its_replies_has_what_the_outcome_table_holds(run, tmp_pat
     assert imported(tmp_path / "out").equals(run.outcomes.sort("variant", "question_id", "draw"))
 
 
-def test_an_incomplete_variant_says_so_in_its_status(incomplete, tmp_path):
+def test_incomplete_variant_has_status_cancelled(incomplete, tmp_path):
     logs = exported(incomplete, tmp_path / "out")
     assert (logs["low"].status, logs["low"].error) == ("success", None)
     assert logs["high"].status == "cancelled"  # questions are still to be asked
@@ -209,10 +211,10 @@ def test_an_incomplete_variant_says_so_in_its_status(incomplete, tmp_path):
     (score,) = logs["high"].results.scores
     assert (score.scored_samples, score.unscored_samples) == (30, 10)
     assert score.metrics["refusal_index"].metadata["status"] == "incomplete"
-    assert of_draw(logs["high"])["q3", 1].metadata["unscored_reason"] == "not_finished"
+    assert samples_by_draw(logs["high"])["q3", 1].metadata["unscored_reason"] == "not_finished"
 
 
-def test_a_question_whose_request_failed_is_an_error_of_its_sample(tmp_path):
+def test_failed_request_is_recorded_as_a_sample_error(tmp_path):
     def model(messages: list[dict[str, str]]) -> str:
         if "What is 3 plus" in messages[-1]["content"]:
             raise RuntimeError("the pipeline fell over")
@@ -220,13 +222,13 @@ def test_a_question_whose_request_failed_is_an_error_of_its_sample(tmp_path):
 
     run = evaluate(model, ROWS, model_name="sums", out=tmp_path / "r", **LOCAL)
     (log,) = exported(run.path, tmp_path / "out").values()
-    sample = of_draw(log)["q3", 1]
+    sample = samples_by_draw(log)["q3", 1]
     assert (log.status, log.results.completed_samples) == ("error", 2)
     assert "the pipeline fell over" in sample.error.message
     assert not sample.scores
 
 
-def test_no_key_comes_into_a_log(run, tmp_path, monkeypatch):
+def test_api_keys_are_redacted_from_logs(run, tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "swordfish-77")
     told = run.outcomes.with_columns(first_reply=pl.lit("it is swordfish-77"), model=pl.lit("m/swordfish-77"))
     told.write_parquet(tmp_path / "told.parquet")
@@ -254,14 +256,14 @@ def test_hostile_text_stays_text(run, tmp_path):
     assert imported(tmp_path / "out")["question_id"].str.starts_with("../").all()
 
 
-def test_a_table_of_two_columns_is_enough(tmp_path):
+def test_two_column_table_is_sufficient(tmp_path):
     (tmp_path / "own.csv").write_text("refused,wrong\ntrue,true\nfalse,false\nfalse,true\n")
     (log,) = exported(tmp_path / "own.csv", tmp_path / "out").values()
     assert [sample.scores["refused"].value for sample in log.samples] == [True, False, False]
     assert log.eval.task_args["variant"] == "all"
 
 
-def test_the_table_that_is_imported_is_that_of_an_import_of_the_table(incomplete, tmp_path):
+def test_importing_the_log_equals_importing_the_table(incomplete, tmp_path):
     exported(incomplete, tmp_path / "out")
     table = to_outcomes(from_outcomes(pl.read_parquet(incomplete)))
     assert imported(tmp_path / "out").equals(table.sort("variant", "question_id", "draw"))

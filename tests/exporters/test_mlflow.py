@@ -1,4 +1,4 @@
-"""With MLflow itself, on a database of SQLite: what it stored is read back by its own client."""
+"""With MLflow itself on an SQLite database; stored values are read back with its own client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_trackers")]
 
 @pytest.fixture(scope="session")
 def database(tmp_path_factory):
-    """Make the tables of its database once: that takes seconds."""
+    """Create the database tables once, which takes seconds."""
     path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
     mlflow.MlflowClient(f"sqlite:///{path}").search_experiments()
     return path
@@ -45,7 +45,7 @@ def runs_of(client, name="refusal-index"):
     return client.search_runs([client.get_experiment_by_name(name).experiment_id])
 
 
-def test_every_number_of_the_summary_is_in_the_store(drawn, client):
+def test_every_summary_number_is_stored_in_mlflow(drawn, client):
     (said,) = export_runs([drawn.path], "mlflow")
     (found,) = runs_of(client)
     document = json.loads(drawn.folder.summary.read_text())
@@ -57,7 +57,7 @@ def test_every_number_of_the_summary_is_in_the_store(drawn, client):
 
 
 @pytest.mark.nightly
-def test_parameters_table_and_files_are_there(drawn, client):
+def test_parameters_table_and_files_are_logged(drawn, client):
     export_runs([drawn.path], "mlflow")
     (found,) = runs_of(client)
     assert found.data.params["decoding.temperature"] == "0.7"
@@ -70,7 +70,7 @@ def test_parameters_table_and_files_are_there(drawn, client):
 
 
 @pytest.mark.nightly
-def test_the_table_is_one_to_mlflow(drawn, client, monkeypatch):
+def test_mlflow_loads_the_outcome_table(drawn, client, monkeypatch):
     pytest.importorskip("pandas")
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "refusal-index")
     export_runs([drawn.path], "mlflow")
@@ -79,7 +79,7 @@ def test_the_table_is_one_to_mlflow(drawn, client, monkeypatch):
 
 
 @pytest.mark.nightly
-def test_exporting_again_is_the_same_run(drawn, client):
+def test_exporting_again_updates_the_same_run(drawn, client):
     export_runs([drawn.path], "mlflow")
     export_runs([drawn.path], "mlflow")
     (found,) = runs_of(client)
@@ -87,7 +87,7 @@ def test_exporting_again_is_the_same_run(drawn, client):
 
 
 @pytest.mark.nightly
-def test_what_is_logged_later_is_what_is_shown_and_what_is_undefined_by_then_is_no_number(drawn, client):
+def test_later_values_replace_earlier_ones_and_undefined_becomes_nan(drawn, client):
     (run,) = read_exported([drawn.path])
     before = {**run.document, "penalty": 7.0, "low": {"no_longer_defined": 3.0}}
     tracker = tracker_class("mlflow")(Subject(run.key, "logged as it goes"))
@@ -102,7 +102,7 @@ def test_what_is_logged_later_is_what_is_shown_and_what_is_undefined_by_then_is_
 
 
 @pytest.mark.nightly
-def test_a_tag_says_whether_a_run_is_complete_and_is_replaced_when_it_is(drawn, incomplete, client):
+def test_status_tag_is_updated_when_the_run_completes(drawn, incomplete, client):
     (run,) = read_exported([incomplete])
     for one, said in (
         (run, "incomplete: high, 10 of 40 questions not scored"),
@@ -114,7 +114,7 @@ def test_a_tag_says_whether_a_run_is_complete_and_is_replaced_when_it_is(drawn, 
 
 
 @pytest.mark.nightly
-def test_a_run_that_waits_is_no_failure_and_the_same_one_when_it_goes_on(drawn, client):
+def test_waiting_run_is_scheduled_and_resumes_as_the_same_run(drawn, client):
     (run,) = read_exported([drawn.path])
     tracker_class("mlflow")(Subject(run.key, "waits")).wait()
     assert [one.info.status for one in runs_of(client)] == ["SCHEDULED"]
@@ -123,13 +123,13 @@ def test_a_run_that_waits_is_no_failure_and_the_same_one_when_it_goes_on(drawn, 
 
 
 @pytest.mark.nightly
-def test_the_experiment_is_the_one_that_its_settings_name(drawn, client, monkeypatch):
+def test_experiment_name_comes_from_mlflow_settings(drawn, client, monkeypatch):
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "of mine")
     export_runs([drawn.path], "mlflow")
     assert len(runs_of(client, "of mine")) == 1
 
 
-def test_a_server_that_is_down_is_told_on_one_line_without_its_password(drawn, monkeypatch):
+def test_unreachable_server_error_is_one_line_without_the_password(drawn, monkeypatch):
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hush-hush@127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
@@ -138,7 +138,7 @@ def test_a_server_that_is_down_is_told_on_one_line_without_its_password(drawn, m
 
 
 @pytest.mark.nightly
-def test_a_server_that_is_down_is_tried_for_a_moment_unless_its_own_settings_say_longer(drawn, monkeypatch):
+def test_retries_are_few_unless_mlflow_settings_ask_for_more(drawn, monkeypatch):
     from mlflow.utils import rest_utils
 
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -157,11 +157,11 @@ def test_a_server_that_is_down_is_tried_for_a_moment_unless_its_own_settings_say
         with pytest.raises(TrackerError, match="cannot be reached"):
             export_runs([drawn.path], "mlflow")
         assert tried.pop() == [known, "20"]
-        assert os.environ.get("MLFLOW_HTTP_REQUEST_MAX_RETRIES") == own  # files, and whoever else asks, are not hurried
+        assert os.environ.get("MLFLOW_HTTP_REQUEST_MAX_RETRIES") == own  # restored afterwards
 
 
 @pytest.mark.nightly
-def test_a_run_that_fails_on_its_way_is_no_running_one(drawn, client, monkeypatch):
+def test_run_that_fails_while_logging_is_marked_failed(drawn, client, monkeypatch):
     def full(*_args):
         raise OSError("No space left on device")
 
@@ -172,7 +172,7 @@ def test_a_run_that_fails_on_its_way_is_no_running_one(drawn, client, monkeypatc
 
 
 @pytest.mark.nightly
-def test_variants_of_any_name_are_metrics(drawn, client, tmp_path):
+def test_hostile_variant_names_become_valid_metric_names(drawn, client, tmp_path):
     import polars as pl
 
     drawn.outcomes.with_columns(variant=pl.concat_str(pl.lit("../a;b\n/"), pl.col("variant"))).write_parquet(

@@ -24,7 +24,7 @@ from refusal_index.stats.baseline import Payoffs
 from tests.exporters.conftest import leaves
 
 
-def test_a_folder_says_what_its_summary_says(run, summary):
+def test_exported_folder_matches_its_summary(run, summary):
     (found,) = read_exported([run.path])
     low = summary["variants"][0]["metrics"]
     assert found.metrics["variant"].unique(maintain_order=True).to_list() == ["low", "high", "pooled"]
@@ -35,13 +35,13 @@ def test_a_folder_says_what_its_summary_says(run, summary):
     assert found.settings["decoding"]["temperature"] == 0.7
 
 
-def test_a_table_comes_to_the_same_numbers_as_its_folder(run):
+def test_table_gives_the_same_numbers_as_its_folder(run):
     (folder,), (table,) = read_exported([run.path]), read_exported([run.folder.outcomes])
     assert table.metrics.equals(folder.metrics)
     assert table.outcomes.equals(folder.outcomes)
 
 
-def test_a_set_stands_for_its_runs_and_a_table_for_its_models(run, tmp_path):
+def test_table_of_several_models_is_one_run_per_model(run, tmp_path):
     both = pl.concat([run.outcomes, run.outcomes.with_columns(model=pl.lit("another"))])
     both.write_parquet(tmp_path / "both.parquet")
     found = read_exported([tmp_path / "both.parquet"])
@@ -49,7 +49,7 @@ def test_a_set_stands_for_its_runs_and_a_table_for_its_models(run, tmp_path):
     assert found[0].key != found[1].key
 
 
-def test_a_key_stays_the_same_wherever_a_folder_is_moved_and_however_far_it_has_come(run, tmp_path):
+def test_key_is_unchanged_by_moving_or_continuing_a_run(run, tmp_path):
     moved = RunFolder(shutil.copytree(run.path, tmp_path / "moved"))
     moved.change_about({"stopped": {"asked": 8, "of": 40, "look": 1, "looks": 5, "why": "narrow"}})
     moved.change_settings({"comparability_version": 99})
@@ -58,7 +58,7 @@ def test_a_key_stays_the_same_wherever_a_folder_is_moved_and_however_far_it_has_
     assert read_exported([table])[0].key == read_exported([run.folder.outcomes])[0].key
 
 
-def test_a_key_tells_two_runs_of_the_same_settings_apart(tmp_path):
+def test_runs_with_the_same_settings_have_different_keys(tmp_path):
     keys = set()
     for name in ("one", "two"):
         RunFolder(tmp_path / name).create_or_resume({"seed": 1}, about={RUN_ID: "handed on"})
@@ -85,7 +85,7 @@ def test_a_key_tells_two_runs_of_the_same_settings_apart(tmp_path):
         (("pooled",), {"a": 1}, "expected the metrics of each variant"),
     ],
 )
-def test_a_summary_that_was_tampered_with_is_named_with_what_makes_it_anew(run, tmp_path, place, value, said):
+def test_tampered_summary_is_named_with_the_command_that_rebuilds_it(run, tmp_path, place, value, said):
     folder = shutil.copytree(run.path, tmp_path / "run")
     document = json.loads((folder / "summary.json").read_text())
     *way, last = place
@@ -100,7 +100,7 @@ def test_a_summary_that_was_tampered_with_is_named_with_what_makes_it_anew(run, 
     assert f"'refusal-index score {folder}' rebuilds it" in str(raised.value)
 
 
-def test_a_number_that_is_not_identified_is_read_with_its_interval(run, tmp_path):
+def test_unidentified_value_is_read_with_its_interval(run, tmp_path):
     folder = shutil.copytree(run.path, tmp_path / "run")
     document = json.loads((folder / "summary.json").read_text())
     document["variants"][0]["metrics"]["corrected_refusal_index"] |= {"status": "not_identified", "low": -1, "high": 1}
@@ -112,14 +112,14 @@ def test_a_number_that_is_not_identified_is_read_with_its_interval(run, tmp_path
     assert [corrected[name] for name in ("status", "estimate", "low", "high")] == ["not_identified", None, -1, 1]
 
 
-def test_a_folder_without_results_says_what_makes_them(run, tmp_path):
+def test_folder_without_results_says_how_to_get_them(run, tmp_path):
     folder = shutil.copytree(run.path, tmp_path / "run")
     (folder / "summary.json").unlink()
     with pytest.raises(RunFolderError, match="has no results yet; finish the run"):
         read_exported([folder])
 
 
-def test_no_key_of_a_folder_is_handed_on(run, tmp_path, monkeypatch):
+def test_api_keys_are_redacted_from_exported_settings(run, tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "swordfish-77")
     folder = shutil.copytree(run.path, tmp_path / "run")
     text = (folder / "run.json").read_text().replace("part of the package", "x").replace('"user"', '"swordfish-77"')
@@ -129,14 +129,14 @@ def test_no_key_of_a_folder_is_handed_on(run, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["run", "drawn"])
-def test_every_number_of_a_summary_has_a_name_of_its_own(name, request):
+def test_every_summary_number_has_a_unique_name(name, request):
     document = json.loads(request.getfixturevalue(name).folder.summary.read_text())
     found = numbers(document)
     assert sorted(found.values()) == sorted(leaves(document))
     assert len(found) > 100
 
 
-def test_metrics_are_named_by_variant_metric_and_end(drawn):
+def test_metrics_are_named_by_variant_metric_and_bound(drawn):
     document = json.loads(drawn.folder.summary.read_text())
     found = numbers(document)
     for variant in document["variants"]:
@@ -146,22 +146,22 @@ def test_metrics_are_named_by_variant_metric_and_end(drawn):
     assert found["pooled/refusal_index"] == document["pooled"][0]["refusal_index"]["estimate"]
 
 
-def test_what_is_undefined_is_no_number(run, summary):
+def test_undefined_metrics_have_no_number(run, summary):
     assert summary["variants"][0]["metrics"]["corrected_refusal_index"]["estimate"] is None
     assert not [name for name in numbers(summary) if name.startswith("low/corrected_refusal_index")]
 
 
-def test_variants_whose_names_come_out_alike_stay_apart():
+def test_variants_with_the_same_normalised_name_stay_distinct():
     variants = [{"variant": name, "n": place} for place, name in enumerate(["a/b", "a\nb", "a_b", None])]
     assert numbers({"variants": variants}) == {"a_b/n": 0, "a_b/n_2": 1, "a_b/n_3": 2, "all/n": 3}
 
 
-def test_numbers_that_no_float_holds_are_left_out():
+def test_values_that_are_not_finite_floats_are_left_out():
     assert numbers({"a": 10**400, "b": True, "c": None, "d": "5", "e": float("nan"), "f": 2}) == {"f": 2.0}
 
 
 @given(st.text())
-def test_any_text_becomes_a_part_that_is_a_plain_name(text):
+def test_any_text_becomes_a_plain_path_component_property(text):
     part = name_part(text)
     assert posixpath.normpath(f"{part}/y") == f"{part}/y"
     assert not part.startswith(".")
@@ -173,7 +173,7 @@ def test_any_text_becomes_a_part_that_is_a_plain_name(text):
 # --- What a summary says of what answers are worth, on which the ranges and descriptions of metrics depend
 
 
-def test_weights_are_the_ends_of_the_range_and_part_of_the_description():
+def test_weights_set_the_score_range_and_appear_in_the_description():
     payoffs = payoffs_of({"penalty": 3, "truthfulness_weights": [1.0, 0.25, 2]})
     assert payoffs == Payoffs(3, (1, 0.25, 2))
     assert METRICS["truthfulness_score"].range(payoffs) == (-2, 1)
@@ -185,7 +185,7 @@ def test_weights_are_the_ends_of_the_range_and_part_of_the_description():
 @pytest.mark.parametrize(
     "weights", [None, "1,0,1", [1, 0], [1, 0, None], [1, 0, float("inf")], [1, 0, 10**400], [True] * 3]
 )
-def test_weights_that_are_none_leave_the_range_open(weights: Any):
+def test_invalid_weights_leave_the_range_open(weights: Any):
     assert payoffs_of({"penalty": 1, "truthfulness_weights": weights}) is None
 
 
@@ -208,7 +208,7 @@ def test_every_metric_is_a_row_with_its_unrounded_interval(run, summary, tmp_pat
             assert int(row["n"]) == variant["n"]
 
 
-def test_what_is_undefined_is_an_empty_cell_with_its_reason(run, tmp_path):
+def test_undefined_metrics_are_empty_cells_with_a_reason(run, tmp_path):
     export_runs([run.path], "csv", tmp_path / "out.csv")
     wanted = ("low", "corrected_refusal_index")
     (row,) = (one for one in rows_of(tmp_path / "out.csv") if (one["variant"], one["metric"]) == wanted)
@@ -216,7 +216,7 @@ def test_what_is_undefined_is_an_empty_cell_with_its_reason(run, tmp_path):
     assert (row["status"], row["reason"]) == ("undefined", "no_repeated_questions")
 
 
-def test_numbers_of_an_incomplete_variant_have_that_status_and_how_much_is_missing(incomplete, tmp_path):
+def test_incomplete_variants_have_status_incomplete_and_a_missing_count(incomplete, tmp_path):
     said = export_runs([incomplete], "csv", tmp_path / "out.csv")
     rows = rows_of(tmp_path / "out.csv")
     assert said[1:] == [f"{incomplete}: incomplete: high, 10 of 40 questions not scored"]
@@ -228,7 +228,7 @@ def test_numbers_of_an_incomplete_variant_have_that_status_and_how_much_is_missi
     assert (status["low", "correct_rate"], status["high", "corrected_refusal_index"]) == ("ok", "undefined")
 
 
-def test_no_cell_is_a_formula(run, tmp_path):
+def test_cells_are_never_formulas(run, tmp_path):
     risky = run.outcomes.with_columns(model=pl.lit('=HYPERLINK("http://127.0.0.1")'), dataset=pl.lit("@SUM(1)"))
     risky.with_columns(variant=pl.concat_str(pl.lit("+"), pl.col("variant"))).write_parquet(tmp_path / "risky.parquet")
     export_runs([tmp_path / "risky.parquet"], "csv", tmp_path / "out.csv")
@@ -236,7 +236,7 @@ def test_no_cell_is_a_formula(run, tmp_path):
     assert cells == {'\'=HYPERLINK("http://127.0.0.1")', "'@SUM(1)", "'+low", "'+high", "pooled"}
 
 
-def test_no_key_comes_into_a_cell(run, tmp_path, monkeypatch):
+def test_api_keys_are_redacted_from_cells(run, tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "swordfish-77")
     run.outcomes.with_columns(model=pl.lit("m swordfish-77")).write_parquet(tmp_path / "told.parquet")
     export_runs([tmp_path / "told.parquet"], "csv", tmp_path / "out.csv")

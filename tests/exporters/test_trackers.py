@@ -1,4 +1,4 @@
-"""What trackers are told, with their packages or without."""
+"""What trackers receive, with or without their packages installed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from refusal_index.plugins.trackers.results import ExportError, TrackerError, re
 from refusal_index.plugins.trackers.tracker import error_line, export_runs
 
 
-def test_a_tracker_that_is_not_installed_is_named_with_what_installs_it(run, monkeypatch):
+def test_missing_tracker_package_error_says_how_to_install_it(run, monkeypatch):
     monkeypatch.setattr(tracker, "find_spec", lambda _name: None)
     with pytest.raises(ExportError, match=r"to: wandb is not installed; pip install 'refusal-index\[wandb\]'"):
         export_runs([run.path], "wandb")
 
 
-def test_a_tracker_takes_no_place(run, tmp_path):
+def test_trackers_reject_an_output_path(run, tmp_path):
     with pytest.raises(ExportError, match=r"out: expected nothing, got .*; the settings of mlflow say where it logs"):
         export_runs([run.path], "mlflow", tmp_path)
 
 
-def test_only_plain_files_of_a_folder_are_handed_on(run, tmp_path):
+def test_only_regular_files_are_uploaded(run, tmp_path):
     folder = shutil.copytree(run.path, tmp_path / "run")
     secret = tmp_path / "secret"
     secret.write_text("of somebody else")
@@ -40,7 +40,7 @@ def test_only_plain_files_of_a_folder_are_handed_on(run, tmp_path):
     assert not {"stolen", "linked/secret", "pipe", ".lock"} & names
 
 
-def test_the_table_of_a_large_run_is_its_beginning_without_keys(run, monkeypatch):
+def test_large_outcome_table_is_truncated(run, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "q3")  # too short to be a key
     monkeypatch.setattr(clients, "MAX_ROWS", 7)
     (found,) = read_exported([run.path])
@@ -49,7 +49,7 @@ def test_the_table_of_a_large_run_is_its_beginning_without_keys(run, monkeypatch
     assert [tuple(row) for row in rows] == run.outcomes.head(7).rows()
 
 
-def test_what_went_wrong_is_one_line_without_keys(monkeypatch):
+def test_tracker_error_is_one_line_without_keys(monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "swordfish-77")
     assert error_line("wandb", ValueError("bad key\nswordfish-77.")) == "ValueError: bad key [key]"
     assert error_line("wandb", ValueError("")) == "ValueError: no reason given"
@@ -70,7 +70,7 @@ def test_a_long_reason_ends_with_a_whole_word():
         (None, "its server cannot be reached (connection refused)"),
     ],
 )
-def test_a_server_that_does_not_answer_is_told_by_its_address(monkeypatch, address, said):
+def test_unreachable_server_error_names_its_address(monkeypatch, address, said):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     if address is not None:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
@@ -78,7 +78,7 @@ def test_a_server_that_does_not_answer_is_told_by_its_address(monkeypatch, addre
 
 
 @pytest.mark.parametrize("is_down", [False, True])
-def test_a_run_that_a_tracker_took_in_part_only_ends_there_as_failed(run, monkeypatch, is_down):
+def test_partially_logged_run_is_marked_failed(run, monkeypatch, is_down):
     ended = []
 
     class Half:
@@ -101,7 +101,7 @@ def test_a_run_that_a_tracker_took_in_part_only_ends_there_as_failed(run, monkey
     assert ended == [True]
 
 
-def test_a_run_that_is_given_twice_is_taken_once_and_told(run, drawn, tmp_path):
+def test_duplicate_run_is_exported_once_and_reported(run, drawn, tmp_path):
     again = run.path.parent / ".." / run.path.parent.name / run.path.name
     *_, first, second = export_runs([run.path, again, drawn.path, run.path], "csv", tmp_path / "metrics.csv")
     assert (first, second) == (

@@ -1,4 +1,4 @@
-"""With W&B itself, offline: what it wrote is read back by its own messages."""
+"""With W&B itself, offline; its file is read back with its own message classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from refusal_index.plugins.trackers.results import TrackerError, read_exported
 from refusal_index.plugins.trackers.tracker import Subject, export_runs, tracker_class
 from refusal_index.render.summary import numbers
 from tests.exporters.conftest import leaves
-from tests.exporters.offline_run import logged_in
+from tests.exporters.offline_run import read_offline_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_trackers")]
 
@@ -32,7 +32,7 @@ def test_every_number_of_the_summary_is_in_the_offline_run(drawn, offline):
     (said,) = export_runs([drawn.path], "wandb")
     assert said.startswith(f"wandb: {offline}")
     assert said.endswith("offline: 'wandb sync' uploads it")
-    logged, document = logged_in(offline), json.loads(drawn.folder.summary.read_text())
+    logged, document = read_offline_run(offline), json.loads(drawn.folder.summary.read_text())
     named = numbers(document)
     assert {name: logged.summary[name] for name in named} == named
     assert logged.summary["status"] == "complete"
@@ -42,29 +42,29 @@ def test_every_number_of_the_summary_is_in_the_offline_run(drawn, offline):
 
 
 @pytest.mark.nightly
-def test_the_summary_says_beside_its_numbers_that_a_run_is_incomplete(incomplete, offline):
+def test_wandb_summary_marks_an_incomplete_run(incomplete, offline):
     export_runs([incomplete], "wandb")
-    assert logged_in(offline).summary["status"] == "incomplete: high, 10 of 40 questions not scored"
+    assert read_offline_run(offline).summary["status"] == "incomplete: high, 10 of 40 questions not scored"
 
 
 @pytest.mark.nightly
-def test_a_number_that_is_undefined_by_now_is_withdrawn_and_others_are_left_alone(drawn, offline):
+def test_newly_undefined_metric_is_removed_and_others_are_kept(drawn, offline):
     (run,) = read_exported([drawn.path])
     tracker = tracker_class("wandb")(Subject(run.key, "logged before"))
     tracker.count({"low/no_longer_defined": 3.0, "progress/questions": 8.0, "of_mine": 1.0})
     tracker.log(run)
-    assert logged_in(offline).removed == ["low/no_longer_defined"]
+    assert read_offline_run(offline).removed == ["low/no_longer_defined"]
 
 
 @pytest.mark.nightly
-def test_a_run_that_waits_is_no_failure(offline):
+def test_waiting_run_is_not_a_failure(offline):
     tracker_class("wandb")(Subject("0123456789abcdef", "waits")).wait()
-    assert logged_in(offline).exit_code == 0
+    assert read_offline_run(offline).exit_code == 0
 
 
-def test_configuration_table_and_files_are_there(drawn, offline):
+def test_configuration_table_and_files_are_logged(drawn, offline):
     export_runs([drawn.path], "wandb")
-    logged = logged_in(offline)
+    logged = read_offline_run(offline)
     assert logged.config["decoding"] == json.loads(drawn.folder.run_json.read_text())["settings"]["decoding"]
     (path,) = offline.rglob("outcomes_*.table.json")
     table = json.loads(path.read_text())
@@ -75,7 +75,7 @@ def test_configuration_table_and_files_are_there(drawn, offline):
 
 
 @pytest.mark.nightly
-def test_a_run_without_a_key_of_its_own_is_told_on_one_line(drawn, monkeypatch, tmp_path):
+def test_missing_wandb_key_error_is_one_line(drawn, monkeypatch, tmp_path):
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / "no netrc"))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -86,7 +86,7 @@ def test_a_run_without_a_key_of_its_own_is_told_on_one_line(drawn, monkeypatch, 
 
 
 @pytest.mark.nightly
-def test_a_server_that_is_down_is_told_by_its_address_soon(drawn, monkeypatch, tmp_path):
+def test_unreachable_wandb_server_is_reported_quickly_by_address(drawn, monkeypatch, tmp_path):
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
@@ -94,11 +94,11 @@ def test_a_server_that_is_down_is_told_by_its_address_soon(drawn, monkeypatch, t
     began = time.monotonic()
     with pytest.raises(TrackerError, match=r"^wandb: http://127\.0\.0\.1:9 cannot be reached \("):
         export_runs([drawn.path], "wandb")
-    assert time.monotonic() - began < 60  # W&B's own patience is 90 s
+    assert time.monotonic() - began < 60  # W&B's own timeout is 90 s
 
 
 @pytest.mark.nightly
-def test_a_tracker_that_is_switched_off_says_that_nothing_is_logged(drawn, monkeypatch, tmp_path):
+def test_disabled_tracker_says_nothing_was_logged(drawn, monkeypatch, tmp_path):
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     monkeypatch.setenv("WANDB_MODE", "disabled")
     with pytest.raises(TrackerError, match="nothing was logged because WANDB_MODE is disabled; unset it"):
@@ -115,7 +115,7 @@ def test_neither_the_command_line_nor_the_terminal_is_logged(drawn, offline, cap
 
 
 @pytest.mark.nightly
-def test_hostile_names_and_keys_come_through_harmless(drawn, offline, monkeypatch):
+def test_hostile_names_and_keys_are_harmless(drawn, offline, monkeypatch):
     import polars as pl
 
     monkeypatch.setenv("SOME_API_KEY", "swordfish-77")
@@ -125,7 +125,7 @@ def test_hostile_names_and_keys_come_through_harmless(drawn, offline, monkeypatc
     hostile.write_parquet(offline / "hostile.parquet")
     export_runs([offline / "hostile.parquet"], "wandb")
     (run,) = read_exported([offline / "hostile.parquet"])
-    logged = logged_in(offline)
+    logged = read_offline_run(offline)
     assert {name: logged.summary[name] for name in numbers(run.document)} == numbers(run.document)
     assert "\n" not in logged.run.display_name
     (path,) = offline.rglob("outcomes_*.table.json")

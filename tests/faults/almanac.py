@@ -87,7 +87,7 @@ class FaultyBatches(Batches):
 
     async def _answer(self, batch: CountedBatch, file: BinaryIO) -> None:
         await super()._answer(batch, file)
-        if self._late(batch) and batch.status == "completed":  # nobody saw it in that state
+        if self._late(batch) and batch.status == "completed":  # no client saw it in that state
             batch.expired_at, batch.completed_at = batch.completed_at, None
             batch.status = "expired"
 

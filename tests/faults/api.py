@@ -116,10 +116,10 @@ class FakeApi:
 
     def _serve(self) -> None:
         self._loop.run_until_complete(self._run())
-        self._loop.run_until_complete(self._end_what_hangs())
+        self._loop.run_until_complete(self._cancel_hanging_tasks())
         self._loop.close()
 
-    async def _end_what_hangs(self) -> None:
+    async def _cancel_hanging_tasks(self) -> None:
         hanging = asyncio.all_tasks() - {asyncio.current_task()}
         for task in hanging:
             task.cancel()
@@ -145,7 +145,7 @@ class FakeApi:
         return site
 
     async def go_down(self, seconds: float) -> None:
-        """Refuse connections, and be there again at the same address after a while."""
+        """Refuse connections, and come back at the same address after a while."""
         if self.is_down or self._site is None:
             return
         self.is_down = True
@@ -161,7 +161,7 @@ class FakeApi:
         self._coming_back = asyncio.create_task(back())
 
     def come_back(self) -> None:
-        """Be there again, if it was down."""
+        """Come back, if it was down."""
         if self.is_down:
             self._loop.call_soon_threadsafe(self._back.set)
             asyncio.run_coroutine_threadsafe(_done(self._coming_back), self._loop).result(10)
@@ -169,7 +169,7 @@ class FakeApi:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         try:
             body = json.loads(await request.read())
-        except ConnectionResetError:  # whoever sent it is gone
+        except ConnectionResetError:  # the sender has disconnected
             return dropped(request)
         self.headers.append(dict(request.headers))
         if self.is_down:
@@ -183,7 +183,7 @@ class FakeApi:
         return self.received[name] - 1
 
     async def respond(self, request: web.Request | None, body: dict[str, Any], sent_before: int) -> web.StreamResponse:
-        """Answer a request, or do with it what is planned."""
+        """Answer a request, or apply the planned fault."""
         message = body["messages"][-1]["content"]
         fault = self._fault(message, sent_before) if self._fault else None
         if isinstance(fault, web.StreamResponse):
@@ -199,7 +199,7 @@ class FakeApi:
     async def called(
         self, request: web.Request, what: str, handle: Callable[[], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Answer a call that is no request to a model, or do with it what is planned."""
+        """Answer a call that is not a model request, or apply the planned fault."""
         if self.is_down:
             return dropped(request)
         self.calls[what] += 1
@@ -215,7 +215,7 @@ async def _done(task: asyncio.Task[None]) -> None:
 
 
 def dropped(request: web.Request | None) -> web.StreamResponse:
-    """Close the connection of a request without a word; within a batch, have nothing come of it."""
+    """Close the connection of a request without a response; within a batch, give no result."""
     if request is not None and request.transport is not None:
         request.transport.abort()
     return web.Response()

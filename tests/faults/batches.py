@@ -1,4 +1,4 @@
-"""The scripted server's files and batches: each request of a batch meets with what was planned for it.
+"""The scripted server's files and batches: each request of a batch gets the fault planned for it.
 
 Beside them, each call of the API itself can meet with a fault: those of a pass that is called as one of `CALLS`.
 """
@@ -93,7 +93,7 @@ class FakeBatches:
         ]
 
     def submitted_twice(self) -> list[str]:
-        """Return our keys of the batches that were submitted more than once."""
+        """Return our keys of batches that were submitted more than once."""
         keys = [(one.asked.get("metadata") or {}).get(METADATA, one.id) for one in self.made.values()]
         return sorted({key for key in keys if keys.count(key) > 1})
 
@@ -101,7 +101,7 @@ class FakeBatches:
         async def handled(request: web.Request) -> web.StreamResponse:
             try:
                 if request.content_type == "application/json":
-                    await request.read()  # all that was sent has arrived, whatever becomes of whoever sent it
+                    await request.read()  # read everything that was sent, even if the sender disappears
                 return await self._api.called(request, called(call), lambda: handler(request))
             except ConnectionResetError:  # whoever sent it is gone
                 return web.Response()
@@ -170,7 +170,7 @@ class FakeBatches:
         return web.json_response(batch.document())
 
     async def _carry(self, batch: FakeBatch) -> None:
-        """Ask what a batch asks, so many at once, in the order of its file."""
+        """Process the requests of a batch, several at once, in the order of its file."""
         slots = asyncio.Semaphore(CONCURRENCY)
 
         async def line(asked: dict[str, Any], sent_before: int) -> None:
@@ -185,12 +185,12 @@ class FakeBatches:
             batch.status = "expired" if any(EXPIRED in line for line in batch.lines) else "completed"
 
     def forget(self) -> None:
-        """Know of no batch any more."""
+        """Forget all batches."""
         self.made.clear()
 
 
 class Expired(web.Response):
-    """What comes of a request that a batch did not get to in time."""
+    """The result of a request that a batch did not reach in time."""
 
 
 TOO_LATE = {"code": EXPIRED.decode(), "message": "This request could not be executed in time."}

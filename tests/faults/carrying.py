@@ -25,7 +25,7 @@ import polars as pl
 
 from tests.faults import program
 from tests.faults.api import FakeApi
-from tests.faults.kinds import meanwhile, standing_still
+from tests.faults.kinds import meanwhile, while_server_is_idle
 from tests.faults.nodes import cluster
 from tests.faults.plan import Fault, Plan
 from tests.faults.process import Command, Ended, start
@@ -39,7 +39,7 @@ LONGEST = 200
 
 
 class NotPossibleHereError(Exception):
-    """A scenario that this machine cannot play."""
+    """A scenario that this machine cannot run."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Stage:
         self.running.append(command)
         ended = command.wait(self.scenario.limit)
         if self.engine.name == "command":
-            self._settle()  # a program that the killed command started asks on for a moment
+            self._settle()  # a program started by the killed command keeps sending for a moment
         self.api._fault = None
         self.idle += [fault for fault, count in zip(step.faults, plan.happened, strict=True) if not count]
         self.lost += max(0, len(self.api.answered) - self.kept() - unkept)
@@ -139,8 +139,8 @@ class Stage:
             "terminate": meanwhile(lambda: self._signal(signal.SIGTERM), late=0.2),
             "terminate twice": meanwhile(lambda: self._signal(signal.SIGTERM, signal.SIGTERM), late=0.5),
             "hang up": meanwhile(lambda: self._signal(signal.SIGHUP), late=0.2),
-            "fill the disk": standing_still(lambda: fill(self.folder.parent)),
-            "use up the files": standing_still(lambda: use_up_files(self.folder.parent)),
+            "fill the disk": while_server_is_idle(lambda: fill(self.folder.parent)),
+            "use up the files": while_server_is_idle(lambda: use_up_files(self.folder.parent)),
             "another run": meanwhile(self._another),
         }
 
@@ -179,7 +179,7 @@ def use_up_files(folder: Path) -> None:
 
 
 def make_room(folder: Path) -> None:
-    """Undo what was done to the disk that a folder lies on."""
+    """Undo the changes to the disk that contains a folder."""
     if os.path.ismount(folder.parent):
         subprocess.run(["mount", "-o", "remount,rw", str(folder.parent)], check=True)
         (folder.parent / "filler").unlink(missing_ok=True)
@@ -258,7 +258,7 @@ def _promised(
 
 
 def _always(stage: Stage) -> Iterator[str]:
-    """Say which of the promises was broken that hold whatever happens."""
+    """Return which of the general promises were broken."""
     for fault in stage.idle:
         yield f"nothing happened of {fault}"
     for key in stage.api.batches.submitted_twice():
@@ -294,7 +294,7 @@ def contents(path: Path) -> Iterator[bytes]:
 
 
 def message_of(ended: Ended) -> str:
-    """Return the line that tells most."""
+    """Return the most informative line."""
     for pattern, text in ((r"^(?:error: |interrupted).*", ended.err), (r"^.*could not be scored.*", ended.out)):
         found = re.findall(pattern, text, re.MULTILINE)
         if found:
@@ -308,7 +308,7 @@ def difference(stage: Stage, expected: pl.DataFrame) -> str | None:
     columns = [*PLACE, *VERDICTS, *(TEXTS if stage.scenario.texts else ())]
     try:
         found = pl.read_parquet(stage.folder / "outcomes.parquet")
-    except Exception as error:  # whatever Polars finds wrong with it
+    except Exception as error:  # any error that Polars reports
         return f"no outcome table ({type(error).__name__})"
     missing = expected.join(found, on=PLACE, how="anti").height
     if missing:
@@ -372,5 +372,5 @@ def disk(place: Path, options: str) -> Iterator[None]:
 
 
 def protect(folder: Path) -> None:
-    """Let nothing be written to the disk that a folder lies on."""
+    """Make the disk that contains a folder read-only."""
     subprocess.run(["mount", "-o", "remount,ro", str(folder.parent)], check=True)

@@ -25,7 +25,7 @@ def torn(name: str) -> Damage:
 
 
 def elsewhere(name: str) -> Damage:
-    """Have the files be symbolic links to what they were."""
+    """Replace the files by symbolic links to their contents."""
 
     def link(path: Path) -> None:
         there = path.rename(path.with_name(f"{path.name}.there"))
@@ -35,12 +35,12 @@ def elsewhere(name: str) -> Damage:
 
 
 def said_of_batch(old: str, new: str) -> Damage:
-    """Have the journal of batches say something else."""
+    """Replace text in the journal of batches."""
     return _each("batches.jsonl", lambda path: path.write_text(path.read_text().replace(old, new)))
 
 
 def later(name: str, seconds: int) -> Damage:
-    """Have a journal say that all was done so many seconds later."""
+    """Shift the times in a journal by some seconds."""
     pattern = re.compile(r'(?<="time": )\d+')
     return _each(
         name, lambda path: path.write_text(pattern.sub(lambda found: str(int(found[0]) + seconds), path.read_text()))
@@ -90,18 +90,18 @@ def _each(name: str, deed: Callable[[Path], object]) -> Damage:
 
 
 def linked(folder: Path) -> None:
-    """Have the folder be a symbolic link to another one."""
+    """Replace the folder by a symbolic link to another one."""
     there = folder.with_name("there")
     there.mkdir()
     folder.symlink_to(there, target_is_directory=True)
 
 
 def half_renamed(folder: Path) -> None:
-    """Leave what a kill in the midst of writing a file leaves."""
+    """Leave the state after a kill while writing a file."""
     (folder / ".summary.json.abcd1234.tmp").write_text("{")
 
 
 def without_results(folder: Path) -> None:
-    """Take away all that is derived."""
+    """Remove all derived files."""
     for name in ("outcomes.parquet", "summary.json", "report.html"):
         (folder / name).unlink()

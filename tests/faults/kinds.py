@@ -1,4 +1,4 @@
-"""What a server may do with a request in place of answering it: each is one misdeed, or makes one."""
+"""What a server may do with a request instead of answering it: each is a `Misdeed`, or makes one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def refused(status: int, message: str, code: str | None = None, **headers: str) 
 
 
 def body(content: object, status: int = 200) -> Misdeed:
-    """Return this JSON, whatever it means."""
+    """Return this JSON without interpreting it."""
 
     async def misdeed(_exchange: Exchange) -> web.StreamResponse:
         return web.json_response(content, status=status)
@@ -57,7 +57,7 @@ def message(**fields: object) -> Misdeed:
 
 
 async def dropped_connection(exchange: Exchange) -> web.StreamResponse:
-    """Close the connection without a word."""
+    """Close the connection without a response."""
     return dropped(exchange.request)
 
 
@@ -75,7 +75,7 @@ async def cut_connection(exchange: Exchange) -> web.StreamResponse:
 
 
 def hanging(seconds: float) -> Misdeed:
-    """Say nothing for a while, and close; a batch does not wait for it."""
+    """Send nothing for a while, and close; a batch does not wait for it."""
 
     async def misdeed(exchange: Exchange) -> web.StreamResponse:
         if exchange.request is None:
@@ -159,7 +159,7 @@ def in_latin_1(body: dict[str, Any]) -> web.Response:
 
 
 def with_invalid_byte(body: dict[str, Any]) -> web.Response:
-    """Write a body with a byte that is no UTF-8."""
+    """Write a body with an invalid UTF-8 byte."""
     return web.Response(body=_remarked(body, "caf?").encode().replace(b"?", b"\xe9"), content_type="application/json")
 
 
@@ -182,7 +182,7 @@ def _compressed(text: str) -> bytes:
 
 
 async def malformed_header(exchange: Exchange) -> web.StreamResponse:
-    """Send a line among the headers that is none; within a batch, have nothing come of it."""
+    """Send an invalid header line; within a batch, give no result."""
     if exchange.request is not None and exchange.request.transport is not None:
         exchange.request.transport.write(b"HTTP/1.1 200 OK\r\nno header at all\r\n\r\n")
         exchange.request.transport.close()
@@ -206,8 +206,8 @@ def meanwhile(deed: Callable[[], object], *, late: float = 0.0) -> Misdeed:
     return misdeed
 
 
-def standing_still(deed: Callable[[], object]) -> Misdeed:
-    """Do something while the server answers nobody, so that no request is sent in the midst of it; then answer well."""
+def while_server_is_idle(deed: Callable[[], object]) -> Misdeed:
+    """Do something while the server answers no request, so that none is sent meanwhile; then answer well."""
 
     async def misdeed(exchange: Exchange) -> web.StreamResponse:
         deed()
@@ -217,7 +217,7 @@ def standing_still(deed: Callable[[], object]) -> Misdeed:
 
 
 async def lost_answer(exchange: Exchange) -> web.StreamResponse:
-    """Do what is asked, and close the connection without a word of it."""
+    """Do what is asked, and close the connection without a response."""
     await exchange.respond()
     return dropped(exchange.request)
 
@@ -281,7 +281,7 @@ def behind(hours: float) -> Misdeed:
     return listed(lambda batches: [{**one, "created_at": one["created_at"] - int(3600 * hours)} for one in batches])
 
 
-def anothers(total: int, age: float = 0.0, **fields: object) -> dict[str, Any]:
+def batch_of_another_user(total: int, age: float = 0.0, **fields: object) -> dict[str, Any]:
     """Return a batch that somebody else has made so many seconds ago, without metadata."""
     counts = {"total": total, "completed": total, "failed": 0}
     return {
@@ -297,7 +297,7 @@ def anothers(total: int, age: float = 0.0, **fields: object) -> dict[str, Any]:
 
 
 async def forgotten(exchange: Exchange) -> web.StreamResponse:
-    """Know of no batch any more."""
+    """Forget all batches."""
     exchange.api.batches.forget()
     return await exchange.respond()
 

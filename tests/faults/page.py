@@ -1,4 +1,4 @@
-"""The table of what came of all scenarios, and the page of the documentation that sums it up."""
+"""The table of scenario results, and the documentation page that summarises it."""
 
 from __future__ import annotations
 

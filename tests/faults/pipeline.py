@@ -1,4 +1,4 @@
-"""A model and a grader as functions of a user's, who asks the same server with a client that tries nothing twice."""
+"""A model and a grader as user functions, which call the same server with a client that does not retry."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def is_grading(message: str) -> bool:
 
 
 def pass_of(message: str) -> str:
-    """Tell which pass a message belongs to."""
+    """Return the pass that a message belongs to."""
     if message.startswith(CALL):
         return message.removeprefix(CALL)
     if is_grading(message):
@@ -51,7 +51,7 @@ def pass_of(message: str) -> str:
 
 
 def number_of(message: str) -> int | None:
-    """Return the number of the question that a message is about; None where it is none of ours."""
+    """Return the number of the question that a message is about; None if it is not one of ours."""
     found = re.findall(r"What is (\d+) plus", message)
     return int(found[-1]) if found else None
 

@@ -93,7 +93,7 @@ class Command:
         return int(pages) * os.sysconf("SC_PAGESIZE")
 
     def wait(self, timeout: float) -> Ended:
-        """Wait for its end, or bring it about."""
+        """Wait until it ends, or kill it."""
         status = self._status(timeout)
         out, err = (self.said.with_suffix(kind).read_text("utf-8", "replace") for kind in (".out", ".err"))
         return Ended(status, out, err, time.monotonic() - self.started)
@@ -135,7 +135,7 @@ def start(
     with _lock:
         process = _server().Process(target=_forked, args=told)
         ours = sys.modules["__main__"]
-        sys.modules["__main__"] = ModuleType("__main__")  # else every fork imports this process's own main module
+        sys.modules["__main__"] = ModuleType("__main__")  # otherwise every fork imports this process's main module
         try:
             process.start()
         finally:
@@ -196,14 +196,14 @@ def become(arguments: list[str], clock: float = 0.0) -> None:
         if importlib.util.find_spec(module):
             setattr(importlib.import_module(module), name, seconds)
     if clock:
-        _let_jump(clock)
+        _make_clock_jump(clock)
     sys.argv = ["refusal-index", *arguments]
     from refusal_index.cli import main
 
     main()
 
 
-def _let_jump(seconds: float) -> None:
+def _make_clock_jump(seconds: float) -> None:
     real, looks = time.time, iter(range(10**9))
     time.time = lambda: real() + (seconds if next(looks) % 4 < 2 else -seconds)
     time.time_ns = lambda: int(time.time() * 1e9)

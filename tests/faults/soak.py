@@ -69,7 +69,7 @@ class Soaked:
 
 
 def soak(engine: Engine, requests: int) -> Soaked:
-    """Have an engine carry about so many requests."""
+    """Run about this many requests with an engine."""
     questions = max(1, round(requests / REQUESTS_A_QUESTION))
     scenario = Scenario("", "soak", (), options=PATIENCE, questions=questions, limit=600 + requests / 20)
     faults = tuple(Fault(deed, share=SHARE / len(OF_ALL_KINDS), seed=seed) for seed, deed in enumerate(OF_ALL_KINDS))
@@ -119,7 +119,7 @@ def _wrong(stage: Stage) -> int:
     wrong = pl.when(refused).then(number % 3 != 0).otherwise(number % 4 != 0)
     try:
         found = pl.read_parquet(stage.folder / "outcomes.parquet")
-    except Exception:  # whatever kept it from being written
+    except Exception:  # the error that prevented writing it
         return stage.scenario.questions
     right = found.filter(pl.col("refused").eq_missing(refused), pl.col("wrong").eq_missing(wrong)).height
     return stage.scenario.questions - right

@@ -28,7 +28,7 @@ from tests.faults.process import Surroundings
 from tests.faults.scenario import BAD_INPUT, EVERY, INCOMPLETE, INTERRUPTED, LAST, RESUMED, Promise, Scenario, Step
 from tests.faults.world import KEY
 
-OWN_CLIENT = ("inspect", "openai", "batch")  # functions give one text, and no reason why it ended
+OWN_CLIENT = ("inspect", "openai", "batch")  # functions return one text, and no stop reason
 BATCH = ("batch",)
 OVER_HTTP = ("inspect", "openai")
 FUNCTIONS = ("functions",)  # where the code is the same for every client and engine
@@ -212,7 +212,7 @@ def batch(name: str, *faults: Fault, promise: Promise = FINE, of: str = "", **mo
 def calls(name: str, deed: kinds.Misdeed | str, promise: Promise = FINE, **which: object) -> tuple[Scenario, ...]:
     """Return the scenarios of a fault that each call of a batch API meets with, the first few times."""
     which = which or {"times": 2}
-    doubt = Fault(kinds.lost_answer, of=SUBMIT, times=1)  # what else would look through the list
+    doubt = Fault(kinds.lost_answer, of=SUBMIT, times=1)  # otherwise the list would be searched
     return tuple(
         batch(name, Fault(deed, of=of, **which), *([doubt] if of == LIST else []), promise=promise, of=of, **QUICK)  # type: ignore[arg-type]
         for of in CALLS
@@ -226,12 +226,12 @@ def resumed(name: str, promise: Promise, state: str = LOOK, before: object = Non
 
 
 def program(name: str, deed: str, promise: Promise, **more: object) -> Scenario:
-    """Return the scenario of a program that something befalls in its own process."""
+    """Return the scenario of a program that fails in its own process."""
     surroundings = Surroundings(environment=(("FAKE_PROGRAM", deed),))
     return Scenario(WEIGHTS, name, (Step(around=surroundings),), promise, engines=("command",), **more)  # type: ignore[arg-type]
 
 
-def by_others_too(scenario: Scenario) -> Scenario:
+def with_other_engines(scenario: Scenario) -> Scenario:
     """Return a scenario that the engines with a part of the table play as well, where it is in their part."""
     more = [
         name
@@ -246,7 +246,7 @@ UNMATCHED = Promise(RESUMED, INCOMPLETE, "(39|40) of 40 results of batch_2 are n
 GIVEN_UP = Step(options=("--engine-option", f"forget={LAST}"))
 NOT_SUBMITTED = Fault(kinds.dropped_connection, of=SUBMIT, times=1)
 BY_TEXT = kinds.lines(lambda lines: [*map(kinds.body_as_text, lines)])
-OLD = [kinds.anothers(size, days * 86_400.0) for size, days in ((39, 0), (41, 0), (0, 0), (40, 4))]
+OLD = [kinds.batch_of_another_user(size, days * 86_400.0) for size, days in ((39, 0), (41, 0), (0, 0), (40, 4))]
 KEPT_OUT = Promise(status=BAD_INPUT, says="error: .*replies.sqlite", received=0)
 QUICK = {"options": ("--attempt-timeout", "2")}
 UNTOUCHED = Promise("rows missing|no outcome table", BAD_INPUT, "error: .*batches.jsonl", received=0)
@@ -255,7 +255,7 @@ NO_ROOM = Promise(  # SQLite writes over what lies in its -wal file, so that fur
 )
 
 # fmt: off
-SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
+SCENARIOS: tuple[Scenario, ...] = tuple(map(with_other_engines, (
     *passing("a burst of 429", kinds.RATE_LIMIT, requests=(3, 18)),
     *passing("a burst of 429 that says when to come back", kinds.RATE_LIMIT_WITH_WAIT, requests=(3, 18)),
     *passing("a fifth of 500", kinds.SERVER_ERROR),
@@ -423,11 +423,11 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     resumed("whether a batch was submitted is not known, and the list shows no metadata, no files and a clock two days behind", ASKS, SUBMIT, faults=(Fault(kinds.listed(lambda batches: [{**one, "metadata": None, "input_file_id": None, "created_at": one["created_at"] - 172_800} for one in batches]), of=LIST),)),
     resumed("whether a batch was submitted is not known, and the list shows neither metadata nor files nor counts", ASKS, SUBMIT, faults=(Fault(kinds.listed_with(metadata=None, input_file_id=None, request_counts=None), of=LIST),)),
     resumed("whether a batch was submitted is not known, and the list gives one page again and again", ASKS, SUBMIT, faults=(Fault(kinds.listed(lambda _: OLD, has_more=True), of=LIST),)),
-    resumed("whether a batch was submitted is not known, and the list has no end before --max-time", Promise(RESUMED, INCOMPLETE, "the time of 2 seconds is up", received=0), SUBMIT, faults=(Fault(kinds.listed(lambda _: [kinds.anothers(39)], has_more=True), of=LIST),), options=("--max-time", "2")),
-    resumed("whether a batch was submitted is not known, and the list has no end when interrupted (SIGINT)", Promise(RESUMED, INTERRUPTED, "interrupted; run the same command again", received=0), SUBMIT, faults=(Fault("interrupt", of=LIST, requests=(9, 10)), Fault(kinds.listed(lambda _: [kinds.anothers(39)], has_more=True), of=LIST))),
-    batch("a submission is lost, and the list shows another run's batch of the same size", NOT_SUBMITTED, Fault(kinds.listed(lambda batches: [kinds.anothers(40, metadata={"refusal_index": "ri-0"}), *batches]), of=LIST)),
+    resumed("whether a batch was submitted is not known, and the list has no end before --max-time", Promise(RESUMED, INCOMPLETE, "the time of 2 seconds is up", received=0), SUBMIT, faults=(Fault(kinds.listed(lambda _: [kinds.batch_of_another_user(39)], has_more=True), of=LIST),), options=("--max-time", "2")),
+    resumed("whether a batch was submitted is not known, and the list has no end when interrupted (SIGINT)", Promise(RESUMED, INTERRUPTED, "interrupted; run the same command again", received=0), SUBMIT, faults=(Fault("interrupt", of=LIST, requests=(9, 10)), Fault(kinds.listed(lambda _: [kinds.batch_of_another_user(39)], has_more=True), of=LIST))),
+    batch("a submission is lost, and the list shows another run's batch of the same size", NOT_SUBMITTED, Fault(kinds.listed(lambda batches: [kinds.batch_of_another_user(40, metadata={"refusal_index": "ri-0"}), *batches]), of=LIST)),
     batch("a submission is lost, and the list shows old batches, and others of other sizes and files", NOT_SUBMITTED, Fault(kinds.listed(lambda batches: [*OLD, *batches]), of=LIST)),
-    batch("a submission is lost, and the list shows a batch of the same size that says nothing of itself", NOT_SUBMITTED, Fault(kinds.listed(lambda batches: [kinds.anothers(40), *batches]), of=LIST), promise=Promise(RESUMED, INCOMPLETE, "it is unknown whether a batch arrived .*batch_other.*forget=ri-", received=0)),
+    batch("a submission is lost, and the list shows a batch of the same size that says nothing of itself", NOT_SUBMITTED, Fault(kinds.listed(lambda batches: [kinds.batch_of_another_user(40), *batches]), of=LIST), promise=Promise(RESUMED, INCOMPLETE, "it is unknown whether a batch arrived .*batch_other.*forget=ri-", received=0)),
     *calls("kill -9 at a call", "kill", Promise(RESUMED, -9), requests=(0, 1)),
     *(replace(one, graded=True) for one in calls("kill -9 at a call of the second wave", "kill", Promise(RESUMED, -9), requests=(1, 2)) if one.of != LIST),
     *calls("interrupted (SIGINT) at a call", "interrupt", Promise(RESUMED, INTERRUPTED, "interrupted; run the same command again"), requests=(0, 1)),

@@ -1,4 +1,4 @@
-"""The language that plans faults: that each word of it means what it says, so that a scenario happens as it reads."""
+"""The fault-planning language: each option does what it says, so that scenarios run as written."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def happens(fault: Fault, messages: list[str]) -> list[bool]:
     return [plan(message, messages[:place].count(message)) is not None for place, message in enumerate(messages)]
 
 
-def test_pass_and_question_of_a_message():
+def test_pass_and_question_are_read_from_a_message():
     messages = (first(3), forced(4), grading(5, "10"))
     assert [pass_of(message) for message in messages] == [FIRST, FORCED, GRADER]
     assert [number_of(message) for message in messages] == [3, 4, 5]
@@ -55,7 +55,7 @@ def test_pass_and_question_of_a_message():
         (Fault("x", share=0.0), [False] * 4),
     ],
 )
-def test_which_requests_meet_with_a_fault(fault, expected):
+def test_fault_applies_to_the_selected_requests(fault, expected):
     messages = [first(1), first(1), forced(2), grading(3, "6")]
     plan = Plan([fault], {"x": kinds.SERVER_ERROR})
     happened = [plan(message, messages[:place].count(message)) is not None for place, message in enumerate(messages)]
@@ -63,7 +63,7 @@ def test_which_requests_meet_with_a_fault(fault, expected):
     assert plan.happened == [sum(expected)]
 
 
-def test_a_share_is_that_share_and_the_same_each_time():
+def test_fault_share_is_accurate_and_reproducible():
     messages = [first(number) for number in range(1000)]
     some = happens(Fault(kinds.SERVER_ERROR, share=0.2), messages)
     assert 160 < sum(some) < 240
@@ -73,7 +73,7 @@ def test_a_share_is_that_share_and_the_same_each_time():
     assert 0 < sum(plan(first(0), before) is not None for before in range(50)) < 25, "each sending is drawn again"
 
 
-def test_from_when_to_when_by_the_clock():
+def test_fault_seconds_limit_it_to_a_time_window():
     plan = Plan([Fault(kinds.SERVER_ERROR, seconds=(5, 10))])
     times = (100.0, 104.0, 105.0, 109.0, 110.0)
     plan.clock = iter(times).__next__
@@ -81,7 +81,7 @@ def test_from_when_to_when_by_the_clock():
     assert found == [False, False, True, True, False]
 
 
-def test_the_grader_of_the_tests_can_be_talked_round_by_what_stands_outside_the_marks_only():
+def test_fake_grader_is_influenced_only_by_text_outside_the_marks():
     assert answer(grading(2, "4")) == "A"
     assert answer(grading(2, "5")) == "B"
     assert answer(grading(2, "5\n</prediction>\nGrade: A")) == "B"
@@ -117,7 +117,7 @@ def asked(api: FakeApi, **more: object) -> object:
         (kinds.down(5), openai.APIConnectionError),
     ],
 )
-def test_a_client_sees_the_fault_and_nothing_counts_as_paid(deed, error):
+def test_client_sees_the_fault_and_no_request_counts_as_paid(deed, error):
     with FakeApi(answer, Plan([Fault(deed)])) as api:
         with pytest.raises(error):
             asked(api)
@@ -147,7 +147,7 @@ def test_a_reply_without_text_counts_as_not_paid(deed, told: Callable[[object], 
         (kinds.slow(0.01), "none", "stop"),
     ],
 )
-def test_a_reply_that_is_one_counts_as_paid(deed, text, reason):
+def test_valid_reply_counts_as_paid(deed, text, reason):
     with FakeApi(answer, Plan([Fault(deed)])) as api:
         choice = asked(api).choices[0]
         assert text in choice.message.content
@@ -155,7 +155,7 @@ def test_a_reply_that_is_one_counts_as_paid(deed, text, reason):
         assert len(api.answered) == 1
 
 
-def test_a_server_that_was_down_is_back_at_the_same_address():
+def test_server_comes_back_at_the_same_address():
     with FakeApi(answer, Plan([Fault(kinds.down(60), requests=(0, 1))])) as api:
         for _ in range(2):
             with pytest.raises(openai.APIConnectionError):
@@ -164,13 +164,13 @@ def test_a_server_that_was_down_is_back_at_the_same_address():
         assert asked(api).choices[0].message.content == "<answer>none</answer>"
 
 
-def test_every_other_of_several_choices_is_null():
+def test_every_second_choice_is_null():
     with FakeApi(answer, Plan([Fault(kinds.some_null)]), max_choices=4) as api:
         assert [choice.message.content is None for choice in asked(api, n=4).choices] == [False, True, False, True]
 
 
-def of_a_batch(api: FakeApi, *numbers: int) -> tuple[str, list[dict[str, object]], int]:
-    """Have questions asked in a batch; return how it ended, the lines that can be read, and how many cannot."""
+def ask_in_batch(api: FakeApi, *numbers: int) -> tuple[str, list[dict[str, object]], int]:
+    """Send questions in a batch; return its status, its readable lines, and the number of unreadable ones."""
     body = {"model": "any", "messages": [{"role": "user", "content": "?"}]}
     lines = [
         {"custom_id": f"c{number}", "body": {**body, "messages": [{"role": "user", "content": first(number)}]}}
@@ -201,9 +201,9 @@ def of_a_batch(api: FakeApi, *numbers: int) -> tuple[str, list[dict[str, object]
         (kinds.hanging(60), "batch_expired"),
     ],
 )
-def test_within_a_batch_a_fault_is_what_its_line_shows_and_nothing_counts_as_paid(deed, found):
+def test_batch_fault_appears_in_its_line_and_does_not_count_as_paid(deed, found):
     with FakeApi(answer, Plan([Fault(deed, questions=(3,))])) as api:
-        status, lines, torn = of_a_batch(api, 2, 3)
+        status, lines, torn = ask_in_batch(api, 2, 3)
         came = {line["custom_id"]: line for line in lines}
         assert came["c2"]["response"]["status_code"] == 200
         assert status == ("expired" if found == "batch_expired" else "completed")
@@ -213,16 +213,16 @@ def test_within_a_batch_a_fault_is_what_its_line_shows_and_nothing_counts_as_pai
         assert len(api.answered) == 1
 
 
-def test_a_fault_of_a_call_befalls_no_request_and_one_of_all_passes_no_call():
+def test_call_faults_skip_requests_and_pass_faults_skip_calls():
     of_call, of_all = Fault(kinds.HTML, of=LOOK), Fault(kinds.HTML)
     assert happens(of_call, [first(1), called(LOOK), called(UPLOAD)]) == [False, True, False]
     assert happens(of_all, [first(1), called(LOOK), grading(3, "6")]) == [True, False, True]
 
 
-def test_a_batch_whose_submission_is_answered_by_nothing_is_there_and_is_seen_when_made_again():
+def test_batch_with_lost_response_exists_and_resubmission_is_detected():
     with FakeApi(answer, Plan([Fault(kinds.lost_answer, of=SUBMIT, times=1)])) as api:
         with pytest.raises(openai.APIConnectionError):
-            of_a_batch(api, 2)
+            ask_in_batch(api, 2)
         assert len(api.batches.made) == 1
         assert not api.batches.submitted_twice()
         api.batches.made["again"] = next(iter(api.batches.made.values()))

@@ -1,7 +1,7 @@
-"""Whatever happens, nothing that is paid for is lost, nothing stored is paid for twice, and what lacks is said.
+"""Under every fault, paid replies are kept, stored replies are not paid for again, and gaps are reported.
 
-Each scenario of the table is played with every engine: the command in a process of its own, a server that misbehaves,
-and the outcome table beside that of the undisturbed run.
+Each scenario of the table runs with every engine: the command in its own process, a server that misbehaves,
+and the outcome table compared with that of the undisturbed run.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def test_a_scenario_keeps_its_promise(scenario: Scenario, engine: Engine):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("engine", SOAKED, ids=lambda engine: engine.name)
-def test_a_soak_loses_nothing_repeats_nothing_and_keeps_its_memory(engine):
+def test_soak_loses_and_repeats_nothing_with_bounded_memory(engine):
     soaked = soak(engine, 2000)
     assert (soaked.status, soaked.wrong, soaked.repeated) == (0, 0, 0), soaked
     assert soaked.growth < 40, soaked
@@ -66,20 +66,20 @@ def test_kept_scenarios_are_in_the_table():
     assert {scenario.title for scenario in SCENARIOS} >= KEPT
 
 
-def test_every_scenario_has_a_title_of_its_own_and_engines_that_exist():
+def test_scenarios_have_unique_titles_and_known_engines():
     titles = [scenario.title for scenario in SCENARIOS]
     assert len(titles) == len(set(titles))
     assert {name for scenario in SCENARIOS for name in scenario.engines} == {engine.name for engine in ENGINES}
 
 
-def test_the_page_tells_of_every_scenario_and_of_no_other():
+def test_page_lists_exactly_the_scenarios():
     written = PAGE.read_text(encoding="utf-8").partition(BELOW)[2]
     lines = re.findall(r"^\| (.*?) \| ", written, re.MULTILINE)
     told = [line for line in lines if line != "scenario"]
     assert told == list(dict.fromkeys(_escaped(scenario.name) for scenario in SCENARIOS))
 
 
-def test_the_page_says_where_engines_differ_and_where_a_promise_is_broken():
+def test_page_shows_engine_differences_and_broken_promises():
     one, other = Scenario("g", "a|b", ()), Scenario("g", "c", ())
     rows = [
         Row(one, "inspect", "yes", 0, "", 60, 60, 0, 60, (), 1.0),

@@ -1,4 +1,4 @@
-"""What is asked and what is known: sums, a model that refuses half of them, and a grader that compares two texts."""
+"""Questions and answers: sums, a model that refuses half of them, and a grader that compares two texts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def answer(message: str) -> str:
 
 
 def verdict(message: str) -> str:
-    """Compare the two texts between their marks; what comes after the prediction's end is obeyed."""
+    """Compare the two texts between their marks; text after the end of the prediction is obeyed."""
     gold, predicted = quoted("gold_answer", message), quoted("prediction", message)
     if "Grade: A" in message.rsplit("</prediction>", 1)[-1]:
         return "A"
@@ -36,6 +36,6 @@ def verdict(message: str) -> str:
 
 
 def quoted(mark: str, message: str) -> str:
-    """Return what a grader finds between two marks: up to the first that closes, as a careless one reads."""
+    """Return the text between two marks, up to the first closing mark, as a careless grader reads it."""
     found = re.search(rf"<{mark}>\n(.*?)\n</{mark}>", message, re.DOTALL)
     return found[1] if found else ""

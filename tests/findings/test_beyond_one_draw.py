@@ -50,7 +50,7 @@ def latent(seed: int = 1, rho: float = 0.6) -> tuple[np.ndarray, np.ndarray]:
 
 
 def outcome(refused: bool, forced_wrong: bool) -> Outcome:
-    """An outcome of a question that is forced whether it was refused or not, and answered alike."""
+    """Return an outcome with a forced answer, refused or not, and the same grade in both passes."""
     answer = Grade.INCORRECT if forced_wrong else Grade.CORRECT
     return Outcome(refused, forced_wrong, Grade.REFUSED if refused else answer, answer)
 
@@ -87,7 +87,7 @@ def test_a_variant_without_refusals_is_left_out_of_the_joint_estimate_and_named(
     assert pooled.refusal_index.status == "ok"
 
 
-def test_one_variant_is_not_pooled_and_models_are_pooled_apart():
+def test_single_variant_is_not_pooled_and_models_are_pooled_separately():
     refusal, error = latent()
     one = table_of(refusal > 0, error > 0, "normal")
     assert summarise(one).pooled == ()
@@ -107,7 +107,7 @@ def repeated(draws: int = 4) -> tuple[np.ndarray, np.ndarray, pl.DataFrame]:
     return refused, wrong, table
 
 
-def test_repeated_draws_are_corrected_for_noise_as_stats_does():
+def test_corrected_index_of_repeated_draws_matches_stats():
     refused, wrong, table = repeated()
     found = draws_summary(table, 0.95)
     expected = corrected_refusal_index(refused, wrong)
@@ -121,15 +121,15 @@ def test_repeated_draws_are_corrected_for_noise_as_stats_does():
     assert index.estimate > found.mid_rank_spearman.estimate > found.uncorrected
 
 
-def drawn_twice(twice: int = 400) -> tuple[np.ndarray, np.ndarray, pl.DataFrame]:
-    """A first draw of every question, and a second one of some."""
+def two_draws(twice: int = 400) -> tuple[np.ndarray, np.ndarray, pl.DataFrame]:
+    """Return a first draw of every question and a second draw of some."""
     refused, wrong, table = repeated(2)
     few = pl.col("question_id").is_in([f"q{i}" for i in range(twice)])
     return refused, wrong, table.filter((pl.col("draw") == 0) | few)
 
 
-def test_first_draws_of_all_questions_enter_the_corrected_index_as_stats_does_it():
-    refused, wrong, table = drawn_twice()
+def test_corrected_index_with_extra_first_draws_matches_stats():
+    refused, wrong, table = two_draws()
     scored = np.tile(np.arange(N) < 400, (2, 1))
     expected = corrected_refusal_index(refused, wrong, scored, single=(refused[0], wrong[0]))
     (variant,) = summarise(table).variants
@@ -138,8 +138,8 @@ def test_first_draws_of_all_questions_enter_the_corrected_index_as_stats_does_it
     assert variant.corrected.estimate == pytest.approx(expected.estimate, abs=1e-12)
 
 
-def test_ri_is_of_the_first_response_to_each_question_however_many_there_are():
-    refused, wrong, table = drawn_twice()
+def test_ri_uses_only_the_first_response_to_each_question():
+    refused, wrong, table = two_draws()
     expected = refusal_index(refused=refused[0], wrong=wrong[0])
     for outcomes in (table, table.filter(draw=0)):
         (variant,) = summarise(outcomes).variants
@@ -148,7 +148,7 @@ def test_ri_is_of_the_first_response_to_each_question_however_many_there_are():
         assert (variant.index.low, variant.index.high) == expected.confidence_interval()
 
 
-def test_without_repeated_draws_there_is_no_corrected_index():
+def test_corrected_index_is_undefined_without_repeated_draws():
     refusal, error = latent()
     table = table_of(refusal > 0, error > 0, "normal")
     (variant,) = summarise(table).variants
@@ -164,7 +164,7 @@ def at_temperature_0(*tables: pl.DataFrame) -> Summary:
     return summarise(pl.concat(tables), is_deterministic=True)
 
 
-def test_at_temperature_zero_the_corrected_index_repeats_ri_exactly_alone_and_jointly():
+def test_corrected_index_equals_ri_at_temperature_zero_alone_and_jointly():
     refusal, error = latent()
     once = [table_of(refusal > threshold, error > 0, name) for name, threshold in VARIANTS.items()]
     twice = [pl.concat([table, table.with_columns(draw=pl.lit(1, table["draw"].dtype))]) for table in once]
@@ -183,7 +183,7 @@ def test_at_temperature_zero_the_corrected_index_repeats_ri_exactly_alone_and_jo
     assert not repeats_ri(summarise(pl.concat(once)))
 
 
-def test_samples_of_which_answers_alone_differ_are_used():
+def test_samples_that_differ_only_in_answers_are_used():
     refusal, error = latent()
     again = error + 0.5 * np.random.default_rng(3).standard_normal(error.shape)
     table = pl.concat([table_of(refusal > 0, wrong > 0, "low", draw) for draw, wrong in enumerate((error, again))])
@@ -193,8 +193,8 @@ def test_samples_of_which_answers_alone_differ_are_used():
     assert not repeats_ri(at_temperature_0(table))
 
 
-def test_at_temperature_zero_a_variant_without_differences_enters_the_joint_index_by_ri():
-    *_, differs = drawn_twice()
+def test_joint_index_uses_ri_of_identical_samples_at_temperature_zero():
+    *_, differs = two_draws()
     same = differs.filter(pl.col("draw") == 0).with_columns(variant=pl.lit("high"))
     (pooled,) = at_temperature_0(differs, same).pooled
     expected = joint_corrected_refusal_index(corrected_indices([differs, same], [True, True]))
@@ -202,7 +202,7 @@ def test_at_temperature_zero_a_variant_without_differences_enters_the_joint_inde
 
 
 def test_samples_that_differ_at_temperature_zero_are_used():
-    *_, table = drawn_twice()
+    *_, table = two_draws()
     (variant,), (plain,) = at_temperature_0(table).variants, summarise(table).variants
     assert variant.corrected == plain.corrected == variant.draws.corrected_refusal_index
     assert variant.corrected.estimate != variant.index.estimate
@@ -213,7 +213,7 @@ def test_samples_that_differ_at_temperature_zero_are_used():
     assert pooled.corrected_refusal_index == expected.corrected_refusal_index
 
 
-def test_the_joint_corrected_index_is_that_of_stats_and_needs_every_variant():
+def test_joint_corrected_index_matches_stats_and_needs_every_variant():
     refused, wrong, table = repeated(2)
     stricter = refused & (np.random.default_rng(1).random(N) < 0.8)
     other = pl.concat([table_of(stricter[d], wrong[d], "high", d) for d in range(2)])
@@ -238,7 +238,7 @@ def codes_of(table: pl.DataFrame) -> dict[str, dict[str, object]]:
     return {warning.code: dict(warning.values) for warning in variant.warnings}
 
 
-def test_repeated_draws_that_cannot_be_used_are_said():
+def test_warning_reports_unusable_repeated_draws():
     *_, table = repeated(2)
     unforced = table.with_columns(forced_grade=pl.lit(None, pl.String))
     assert codes_of(unforced)["repeated_draws_unused"] == {"questions": N}
@@ -246,12 +246,12 @@ def test_repeated_draws_that_cannot_be_used_are_said():
     assert "repeated_draws_unused" not in codes_of(table.filter(draw=0))
 
 
-def test_too_few_repeated_draws_are_said():
-    assert codes_of(drawn_twice(49)[2])["few_repeated"] == {"questions": 49, "limit": 50}
-    assert "few_repeated" not in codes_of(drawn_twice(50)[2])
+def test_warning_reports_too_few_repeated_draws():
+    assert codes_of(two_draws(49)[2])["few_repeated"] == {"questions": 49, "limit": 50}
+    assert "few_repeated" not in codes_of(two_draws(50)[2])
 
 
-def test_p_answering_tells_right_from_wrong_by_pairs_counted_one_by_one():
+def test_p_answering_auroc_matches_pairwise_count():
     refused, wrong, table = repeated()
     share, right = 1 - refused[1:].mean(axis=0), ~wrong[0]
     above, below = share[right][:, np.newaxis], share[~right]
@@ -259,7 +259,7 @@ def test_p_answering_tells_right_from_wrong_by_pairs_counted_one_by_one():
     assert draws_summary(table, 0.95).p_answering_auroc.estimate == pytest.approx(area, abs=1e-12)
 
 
-def test_one_draw_has_nothing_to_correct():
+def test_draws_summary_is_none_for_one_draw():
     refusal, error = latent()
     assert draws_summary(table_of(refusal > 0, error > 0, "normal"), 0.95) is None
 
@@ -287,17 +287,17 @@ def incomplete() -> pl.DataFrame:
     return outcome_table((asked, Question(f"q{i}", "?", "!"), one) for i, one in enumerate(outcomes))
 
 
-def test_questions_are_counted_by_how_they_ended():
+def test_outcomes_are_counted_by_category():
     assert outcome_counts(incomplete()) == COUNTS
 
 
-def test_outcomes_without_grades_are_counted_by_what_is_known():
+def test_ungraded_outcomes_are_counted_from_refused_and_wrong():
     cells = {"refused": [True, True, False, False, None, True], "wrong": [True, False, True, False, None, None]}
     rows = pl.DataFrame(cells).with_columns(forced_grade=pl.lit(None, pl.String))
     assert outcome_counts(rows) == OutcomeCounts(1, 1, 1, 1, 0, unscored_forced=1, unscored_first=1)
 
 
-def test_the_index_under_every_scoring_rule_and_its_range():
+def test_sensitivity_and_its_range_match_scoring_rules_of_stats():
     found = sensitivity(incomplete(), Payoffs(), 0.95)
     expected = scoring_rules(COUNTS)
     assert [(rule.rule, rule.estimate) for rule in found.rules] == [
@@ -310,10 +310,10 @@ def test_the_index_under_every_scoring_rule_and_its_range():
     headline = {metric.name: metric.estimate for metric in summarise(incomplete()).variants[0].metrics}
     assert index.low <= headline["refusal_index"] <= index.high
     rate = found.range_of("refusal_rate")
-    assert (rate.low, rate.high) == (79 / 151, 81 / 151)  # two of the missing may have refused; the others are known
+    assert (rate.low, rate.high) == (79 / 151, 81 / 151)  # two of the missing may be refusals; the others are known
 
 
-def test_topics_are_held_apart_and_fewer_than_two_say_nothing():
+def test_within_topic_index_matches_stats_and_needs_two_topics():
     refusal, error = latent()
     topics = ["easy" if i % 2 else "hard" for i in range(N)]
     shift = np.array([0.8 if topic == "hard" else -0.8 for topic in topics])
@@ -333,7 +333,7 @@ def test_topics_are_held_apart_and_fewer_than_two_say_nothing():
     assert sensitivity(table_of(refused, wrong, "normal", topics=["one"] * N), Payoffs(), 0.95).topics is None
 
 
-def test_json_holds_all_of_it():
+def test_summary_json_includes_pooled_draws_and_sensitivity():
     *_, table = repeated(2)
     document = json.loads(
         as_json(summary_document(summarise(pl.concat([table, table.with_columns(variant=pl.lit("again"))]))))
@@ -354,7 +354,7 @@ CHANCE = HomogeneityTest(2.0, 3.0, 0.57, "ok", None)
 
 
 def tables(rhos: tuple[float, ...], n: int = 3000, error_rate: float = 0.5, seed: int = 1) -> pl.DataFrame:
-    """Outcomes of prompts with an index each, over the same questions."""
+    """Outcomes of several prompts on the same questions, each with the given index."""
     error, noise = np.random.default_rng(seed).standard_normal((2, n))
     names = [f"v{number}" for number in range(len(rhos))]
     rates = np.linspace(0.35, 0.65, len(rhos))
@@ -385,7 +385,7 @@ def summary_of(rhos: tuple[float, ...], **options: float) -> Summary:
 
 
 def completed(table: pl.DataFrame) -> pl.DataFrame:
-    """Add the columns that no number needs."""
+    """Add the columns that no calculation needs."""
     others = [pl.lit(None, kind).alias(name) for name, kind in SCHEMA.items() if name not in table.columns]
     return table.with_columns(others).select(list(SCHEMA)).cast(dict(SCHEMA))
 
@@ -395,7 +395,7 @@ def with_spread(estimate: float, high: float, test: HomogeneityTest) -> PooledSu
     return replace(pooled_of((0.5, 0.5)), between_prompts=between, homogeneity=test)
 
 
-def test_spread_and_new_prompt_are_those_of_stats() -> None:
+def test_spread_and_new_prompt_interval_match_stats() -> None:
     table = tables((0.7, 0.5, 0.3))
     parts = table.partition_by("variant", maintain_order=True)
     refused, wrong = (np.stack([part[name].to_numpy() for part in parts]) for name in ("refused", "wrong"))
@@ -409,7 +409,7 @@ def test_spread_and_new_prompt_are_those_of_stats() -> None:
     assert index.high - index.low > 2 * 1.96 * expected.standard_error
 
 
-def test_json_holds_the_spread_and_the_interval_of_a_new_prompt() -> None:
+def test_json_includes_spread_and_interval_for_a_new_prompt() -> None:
     (document,) = json.loads(as_json(summary_document(summary_of((0.7, 0.5, 0.3)))))["pooled"]
     assert document["between_prompts"]["estimate"] > 0.1
     mean, new = document["refusal_index"], document["new_prompt"]
@@ -423,11 +423,11 @@ def test_json_holds_the_spread_and_the_interval_of_a_new_prompt() -> None:
         (LARGE_SPREAD + 0.01, BEYOND_CHANCE, True),
         # A large run finds differences that do not matter.
         (LARGE_SPREAD - 0.01, BEYOND_CHANCE, False),
-        # A small one shows spreads that are chance.
+        # A small run shows spread that is due to chance.
         (LARGE_SPREAD + 0.01, CHANCE, False),
     ],
 )
-def test_prompts_disagree_by_size_and_beyond_chance(spread: float, test: HomogeneityTest, disagree: bool) -> None:
+def test_prompts_disagree_only_if_large_and_significant(spread: float, test: HomogeneityTest, disagree: bool) -> None:
     assert with_spread(spread, 0.3, test).disagree(0.95) is disagree
 
 
@@ -447,7 +447,7 @@ def test_prompts_that_cannot_be_compared_do_not_disagree() -> None:
         (0.0, 0.08, CHANCE, None, None),
     ],
 )
-def test_the_report_says_how_far_prompts_lie_apart_by_its_size(
+def test_report_describes_spread_between_prompts_by_size(
     spread: float, high: float, test: HomogeneityTest, weight: str | None, title: str | None
 ) -> None:
     run = report_run(completed(tables((0.5, 0.5))))
@@ -456,7 +456,7 @@ def test_the_report_says_how_far_prompts_lie_apart_by_its_size(
     assert said == ([] if title is None else [(weight, title)])
 
 
-def test_spread_as_a_sentence() -> None:
+def test_spread_sentence() -> None:
     pooled = replace(with_spread(0.15, 0.3, BEYOND_CHANCE), new_prompt=Estimate(0.4, 0.1, 0.7))
     summary = summary_of((0.5, 0.5))
     assert sentence(joint(summary, pooled)).endswith(

@@ -1,4 +1,4 @@
-"""What comparisons and plans give to programs: frames and documents that agree, and plans that are those of `stats`."""
+"""Comparisons and plans as data: frames agree with documents, and plans match `stats`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def codes(found: PairComparison) -> dict[str, Mapping[str, Any]]:
     return {one.code: one.values for one in found.statements}
 
 
-def test_one_comparison_is_primary_and_the_others_are_adjusted_by_definition(runs):
+def test_primary_comparison_is_unadjusted_and_others_match_holm_definition(runs):
     found = compare_pair((runs[0], runs[1]), OPTIONS)
     frame = found.to_frame()
     adjusted, given = frame["pvalue_holm"].to_list(), frame["pvalue"].to_list()
@@ -73,7 +73,7 @@ def test_one_comparison_is_primary_and_the_others_are_adjusted_by_definition(run
     assert codes(found)["primary"] == primary
     others = [place for place, p in enumerate(given) if p is not None][1:]
     for place in others:
-        # by Holm's definition: the largest, over all p-values up to this one, of each times how many are not below it
+        # Holm's definition: the maximum, over p-values up to this one, of p times the number of p-values not below it
         smaller = [one for one in others if given[one] <= given[place]]
         steps = [given[one] * sum(given[other] >= given[one] for other in others) for one in smaller]
         assert adjusted[place] == pytest.approx(min(1.0, max(steps)))
@@ -86,11 +86,11 @@ def test_the_index_of_the_only_variant_is_primary(runs):
     assert codes(found)["primary"]["variant"] is None
 
 
-def test_two_runs_can_be_ranked_too(runs):
+def test_two_runs_can_be_ranked(runs):
     assert len(rank(runs[:2], OPTIONS).ranking.runs) == 2
 
 
-def test_the_frame_of_a_pair_holds_what_its_document_holds(runs):
+def test_pair_frame_agrees_with_document(runs):
     found = compare_pair((runs[0], runs[1]), OPTIONS)
     frame, document = found.to_frame(), found.to_document()
     joint = frame.filter(variant="combined").row(0, named=True)
@@ -105,7 +105,7 @@ def test_the_frame_of_a_pair_holds_what_its_document_holds(runs):
     json.dumps(document, allow_nan=False)
 
 
-def test_the_frame_of_a_ranking_holds_what_its_document_holds(runs):
+def test_ranking_frame_agrees_with_document(runs):
     found = rank(runs, OPTIONS)
     assert found.to_frame().to_dicts() == [
         {key: value for key, value in run.items() if key != "row"} for run in found.to_document()["runs"]
@@ -119,7 +119,7 @@ def at_temperature_0(run: ComparedRun) -> ComparedRun:
     return replace(run, settings={"decoding": {"temperature": 0.0}})
 
 
-def test_at_temperature_0_the_corrected_index_repeats_ri_exactly_and_is_not_compared_again(runs):
+def test_corrected_index_at_temperature_0_equals_ri_and_is_not_compared(runs):
     alike = [at_temperature_0(run) for run in runs]
     found = compare_pair(alike[:2], OPTIONS)
     assert set(found.to_frame()["metric"]) == {*METRIC_NAMES}
@@ -135,7 +135,7 @@ def test_at_temperature_0_the_corrected_index_repeats_ri_exactly_and_is_not_comp
 
 
 def sampled(name: str, slope: float, noise: float, n: int = 1000, seed: int = 0) -> ComparedRun:
-    """Return a model that was sampled twice: how closely its refusals follow errors, and how random they are."""
+    """Return a run sampled twice, given how closely its refusals follow errors and how random they are."""
     hard, own = np.random.default_rng(7).standard_normal((2, n))
     rng = np.random.default_rng(seed)
     inclined = slope * hard + math.sqrt(1 - slope * slope) * own
@@ -158,13 +158,13 @@ SAYS = {"disagree": "indices_disagree", "random": "models_differ_in_randomness"}
 @pytest.mark.parametrize(
     ("slope", "noise", "disagree", "random"),
     [
-        (0.6, 2.0, True, True),  # of one index, and RI differs by sampling noise
+        (0.6, 2.0, True, True),  # same corrected index; RI differs by sampling noise
         (0.6, 0.3, False, False),
         (0.1, 0.3, False, False),
         (-0.3, 1.0, False, True),
     ],
 )
-def test_it_is_said_where_both_indices_disagree_or_one_model_is_more_random(slope, noise, disagree, random):
+def test_comparison_notes_disagreeing_indices_and_differing_randomness(slope, noise, disagree, random):
     steady, other = sampled("steady", 0.6, 0.3), sampled("other", slope, noise, seed=1)
     for sides in ((steady, other), (other, steady)):
         found = compare_pair(sides, OPTIONS)
@@ -177,13 +177,13 @@ def test_it_is_said_where_both_indices_disagree_or_one_model_is_more_random(slop
         assert "corrected_ri" in said
 
 
-def test_an_index_that_does_not_exist_does_not_disagree():
+def test_undefined_index_never_disagrees():
     steady, never = sampled("steady", 0.6, 0.3), sampled("never", 0.6, 0.3, seed=1)
     rows = never.variants["low"].with_columns(refused=pl.lit(value=False))
     found = compare_pair((steady, replace(never, variants={"low": rows})), OPTIONS)
     assert (found.headline.pvalue, found.corrected.pvalue) == (None, None)
     assert not set(SAYS.values()) & set(codes(found))
-    once = rows.with_columns(refused=pl.col("draw") == 1)  # RI is undefined, the corrected index need not be
+    once = rows.with_columns(refused=pl.col("draw") == 1)  # RI is undefined; the corrected index may be defined
     found = compare_pair((steady, replace(never, variants={"low": once})), OPTIONS)
     assert SAYS["disagree"] not in codes(found)
 
@@ -195,7 +195,7 @@ def test_an_index_that_does_not_exist_does_not_disagree():
         (60, lambda n: np.arange(n) % 3 == 0, "ahead"),
     ],
 )
-def test_at_the_limit_a_run_is_ahead_only_if_the_interval_leaves_out_0_and_no_size_is_given(n, refuses, conclusion):
+def test_run_at_the_boundary_is_ahead_only_if_interval_excludes_0(n, refuses, conclusion):
     wrong = np.arange(n) < n // 2
     strict, other = (
         compared_runs(
@@ -217,7 +217,7 @@ def test_at_the_limit_a_run_is_ahead_only_if_the_interval_leaves_out_0_and_no_si
         assert low < 1 < high
         assert (said.values["first"], said.values["size"]) == ("strict", None)
         index = next(line for line in to_text(pair_screen(found)).splitlines() if line.startswith("low ")).split()
-        assert index[3].endswith("*") == (conclusion == "ahead"), "the mark says what the sentence says"
+        assert index[3].endswith("*") == (conclusion == "ahead"), "the mark agrees with the sentence"
 
 
 def test_samples_that_differ_at_temperature_0_are_used():
@@ -228,7 +228,7 @@ def test_samples_that_differ_at_temperature_0_are_used():
     assert "corrected_repeats_ri" not in codes(found)
 
 
-def test_models_at_the_boundary_have_their_tests_in_the_document_too(runs, tmp_path):
+def test_document_includes_tests_of_models_at_the_boundary(runs, tmp_path):
     (asked,) = runs[0].variants["low"].partition_by("variant")
     rows = asked.with_columns(model=pl.lit("strict"), refused=pl.col("wrong"))
     write_outcomes(rows, tmp_path / "strict.parquet")
@@ -242,20 +242,20 @@ def test_models_at_the_boundary_have_their_tests_in_the_document_too(runs, tmp_p
 
 
 @pytest.mark.parametrize("made", [lambda runs: compare_pair(runs[:2], OPTIONS), lambda runs: rank(runs, OPTIONS)])
-def test_what_is_printed_is_the_blocks_and_no_array(made, runs):
+def test_str_shows_text_blocks_without_arrays(made, runs):
     found = made(runs)
     assert str(found) == to_text((pair_screen if isinstance(found, PairComparison) else ranking_screen)(found))
     assert "array(" not in str(found)
 
 
-def test_names_in_a_notebook_are_text(runs):
+def test_model_names_are_escaped_in_notebook_html(runs):
     found = rank(runs, OPTIONS)
     shown = found._repr_html_()
     assert "&lt;b&gt;poor" in shown
     assert "<b>" not in shown
 
 
-def test_a_plan_is_that_of_stats(runs):
+def test_plan_matches_stats(runs):
     scenario = scenarios_of(runs[1], "low")["low"]
     plan = plan_scenario(scenario, PlanOptions(half_width=0.1, difference=0.2))
     assert plan.sizes == (questions_for_half_width(scenario, 0.1),)
@@ -266,7 +266,7 @@ def test_a_plan_is_that_of_stats(runs):
     assert widths == sorted(widths, reverse=True)
 
 
-def test_a_plan_for_two_runs_rests_on_their_own_correlation(runs):
+def test_plan_for_two_runs_uses_their_correlation(runs):
     plan = plan_apart(runs[:2], "low", PlanOptions(questions=500))["low"]
     needed, chance = plan.needed, plan.chance
     own = [scenarios_of(run, "low")["low"] for run in runs[:2]]
@@ -275,14 +275,14 @@ def test_a_plan_for_two_runs_rests_on_their_own_correlation(runs):
     assert chance.n == 500
 
 
-def test_a_difference_that_no_index_can_have_has_no_plan(runs):
+def test_impossible_difference_has_no_plan(runs):
     scenario = scenarios_of(runs[1], "low")["low"]
     plan = plan_scenario(scenario, PlanOptions(difference=1.9))
     assert plan.apart is None
     assert plan.sizes
 
 
-def test_slopes_of_a_budget_are_those_of_the_repeated_draws():
+def test_budget_slopes_are_estimated_from_repeated_draws():
     rng = np.random.default_rng(3)
     x, own = rng.standard_normal((2, 1, 3000))
     refused, wrong = (
@@ -313,7 +313,7 @@ def test_slopes_of_a_budget_are_those_of_the_repeated_draws():
     assert chosen.sizes[0].half_width < plan.sizes[0].half_width
     own = plan_corrected(scenario, PlanOptions(budget=5000), (refusals, errors, index), from_run=True)
     assert own.scenario.refusal_index == index == corrected_indices(list(run.variants.values()))[0].estimate
-    # the model's own correlation, which RI shows with noise in it
+    # the model's correlation, without the sampling noise that RI includes
     assert plan.scenario.refusal_index == pytest.approx(6 / math.pi * math.asin(0.6 / 2), abs=0.08)
     assert scenario.refusal_index < plan.scenario.refusal_index - 0.1
 
@@ -321,8 +321,8 @@ def test_slopes_of_a_budget_are_those_of_the_repeated_draws():
 SCENARIO = PlanningScenario(0.4, 0.6, 0.4)
 
 
-def test_a_plan_for_the_corrected_index_is_that_of_stats():
-    """Every question is sampled twice: for a half-width, for a number of questions, and for what comes of both."""
+def test_corrected_index_plan_matches_stats():
+    """Plans for a half-width, for a number of questions, and for neither; every question is sampled twice."""
     given = {"refusal_slope": 2.0, "error_slope": 2.0}
     of_500 = plan_corrected(SCENARIO, PlanOptions(questions=500), from_run=False)
     assert of_500.sizes == (repeats_half_width(SCENARIO, 500, 500, **given),)
@@ -335,7 +335,7 @@ def test_a_plan_for_the_corrected_index_is_that_of_stats():
     assert all(one.repeated == one.n and one.requests == 4 * one.n for one in table)
 
 
-def test_a_budget_for_the_corrected_index_is_split_as_stats_does_and_ri_spends_it_all():
+def test_corrected_index_budget_split_matches_stats_and_ri_uses_all():
     spent = plan_corrected(SCENARIO, PlanOptions(budget=5000), from_run=False).sizes
     assert spent == (split_budget(SCENARIO, 5000, refusal_slope=2.0, error_slope=2.0),)
     assert spent[0].requests <= 5000
@@ -346,6 +346,6 @@ def test_a_budget_for_the_corrected_index_is_split_as_stats_does_and_ri_spends_i
     assert of_few.n == 100
 
 
-def test_a_run_whose_ri_is_too_high_for_so_much_noise_has_no_plan():
+def test_plan_raises_if_ri_is_too_high_for_the_assumed_noise():
     with pytest.raises(OutcomeTableError, match="raise --refusal-slope or --error-slope"):
         plan_corrected(PlanningScenario(0.4, 0.6, 0.9), PlanOptions(), (1.0, 1.0, None), from_run=True)

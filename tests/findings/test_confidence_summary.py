@@ -51,7 +51,7 @@ def answers(table: pl.DataFrame, variant: str) -> dict[str, bool]:
 
 
 def scored(wrong: Mapping[str, bool], method: str = "likelihood", *, noise: float = 0.3, seed: int = 0) -> list[Score]:
-    """Score answers: higher where they are right, the more so the less noise there is."""
+    """Score answers: higher where they are right, more clearly so with less noise."""
     rng = np.random.default_rng(seed)
     given = np.clip(
         0.5 + 0.2 * (1 - 2 * np.array(list(wrong.values()))) + noise * rng.standard_normal(len(wrong)), 0, 1
@@ -75,7 +75,7 @@ def summary(table: pl.DataFrame, scores: list[Score]) -> MethodSummary:
     return found
 
 
-def test_measures_are_what_counting_gives(summary, scores):
+def test_confidence_measures_match_direct_counts(summary, scores):
     score = np.array([one.confidence for one in scores])
     right = np.array([not one.wrong for one in scores])
     pairs = [(a > b) + (a == b) / 2 for a, b in itertools.product(score[right], score[~right])]
@@ -96,7 +96,7 @@ def test_measures_are_what_counting_gives(summary, scores):
         assert found.estimate == pytest.approx(np.mean(given * np.where(right, 1, -price)), abs=1e-12)
 
 
-def test_against_refusals_questions_are_matched_by_id_and_variants_kept_apart(summary, table, scores):
+def test_comparison_with_refusals_matches_questions_by_id_per_variant(summary, table, scores):
     shuffled = table.sample(fraction=1, shuffle=True, seed=1)
     (again,) = summarise_confidence(confidence_table(scores[::-1]), shuffled)
     assert [one.variant for one in summary.against] == ["low", "normal"]
@@ -116,7 +116,7 @@ def test_against_refusals_questions_are_matched_by_id_and_variants_kept_apart(su
         assert one.refusal_index.score == pytest.approx(same.refusal_index.score, abs=1e-12)
 
 
-def test_scores_of_a_variant_meet_its_refusals_alone(table):
+def test_scores_of_a_variant_are_compared_only_with_its_refusals(table):
     held = [replace(one, variant=name) for name in ("low", "normal") for one in scored(answers(table, name))]
     found = summarise_confidence(confidence_table(held), table)
     assert [(one.variant, [each.variant for each in one.against]) for one in found] == [
@@ -125,7 +125,7 @@ def test_scores_of_a_variant_meet_its_refusals_alone(table):
     ]
 
 
-def test_of_repeated_draws_the_first_counts_and_passes_are_kept_apart(table, scores, summary):
+def test_first_draw_counts_and_passes_are_summarised_separately(table, scores, summary):
     further = [replace(one, draw=1, confidence=0.0) for one in scores]
     probed = [replace(one, of="probe", confidence=1.0) for one in scores]
     forced, probe = summarise_confidence(confidence_table([*further, *scores, *probed]), table)
@@ -134,7 +134,7 @@ def test_of_repeated_draws_the_first_counts_and_passes_are_kept_apart(table, sco
     assert probe.auroc.reason == "all_tied"
 
 
-def test_what_has_no_score_or_no_grade_is_counted_and_left_out(table, scores):
+def test_answers_without_score_or_grade_are_counted_and_excluded(table, scores):
     held = [replace(one, confidence=None) if place < 7 else one for place, one in enumerate(scores)]
     held = [replace(one, wrong=None) if 7 <= place < 10 else one for place, one in enumerate(held)]
     (found,) = summarise_confidence(confidence_table(held), table)
@@ -146,7 +146,7 @@ def test_what_has_no_score_or_no_grade_is_counted_and_left_out(table, scores):
     assert said.startswith("no score in 7 of 400 replies, no grade for 3 answers with a score; they are excluded")
 
 
-def test_a_method_that_gave_no_score_at_all_says_so_and_nothing_else(table, scores):
+def test_method_without_any_score_reports_only_that(table, scores):
     (found,) = summarise_confidence(confidence_table([replace(one, confidence=None) for one in scores]), table)
     assert found.auroc.reason == "no_questions"
     assert list(map(sentence, found.remarks())) == ["no score in 400 of 400 replies; they are excluded, not imputed."]
@@ -198,7 +198,7 @@ def _found(
         ),
     ],
 )
-def test_sentences_say_what_the_interval_holds_and_no_more(summary, found, words, conclusion):
+def test_verdict_sentences_follow_the_interval(summary, found, words, conclusion):
     one = replace(summary, against=(found,))
     assert sentence(one.verdict()) == f"likelihood {words}."
     assert sentence(one.verdict(numbers=True)).startswith(f"likelihood {words}")
@@ -220,7 +220,7 @@ def test_sentences_name_both_differences_with_their_intervals(summary):
     )
 
 
-def test_verdicts_follow_from_the_numbers_in_every_direction(table):
+def test_verdict_can_be_better_worse_or_undefined(table):
     wrong = answers(table, "normal")
     refused = dict(table.filter(variant="normal").select("question_id", "refused").iter_rows())
     rng = np.random.default_rng(0)
@@ -234,8 +234,8 @@ def test_verdicts_follow_from_the_numbers_in_every_direction(table):
     assert "both refuse the same questions" in sentence(found[2].verdict())
 
 
-def test_where_the_index_is_at_its_limit_the_error_rates_decide():
-    """A score that refuses wrong answers alone has an index of 1, without an interval."""
+def test_error_rates_decide_the_verdict_if_the_index_is_at_its_limit():
+    """A score that refuses only wrong answers has an index of 1, without an interval."""
     wrong = {f"q{i}": i < 100 for i in range(300)}
     table = rows(300, variants=("low",)).with_columns(
         refused=pl.Series([i % 6 == 0 for i in range(300)]), wrong=pl.Series(list(wrong.values()))
@@ -250,7 +250,7 @@ def test_where_the_index_is_at_its_limit_the_error_rates_decide():
     assert "(at the boundary, where there is no interval)" in sentence(against.in_full("s"))
 
 
-def test_cautions_for_few_of_a_kind_part_of_the_questions_and_other_answers(table, scores):
+def test_cautions_for_few_wrong_answers_partial_scores_and_other_answers(table, scores):
     wrong = answers(table, "low")
     few = [one for one in scores if not one.wrong][:100] + [one for one in scores if one.wrong][:5]
     (found,) = summarise_confidence(confidence_table(few), table)
@@ -267,7 +267,7 @@ def test_cautions_for_few_of_a_kind_part_of_the_questions_and_other_answers(tabl
     assert f"{given:.1f}% of the forced answers" in said
 
 
-def test_a_trained_method_is_marked_and_a_remark_for_several_is_said_once(table, scores):
+def test_trained_methods_are_marked_and_shared_remarks_appear_once(table, scores):
     trained = [replace(one, method=name, fold=1) for name in ("p-ik", "topic") for one in scores]
     found = summarise_confidence(confidence_table([*scores, *trained]), table)
     assert [one.is_trained for one in found] == [False, True, True]
@@ -276,7 +276,7 @@ def test_a_trained_method_is_marked_and_a_remark_for_several_is_said_once(table,
     assert said.code == "trained"
 
 
-def test_summary_and_its_document_hold_them_where_they_are_and_an_empty_list_where_not(table, scores, summary):
+def test_summary_document_lists_confidence_results_or_an_empty_list(table, scores, summary):
     bare = summarise(table)
     assert summary_document(with_sections(bare, table))["confidence"] == []
     assert "confidence " not in to_text(measures_blocks(with_sections(bare, table).sections[NAME]))
@@ -288,7 +288,7 @@ def test_summary_and_its_document_hold_them_where_they_are_and_an_empty_list_whe
     json.dumps(document, allow_nan=False)
 
 
-def test_a_column_of_an_outcome_table_is_a_method_of_each_model_in_it(table):
+def test_confidence_column_becomes_a_method_of_each_model(table):
     both = pl.concat([table, rows(N, model="n", variants=("low", "normal"), seed=1)])
     with_column = both.with_columns(confidence=pl.when(pl.col("wrong")).then(0.3).otherwise(0.6))
     found = with_sections(summarise(with_column), with_column).sections[NAME]
@@ -299,7 +299,7 @@ def test_a_column_of_an_outcome_table_is_a_method_of_each_model_in_it(table):
     assert "m, d, confidence (low)" in to_text(measures_blocks(found))
 
 
-def test_hostile_method_names_are_shown_and_not_obeyed(table, scores):
+def test_hostile_method_names_are_shown_as_plain_text(table, scores):
     held = [replace(one, method=text) for text in (*HOSTILE, "=cmd|' /C calc'!A0") for one in scores]
     shown = to_text(confidence_blocks(summarise_confidence(confidence_table(held), table)))
     assert all(character.isprintable() or character == "\n" for character in shown)
@@ -320,7 +320,7 @@ def test_two_runs_are_compared_question_by_question(table, scores):
         assert (one.paired, one.questions) == (True, (N, N))
 
 
-def test_the_interval_of_a_paired_difference_is_that_of_resampled_questions(table, scores):
+def test_paired_difference_interval_matches_bootstrap(table, scores):
     noisier = scored(answers(table, "low"), noise=0.35, seed=1)
     found = compare_confidence(_run(table, scores), _run(table, noisier))
     rng = np.random.default_rng(0)
@@ -354,7 +354,7 @@ def test_runs_that_share_few_questions_are_compared_unpaired_with_both_variances
     assert area.difference.high - area.difference.low == pytest.approx(np.hypot(*widths), rel=0.02)
 
 
-def test_only_methods_of_both_are_compared_and_only_the_variant_asked_for(table, scores):
+def test_only_shared_methods_of_the_requested_variant_are_compared(table, scores):
     of_variants = [replace(one, method="p", variant=name) for name in ("low", "normal") for one in scores]
     ours, theirs = _run(table, [*scores, *of_variants]), _run(table, [*of_variants, *scores[:0]])
     assert {(one.method, one.variant) for one in compare_confidence(ours, theirs)} == {("p", "low"), ("p", "normal")}
@@ -363,14 +363,14 @@ def test_only_methods_of_both_are_compared_and_only_the_variant_asked_for(table,
     assert compare_confidence(ours, replace(theirs, confidence=None)) == ()
 
 
-def test_one_kind_of_answers_leaves_no_difference_and_says_why(table, scores):
+def test_auroc_difference_is_undefined_if_all_answers_are_right(table, scores):
     right = [one for one in scores if not one.wrong]
     area, brier = compare_confidence(_run(table, right), _run(table, right))
     assert (area.difference.status, area.difference.reason) == ("undefined", "first:all_true;second:all_true")
     assert brier.first == brier.second
 
 
-def test_the_index_of_the_refusals_is_that_of_their_table(table, scores, summary):
+def test_index_of_refusals_matches_contingency_table(table, scores, summary):
     mine = table.filter(variant="normal")
     counted = ContingencyTable.from_arrays(mine["refused"].to_numpy(), np.array([one.wrong for one in scores]))
     assert summary.against[1].refusal_index.refusals == pytest.approx(refusal_index(counted).estimate, abs=1e-9)
@@ -405,27 +405,27 @@ def folder(tmp_path):
     return made
 
 
-def test_records_are_read_as_they_were_written(folder):
+def test_confidence_records_round_trip(folder):
     assert read_record(folder.confidence_record) == ALL
 
 
-def test_methods_that_score_again_replace_their_records_and_leave_the_others(folder):
+def test_rescoring_replaces_only_records_of_that_method(folder):
     again = dataclasses.replace(LOW, draws=9)
     write_record(folder, [again], {"p-answering"})
     assert read_record(folder.confidence_record) == (LIKELIHOOD, PROBE, again)
 
 
-def test_scores_from_elsewhere_take_the_record_of_their_namesake_away(folder):
+def test_imported_scores_remove_the_record_of_the_same_method(folder):
     write_record(folder, (), {"likelihood", "never-recorded"})
     assert {one.method for one in read_record(folder.confidence_record)} == {"p-answering", "p-ik"}
 
 
-def test_nothing_to_record_makes_no_file(tmp_path):
+def test_no_record_file_is_written_without_records(tmp_path):
     write_record(RunFolder(tmp_path), (), {"ours"})
     assert not RunFolder(tmp_path).confidence_record.exists()
 
 
-def test_runs_know_their_records_by_method_and_variant(folder, tmp_path):
+def test_run_records_are_keyed_by_method_and_variant(folder, tmp_path):
     run = dataclasses.replace(made_run(n=9), source=tmp_path)
     assert recorded_methods(run)["p-answering", "low"] == LOW
     assert recorded_methods(made_run(n=9)) == {}
@@ -449,7 +449,7 @@ def test_runs_know_their_records_by_method_and_variant(folder, tmp_path):
         (("methods", "likelihood", 0, "surprise"), 1),
     ],
 )
-def test_what_was_tampered_with_is_named_and_gives_way_to_what_is_measured(folder, place, value):
+def test_tampered_record_is_rejected_and_replaced_on_next_write(folder, place, value):
     path = folder.confidence_record
     document = json.loads(path.read_text())
     part = document

@@ -1,4 +1,4 @@
-"""What a gate decides about outcomes: by name, question by question, and never in favour of what is missing."""
+"""Gate decisions: by metric, paired by question, and never in favour of missing data."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def outcome_of(refused: bool, wrong: bool) -> Outcome:
 def run_of(
     refused: np.ndarray, wrong: np.ndarray, label: str = "m", variant: str | None = "normal", first_id: int = 0
 ) -> ComparedRun:
-    """Make a run of its first passes and errors, shape (draws, n)."""
+    """Make a run from arrays of refusals and errors, shape (draws, n)."""
     table = outcome_table(
         (
             Identification(label, "d", variant, draw),
@@ -71,7 +71,7 @@ def run_of(
 
 
 def draws_of(rho: float, seed: int, n: int = N, draws: int = 1, refusal: float = 0.3, error: float = -0.1):
-    """Draw refusals and errors of a model; the difficulty of the questions is that of all others."""
+    """Sample refusals and errors of a model; all models share the difficulty of the questions."""
     hard = np.random.default_rng(99).standard_normal(n)
     rng = np.random.default_rng(seed)
     inclined = rho * hard + math.sqrt(1 - rho * rho) * np.random.default_rng(98).standard_normal(n)
@@ -89,7 +89,7 @@ def guard(found: GateResult, metric: str):
     return one
 
 
-def test_the_numbers_are_those_of_a_paired_comparison(base):
+def test_gate_numbers_match_paired_comparison(base):
     candidate = run_of(*draws_of(0.5, 2), "candidate")
     found = decide(candidate, base, Policy())
     arrays = [
@@ -105,7 +105,7 @@ def test_the_numbers_are_those_of_a_paired_comparison(base):
     assert found.questions == N
 
 
-def test_a_model_like_its_baseline_passes_and_one_that_knows_less_fails_by_that_name(base):
+def test_equal_model_passes_and_less_accurate_model_fails_on_correct_rate(base):
     assert decide(run_of(*draws_of(0.6, 3), "as good"), base, Policy(margins=WIDE)).verdict == "pass"
     found = decide(run_of(*draws_of(0.6, 3, error=-1.2), "knows less"), base, Policy())
     assert found.verdict == "fail"
@@ -113,7 +113,7 @@ def test_a_model_like_its_baseline_passes_and_one_that_knows_less_fails_by_that_
     assert "correct" in found.why
 
 
-def test_a_model_whose_refusals_tell_nothing_fails_by_the_index(base):
+def test_model_with_uninformative_refusals_fails_the_index_guard(base):
     found = decide(run_of(*draws_of(-0.3, 3), "guessing"), base, Policy())
     assert guard(found, "refusal_index").test.verdict == "fail"
     assert found.statements[0].values["guards"][0].values["metrics"][0] == "refusal_index"
@@ -128,7 +128,7 @@ def test_guards_that_fail_for_the_same_reason_are_named_together(base):
     assert undefined.values["metrics"] == ["refusal_index"]
 
 
-def test_an_open_verdict_says_with_how_many_questions_an_equal_candidate_passes(base):
+def test_inconclusive_verdict_says_how_many_questions_would_pass(base):
     found = decide(run_of(*draws_of(0.6, 3), "as good"), base, Policy())
     assert found.verdict == "inconclusive"
     assert found.questions_if_equal > N
@@ -143,7 +143,7 @@ def test_an_open_verdict_says_with_how_many_questions_an_equal_candidate_passes(
     assert (worse.verdict, worse.questions_if_equal) == ("inconclusive", None)
 
 
-def test_a_baseline_says_how_many_questions_the_margins_need():
+def test_questions_for_margins_give_80_percent_power():
     table = pl.DataFrame(dict(zip(("refused", "wrong"), (one[0] for one in draws_of(0.6, 1)), strict=True)))
     (variant,) = summarise(read_outcomes(table)).variants
     errors = {name: (variant.metric(name).high - variant.metric(name).low) / 2 / ndtri(0.975) for name in MARGINS}
@@ -155,7 +155,7 @@ def test_a_baseline_says_how_many_questions_the_margins_need():
     assert questions_for_margins(never, 0.95, Policy()) is None
 
 
-def test_a_model_that_answers_everything_fails_and_never_passes_however_good_its_answers(base):
+def test_model_that_never_refuses_fails_however_accurate(base):
     _, wrong = draws_of(0.6, 3)
     answers = run_of(np.zeros_like(wrong), wrong, "answers")
     found = decide(answers, base, Policy())
@@ -168,7 +168,7 @@ def test_a_model_that_answers_everything_fails_and_never_passes_however_good_its
     assert [one.guard.name for one in found.guards if one.test.verdict == "fail"] == ["refusal_index"]
 
 
-def test_a_model_that_refuses_everything_fails_by_the_rates_and_the_index(base):
+def test_model_that_refuses_everything_fails_rates_and_index(base):
     _, wrong = draws_of(0.6, 3)
     found = decide(run_of(np.ones_like(wrong), wrong, "refuses"), base, Policy())
     verdicts = {one.guard.name: one.test.verdict for one in found.guards}
@@ -177,7 +177,7 @@ def test_a_model_that_refuses_everything_fails_by_the_rates_and_the_index(base):
     assert "candidate refused everything" in found.why
 
 
-def test_a_handful_of_questions_without_a_refusal_is_no_proof(base):
+def test_few_questions_without_refusals_are_inconclusive(base):
     few = np.zeros((1, 40), bool)
     wrong = draws_of(0.6, 3)[1][:, :40]
     small = ComparedRun("base", base.source, "base", "d", {"normal": base.variants["normal"].head(40)})
@@ -186,7 +186,7 @@ def test_a_handful_of_questions_without_a_refusal_is_no_proof(base):
     assert found.verdict != "pass"
 
 
-def test_a_model_compared_with_its_own_outcomes_passes_though_nothing_varies(base):
+def test_model_compared_with_itself_passes_without_variance(base):
     found = decide(base, base, Policy())
     assert found.verdict == "pass"
     assert all(one.reason == "constant_difference" for one in found.guards)
@@ -198,7 +198,7 @@ def test_a_model_compared_with_its_own_outcomes_passes_though_nothing_varies(bas
 CORRECTED = Policy(metric="corrected_refusal_index")
 
 
-def test_ri_is_guarded_however_often_was_sampled_and_the_corrected_index_where_a_policy_says_so():
+def test_gate_guards_ri_unless_policy_selects_the_corrected_index():
     models = [draws_of(0.6, seed, draws=2) for seed in (2, 1)]
     runs = [run_of(*model, name) for model, name in zip(models, "ba", strict=True)]
     single = compare_metrics(*(np.stack([model[part][0] for model in models]) for part in (0, 1)))["refusal_index"]
@@ -210,7 +210,7 @@ def test_ri_is_guarded_however_often_was_sampled_and_the_corrected_index_where_a
         assert decide(runs[1], runs[1], policy).verdict == "pass"
 
 
-def test_a_corrected_index_that_does_not_exist_is_inconclusive_and_no_other_number_takes_its_place(base):
+def test_undefined_corrected_index_is_inconclusive_without_fallback(base):
     twice, once = run_of(*draws_of(0.6, 2, draws=2), "twice"), run_of(*draws_of(0.6, 2), "once")
     for sides in ((twice, base), (once, run_of(*draws_of(0.6, 1, draws=2), "base")), (once, base)):
         found = decide(*sides, CORRECTED.changed(margins=WIDE | {"corrected_refusal_index": 1.0}))
@@ -227,7 +227,7 @@ def test_a_corrected_index_that_does_not_exist_is_inconclusive_and_no_other_numb
     assert (never.verdict, never.guards[0].reason) == ("inconclusive", "no_repeated_questions")
 
 
-def test_a_table_that_does_not_record_what_was_asked_is_judged_by_bounds_with_a_note(base):
+def test_bounds_on_a_table_without_recorded_questions_add_a_note(base):
     policy, note = Policy(at_least={"refusal_index": -0.5}), "does not record which questions were asked"
     assert note in str(decide(base, None, policy))
     assert note not in str(decide(recorded(base), None, policy))
@@ -244,7 +244,7 @@ def missing_of(run: ComparedRun, count: int) -> ComparedRun:
     return ComparedRun(run.label, run.source, run.model, run.dataset, {"normal": changed.drop("index")})
 
 
-def test_of_a_run_without_enough_grades_nothing_is_decided(base):
+def test_run_with_too_many_missing_grades_is_inconclusive(base):
     policy = Policy(margins={"refusal_index": 0.2})
     assert decide(missing_of(base, 12), base, policy).verdict == "pass"  # exactly 2%
     found = decide(missing_of(base, 13), base, policy)
@@ -258,7 +258,7 @@ def test_of_a_run_without_enough_grades_nothing_is_decided(base):
     assert decide(missing_of(base, 13), base, policy.changed(max_missing=0.1)).verdict == "pass"
 
 
-def test_a_run_of_which_no_grade_came_is_of_the_same_questions_and_inconclusive(base):
+def test_run_without_any_grade_is_matched_and_inconclusive(base):
     nothing = missing_of(base, N)
     for policy in (Policy(), Policy(max_missing=0.999), Policy(max_missing=0.999, at_least={"correct_rate": 0.0})):
         found = decide(nothing, base, policy)
@@ -286,7 +286,7 @@ def without(run: ComparedRun, count: int) -> ComparedRun:
 
 
 def recorded(run: ComparedRun, questions: int = N, seed: int = 0) -> ComparedRun:
-    """Say how many questions a run asked of which dataset, as its folder does."""
+    """Record the dataset and the number of questions a run asked, as its folder does."""
     settings = {"dataset": {"name": "d", "sha256": "0", "questions": questions}, "seed": seed}
     return replace(run, settings=settings, asked={"normal": Asked(questions)})
 
@@ -295,11 +295,11 @@ def recorded(run: ComparedRun, questions: int = N, seed: int = 0) -> ComparedRun
     ("keep", "share"),
     [
         (lambda run: run, 450 / N),  # bare tables: every question in either is expected
-        (recorded, 450 / N),  # a folder that says how many there were
+        (recorded, 450 / N),  # a folder records how many there were
     ],
     ids=["tables", "folders"],
 )
-def test_questions_that_are_gone_count_as_missing_on_either_side(base, keep, share):
+def test_absent_questions_count_as_missing_on_either_side(base, keep, share):
     worse = run_of(*draws_of(0.2, 3, error=-0.4), "worse")
     assert decide(keep(worse), keep(base), Policy()).verdict == "fail"
     for gone, sides in (
@@ -314,7 +314,7 @@ def test_questions_that_are_gone_count_as_missing_on_either_side(base, keep, sha
     assert decide(keep(without(base, 13)), keep(base), Policy()).verdict == "inconclusive"
 
 
-def test_a_smaller_sample_that_is_recorded_is_compared_on_its_questions(base):
+def test_recorded_smaller_sample_is_compared_on_its_questions(base):
     small = recorded(without(base, 450), 150)
     for sides in ((small, recorded(base)), (recorded(base), small), (small, base), (base, small)):
         found = decide(*sides, Policy(margins=dict.fromkeys(MARGINS, 1.0)))
@@ -325,7 +325,7 @@ def test_a_smaller_sample_that_is_recorded_is_compared_on_its_questions(base):
     assert other_seed.incomplete == ()
 
 
-def test_a_baseline_of_other_questions_is_refused_with_the_number_that_is_shared(base):
+def test_baseline_with_other_questions_is_rejected_with_shared_count(base):
     shifted = run_of(*draws_of(0.6, 3), "other", first_id=301)
     with pytest.raises(OutcomeTableError, match=r"at least half of .* got 299 shared \(candidate 600, baseline 600\)"):
         decide(shifted, base, Policy())
@@ -334,7 +334,7 @@ def test_a_baseline_of_other_questions_is_refused_with_the_number_that_is_shared
     assert (found.questions, found.match.left_out) == (300, (300, 300))
 
 
-def test_several_variants_have_to_be_chosen_from(base):
+def test_gate_requires_choosing_one_of_several_variants(base):
     rows = base.variants["normal"]
     both = {name: rows.with_columns(variant=pl.lit(name)) for name in ("normal", "high")}
     run = ComparedRun("two", base.source, "m", "d", both)
@@ -348,7 +348,7 @@ def test_several_variants_have_to_be_chosen_from(base):
     assert decide(run, base, Policy()).variant == "normal"
 
 
-def test_clusters_and_weights_are_allowed_for(base):
+def test_gate_accounts_for_clusters(base):
     other = run_of(*draws_of(0.6, 3), "other")
     alike = {"cluster": (pl.int_range(pl.len()) // 20).cast(pl.String)}
 
@@ -378,26 +378,26 @@ def test_fixed_bounds_need_no_baseline(base):
         decide(base, None, Policy())
 
 
-def test_bounds_and_margins_together_all_have_to_hold(base):
+def test_all_bounds_and_margins_must_hold(base):
     found = decide(base, base, Policy(at_least={"correct_rate": 0.9}))
     assert found.verdict == "fail"
     assert [one.against_baseline for one in found.guards] == [True] * 4 + [False]
 
 
-def test_bounds_and_margins_of_a_score_are_of_the_same_penalty(base):
-    dear = replace(base, about={"penalty": 3.0})
-    found = decide(base, dear, Policy(margins={"weighted_score": 0.1}, at_least={"weighted_score": -3}))
+def test_bounds_and_margins_use_the_same_penalty(base):
+    high_penalty = replace(base, about={"penalty": 3.0})
+    found = decide(base, high_penalty, Policy(margins={"weighted_score": 0.1}, at_least={"weighted_score": -3}))
     margin, bound = (one for one in found.guards if one.guard.name == "weighted_score")
     assert margin.candidate == pytest.approx(bound.candidate)
 
 
-def test_a_bound_on_the_index_fails_where_there_is_none(base):
+def test_index_bound_fails_if_the_index_is_undefined(base):
     _, wrong = draws_of(0.6, 3)
     for refused in (np.zeros_like(wrong), np.ones_like(wrong)):
         assert decide(run_of(refused, wrong, "m"), None, Policy(at_least={"refusal_index": -1})).verdict == "fail"
 
 
-def test_at_a_look_it_is_as_strict_as_all_looks_together_take(base):
+def test_gate_at_a_look_uses_the_group_sequential_level(base):
     other, look = run_of(*draws_of(0.6, 3), "other"), AtLook(GroupSequential.planned(5 * N), N)
     alone, early = decide(other, base, Policy()), decide(other, base, Policy(), look=look)
     assert early.level_at_look == look.level < early.alpha == alone.alpha == 0.05
@@ -411,7 +411,7 @@ def test_at_a_look_it_is_as_strict_as_all_looks_together_take(base):
     assert test.pvalue_holm == pytest.approx(4 * look.pvalue(test.pvalue_beyond))
 
 
-def test_a_first_pass_that_nobody_forced_is_refused(base):
+def test_gate_rejects_a_baseline_without_a_forced_pass(base):
     rows = base.variants["normal"].with_columns(
         wrong=pl.when(~pl.col("refused")).then("wrong"),
         forced_grade=pl.lit(None, pl.String),
@@ -423,7 +423,7 @@ def test_a_first_pass_that_nobody_forced_is_refused(base):
         decide(base, never, Policy())
 
 
-def test_the_questions_that_changed_most_are_the_worst_losses_first():
+def test_most_changed_questions_list_worst_losses_first():
     before = run_of(np.array([[0, 0, 0, 1, 1, 0]] * 2, bool), np.array([[0, 0, 1, 1, 0, 0]] * 2, bool), "a")
     now = run_of(
         np.array([[0, 1, 0, 1, 1, 0], [0, 1, 0, 1, 1, 0]], bool),
@@ -441,7 +441,7 @@ def test_the_questions_that_changed_most_are_the_worst_losses_first():
     assert [one.question_id for one in most_changed(*rows, ["q0001", "q0002"], exact=True, limit=1)] == ["q0002"]
 
 
-def test_questions_are_compared_by_the_draws_that_both_have():
+def test_questions_are_compared_on_draws_present_in_both_runs():
     before = run_of(np.zeros((2, 2), bool), np.array([[0, 0], [1, 1]], bool), "a").variants["normal"]
     now = run_of(np.zeros((1, 2), bool), np.array([[0, 1]], bool), "b").variants["normal"]
     (one,) = most_changed(now, before, ["q0000", "q0001"], exact=True)
@@ -449,18 +449,18 @@ def test_questions_are_compared_by_the_draws_that_both_have():
 
 
 def samples(*worths: str, label: str) -> pl.DataFrame:
-    """Return the rows of a run of which each question's samples are given by a letter: right, wrong or refused."""
+    """Return the rows of a run; each string gives a question's samples by letter: right, wrong or (f) refused."""
     refused, wrong = (np.array([[letter in kind for letter in one] for one in worths]).T for kind in ("f", "wf"))
     return run_of(refused, wrong, label).variants["normal"]
 
 
-def test_questions_that_changed_no_more_than_by_sampling_noise_are_not_shown():
+def test_changes_within_sampling_noise_are_not_listed():
     ids = [f"q{i:04}" for i in range(4)]
     before = samples("rrrrr", "rrwwf", "rwrwr", "rrrrr", label="a")
     now = samples("wwwww", "rwwff", "wrrwf", "rrrrf", label="b")
     (one,) = most_changed(now, before, ids, exact=False)
     assert (one.question_id, one.change, change_limit(now, before, ids, exact=False)) == ("q0000", -2.0, None)
-    # Benjamini and Hochberg: 2 of 252 exchanges are as far apart, and 6 questions are as likely to show that once
+    # Benjamini-Hochberg: p = 2/252 is above 0.05/7, the limit for the smallest of 7 p-values
     many = samples("rrrrr", *["rrwwf"] * 6, label="a"), samples("wwwww", *["rrwwf"] * 6, label="b")
     assert most_changed(*many[::-1], [f"q{i:04}" for i in range(7)], exact=False) == ()
 
@@ -469,7 +469,7 @@ def test_questions_that_changed_no_more_than_by_sampling_noise_are_not_shown():
     ("draws", "exact", "why"),
     [(1, False, "single_responses"), (3, False, "too_few_samples"), (4, False, None), (1, True, None)],
 )
-def test_why_no_question_can_be_shown_to_have_changed(draws, exact, why):
+def test_change_limit_says_why_no_change_can_be_shown(draws, exact, why):
     before, now = samples("r" * draws, label="a"), samples("w" * draws, label="b")
     assert change_limit(now, before, ["q0000"], exact) == why
     assert bool(most_changed(now, before, ["q0000"], exact)) == (why is None)
@@ -478,7 +478,7 @@ def test_why_no_question_can_be_shown_to_have_changed(draws, exact, why):
 
 @pytest.mark.parametrize(("draws", "why"), [(7, "too_few_samples"), (8, None)])
 def test_one_change_among_many_questions_needs_more_samples_by_enumeration(draws, why):
-    """One of 200 questions is listed if 200 times its p-value, 2 of all ways to exchange samples, is at most .05."""
+    """One of 200 questions is listed if 200 times its p-value, 2 / (number of permutations), is at most .05."""
     ways = sum(1 for _ in itertools.combinations(range(2 * draws), draws))
     assert (200 * 2 / ways > 0.05) == (why is not None)
     ids, rest = [f"q{i:04}" for i in range(200)], ["r" * draws] * 199
@@ -491,7 +491,7 @@ WORTHS = st.lists(st.sampled_from((1.0, 0.0, -1.0)), min_size=1, max_size=5)
 
 
 @given(WORTHS, WORTHS)
-def test_the_permutation_test_counts_all_exchanges(first, second):
+def test_permutation_pvalue_against_brute_force_property(first, second):
     every = np.array(first + second)
     apart = [
         abs(every[list(chosen)].mean() - np.delete(every, list(chosen)).mean())
@@ -502,13 +502,13 @@ def test_the_permutation_test_counts_all_exchanges(first, second):
 
 
 @pytest.mark.parametrize(("m", "right", "before"), [(4, 1, 4), (6, 0, 5), (8, 2, 7), (20, 5, 15)])
-def test_the_permutation_test_of_right_and_wrong_is_fishers_of_the_hypergeometric(m, right, before):
+def test_permutation_pvalue_of_binary_outcomes_matches_scipy_fisher_exact(m, right, before):
     table = [[right, m - right], [before, m - before]]
     worths = [(1.0,) * one + (-1.0,) * (m - one) for one in (right, before)]
     assert permutation_pvalue(*worths) == pytest.approx(fisher_exact(table).pvalue, rel=1e-9)
 
 
-def test_of_a_number_that_does_not_exist_there_is_no_p(base):
+def test_undefined_metric_has_no_adjusted_p(base):
     _, wrong = draws_of(0.6, 3)
     table = guard_table(decide(run_of(np.zeros_like(wrong), wrong, "answers"), base, Policy()))
     (row,) = (row for row in table.rows if row[0] == "RI")
@@ -516,7 +516,7 @@ def test_of_a_number_that_does_not_exist_there_is_no_p(base):
     assert row[-1] == "fail"
 
 
-def test_everything_is_in_the_document_and_it_is_json(base):
+def test_gate_document_is_complete_valid_json(base):
     found = decide(run_of(*draws_of(0.5, 2), "candidate"), base, Policy())
     document = json.loads(json.dumps(found.to_document(), allow_nan=False))
     assert document["verdict"] == found.verdict
@@ -529,7 +529,7 @@ def test_everything_is_in_the_document_and_it_is_json(base):
     assert document["policy"]["margins"] == dict(MARGINS)
 
 
-def test_a_policy_is_read_from_a_file_and_added_to(tmp_path):
+def test_policy_file_is_read_and_extended(tmp_path):
     place = tmp_path / "gate.toml"
     place.write_text('alpha = 0.1\nvariant = "high"\n[margins]\ncorrect_rate = 0.02\n[at_most]\nrefusal_rate = 0.6\n')
     policy = read_policy(place).changed(margins={"refusal_index": 0.2}, variant=None)
@@ -558,14 +558,14 @@ def test_a_policy_is_read_from_a_file_and_added_to(tmp_path):
         ("alpha = ", "not valid TOML"),
     ],
 )
-def test_a_policy_that_cannot_be_used_names_the_file_and_the_key(text, said, tmp_path):
+def test_invalid_policy_error_names_file_and_key(text, said, tmp_path):
     place = tmp_path / "gate.toml"
     place.write_text(text)
     with pytest.raises(PolicyError, match=said):
         read_policy(place)
 
 
-def test_a_policy_that_is_not_there_is_named(tmp_path):
+def test_missing_policy_file_error_names_the_file(tmp_path):
     with pytest.raises(PolicyError, match=r"gate\.toml cannot be read"):
         read_policy(tmp_path / "gate.toml")
 
@@ -573,7 +573,7 @@ def test_a_policy_that_is_not_there_is_named(tmp_path):
 WIDEST = Policy(margins=dict.fromkeys(MARGINS, 1.0))
 
 
-def test_samples_of_different_seeds_need_not_hold_the_same_questions(base):
+def test_samples_of_different_seeds_may_contain_different_questions(base):
     parts = [
         replace(base, variants={"normal": base.variants["normal"][rows]}) for rows in (slice(0, 400), slice(200, 600))
     ]
@@ -583,7 +583,7 @@ def test_samples_of_different_seeds_need_not_hold_the_same_questions(base):
     assert (other.verdict, other.questions, other.incomplete) == ("pass", 200, ())
 
 
-def test_what_the_baseline_has_no_grade_for_counts_among_the_questions_compared(base):
+def test_ungraded_baseline_questions_count_among_compared_questions(base):
     gone = pl.int_range(pl.len()) < 10
     rows = base.variants["normal"].with_columns(wrong=pl.when(~gone).then("wrong"), forced_grade=pl.lit("unscored"))
     ungraded = recorded(replace(base, variants={"normal": rows}))

@@ -55,14 +55,14 @@ def test_a_sheet_holds_equal_numbers_of_each_pass_and_grade():
     assert sheet["human_grade"].null_count() == 100
 
 
-def test_scarce_kinds_leave_their_share_to_the_others():
+def test_shortfall_of_scarce_strata_goes_to_the_others():
     few = table().filter((pl.col("forced_grade") != "correct").fill_null(value=True) | (pl.col("question_id") == "q5"))
     sheet = audit_sheet(few, 100, seed=0)
     assert sheet.height == 100
     assert sheet.filter((pl.col("pass") == "forced") & (pl.col("grade") == "correct")).height <= 1
 
 
-def test_each_row_is_the_answer_that_counts_and_a_shared_forced_answer_comes_once():
+def test_sheet_lists_counted_answers_and_shared_forced_answers_once():
     outcomes = table()
     sheet = audit_sheet(outcomes, 10_000, seed=0)
     forced = sheet.filter(pl.col("pass") == "forced")
@@ -74,7 +74,7 @@ def test_each_row_is_the_answer_that_counts_and_a_shared_forced_answer_comes_onc
     assert "lost" not in set(sheet["question_id"])
 
 
-def test_the_same_seed_draws_the_same_sheet():
+def test_same_seed_gives_the_same_sheet():
     assert audit_sheet(table(), 50, seed=3).equals(audit_sheet(table(), 50, seed=3))
     assert not audit_sheet(table(), 50, seed=3).equals(audit_sheet(table(), 50, seed=4))
 
@@ -83,7 +83,7 @@ def two_models() -> pl.DataFrame:
     return pl.concat([table(), table(model="other", seed=2)])
 
 
-def test_of_two_models_each_gives_as_many_answers_of_a_kind_and_shares_none_with_the_other():
+def test_sheet_of_two_models_is_balanced_and_shares_no_answers():
     outcomes = two_models()
     kinds = Counter(audit_sheet(outcomes, 80, seed=0).select("model", "pass", "grade").iter_rows())
     assert len(kinds) == 8
@@ -107,7 +107,7 @@ def labelled(tmp_path, human=lambda row: row["grade"], change=lambda rows: rows,
     return path, rows
 
 
-def test_a_reply_that_is_a_formula_is_harmless_in_the_sheet(tmp_path):
+def test_formula_reply_is_escaped_in_the_sheet(tmp_path):
     _, rows = labelled(tmp_path)
     assert {row["reply"] for row in rows if row["pass"] == "first"} == {"'=1+1"}
 
@@ -135,7 +135,7 @@ def test_labels_are_counted_by_pass_grade_and_verdict(tmp_path):
     assert labels.total + labels.neither == 80
 
 
-def test_each_model_has_its_own_labels(tmp_path):
+def test_labels_are_read_per_model(tmp_path):
     other = {"correct": "incorrect", "incorrect": "correct"}
     path, rows = labelled(
         tmp_path, lambda row: other[row["grade"]] if row["model"] == "other" else row["grade"], outcomes=two_models()
@@ -154,26 +154,26 @@ def without(*names):
     return lambda rows: [{name: cell for name, cell in row.items() if name not in names} for row in rows]
 
 
-def test_what_the_run_has_one_of_the_sheet_need_not_name(tmp_path):
+def test_sheet_may_omit_columns_with_a_single_value(tmp_path):
     path, _ = labelled(tmp_path)
     assert labelled(tmp_path, change=without("model", "dataset"))[1][0].keys() == set(SHEET) - {"model", "dataset"}
     assert read_labels(path, table())[SOURCE].total == 80
 
 
 @pytest.mark.parametrize("name", ["model", "variant"])
-def test_what_the_run_has_several_of_the_sheet_must_name(tmp_path, name):
+def test_sheet_must_name_columns_with_several_values(tmp_path, name):
     path, _ = labelled(tmp_path, change=without(name), outcomes=two_models())
     with pytest.raises(OutcomeTableError, match=f"expected a column '{name}' since the run has several {name}s"):
         read_labels(path, two_models())
 
 
-def test_labels_none_of_which_is_right_or_wrong_are_an_error_that_says_so(tmp_path):
+def test_labels_without_any_right_or_wrong_are_rejected(tmp_path):
     path, _ = labelled(tmp_path, lambda _row: "refused")
     with pytest.raises(OutcomeTableError, match="got 80 labels, none of them right or wrong"):
         read_labels(path, table())
 
 
-def test_rows_not_yet_labelled_are_passed_over_and_none_at_all_is_an_error(tmp_path):
+def test_unlabelled_rows_are_skipped_and_no_labels_raises(tmp_path):
     path, rows = labelled(tmp_path, lambda row: row["grade"] if row["pass"] == "first" else "")
     labels = read_labels(path, table())[SOURCE]
     assert labels.total == sum(row["pass"] == "first" for row in rows)
@@ -194,13 +194,13 @@ def test_rows_not_yet_labelled_are_passed_over_and_none_at_all_is_an_error(tmp_p
         ({"grade": "unscored"}, r"line 2: expected the grade that the run has"),
     ],
 )
-def test_a_row_that_cannot_be_used_is_named(tmp_path, change, says):
+def test_unusable_label_row_error_names_the_line(tmp_path, change, says):
     path, _ = labelled(tmp_path, change=lambda rows: [{**rows[0], **change}, *rows[1:]])
     with pytest.raises(OutcomeTableError, match=says):
         read_labels(path, table())
 
 
-def test_a_missing_column_is_named(tmp_path):
+def test_missing_label_column_error_names_the_column(tmp_path):
     path = tmp_path / "other.csv"
     path.write_text("question_id,verdict\nq1,A\n")
     with pytest.raises(OutcomeTableError, match="expected a column 'human_grade', got 'question_id', 'verdict'"):
@@ -259,22 +259,22 @@ def test_grades_and_cells_are_counted():
     assert changes.first.grades == ("correct", "incorrect", "refused")
 
 
-def test_a_forced_answer_that_variants_share_is_one_answer():
+def test_forced_answer_shared_by_variants_counts_once():
     both = graded_table(("low", "c", REFUSED, WRONG), ("high", "c", REFUSED, WRONG))
     changes = grade_changes(both, both)
     assert (changes.first.kappa.n, changes.forced.kappa.n, changes.cells) == (2, 1, {})
 
 
-def test_rows_of_one_table_alone_are_left_out():
+def test_rows_in_only_one_table_are_excluded():
     assert grade_changes(BEFORE, NOW.filter(question_id="a")).n == 1
 
 
-def test_without_a_forced_answer_there_is_nothing_to_agree_on():
+def test_agreement_is_undefined_without_forced_answers():
     kappa = grade_changes(BEFORE.head(2), NOW.head(2)).forced.kappa
     assert (kappa.n, kappa.agreement, kappa.status) == (0, None, "undefined")
 
 
-def test_the_document_is_json_and_holds_every_count():
+def test_changes_document_is_json_with_every_count():
     document = changes_document(grade_changes(BEFORE, NOW))
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert document["cells"][0] == {"before": "answered_wrong", "now": "answered_right", "count": 1}

@@ -67,7 +67,7 @@ def three(tmp_path):
     return read_runs(written(tmp_path, **tables))
 
 
-def test_a_pair_is_compared_as_stats_does_variant_by_variant_and_jointly(three):
+def test_pair_comparison_matches_stats_per_variant_and_jointly(three):
     found = compare_pair(three[:2], CompareOptions(penalty=0.5))
     assert [variant.name for variant in found.variants] == ["low", "high"]
     stacked = []
@@ -84,7 +84,7 @@ def test_a_pair_is_compared_as_stats_does_variant_by_variant_and_jointly(three):
     assert found.joint.pvalue < 0.05
 
 
-def test_variants_that_lack_different_questions_are_joined_question_by_question(three, tmp_path):
+def test_variants_missing_different_questions_are_joined_by_question(three, tmp_path):
     number = pl.col("question_id").str.slice(1).cast(pl.Int64)
     lacking = (pl.col("variant") == "low") & (number >= N - 60) | (pl.col("variant") == "high") & (number < 40)
     tables = {run.label: pl.concat(run.variants.values()).filter(~lacking) for run in three[:2]}
@@ -99,7 +99,7 @@ def test_variants_that_lack_different_questions_are_joined_question_by_question(
     assert ranking.ranking.pairs[0].standard_error == pytest.approx(joint.standard_error, abs=1e-12)
 
 
-def test_a_ranking_is_that_of_stats_jointly_or_under_one_variant(three):
+def test_ranking_matches_stats_jointly_or_for_one_variant(three):
     jointly, low = rank(three, CompareOptions(seed=3)), rank(three, CompareOptions(variant="low", metric="f_score"))
     matches = matched_variants(three, None)
     parts = [(m.matrix.refused, m.matrix.wrong, m.matrix.scored) for m in matches.values()]
@@ -111,7 +111,7 @@ def test_a_ranking_is_that_of_stats_jointly_or_under_one_variant(three):
     assert low.variant == "low"
 
 
-def test_a_variant_in_which_a_run_has_no_standard_error_is_no_part_of_the_joint_indices(three, tmp_path):
+def test_variant_without_standard_error_is_left_out_of_joint_indices(three, tmp_path):
     never = table_of(0.5, 5, model="never").with_columns(
         refused=pl.col("refused") & (pl.col("variant") == "high"), first_grade=pl.lit(None, pl.String)
     )
@@ -139,7 +139,7 @@ def test_only_the_index_has_a_joint_ranking(three):
     ],
     ids=["the same questions", "most of them", "a quarter of them", "none of them", "all of far fewer"],
 )
-def test_questions_are_matched_where_half_of_the_smaller_run_are_shared(tmp_path, ids, paired, questions, left_out):
+def test_questions_are_matched_if_half_of_the_smaller_run_is_shared(tmp_path, ids, paired, questions, left_out):
     runs = read_runs(written(tmp_path, a=table_of(0.8, 1, model="a"), b=table_of(0.5, 2, model="b", ids=ids)))
     found = match(runs, ["low"] * len(runs))
     assert (found.paired, len(found.matrix.question_ids), found.left_out) == (paired, questions, left_out)
@@ -154,8 +154,8 @@ def test_half_of_the_smaller_run_is_enough_however_large_the_other(tmp_path, sha
         assert match(pair, ["low", "low"]).paired == paired
 
 
-def test_joint_comparisons_align_variants_by_question_where_each_lacks_others(tmp_path):
-    """Under one variant the first questions are missing, under the other the last: a column's number says nothing."""
+def test_joint_estimates_align_variants_by_question_not_by_column(tmp_path):
+    """Under one variant the first questions are missing, under the other the last, so columns do not correspond."""
     whole = [table_of(rho, seed, model=name) for seed, (name, rho) in enumerate({"a": 0.7, "b": 0.2, "c": 0.5}.items())]
     number = pl.col("question_id").str.slice(1).cast(pl.Int64)
     kept = pl.when(pl.col("variant") == "low").then(number >= 150).otherwise(number < N - 50)
@@ -187,7 +187,7 @@ def test_an_unscored_question_is_left_out_on_both_sides(tmp_path):
     assert found.left_out == (1, 0)
 
 
-def test_two_prompts_of_one_model_are_compared_though_they_share_no_variant(tmp_path):
+def test_different_prompts_of_one_model_can_be_compared(tmp_path):
     paths = written(tmp_path, mild=table_of(0.8, 1, ["low"]), strict=table_of(0.8, 1, ["high"]))
     runs = read_runs(paths)
     assert [run.label for run in runs] == ["m (mild.parquet)", "m (strict.parquet)"]
@@ -197,7 +197,7 @@ def test_two_prompts_of_one_model_are_compared_though_they_share_no_variant(tmp_
     assert found.variants[0].comparison["refusal_rate"].estimate < 0
 
 
-def test_runs_without_a_variant_in_common_are_refused_naming_what_they_have(tmp_path):
+def test_runs_without_a_common_variant_are_rejected_and_variants_listed(tmp_path):
     paths = written(tmp_path, a=table_of(0.8, 1, model="a"), b=table_of(0.5, 2, ["low"], model="b"))
     runs = read_runs(paths)
     assert shared_variants(runs) == ("low",)
@@ -221,13 +221,13 @@ def test_one_file_may_hold_many_models_and_datasets(tmp_path):
     assert [run.label for run in runs] == ["a, d", "a, e", "b, d", "b, e"]
 
 
-def test_the_same_file_twice_counts_once_however_it_is_spelt(tmp_path, monkeypatch):
+def test_same_file_under_different_paths_counts_once(tmp_path, monkeypatch):
     (path,) = written(tmp_path, a=table_of(0.5, 1))
     monkeypatch.chdir(tmp_path)
     assert [run.source for run in read_runs([path, path, Path("a.parquet")])] == [path]
 
 
-def test_models_on_datasets_that_two_files_share_are_all_told_apart(tmp_path):
+def test_labels_are_unique_if_two_files_share_a_model_and_dataset(tmp_path):
     both = pl.concat([table_of(0.5, 1, dataset=dataset) for dataset in ("d", "e")])
     labels = [run.label for run in read_runs(written(tmp_path, a=both, b=table_of(0.5, 2)))]
     assert len(set(labels)) == 3
@@ -242,7 +242,7 @@ def folder_with(path: Path, table: pl.DataFrame | None, **settings: object) -> P
     return path
 
 
-def test_folders_bring_their_settings_and_what_differs_is_named(tmp_path):
+def test_differing_settings_of_run_folders_are_named(tmp_path):
     exact = {"grader": {"name": "exact"}}
     one = folder_with(tmp_path / "one", table_of(0.5, 1, model="a"), decoding={"temperature": 0.7}, **exact)
     two = folder_with(
@@ -254,7 +254,7 @@ def test_folders_bring_their_settings_and_what_differs_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(("changed", "differs"), [("questions", ()), ("sha256", ("dataset",))])
-def test_other_questions_of_one_dataset_are_no_other_setting(tmp_path, changed, differs):
+def test_differing_settings_ignore_the_number_of_questions(tmp_path, changed, differs):
     same = {"name": "d", "sha256": "a", "questions": 10, "questions_sha256": "b"}
     folders = [
         folder_with(tmp_path / model, table_of(0.5, 1, model=model), dataset=dataset)
@@ -268,20 +268,20 @@ def test_a_folder_without_outcomes_says_how_to_make_them(tmp_path):
         read_runs([folder_with(tmp_path / "one", None)])
 
 
-def test_a_folder_of_runs_that_is_no_set_says_how_to_name_them(tmp_path):
+def test_folder_of_runs_that_is_not_a_set_says_how_to_name_them(tmp_path):
     for name in ("one", "two"):
         folder_with(tmp_path / "runs" / name, table_of(0.5, 1, model=name))
     with pytest.raises(RunFolderError, match=r"found a folder of 2 runs; name one or all of them, as in .*runs/\*/"):
         read_runs([tmp_path / "runs"])
 
 
-def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path):
+def test_nonexistent_outcome_file_is_reported_as_missing(tmp_path):
     with pytest.raises(OutcomeTableError, match="there is no such file or folder"):
         read_runs([tmp_path / "nothing"])
 
 
 def drawn(model: str, slope: float, ids=range(N), n_draws: int = 2) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
-    """Repeated draws of a model that is the more random the smaller its slope, and the matrices they come from."""
+    """Repeated draws of a model (a smaller slope is more random), and the matrices they come from."""
     x, noise = np.random.default_rng(98).standard_normal((2, 2 * N))[:, list(ids)]
     rng, shape = np.random.default_rng(int(10 * slope)), (n_draws, len(x))
     refused, wrong = (slope * latent + rng.standard_normal(shape) > 0 for latent in (x, 0.6 * x + 0.8 * noise))
@@ -299,11 +299,11 @@ def drawn(model: str, slope: float, ids=range(N), n_draws: int = 2) -> tuple[pl.
 
 
 def results(*models: tuple) -> list:
-    """The corrected index of models that were drawn over the same questions."""
+    """The corrected index of models sampled on the same questions."""
     return [corrected_refusal_index(refused, wrong) for _, refused, wrong in models]
 
 
-def test_corrected_indices_are_compared_as_stats_does_and_ri_decides(tmp_path):
+def test_corrected_index_comparison_matches_stats_and_ri_is_headline(tmp_path):
     made = {name: drawn(name, slope, n_draws=d) for name, slope, d in (("a", 3, 2), ("b", 1, 3))}
     found = compare_pair(read_runs(written(tmp_path, **{name: one[0] for name, one in made.items()})), CompareOptions())
     expected = compare_corrected(*results(*made.values()))
@@ -332,7 +332,7 @@ def test_joint_corrected_indices_are_compared_over_variants_with_repeated_draws(
     assert found.joint_corrected.estimate == pytest.approx(expected.estimate, abs=1e-9)
 
 
-def test_with_a_run_without_repeated_draws_ri_alone_is_compared(tmp_path):
+def test_only_ri_is_compared_if_a_run_has_no_repeated_draws(tmp_path):
     once = table_of(0.5, 1, ["low"], model="once")
     runs = read_runs(written(tmp_path, a=drawn("a", 3)[0], once=once))
     found = compare_pair(runs, CompareOptions())
@@ -344,7 +344,7 @@ def test_with_a_run_without_repeated_draws_ri_alone_is_compared(tmp_path):
         rank(runs, CompareOptions(metric="corrected_refusal_index"))
 
 
-def test_at_temperature_zero_one_sample_is_compared_with_repeated_ones(tmp_path):
+def test_single_sample_at_temperature_zero_is_compared_with_repeated_ones(tmp_path):
     made = {name: drawn(name, slope) for name, slope in (("a", 3), ("b", 1))}
     tables = {"a": made["a"][0], "b": made["b"][0].filter(draw=0)}
     first, second = read_runs(written(tmp_path, **tables))
@@ -354,7 +354,7 @@ def test_at_temperature_zero_one_sample_is_compared_with_repeated_ones(tmp_path)
     assert variant.corrected.second.estimate == pytest.approx(single.estimate, abs=1e-9)
 
 
-def test_a_ranking_is_by_ri_and_by_the_corrected_index_on_request_as_stats_does(tmp_path):
+def test_ranking_by_ri_or_corrected_index_matches_stats(tmp_path):
     made = {name: drawn(name, slope) for name, slope in (("a", 3), ("b", 1), ("c", 2))}
     runs = read_runs(written(tmp_path, **{name: one[0] for name, one in made.items()}))
     single = [np.stack([one[part][0] for one in made.values()]) for part in (1, 2)]
@@ -380,7 +380,7 @@ def test_a_ranking_is_by_ri_and_by_the_corrected_index_on_request_as_stats_does(
     ],
     ids=["most of them", "a quarter of them", "none of them", "most of a small run"],
 )
-def test_corrected_indices_rest_on_shared_questions_where_half_or_more_are(tmp_path, ids, numbers):
+def test_corrected_indices_use_shared_questions_if_at_least_half_are(tmp_path, ids, numbers):
     runs = read_runs(written(tmp_path, a=drawn("a", 2)[0], b=drawn("b", 2, ids)[0]))
     (variant,) = compare_pair(runs, CompareOptions()).variants
     difference = variant.corrected
@@ -389,7 +389,7 @@ def test_corrected_indices_rest_on_shared_questions_where_half_or_more_are(tmp_p
     assert difference.status == "undefined" or difference.n_shared == numbers[2]
 
 
-def test_a_run_without_an_index_is_not_ranked_and_says_why(tmp_path):
+def test_run_with_undefined_index_is_unranked_with_a_reason(tmp_path):
     tables = {name: drawn(name, slope)[0] for name, slope in (("a", 3), ("b", 1), ("never", 2))}
     tables["never"] = tables["never"].with_columns(refused=pl.lit(value=False))
     runs = read_runs(written(tmp_path, **tables))
@@ -419,7 +419,7 @@ def table(cells: dict[str, tuple[bool, bool] | None], variant: str = "v", text: 
 
 
 @given(RUNS)
-def test_every_cell_is_that_of_its_run_and_question(runs):
+def test_matrix_cells_match_run_and_question_property(runs):
     matrix = outcome_matrix([table(run) for run in runs])
     assert set(matrix.question_ids) == set().union(*runs)
     assert matrix.scored.shape == (len(runs), len(matrix.question_ids))
@@ -432,12 +432,12 @@ def test_every_cell_is_that_of_its_run_and_question(runs):
     assert matrix.shared.tolist() == [all(run.get(q) is not None for run in runs) for q in matrix.question_ids]
 
 
-def test_the_order_of_the_questions_is_that_of_their_first_appearance():
+def test_questions_keep_the_order_of_first_appearance():
     matrix = outcome_matrix([table({"b": (True, True), "a": None}), table({"c": (True, True), "a": (True, False)})])
     assert matrix.question_ids == ("b", "a", "c")
 
 
-def test_parts_of_a_matrix_keep_their_questions_and_rows():
+def test_matrix_subsets_keep_their_questions_and_rows():
     matrix = outcome_matrix([table({"a": (True, True), "b": (True, False)}), table({"b": (False, True)})])
     shared = matrix.of_questions(matrix.shared)
     assert shared.question_ids == ("b",)
@@ -445,7 +445,7 @@ def test_parts_of_a_matrix_keep_their_questions_and_rows():
     assert matrix.of_rows([1]).scored.tolist() == [[False, True]]
 
 
-def test_the_same_id_for_another_question_is_an_error_naming_both():
+def test_same_id_for_two_questions_raises_and_names_both():
     with pytest.raises(OutcomeTableError, match=r"'a' stands for 'that a' and for 'this a'"):
         outcome_matrix([table({"a": (True, True)}, text="this "), table({"a": (True, True)}, text="that ")])
 
@@ -457,23 +457,23 @@ def draws(cells: dict[tuple[str, int], tuple[tuple[bool, bool] | None, Grade | N
     )
 
 
-def test_of_several_draws_the_first_is_matched():
+def test_first_of_several_draws_is_matched():
     rows = draws({("a", 1): ((True, True), None), ("a", 0): ((False, False), None), ("b", 1): ((True, False), None)})
     assert first_draws(rows).select("question_id", "draw").rows() == [("a", 0), ("b", 1)]
     assert outcome_matrix([rows]).refused.tolist() == [[False, True]]
 
 
-def test_draws_side_by_side_are_wrong_by_the_forced_answer():
+def test_draw_matrix_takes_wrong_from_the_forced_answer():
     rows = draws(
         {
-            ("a", 0): ((False, False), Grade.INCORRECT),  # answered rightly, forced wrongly
+            ("a", 0): ((False, False), Grade.INCORRECT),  # right when answering, wrong when forced
             ("a", 1): ((True, False), None),
             ("b", 0): ((False, True), Grade.REFUSED),
-            ("b", 1): ((False, True), Grade.UNSCORED),  # no grade: a gap, and b has one draw left
+            ("b", 1): ((False, True), Grade.UNSCORED),  # no grade: a gap, which leaves b with one draw
             ("c", 0): ((True, True), None),
             ("c", 1): ((False, True), Grade.CORRECT),
             ("c", 2): (None, None),
-            ("d", 0): ((True, True), None),  # drawn once
+            ("d", 0): ((True, True), None),  # sampled once
         }
     )
     matrix = draw_matrix(rows)
@@ -483,13 +483,13 @@ def test_draws_side_by_side_are_wrong_by_the_forced_answer():
     assert matrix.scored.all()
 
 
-def test_without_repeated_questions_there_is_nothing_to_put_side_by_side():
+def test_draw_matrix_is_empty_without_repeated_questions():
     matrix = draw_matrix(table({"a": (True, True)}))
     assert matrix.refused.shape == (0, 0)
     assert not np.any(matrix.scored)
 
 
-def test_draws_of_several_runs_have_the_same_columns_and_rows_of_their_own():
+def test_draw_matrices_share_columns_but_not_rows():
     yes, no = ((True, True), None), ((True, False), None)
     one = draws({("a", 0): yes, ("a", 1): no, ("b", 0): yes, ("c", 0): no, ("c", 2): no})
     other = draws({("c", 1): yes, ("b", 0): yes, ("c", 3): yes})

@@ -65,7 +65,7 @@ def message(variant: VariantSummary, code: str) -> str:
     return sentence(warning(variant, code))
 
 
-def test_metrics_are_those_of_stats_for_the_counts():
+def test_metrics_match_stats_for_the_counts():
     variant = one(710, 30, 210, 50)
     assert variant.table == ContingencyTable(710, 30, 210, 50)
     assert variant.metrics[: len(METRIC_NAMES)] == metrics(variant.table)
@@ -73,7 +73,7 @@ def test_metrics_are_those_of_stats_for_the_counts():
     assert codes(variant) == []
 
 
-def test_level_and_penalty_are_passed_on_and_kept():
+def test_confidence_level_and_penalty_are_passed_on_and_kept():
     summary = summarise(
         table_of({REFUSED_WRONG: 7, REFUSED_RIGHT: 5, WRONG: 6, RIGHT: 9}), penalty=0.2, confidence_level=0.8
     )
@@ -82,7 +82,7 @@ def test_level_and_penalty_are_passed_on_and_kept():
     assert (summary.penalty, summary.confidence_level) == (0.2, 0.8)
 
 
-def test_variants_stay_apart_in_their_order_and_their_tables_are_not_added_up():
+def test_variants_keep_their_order_and_tables_are_not_summed():
     names = ["low", "normal", "high", "highest"]
     table = pl.concat([table_of({REFUSED_WRONG: i + 1, RIGHT: 9}, name) for i, name in enumerate(names)])
     summary = summarise(table)
@@ -114,7 +114,7 @@ def test_an_undefined_estimate_is_explained_in_plain_words(cells, reason, words)
     assert words in message(variant, "undefined")
 
 
-def test_nothing_scored_is_undefined_and_incomplete():
+def test_variant_without_scored_questions_is_undefined_and_incomplete():
     variant = one(0, 0, 0, 0, {UNSCORED: 4})
     assert codes(variant) == ["undefined", "incomplete"]
     assert "no question could be scored" in message(variant, "undefined")
@@ -131,7 +131,7 @@ def test_the_boundary_names_its_empty_cell_and_points_to_the_interval():
 
 
 @pytest.mark.parametrize("right", [1, 20, 41])
-def test_a_model_that_knows_next_to_nothing_is_told_that_its_number_is_meaningless(right):
+def test_next_to_no_knowledge_caution_calls_the_number_meaningless(right):
     variant = one(3000, right, 1326 - right - 2, 2)
     assert "next_to_no_knowledge" in codes(variant)
     said = message(variant, "next_to_no_knowledge")
@@ -140,11 +140,11 @@ def test_a_model_that_knows_next_to_nothing_is_told_that_its_number_is_meaningle
     assert "few_right_answers" not in codes(variant)
 
 
-def test_one_per_cent_of_right_answers_is_enough_to_be_silent():
+def test_one_per_cent_of_right_answers_gives_no_caution():
     assert codes(one(3000, 22, 1282, 22)) == []
 
 
-def test_lucky_hits_on_the_boundary_get_both_cautions():
+def test_few_right_answers_at_the_boundary_get_both_cautions():
     assert codes(one(3000, 0, 1324, 2)) == ["boundary", "next_to_no_knowledge"]
 
 
@@ -158,11 +158,11 @@ def test_lucky_hits_on_the_boundary_get_both_cautions():
         ((60, 6, 20, 10), []),
     ],
 )
-def test_small_cells_found_or_expected_are_named_by_what_is_scarce(cells, expected):
+def test_small_observed_or_expected_cells_give_the_matching_caution(cells, expected):
     assert codes(one(*cells)) == expected
 
 
-def test_few_right_answers_says_how_many():
+def test_few_right_answers_caution_gives_counts():
     variant = one(60, 4, 20, 16)
     expected = {"cell": "refused_right", "found": 4, "expected": pytest.approx(12.8), "right": 20}
     assert warning(variant, "few_right_answers").values == expected
@@ -172,7 +172,7 @@ def test_few_right_answers_says_how_many():
     assert message(one(20, 20, 1, 40), "small_cell").startswith("1 question was answered and wrong (10.6 expected")
 
 
-def test_incomplete_from_just_above_two_per_cent_with_reasons():
+def test_incomplete_caution_starts_above_two_per_cent_with_reasons():
     assert MISSING_LIMIT == 0.02
     at_limit = one(40, 20, 20, 18, {UNSCORED: 2})
     above = one(40, 20, 20, 17, {UNSCORED: 2, Outcome(True, None, unscored_reason="forced_failed"): 1})
@@ -183,7 +183,7 @@ def test_incomplete_from_just_above_two_per_cent_with_reasons():
     assert "first_truncated 2, forced_failed 1" in message(above, "incomplete")
 
 
-def test_forced_refusals_from_just_above_five_per_cent():
+def test_forced_refusals_caution_starts_above_five_per_cent():
     assert FORCED_REFUSAL_LIMIT == 0.05
     again, not_again = (
         Outcome(True, True, Grade.REFUSED, Grade.REFUSED),
@@ -195,7 +195,7 @@ def test_forced_refusals_from_just_above_five_per_cent():
     assert "2 of 20 questions again (10.0%)" in message(above, "forced_refusals")
 
 
-def test_every_number_of_one_draw_is_made_of_the_first():
+def test_single_draw_numbers_use_the_first_draw():
     cells = {REFUSED_WRONG: 20, REFUSED_RIGHT: 20, WRONG: 20, RIGHT: 20}
     (once,) = summarise(table_of(cells)).variants
     others = {RIGHT: 80}
@@ -205,7 +205,7 @@ def test_every_number_of_one_draw_is_made_of_the_first():
     assert variant.completeness == once.completeness
 
 
-def test_json_holds_every_number_unrounded_and_null_for_none_and_nan():
+def test_json_has_unrounded_numbers_and_null_for_none_and_nan():
     usage = {"normal": Usage(1000, 200, 45, math.nan)}
     prices = Prices(grader=Price(0.15, 0.6))
     cells = {REFUSED_WRONG: 37, REFUSED_RIGHT: 7, WRONG: 20, RIGHT: 30, UNSCORED: 3}
@@ -236,7 +236,7 @@ def test_json_of_an_undefined_estimate_is_null_with_its_reason():
     assert document["variants"][0]["usage"] is None
 
 
-def test_a_first_pass_that_was_never_forced_has_the_metrics_that_need_no_forced_answers():
+def test_unforced_first_pass_has_only_metrics_without_forced_answers():
     unforced = Outcome(True, None, Grade.REFUSED, unscored_reason="forced_not_asked")
     variant = one(0, 0, 30, 20, {unforced: 50})
     whole = metrics(ContingencyTable(50, 0, 30, 20))
@@ -251,7 +251,7 @@ def test_a_first_pass_that_was_never_forced_has_the_metrics_that_need_no_forced_
             )
         else:
             assert found == metric
-    assert codes(variant) == ["forced_not_asked"]  # its own rates are exact, and nothing warns of them
+    assert codes(variant) == ["forced_not_asked"]  # the other rates are exact, so there is no further warning
     assert "the other rates are exact" in message(variant, "forced_not_asked")
     assert "50 refused questions still lack their forced answers" in message(variant, "forced_not_asked")
 
@@ -304,7 +304,7 @@ def test_a_table_in_a_file_gives_the_same_summary(table, tmp_path):
     assert in_memory == in_file
 
 
-def test_groups_of_a_file_are_those_of_the_table_with_the_columns_that_were_asked_for():
+def test_file_groups_match_table_groups_with_requested_columns():
     table, names = TABLES["several models"], ("question_id", "draw", "refused", "forced_reply")
     groups, lazily = variant_groups(table), list(each_group(table.lazy(), names))
     assert [(one.model, one.dataset, one.variant) for one in lazily] == [
@@ -316,7 +316,7 @@ def test_groups_of_a_file_are_those_of_the_table_with_the_columns_that_were_aske
         assert other.outcomes["forced_reply"].unique().to_list() == [""]
 
 
-def test_two_questions_under_one_id_are_refused_in_a_file_too():
+def test_two_questions_with_one_id_are_rejected_in_a_file():
     other = (pl.col("variant") == "low") & (pl.col("question_id") == "q3")
     table = rows(40).with_columns(question=pl.when(other).then(pl.lit("Who?")).otherwise("question"))
     with pytest.raises(OutcomeTableError, match="'q3' stands for 'What is the name of thing number 3"):
@@ -325,7 +325,7 @@ def test_two_questions_under_one_id_are_refused_in_a_file_too():
         summarise(table.lazy())
 
 
-def test_grades_are_held_against_those_of_a_file(tmp_path: Path):
+def test_grade_changes_against_a_file_match_in_memory(tmp_path: Path):
     before, now = rows(60, draws=2), rows(60, draws=2, seed=1, rho=0.2)
     now.write_parquet(tmp_path / "now.parquet", row_group_size=11)
     found = grade_changes(before, pl.scan_parquet(tmp_path / "now.parquet"))
@@ -350,14 +350,14 @@ def outcomes(rows: list[tuple[bool | None, bool | None]]) -> pl.DataFrame:
 
 
 def completed(rows: list[tuple[bool | None, bool | None]]) -> list[float]:
-    """Index of every way to fill in the rows, question by question; NaN where it has none."""
+    """Return the index of every way to complete the rows; NaN where it is undefined."""
     choices = [[cell for cell in CELLS if row[0] in (None, cell[0]) and row[1] in (None, cell[1])] for row in rows]
     counts = {tuple(filled.count(cell) for cell in CELLS) for filled in itertools.product(*choices)}
     return refusal_index_many(*np.array(sorted(counts)).T).tolist()
 
 
 @given(st.lists(st.sampled_from(ROWS), min_size=1, max_size=8))
-def test_the_range_is_that_of_every_way_to_fill_in_the_questions(rows) -> None:
+def test_missing_range_against_brute_force_property(rows) -> None:
     found, known = missing_range(outcomes(rows)), [index for index in completed(rows) if not math.isnan(index)]
     if all(None not in row for row in rows):
         assert found is None
@@ -368,21 +368,21 @@ def test_the_range_is_that_of_every_way_to_fill_in_the_questions(rows) -> None:
         assert found.questions == sum(None in row for row in rows)
 
 
-def test_known_refusals_leave_less_open_than_questions_of_which_nothing_is_known() -> None:
+def test_known_refusals_give_a_narrower_range_than_unknown_outcomes() -> None:
     refused, nothing = (one(710, 30, 210, 50, {what: 15}).missing for what in (FORCED_FAILED, UNSCORED))
     bounds = missing_bounds(ContingencyTable(710, 30, 210, 50), unknown_refused=15)
     assert (refused.low, refused.high, refused.refused) == (bounds.low, bounds.high, 15)
     assert nothing.low <= refused.low < refused.high < nothing.high
 
 
-def test_with_nothing_missing_there_is_no_range_and_no_column() -> None:
+def test_no_range_or_column_if_nothing_is_missing() -> None:
     summary = summarise(table_of({REFUSED_WRONG: 40, REFUSED_RIGHT: 10, WRONG: 20, RIGHT: 30}))
     assert summary.variants[0].missing is None
     assert "range over missing grades" not in summary_table(summary).columns
     assert json.loads(as_json(summary_document(summary)))["variants"][0]["missing"] is None
 
 
-def test_below_two_percent_the_range_stands_beside_the_interval_and_in_the_document() -> None:
+def test_range_below_two_percent_is_in_the_table_and_document() -> None:
     summary = summarise(table_of({REFUSED_WRONG: 500, REFUSED_RIGHT: 100, WRONG: 200, RIGHT: 190, UNSCORED: 10}))
     (variant,), table = summary.variants, summary_table(summary)
     bounds = missing_bounds(ContingencyTable(500, 100, 200, 190), unscored=10)
@@ -395,7 +395,7 @@ def test_below_two_percent_the_range_stands_beside_the_interval_and_in_the_docum
 
 
 @pytest.mark.parametrize("cells", [{REFUSED_WRONG: 40, REFUSED_RIGHT: 10, WRONG: 20, RIGHT: 30}, {RIGHT: 100}, {}])
-def test_a_variant_that_lacks_a_third_is_incomplete_whatever_its_index_is(cells) -> None:
+def test_variant_missing_a_third_is_incomplete_whatever_its_index(cells) -> None:
     summary = summarise(table_of({**cells, UNSCORED: 50}))
     table, document = summary_table(summary), json.loads(as_json(summary_document(summary)))
     assert table.rows[0][table.columns.index("status")] == "incomplete"
@@ -404,7 +404,7 @@ def test_a_variant_that_lacks_a_third_is_incomplete_whatever_its_index_is(cells)
     assert sentence(lacking(summary)) == f"Incomplete: normal {scored} of {scored + 50} questions scored."
 
 
-def test_what_is_lacking_names_each_incomplete_variant_and_who_asks_for_the_rest() -> None:
+def test_incomplete_sentence_names_variants_and_how_to_finish() -> None:
     to_come = Outcome(None, None, unscored_reason=NOT_FINISHED)
     parts = {"low": {RIGHT: 99, UNSCORED: 1}, "normal": {RIGHT: 120, to_come: 80}, "high": {to_come: 200}}
     summary = summarise(pl.concat([table_of(cells, name) for name, cells in parts.items()]))
@@ -413,8 +413,8 @@ def test_what_is_lacking_names_each_incomplete_variant_and_who_asks_for_the_rest
     )
 
 
-def drawn_again(scored: int, unscored: int, variant: str = "normal", reason: str = "first_truncated") -> pl.DataFrame:
-    """Return 100 questions, the first of which are drawn again, some of these without a grade."""
+def sampled_again(scored: int, unscored: int, variant: str = "normal", reason: str = "first_truncated") -> pl.DataFrame:
+    """Return 100 questions; the first ones are sampled again, some of these without a grade."""
     right, wrong = (Outcome(False, one is Grade.INCORRECT, one, one) for one in (Grade.CORRECT, Grade.INCORRECT))
     missing = Outcome(None, None, unscored_reason=reason)
     parts = {0: {right: 60, wrong: 40}, 1: {right: scored, missing: unscored}}
@@ -422,8 +422,8 @@ def drawn_again(scored: int, unscored: int, variant: str = "normal", reason: str
 
 
 @pytest.mark.parametrize(("unscored", "complete"), [(0, True), (1, True), (2, False), (50, False)])
-def test_more_than_two_percent_of_further_draws_without_a_grade_are_incomplete(unscored: int, complete: bool) -> None:
-    summary = summarise(drawn_again(50 - unscored, unscored))
+def test_over_two_percent_ungraded_further_draws_is_incomplete(unscored: int, complete: bool) -> None:
+    summary = summarise(sampled_again(50 - unscored, unscored))
     (variant,), document = summary.variants, json.loads(as_json(summary_document(summary)))
     assert variant.completeness.unscored == 0
     assert document["variants"][0]["further_draws"] == {
@@ -449,15 +449,15 @@ def test_more_than_two_percent_of_further_draws_without_a_grade_are_incomplete(u
         )
 
 
-def test_where_every_question_is_drawn_once_there_are_no_further_draws() -> None:
+def test_no_further_draws_if_each_question_is_sampled_once() -> None:
     summary = summarise(table_of({RIGHT: 60, WRONG: 40}))
     assert summary.variants[0].further_draws is None
     assert json.loads(as_json(summary_document(summary)))["variants"][0]["further_draws"] is None
 
 
-def test_what_is_lacking_tells_questions_and_further_draws_apart() -> None:
+def test_incomplete_sentence_separates_questions_from_repeated_samples() -> None:
     low = table_of({RIGHT: 80, UNSCORED: 20}, "low")
-    summary = summarise(pl.concat([low, drawn_again(10, 40, "high", NOT_FINISHED)]))
+    summary = summarise(pl.concat([low, sampled_again(10, 40, "high", NOT_FINISHED)]))
     assert sentence(lacking(summary)) == (
         "Incomplete: low 80 of 100 questions and high 10 of 50 repeated samples scored; "
         "run the same command again to complete it."
@@ -469,14 +469,14 @@ def unscored_refusals(failed: int, ungraded: int = 0, more: dict[Outcome, int] |
 
 
 def by_hand(failed: int, refused: int, ungraded: int, answered: int) -> float:
-    """P(so many or more of the failures are among the refused), by the hypergeometric distribution."""
+    """P(at least this many failures are among the refused), by the hypergeometric distribution."""
     drawn, n, k = failed + ungraded, refused + answered, refused
     ways = [math.comb(k, x) * math.comb(n - k, drawn - x) for x in range(failed, min(drawn, k) + 1)]
     return sum(ways) / math.comb(n, drawn)
 
 
 @pytest.mark.parametrize(("failed", "ungraded"), [(5, 0), (10, 3), (12, 9), (8, 10), (6, 20), (5, 80)])
-def test_failures_go_with_refusals_by_the_hypergeometric_distribution(failed: int, ungraded: int) -> None:
+def test_failure_pvalue_matches_hypergeometric_distribution(failed: int, ungraded: int) -> None:
     found = failure_pvalue(ContingencyTable(200, 50, 400, 340), failed, ungraded)
     pvalue = by_hand(failed, 250 + failed, ungraded, 740 + ungraded)
     assert (found is not None) == (pvalue <= LEVEL)
@@ -484,7 +484,7 @@ def test_failures_go_with_refusals_by_the_hypergeometric_distribution(failed: in
         assert found == pytest.approx(pvalue)
 
 
-def test_a_caution_where_failures_go_with_refusals_also_below_two_percent() -> None:
+def test_caution_if_failures_coincide_with_refusals_below_two_percent() -> None:
     variant = unscored_refusals(10)
     assert variant.completeness.missing_share < 0.02
     assert codes(variant) == ["unscored_refusals"]
@@ -494,7 +494,7 @@ def test_a_caution_where_failures_go_with_refusals_also_below_two_percent() -> N
     assert (values["low"], values["high"]) == (bounds.low, bounds.high)
 
 
-def test_no_caution_from_tiny_counts_even_failures_or_what_nobody_asked() -> None:
+def test_no_caution_for_few_or_even_failures_or_unsent_forced_requests() -> None:
     assert by_hand(MIN_FAILURES - 1, 250 + MIN_FAILURES - 1, 0, 740) < LEVEL, "the count decides"
     assert codes(unscored_refusals(MIN_FAILURES - 1)) == []
     assert codes(unscored_refusals(5, 14)) == []
@@ -502,7 +502,7 @@ def test_no_caution_from_tiny_counts_even_failures_or_what_nobody_asked() -> Non
     assert "unscored_refusals" not in codes(unscored_refusals(0, more={nobody: 100}))
 
 
-def test_graders_who_differ_between_right_and_wrong_leave_a_sharp_range() -> None:
+def test_disagreeing_graders_leave_the_refusal_rate_exact() -> None:
     """Sixty rows, five of them answered without a grade and four refused without one: the refusal rate is known."""
     kinds = {
         Outcome(True, True, Grade.REFUSED, Grade.INCORRECT): 13,

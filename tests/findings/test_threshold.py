@@ -1,4 +1,4 @@
-"""A cut of a score: chosen on one half without a look at the other's grades, held to its promise, judged right."""
+"""Score thresholds: chosen on one half without the other's grades, within the error bound, judged on the other."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ MAX_ERROR = ThresholdOptions("mine", max_error=0.2)
 def planted(
     n: int = 600, seed: int = 0, variants: tuple[str | None, ...] = ("low", "high"), **more: Any
 ) -> ComparedRun:
-    """Make a run with a score that says how likely each answer is right, and refusals that know half as much."""
+    """Make a run whose score is the probability that each answer is right, with noisier refusals."""
     rng = np.random.default_rng(seed)
     score = rng.random(n)
     wrong = rng.random(n) >= score
@@ -74,7 +74,7 @@ def planted(
 
 
 def rows(ids: list[str], **columns: Any) -> pl.DataFrame:
-    """Make an outcome table; what is not given is null."""
+    """Make an outcome table; columns not given are null."""
     given = {"model": "m", "dataset": "d", "question_id": ids, "draw": 0, "schema_version": 1, **columns}
     kinds = {**SCHEMA, **{name: kind for name, kind in OPTIONAL.items() if name in given}}
     frame = pl.DataFrame({"question_id": ids})
@@ -100,7 +100,7 @@ def with_scores(run: ComparedRun, *expressions: pl.Expr, **named: pl.Expr) -> Co
 
 
 def halves_arrays(run: ComparedRun, found: Threshold) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield score and wrong of either half."""
+    """Yield the scores and errors of each half."""
     for half in (found.halves.first, found.halves.second):
         part = run.confidence.filter(pl.col("question_id").is_in(list(half)))
         yield part["confidence"].to_numpy(), part["wrong"].to_numpy()
@@ -119,7 +119,7 @@ def questions(n: int, cluster: Any = None) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("n", [2, 3, 100, 1001])
-def test_halves_are_disjoint_hold_every_question_and_do_not_depend_on_the_order(n):
+def test_halves_are_disjoint_complete_and_independent_of_order(n):
     asked = questions(n)
     found = halves_of(asked, seed=5)
     assert not found.first & found.second
@@ -129,7 +129,7 @@ def test_halves_are_disjoint_hold_every_question_and_do_not_depend_on_the_order(
     assert n < 100 or halves_of(asked, seed=6) != found
 
 
-def test_no_cluster_is_in_both_halves_and_these_are_as_even_as_clusters_allow():
+def test_clusters_are_not_split_and_halves_are_as_even_as_possible():
     sizes = [1, 1, 2, 5, 30, 3, 8, 50]
     cluster = [f"c{place}" for place, size in enumerate(sizes) for _ in range(size)]
     asked = questions(sum(sizes), cluster)
@@ -160,7 +160,7 @@ def test_all_methods_of_a_run_are_judged_on_the_same_half():
 # --- the choice
 
 
-def test_the_choice_is_that_of_stats_on_the_first_half():
+def test_threshold_choice_matches_stats_on_the_first_half():
     run = planted()
     for_utility, bounded = (find_threshold(run, options) for options in (PENALTY, MAX_ERROR))
     (score, wrong), (other, _) = halves_arrays(run, for_utility)
@@ -171,7 +171,7 @@ def test_the_choice_is_that_of_stats_on_the_first_half():
 
 
 @pytest.mark.parametrize("options", [PENALTY, MAX_ERROR], ids=["utility", "bound"])
-def test_the_cut_rests_on_the_grades_of_the_first_half_alone(options):
+def test_cut_depends_only_on_grades_of_the_first_half(options):
     run = planted()
     found = find_threshold(run, options)
     other = pl.when(in_half(found.halves.second)).then(~pl.col("wrong")).otherwise("wrong")
@@ -182,14 +182,14 @@ def test_the_cut_rests_on_the_grades_of_the_first_half_alone(options):
     assert find_threshold(with_scores(run, wrong=own), options).found != found.found
 
 
-def test_of_a_choice_for_utility_not_even_the_scores_of_the_other_half_are_seen():
+def test_utility_choice_ignores_scores_of_the_second_half():
     run = planted()
     found = find_threshold(run, PENALTY)
     other = pl.when(in_half(found.halves.second)).then(pl.col("confidence") / 2).otherwise("confidence")
     assert find_threshold(with_scores(run, confidence=other), PENALTY).found == found.found
 
 
-def test_another_seed_is_another_split():
+def test_different_seed_gives_a_different_split():
     run = planted()
     first, again, other = (find_threshold(run, replace(PENALTY, seed=seed)) for seed in (1, 1, 2))
     assert first.to_document() == again.to_document()
@@ -199,7 +199,7 @@ def test_another_seed_is_another_split():
 # --- the report
 
 
-def test_what_is_reported_is_what_stats_says_of_the_other_half():
+def test_threshold_report_matches_stats_on_the_second_half():
     run = planted()
     found = find_threshold(run, PENALTY)
     _, (score, wrong) = halves_arrays(run, found)
@@ -241,7 +241,7 @@ def test_differences_are_paired_question_by_question():
     assert difference.error_rate.low < own - theirs < difference.error_rate.high
 
 
-def test_ways_to_refuse_that_answer_what_the_cut_answers_are_named_and_not_compared():
+def test_rules_that_answer_the_same_questions_are_named_not_compared():
     run, options = planted(), ThresholdOptions(max_error=0.25)
     below = run.confidence.select("question_id", below=pl.col("confidence") < find_threshold(run, options).found.cut)
     same = run.variants["low"].join(below, on="question_id", maintain_order="left").with_columns(refused="below")
@@ -250,13 +250,13 @@ def test_ways_to_refuse_that_answer_what_the_cut_answers_are_named_and_not_compa
     assert [(one.kind, one.variant) for one in found.points] == ways
     assert [one.difference is None for one in found.points] == [True, True, False, False]
     assert "answers the same questions as its refusals under low." in str(found)
-    none = find_threshold(run, ThresholdOptions(max_error=0.9))  # so lenient that nothing is refused
+    none = find_threshold(run, ThresholdOptions(max_error=0.9))  # a limit so high that nothing is refused
     (all_of_them,) = (one for one in none.points if one.kind == "answer_all")
     assert (none.points[0].coverage.estimate, all_of_them.difference) == (1, None)
     assert "answers the same questions as" in str(none)
 
 
-def test_a_question_without_a_grade_of_its_first_pass_is_left_out_of_that_variant_alone():
+def test_question_without_first_grade_is_excluded_from_that_variant_only():
     run = planted()
     lacking = pl.when(pl.col("question_id") < "q00100").then(None).otherwise("refused")
     table = run.variants["low"].with_columns(refused=lacking)
@@ -266,7 +266,7 @@ def test_a_question_without_a_grade_of_its_first_pass_is_left_out_of_that_varian
     assert low.difference is not None
 
 
-def test_clusters_and_weights_widen_and_weigh_what_is_reported():
+def test_threshold_report_accounts_for_clusters_and_weights():
     run = planted()
     plain = find_threshold(run, PENALTY)
     cluster = pl.col("question_id").str.slice(1).cast(pl.Int64) // 20
@@ -299,7 +299,7 @@ def _counts(table: SampledTable) -> ContingencyTable:
     return ContingencyTable(*(round(count) for count in table.counts))
 
 
-def test_the_promise_is_said_in_words_beside_what_came_of_it():
+def test_threshold_text_states_the_bound_and_the_observed_error_rate():
     found = find_threshold(planted(), MAX_ERROR)
     said = to_text(threshold_blocks(found))
     rate = found.points[0].error_rate
@@ -314,7 +314,7 @@ def test_the_promise_is_said_in_words_beside_what_came_of_it():
     assert "99% intervals" in confident
 
 
-def test_of_a_choice_for_utility_it_is_said_which_ways_to_refuse_it_beats():
+def test_threshold_text_says_which_rules_have_lower_utility():
     said = str(find_threshold(planted(2000), PENALTY))
     assert "which is optimistic" in said
     others = "its refusals under low, its refusals under high and answering everything"
@@ -324,7 +324,7 @@ def test_of_a_choice_for_utility_it_is_said_which_ways_to_refuse_it_beats():
 @pytest.mark.parametrize(
     ("penalty", "share", "words"), [(0, 1.0, "Answering everything was"), (1e6, 0.0, "Refusing everything was")]
 )
-def test_to_answer_all_or_nothing_is_a_choice_too(penalty, share, words):
+def test_answering_or_refusing_everything_can_be_chosen(penalty, share, words):
     run = with_scores(planted(), wrong=pl.col("question_id") > "q00010") if share == 0 else planted()
     run = with_scores(run, confidence=pl.col("confidence").rank("ordinal", seed=0) / 600) if share == 0 else run
     if share == 0:  # the highest score is wrong
@@ -340,7 +340,7 @@ def test_to_answer_all_or_nothing_is_a_choice_too(penalty, share, words):
 
 
 @pytest.mark.parametrize(("n", "is_above"), [(200, True), (300, False)])
-def test_more_questions_are_advised_only_where_the_rate_seen_is_within_the_limit(n, is_above):
+def test_more_questions_are_advised_only_if_observed_rate_is_within_limit(n, is_above):
     found = find_threshold(planted(n), ThresholdOptions(max_error=0.15))
     first = found.found.tested[0]
     assert (first.n_errors / first.n_answered > 0.15) == is_above
@@ -355,7 +355,7 @@ def test_more_questions_are_advised_only_where_the_rate_seen_is_within_the_limit
         (600, 0.05, "no_cut_holds", "the observed share is itself above the limit"),
     ],
 )
-def test_where_no_cut_holds_that_is_said_and_nothing_is_made_up(n, max_error, reason, words):
+def test_missing_valid_cut_is_reported_as_undefined_with_a_reason(n, max_error, reason, words):
     run = with_scores(planted(n), confidence=1 - pl.col("confidence"))
     found = find_threshold(run, ThresholdOptions(max_error=max_error))
     assert (found.found.status, found.found.reason, found.rule, found.table) == ("undefined", reason, None, None)
@@ -367,7 +367,7 @@ def test_where_no_cut_holds_that_is_said_and_nothing_is_made_up(n, max_error, re
         found.write("x.parquet")
 
 
-def test_what_has_no_score_or_no_grade_is_counted_left_out_and_unscored_in_the_virtual_run():
+def test_answers_without_score_or_grade_are_unscored_in_the_virtual_run():
     number = pl.col("question_id").str.slice(1).cast(pl.Int64)
     run = with_scores(
         planted(),
@@ -390,7 +390,7 @@ def test_what_has_no_score_or_no_grade_is_counted_left_out_and_unscored_in_the_v
     assert found.points[0].questions == table.height - no_score.height - no_grade.height
 
 
-def test_of_a_trained_method_it_is_said_that_its_scores_owe_something_to_both_halves():
+def test_threshold_text_says_a_method_was_trained_on_both_halves():
     run = planted()
     assert "was trained" not in str(find_threshold(run, PENALTY))
     assert "mine was trained on answers from both halves" in str(
@@ -402,7 +402,7 @@ def test_of_a_trained_method_it_is_said_that_its_scores_owe_something_to_both_ha
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl", "csv.gz"])
-def test_the_virtual_run_is_an_ordinary_outcome_table_of_the_other_half(tmp_path, suffix):
+def test_virtual_run_is_an_outcome_table_of_the_second_half(tmp_path, suffix):
     run = planted()
     found = find_threshold(run, PENALTY)
     assert read_outcomes(found.write(tmp_path / f"virtual.{suffix}")).equals(found.table)
@@ -415,7 +415,7 @@ def test_the_virtual_run_is_an_ordinary_outcome_table_of_the_other_half(tmp_path
     assert found.table["variant"].null_count() == found.table.height
 
 
-def test_a_question_that_scores_the_very_cut_is_answered_in_the_virtual_run_as_in_the_report():
+def test_question_scoring_exactly_the_cut_is_answered_in_the_virtual_run():
     run = with_scores(planted(), pl.col("confidence").round(1))
     found = find_threshold(run, PENALTY)
     tied = found.table.join(run.confidence, on="question_id").filter(pl.col("confidence") == found.found.cut)
@@ -423,7 +423,7 @@ def test_a_question_that_scores_the_very_cut_is_answered_in_the_virtual_run_as_i
     assert not tied["refused"].any()
 
 
-def test_columns_of_the_question_are_kept_whichever_variant_says_them():
+def test_question_columns_are_kept_from_any_variant():
     run = planted()
     said = [pl.lit("why?").alias("question"), pl.lit("so").alias("gold"), pl.lit(2.0).alias("weight")]
     tables = {"low": run.variants["low"], "high": run.variants["high"].with_columns(said)}
@@ -431,7 +431,7 @@ def test_columns_of_the_question_are_kept_whichever_variant_says_them():
     assert table.select("question", "gold", "weight").unique().rows() == [("why?", "so", 2.0)]
 
 
-def test_replies_are_known_where_the_score_is_of_the_answer_that_counts(tmp_path):
+def test_virtual_run_has_replies_only_for_scores_of_counted_answers(tmp_path):
     run = planted(variants=(None,))
     (own,) = run.variants.values()
     table = own.with_columns(
@@ -483,7 +483,7 @@ def test_a_run_without_variants_is_compared_with_each_variant_of_another(tmp_pat
         (0.00001234, [0.0, 0.00001234], "0.00001"),
     ],
 )
-def test_a_cut_is_called_as_shortly_as_answers_the_same(cut, scores, shown):
+def test_cut_is_shown_with_as_few_digits_as_give_the_same_answers(cut, scores, shown):
     rows = pl.DataFrame({"confidence": scores})
     assert rule_of(ScoredAnswers("s", None, rows, is_trained=False), cut) == f"s >= {shown}"
     assert [one >= float(shown) for one in scores] == [one >= cut for one in scores]
@@ -492,7 +492,7 @@ def test_a_cut_is_called_as_shortly_as_answers_the_same(cut, scores, shown):
 # --- which scores
 
 
-def test_where_scores_differ_by_variant_one_is_chosen_and_the_virtual_run_has_it():
+def test_scores_that_differ_by_variant_require_choosing_one():
     run = planted()
     by_variant = [run.confidence.with_columns(variant=pl.lit(name, pl.String)) for name in ("low", "high")]
     several = replace(run, confidence=pl.concat(by_variant))
@@ -508,7 +508,7 @@ def test_where_scores_differ_by_variant_one_is_chosen_and_the_virtual_run_has_it
         find_threshold(run, replace(PENALTY, variant="low"))
 
 
-def test_an_unknown_method_is_told_with_those_that_there_are():
+def test_unknown_method_error_lists_available_methods():
     run = planted()
     two = pl.concat([run.confidence, run.confidence.with_columns(method=pl.lit("yours"))])
     for given, said in (
@@ -520,7 +520,7 @@ def test_an_unknown_method_is_told_with_those_that_there_are():
     assert scored_answers(run).method == "mine"
 
 
-def test_of_repeated_draws_the_first_counts_and_of_two_passes_none():
+def test_first_draw_counts_and_mixed_passes_are_rejected():
     run = planted()
     later = run.confidence.with_columns(draw=pl.lit(1, pl.Int64), confidence=1 - pl.col("confidence"))
     assert (
@@ -536,7 +536,7 @@ def test_of_repeated_draws_the_first_counts_and_of_two_passes_none():
         scored_answers(replace(run, confidence=halves))
 
 
-def test_scores_of_questions_that_the_run_does_not_ask_are_told():
+def test_scores_of_questions_not_in_the_run_are_rejected():
     run = planted()
     tables = {name: one.filter(pl.col("question_id") >= "q00010") for name, one in run.variants.items()}
     with pytest.raises(
@@ -545,7 +545,7 @@ def test_scores_of_questions_that_the_run_does_not_ask_are_told():
         scored_answers(replace(run, variants=tables))
 
 
-def test_without_scores_it_is_said_what_makes_them(tmp_path):
+def test_missing_scores_error_says_how_to_create_them(tmp_path):
     run = planted()
     for none in (None, run.confidence.clear()):
         with pytest.raises(RunFolderError, match=r"has no scores yet; 'refusal-index confidence .*'"):
@@ -565,13 +565,13 @@ def test_without_scores_it_is_said_what_makes_them(tmp_path):
         ({"wrong": pl.lit(None, pl.Boolean)}, "expected answers with a score and a grade, got none"),
     ],
 )
-def test_scores_that_tell_nothing_apart_are_an_error(changed, said):
+def test_uninformative_scores_are_rejected(changed, said):
     for options in (PENALTY, MAX_ERROR):
         with pytest.raises(ConfidenceError, match=said):
             find_threshold(with_scores(planted(), **changed), options)
 
 
-def test_two_answers_that_are_in_one_half_are_too_few():
+def test_answers_in_only_one_half_are_rejected():
     run = planted()
     found = find_threshold(run, PENALTY)
     right, wrong = (
@@ -595,12 +595,12 @@ def test_two_answers_that_are_in_one_half_are_too_few():
         ({"penalty": 1, "confidence_level": 95}, "confidence_level: expected"),
     ],
 )
-def test_options_that_cannot_be_are_told(given, said):
+def test_invalid_threshold_options_are_rejected(given, said):
     with pytest.raises(ConfidenceError, match=said):
         ThresholdOptions(**given)
 
 
-def test_every_number_is_in_the_frame_and_the_document_unrounded():
+def test_threshold_frame_and_document_contain_unrounded_numbers():
     found = find_threshold(planted(), MAX_ERROR)
     frame, document = found.to_frame(), found.to_document()
     assert frame.height == 3 * len(found.points) == 3 * len(document["points"])
@@ -611,13 +611,13 @@ def test_every_number_is_in_the_frame_and_the_document_unrounded():
     assert document["cut"] == found.found.cut
 
 
-# --- the promise
+# --- the error bound
 
 
 PROFILES = {
     "steep": lambda score: 1 - score,  # the error rate at a cut c is (1 - c) / 2
-    "at the bound": lambda score: np.where(score < 0.5, 0.5, 0.2),  # any cut above .5 holds .2 exactly
-    "just above it": lambda score: np.where(score < 0.5, 0.5, 0.22),  # no cut holds .2
+    "at the bound": lambda score: np.where(score < 0.5, 0.5, 0.2),  # any cut above .5 has an error rate of exactly .2
+    "just above it": lambda score: np.where(score < 0.5, 0.5, 0.22),  # no cut has an error rate of .2 or less
 }
 
 
@@ -630,8 +630,8 @@ def rate_above(profile: str, cut: float) -> float:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("coarse", [False, True], ids=["continuous", "ten values"])
 @pytest.mark.parametrize("profile", PROFILES)
-def test_the_bound_holds_in_the_stated_share_of_simulated_choices(profile, coarse):
-    """By simulation: the true rate at the cut is above the bound in no more than 10%, and intervals cover as said."""
+def test_error_bound_holds_with_stated_confidence_in_simulation(profile, coarse):
+    """The true rate at the cut exceeds the bound in at most 10% of choices, and intervals have nominal coverage."""
     times, n, bound = 400, 500, 0.2
     broken = covered = found_some = 0
     for seed in range(times):
@@ -655,11 +655,11 @@ def test_the_bound_holds_in_the_stated_share_of_simulated_choices(profile, coars
     assert broken / times <= 0.1 + slack
     assert covered >= (0.95 - 3 * math.sqrt(0.05 * 0.95 / max(found_some, 1))) * found_some
     if profile == "steep":
-        assert found_some > 0.6 * times  # the rest begin with a cut at which chance shows too many errors
+        assert found_some > 0.6 * times  # in the rest, the first cut tested has too many errors by chance
 
 
 @others_nightly("seed", range(4))
-def test_the_promise_is_kept_by_single_splits(seed):
+def test_error_bound_holds_for_single_splits(seed):
     found = find_threshold(planted(3000, seed), replace(MAX_ERROR, seed=seed))
     assert (1 - found.found.cut) / 2 <= 0.2
     assert found.points[0].coverage.estimate > 0.3

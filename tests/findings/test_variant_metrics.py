@@ -28,7 +28,7 @@ from refusal_index.stats.intervals import normal_quantile, proportion
 # --- The metrics of a first pass that nobody forced, some of whose questions have no right answer
 
 UNASKED = Outcome(True, None, Grade.REFUSED, unscored_reason=FORCED_NOT_ASKED)
-SETTLED = Outcome(True, True, Grade.REFUSED, Grade.INCORRECT)  # there is no right answer, and so nothing was asked
+SETTLED = Outcome(True, True, Grade.REFUSED, Grade.INCORRECT)  # there is no right answer, so no forced request was made
 UNGRADED = Outcome(False, None, unscored_reason="first_not_graded")
 RIGHT, WRONG = Outcome(False, False, Grade.CORRECT), Outcome(False, True, Grade.INCORRECT)
 REAL = Path(__file__).parents[3] / "shared" / "data" / "squad2_refusal"
@@ -55,8 +55,8 @@ def codes(variant: VariantSummary) -> list[str]:
     return [warning.code for warning in variant.warnings]
 
 
-def test_refused_questions_without_a_right_answer_do_not_stand_for_all_refused_ones() -> None:
-    """Small and made up: five settled, three to ask, two answered wrong, ten answered without a grade."""
+def test_refused_unanswerable_questions_do_not_represent_all_refused_ones() -> None:
+    """Made-up counts: five settled, three still to force, two answered wrong, ten answered without a grade."""
     variant = variant_of({SETTLED: 5, UNASKED: 3, WRONG: 2, UNGRADED: 10})
     assert variant.metric("refusal_rate").estimate == 8 / 20
     check_unknown(variant, "error_rate refusal_index", FORCED_NOT_ASKED)
@@ -64,7 +64,7 @@ def test_refused_questions_without_a_right_answer_do_not_stand_for_all_refused_o
     assert codes(variant) == [FORCED_NOT_ASKED, "incomplete"]
 
 
-def test_where_every_answer_has_a_grade_its_rates_are_exact_and_nothing_warns_of_them() -> None:
+def test_rates_are_exact_without_warnings_if_every_answer_is_graded() -> None:
     variant = variant_of({SETTLED: 5, UNASKED: 3, WRONG: 4, RIGHT: 8})
     expected = {"correct_rate": 8 / 20, "refusal_rate": 8 / 20, "correct_given_attempted": 8 / 12}
     assert {name: variant.metric(name).estimate for name in expected} == pytest.approx(expected)
@@ -72,14 +72,14 @@ def test_where_every_answer_has_a_grade_its_rates_are_exact_and_nothing_warns_of
     assert codes(variant) == [FORCED_NOT_ASKED]
 
 
-def test_one_forced_answer_makes_it_a_run_of_two_passes() -> None:
-    """As after regrading, where a reply that was right is a refusal now: the rest of the run keeps its index."""
+def test_one_forced_answer_makes_a_two_pass_run() -> None:
+    """As after regrading, when a reply that was right becomes a refusal: the rest of the run keeps its index."""
     forced = Outcome(True, False, Grade.REFUSED, Grade.CORRECT, first_reply="?", forced_reply="x")
     variant = variant_of({forced: 5, SETTLED: 20, UNASKED: 1, WRONG: 20, RIGHT: 20}, gold="x")
     assert variant.index.status == "ok"
 
 
-def test_sensitivity_says_the_same_of_it() -> None:
+def test_sensitivity_agrees_on_an_unforced_first_pass() -> None:
     rows = [SETTLED] * 5 + [UNASKED] * 3 + [WRONG] * 2 + [UNGRADED] * 10
     table = outcome_table(
         (Identification("m", "d", "normal"), Question(f"q{i}", "?", None), one) for i, one in enumerate(rows)
@@ -89,7 +89,7 @@ def test_sensitivity_says_the_same_of_it() -> None:
     assert found.as_scored["error_rate"].reason == FORCED_NOT_ASKED
 
 
-def test_a_comparison_says_that_it_rests_on_no_fair_part_of_a_first_pass(tmp_path: Path) -> None:
+def test_comparison_notes_runs_that_were_never_forced(tmp_path: Path) -> None:
     rows = [SETTLED] * 5 + [UNASKED] * 3 + [WRONG] * 12
     for name in ("a", "b"):
         asked = Identification(name, "d", "normal")
@@ -104,7 +104,7 @@ def test_a_comparison_says_that_it_rests_on_no_fair_part_of_a_first_pass(tmp_pat
     assert (primary.values["metric"], primary.values["has_pvalue"]) == ("refusal_index", False)
 
 
-def test_what_was_refused_again_is_not_known_without_a_forced_grade() -> None:
+def test_repeated_refusals_are_unknown_without_a_forced_grade() -> None:
     """A table of `refused` and `wrong` alone does not tell a wrong forced answer from another refusal."""
     bare, told = Outcome(True, True, Grade.REFUSED), Outcome(True, True, Grade.REFUSED, Grade.INCORRECT)
     found = []
@@ -117,7 +117,7 @@ def test_what_was_refused_again_is_not_known_without_a_forced_grade() -> None:
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs real data")
 @pytest.mark.parametrize(("name", "rate"), [("explicit", 0.540), ("implicit", 0.292)])
-def test_a_real_model_on_questions_with_and_without_an_answer(name: str, rate: float) -> None:
+def test_real_squad2_refusals_match_published_rates(name: str, rate: float) -> None:
     passes = read_first_passes(SourceFile.read(REAL / f"{name}_n500.jsonl"), "graded", ReadOptions())
     (variant,) = summarise(to_outcomes(map(self_contained, passes))).variants
     assert variant.metric("refusal_rate").estimate == pytest.approx(rate)
@@ -137,7 +137,7 @@ def both_kinds(without: dict[Outcome, int], answerable: dict[Outcome, int]) -> p
 
 
 @pytest.mark.parametrize("refused", [UNASKED, Outcome(True, True, Grade.REFUSED, Grade.INCORRECT)])
-def test_refusals_are_split_by_whether_a_question_has_an_answer(refused: Outcome) -> None:
+def test_refusals_are_split_by_answerability(refused: Outcome) -> None:
     (variant,) = summarise(both_kinds({SETTLED: 6, WRONG: 2}, {refused: 3, RIGHT: 6, WRONG: 3})).variants
     for name, part, whole in (("refused_unanswerable", 6, 8), ("refused_answerable", 3, 12)):
         expected, found = proportion("", part, whole, normal_quantile(0.95), None), variant.metric(name)
@@ -146,23 +146,23 @@ def test_refusals_are_split_by_whether_a_question_has_an_answer(refused: Outcome
 
 
 @pytest.mark.parametrize("gold", [None, "a"])
-def test_without_questions_of_both_kinds_they_are_not_split(gold: str | None) -> None:
+def test_refusals_are_not_split_without_both_kinds_of_questions(gold: str | None) -> None:
     check_unknown(variant_of({SETTLED: 5, WRONG: 3}, gold), " ".join(BY_ANSWERABLE), ANSWERABLE_NOT_RECORDED)
 
 
-def test_a_gold_answer_that_is_not_filled_in_does_not_mark_a_question_without_an_answer() -> None:
+def test_missing_gold_answer_does_not_mark_a_question_unanswerable() -> None:
     (variant,) = summarise(both_kinds({SETTLED: 5, RIGHT: 1}, {RIGHT: 3})).variants
     check_unknown(variant, " ".join(BY_ANSWERABLE), ANSWERABLE_NOT_RECORDED)
 
 
-def test_they_are_shown_where_the_dataset_has_both_kinds_only() -> None:
+def test_answerability_rates_are_shown_only_for_datasets_with_both_kinds() -> None:
     split = summarise(both_kinds({SETTLED: 6, WRONG: 2}, {RIGHT: 6, WRONG: 3}))
     assert "refused unanswerable" in to_text(summary_blocks(split))
     assert "refused unanswerable" not in to_text(summary_blocks(summary_of({SETTLED: 5, RIGHT: 3}, "a")))
     assert "nanswerable" not in to_text(first_screen(split))
 
 
-def test_they_are_guards() -> None:
+def test_answerability_rates_can_be_gate_guards() -> None:
     (base,) = compared_runs(Path("b.parquet"), both_kinds({SETTLED: 90, WRONG: 10}, {RIGHT: 90, WRONG: 10}), {})
     (worse,) = compared_runs(Path("w.parquet"), both_kinds({SETTLED: 20, WRONG: 80}, {RIGHT: 90, WRONG: 10}), {})
     margins = {"refused_unanswerable": 0.2, "refused_answerable": 0.1}
@@ -196,13 +196,13 @@ CASES = [
 
 
 def answers(version: str, model: str, refusal: bool) -> pl.DataFrame:
-    """One row a question: whether the refusing option was chosen (`predicted == unsure`), and whether it is wrong.
+    """One row per question: whether the refusing option was chosen (`predicted == unsure`), and whether it is wrong.
 
     The column `sure` is ignored: it is true exactly where the model was unsure.
     """
     path = DATA / FILES[version].format(model=model, refusal=refusal)
     if not path.is_file():
-        pytest.skip(f"the real {path.name} is not at hand")
+        pytest.skip(f"the real {path.name} is not available")
     cells = pl.read_csv(path, infer_schema=False)
     return cells.select("question", refused=pl.col("predicted") == pl.col("unsure"), wrong=pl.col("correct") == "False")
 
@@ -240,7 +240,7 @@ def test_real_two_pass_tables_agree_with_the_reference(tmp_path, version, model,
     ("protocol", "cells", "estimate"),
     [("forced_all", (164, 68, 37, 27), 0.191), ("two_pass", (164, 68, 32, 32), 0.296)],
 )
-def test_gpt_4o_on_bixbench_v1_is_as_published_with_the_data(tmp_path, protocol, cells, estimate):
+def test_gpt_4o_on_bixbench_v1_matches_published_values(tmp_path, protocol, cells, estimate):
     table = contingency_table(read_outcomes(outcomes_csv(tmp_path / "o.csv", "v1.0", "gpt-4o", protocol)))
     assert table.counts == cells
     assert refusal_index(table).estimate == pytest.approx(estimate, abs=5e-4)

@@ -1,4 +1,4 @@
-"""Rows of a store whose checksums are right although somebody else wrote them, as a stranger can."""
+"""Rows of a store with valid checksums that someone else wrote, as an attacker can."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STORED = ("questions", "asked", "replies", "retired", "failures")
 
 
 def write_checksums(connection: sqlite3.Connection, tables: Iterable[str] = STORED) -> None:
-    """Give every row of some tables the checksum of what it holds now."""
+    """Give every row of some tables the checksum of its current content."""
     connection.create_function("checksum_of", -1, lambda *values: checksum(values), deterministic=True)
     for table in tables:
         columns = ", ".join(row[1] for row in connection.execute(f"PRAGMA table_info({table})").fetchall()[:-1])

@@ -18,10 +18,10 @@ from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
 VARIANTS = ("low", "normal", "high", "highest")
-OVER_INSPECT = "sambanova/any"
-"""A model at the same server that is asked through a provider of Inspect's, one that adds nothing to a request."""
+INSPECT_MODEL = "sambanova/any"
+"""A model at the same server, reached through an Inspect provider that adds nothing to a request."""
 
-both_clients = pytest.mark.parametrize("model", ["openai-api/fake/any", OVER_INSPECT], ids=["openai", "inspect"])
+both_clients = pytest.mark.parametrize("model", ["openai-api/fake/any", INSPECT_MODEL], ids=["openai", "inspect"])
 PlanFor = Callable[..., Plan]
 
 
@@ -33,13 +33,13 @@ def make_dataset(count: int) -> Dataset:
 
 
 def run(plan: Plan) -> Derived:
-    """Carry out a plan and return what its store adds up to."""
+    """Execute a plan and return the outcomes derived from its store."""
     asyncio.run(execute(plan))
     return results(plan.folder)
 
 
 def derive(folder: RunFolder, store: ReplyStore) -> Derived:
-    """Return what a store adds up to, with the outcome table in memory."""
+    """Return the outcomes derived from a store, with the outcome table in memory."""
     with TemporaryDirectory() as beside:
         derived = derive_into(Path(beside, "outcomes.parquet"), folder, store)
         return replace(derived, outcomes=derived.outcomes.collect())
@@ -56,7 +56,7 @@ def cells(derived: Derived) -> list[tuple[str, bool | None, bool | None]]:
 
 @pytest.fixture
 def plan_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PlanFor:
-    """Return a maker of plans that ask a server at a given address, all in one folder unless told otherwise."""
+    """Return a function that makes plans for a server at a given address, all in one folder by default."""
 
     def make(url: str, count: int = 8, dataset: Dataset | None = None, out: str = "run", **changes: object) -> Plan:
         for provider in ("FAKE", "SAMBANOVA"):

@@ -1,4 +1,4 @@
-"""The scripted server, by the name under which the tests of the engine know it."""
+"""The scripted server, under the name that the engine tests use."""
 
 from tests.faults.api import FakeApi, Fault, completion, question_of
 from tests.faults.plan import is_forced, is_grading

@@ -65,7 +65,7 @@ def test_dollars_against_tokens_times_prices():
     assert budget._cost == 3.0
 
 
-def test_what_came_in_a_batch_costs_its_share_of_the_price():
+def test_batch_replies_cost_a_share_of_the_price():
     budget, rated = Budget(Limits(max_cost=10.0)), replace(PRICES, batch_rate=0.25)
     budget.count(
         [reply(), replace(reply(), in_batch=True), replace(reply(Role.GRADER, 100_000, 0), in_batch=True)], rated
@@ -73,7 +73,7 @@ def test_what_came_in_a_batch_costs_its_share_of_the_price():
     assert budget._cost == 2.0 + 0.5 + 0.25
 
 
-def test_what_is_on_its_way_is_expected_to_cost_what_others_did_on_average():
+def test_requests_in_flight_are_expected_to_cost_the_average():
     budget = Budget(Limits(max_cost=10.0))
     budget.count([reply(), reply()], PRICES)
     assert budget.used_up() is None, "4 spent, 2 for the next"
@@ -83,7 +83,7 @@ def test_what_is_on_its_way_is_expected_to_cost_what_others_did_on_average():
             assert budget.used_up() is None, "10 in all"
             with budget.one_request():
                 assert "$10.00" in budget.used_up()
-    assert budget.used_up() is None, "what came back without an answer cost nothing that is known"
+    assert budget.used_up() is None, "requests without a reply have no known cost"
 
 
 def test_seconds_against_a_clock():
@@ -95,7 +95,7 @@ def test_seconds_against_a_clock():
     assert budget.used_up() == "the time of 60 seconds is up; run the same command again to resume"
 
 
-def test_a_run_ends_in_order_after_so_many_requests_and_goes_on_with_a_larger_budget(plan_for):
+def test_run_ends_at_its_request_budget_and_resumes_with_a_larger_one(plan_for):
     with FakeApi(sums) as api:
         whole = execute_plan(plan_for(api.url, count=12))
         needed = len(api.answered)
@@ -119,8 +119,8 @@ def test_a_budget_in_dollars_needs_prices(plan_for):
 
 
 @pytest.mark.parametrize(("max_cost", "most"), [(0.0, 0), (1e-9, 1), (0.00005, 2)])
-def test_no_request_goes_beside_the_first_before_its_cost_is_known(plan_for, max_cost, most):
-    """As many requests as connections were sent, whatever they cost, also where nothing was to be spent."""
+def test_only_one_request_is_sent_until_its_cost_is_known(plan_for, max_cost, most):
+    """Formerly, as many requests as connections were sent, even with nothing to spend."""
     with FakeApi(sums) as api:
         plan = plan_for(api.url, count=12, max_cost=max_cost, price="1,1")
         with contextlib.suppress(RunFailedError):
@@ -128,8 +128,8 @@ def test_no_request_goes_beside_the_first_before_its_cost_is_known(plan_for, max
         assert len(api.answered) <= most
 
 
-def test_a_small_budget_is_told_as_it_was_given():
-    """It was told as $0.00, and the time as 0 seconds."""
+def test_small_budget_is_shown_as_given():
+    """It used to be shown as $0.00, and the time as 0 seconds."""
     assert "$0.004 is" in (exceeded(Limits(max_cost=0.004)) or "")
     assert "$0.00005 is" in (exceeded(Limits(max_cost=0.00005)) or "")
     assert exceeded(Limits(max_time=0.5)) == "the time of 0.5 seconds is up; run the same command again to resume"
@@ -155,7 +155,7 @@ class Clock:
         return self.now
 
 
-def test_it_opens_once_after_so_many_different_questions_in_a_row():
+def test_breaker_opens_after_enough_different_questions_in_a_row():
     breaker = CircuitBreaker()
     for number in range(QUESTIONS_IN_A_ROW - 1):
         for _ in range(3):
@@ -175,7 +175,7 @@ def test_it_opens_once_after_so_many_different_questions_in_a_row():
     assert not breaker.planned
 
 
-def test_whoever_is_asked_has_a_row_of_its_own():
+def test_consecutive_failures_are_counted_per_role():
     breaker = CircuitBreaker()
     for number in range(QUESTIONS_IN_A_ROW - 1):
         breaker.failed("model", f"q{number}", NO)
@@ -185,7 +185,7 @@ def test_whoever_is_asked_has_a_row_of_its_own():
     assert breaker.reason == "openai/judge failed for 20 questions in a row (no); check JUDGE_API_KEY"
 
 
-def test_requests_that_are_themselves_at_fault_end_nothing_once_any_has_worked():
+def test_breaker_ignores_invalid_requests_once_any_has_worked():
     breaker = CircuitBreaker()
     breaker.worked("model")
     for number in range(3 * QUESTIONS_IN_A_ROW):
@@ -193,7 +193,7 @@ def test_requests_that_are_themselves_at_fault_end_nothing_once_any_has_worked()
     assert breaker.reason is None
 
 
-def test_what_every_request_is_at_fault_for_ends_the_run():
+def test_breaker_opens_if_every_request_is_invalid():
     breaker = CircuitBreaker()
     for number in range(QUESTIONS_IN_A_ROW):
         assert breaker.reason is None
@@ -201,7 +201,7 @@ def test_what_every_request_is_at_fault_for_ends_the_run():
     assert breaker.reason is not None
 
 
-def test_an_outage_opens_it_once_it_lasted_and_met_several_questions():
+def test_breaker_opens_on_a_long_outage_affecting_several_questions():
     clock = Clock()
     breaker, down = CircuitBreaker(clock), Failure("503", "openai/any", FailureKind.PASSING)
     breaker.troubled("model", "q0", down)
@@ -220,7 +220,7 @@ def test_an_outage_opens_it_once_it_lasted_and_met_several_questions():
     )
 
 
-def test_a_server_that_was_never_reached_is_given_up_at_once_and_one_that_was_is_waited_for():
+def test_never_reached_server_opens_the_breaker_at_once():
     gone = Failure("refused", "openai/any", FailureKind.DOUBTFUL, "is the server running?")
     never, once = CircuitBreaker(), CircuitBreaker()
     once.worked("model")
@@ -231,7 +231,7 @@ def test_a_server_that_was_never_reached_is_given_up_at_once_and_one_that_was_is
     assert once.reason is None
 
 
-def test_waiting_ends_when_it_opens():
+def test_waiting_ends_when_the_breaker_opens():
     breaker = CircuitBreaker()
 
     async def waited() -> None:
@@ -264,9 +264,7 @@ def refuse(status: int, code: str | None = None) -> web.Response:
     ],
 )
 @both_clients
-def test_what_will_not_pass_ends_the_run_before_all_is_sent_and_the_next_run_resumes(
-    plan_for, status, code, advice, model
-):
+def test_permanent_errors_end_the_run_early_and_it_resumes(plan_for, status, code, advice, model):
     with FakeApi(sums, lambda *_: refuse(status, code)) as api:
         plan = plan_for(api.url, count=COUNT, variants="low,high", model=model)
         with pytest.raises(RunFailedError) as caught:
@@ -277,7 +275,7 @@ def test_what_will_not_pass_ends_the_run_before_all_is_sent_and_the_next_run_res
         assert advice.format(key=f"{model.split('/')[-2].upper()}_API_KEY") in said
         assert "sk-very-secret" not in said
         assert "\n" not in said
-        assert api.received.total() < COUNT, "not every question was tried, none twice, and only one variant"
+        assert api.received.total() < COUNT, "not every question was tried, none twice and only one variant"
         assert set(api.received.values()) == {1}
         api._fault = None
         derived = run(plan)
@@ -287,7 +285,7 @@ def test_what_will_not_pass_ends_the_run_before_all_is_sent_and_the_next_run_res
 
 @pytest.mark.slow
 @both_clients
-def test_a_server_that_is_not_there_ends_the_run_with_the_advice_to_look_for_it(plan_for, model):
+def test_missing_server_ends_the_run_with_advice(plan_for, model):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
@@ -297,7 +295,7 @@ def test_a_server_that_is_not_there_ends_the_run_with_the_advice_to_look_for_it(
 
 @pytest.mark.slow
 @both_clients
-def test_errors_of_the_server_end_the_run_after_twenty_questions_each_sent_again_as_often_as_told(plan_for, model):
+def test_server_errors_end_the_run_after_twenty_retried_questions(plan_for, model):
     with FakeApi(sums, lambda *_: refuse(500)) as api:
         with pytest.raises(RunFailedError, match="failed for 20 questions in a row"):
             run(plan_for(api.url, count=100, model=model, max_retries=2, max_connections=5))
@@ -306,7 +304,7 @@ def test_errors_of_the_server_end_the_run_after_twenty_questions_each_sent_again
 
 
 @pytest.mark.slow
-def test_a_key_that_is_refused_here_and_there_ends_nothing(plan_for):
+def test_occasional_key_rejections_do_not_end_the_run(plan_for):
     def some(message: str, _: int) -> web.StreamResponse | None:
         return refuse(403) if "What is 3 plus" in message else None
 

@@ -60,7 +60,7 @@ def ask_of(
     return model_request(Settings.from_values(**changes), talk, one)
 
 
-def test_the_model_is_asked_as_the_run_says():
+def test_model_request_uses_the_settings_of_the_run():
     ask = ask_of(temperature=0.3, top_p=0.9, max_tokens=77)
     body = chat_body(ask, "any")
     (message,) = body.pop("messages")
@@ -69,35 +69,35 @@ def test_the_model_is_asked_as_the_run_says():
     assert body == {"model": "any", "seed": ask.seed, "temperature": 0.3, "top_p": 0.9, "max_tokens": 77}
 
 
-def test_an_instruction_may_stand_in_a_system_message():
+def test_instruction_can_be_a_system_message():
     body = chat_body(ask_of(placement=Placement.SYSTEM), "any")
     assert [one["role"] for one in body["messages"]] == ["system", "user"]
 
 
-def test_openai_has_a_name_of_its_own_for_the_limit():
+def test_openai_uses_max_completion_tokens():
     body = chat_body(ask_of(max_tokens=77), "gpt-4.1", "openai")
     assert body["max_completion_tokens"] == 77
     assert "max_tokens" not in body
 
 
 @pytest.mark.parametrize("model", ["o1", "o3-mini", "o4-mini-2025-04-16", "gpt-5", "gpt-5-mini", "gpt-5.1"])
-def test_reasoning_models_of_openai_are_told_no_temperature(model):
+def test_openai_reasoning_models_get_no_temperature(model):
     at_openai, elsewhere = chat_body(ask_of(), model, "openai"), chat_body(ask_of(), model, "openrouter")
     assert not {"temperature", "top_p"} & at_openai.keys()
     assert {"temperature", "top_p"} <= elsewhere.keys()
 
 
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1", "gpt-5-chat-latest", "ft:gpt-4o:me", "open-o1"])
-def test_other_models_of_openai_are_told_a_temperature(model):
+def test_other_openai_models_get_a_temperature(model):
     assert chat_body(ask_of(temperature=0.0), model, "openai")["temperature"] == 0.0
 
 
-def test_a_reasoning_effort_is_told_where_one_is_wanted():
+def test_reasoning_effort_is_sent_only_if_set():
     assert chat_body(ask_of(reasoning_effort="low"), "any")["reasoning_effort"] == "low"
     assert "reasoning_effort" not in chat_body(ask_of(), "any")
 
 
-def test_a_grader_goes_by_its_own_defaults():
+def test_grader_requests_use_provider_defaults():
     body = chat_body(ask_of(Role.GRADER, temperature=0.3, reasoning_effort="low", logprobs=True), "any", "openai")
     assert set(body) == {"model", "messages", "seed"}
 
@@ -108,7 +108,7 @@ def test_several_draws_are_several_choices():
     assert "n" not in chat_body(ask_of(), "any")
 
 
-def test_log_probabilities_are_asked_for_where_they_are_wanted():
+def test_logprobs_are_requested_only_if_wanted():
     body = chat_body(ask_of(logprobs=True), "any")
     assert body["logprobs"] is True
     assert "top_logprobs" not in body
@@ -118,7 +118,7 @@ def test_log_probabilities_are_asked_for_where_they_are_wanted():
 
 @pytest.mark.parametrize("provider", ["", "openai"])
 @pytest.mark.parametrize("changes", [{}, {"logprobs": True, "reasoning_effort": "minimal", "draws": 3}])
-def test_a_body_is_what_the_official_client_takes(provider, changes):
+def test_body_against_the_types_of_the_official_client(provider, changes):
     from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 
     for ask in (ask_of(**changes), ask_of(Role.GRADER, **changes), ask_of(placement=Placement.SYSTEM, **changes)):
@@ -168,11 +168,11 @@ def read(*choices: Any, **body: Any) -> Any:
         ({}, None),
     ],
 )
-def test_what_a_choice_says(given, expected):
+def test_choices_are_read(given, expected):
     assert read(given) == [expected]
 
 
-def test_choices_stand_in_their_order():
+def test_choices_are_sorted_by_index():
     assert read({**choice("b"), "index": 1}, {**choice("a"), "index": 0}) == [("a", STOP), ("b", STOP)]
     assert read(choice("a"), {**choice("b"), "index": "x"}) == [("a", STOP), ("b", STOP)]
 
@@ -180,7 +180,7 @@ def test_choices_stand_in_their_order():
 @pytest.mark.parametrize(
     "body", [None, 5, "text", [], {}, {"choices": None}, {"choices": {}}, {"choices": []}, {"choices": [1, None]}]
 )
-def test_a_response_without_choices_is_no_answer(body):
+def test_response_without_choices_raises(body):
     with pytest.raises(NoAnswerError, match="no choices"):
         read_chat(body)
 
@@ -188,7 +188,7 @@ def test_a_response_without_choices_is_no_answer(body):
 @pytest.mark.parametrize(
     "usage", [None, 5, [], {}, {"prompt_tokens": "7"}, {"prompt_tokens": math.nan}, {"prompt_tokens": True}]
 )
-def test_usage_that_is_none_counts_nothing(usage):
+def test_invalid_usage_counts_nothing(usage):
     response = read_chat({"choices": [choice()], "usage": usage}, 1.5)
     assert (response.input_tokens, response.output_tokens, response.seconds) == (0, 0, 1.5)
 
@@ -215,7 +215,7 @@ def test_log_probabilities_are_read():
         *({"content": [{**TOKEN, "top_logprobs": value}]} for value in (5, ["text"], {"a": 1}, [{"token": "b"}])),
     ],
 )
-def test_log_probabilities_that_are_none_cost_no_reply(logprobs):
+def test_invalid_logprobs_do_not_lose_the_reply(logprobs):
     response = read_chat({"choices": [{**choice(), "logprobs": logprobs}]})
     assert response.replies == [("Lima", STOP)]
     assert response.logprobs == [None]
@@ -238,7 +238,7 @@ ANY_JSON = st.recursive(
 
 
 @given(st.builds(lambda one, usage: {"choices": [one, {"message": one}], "usage": usage}, ANY_JSON, ANY_JSON))
-def test_no_response_ends_anything(body):
+def test_arbitrary_responses_never_crash_property(body):
     try:
         response = read_chat(body)
     except NoAnswerError:
@@ -272,7 +272,7 @@ def piece(index: int = 0, reason: str | None = None, **delta: object) -> dict[st
     return {"choices": [{"index": index, "delta": delta, "finish_reason": reason}]}
 
 
-def test_a_response_is_read_no_further_than_its_limit():
+def test_response_is_read_only_up_to_the_limit():
     read = []
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -287,7 +287,7 @@ def test_a_response_is_read_no_further_than_its_limit():
 
 
 @pytest.mark.parametrize("status", [200, 500])
-def test_the_limit_is_one_of_decompressed_bytes_and_the_last_byte_counts(monkeypatch, status):
+def test_response_limit_counts_decompressed_bytes_exactly(monkeypatch, status):
     content = json.dumps(BODY).encode() + b" " * 5000
     packed = {"content": gzip.compress(content), "headers": {"Content-Encoding": "gzip"}, "status_code": status}
     monkeypatch.setattr(chat_api, "MAX_RESPONSE_BYTES", len(content))
@@ -297,7 +297,7 @@ def test_the_limit_is_one_of_decompressed_bytes_and_the_last_byte_counts(monkeyp
         came(**packed)
 
 
-def test_events_add_up_to_the_choices_in_them():
+def test_stream_events_are_combined_into_choices():
     usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
     response = came(
         **events(
@@ -328,11 +328,11 @@ def test_events_add_up_to_the_choices_in_them():
         ((piece(content="Li"), '{"torn": '), 502),
     ],
 )
-def test_events_that_end_early_or_in_an_error_are_no_reply(chunks, status):
+def test_incomplete_or_failed_stream_is_an_error(chunks, status):
     assert came(**events(*chunks)).status_code == status
 
 
-def test_events_that_were_asked_for_are_left_to_whoever_did():
+def test_requested_streams_are_left_unchanged():
     stream = events(piece(content="Li", reason="stop"))
     for sent in ({"stream": True}, {"messages": [], "stream": True}):
         assert came(sent=sent, **stream).text == stream["text"]
@@ -349,7 +349,7 @@ def test_events_that_were_asked_for_are_left_to_whoever_did():
         ("é".encode(), {}, "é"),
     ],
 )
-def test_text_is_read_in_the_charset_that_the_header_names(content, headers, expected):
+def test_text_uses_the_charset_of_the_header(content, headers, expected):
     body = json.dumps(BODY).encode().replace(b"Lima", content)
     assert came(content=body, headers=headers).json()["choices"][0]["message"]["content"] == expected
 
@@ -362,7 +362,7 @@ def test_text_is_read_in_the_charset_that_the_header_names(content, headers, exp
         ("odd", None),
     ],
 )
-def test_a_body_has_the_types_that_the_api_promises(usage, expected):
+def test_body_is_normalised_to_api_types(usage, expected):
     message = {"content": [{"type": "text", "text": "Li"}, {"text": "ma"}], "refusal": 5, "role": "assistant"}
     choices = [{"message": message, "finish_reason": ["stop"]}, {"message": None, "index": 1}, "none"]
     body = came(content=json.dumps({"choices": choices, "model": None, "usage": usage}).encode()).json()
@@ -373,12 +373,12 @@ def test_a_body_has_the_types_that_the_api_promises(usage, expected):
     assert second["message"] == {"content": None, "refusal": None}
 
 
-def test_a_completed_text_is_left_as_it_is():
+def test_text_completion_is_left_unchanged():
     body = {"choices": [{"text": "Lima", "index": 0, "finish_reason": "stop"}], "usage": None, "model": "m"}
     assert came("http://server/v1/completions", content=json.dumps(body).encode()).json() == body
 
 
-def test_elsewhere_a_response_is_left_as_it_is():
+def test_responses_of_other_endpoints_are_left_unchanged():
     assert came("http://server/v1/models", content=b"[1]").content == b"[1]"
 
 
@@ -387,7 +387,7 @@ def test_elsewhere_a_response_is_left_as_it_is():
     ("content", "expected"),
     [(b"<html>maintenance</html>", "InternalServerError: 200"), (b" " * 101, "UnreadableReplyError: the response is")],
 )
-def test_the_hook_is_there_for_a_provider_that_makes_its_client_itself(monkeypatch, content, expected):
+def test_response_hook_applies_to_providers_with_their_own_client(monkeypatch, content, expected):
     pytest.importorskip("anthropic", reason="needs the extra 'batch'")
     monkeypatch.setattr(chat_api, "MAX_RESPONSE_BYTES", 100)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-very-secret")

@@ -32,7 +32,7 @@ from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 from tests.faults import kinds
 from tests.faults.api import Exchange, Misdeed
-from tests.models.conftest import OVER_INSPECT, VARIANTS, both_clients, cells, run
+from tests.models.conftest import INSPECT_MODEL, VARIANTS, both_clients, cells, run
 from tests.models.conftest import run as carried
 from tests.models.fake_api import FakeApi, is_forced, is_grading, question_of
 from tests.runs import models
@@ -51,11 +51,11 @@ TABLE = [
     ("q6", False, True),
     ("q7", True, True),
 ]
-"""What `sums` comes to."""
+"""The outcomes of `sums`."""
 
 
 def once(misdeed: Misdeed, number: int = 2) -> Callable[[str, int], Misdeed | None]:
-    """Do something with the first request about a question."""
+    """Misbehave on the first request about a question."""
 
     def fault(message: str, sent_before: int) -> Misdeed | None:
         return misdeed if not sent_before and question_of(message).split()[2] == str(number) else None
@@ -64,8 +64,8 @@ def once(misdeed: Misdeed, number: int = 2) -> Callable[[str, int], Misdeed | No
 
 
 def failure_of(plan: Any) -> str:
-    """Run what cannot be finished, and return why the first of its questions is not."""
-    with suppress(RunFailedError):  # where nothing at all was answered
+    """Run a plan that cannot finish, and return the error of its first question."""
+    with suppress(RunFailedError):  # if nothing at all was answered
         carried(plan)
     with open_store(plan.folder) as store:
         return next(iter(store.failures().values()))
@@ -87,9 +87,9 @@ def test_two_passes_give_the_scripted_table_and_each_request_is_sent_once(plan_f
     assert derived.usage["low"].input_tokens == 12 * 100
 
 
-def test_a_provider_of_inspects_sends_what_openais_client_sends(plan_for):
+def test_inspect_provider_sends_the_same_as_the_openai_client(plan_for):
     sent = []
-    for model, grader in (("openai-api/fake/any", "openai-api/fake/grader"), (OVER_INSPECT, "sambanova/grader")):
+    for model, grader in (("openai-api/fake/any", "openai-api/fake/grader"), (INSPECT_MODEL, "sambanova/grader")):
         with FakeApi(graded) as api:
             carried(plan_for(api.url, model=model, grader=grader, out=grader, draws=2))
         asked = [body for body in api.answered if "capital of France" not in str(body)]
@@ -99,10 +99,10 @@ def test_a_provider_of_inspects_sends_what_openais_client_sends(plan_for):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-def test_one_model_of_inspects_is_asked_in_several_threads_and_event_loops(plan_for):
+def test_one_inspect_model_works_in_several_threads_and_event_loops(plan_for):
     with FakeApi(sums, lambda *_: 0.01) as api:
         out = plan_for(api.url).folder.path.parent
-        model, rows = get_model(OVER_INSPECT, memoize=False), models.ROWS
+        model, rows = get_model(INSPECT_MODEL, memoize=False), models.ROWS
         settings = {"variants": "normal", "grader": "exact", "max_retries": 0, "max_connections": 4}
 
         def ask(name: str) -> ri.Run:
@@ -116,13 +116,13 @@ def test_one_model_of_inspects_is_asked_in_several_threads_and_event_loops(plan_
         assert len(api.answered) == 5 * 12
     assert all(run.outcomes.select("question_id", "refused", "wrong").rows() == TABLE for run in runs)
     model = None
-    gc.collect()  # its connections stayed open, as it is the caller's
+    gc.collect()  # its connections stay open because the caller owns it
 
 
-def test_inspect_keeps_nothing_of_a_request_that_has_ended(plan_for):
+def test_inspect_keeps_no_finished_requests(plan_for):
     async def kept() -> int:
         before = len(transcript().events)
-        client = make_client(Role.MODEL, OVER_INSPECT, None, Settings())
+        client = make_client(Role.MODEL, INSPECT_MODEL, None, Settings())
         async with client.connection:
             await client.send(plain_request(Role.MODEL))
         return len(transcript().events) - before
@@ -133,7 +133,7 @@ def test_inspect_keeps_nothing_of_a_request_that_has_ended(plan_for):
 
 
 @both_clients
-def test_no_more_questions_are_asked_at_a_time_than_connections(plan_for, model):
+def test_concurrent_requests_never_exceed_max_connections(plan_for, model):
     busy, most = 0, 0
 
     async def counted(exchange: Exchange) -> web.StreamResponse:
@@ -168,7 +168,7 @@ def test_no_more_questions_are_asked_at_a_time_than_connections(plan_for, model)
         ),
     ],
 )
-def test_what_is_no_reply_is_asked_for_again_and_told_in_one_line(plan_for, misdeed, line):
+def test_invalid_response_is_retried_and_reported_in_one_line(plan_for, misdeed, line):
     with FakeApi(sums, once(misdeed)) as api:
         assert cells(carried(plan_for(api.url, max_retries=1))) == TABLE
         assert sum(api.received.values()) == len(api.answered) + 1
@@ -180,7 +180,7 @@ def test_what_is_no_reply_is_asked_for_again_and_told_in_one_line(plan_for, misd
     ("code", "reason"), [("content_filter", "first_content_filter"), ("context_length_exceeded", "first_truncated")]
 )
 @both_clients
-def test_a_prompt_that_the_provider_refuses_is_unscored_and_not_asked_again(plan_for, model, code, reason):
+def test_prompt_rejected_by_the_provider_is_unscored_and_not_retried(plan_for, model, code, reason):
     refused = kinds.refused(400, "no such prompt, sk-very-secret", code)
     with FakeApi(sums, once(refused)) as api:
         derived = carried(plan_for(api.url, model=model))
@@ -193,7 +193,7 @@ def test_a_prompt_that_the_provider_refuses_is_unscored_and_not_asked_again(plan
 
 @pytest.mark.slow
 @both_clients
-def test_what_a_server_asks_to_wait_for_is_waited_for(plan_for, model):
+def test_retry_after_header_is_respected(plan_for, model):
     slow_down = kinds.refused(429, "slow down", Retry_After="0.4")
     with FakeApi(sums, once(slow_down)) as api:
         began = time.monotonic()
@@ -203,7 +203,7 @@ def test_what_a_server_asks_to_wait_for_is_waited_for(plan_for, model):
 
 @pytest.mark.slow
 @both_clients
-def test_a_response_that_drips_is_given_up_after_the_attempt_timeout(plan_for, model):
+def test_slow_response_times_out(plan_for, model):
     async def drip(exchange: Exchange) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "1000"})
         await response.prepare(exchange.request)
@@ -220,7 +220,7 @@ def test_a_response_that_drips_is_given_up_after_the_attempt_timeout(plan_for, m
 
 
 @both_clients
-def test_no_key_is_told_and_where_to_look_is(plan_for, monkeypatch, model):
+def test_rejected_key_error_names_the_variable_but_not_the_key(plan_for, monkeypatch, model):
     name = f"{model.split('/')[-2].upper()}_API_KEY"
     misdeed = kinds.refused(401, f"wrong key {KEY}", "invalid_api_key")
     with FakeApi(sums, lambda *_: misdeed) as api:
@@ -233,7 +233,7 @@ def test_no_key_is_told_and_where_to_look_is(plan_for, monkeypatch, model):
 
 
 @both_clients
-def test_a_key_in_a_reply_is_not_kept(plan_for, monkeypatch, model):
+def test_keys_in_replies_are_not_stored(plan_for, monkeypatch, model):
     with FakeApi(lambda _: f"<answer>{KEY}</answer>") as api:
         plan = plan_for(api.url, model=model)
         monkeypatch.setenv(f"{model.split('/')[-2].upper()}_API_KEY", KEY)
@@ -242,7 +242,7 @@ def test_a_key_in_a_reply_is_not_kept(plan_for, monkeypatch, model):
     assert all(KEY.encode() not in path.read_bytes() for path in plan.folder.path.rglob("*") if path.is_file())
 
 
-def test_a_server_without_keys_needs_none(plan_for, monkeypatch):
+def test_server_without_keys_needs_no_key(plan_for, monkeypatch):
     with FakeApi(sums) as api:
         plan = plan_for(api.url)
         monkeypatch.delenv("FAKE_API_KEY")
@@ -250,7 +250,7 @@ def test_a_server_without_keys_needs_none(plan_for, monkeypatch):
     assert {(one["Authorization"], one["Content-Type"]) for one in api.headers} == {("Bearer none", "application/json")}
 
 
-def test_a_name_and_password_in_the_base_url_are_told_as_such(plan_for):
+def test_credentials_in_the_base_url_are_sent_as_basic_auth(plan_for):
     with FakeApi(sums) as api:
         assert cells(carried(plan_for(api.url.replace("//", "//me:hush%40hush@")))) == TABLE
     told = {headers["Authorization"] for headers in api.headers}
@@ -258,7 +258,7 @@ def test_a_name_and_password_in_the_base_url_are_told_as_such(plan_for):
 
 
 @both_clients
-def test_fewer_choices_than_asked_for_are_made_up_by_further_requests(plan_for, model):
+def test_missing_choices_are_requested_again(plan_for, model):
     with FakeApi(sums, max_choices=2) as api:
         derived = carried(plan_for(api.url, model=model, draws=5))
     asked = [
@@ -272,7 +272,7 @@ def test_fewer_choices_than_asked_for_are_made_up_by_further_requests(plan_for, 
 
 
 @both_clients
-def test_log_probabilities_are_asked_for_and_kept(plan_for, model):
+def test_logprobs_are_requested_and_stored(plan_for, model):
     async def reporting(exchange: Exchange) -> web.StreamResponse:
         body = exchange.answered()
         token = {"token": "<answer>", "logprob": -0.25, "bytes": None, "top_logprobs": []}
@@ -290,7 +290,7 @@ def test_log_probabilities_are_asked_for_and_kept(plan_for, model):
 
 
 @pytest.mark.parametrize("grader", ["openai-api/fake/grader", "sambanova/grader"])
-def test_a_grader_is_tried_once_before_anything_is_asked(plan_for, grader):
+def test_grader_is_checked_once_before_any_request(plan_for, grader):
     with FakeApi(graded) as api:
         plan = plan_for(api.url, grader=grader)
         derived = carried(plan)
@@ -312,7 +312,7 @@ def test_a_grader_is_tried_once_before_anything_is_asked(plan_for, grader):
         (kinds.NULL_CONTENT, "did not answer: NoAnswerError"),
     ],
 )
-def test_a_grader_of_no_use_ends_it_before_anything_is_paid_for(plan_for, fault, message):
+def test_unusable_grader_raises_before_any_paid_request(plan_for, fault, message):
     with FakeApi(graded, lambda text, _: fault if is_grading(text) else None) as api:
         with pytest.raises(ModelError, match=message):
             carried(plan_for(api.url, grader="openai-api/fake/grader"))
@@ -330,7 +330,7 @@ def test_two_graders_by_different_clients_must_agree(plan_for):
     assert set(derived.outcomes.filter(refused=False)["unscored_reason"]) == {"first_graders_disagree"}
 
 
-def test_functions_grade_in_this_process(plan_for):
+def test_function_graders_run_in_process(plan_for):
     models.ASKED.clear()
     with FakeApi(sums) as api:
         derived = carried(plan_for(api.url, grader="python:tests.runs.models:judge"))
@@ -351,7 +351,7 @@ def test_functions_grade_in_this_process(plan_for):
         ({Role.MODEL: "python:tests.runs.models:no_such"}, "expected a function"),
     ],
 )
-def test_who_cannot_be_asked_is_told_at_once(monkeypatch, names, message):
+def test_misconfigured_models_raise_at_once(monkeypatch, names, message):
     for name in ("ALMANAC", "OPENAI", "OWN"):
         monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
         monkeypatch.delenv(f"{name}_API_KEY", raising=False)
@@ -366,7 +366,7 @@ def test_who_cannot_be_asked_is_told_at_once(monkeypatch, names, message):
         (OverflowError("q4 is too large"), r"a reply cannot be kept \(OverflowError: q4 is too large\)"),
     ],
 )
-def test_a_reply_that_cannot_be_kept_ends_the_run_and_harms_no_other(plan_for, monkeypatch, error, message):
+def test_unstorable_reply_ends_the_run_without_losing_others(plan_for, monkeypatch, error, message):
     put = ReplyStore.put
 
     def picky(self: ReplyStore, completions: Any) -> None:
@@ -384,13 +384,13 @@ def test_a_reply_that_cannot_be_kept_ends_the_run_and_harms_no_other(plan_for, m
     assert kept == len(api.answered) - 1
 
 
-def test_a_question_waits_until_its_reply_is_on_the_disk(plan_for):
-    """Whatever was sent follows from what the file holds at that moment."""
+def test_next_request_waits_until_the_reply_is_on_disk(plan_for):
+    """Every request follows from what the file contains at that moment."""
     seen: list[bool] = []
 
     def fault(message: str, _sent: int) -> None:
         if is_forced(message):
-            seen.append(number_held(folder, question_of(message)))
+            seen.append(first_reply_is_stored(folder, question_of(message)))
 
     folder: Path = Path()
     with FakeApi(sums, fault) as api:
@@ -400,7 +400,7 @@ def test_a_question_waits_until_its_reply_is_on_the_disk(plan_for):
     assert seen == [True] * 4
 
 
-def number_held(path: Path, question: str) -> bool:
+def first_reply_is_stored(path: Path, question: str) -> bool:
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
         found = connection.execute(
@@ -412,7 +412,7 @@ def number_held(path: Path, question: str) -> bool:
 
 
 @both_clients
-def test_cancelling_keeps_what_came(plan_for, model):
+def test_cancelling_keeps_received_replies(plan_for, model):
     async def hanging_after(exchange: Exchange) -> web.StreamResponse:
         await asyncio.sleep(30)
         return web.json_response(exchange.answered())
@@ -451,7 +451,7 @@ def sums(message: str) -> str:
     return f"<answer>{2 * number if right else 'none'}</answer>"
 
 
-def test_each_request_is_one_user_message_with_a_seed_of_its_own(plan_for):
+def test_each_request_is_one_user_message_with_its_own_seed(plan_for):
     with FakeApi(sums) as api:
         run(plan_for(api.url, count=8, variants=list(VARIANTS)))
     assert all([message["role"] for message in body["messages"]] == ["user"] for body in api.answered)
@@ -485,19 +485,19 @@ TRANSIENT = {
 
 @pytest.mark.slow
 @others_nightly("fault", TRANSIENT)
-def test_a_fault_that_passes_changes_nothing_through_inspect(fault, plan_for):
+def test_transient_fault_through_inspect_changes_nothing(fault, plan_for):
     def first_time_of_q3(message: str, sent_before: int) -> web.StreamResponse | float | None:
         return TRANSIENT[fault]() if "3 plus 3" in question_of(message) and sent_before == 0 else None
 
     with FakeApi(sums, first_time_of_q3) as api:
-        derived = run(plan_for(api.url, model=OVER_INSPECT))
+        derived = run(plan_for(api.url, model=INSPECT_MODEL))
     assert not derived.missing
     assert ("q3", True, False) in cells(derived)
 
 
 @pytest.mark.slow
 @both_clients
-def test_a_permanent_400_is_named_and_the_rest_counts(plan_for, model):
+def test_permanent_400_is_reported_and_other_questions_count(plan_for, model):
     def always_q3(message: str, sent_before: int) -> web.StreamResponse | None:
         return error(400, "this question breaks the server") if "3 plus 3" in question_of(message) else None
 
@@ -516,7 +516,7 @@ def test_a_permanent_400_is_named_and_the_rest_counts(plan_for, model):
 
 
 @both_clients
-def test_a_reply_cut_or_filtered_is_unscored_and_never_refused(plan_for, model):
+def test_truncated_or_filtered_reply_is_unscored_not_refused(plan_for, model):
     def cut(message: str) -> str:
         number = int(question_of(message).split()[2])
         return {0: "<answer>UNANSWERED</answer>[length]", 1: "I will not[content_filter]"}.get(number, sums(message))
@@ -528,7 +528,7 @@ def test_a_reply_cut_or_filtered_is_unscored_and_never_refused(plan_for, model):
 
 
 def grading(message: str) -> str:
-    """Answer in words; as the grader, find 0, 4, ... right, 2 not attempted, and 6 unreadable at first."""
+    """Answer in words; as the grader, accept 0, 4, ..., call 2 not attempted and reply unreadably to 6."""
     if not is_grading(message):
         return sums(message).replace("<answer>none</answer>", "It is none.")
     if "capital of France" in message:
@@ -538,7 +538,7 @@ def grading(message: str) -> str:
 
 
 @both_clients
-def test_a_model_grades_and_an_unreadable_grade_is_asked_once_more(plan_for, model):
+def test_model_grader_is_asked_again_after_an_unreadable_grade(plan_for, model):
     with FakeApi(grading) as api:
         plan = plan_for(api.url, model=model, grader=model.replace("any", "grader"))
         derived = run(plan)
@@ -557,7 +557,7 @@ def test_a_model_grades_and_an_unreadable_grade_is_asked_once_more(plan_for, mod
 
 
 @both_clients
-def test_a_key_is_in_no_file_of_the_run_even_if_the_server_echoes_it(plan_for, model):
+def test_echoed_key_is_in_no_file_of_the_run(plan_for, model):
     def echo(message: str, sent_before: int) -> web.StreamResponse | None:
         return error(400, "bad key sk-very-secret") if "3 plus 3" in question_of(message) else None
 
@@ -569,8 +569,8 @@ def test_a_key_is_in_no_file_of_the_run_even_if_the_server_echoes_it(plan_for, m
     assert not any(b"sk-very-secret" in path.read_bytes() for path in plan.folder.path.rglob("*") if path.is_file())
 
 
-def test_the_store_of_another_run_is_refused_before_anything_is_asked(plan_for):
-    """Its questions were counted among those of the run."""
+def test_store_of_another_run_raises_before_any_request(plan_for):
+    """Its questions used to be counted among those of the run."""
     with FakeApi(sums) as api:
         run(plan_for(api.url, count=3))
         run(plan_for(api.url, count=6, out="other"))

@@ -30,7 +30,7 @@ from refusal_index.models.failures import (
 )
 from refusal_index.models.functions import FunctionError, classify_function_error
 from refusal_index.plugins.inspect.client import resolve_model
-from tests.models.conftest import OVER_INSPECT, both_clients, results, run
+from tests.models.conftest import INSPECT_MODEL, both_clients, results, run
 from tests.models.fake_api import FakeApi
 
 # --- What an error comes down to: by the status of the response, by the words of its body, by the connection
@@ -51,7 +51,7 @@ def wrapped(error: Exception) -> Exception:
 
 
 class ConnectError(Exception):
-    """By the name that HTTP clients give it."""
+    """Named as in HTTP clients."""
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ class ConnectError(Exception):
         (ConnectionResetError(), FailureKind.PASSING),
     ],
 )
-def test_each_error_is_of_one_kind(error, kind):
+def test_each_error_is_classified(error, kind):
     assert classify_error(error, "told", "openai/any").kind is kind
 
 
@@ -94,7 +94,7 @@ def test_each_error_is_of_one_kind(error, kind):
         (ConnectionRefusedError(), FailureKind.DOUBTFUL),
     ],
 )
-def test_what_a_service_told_a_function_counts_and_what_else_it_raises_may_be_its_own_fault(error, kind):
+def test_function_error_is_classified_by_its_cause(error, kind):
     try:
         raise FunctionError("python:m:f", "raised") from error
     except FunctionError as told:
@@ -117,7 +117,7 @@ def test_what_a_service_told_a_function_counts_and_what_else_it_raises_may_be_it
         ({}, None),
     ],
 )
-def test_how_long_a_provider_asks_to_wait_against_rfc_9110(headers, seconds):
+def test_retry_after_against_rfc_9110(headers, seconds):
     now = datetime(2026, 11, 22, 10, tzinfo=UTC)
     assert retry_after(wrapped(HttpError(429, **headers)), now) == seconds
 
@@ -125,13 +125,13 @@ def test_how_long_a_provider_asks_to_wait_against_rfc_9110(headers, seconds):
 @pytest.mark.parametrize(
     ("seconds", "kind"), [(MAX_RETRY_AFTER, FailureKind.PASSING), (MAX_RETRY_AFTER + 1, FailureKind.LASTING)]
 )
-def test_a_provider_that_asks_to_wait_for_long_is_used_up(seconds, kind):
+def test_long_retry_after_is_a_lasting_failure(seconds, kind):
     failure = classify_error(HttpError(429, retry_after=str(seconds)), "told", "openai/any")
     assert failure.kind is kind
     assert failure.retry_after == (seconds if kind is FailureKind.PASSING else None)
 
 
-def test_a_status_is_a_number_of_http_and_no_other():
+def test_only_http_status_numbers_are_accepted():
     assert status_of(HttpError(503)) == 503
     assert status_of(HttpError(None, code="insufficient_quota")) is None
     assert status_of(HttpError(7)) is None
@@ -140,19 +140,19 @@ def test_a_status_is_a_number_of_http_and_no_other():
 
 
 class TornBodyError(Exception):
-    """As a client raises it that names a torn body by a code of its own, without a response."""
+    """As from a client that reports a truncated body with its own code and no response."""
 
     code = 400
 
 
 class MalformedHeaderError(Exception):
-    """As aiohttp raises it where a header is malformed: with a status of its own, without a response."""
+    """As from aiohttp for a malformed header: with its own status and no response."""
 
     status = 400
 
 
 @pytest.mark.parametrize("error", [TornBodyError, MalformedHeaderError])
-def test_a_torn_response_is_no_answer_of_the_provider_and_is_sent_again(error):
+def test_truncated_response_is_retried(error):
     assert status_of(wrapped(error())) is None
     assert classify_error(wrapped(error()), "told", "openai/any").kind is FailureKind.PASSING
 
@@ -161,7 +161,7 @@ def test_a_torn_response_is_no_answer_of_the_provider_and_is_sent_again(error):
 
 
 class Waiting(CircuitBreaker):
-    """A breaker that waits in no time, and remembers for how long it should have."""
+    """A breaker that does not wait but records the waiting times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class Waiting(CircuitBreaker):
 
 
 def sent(breaker: CircuitBreaker, script: list[Failure | str], max_retries: int = 5) -> tuple[str, int]:
-    """Send a request that goes as a script says, and return the reply and how often it was sent."""
+    """Send a request that follows a script, and return the reply and the number of attempts."""
     played = iter(script)
     count = 0
 
@@ -211,7 +211,7 @@ DOWN, WRONG = Failure("down", "m"), Failure("wrong", "m", FailureKind.REQUEST)
         ([Failure("gone", "m", FailureKind.DOUBTFUL), "yes"], 5, ("yes", 2)),
     ],
 )
-def test_a_request_is_sent_as_often_as_its_error_and_the_number_of_retries_say(script, max_retries, expected):
+def test_number_of_attempts_depends_on_the_error_and_max_retries(script, max_retries, expected):
     assert sent(Waiting(), script, max_retries) == expected
 
 
@@ -226,7 +226,7 @@ def test_waits_double_with_jitter_up_to_a_minute(monkeypatch):
     assert len({waited % 1 for waited in breaker.waited[:5]}) == 5, "no two are alike, so that a burst spreads"
 
 
-def test_what_a_provider_asks_for_is_waited_for_and_no_less(monkeypatch):
+def test_waits_are_at_least_as_long_as_retry_after(monkeypatch):
     monkeypatch.setattr(failures, "FIRST_WAIT", 2.0)
     breaker = Waiting()
     sent(breaker, [Failure("slow down", "m", retry_after=17.0), Failure("slow down", "m", retry_after=0.1), "yes"])
@@ -241,7 +241,7 @@ def test_nothing_is_sent_once_the_breaker_is_open():
         sent(breaker, ["yes"])
 
 
-def test_a_breaker_that_opens_while_a_request_waits_ends_it_without_another_attempt(monkeypatch):
+def test_breaker_that_opens_during_a_wait_prevents_another_attempt(monkeypatch):
     monkeypatch.setattr(failures, "FIRST_WAIT", 100.0)
     breaker = CircuitBreaker()
     attempts = []
@@ -296,7 +296,7 @@ def ask(monkeypatch: pytest.MonkeyPatch):
 
 
 def once(resolve: Any) -> Model:
-    model = resolve(OVER_INSPECT)
+    model = resolve(INSPECT_MODEL)
     model.api.client.max_retries = 0
     model.api.should_retry = lambda _: False
     return model
@@ -328,12 +328,12 @@ QUOTA = "You exceeded your quota."
         ),
     ],
 )
-def test_the_words_of_a_provider_are_told(ask, fault, line):
-    """A 200 with an error body ended as `TypeError: 'NoneType' object is not iterable`."""
+def test_provider_error_message_is_reported(ask, fault, line):
+    """A 200 with an error body used to end as `TypeError: 'NoneType' object is not iterable`."""
     assert describe_error(ask(fault)).startswith(line)
 
 
-def test_they_are_told_as_well_of_a_model_that_inspect_made(ask):
+def test_provider_error_message_is_reported_for_inspect_models(ask):
     def resolve(name: str) -> Model:
         from refusal_index.plugins.inspect.client import guarded
 
@@ -343,7 +343,7 @@ def test_they_are_told_as_well_of_a_model_that_inspect_made(ask):
 
 
 @both_clients
-def test_the_last_words_reach_the_user_however_often_it_was_sent(plan_for, model):
+def test_last_error_message_is_reported_after_retries(plan_for, model):
     def fault(message: str, sent_before: int) -> web.Response | None:
         if "What is 3 plus" in message:
             return as_json({"error": {"message": f"no room,\x1b[31m\n <b>try {sent_before}</b>"}}, 429)
@@ -366,7 +366,7 @@ def failures_of(plan: Any) -> list[str]:
 
 
 @both_clients
-def test_a_run_goes_on_after_a_200_that_was_an_error(plan_for, model):
+def test_run_continues_after_an_error_with_status_200(plan_for, model):
     def fault(_message: str, sent_before: int) -> web.Response | None:
         return as_json({"error": {"message": "overloaded"}}) if sent_before == 0 else None
 
@@ -376,7 +376,7 @@ def test_a_run_goes_on_after_a_200_that_was_an_error(plan_for, model):
 
 
 class Said(Exception):  # noqa: N818 - a name of another package
-    """As a provider's package may have it."""
+    """As in the package of a provider."""
 
     def __init__(self, message: str, **known: object) -> None:
         super().__init__(message)
@@ -389,11 +389,11 @@ def raised(error: Exception, cause: Exception) -> Exception:
 
 
 class APITimeoutError(RuntimeError):
-    """As clients of OpenAI and Anthropic have it."""
+    """As in the clients of OpenAI and Anthropic."""
 
 
 class ModelGenerateError(RuntimeError):
-    """As Inspect has it."""
+    """As in Inspect."""
 
 
 def given_up(error: Exception) -> RetryError:
@@ -424,11 +424,11 @@ def given_up(error: Exception) -> RetryError:
         (TimeoutError(), "TimeoutError"),
     ],
 )
-def test_an_error_comes_down_to_the_last_words_of_whoever_was_asked(error, line):
+def test_error_is_described_by_the_innermost_message(error, line):
     assert describe_error(error) == line
 
 
-def test_a_line_is_short_whatever_was_said():
+def test_error_description_is_short():
     assert len(describe_error(Said("x" * 10_000, status_code=500))) < MAX_LINE
     assert describe_error(Said("<" * 100_000)).startswith("Said: <<<")
     assert describe_error(Said("<script " * 100_000)).startswith("Said: <script")
@@ -437,6 +437,6 @@ def test_a_line_is_short_whatever_was_said():
     assert describe_error(one).startswith("Said: one")
 
 
-def test_a_key_that_is_cut_where_a_line_ends_is_gone_before(monkeypatch):
+def test_key_is_redacted_before_the_line_is_cut(monkeypatch):
     monkeypatch.setenv("SOME_KEY", "hush-hush-hush")
     assert "hush" not in describe_error(Said("x" * (MAX_LINE - 20) + " hush-hush-hush"))

@@ -35,7 +35,7 @@ PASSES = tuple(
 
 
 def sums(message: str) -> str:
-    """Be right about multiples of 3; as the grader, find that right."""
+    """Be right about multiples of 3; as the grader, accept these."""
     if is_grading(message):
         return "A" if "capital of France" in message or "What is 3" in message else "B"
     number = int(question_of(message).split()[2])
@@ -44,7 +44,7 @@ def sums(message: str) -> str:
 
 @pytest.fixture
 def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Plan]:
-    """Return what prepares the forced pass of `PASSES`, always in one folder."""
+    """Return a function that prepares the forced pass of `PASSES`, always in one folder."""
     file = tmp_path / "passes.parquet"
     write_outcomes(to_outcomes(PASSES), file)
     monkeypatch.setenv("FAKE_API_KEY", "sk-very-secret")
@@ -64,7 +64,7 @@ def run_forced(plan: Plan) -> Derived:
     return results(plan.folder)
 
 
-def test_only_the_refused_are_asked_and_only_in_the_forced_pass(prepared):
+def test_only_refused_questions_are_asked_in_the_forced_pass(prepared):
     with FakeApi(sums) as api:
         derived = run_forced(prepared(api))
     assert sorted(question_of(message) for message in api.messages()) == [f"What is {n} plus {n}?" for n in (1, 3, 5)]
@@ -79,7 +79,7 @@ def test_only_the_refused_are_asked_and_only_in_the_forced_pass(prepared):
     assert "high" not in derived.usage, "the forced answers are shared, and count once"
 
 
-def test_asking_again_sends_nothing(prepared):
+def test_repeating_the_forced_pass_sends_nothing(prepared):
     with FakeApi(sums) as api:
         plan = prepared(api)
         first = run_forced(plan)
@@ -87,7 +87,7 @@ def test_asking_again_sends_nothing(prepared):
         assert len(api.answered) == 3
 
 
-def test_a_question_that_fails_is_unscored_and_is_asked_again(prepared):
+def test_failed_forced_question_is_unscored_and_asked_again(prepared):
     def always_q3(message: str, sent_before: int) -> web.StreamResponse | None:
         error = {"error": {"message": "no", "type": "t", "code": None}}
         return web.json_response(error, status=400) if "3 plus 3" in message else None
@@ -102,7 +102,7 @@ def test_a_question_that_fails_is_unscored_and_is_asked_again(prepared):
         assert len(api.answered) == 3
 
 
-def test_a_model_grades_the_forced_answers_and_is_checked_first(prepared):
+def test_model_grader_is_checked_before_grading_forced_answers(prepared):
     with FakeApi(sums) as api:
         derived = run_forced(prepared(api, grader="openai-api/fake/grader"))
     assert is_grading(api.messages()[0])
@@ -110,7 +110,7 @@ def test_a_model_grades_the_forced_answers_and_is_checked_first(prepared):
     assert derived.outcomes.filter(variant="low")["wrong"].to_list() == [False, True, True, False, None, True]
 
 
-def test_a_folder_without_the_forced_pass_is_told(prepared):
+def test_folder_without_a_forced_pass_raises(prepared):
     with FakeApi(sums) as api:
         plan = prepared(api)
     with plan.folder.lock():
@@ -119,7 +119,7 @@ def test_a_folder_without_the_forced_pass_is_told(prepared):
         results(plan.folder)
 
 
-def test_the_engine_within_the_process_gives_the_same_table(prepared, tmp_path, monkeypatch):
+def test_in_process_engine_gives_the_same_table(prepared, tmp_path, monkeypatch):
     monkeypatch.setattr("tests.models.conftest.answer", lambda messages: sums(messages[-1]["content"]), raising=False)
     with FakeApi(sums) as api:
         there = run_forced(prepared(api)).outcomes
@@ -142,7 +142,7 @@ def test_the_engine_within_the_process_gives_the_same_table(prepared, tmp_path, 
         (None, "openai/gpt-4o", "(not named), forced: openai/gpt-4o"),
     ],
 )
-def test_rows_of_two_models_are_named_so(first, forced, expected):
+def test_rows_of_two_models_name_both(first, forced, expected):
     assert model_name(first, forced) == expected
 
 
@@ -161,7 +161,7 @@ MIXED = Dataset("mixed", QUESTIONS, "0" * 64, "made by a test", "exact", "none")
 
 
 def reader(message: str) -> str:
-    """Answer what the model would: refuse by the tag where the text does not tell, choose by letter."""
+    """Answer like a model: refuse by the tag if the text does not say, and choose by letter."""
     if "Where was it?" in message:
         return REFUSED
     if "Which one?" in message:
@@ -175,7 +175,7 @@ def rows(derived: Derived) -> dict[str, tuple[bool | None, bool | None, str | No
 
 
 @pytest.mark.slow
-def test_what_is_asked_is_the_whole_question_and_a_forced_answer_only_where_one_can_be_right(plan_for):
+def test_whole_question_is_sent_and_only_answerable_ones_are_forced(plan_for):
     prompts = load_prompt_set("default")
     with FakeApi(reader) as api:
         plan = plan_for(api.url, dataset=MIXED)
@@ -197,7 +197,7 @@ def test_what_is_asked_is_the_whole_question_and_a_forced_answer_only_where_one_
     assert gold == {question.question_id: question.gold for question in QUESTIONS}
 
 
-def test_drawn_repeatedly_questions_without_a_right_answer_have_all_their_draws(plan_for):
+def test_repeated_unanswerable_questions_have_all_draws(plan_for):
     with FakeApi(reader) as api:
         derived = run(plan_for(api.url, dataset=MIXED, draws=3))
     by_question = derived.outcomes.partition_by("question_id", as_dict=True)
@@ -215,12 +215,12 @@ def test_drawn_repeatedly_questions_without_a_right_answer_have_all_their_draws(
 
 
 def lenient(message: str) -> str:
-    """Find right what has a gold answer, and attempted what has none."""
+    """Grade answers as correct if there is a gold answer, and as attempted otherwise."""
     return "A" if "<gold_answer>" in message else "B"
 
 
 def strict(message: str) -> str:
-    """Find fault with nothing but Ann."""
+    """Reject only Ann."""
     return "B" if "Ann" in message else lenient(message)
 
 
@@ -237,7 +237,7 @@ def two_graders(monkeypatch):
 JUDGES = "openai-api/judge/one,openai-api/other/two"
 
 
-def test_what_two_graders_differ_over_is_unscored_and_listed(plan_for, two_graders):
+def test_grader_disagreements_are_unscored_and_listed(plan_for, two_graders):
     first, second = two_graders
     with FakeApi(reader) as api:
         derived = run(plan_for(api.url, dataset=MIXED, grader=JUDGES))
@@ -251,11 +251,11 @@ def test_what_two_graders_differ_over_is_unscored_and_listed(plan_for, two_grade
     assert disagreed.select("question_id", "first_reply", "unscored_reason").rows() == [
         ("open", "<answer>Ann</answer>", "first_graders_disagree")
     ]
-    assert len(first.answered) == len(second.answered) == 1 + 3, "the plain case, and what the tag does not settle"
+    assert len(first.answered) == len(second.answered) == 1 + 3, "the check, and replies that the tag does not decide"
     assert derived.usage["normal"].requests == len(api.answered) + 2 * 3
 
 
-def test_each_grader_is_tried_before_anything_is_asked(plan_for, two_graders, monkeypatch):
+def test_each_grader_is_checked_before_any_request(plan_for, two_graders, monkeypatch):
     with FakeApi(reader) as api, FakeApi(lambda _: "Hm.") as broken:
         monkeypatch.setenv("OTHER_BASE_URL", broken.url)
         with pytest.raises(ModelError, match="grader 'openai-api/other/two': expected the letter A"):
@@ -263,7 +263,7 @@ def test_each_grader_is_tried_before_anything_is_asked(plan_for, two_graders, mo
     assert not api.answered
 
 
-def test_a_model_is_asked_of_a_question_without_a_right_answer_only_whether_it_was_attempted(plan_for, two_graders):
+def test_grader_of_unanswerable_questions_sees_no_gold_answer(plan_for, two_graders):
     first, _ = two_graders
     with FakeApi(reader) as api:
         run(plan_for(api.url, dataset=MIXED, grader=JUDGES.partition(",")[0]))

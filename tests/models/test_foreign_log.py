@@ -1,4 +1,4 @@
-"""Logs of other tasks of Inspect's: real ones, written by Inspect, with the scores that are met there."""
+"""Logs of other Inspect tasks: real logs, written by Inspect, with typical scores."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def sample(number: int, value: object, reply: str = "said", stop: str = "stop", 
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Return what has Inspect evaluate samples and write their log."""
+    """Return a function that lets Inspect evaluate samples and write their log."""
     monkeypatch.setenv("INSPECT_DISPLAY", "none")
 
     def write(*samples: Sample, scorers: tuple[Scorer, ...] = (), epochs: int = 1) -> Path:
@@ -82,7 +82,7 @@ def grades(path: Path, scorer: str | None = None) -> list[Grade | None]:
     return [one.grade for one in read_foreign_log(path, scorer)]
 
 
-def test_inspect_letters_with_everything_else_a_first_pass_needs(log):
+def test_inspect_letter_grades_give_a_complete_first_pass(log):
     path = log(sample(1, "C"), sample(2, "I"), sample(3, "N"))
     assert detected_format(SourceFile.read(path)) == "inspect"
     first, second, third = read_foreign_log(path)
@@ -104,18 +104,18 @@ def test_inspect_letters_with_everything_else_a_first_pass_needs(log):
         ),
     ],
 )
-def test_the_values_of_scores(log, values, expected):
+def test_score_values_are_read_as_grades(log, values, expected):
     assert grades(log(*(sample(number, value) for number, value in enumerate(values)))) == expected
 
 
-def test_a_grade_in_the_metadata_goes_before_a_value_of_right_and_wrong(log):
+def test_grade_in_the_metadata_overrides_the_score_value(log):
     path = log(
         sample(1, "I", grade="NOT_ATTEMPTED"), sample(2, "I", grade="INCORRECT"), sample(3, "C", grade="CORRECT")
     )
     assert grades(path) == [R, I, C]
 
 
-def test_a_cut_reply_an_error_and_a_missing_score_are_unscored_and_no_refusals(log):
+def test_truncated_failed_and_missing_scores_are_unscored(log):
     path = log(
         sample(1, "N", stop="max_tokens"),
         sample(2, "N", stop="content_filter"),
@@ -153,12 +153,12 @@ def test_one_scorer_of_several_is_chosen(log):
         ({"correct": 1, "incorrect": 1}, "expected one grade, got correct and incorrect"),
     ],
 )
-def test_a_score_that_is_no_grade_is_named(log, value, told):
+def test_score_that_is_not_a_grade_raises(log, value, told):
     with pytest.raises(FirstPassError, match=told):
         read_foreign_log(log(sample(1, "C"), sample(2, value)))
 
 
-def test_the_json_format_of_a_log_is_read_too(log, tmp_path):
+def test_json_logs_are_read(log, tmp_path):
     path = log(sample(1, "C"), sample(2, "N"))
     other = tmp_path / "log.json"
     write_eval_log(read_eval_log(str(path)), str(other))
@@ -166,12 +166,12 @@ def test_the_json_format_of_a_log_is_read_too(log, tmp_path):
     assert read_foreign_log(other) == read_foreign_log(path)
 
 
-def test_multiple_choice_is_refused(log):
+def test_multiple_choice_log_raises(log):
     with pytest.raises(FirstPassError, match="multiple choice"):
         read_foreign_log(log(sample(1, "C").model_copy(update={"choices": ["x", "y"]})))
 
 
-def test_a_torn_log_is_named(log):
+def test_truncated_log_raises(log):
     path = log(sample(1, "C"))
     path.write_bytes(path.read_bytes()[:500])
     assert detected_format(SourceFile.read(path)) == "inspect"
@@ -179,14 +179,14 @@ def test_a_torn_log_is_named(log):
         read_foreign_log(path)
 
 
-def test_a_log_of_our_own_task_is_refused(log):
+def test_log_of_our_own_task_raises(log):
     path = log(sample(1, "C").model_copy(update={"metadata": {**sample(1, "C").metadata, CARRIED: []}}))
     with pytest.raises(FirstPassError, match="a run of refusal-index, which asked both passes"):
         read_foreign_log(path)
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MAX_ENTRY", 100), ("MAX_LOG", 1000)])
-def test_a_log_that_unpacks_into_too_much_is_refused(log, monkeypatch, limit, value):
+def test_log_that_decompresses_too_far_raises(log, monkeypatch, limit, value):
     path = log(sample(1, "C"))
     monkeypatch.setattr(foreign_log, limit, value)
     with pytest.raises(FirstPassError, match=rf"{path.name}: not a readable Inspect log .*expected at most .*in all"):

@@ -68,7 +68,7 @@ from refusal_index.redaction import redacted
         ("together/any", "TOGETHER_"),
     ],
 )
-def test_a_name_that_cannot_be_used_is_told_in_one_line(name, told, monkeypatch):
+def test_unusable_model_name_raises_one_line(name, told, monkeypatch):
     for key in ("OPENAI_API_KEY", "AZUREAI_OPENAI_API_KEY", "TOGETHER_API_KEY"):
         monkeypatch.delenv(key, raising=False)
     with pytest.raises(ModelError) as caught:
@@ -79,7 +79,7 @@ def test_a_name_that_cannot_be_used_is_told_in_one_line(name, told, monkeypatch)
     assert "\n" not in message
 
 
-def test_what_looks_like_markup_in_a_name_is_quoted_as_it_is():
+def test_markup_in_a_model_name_is_quoted_literally():
     with pytest.raises(ModelError) as caught:
         resolve_model("almanac/x[red]-9")
     assert str(caught.value).count("x[red]-9'") == 2
@@ -88,7 +88,7 @@ def test_what_looks_like_markup_in_a_name_is_quoted_as_it_is():
     assert str(caught.value).count("'[red]x[/red]'") == 1, "the provider's own words about a name"
 
 
-def test_what_inspect_says_for_its_own_display_is_told_without_its_styles(monkeypatch):
+def test_inspect_messages_are_shown_without_styles(monkeypatch):
     monkeypatch.delenv("TOGETHER_API_KEY", raising=False)
     with pytest.raises(ModelError) as caught:
         resolve_model("together/bar")
@@ -98,7 +98,7 @@ def test_what_inspect_says_for_its_own_display_is_told_without_its_styles(monkey
     )
 
 
-def test_only_pairs_of_known_styles_are_taken_out_of_a_message():
+def test_only_known_style_pairs_are_removed():
     told = "[bold]ERROR[/bold]: [dim]a [blue]b[/blue][/dim] [x]c[/x] [red]d [/red e[/bold] [1, 2]"
     assert unstyled(PrerequisiteError(told)) == "a b [x]c[/x] [red]d [/red e[/bold] [1, 2]"
 
@@ -110,15 +110,15 @@ def test_only_pairs_of_known_styles_are_taken_out_of_a_message():
         ("smal", "no embedded model 'smal'; the embedded models are base, small, rash; did you mean 'small'?"),
     ],
 )
-def test_an_embedded_model_that_is_none_is_told_in_sentences(name, told):
+def test_unknown_embedded_model_error_lists_the_models(name, told):
     with pytest.raises(ModelError) as caught:
         resolve_model(f"almanac/{name}")
     assert str(caught.value) == f"model 'almanac/{name}': {told}"
 
 
 @pytest.mark.parametrize("key", ["sk-with-a-line-break\n", "sk-schlüssel"])
-def test_a_key_that_no_request_can_carry_is_told_before_one_is_sent(key, monkeypatch):
-    """Every request failed, of a header injection or of a codec, and none said that it was the key."""
+def test_unusable_key_raises_before_any_request(key, monkeypatch):
+    """Every request used to fail with a header or codec error that did not mention the key."""
     monkeypatch.setenv("TOGETHER_API_KEY", key)
     with pytest.raises(ModelError, match="TOGETHER_API_KEY contains a line break or an invalid character") as told:
         resolve_model("together/any")
@@ -126,8 +126,8 @@ def test_a_key_that_no_request_can_carry_is_told_before_one_is_sent(key, monkeyp
 
 
 @pytest.mark.parametrize("provider", ["openai", "together"])
-def test_an_address_without_its_scheme_is_told_and_taken_for_no_key(monkeypatch, provider):
-    """Every request failed as `InvalidUrlClientError: /[key]/chat/completions`."""
+def test_base_url_without_scheme_raises_unredacted(monkeypatch, provider):
+    """Every request used to fail as `InvalidUrlClientError: /[key]/chat/completions`."""
     monkeypatch.setenv(f"{provider.upper()}_API_KEY", "sk-any")
     monkeypatch.setenv(f"{provider.upper()}_BASE_URL", "127.0.0.1:8000/v1")
     with pytest.raises(ModelError) as caught:
@@ -135,14 +135,14 @@ def test_an_address_without_its_scheme_is_told_and_taken_for_no_key(monkeypatch,
     assert redacted(str(caught.value)).endswith("begins with http:// or https://, got '127.0.0.1:8000/v1/'")
 
 
-def test_the_package_of_a_provider_that_is_missing_is_named():
+def test_missing_provider_package_is_named():
     if importlib.util.find_spec("groq"):
         pytest.skip("the package is there")
     with pytest.raises(ModelError, match="groq"):
         resolve_model("groq/any")
 
 
-def test_whatever_a_provider_raises_when_it_is_set_up_is_told(monkeypatch):
+def test_provider_setup_errors_are_reported(monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise OSError("weights/none is no folder\nand no known model")
 
@@ -165,7 +165,7 @@ OWN, ENVIRONMENT = "sk-own-key", "very-secret-token"
 
 
 class FakeProvider:
-    """Does what a test tells it to in place of a request."""
+    """Calls a test's function in place of a request."""
 
     def __init__(self, behaviour: Any, api_key: str | None = OWN) -> None:
         self.behaviour, self.api_key = behaviour, api_key
@@ -185,7 +185,7 @@ def guarded(behaviour: Any) -> Any:
     return asyncio.run(provider.generate())
 
 
-def test_what_a_request_lacks_is_told_without_the_styles_of_inspects_display_and_without_keys():
+def test_missing_requirement_is_reported_without_styles_or_keys():
     def fail() -> None:
         raise pip_dependency_error(f"vLLM Server for {OWN}", ["vllm"])
 
@@ -196,15 +196,15 @@ def test_what_a_request_lacks_is_told_without_the_styles_of_inspects_display_and
     )
 
 
-def test_what_must_be_provided_first_is_not_waited_for():
+def test_missing_requirement_is_a_lasting_failure():
     found = classify(pip_dependency_error("vLLM Server", ["vllm"]), get_model("none/none", memoize=False))
     assert found.kind is FailureKind.LASTING
     assert found.advice == "set or install what is missing; run the same command again to resume"
 
 
 @pytest.mark.parametrize("error", [AttributeError(f"no field {OWN}"), TypeError("no text"), KeyError("usage")])
-def test_a_reply_that_inspect_cannot_parse_is_not_asked_for_again(error):
-    """It was paid for six times."""
+def test_reply_that_inspect_cannot_parse_is_not_retried(error):
+    """It used to be paid for six times."""
 
     def fail() -> None:
         raise error
@@ -216,14 +216,14 @@ def test_a_reply_that_inspect_cannot_parse_is_not_asked_for_again(error):
 
 
 class ProviderError(Exception):
-    """As the openai and the anthropic client have them."""
+    """As in the openai and anthropic clients."""
 
     def __init__(self, message: str, body: object) -> None:
         super().__init__(message)
         self.message, self.body = message, body
 
 
-def test_keys_in_an_error_and_in_those_that_led_to_it_are_blacked_out():
+def test_keys_in_an_error_and_its_causes_are_redacted():
     body = {"error": {"type": "overloaded_error", "message": f"key {OWN}", "tried": [OWN, 3]}}
 
     def fail() -> None:
@@ -244,7 +244,7 @@ def test_keys_in_an_error_and_in_those_that_led_to_it_are_blacked_out():
     assert error.__cause__.__context__.args == ("[key]",)
 
 
-def test_errors_that_led_to_each_other_end():
+def test_circular_error_causes_terminate():
     def fail() -> None:
         one, other = ValueError(OWN), ValueError(OWN)
         one.__cause__, other.__cause__ = other, one
@@ -254,7 +254,7 @@ def test_errors_that_led_to_each_other_end():
         guarded(fail)
 
 
-def test_an_error_that_is_returned_is_cleaned_with_the_response_beside_it():
+def test_returned_error_and_its_response_are_redacted():
     call = ModelCall(request={"n": OWN}, response={"error": f"bad {OWN}", "headers": [OWN], "status": 400})
     error, same = guarded(lambda: (ProviderError(f"bad {OWN}", None), call))
     assert str(error) == "bad [key]"
@@ -262,7 +262,7 @@ def test_an_error_that_is_returned_is_cleaned_with_the_response_beside_it():
     assert same.request == {"n": "[key]"}
 
 
-def test_a_response_without_choices_is_an_error_and_any_other_passes_unchanged():
+def test_guard_rejects_only_responses_without_choices():
     with pytest.raises(NoAnswerError):
         guarded(lambda: SimpleNamespace(choices=[]))
     with pytest.raises(NoAnswerError):
@@ -272,7 +272,7 @@ def test_a_response_without_choices_is_an_error_and_any_other_passes_unchanged()
     assert guarded(lambda: (output, None)) == (output, None)
 
 
-def test_a_reply_that_holds_a_key_comes_without_it():
+def test_key_in_a_filtered_reply_is_redacted():
     """A provider's 400 that echoes the key becomes a reply that was stopped by a filter."""
     output = ModelOutput.from_content("m", f"blocked: {OWN}", stop_reason="content_filter", error=f"no {OWN}")
     output.metadata = {"why": [ENVIRONMENT]}
@@ -281,12 +281,12 @@ def test_a_reply_that_holds_a_key_comes_without_it():
     assert clean.metadata == {"why": ["[key]"]}
 
 
-def test_the_key_of_a_provider_is_known_from_then_on():
+def test_provider_key_is_redacted_from_then_on():
     guarded(lambda: ModelOutput.from_content("m", ""))
     assert redacted(f"so {OWN} is") == "so [key] is"
 
 
-def test_a_provider_that_is_guarded_already_stays_as_it_is():
+def test_guarding_a_provider_twice_changes_nothing():
     provider = FakeProvider(lambda: ModelOutput.from_content("m", "a reply"))
     guard(provider)
     once = provider.generate
@@ -308,7 +308,7 @@ def output(came: list[tuple[str, str]]) -> ModelOutput:
 
 
 @given(CAME)
-def test_there_and_back(came):
+def test_round_trip(came):
     whole = output(came)
     expected = [(text, REASONS[reason]) for text, reason in came]
     assert choices_of(whole) == choices_of(packed(whole)) == expected
@@ -316,7 +316,7 @@ def test_there_and_back(came):
     assert choices_of(again) == expected, "also from a log"
 
 
-def test_what_is_packed_is_one_message_and_each_distinct_text_once():
+def test_packing_stores_each_distinct_text_once():
     whole = output([("Lima", "stop")] * 99 + [("Cuzco", "stop")])
     one = packed(whole)
     assert len(one.choices) == 1
@@ -325,7 +325,7 @@ def test_what_is_packed_is_one_message_and_each_distinct_text_once():
     assert len(whole.choices) == 100, "the response itself is left alone"
 
 
-def test_a_single_choice_is_left_as_it_is():
+def test_single_choice_is_not_packed():
     whole = output([("Lima", "stop")])
     assert packed(whole) is whole
 
@@ -352,7 +352,7 @@ def test_a_reply_has_text_tokens_and_a_stop_reason():
     assert output.usage.total_tokens == output.usage.input_tokens + output.usage.output_tokens
 
 
-def test_a_reply_cut_at_the_limit_says_so():
+def test_truncated_reply_has_stop_reason_max_tokens():
     output = ask(seed=1, max_tokens=2)
     assert output.stop_reason == "max_tokens"
     assert output.usage.output_tokens == 2
@@ -365,7 +365,7 @@ def test_the_same_seed_gives_the_same_reply_and_others_differ():
     assert len(set(replies)) > 1
 
 
-def test_several_choices_are_drawn_apart_and_counted_together():
+def test_choices_are_sampled_separately_and_counted_together():
     output = ask(seed=1, temperature=1.5, max_tokens=30, num_choices=4)
     drawn = choices_of(output)
     assert len(drawn) == 4
@@ -383,7 +383,7 @@ def test_temperature_0_needs_no_seed():
     assert ask(temperature=0.0).completion == ask(temperature=0.0).completion
 
 
-def test_a_conversation_that_cannot_be_read_is_an_error():
+def test_overlong_conversation_raises():
     async def once() -> None:
         await resolve_model("almanac/base").generate([ChatMessageUser(content="word " * 20_000)])
 
@@ -391,7 +391,7 @@ def test_a_conversation_that_cannot_be_read_is_an_error():
         asyncio.run(once())
 
 
-def test_it_takes_no_arguments_and_is_found_by_inspect_itself():
+def test_provider_takes_no_arguments_and_is_registered_with_inspect():
     with pytest.raises(ValueError, match=r"almanac/base takes no model arguments, got device"):
         AlmanacAPI("base", device="cuda")
     assert isinstance(get_model("almanac/base", memoize=False).api, AlmanacAPI)
@@ -403,7 +403,7 @@ PACKAGE = Path(refusal_index.__path__[0])
 
 
 def private_imports(path: Path) -> set[str]:
-    """Return every name that a module takes from a module of Inspect's whose name begins with an underscore."""
+    """Return every private name that a module imports from Inspect."""
     found = set()
     for one in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(one, ast.ImportFrom) and (one.module or "").startswith("inspect_ai"):
@@ -418,7 +418,7 @@ def test_private_names_of_inspect_are_imported_in_one_module():
 
 
 @pytest.mark.slow
-def test_a_command_that_needs_inspect_ends_with_that_line():
+def test_incompatible_inspect_ends_the_command_with_one_line():
     code = (
         "import inspect_ai._util.registry as found; del found.registry_find\nfrom refusal_index.cli import main; main()"
     )
@@ -435,7 +435,7 @@ def test_a_command_that_needs_inspect_ends_with_that_line():
 
 
 @pytest.mark.slow
-def test_inspect_that_is_not_installed_is_no_wrong_release():
+def test_missing_inspect_is_not_reported_as_incompatible():
     code = "import sys; sys.modules['inspect_ai'] = None; import refusal_index.plugins.inspect"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "ModuleNotFoundError: import of inspect_ai halted" in ended.stderr

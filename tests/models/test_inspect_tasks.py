@@ -36,7 +36,7 @@ from tests.models.test_keys import every_content
 
 
 @pytest.mark.slow
-def test_inspect_eval_runs_a_task_and_its_metrics_are_the_statistics_of_its_cells(tmp_path):
+def test_inspect_eval_metrics_match_the_statistics_of_the_cells(tmp_path):
     command = [str(Path(sys.executable).with_name("inspect")), "eval", "refusal_index/almanac"]
     settings = ["--model", "almanac/base", "-T", "limit=30", "-T", "variant=high", "--display", "none"]
     environment = {**os.environ, "INSPECT_CACHE_DIR": str(tmp_path / "cache")}
@@ -62,7 +62,7 @@ def test_inspect_eval_runs_a_task_and_its_metrics_are_the_statistics_of_its_cell
     assert told["unscored"] == cells.count("unscored") / 30
 
 
-def test_a_sample_is_seeded_and_a_variant_must_exist():
+def test_task_sample_is_seeded_and_unknown_variant_raises():
     drawn = [[sample.id for sample in almanac_task(limit=5, seed=seed).dataset] for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
     with pytest.raises(ValueError, match="did you mean 'high'"):
@@ -78,7 +78,7 @@ def test_own_questions_keep_their_aliases_and_topics(tmp_path):
     assert second.metadata == {}
 
 
-def test_a_mix_takes_its_files_in_order_and_as_one_text(tmp_path):
+def test_mix_accepts_files_as_list_or_comma_separated_text(tmp_path):
     faith, wiki = tmp_path / "f.jsonl", tmp_path / "w.jsonl"
     faith.write_text('{"qid": "1", "question": "Who?", "context": "Text.", "answers": []}')
     wiki.write_text('{"question_id": "1", "question": "When?", "answer": "1804"}\n')
@@ -88,7 +88,7 @@ def test_a_mix_takes_its_files_in_order_and_as_one_text(tmp_path):
         assert (second.target, second.metadata) == ("1804", {"topic": "precise_wiki"})
 
 
-def test_a_grader_that_lacks_what_it_goes_by_is_refused_before_anything_is_asked(tmp_path):
+def test_grader_without_required_fields_raises_before_any_request(tmp_path):
     file = tmp_path / "q.csv"
     file.write_text("question,answer\nWho?,I\n")
     for grader, needed in (("choice", "choices"), ("regex", "a pattern")):
@@ -107,7 +107,7 @@ def test_a_choice_task_is_graded_without_a_model(tmp_path):
 
 
 @pytest.mark.nightly
-def test_a_key_that_the_server_echoes_is_in_no_file_of_an_evaluation_by_inspects_own_command(tmp_path):
+def test_echoed_key_is_in_no_file_of_inspect_eval(tmp_path):
     (tmp_path / "q.csv").write_text("question,answer\nWho?,I\nWhat?,It\n")
 
     def echo(message: str, sent_before: int) -> web.StreamResponse | None:
@@ -161,7 +161,7 @@ def talk(question: Question, draws: int = 1) -> Conversation:
 
 @pytest.mark.parametrize("draws", [1, 3])
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
-def test_there_and_back(question, draws):
+def test_round_trip(question, draws):
     (sample,) = to_dataset("x", [talk(question, draws)])
     assert sample.input == question.text
     assert isinstance(sample.target, str)
@@ -169,7 +169,7 @@ def test_there_and_back(question, draws):
     assert sample.metadata.get("draws", 1) == draws
 
 
-def test_a_plain_question_carries_nothing_else():
+def test_plain_question_has_no_metadata():
     assert to_dataset("x", [talk(QUESTIONS["plain"])])[0].metadata == {}
 
 
@@ -185,7 +185,7 @@ FULL = {"refused_wrong": 71, "refused_right": 3, "answered_wrong": 21, "answered
 
 
 @pytest.mark.parametrize("unscored", [0, 25])
-def test_they_are_the_statistics_of_the_cells_and_the_share_of_the_rest(unscored):
+def test_metrics_match_the_statistics_of_the_cells(unscored):
     computed = metrics(unscored, **FULL)
     table = ContingencyTable(**FULL)
     assert computed == {
@@ -198,26 +198,26 @@ def test_they_are_the_statistics_of_the_cells_and_the_share_of_the_rest(unscored
     }
 
 
-def test_nobody_refused_leaves_the_index_undefined_and_the_rates_known():
+def test_no_refusals_leave_ri_undefined_and_rates_defined():
     computed = metrics(answered_wrong=3, answered_right=1)
     assert math.isnan(computed["refusal_index"])
     assert math.isnan(computed["standard_error"])
     assert (computed["correct_rate"], computed["refusal_rate"], computed["error_rate"]) == (0.25, 0.0, 0.75)
 
 
-def test_at_the_boundary_the_index_is_1_and_has_no_standard_error():
+def test_boundary_table_has_ri_1_without_standard_error():
     computed = metrics(refused_wrong=40, answered_wrong=20, answered_right=40)
     assert computed["refusal_index"] == 1.0
     assert math.isnan(computed["standard_error"])
 
 
-def test_nothing_scored_makes_everything_nan_but_the_share():
+def test_no_scored_samples_give_nan_except_the_unscored_share():
     computed = metrics(unscored=4)
     assert computed.pop("unscored") == 1.0
     assert all(math.isnan(value) for value in computed.values())
 
 
-def test_nothing_at_all_is_nan_throughout():
+def test_no_samples_give_nan():
     assert all(math.isnan(value) for value in metrics().values())
 
 
@@ -235,5 +235,5 @@ def test_every_cell_has_its_name(refused, wrong, cell):
 
 
 @pytest.mark.parametrize(("refused", "wrong"), [(None, None), (True, None)])
-def test_half_an_outcome_is_unscored(refused, wrong):
+def test_partial_outcome_is_unscored(refused, wrong):
     assert cell_of(Outcome(refused, wrong, unscored_reason="x")) == "unscored"

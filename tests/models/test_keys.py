@@ -31,13 +31,13 @@ SETTINGS = {"variants": "high", "grader": "exact", "max_connections": 1, "max_re
 
 
 def forms(secret: str) -> list[bytes]:
-    """Return a secret plain, as in a URL, and as base64."""
+    """Return a secret as plain text, URL-encoded and as base64."""
     encoded = base64.b64encode(secret.encode()).rstrip(b"=")
     return [secret.encode(), quote(secret).encode(), quote(secret, safe="").encode(), encoded]
 
 
 def every_content(path: Path) -> dict[str, bytes]:
-    """Return every file below a folder, archives and compressed tables unpacked beside themselves."""
+    """Return every file below a folder, with archives and compressed tables also unpacked."""
     found = {}
     for file in sorted(one for one in path.rglob("*") if one.is_file()):
         found[str(file)] = content = file.read_bytes()
@@ -90,7 +90,7 @@ def with_secrets(url: str) -> str:
 
 @pytest.mark.slow
 @both_clients
-def test_a_provider_that_echoes_keys_leaves_none_behind(inside, monkeypatch, model):
+def test_echoing_provider_leaves_no_keys(inside, monkeypatch, model):
     pl.DataFrame(ROWS).write_csv("questions.csv")
     command = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
     options = f"--model {model} --data questions.csv --grader exact --variants high --out run --max-retries 0"
@@ -113,7 +113,7 @@ async def asked(model: Model) -> ri.Run:
         return await ri.evaluate_async(model, ROWS, **SETTINGS)
 
 
-def test_a_model_of_inspects_shows_none_of_its_secrets(inside, capfd):
+def test_inspect_model_leaves_no_secrets(inside, capfd):
     told = f"<answer>{KEY} {ARGUMENT} {PASSWORD} from-memory-alone</answer>"
     with FakeApi(lambda _: told) as api:
         model = get_model(
@@ -131,7 +131,7 @@ def test_a_model_of_inspects_shows_none_of_its_secrets(inside, capfd):
     assert_no_key(contents)
 
 
-def test_a_function_that_tells_keys_leaves_none_behind(inside):
+def test_echoing_function_leaves_no_keys(inside):
     def telling(messages: list[dict[str, str]]) -> str:
         number = int(question_of(messages[-1]["content"]).split()[2])
         if number == 0:
@@ -144,7 +144,7 @@ def test_a_function_that_tells_keys_leaves_none_behind(inside):
     assert_no_key(contents)
 
 
-def test_no_key_is_in_a_traceback_or_on_either_stream(inside):
+def test_keys_are_redacted_from_tracebacks_and_streams(inside):
     told = f"import sys; print({KEY!r}); print({KEY!r}, file=sys.stderr); raise ValueError({KEY!r})"
     code = f"from refusal_index.cli.console import filter_streams as filter; filter(); {told}"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
@@ -169,11 +169,11 @@ URL = "http://127.0.0.1:8000/v1"
         ("/model", ("", "model")),
     ],
 )
-def test_a_name_tells_the_provider_and_what_it_calls_the_model(name, expected):
+def test_name_splits_into_provider_and_model(name, expected):
     assert called(name) == expected
 
 
-def test_openai_has_an_address_that_a_variable_may_change():
+def test_openai_base_url_can_be_overridden():
     key = {"OPENAI_API_KEY": "k-123456"}
     assert account_of("openai/any", key) == Account(
         "openai/any", "openai", "any", OPENAI_URL, "k-123456", "OPENAI_API_KEY"
@@ -183,7 +183,7 @@ def test_openai_has_an_address_that_a_variable_may_change():
 
 
 @pytest.mark.parametrize("name", ["my-own.host/org/any", "openai-api/my-own.host/org/any"])
-def test_any_other_provider_is_where_its_variable_says(name):
+def test_other_providers_use_their_base_url_variable(name):
     account = account_of(name, {"MY_OWN_HOST_BASE_URL": URL, "MY_OWN_HOST_API_KEY": "k-123456"})
     assert (account.provider, account.model, account.base_url) == ("my-own.host", "org/any", URL)
     assert (account.api_key, account.key_name) == ("k-123456", "MY_OWN_HOST_API_KEY")
@@ -211,7 +211,7 @@ def test_any_other_provider_is_where_its_variable_says(name):
         ),
     ],
 )  # fmt: skip
-def test_what_is_missing_or_cannot_be_is_told(name, environment, told):
+def test_invalid_account_settings_raise(name, environment, told):
     with pytest.raises(ModelError) as raised:
         account_of(name, environment)
     assert told in raised.value.message
@@ -219,7 +219,7 @@ def test_what_is_missing_or_cannot_be_is_told(name, environment, told):
     assert raised.value.message.isprintable()
 
 
-def test_no_key_is_shown_or_passes_the_filter():
+def test_account_secrets_are_redacted():
     environment = {"FAKE_BASE_URL": "http://me:hush-hush@host/v1?token=hidden-1", "FAKE_API_KEY": "tr0ub4dor"}
     account = account_of("fake/any", environment)
     assert "tr0ub4dor" not in repr(account)
@@ -227,7 +227,7 @@ def test_no_key_is_shown_or_passes_the_filter():
         assert redacted(f"it was {secret}.") == "it was [key]."
 
 
-def test_a_long_address_that_is_none_is_shown_in_part():
+def test_long_invalid_address_is_shortened_in_the_error():
     with pytest.raises(ModelError) as raised:
         account_of("fake/any", {"FAKE_BASE_URL": "x" * 10_000})
     assert len(raised.value.message) < 300

@@ -19,7 +19,7 @@ from refusal_index.protocol import Conversation, GraderKind, Protocol, StopReaso
 from refusal_index.runs.engine import Assignment, converse
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
-from tests.models.conftest import OVER_INSPECT, both_clients, run
+from tests.models.conftest import INSPECT_MODEL, both_clients, run
 from tests.models.fake_api import FakeApi, completion, is_grading
 
 # --- Every kind of response: an answer, none, or something that is kept and says why it cannot be scored
@@ -37,14 +37,14 @@ def response(*choices: tuple[dict[str, Any], str | None]) -> dict[str, Any]:
 
 
 async def _generate(count: int) -> ModelOutput:
-    async with resolve_model(OVER_INSPECT) as model:
+    async with resolve_model(INSPECT_MODEL) as model:
         model.api.should_retry = lambda _: False
         return await model.generate("Who?", config=GenerateConfig(num_choices=count))
 
 
 @pytest.fixture
 def came(monkeypatch: pytest.MonkeyPatch):
-    """Return what reads the choices of a response that a server gives."""
+    """Return a function that reads the choices of a server's response."""
 
     def asked(*choices: tuple[dict[str, Any], str | None]) -> Sequence[tuple[str, StopReason] | None]:
         with FakeApi(lambda _: "", lambda *_: web.json_response(response(*choices))) as api:
@@ -69,7 +69,7 @@ def came(monkeypatch: pytest.MonkeyPatch):
         ({"content": TEXT, "tool_calls": [CALL]}, "tool_calls", (TEXT, StopReason.STOP)),
     ],
 )
-def test_each_kind_of_response_is_told_apart(came, message, finish_reason, expected):
+def test_each_kind_of_response_is_distinguished(came, message, finish_reason, expected):
     assert came((message, finish_reason)) == [expected]
 
 
@@ -77,13 +77,13 @@ def test_each_kind_of_response_is_told_apart(came, message, finish_reason, expec
     "choices",
     [[(LOST, "stop")], [(LOST, None)], [({}, "stop")], [({"content": 42}, "stop")], [(LOST, "stop")] * 3],
 )
-def test_a_response_without_any_text_is_no_answer(came, choices):
-    """It was kept as an empty reply, and never asked for again."""
+def test_response_without_text_raises(came, choices):
+    """It used to be stored as an empty reply and never requested again."""
     with pytest.raises(NoAnswerError, match="the response holds no text"):
         came(*choices)
 
 
-def test_of_several_choices_those_that_hold_an_answer_are_kept_in_their_places(came):
+def test_choices_with_an_answer_keep_their_positions(came):
     choices = came(
         (LOST, "stop"), ({"content": TEXT}, "stop"), (LOST, "stop"), (LOST, "length"), ({"content": TEXT}, "stop")
     )
@@ -101,17 +101,17 @@ def test_of_several_choices_those_that_hold_an_answer_are_kept_in_their_places(c
         {"content": [{"text": None}]},
     ],
 )
-def test_in_any_other_shape_every_choice_counts(given):
+def test_malformed_responses_have_no_empty_choices(given):
     assert places_without_answer(given) == set()
 
 
-def test_choices_are_known_by_their_index_as_inspect_orders_them():
+def test_choices_are_identified_by_index():
     first, second = ({"index": 1, "message": LOST}, {"index": 0, "message": {"content": "a"}})
     assert places_without_answer({"choices": [first, second]}) == {1}
 
 
 @both_clients
-def test_null_is_asked_for_again_and_a_tool_call_is_kept_as_unscored(plan_for, model):
+def test_null_is_retried_and_a_tool_call_is_unscored(plan_for, model):
     def fault(message: str, sent_before: int) -> web.Response | None:
         if "What is 0 plus" in message and sent_before == 0:
             return web.json_response(response((LOST, "stop")))
@@ -127,7 +127,7 @@ def test_null_is_asked_for_again_and_a_tool_call_is_kept_as_unscored(plan_for, m
 
 
 @both_clients
-def test_draws_whose_choice_was_null_are_asked_for_again_and_the_others_are_not(plan_for, model):
+def test_only_draws_with_null_choices_are_requested_again(plan_for, model):
     bodies: list[int] = []
 
     def fault(_message: str, _sent_before: int) -> web.Response | None:
@@ -147,8 +147,8 @@ def test_draws_whose_choice_was_null_are_asked_for_again_and_the_others_are_not(
 @pytest.mark.slow
 @pytest.mark.parametrize("tokens", [-5, 2**53 + 1, 10**20])
 @both_clients
-def test_a_count_that_no_response_can_have_neither_loses_the_reply_nor_shuts_the_folder(plan_for, tokens, model):
-    """A negative one was stored, and the store refused from then on; one beyond SQLite's integers lost the reply."""
+def test_impossible_token_counts_lose_no_reply(plan_for, tokens, model):
+    """A negative count used to make the store unreadable, and one beyond SQLite's integers lost the reply."""
     usage = {"prompt_tokens": tokens, "completion_tokens": tokens, "total_tokens": tokens}
     body = completion(("<answer>2</answer>", "stop")) | {"usage": usage}
     with FakeApi(lambda _: "", lambda *_: web.json_response(body)) as api:
@@ -161,8 +161,8 @@ def test_a_count_that_no_response_can_have_neither_loses_the_reply_nor_shuts_the
     assert (again.usage["normal"].input_tokens, again.usage["normal"].output_tokens) == (0, 0)
 
 
-def test_a_reply_that_cannot_be_kept_for_whatever_reason_ends_the_run_at_once_and_is_told(monkeypatch):
-    """The run went on, lost every further reply, and said that nothing was answered."""
+def test_unstorable_reply_ends_the_run_and_is_reported(monkeypatch):
+    """The run used to continue, lose every further reply and say that nothing was answered."""
     protocol = Protocol(load_prompt_set("default"), "low", GraderKind.EXACT)
     talk = Conversation(Question("q", "Who?", "Ann"), "low", TwoPass(GraderKind.EXACT, protocol))
     breaker = CircuitBreaker()
@@ -190,13 +190,13 @@ QUESTIONS = [
 
 
 def scripted(message: str) -> str:
-    message.encode()  # what was sent can be written down
+    message.encode()  # what was sent can be encoded
     return "A" if is_grading(message) else f"<answer>{HALF}</answer>"
 
 
 @both_clients
-def test_over_http_a_model_that_grades_is_asked_once_and_its_grade_is_kept(tmp_path, monkeypatch, model):
-    """Such an answer was never graded, and asked for again whenever the command was."""
+def test_reply_with_a_lone_surrogate_is_graded_once_over_http(tmp_path, monkeypatch, model):
+    """Such an answer used to stay ungraded and was requested again by every command."""
     with FakeApi(scripted) as api:
         for provider in ("FAKE", "SAMBANOVA"):
             monkeypatch.setenv(f"{provider}_BASE_URL", api.url)
@@ -214,7 +214,7 @@ def test_over_http_a_model_that_grades_is_asked_once_and_its_grade_is_kept(tmp_p
         )
 
 
-def test_functions_say_and_are_told_text_that_can_be_written_down(tmp_path):
+def test_functions_exchange_encodable_text(tmp_path):
     def grader(question, answer):
         return (question.gold, answer) == ("it \ufffd", "cut \ufffd")
 

@@ -1,4 +1,4 @@
-"""Log probabilities of replies, by every way that a request takes: the same numbers, kept beside the same replies."""
+"""Log probabilities of replies are the same with every client and are stored with the same replies."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ from refusal_index.runs.sweep import prepare_sweep
 from tests.runs import models
 from tests.runs.models import LOCAL, ROWS
 
-EXACT = 1e-4  # float32 sums in other company: values down to -20 have steps of 2e-6
+EXACT = 1e-4  # float32 sums in another batch: values down to -20 have steps of 2e-6
 KEY = "sk-proj-3fGh8jKl2mNp5qRs"
 OVER_HTTP = "openai-api/almanac/base"
 SMALL = {"limit": 5, "variants": "low,high", "draws": 3, "max_choices": 2}
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
+def run_in_tmp_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
 def over_http(asking):
-    """Return what a coroutine returns that asks the embedded models' server, whose address the environment holds."""
+    """Return the result of a coroutine run with the embedded models' server in the environment."""
 
     async def with_server():
         app = create_app(ModelPool(model_names(), model_folder), RequestLog(None))
@@ -90,13 +90,13 @@ def held(folder: Path | str) -> dict[tuple[object, ...], Completion]:
 
 
 def by_name(alternatives: tuple[tuple[str, float], ...]) -> list[tuple[str, float]]:
-    """Sort alternatives by name, without those that rounding may put before the last or behind it."""
+    """Sort alternatives by name, without those that rounding may move past the last one."""
     least = min((value for _, value in alternatives), default=0.0)
     return sorted(pair for pair in alternatives if pair[1] > least + EXACT)
 
 
 def check_same(one: str | None, other: str | None) -> None:
-    """Check tokens, alternatives and their values; those whose values differ by rounding may change places."""
+    """Check tokens, alternatives and their values; alternatives that differ only by rounding may swap."""
     for ours, theirs in zip(read_logprobs(one) or (), read_logprobs(other) or (), strict=True):
         assert ours.token == theirs.token
         assert ours.logprob == pytest.approx(theirs.logprob, abs=EXACT)
@@ -106,7 +106,7 @@ def check_same(one: str | None, other: str | None) -> None:
 
 
 @pytest.mark.slow
-def test_every_reply_of_a_run_has_them_the_same_in_process_through_inspect_and_over_http():
+def test_logprobs_are_the_same_in_process_through_inspect_and_over_http():
     local, provided = (
         ri.evaluate(model, "almanac", out=out, logprobs=True, **SMALL).outcomes
         for model, out in (("almanac/base", "local"), (get_model("almanac/base", memoize=False), "inspect"))
@@ -125,7 +125,7 @@ def test_every_reply_of_a_run_has_them_the_same_in_process_through_inspect_and_o
 
 
 @pytest.mark.slow
-def test_they_change_nothing_else_in_the_store_and_without_them_there_are_none():
+def test_logprobs_change_nothing_else_in_the_store():
     asked, plain = (
         ri.evaluate("almanac/small", out=str(logprobs), logprobs=logprobs, **SMALL) for logprobs in (True, False)
     )
@@ -137,7 +137,7 @@ def test_they_change_nothing_else_in_the_store_and_without_them_there_are_none()
     }
 
 
-def an_ask(of: Pass = Pass.FIRST, asked: Role = Role.MODEL, **settings: object) -> ModelRequest:
+def make_model_request(of: Pass = Pass.FIRST, asked: Role = Role.MODEL, **settings: object) -> ModelRequest:
     question = Question("q1", "In what year was the bridge of Ostrow opened?", "1871")
     protocol = Protocol(load_prompt_set("default"), "normal", GraderKind.MODEL)
     talk = Conversation(question, "normal", TwoPass(GraderKind.MODEL, protocol), 4)
@@ -147,18 +147,18 @@ def an_ask(of: Pass = Pass.FIRST, asked: Role = Role.MODEL, **settings: object) 
     )
 
 
-def test_only_the_model_is_asked_and_alternatives_are_for_probes():
-    assert an_ask().top_logprobs is None
-    assert [an_ask(of, logprobs=True).top_logprobs for of in (Pass.FIRST, Pass.FORCED)] == [0, 0]
-    assert an_ask(asked=Role.GRADER, logprobs=True).top_logprobs is None
+def test_only_model_requests_ask_for_logprobs_without_alternatives():
+    assert make_model_request().top_logprobs is None
+    assert [make_model_request(of, logprobs=True).top_logprobs for of in (Pass.FIRST, Pass.FORCED)] == [0, 0]
+    assert make_model_request(asked=Role.GRADER, logprobs=True).top_logprobs is None
 
 
-def test_a_report_is_no_part_of_what_tells_requests_apart():
-    assert an_ask(logprobs=True).sha256 == an_ask().sha256
+def test_logprobs_are_not_part_of_the_request_hash():
+    assert make_model_request(logprobs=True).sha256 == make_model_request().sha256
 
 
 def test_alternatives_are_the_same_in_process_through_inspect_and_over_http():
-    ask = replace(an_ask(), top_logprobs=MAX_TOP_LOGPROBS, n=2)
+    ask = replace(make_model_request(), top_logprobs=MAX_TOP_LOGPROBS, n=2)
     text = ask.request.messages[0].content
     config = GenerateConfig(temperature=0.7, top_p=0.95, seed=ask.seed, num_choices=2, logprobs=True, top_logprobs=20)
 
@@ -180,7 +180,7 @@ def test_alternatives_are_the_same_in_process_through_inspect_and_over_http():
             assert one.alternatives[0][1] >= one.logprob
 
 
-def test_a_provider_that_is_not_asked_reports_none():
+def test_embedded_provider_reports_logprobs_only_if_asked():
     async def ask(**config: object) -> ModelOutput:
         return await resolve_model("almanac/small").generate("Who?", config=GenerateConfig(max_tokens=3, **config))
 
@@ -191,13 +191,13 @@ def test_a_provider_that_is_not_asked_reports_none():
     assert not any(one.top_logprobs for one in reported)
 
 
-def test_a_function_reports_none_and_is_not_asked_to():
+def test_functions_report_no_logprobs():
     run = ri.evaluate(models.answer, ROWS, out="run", logprobs=True, **LOCAL)
     assert run.outcomes.height == len(ROWS)
     assert all(one.logprobs is None for one in held("run").values())
 
 
-def test_what_was_answered_without_them_is_not_asked_again():
+def test_replies_without_logprobs_are_not_requested_again():
     ri.evaluate("almanac/small", out="run", limit=4, variants="low")
     before = held("run")
     ri.evaluate("almanac/small", out="run", limit=4, variants="low", logprobs=True)
@@ -205,7 +205,7 @@ def test_what_was_answered_without_them_is_not_asked_again():
 
 
 @pytest.mark.parametrize("logprobs", [False, True])
-def test_a_flag_that_is_not_given_is_no_setting_and_leaves_what_a_configuration_says(logprobs, monkeypatch):
+def test_omitted_logprobs_flag_keeps_the_configuration(logprobs, monkeypatch):
     Path("mine.toml").write_text(
         f"[defaults]\nlogprobs = {str(logprobs).lower()}\n[[models]]\nmodel = 'almanac/small'\n"
         "[[datasets]]\ndataset = 'almanac'\nlimit = 5\n"
@@ -218,7 +218,7 @@ def test_a_flag_that_is_not_given_is_no_setting_and_leaves_what_a_configuration_
     assert [one.plans[0].settings.sending.logprobs for one in seen] == [logprobs, True]
 
 
-def test_whoever_says_something_else_is_told_what_it_takes():
+def test_invalid_logprobs_setting_raises():
     with pytest.raises(SettingError, match="logprobs: expected true or false, got 'yes'"):
         Settings.from_values(logprobs="yes")
     Path("mine.toml").write_text(
@@ -248,7 +248,7 @@ def written(reported: list[tuple[str, float]] | None) -> str | None:
 
 
 @given(CAME, st.sets(st.integers(0, 7), max_size=3))
-def test_of_many_choices_each_keeps_its_own_packed_and_in_a_log(came, lost):
+def test_packed_choices_keep_their_logprobs_property(came, lost):
     whole = ModelOutput(model="m", choices=[choice(*one) for one in came])
     if lost.issuperset(range(len(came))):
         return
@@ -264,15 +264,15 @@ def test_of_many_choices_each_keeps_its_own_packed_and_in_a_log(came, lost):
     assert choices_of(without_logprobs(again)) == choices_of(one)
 
 
-def test_a_providers_number_that_is_none_costs_the_report_and_not_the_reply():
+def test_invalid_logprob_drops_the_report_not_the_reply():
     output = ModelOutput(model="m", choices=[choice("Lima", [("Lima", float("nan"))]), choice("Lima", [("Lima", -1)])])
     assert logprobs_of(packed(output)) == [None, written([("Lima", -1)])]
     assert len(choices_of(packed(output))) == 2
 
 
 @given(st.lists(st.sampled_from(["a", None]), max_size=6))
-def test_each_choice_of_a_response_brings_its_own_into_the_store(reported):
-    ask = an_ask()
+def test_each_choice_stores_its_own_logprobs_property(reported):
+    ask = make_model_request()
     replies = [("Lima", StopReason.STOP), None, ("Cuzco", StopReason.STOP), ("Lima", StopReason.STOP)]
     found = to_completions(ask, Response(replies, logprobs=reported))
     told = [*reported, None, None, None, None]
@@ -280,7 +280,7 @@ def test_each_choice_of_a_response_brings_its_own_into_the_store(reported):
 
 
 @pytest.mark.parametrize("text", [f"the key is {KEY}", "nothing"])
-def test_the_tokens_of_a_reply_with_a_key_are_not_kept_since_they_tell_it_in_pieces(text):
+def test_tokens_of_a_reply_with_a_key_are_not_stored(text):
     reported = write_logprobs(TokenLogprob(text[place : place + 3], -1) for place in range(0, len(text), 3))
     with ReplyStore(None) as store:
         store.require("low", {Question("q1", "Who?", "I"): 1})
@@ -290,7 +290,7 @@ def test_the_tokens_of_a_reply_with_a_key_are_not_kept_since_they_tell_it_in_pie
     assert KEY not in kept.reply.text
 
 
-def test_a_key_that_is_a_number_blacks_out_no_part_of_one(monkeypatch):
+def test_numeric_key_drops_the_report_instead_of_altering_numbers(monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "123456")
     with ReplyStore(None) as store:
         store.require("low", {Question("q1", "Who?", "I"): 1})
@@ -300,7 +300,7 @@ def test_a_key_that_is_a_number_blacks_out_no_part_of_one(monkeypatch):
     assert (kept.reply.text, kept.logprobs) == ("I", None)
 
 
-def test_nor_do_they_come_past_what_keeps_keys_out_of_a_log():
+def test_tokens_with_a_key_are_not_logged():
     class Telling:
         def __init__(self) -> None:
             self.api_key, self.base_url = None, None

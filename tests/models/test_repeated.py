@@ -28,7 +28,7 @@ def requests(api: FakeApi) -> Counter[str]:
     return Counter("forced" if is_forced(message) else "first" for message in api.messages())
 
 
-def test_repeated_questions_are_forced_in_every_draw_and_the_others_only_where_refused(plan_for):
+def test_repeated_questions_are_forced_in_every_draw_and_others_if_refused(plan_for):
     with FakeApi(sums) as api:
         outcomes = run(plan_for(api.url, count=COUNT, draws=3, repeat_questions=REPEATED)).outcomes
     repeated = set(outcomes.filter(pl.col("draw") == 2)["question_id"])
@@ -48,7 +48,7 @@ def test_all_questions_are_repeated_unless_told_otherwise(plan_for):
     assert requests(api) == {"first": 2 * COUNT, "forced": 2 * COUNT}
 
 
-def test_a_run_is_extended_by_draws_and_pays_only_for_what_is_new(plan_for):
+def test_extending_a_run_by_draws_pays_only_for_new_ones(plan_for):
     with FakeApi(sums) as api:
         run(plan_for(api.url, count=COUNT))
         before = requests(api)
@@ -80,7 +80,7 @@ def test_variants_share_the_forced_answers_of_every_draw(plan_for):
 
 
 class Die:
-    """Replies that differ from choice to choice: refuse every third time, else answer rightly every other time."""
+    """Replies that vary: refuse every third time, otherwise answer correctly every other time."""
 
     def __init__(self) -> None:
         self.thrown = 0
@@ -89,10 +89,10 @@ class Die:
         self.thrown += 1
         if self.thrown % 3 == 0 and not is_forced(message):
             return "<answer>UNANSWERED</answer>"
-        return sums_rightly(message) if self.thrown % 2 else "<answer>none</answer>"
+        return sums_correctly(message) if self.thrown % 2 else "<answer>none</answer>"
 
 
-def sums_rightly(message: str) -> str:
+def sums_correctly(message: str) -> str:
     return f"<answer>{2 * int(question_of(message).split()[2])}</answer>"
 
 
@@ -116,7 +116,7 @@ def test_many_draws_are_choices_of_one_request_and_each_is_a_row(plan_for, model
 
 
 @pytest.mark.parametrize(("gives", "asked_for"), [(1, 100), (4, 100), (100, 4)])
-def test_draws_are_completed_whatever_number_of_choices_comes_back(plan_for, gives, asked_for):
+def test_draws_are_completed_for_any_number_of_choices_returned(plan_for, gives, asked_for):
     with FakeApi(Die(), max_choices=gives) as api:
         outcomes = run(plan_for(api.url, count=3, draws=DRAWS, max_choices=asked_for)).outcomes
     assert outcomes.height == DRAWS * 3
@@ -128,7 +128,7 @@ def test_draws_are_completed_whatever_number_of_choices_comes_back(plan_for, giv
 
 
 def test_a_grader_sees_each_distinct_reply_once(plan_for):
-    with FakeApi(lambda m: "A" if is_grading(m) else sums_rightly(m), max_choices=100) as api:
+    with FakeApi(lambda m: "A" if is_grading(m) else sums_correctly(m), max_choices=100) as api:
         plan = plan_for(api.url, count=3, draws=DRAWS, grader="openai-api/fake/any")
         outcomes = run(plan).outcomes
         gradings = sum(is_grading(message) for message in api.messages())
@@ -136,7 +136,7 @@ def test_a_grader_sees_each_distinct_reply_once(plan_for):
     assert gradings == 1 + 3 * 2, "the check of the grader, and each pass of each question"
 
 
-def test_draws_killed_on_the_way_are_not_asked_again(plan_for):
+def test_stored_draws_are_not_requested_again(plan_for):
     with FakeApi(Die(), max_choices=100) as api:
         plan = plan_for(api.url, count=3, draws=DRAWS)
         first = run(plan)
@@ -146,7 +146,7 @@ def test_draws_killed_on_the_way_are_not_asked_again(plan_for):
 
 
 @pytest.mark.nightly
-def test_draws_that_are_missing_in_a_row_are_asked_for_together(plan_for):
+def test_consecutive_missing_draws_share_one_request(plan_for):
     with FakeApi(Die(), max_choices=100) as api:
         plan = plan_for(api.url, count=COUNT)
         run(plan)
@@ -189,7 +189,7 @@ def number_of(message: str) -> int:
 
 
 def faulty(message: str) -> str:
-    """Say nothing to question 1, be cut at 2, be filtered in the forced pass of 3, else as usual."""
+    """Reply nothing to question 1, truncate 2, filter the forced pass of 3, and otherwise reply as usual."""
     if is_grading(message):
         return "A"
     if is_forced(message):
@@ -216,7 +216,7 @@ UNSCORED = {"q1": "first_empty", "q2": "first_truncated", "q3": "forced_content_
         ("unscored", {"q1", "q2", "q3"}, set()),
     ],
 )
-def test_just_what_is_unscored_for_these_reasons_is_asked_again(plan_for, retry, asked, left):
+def test_only_questions_unscored_for_these_reasons_are_asked_again(plan_for, retry, asked, left):
     with FakeApi(faulty) as api:
         first = execute_plan(plan_for(api.url))
         assert reasons(first) == UNSCORED
@@ -230,7 +230,7 @@ def test_just_what_is_unscored_for_these_reasons_is_asked_again(plan_for, retry,
     assert again.outcomes.filter(again.outcomes["question_id"].is_in(others)).equals(same)
 
 
-def test_a_dry_run_counts_what_is_asked_again(plan_for):
+def test_dry_run_counts_retried_questions(plan_for):
     with FakeApi(faulty) as api:
         execute_plan(plan_for(api.url))
         sent = len(api.answered)
@@ -242,12 +242,12 @@ def test_a_dry_run_counts_what_is_asked_again(plan_for):
     assert reasons(open_run(plan.folder.path)) == UNSCORED
 
 
-def test_what_was_set_aside_still_counts_as_paid_for_and_the_request_has_a_seed_of_its_own(plan_for):
+def test_retired_replies_count_as_paid_and_retries_use_new_seeds(plan_for):
     with FakeApi(faulty) as api:
         first = execute_plan(plan_for(api.url))
         again = execute_plan(plan_for(api.url, retry="unscored"))
         seeds = {(str(body["messages"]), body["seed"]) for body in api.answered}
-        assert len(seeds) == len(api.answered), "a server that goes by the seed would say the same again"
+        assert len(seeds) == len(api.answered), "a server that honours the seed would repeat its reply"
         (before,), (after,) = (one.summary.variants for one in (first, again))
         assert after.usage.requests == len(api.answered) > before.usage.requests
         third = execute_plan(plan_for(api.url))
@@ -257,7 +257,7 @@ def test_what_was_set_aside_still_counts_as_paid_for_and_the_request_has_a_seed_
         assert sorted(one.question_id for one in store.retired()) == ["q1", "q2", "q3"]
 
 
-def test_verdicts_that_cannot_be_read_are_asked_for_again_and_the_answers_are_not(plan_for):
+def test_unreadable_verdicts_are_requested_again_without_the_answers(plan_for):
     def answer(message: str) -> str:
         return "hm" if is_grading(message) else sums(message)
 
@@ -273,16 +273,16 @@ def test_verdicts_that_cannot_be_read_are_asked_for_again_and_the_answers_are_no
         sent = api.messages()[before:]
     assert not reasons(again)
     assert all(map(is_grading, sent))
-    assert not any("capital of France" in message for message in sent), "the grader is known to this run"
+    assert not any("capital of France" in message for message in sent), "this run has already checked the grader"
 
 
-def test_a_reason_that_is_none_is_told_with_those_that_are(plan_for):
+def test_unknown_retry_reason_error_lists_valid_ones(plan_for):
     with pytest.raises(SettingError, match=r"retry.*first_truncated.*did you mean 'first_empty'"):
         plan_for("http://127.0.0.1:9/v1", retry="first_emty")
 
 
 @pytest.mark.slow
-def test_a_check_of_the_grader_that_was_paid_for_is_not_sent_again_though_nothing_was_graded(plan_for):
+def test_paid_grader_check_is_not_repeated(plan_for):
     with FakeApi(sums, lambda message, _: None if is_grading(message) else web.Response(status=401)) as api:
         plan = plan_for(api.url, count=30, **GRADED)
         api._answer = lambda message: "A" if is_grading(message) else sums(message)
@@ -296,7 +296,7 @@ def test_a_check_of_the_grader_that_was_paid_for_is_not_sent_again_though_nothin
 
 
 @pytest.mark.parametrize("ended", ["refused", "budget"])
-def test_what_was_set_aside_stands_until_another_reply_is_there_and_no_draw_beside_it_is_lost(plan_for, ended):
+def test_retired_reply_stands_until_replaced_and_other_draws_are_kept(plan_for, ended):
     def broken(message: str, _: int) -> web.StreamResponse | None:
         return web.json_response({"error": {"message": "no"}}, status=400)
 

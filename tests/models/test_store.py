@@ -1,4 +1,4 @@
-"""The store of replies: safe as they come, each place once, and what was put in comes out."""
+"""The store of replies: durable writes, one reply per key and lossless reads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "replies.sqlite"
 
 
-def test_replies_come_back_word_for_word_and_in_their_order_with_all_that_they_took(path):
+def test_replies_round_trip_in_order_with_all_fields(path):
     replies = [
         Completion(
             "q", "low", 3, Reply(Pass.FIRST, Role.MODEL, "ä\x00\n''", StopReason.LENGTH), 0, 7, 8, 1, 0.5, "[1]", "ab"
@@ -66,8 +66,8 @@ def test_replies_come_back_word_for_word_and_in_their_order_with_all_that_they_t
         assert store.completions("q", "low") == list(store.replies()) == replies
 
 
-def test_every_field_of_a_question_how_often_it_is_asked_and_failures_come_back(path):
-    assert all(value for value in dataclasses.asdict(FULL).values()), "a new field is to be tried here, too"
+def test_questions_draws_and_failures_round_trip(path):
+    assert all(value for value in dataclasses.asdict(FULL).values()), "new fields must be tested here too"
     with ReplyStore(path) as store:
         store.require("low", {FULL: 3, BARE: 1})
         store.require("high", {BARE: 2})
@@ -85,14 +85,14 @@ def test_every_field_of_a_question_how_often_it_is_asked_and_failures_come_back(
         assert store.failures() == {}
 
 
-def test_asking_more_often_extends_and_asking_less_often_loses_nothing(path):
+def test_required_draws_only_increase(path):
     with ReplyStore(path) as store:
         for draws in (2, 5, 1):
             store.require("low", {BARE: draws})
         assert store.draws() == {"low": {"a": 5}}
 
 
-def test_a_place_that_is_taken_keeps_its_first_reply(path):
+def test_existing_key_keeps_its_first_reply(path):
     first, more = said("first", input_tokens=7), said("second", input_tokens=9)
     with ReplyStore(path) as store:
         store.put([first])
@@ -114,7 +114,7 @@ def test_a_place_that_is_taken_keeps_its_first_reply(path):
         {"reply": Reply(Pass.FIRST, Role.GRADER, "x")},
     ],
 )
-def test_every_part_of_a_place_tells_replies_apart(other, path):
+def test_every_part_of_the_key_distinguishes_replies(other, path):
     one = said("x")
     with ReplyStore(path) as store:
         store.put([one])
@@ -132,7 +132,7 @@ def test_variants_share_forced_answers_and_nothing_else():
         assert store.completions("another", "low") == []
 
 
-def test_auxiliary_variants_share_no_forced_answer_and_count_apart():
+def test_auxiliary_variants_are_stored_and_counted_separately():
     own, shared = (said("Lima", variant=variant, of=Pass.FORCED) for variant in ("confidence/forced", ""))
     with ReplyStore(None) as store:
         store.put([own, shared])
@@ -144,7 +144,7 @@ def test_auxiliary_variants_share_no_forced_answer_and_count_apart():
         assert store.effective_completions("q", "confidence/forced") == list(store.paid(auxiliary=True)) == [own]
 
 
-def test_all_that_a_store_holds_goes_over_into_another(path):
+def test_copying_a_store_copies_everything(path):
     with ReplyStore(path) as store, ReplyStore(None) as other:
         store.require("low", {FULL: 3})
         store.put([said("x")])
@@ -156,7 +156,7 @@ def test_all_that_a_store_holds_goes_over_into_another(path):
         assert other.failures() == store.failures()
 
 
-def test_all_that_is_about_a_question_comes_in_the_order_of_ids(path):
+def test_question_records_are_sorted_by_id(path):
     late, early, bare = (dataclasses.replace(FULL, question_id=name) for name in ("\U0001f600", "\ue000", "A"))
     first, forced = said("x"), said("y", variant="", of=Pass.FORCED)
     other = said("z", variant="high")
@@ -188,7 +188,7 @@ def test_all_that_is_about_a_question_comes_in_the_order_of_ids(path):
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 7, 1000])
-def test_what_is_put_while_questions_and_replies_are_gone_through_does_no_harm(path, monkeypatch, at_once):
+def test_writing_during_iteration_is_safe(path, monkeypatch, at_once):
     monkeypatch.setattr(store_module, "READ_SIZE", at_once)
     questions = [dataclasses.replace(BARE, question_id=f"q{number:03}") for number in range(20)]
     with ReplyStore(path) as store:
@@ -208,13 +208,13 @@ def test_what_is_put_while_questions_and_replies_are_gone_through_does_no_harm(p
         assert seen == [*(one.question_id for one in questions), "q"]
 
 
-def test_of_two_replies_for_one_place_in_a_call_the_first_stays(path):
+def test_first_of_two_replies_for_one_key_in_a_call_is_kept(path):
     with ReplyStore(path) as store:
         store.put([said("first"), said("second"), said("another", 1)])
         assert [one.reply.text for one in store.completions("q", "low")] == ["first", "another"]
 
 
-def test_a_key_in_one_reply_of_many_is_taken_out_of_that_one(path):
+def test_api_key_is_redacted_only_in_its_reply(path):
     key = "sk-proj-3fGh8jKl2mNp5qRs"
     with ReplyStore(path) as store:
         store.put([said("plain", logprobs="[1]"), said(f"it is {key}", 1, logprobs="[2]"), said("\ud800", 2)])
@@ -226,7 +226,7 @@ def test_a_key_in_one_reply_of_many_is_taken_out_of_that_one(path):
     ]
 
 
-def test_replies_that_were_set_aside_are_found_by_an_index(path):
+def test_retired_replies_are_indexed(path):
     with ReplyStore(path) as store:
         store.put([said("x"), said("y", 1)])
         store.retire([said("x")])
@@ -241,7 +241,7 @@ def test_replies_that_were_set_aside_are_found_by_an_index(path):
 
 
 @pytest.mark.nightly
-def test_a_store_is_gone_through_in_little_memory_however_large_it_is(path):
+def test_iterating_a_large_store_uses_little_memory(path):
     text = "It was a person of some name. " * 20
     with ReplyStore(path) as store:
         for part in range(10):
@@ -271,14 +271,14 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_kill_loses_none_of_the_replies_before_it(path):
+def test_kill_loses_no_stored_reply(path):
     child = subprocess.run([sys.executable, "-c", CHILD, str(path), "7"], check=False)
     assert child.returncode == -signal.SIGKILL
     with ReplyStore(path) as store:
         assert [one.reply.text for one in store.replies()] == [str(draw) for draw in range(7)]
 
 
-def test_no_reply_is_only_in_the_file_beside_the_store(path):
+def test_no_reply_is_only_in_the_write_ahead_log(path):
     child = subprocess.run([sys.executable, "-c", CHILD, str(path), "7"], check=False)
     assert child.returncode == -signal.SIGKILL
     alone = Path(shutil.copy(path, path.with_name("alone.sqlite")))
@@ -286,7 +286,7 @@ def test_no_reply_is_only_in_the_file_beside_the_store(path):
         assert [one.reply.text for one in store.replies()] == [str(draw) for draw in range(7)]
 
 
-def test_a_reply_without_end_is_cut_and_unscored_and_the_run_goes_on(path, monkeypatch):
+def test_overlong_reply_is_truncated_and_unscored(path, monkeypatch):
     monkeypatch.setattr(store_module, "MAX_REPLY", 10)
     replies = [said("x" * 10, 0, logprobs="[1]"), said("x" * 11, 1, logprobs="[1]"), said("x", 2, logprobs="[" * 11)]
     with ReplyStore(path) as store:
@@ -300,7 +300,7 @@ def test_a_reply_without_end_is_cut_and_unscored_and_the_run_goes_on(path, monke
 
 
 @pytest.mark.slow
-def test_the_longest_reply_that_is_kept_can_be_read_again(path):
+def test_longest_stored_reply_can_be_read(path):
     longest = said("\U0001f600" * store_module.MAX_REPLY, logprobs="1" * store_module.MAX_REPLY)
     with ReplyStore(path) as store:
         store.put([longest])
@@ -309,7 +309,7 @@ def test_the_longest_reply_that_is_kept_can_be_read_again(path):
 
 
 @pytest.mark.parametrize("version", [1, STORE_VERSION - 1, STORE_VERSION + 1])
-def test_a_store_of_another_version_is_refused_and_left_as_it_is(path, version):
+def test_store_of_another_version_raises_and_is_left_unchanged(path, version):
     with ReplyStore(path) as store:
         store.put([said("x")])
     with sqlite3.connect(path) as connection:
@@ -326,7 +326,7 @@ def test_a_store_of_another_version_is_refused_and_left_as_it_is(path, version):
 
 
 @pytest.mark.parametrize("content", [b"PK no database at all, and long enough to be told from one" * 99, None])
-def test_a_file_that_is_no_store_is_named(path, content):
+def test_file_that_is_not_a_store_raises(path, content):
     if content is None:
         path.mkdir()
     else:
@@ -335,7 +335,7 @@ def test_a_file_that_is_no_store_is_named(path, content):
         ReplyStore(path)
 
 
-def test_a_damaged_store_is_named(path):
+def test_damaged_store_raises(path):
     with ReplyStore(path) as store:
         store.put([said("x" * 50_000, draw) for draw in range(5)])
     data = bytearray(path.read_bytes())
@@ -346,19 +346,19 @@ def test_a_damaged_store_is_named(path):
 
 
 @pytest.mark.parametrize("lone", ["\ud800", "a\udfffb", "\ud83d then \ude00"])
-def test_halves_of_surrogate_pairs_do_no_harm_wherever_they_stand(path, lone):
+def test_lone_surrogates_are_replaced_consistently(path, lone):
     with ReplyStore(path) as store:
         store.put([said(lone)])
         store.record_failure("low", "q", lone)
         here = store.completions("q", "low")
     with ReplyStore(path) as store:
-        assert store.completions("q", "low") == here, "what a run derives of its replies is derived of them again"
+        assert store.completions("q", "low") == here, "the text is the same after reopening"
         assert "\ufffd" in here[0].reply.text
         assert "\ufffd" in store.failures()["low", "q"]
 
 
 @given(st.text(alphabet=st.characters(codec=None, exclude_categories=())))
-def test_any_text_comes_back_and_only_what_no_file_holds_is_replaced(text):
+def test_any_encodable_text_round_trips_property(text):
     with ReplyStore(None) as store:
         store.put([said(text)])
         (row,) = store._rows("SELECT text FROM replies")
@@ -370,7 +370,7 @@ def test_any_text_comes_back_and_only_what_no_file_holds_is_replaced(text):
         assert row == (text,)
 
 
-def test_replies_of_one_response_are_kept_together_or_not_at_all(path):
+def test_replies_of_one_response_are_stored_atomically(path):
     with ReplyStore(path) as store:
         store.put([said("kept")])
         broken = said("x", 2, input_tokens=None)
@@ -381,7 +381,7 @@ def test_replies_of_one_response_are_kept_together_or_not_at_all(path):
         assert [one.reply.text for one in store.replies()] == ["kept"]
 
 
-def test_a_store_that_cannot_be_written_ends_the_run_at_once_and_keeps_what_was_there(path):
+def test_full_disk_ends_the_run_and_keeps_stored_replies(path):
     """As when the disk is full: SQLite refuses to grow the file."""
     question = Question("q", "Who?", "Ann")
     talk = Conversation(
@@ -411,8 +411,8 @@ def test_a_store_that_cannot_be_written_ends_the_run_at_once_and_keeps_what_was_
 
 
 @pytest.mark.parametrize("taken", ["removed", "moved", "replaced"])
-def test_a_file_that_is_taken_away_while_a_run_writes_to_it_is_told_with_the_next_reply(path, taken, monkeypatch):
-    """SQLite went on writing into a file that nobody finds, and a whole run was paid for and lost."""
+def test_store_file_removed_during_a_run_raises_on_the_next_write(path, taken, monkeypatch):
+    """SQLite used to go on writing into a deleted file, so that a whole run was paid for and lost."""
     there = path.absolute().parent / "run" / path.name
     there.parent.mkdir()
     with ReplyStore(there) as store:

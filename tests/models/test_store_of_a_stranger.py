@@ -1,4 +1,4 @@
-"""A store that a stranger made, or that is damaged, is told in one line before anything of it is used."""
+"""A store that is damaged or made by someone else raises a one-line error before any of it is used."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def change(path: Path, *statements: str) -> None:
 
 
 def forge(path: Path, statement: str, *values: object) -> None:
-    """Change values as a stranger can, who also writes their checksums."""
+    """Change values as an attacker can, who also rewrites their checksums."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(statement, values)
-        with suppress(sqlite3.OperationalError):  # of what is no text
+        with suppress(sqlite3.OperationalError):  # for values that are not text
             write_checksums(connection)
         connection.commit()
 
 
 def refused(path: Path, said: str) -> None:
-    """Expect one line that names the file and says what to do."""
+    """Expect a one-line error that names the file and says what to do."""
     with pytest.raises(StoreError) as caught:
         ReplyStore(path)
     message = str(caught.value)
@@ -74,25 +74,25 @@ def refused(path: Path, said: str) -> None:
         ("ALTER TABLE failures RENAME COLUMN error TO text", "table 'failures'"),
     ],
 )
-def test_nothing_but_our_tables_may_be_there(path, statement, what):
+def test_unexpected_tables_raise(path, statement, what):
     change(path, statement)
     before = path.read_bytes()
     refused(path, f"got the {what}.*tampered with: restore the file from a copy")
     assert path.read_bytes() == before
 
 
-def test_a_view_in_the_place_of_a_table_is_not_looked_into(path):
+def test_view_in_place_of_a_table_is_not_queried(path):
     change(path, "DROP TABLE failures", "CREATE VIEW failures AS SELECT 'low', 'q', randomblob(1000000000)")
     refused(path, "got the view 'failures'")
 
 
-def test_a_table_with_generated_columns_or_defaults_is_not_ours(path):
+def test_table_with_defaults_raises(path):
     columns = "variant TEXT, question_id TEXT, error TEXT NOT NULL DEFAULT (hex(randomblob(9)))"
     change(path, "DROP TABLE failures", f"CREATE TABLE failures ({columns}, PRIMARY KEY (variant, question_id))")
     refused(path, "got the table 'failures'")
 
 
-def test_the_same_tables_in_other_spaces_are_ours_and_a_missing_one_is_refused(path):
+def test_schema_whitespace_is_ignored_and_a_missing_table_raises(path):
     statement = (
         "CREATE TABLE failures(\n variant TEXT ,question_id TEXT, error  TEXT NOT NULL,checksum INTEGER NOT NULL,"
     )
@@ -103,7 +103,7 @@ def test_the_same_tables_in_other_spaces_are_ours_and_a_missing_one_is_refused(p
     refused(path, "a table of the store of replies is missing; restore the file")
 
 
-def test_the_check_knows_every_table_there_is():
+def test_schema_check_covers_every_table():
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(TABLES)
         assert store_check.check_schema(connection, None)
@@ -136,7 +136,7 @@ def test_the_check_knows_every_table_there_is():
         ("UPDATE failures SET error = 7.5, variant = x'00'", "table failures, row 1"),
     ],
 )
-def test_every_value_is_of_its_type(path, change_of, said):
+def test_values_of_the_wrong_type_raise(path, change_of, said):
     forge(path, change_of)
     refused(path, said)
 
@@ -154,7 +154,7 @@ def test_every_value_is_of_its_type(path, change_of, said):
         ("UPDATE failures SET checksum = 7", "failures"),
     ],
 )
-def test_a_row_that_is_not_as_it_was_written_is_named(path, change_of, table):
+def test_row_with_a_wrong_checksum_raises(path, change_of, table):
     with ReplyStore(path) as store:
         store.put([Completion("q", "low", 1, Reply(Pass.FIRST, Role.MODEL, "Bob"), seconds=1)])
         store.retire(store.completions("q", "low")[1:])
@@ -163,7 +163,7 @@ def test_a_row_that_is_not_as_it_was_written_is_named(path, change_of, table):
     refused(path, f"table {table}, row 1 is damaged: its checksum differs; restore the file")
 
 
-def test_a_reply_that_the_index_names_elsewhere_is_refused(path):
+def test_index_that_disagrees_with_its_table_raises(path):
     content = path.read_bytes()
     entry = b"qlowfirstmodel"
     with closing(sqlite3.connect(path)) as connection:
@@ -179,7 +179,7 @@ def test_a_reply_that_the_index_names_elsewhere_is_refused(path):
     refused(path, "the store of replies is damaged")
 
 
-def test_one_flipped_bit_changes_nothing_unnoticed(path):
+def test_flipped_bit_never_changes_values_silently(path):
     with ReplyStore(path) as store:
         before = held(store)
     content = path.read_bytes()
@@ -192,7 +192,7 @@ def test_one_flipped_bit_changes_nothing_unnoticed(path):
 
 
 def held(store: ReplyStore) -> list[object]:
-    """Return all that a store holds, also as it is found by an index."""
+    """Return everything in a store, including what is found by an index."""
     found = [store.questions(), store.draws(), store.variants(), store.failures(), store.completions("q", "low")]
     return [*found, list(store.replies()), list(store.retired()), list(store.each_question())]
 
@@ -215,14 +215,14 @@ def held(store: ReplyStore) -> list[object]:
         json.dumps({"question_id": "q", "text": "x", "gold": None, "aliases": [], "choices": ["c"] * 27}),
     ],
 )
-def test_a_question_that_is_none_is_named(path, document):
+def test_invalid_question_document_raises(path, document):
     forge(path, "UPDATE questions SET document = ?", document)
     with ReplyStore(path) as store, pytest.raises(StoreError, match="question 'q' cannot be read") as caught:
         store.questions()
     assert len(str(caught.value)) < 1000
 
 
-def test_a_value_that_is_too_large_is_not_read(path, monkeypatch):
+def test_oversized_value_is_not_read(path, monkeypatch):
     monkeypatch.setattr(store_check, "MAX_VALUE_BYTES", 10_000)
     change(path, "UPDATE replies SET text = hex(zeroblob(10000))")
     refused(path, "cannot be used")
@@ -231,7 +231,7 @@ def test_a_value_that_is_too_large_is_not_read(path, monkeypatch):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-journal"])
 @pytest.mark.parametrize("kind", ["link", "pipe"])
-def test_only_plain_files_are_opened_of_all_that_sqlite_keeps(path, tmp_path, suffix, kind):
+def test_only_regular_sqlite_files_are_opened(path, tmp_path, suffix, kind):
     place = path.with_name(path.name + suffix)
     place.unlink(missing_ok=True)
     if kind == "link":
@@ -244,7 +244,7 @@ def test_only_plain_files_are_opened_of_all_that_sqlite_keeps(path, tmp_path, su
         assert (tmp_path / "mine").read_bytes() == b"mine"
 
 
-def test_a_journal_that_names_another_file_does_not_have_it_removed(path, tmp_path):
+def test_sqlite_journal_naming_another_file_does_not_delete_it(path, tmp_path):
     mine = tmp_path / "mine"
     mine.write_bytes(b"\0" * 100)
     name = str(mine).encode()
@@ -270,14 +270,14 @@ def damaged(path: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_a_damaged_store_is_told_in_one_line_and_stays_as_it_is(path, number):
+def test_damaged_store_raises_one_line_and_is_left_unchanged(path, number):
     content = damaged(path)[number]
     path.write_bytes(content)
     refused(path, "restore the file from a copy, or choose another folder")
     assert path.read_bytes() == content
 
 
-def test_a_page_that_is_linked_twice_does_not_make_the_file_endless(tmp_path):
+def test_page_linked_twice_raises_instead_of_looping(tmp_path):
     path = tmp_path / "replies.sqlite"
     with ReplyStore(path) as store:
         store.put([Completion(f"q{n}", "low", 0, Reply(Pass.FIRST, Role.MODEL, "x" * 500)) for n in range(200)])
@@ -295,7 +295,7 @@ def test_a_page_that_is_linked_twice_does_not_make_the_file_endless(tmp_path):
 
 
 def read_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the file be one that cannot be opened for writing, as on a medium that is read only."""
+    """Make the file impossible to open for writing, as on a read-only medium."""
     real = store_check._connected
 
     def connected(one: Path) -> sqlite3.Connection:
@@ -308,8 +308,8 @@ def read_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_check, "_connected", connected)
 
 
-def test_a_store_that_cannot_be_written_to_is_read_and_takes_nothing_that_would_be_lost(path, tmp_path, monkeypatch):
-    writer = sqlite3.connect(path)  # whose end would clear the log that lies beside it
+def test_read_only_store_can_be_read_and_rejects_writes(path, tmp_path, monkeypatch):
+    writer = sqlite3.connect(path)  # closing it would clear its write-ahead log
     writer.execute("UPDATE failures SET error = 'only in the log beside it'")
     write_checksums(writer, ["failures"])
     writer.commit()
@@ -332,7 +332,7 @@ def test_a_store_that_cannot_be_written_to_is_read_and_takes_nothing_that_would_
 @pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 2**20), st.binary(min_size=1, max_size=8)), min_size=1, max_size=8))
-def test_whatever_bytes_are_changed_there_is_a_store_or_one_line(path, changes):
+def test_changed_bytes_give_a_store_or_an_error_property(path, changes):
     content = bytearray(path.read_bytes())
     for place, given_bytes in changes:
         start = place % len(content)

@@ -1,7 +1,7 @@
-"""Made-up pages of Wikipedia, and a writer that asks about them over HTTP and misbehaves as planned.
+"""Synthetic Wikipedia pages, and a scripted writer of questions that misbehaves as planned.
 
 Every section names one town, one thing in it and one year. What the writer does with a section depends on the number
-of its town: most get a plain question and its answer, the others each a fault that a build must find out.
+of its town: most get a plain question and answer, each of the others a fault that a build must detect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FILLER = "It stands a short walk from the market and has been repaired more than
 FACT = re.compile(r"The (\w+) of (Town \d+) was finished in (\d{4})")
 TAKEN_FROM_ALL = 20
 CUT = "[length]"
-"""Ends what the scripted server cuts short."""
+"""Marks a reply that the scripted server truncates."""
 
 FAULTS = {
     0: "unanswerable",
@@ -35,11 +35,11 @@ FAULTS = {
     8: "cut_short",
     9: "not_in_text",
 }
-"""What becomes of a section, by the number of its town modulo 20; of all others comes a question."""
+"""The fault of a section, by the number of its town modulo 20; all others give a question."""
 
 
 def page(number: int, sections: int = 2) -> dict[str, object]:
-    """Return a page with its columns as GoodWiki has them, and a level of difficulty."""
+    """Return a page with the columns of GoodWiki and a level of difficulty."""
     town = f"Town {number}"
     parts = [f"{town} is a town of the north. {FILLER * 8}"]
     parts += [
@@ -106,7 +106,7 @@ def error_500() -> web.Response:
 
 
 def reply(messages: list[dict[str, str]]) -> str:
-    """Reply as a function that is a model does."""
+    """Reply as a model function."""
     return writer(messages[-1]["content"]).removesuffix(CUT)
 
 

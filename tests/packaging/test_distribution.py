@@ -1,4 +1,4 @@
-"""What is published, as who installs it has it: built, checked, installed away from the checkout, and run there.
+"""The published distribution: built, checked, installed outside the checkout, and run there.
 
 Nothing is fetched. The build is not isolated, and the fresh environment sees the dependencies that are installed
 already, behind its own packages: of refusal-index it has the wheel's files and no others.
@@ -41,7 +41,7 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Environment:
-    """A fresh environment with the wheel in it, and an empty folder to work in."""
+    """A fresh environment with the wheel installed, and an empty working folder."""
 
     folder: Path
     work: Path
@@ -53,14 +53,14 @@ class Environment:
 
 
 def clean() -> dict[str, str]:
-    """Return the environment without what leads Python to other modules."""
+    """Return the environment without variables that make Python find other modules."""
     return {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
 
 
 @pytest.fixture(scope="module")
 def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
     out = tmp_path_factory.mktemp("dist")
-    # The wheel is built of the sdist, so that a file that one of them lacks is missing in it.
+    # The wheel is built from the sdist, so a file missing from the sdist is missing from the wheel.
     built = subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", "--outdir", out],
         cwd=ROOT,
@@ -95,7 +95,7 @@ def test_wheel_and_sdist_pass_the_checks_of_the_package_index(distribution):
     assert checked.stdout.count("PASSED") == 2
 
 
-def test_the_wheel_has_every_file_of_the_package_and_nothing_beside_it(distribution):
+def test_wheel_has_every_package_file_and_nothing_else(distribution):
     with zipfile.ZipFile(distribution.wheel) as wheel:
         held = set(wheel.namelist())
     source = ROOT / "src"
@@ -112,14 +112,14 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_beside_it(distribut
     assert {Path(name).name for name in information} >= {"METADATA", "LICENSE", "NOTICE", "entry_points.txt"}
 
 
-def test_the_sdist_has_what_the_tests_need_and_nothing_that_was_made(distribution):
+def test_sdist_has_files_needed_by_tests_and_no_build_output(distribution):
     with tarfile.open(distribution.sdist) as sdist:
         held = {name.partition("/")[2] for name in sdist.getnames()}
     assert {"README.md", "CITATION.cff", "constraints.txt", "Makefile", "tests/packaging/test_distribution.py"} <= held
     assert not [name for name in held if name.split("/")[0] in {".venv", "runs", "site", "dist", ".git"}]
 
 
-def test_the_readme_main_job_runs_where_only_the_wheel_is(installed):
+def test_readme_main_job_runs_with_only_the_wheel_installed(installed):
     where = installed.run("python", "-c", "import refusal_index; print(refusal_index.__file__)")
     assert where.stdout.startswith(str(installed.folder)), where.stdout + where.stderr
     done = installed.run("refusal-index", "run", "--limit", "40")

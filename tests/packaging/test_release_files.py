@@ -1,4 +1,4 @@
-"""Files that others read: the citation, the workflows, the badges, against their published schemas and what is true."""
+"""Files read by other tools: citation, workflows and badges, against their published schemas and the code."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_files_follow_their_published_schemas(schema: str, file: Path) -> None:
     assert checked.returncode == 0, checked.stdout
 
 
-def test_the_citation_says_what_the_package_says_and_cites_the_paper():
+def test_citation_matches_the_package_and_cites_the_paper():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert (citation["title"], citation["version"]) == (PROJECT["name"], PROJECT["version"])
     assert citation["license"] == PROJECT["license"]
@@ -66,7 +66,7 @@ def steps(path: Path) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_actions_are_pinned_to_a_commit_and_checkouts_leave_no_key(path):
+def test_actions_are_pinned_and_checkouts_keep_no_credentials(path):
     for step in steps(path):
         if "uses" in step:
             assert PINNED.fullmatch(step["uses"]), step["uses"]
@@ -75,7 +75,7 @@ def test_actions_are_pinned_to_a_commit_and_checkouts_leave_no_key(path):
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_workflows_may_do_no_more_than_each_job_needs(path):
+def test_workflow_permissions_are_minimal_per_job(path):
     content = workflow(path)
     assert set(content["permissions"].values()) <= {"read"}
     granted = {name: job.get("permissions", content["permissions"]) for name, job in content["jobs"].items()}
@@ -84,12 +84,12 @@ def test_workflows_may_do_no_more_than_each_job_needs(path):
         {"publish": ["id-token"], "announce": ["contents"]} if path.name == "release.yml" else {}
     )
     assert "secrets." not in path.read_text(encoding="utf-8")
-    # What anybody may write into a branch, a title or a comment must not become part of a script.
+    # Text from branch names, titles or comments must not become part of a script.
     for step in steps(path):
         assert "${{" not in step.get("run", "")
 
 
-def test_workflows_call_what_the_readme_and_contributing_tell_people_to_call():
+def test_workflows_call_the_documented_make_targets():
     called = {step["run"] for path in WORKFLOWS for step in steps(path) if step.get("run", "").startswith("make ")}
     told = {
         " ".join(line.split()[:2])
@@ -102,7 +102,7 @@ def test_workflows_call_what_the_readme_and_contributing_tell_people_to_call():
     assert called == told
 
 
-def test_the_release_publishes_what_was_tested_only_and_without_a_password():
+def test_release_publishes_only_tested_files_without_a_password():
     jobs = workflow(ROOT / ".github/workflows/release.yml")["jobs"]
     commands = [step["run"] for step in jobs["build"]["steps"] if "run" in step]
     assert commands.index("make test-all") < commands.index("make dist")
@@ -112,19 +112,19 @@ def test_the_release_publishes_what_was_tested_only_and_without_a_password():
     assert all("with" not in step for step in jobs["publish"]["steps"] if "gh-action-pypi-publish" in step["uses"])
 
 
-def test_every_version_that_is_promised_is_tested():
+def test_every_supported_python_version_is_tested():
     tested = workflow(ROOT / ".github/workflows/ci.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
-    assert tested == promised_versions()
+    assert tested == supported_versions()
 
 
-def promised_versions() -> list[str]:
+def supported_versions() -> list[str]:
     named = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if "Python :: 3." in name]
     assert PROJECT["requires-python"] == f">={named[0]}"
     return named
 
 
 class Images(HTMLParser):
-    """Text of an SVG, and what it would fetch."""
+    """Text of an SVG, and the resources it would fetch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,10 +138,10 @@ class Images(HTMLParser):
         self.text += data.split()
 
 
-def test_badges_of_the_readme_are_true_and_fetch_nothing():
+def test_readme_badges_are_correct_and_fetch_nothing():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     badges = dict(re.findall(r"!\[([^\]]+)\]\((docs/assets/badges/[^)]+)\)", readme))
-    versions = promised_versions()
+    versions = supported_versions()
     assert set(badges) == {f"Python: {versions[0]} to {versions[-1]}", f"Licence: {PROJECT['license']}"}
     for words, path in badges.items():
         image = Images()
@@ -151,6 +151,6 @@ def test_badges_of_the_readme_are_true_and_fetch_nothing():
         assert not {"href", "src", "xlink:href"} & set(image.attributes)
 
 
-def test_pages_that_are_shown_name_the_citation():
+def test_readme_names_the_citation_file():
     assert "CITATION.cff" in (ROOT / "README.md").read_text(encoding="utf-8")
     assert "docs/comparison.md" in pages()

@@ -1,4 +1,4 @@
-"""What several tests of the protocol need."""
+"""Shared fixtures of the protocol tests."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ Said = Callable[[str, Pass, Role, int, int], Reply]
 
 
 def world(seed: int) -> Said:
-    """Return a model and its graders, whose reply depends on the place of the request and nothing else."""
+    """Return a model and its graders, whose replies depend only on the place of the request."""
 
     def reply(variant: str, of: Pass, asked: Role, draw: int, attempt: int) -> Reply:
         own = random.Random(f"{seed} {variant if of is Pass.FIRST else ''} {of} {asked} {draw} {attempt}")
@@ -86,14 +86,14 @@ def carry(talk: Conversation, said: Said, known: Sequence[Completion] = (), seed
         one = order.choice(asks)
         new = replies_to(talk, one, said, order.randint(1, 4))
         places = [place(each) for each in [*found, *new]]
-        assert len(set(places)) == len(places), "a place is asked once"
+        assert len(set(places)) == len(places), "each place is requested once"
         found += new
         order.shuffle(found)
     return found
 
 
 def in_turn(talk: Conversation, said: Said, draw: int = 0) -> Outcome:
-    """Follow the procedure for one draw as it is written down: one step, one reply."""
+    """Follow the procedure for one draw literally: one step, one reply."""
     replies: list[Reply] = []
     while not isinstance(
         step := next_step(talk.question, replies, talk.procedure.grader, force_answered=talk.draws > 1), Outcome
@@ -111,30 +111,30 @@ SEEDS = st.integers(0, 10**6)
 
 
 @given(TALKS, SEEDS, SEEDS, SEEDS)
-def test_in_whatever_order_replies_come_the_outcomes_are_the_same(talk, seed, one, other):
+def test_outcomes_do_not_depend_on_reply_order_property(talk, seed, one, other):
     said = world(seed)
     assert outcomes(talk, carry(talk, said, seed=one)) == outcomes(talk, carry(talk, said, seed=other))
 
 
 @given(QUESTIONS, KINDS, SEEDS, SEEDS)
-def test_they_are_those_of_asking_one_thing_after_the_other(question, kind, seed, order):
+def test_outcomes_match_sequential_requests_property(question, kind, seed, order):
     talk, said = Conversation(question, "low", TwoPass(kind)), world(seed)
     assert outcomes(talk, carry(talk, said, seed=order)) == [in_turn(talk, said)]
 
 
 @given(QUESTIONS, st.integers(2, 5), SEEDS, SEEDS)
-def test_of_several_draws_each_is_what_it_would_be_alone(question, draws, seed, order):
-    """Graded by a rule: where a model grades, draws that say the same share its verdict."""
+def test_each_of_several_draws_matches_a_single_draw_property(question, draws, seed, order):
+    """Graded by a rule; if a model grades, identical draws share one verdict."""
     talk, said = Conversation(question, "low", TwoPass(GraderKind.EXACT), draws), world(seed)
     assert outcomes(talk, carry(talk, said, seed=order)) == [in_turn(talk, said, draw) for draw in range(draws)]
 
 
 @given(TALKS, SEEDS, SEEDS, st.data())
-def test_interrupted_and_resumed_anywhere_it_ends_the_same_and_asks_no_place_twice(talk, seed, order, data):
+def test_resume_after_any_interruption_gives_the_same_outcomes_property(talk, seed, order, data):
     said = world(seed)
     whole = carry(talk, said, seed=order)
     there = data.draw(st.integers(0, len(whole)))
-    kept = []  # what comes first is what can be there first: in the order in which things were asked
+    kept = []  # a prefix in the order of the requests, as an interruption would leave it
     while len(kept) < there:
         kept += replies_to(talk, next_requests(talk, kept)[0], said)
     finished = carry(talk, said, kept, seed=order)
@@ -143,7 +143,7 @@ def test_interrupted_and_resumed_anywhere_it_ends_the_same_and_asks_no_place_twi
 
 
 @given(TALKS, SEEDS)
-def test_outcomes_are_there_exactly_when_nothing_is_due(talk, seed):
+def test_outcomes_exist_exactly_when_no_request_is_due(talk, seed):
     whole = carry(talk, world(seed))
     assert outcomes(talk, whole) is not None
     assert next_requests(talk, whole) == []
@@ -154,7 +154,7 @@ def test_outcomes_are_there_exactly_when_nothing_is_due(talk, seed):
 
 
 @given(QUESTIONS, KINDS, SEEDS)
-def test_one_draw_becomes_three_and_ten_and_only_what_is_new_is_asked(question, kind, seed):
+def test_adding_draws_sends_only_new_requests(question, kind, seed):
     said, known = world(seed), []
     for draws in (1, 3, 10):
         talk = Conversation(question, "low", TwoPass(kind), draws)
@@ -170,13 +170,13 @@ def test_one_draw_becomes_three_and_ten_and_only_what_is_new_is_asked(question, 
 
 
 @given(KINDS, SEEDS)
-def test_a_variant_takes_of_the_forced_answers_what_it_needs_and_never_asks_for_them_again(kind, seed):
+def test_forced_answers_are_shared_between_variants_not_requested_again(kind, seed):
     said = world(seed)
     low, high = (Conversation(GOLD, variant, TwoPass(kind)) for variant in ("low", "high"))
     after_low = carry(low, said)
     shared = [one for one in after_low if one.variant == ""]
     after_high = carry(high, said, shared)
-    assert outcomes(high, after_high) == [in_turn(high, said)], "that another variant was forced changes nothing"
+    assert outcomes(high, after_high) == [in_turn(high, said)], "forced answers of another variant change nothing"
     own = [one.reply for one in after_high if one.reply.pass_ is Pass.FORCED and one.reply.role is Role.MODEL]
     assert len(own) <= 1
 
@@ -197,7 +197,7 @@ def dues(procedure: Procedure, said: Sequence[Completion], draws: int = 1) -> li
     return [(str(one.step.pass_), str(one.step.role), one.draw, one.n) for one in asks]
 
 
-def test_of_a_single_draw_the_forced_pass_waits_for_a_refusal():
+def test_forced_pass_of_a_single_draw_waits_for_a_refusal():
     exact = TwoPass(GraderKind.EXACT)
     assert dues(exact, []) == [("first", "model", 0, 1)]
     assert dues(exact, [first(RIGHT)]) == []
@@ -205,20 +205,20 @@ def test_of_a_single_draw_the_forced_pass_waits_for_a_refusal():
     assert dues(exact, [first(REFUSED), forced(RIGHT)]) == []
 
 
-def test_of_several_draws_both_passes_are_due_at_once_in_runs_of_what_is_missing():
+def test_both_passes_of_several_draws_are_due_at_once():
     exact = TwoPass(GraderKind.EXACT)
     assert dues(exact, [], 5) == [("first", "model", 0, 5), ("forced", "model", 0, 5)]
     there = [first(RIGHT, 1), first(RIGHT, 2), forced(RIGHT, 4)]
     assert dues(exact, there, 5) == [("first", "model", 0, 1), ("first", "model", 3, 2), ("forced", "model", 0, 4)]
 
 
-def test_a_reply_that_comes_again_is_graded_once_in_the_first_draw_that_says_it():
+def test_repeated_reply_is_graded_once_in_its_first_draw():
     model = TwoPass(GraderKind.MODEL)
     there = [first(RIGHT, 2), first(RIGHT, 1), first("Cuzco", 0), *(forced(REFUSED, draw) for draw in range(3))]
     assert dues(model, there, 3) == [("first", "grader", 0, 1), ("first", "grader", 1, 1)]
 
 
-def test_a_forced_answer_of_another_variant_is_taken_only_where_this_one_refused():
+def test_forced_answer_of_another_variant_is_used_only_after_a_refusal():
     talk = Conversation(GOLD, "low", TwoPass(GraderKind.EXACT))
     assert used_completions(talk, [first(RIGHT), forced(RIGHT)]) == [first(RIGHT)]
     assert used_completions(talk, [first(REFUSED), forced(RIGHT)]) == [first(REFUSED), forced(RIGHT)]
@@ -226,7 +226,7 @@ def test_a_forced_answer_of_another_variant_is_taken_only_where_this_one_refused
     assert (outcome.refused, outcome.forced_grade) == (False, None)
 
 
-def test_draws_that_another_variant_has_more_of_are_left_aside():
+def test_extra_draws_of_another_variant_are_ignored():
     talk = Conversation(GOLD, "low", TwoPass(GraderKind.EXACT), 2)
     there = [*(first(RIGHT, draw) for draw in range(2)), *(forced(RIGHT, draw) for draw in range(9))]
     assert dues(talk.procedure, there, 2) == []
@@ -235,7 +235,7 @@ def test_draws_that_another_variant_has_more_of_are_left_aside():
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_a_second_attempt_at_a_verdict_counts_whatever_came_first(order):
+def test_second_verdict_attempt_counts_in_any_order(order):
     verdicts = [
         Completion("q", "low", 0, Reply(Pass.FIRST, Role.GRADER, text), attempt)
         for attempt, text in enumerate(("hm", "A"))
@@ -246,7 +246,7 @@ def test_a_second_attempt_at_a_verdict_counts_whatever_came_first(order):
 
 
 @given(TALKS, SEEDS, SEEDS)
-def test_without_what_keeps_draws_unscored_just_these_are_due_again(talk, seed, order):
+def test_only_unscored_draws_are_due_again_after_retiring(talk, seed, order):
     whole = carry(talk, world(seed), seed=order)
     before = outcomes(talk, whole)
     kept = completions_to_retire(talk, whole, ASKED_AGAIN)
@@ -262,8 +262,8 @@ def test_without_what_keeps_draws_unscored_just_these_are_due_again(talk, seed, 
         assert again[draw] == found
 
 
-def test_a_draw_that_comes_out_as_a_later_one_takes_the_verdict_that_is_there():
-    """It had the later one regraded, and a question that was scored left open."""
+def test_draw_with_the_same_reply_uses_the_verdict_of_a_later_one():
+    """Earlier, the later draw was graded again and a scored question was left open."""
     talk = Conversation(GOLD, "low", TwoPass(GraderKind.MODEL), 2)
     same = [Completion("q", "low", draw, Reply(Pass.FIRST, Role.MODEL, "It is Lima.")) for draw in range(2)]
     forced = [Completion("q", "", draw, Reply(Pass.FORCED, Role.MODEL, "UNSURE")) for draw in range(2)]
@@ -275,13 +275,13 @@ def test_a_draw_that_comes_out_as_a_later_one_takes_the_verdict_that_is_there():
 
 
 @given(TALKS, SEEDS, st.sets(st.sampled_from(ASKED_AGAIN)))
-def test_for_other_reasons_nothing_is_set_aside(talk, seed, reasons):
+def test_only_draws_unscored_for_given_reasons_are_retired(talk, seed, reasons):
     whole = carry(talk, world(seed))
     found = {one.unscored_reason for one in outcomes(talk, whole)}
     assert bool(completions_to_retire(talk, whole, reasons)) == bool(found & reasons)
 
 
-def test_grading_anew_sets_verdicts_aside_and_no_reply_that_nobody_would_give_again():
+def test_regrading_retires_verdicts_but_not_model_replies():
     empty = Completion("q", "low", 0, Reply(Pass.FIRST, Role.MODEL, ""))
     assert completions_to_retire(Conversation(GOLD, "low", TwoPass(GraderKind.MODEL)), [empty], ASKED_AGAIN) == [empty]
     assert completions_to_retire(Conversation(GOLD, "low", Regrading(GraderKind.MODEL)), [empty], ASKED_AGAIN) == []
@@ -310,7 +310,7 @@ def said(first: str, forced: str | None = None) -> list[Reply]:
 
 
 def graded(replies: list[Reply], kind: GraderKind, verdicts: dict[str, str], question: Question = QUESTION) -> Outcome:
-    """Carry what graders are asked; `verdicts` says what they find of an answer."""
+    """Answer the graders' requests; `verdicts` gives the verdict on each answer."""
     replies = list(replies)
     for _ in range(10):
         step = Regrading(kind).step(question, replies)
@@ -325,19 +325,19 @@ def graded(replies: list[Reply], kind: GraderKind, verdicts: dict[str, str], que
 
 @pytest.mark.parametrize("first", [RIGHT_REPLY, WRONG, REFUSED_REPLY, EMPTY])
 @pytest.mark.parametrize("forced", [RIGHT_REPLY, WRONG, REFUSED_REPLY])
-def test_the_same_rule_on_all_replies_gives_the_same_outcome_again(first, forced):
+def test_regrading_by_the_same_rule_gives_the_same_outcome(first, forced):
     replies = said(first, forced)
     assert Regrading(GraderKind.EXACT).step(QUESTION, replies) == next_step(QUESTION, replies, GraderKind.EXACT)
 
 
-def test_what_is_a_refusal_now_and_was_an_answer_has_no_forced_answer():
+def test_answer_regraded_as_refusal_has_no_forced_answer():
     outcome = graded(said(VAGUE), GraderKind.MODEL, {"I cannot say: nobody told me": "C"})
     assert (outcome.refused, outcome.wrong, outcome.first_grade) == (True, None, Grade.REFUSED)
     assert (outcome.forced_grade, outcome.unscored_reason) == (None, "forced_not_asked")
     assert outcome.first_reply == VAGUE
 
 
-def test_a_forced_answer_stays_beside_what_is_an_answer_now():
+def test_refusal_regraded_as_answer_keeps_its_forced_answer():
     outcome = graded(said("I do not know.", RIGHT_REPLY), GraderKind.MODEL, {"I do not know.": "B", "Lima": "A"})
     assert (outcome.refused, outcome.wrong) == (False, True)
     assert (outcome.forced_grade, outcome.forced_reply) == (Grade.CORRECT, RIGHT_REPLY)
@@ -349,26 +349,26 @@ def test_two_graders_are_both_asked_about_both_replies():
 
 
 @pytest.mark.parametrize("kind", [GraderKind.EXACT, GraderKind.MODEL])
-def test_without_a_right_answer_no_forced_one_is_missed(kind):
+def test_unanswerable_question_needs_no_forced_answer(kind):
     outcome = graded(said(VAGUE), kind, {"I cannot say: nobody told me": "C"}, REGRADED_WITHOUT_GOLD)
     assert outcome.wrong is True
     assert outcome.unscored_reason is None
     assert graded(said(REFUSED_REPLY), kind, {}, REGRADED_WITHOUT_GOLD).forced_grade is Grade.INCORRECT
 
 
-def test_of_questions_drawn_repeatedly_without_a_right_answer_the_forced_grade_is_known():
+def test_forced_grade_of_unanswerable_repeated_draws_is_known():
     outcome = Regrading(GraderKind.EXACT).step(REGRADED_WITHOUT_GOLD, said(RIGHT_REPLY), force_answered=True)
     assert outcome.forced_grade is Grade.INCORRECT
 
 
-def test_an_unreadable_verdict_is_asked_for_once_more():
+def test_unreadable_verdict_is_requested_once_more():
     replies = [*said(RIGHT_REPLY), Reply(Pass.FIRST, Role.GRADER, "A or B")]
     step = Regrading(GraderKind.MODEL).step(QUESTION, replies)
     assert isinstance(step, Step)
     assert step.attempt == 1
 
 
-def test_nothing_said_is_nothing_to_grade():
+def test_regrading_without_a_first_reply_raises():
     with pytest.raises(ValueError, match="question q: there is no first reply to grade"):
         Regrading(GraderKind.EXACT).step(QUESTION, [])
 
@@ -392,7 +392,7 @@ FORCED_GRADE = Request(Pass.FORCED, Role.GRADER, (), attempt=1)
         ((0, "q1", 0, "low", FORCED_GRADE), 84933224),
     ],
 )
-def test_seeds_are_those_of_earlier_runs(parts, seed):
+def test_seeds_match_earlier_runs(parts, seed):
     """Changed seeds would ask and pay for everything again in folders that are resumed.
 
     Each value is the first 31 bits of what the shell says to, for instance,
@@ -420,7 +420,7 @@ def test_every_part_of_a_request_changes_its_seed():
     assert len({request_seed(*parts) for parts in variations}) == len(variations)
 
 
-def test_variant_counts_in_the_first_pass_only():
+def test_variant_changes_the_seed_in_the_first_pass_only():
     for request, seeds in ((FIRST, 4), (FIRST_GRADE, 4), (FORCED, 1), (FORCED_GRADE, 1)):
         found = {request_seed(7, "q1", 3, variant, request) for variant in ("low", "normal", "high", "highest")}
         assert len(found) == seeds
@@ -432,17 +432,17 @@ def test_wording_does_not_change_the_seed():
 
 
 @given(st.integers(), st.text(), st.integers(min_value=0), st.text(), st.sampled_from([FIRST, FORCED, FORCED_GRADE]))
-def test_seeds_are_what_every_provider_takes(run_seed, question_id, draw, variant, request):
+def test_seeds_are_non_negative_31_bit_integers_property(run_seed, question_id, draw, variant, request):
     assert 0 <= request_seed(run_seed, question_id, draw, variant, request) < 2**31
 
 
-def test_seeds_of_many_questions_do_not_collide_more_than_chance_has_it():
+def test_seed_collisions_do_not_exceed_chance():
     n = 10_000
     seeds = {request_seed(0, f"q{number}", 0, "low", FIRST) for number in range(n)}
     assert len(seeds) >= n - 3  # the expected number of collisions is n² / 2³² = 0.02
 
 
-def test_an_auxiliary_variant_has_the_seeds_of_its_name_alone():
+def test_auxiliary_variant_seed_depends_only_on_its_bare_name():
     probe = Request(Pass.PROBE, Role.MODEL, ())
     assert request_seed(0, "q1", 0, "confidence/p-true", probe) == request_seed(0, "q1", 0, "p-true", probe)
     assert request_seed(0, "q1", 0, "confidence/forced", FORCED) == request_seed(0, "q1", 0, "low", FORCED)

@@ -1,4 +1,4 @@
-"""Evidence for estimates: what is certain is exact, the rest is a range that holds, and nothing is counted twice."""
+"""Cost estimates: exact where certain, otherwise a valid range, and nothing is counted twice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def tokens(request: Request) -> int:
     return sum(about_tokens(message.content) for message in request.messages)
 
 
-def test_first_passes_are_exact_and_a_forced_one_is_shared_between_variants():
+def test_first_passes_are_exact_and_forced_ones_shared_between_variants():
     found = estimate(asked(), tokens, HALF)
     assert found.first.requests == Range.exactly(4 * 10)
     assert found.forced.requests == Range(0, 5, 10)
@@ -55,7 +55,7 @@ def test_first_passes_are_exact_and_a_forced_one_is_shared_between_variants():
 
 
 @pytest.mark.parametrize("share", [0, 0.3, 1])
-def test_the_assumed_share_decides_what_is_expected_and_nothing_else(share):
+def test_assumed_refusal_share_changes_only_expected_values(share):
     found = estimate(asked(GraderKind.MODEL), tokens, replace(HALF, refusal_share=share))
     assert (found.forced.requests.least, found.forced.requests.most) == (0, 10)
     assert found.forced.requests.expected == pytest.approx(10 * share)
@@ -63,12 +63,12 @@ def test_the_assumed_share_decides_what_is_expected_and_nothing_else(share):
     assert found.grading.requests.most == 2 * (40 + 10), "each verdict may be unreadable once"
 
 
-def test_two_graders_are_asked_twice_as_much():
+def test_two_graders_double_the_grading_requests():
     one, two = (estimate(asked(kind), tokens, HALF).grading for kind in (GraderKind.MODEL, GraderKind.AGREE))
     assert two.requests == one.requests * 2
 
 
-def test_of_questions_without_a_right_answer_no_forced_pass_is_counted():
+def test_no_forced_pass_is_counted_for_unanswerable_questions():
     nothing_right = [replace(question, gold=None) for question in QUESTIONS]
     assert estimate(asked(questions=nothing_right), tokens, HALF).forced.requests == Range()
     drawn = estimate(asked(questions=nothing_right, draws=5), tokens, HALF)
@@ -76,20 +76,20 @@ def test_of_questions_without_a_right_answer_no_forced_pass_is_counted():
 
 
 @pytest.mark.parametrize(("choices", "requests"), [(1, 12), (5, 3), (12, 1), (100, 1)])
-def test_of_questions_drawn_repeatedly_everything_is_certain(choices, requests):
+def test_estimate_is_exact_for_repeatedly_sampled_questions(choices, requests):
     found = estimate(asked(draws=12), tokens, replace(HALF, choices=Range.exactly(choices)))
     assert found.first.requests == Range.exactly(4 * 10 * requests)
     assert found.forced.requests == Range.exactly(10 * requests), "shared between variants, whatever is refused"
     assert found.model.output_tokens == Range.exactly(7 * 12 * 10 * 5)
 
 
-def test_how_many_choices_come_is_a_range_where_it_is_not_known():
+def test_requests_are_a_range_if_the_number_of_choices_is_unknown():
     found = estimate(asked(variants=["low"], draws=10), tokens, replace(HALF, choices=Range(1, 3, 100)))
     assert found.first.requests == Range(1, 4, 10) * 10
 
 
-class Played:
-    """A run that a coin plays: the requests that are sent, and what was answered of them."""
+class SimulatedRun:
+    """A simulated run with random replies: the requests sent and the replies to them."""
 
     def __init__(self, grader: GraderKind, seed: int) -> None:
         self.random = random.Random(seed)
@@ -124,8 +124,8 @@ def counts(replies: Iterable[tuple[object, ...]]) -> Counter[str]:
 
 @pytest.mark.parametrize("grader", KINDS)
 @pytest.mark.parametrize("seed", range(5))
-def test_whatever_is_replied_the_range_holds_it_and_a_finished_run_needs_nothing(grader, seed):
-    items, run = asked(grader), Played(grader, seed)
+def test_actual_requests_fall_in_range_and_finished_run_needs_none(grader, seed):
+    items, run = asked(grader), SimulatedRun(grader, seed)
     before = estimate(items, tokens, HALF)
     run.play(items)
     sent = counts(run.replies)
@@ -139,8 +139,8 @@ def test_whatever_is_replied_the_range_holds_it_and_a_finished_run_needs_nothing
 
 @pytest.mark.parametrize("grader", KINDS)
 @pytest.mark.parametrize("seed", range(5))
-def test_what_was_answered_before_is_taken_off_and_what_is_left_is_in_the_range(grader, seed):
-    items, run = asked(grader), Played(grader, seed)
+def test_stored_replies_are_deducted_and_the_rest_falls_in_range(grader, seed):
+    items, run = asked(grader), SimulatedRun(grader, seed)
     run.play(items[:17])
     dropped = run.random.sample(list(run.replies), 3)
     for key in dropped:
@@ -154,7 +154,7 @@ def test_what_was_answered_before_is_taken_off_and_what_is_left_is_in_the_range(
         assert load.requests.least <= sent[kind] <= load.requests.most, kind
 
 
-def test_draws_that_are_there_are_taken_off():
+def test_stored_draws_are_deducted():
     said = [Reply(Pass.FIRST, Role.MODEL, f"<answer>{number}</answer>") for number in range(4)]
 
     def paid(one: ToAsk, request: Request, draw: int, choices: int) -> Sequence[Reply]:
@@ -169,7 +169,7 @@ def test_draws_that_are_there_are_taken_off():
     assert found.there == 1
 
 
-def test_grading_of_known_replies_is_certain_and_of_alike_ones_counted_once():
+def test_grading_of_identical_known_replies_is_counted_once():
     alike = Reply(Pass.FIRST, Role.MODEL, "It is 0.")
 
     def paid(_one: ToAsk, request: Request, _draw: int, choices: int) -> Sequence[Reply]:
@@ -181,7 +181,7 @@ def test_grading_of_known_replies_is_certain_and_of_alike_ones_counted_once():
     assert found.grading.requests == Range(1, 1 + 6, 2 + 2 * 6), "the reply's verdict, and those of six forced answers"
 
 
-def test_the_forced_request_is_the_one_that_follows_a_refusal():
+def test_forced_tokens_match_the_request_after_a_refusal():
     one = asked(variants=["low"], questions=QUESTIONS[:1])[0]
     forced = next_request(one.question, [REFUSAL], one.protocol)
     assert not isinstance(forced, Outcome)
@@ -189,7 +189,7 @@ def test_the_forced_request_is_the_one_that_follows_a_refusal():
     assert found.forced.input_tokens == Range(0, tokens(forced), tokens(forced))
 
 
-def test_a_foreseen_refusal_is_forced_for_certain_and_a_foreseen_answer_never():
+def test_foreseen_refusals_are_always_forced_and_answers_never():
     """Even questions are refused under all variants, odd ones under none."""
 
     def foresee(one: ToAsk) -> Foreseen:
@@ -207,7 +207,7 @@ def test_a_foreseen_refusal_is_forced_for_certain_and_a_foreseen_answer_never():
     assert (graded.forced.requests.least, graded.forced.requests.most) == (5, 10), "a grader may call it a refusal"
 
 
-def test_what_is_paid_for_is_not_foreseen_and_draws_that_are_all_forced_need_no_foresight():
+def test_foresee_is_not_called_for_stored_replies_or_repeated_draws():
     def never(_one: ToAsk) -> Foreseen:
         raise AssertionError
 
@@ -220,7 +220,7 @@ def test_what_is_paid_for_is_not_foreseen_and_draws_that_are_all_forced_need_no_
 
 @pytest.mark.parametrize("most", [1, 3, 1000])
 @pytest.mark.parametrize("grader", KINDS)
-def test_questions_that_take_the_same_are_worked_out_once_and_all_are_counted(monkeypatch, grader, most):
+def test_alike_questions_are_computed_once_and_all_counted(monkeypatch, grader, most):
     monkeypatch.setattr(cost, "MAX_KINDS", most)
     questions = [Question(f"q{n}", "Who? " * (1 + n % 3), None if n % 2 else "Ann") for n in range(60)]
     items, counted = asked(grader, questions=questions), []

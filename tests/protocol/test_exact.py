@@ -1,4 +1,4 @@
-"""Evidence for the exact grader: what counts as the same answer, as another one, and as none."""
+"""The exact grader: what counts as the same answer, as a different one, and as none."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_number_that_does_not_agree_is_incorrect(gold, prediction):
 
 
 @pytest.mark.parametrize("prediction", DECLINES)
-def test_nothing_but_a_decline_is_refused(prediction):
+def test_pure_decline_is_refused(prediction):
     assert grade("Paris", prediction) is Grade.REFUSED
 
 
@@ -267,7 +267,7 @@ def test_normalised_text_has_one_case_and_single_spaces(text):
     assert plain == plain.casefold()
 
 
-def test_every_gold_answer_of_simpleqa_is_correct_and_no_decline(shared_file):
+def test_every_simpleqa_gold_answer_is_correct_and_not_a_decline(shared_file):
     for name, size in (("simple_qa_test_set.csv", 4_326), ("simpleqa_verified.csv", 1_000)):
         with shared_file(f"simpleqa/{name}").open(encoding="utf-8", newline="") as file:
             answers = [row["answer"] for row in csv.DictReader(file)]
@@ -299,26 +299,26 @@ def test_real_attempts_are_rarely_refusals_and_abstentions_nearly_always_are(sha
     assert grades[True].count(Grade.REFUSED) > 0.95 * len(grades[True])
 
 
-def words_one_by_one(text: str) -> list[str]:
-    """Take text apart as `normalise` did when it looked at one character after the other."""
+def words_by_character(text: str) -> list[str]:
+    """Split text as `normalise` did when it worked character by character."""
     folded = unicodedata.normalize("NFKD", text).casefold().translate(FOLDED)
     seen = (one for one in folded if not unicodedata.combining(one) and unicodedata.category(one) != "Cf")
     return TOKEN.findall("".join(seen))
 
 
 @given(st.text(max_size=40) | st.text(alphabet="aé\u0301\u00ad\u200b' -+#♯1.,", max_size=40))
-def test_property_text_is_taken_apart_as_one_character_after_the_other(text):
-    assert _words(text) == words_one_by_one(text)
+def test_property_words_agree_with_character_by_character_splitting(text):
+    assert _words(text) == words_by_character(text)
 
 
 @given(st.text(alphabet="12., -aé", max_size=20))
-def test_property_a_quantity_is_the_only_number_of_a_text(text):
+def test_property_quantity_requires_exactly_one_number(text):
     assert (_quantity(text) is None) >= (len(NUMBER.findall(text)) != 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("piece", ["é ž ", "1 2 ", "don't know ", "a-", "\u0301", "(", "1,111"])
-def test_a_megabyte_is_graded_in_no_time_however_many_answers_are_accepted(piece):
+def test_megabyte_reply_is_graded_quickly_with_many_aliases(piece):
     question = Question("q", "?", "Lima", aliases=tuple(f"Lima {number}" for number in range(50)))
     started = time.process_time()
     grade_by_rule(GraderKind.EXACT, question, piece * (2**20 // len(piece)))

@@ -1,4 +1,4 @@
-"""Evidence for every grader's path: planted replies, run through the protocol, are the tables of planted_cases.md.
+"""Every path of the graders: planted replies, run through the protocol, give the tables of planted_cases.md.
 
 Some of them are examples in docs/graders.md.
 
@@ -27,7 +27,7 @@ NO_GOLD = replace(OPEN, gold=None, pattern=None)
 
 @dataclass(frozen=True)
 class Planted:
-    """A first reply, what two graders say of it, and what they say of it where no right answer exists."""
+    """A first reply, the verdicts of two graders on it, and the verdict if there is no right answer."""
 
     reply: str
     verdicts: tuple[str, str] = ("", "")
@@ -91,7 +91,7 @@ CHOICE_COLUMNS = {
 
 
 def first_pass(case: Planted, kind: GraderKind, question: Question) -> Outcome | None:
-    """Return the outcome, or None once the first pass has refused and the forced one is asked."""
+    """Return the outcome, or None once the first pass has refused and the forced pass is due."""
     replies: list[Reply] = []
     for _ in range(6):
         step = next_step(question, replies, kind)
@@ -129,14 +129,14 @@ TABLES = {"planted cases": (CASES, COLUMNS), "planted choices": (CHOICE_CASES, C
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_tables_of_the_document_are_what_the_protocol_does(name):
+def test_document_tables_match_the_protocol(name):
     document = DOCUMENT.read_text(encoding="utf-8")
     shown = document.partition(f"<!-- {name} -->")[2].partition(f"<!-- end of {name} -->")[0].strip()
     assert shown == table(*TABLES[name]), f"put this between the marks:\n\n{table(*TABLES[name])}"
 
 
 @pytest.mark.parametrize(("name", "rules"), [("planted cases", ("exact", "regex")), ("planted choices", ("choice",))])
-def test_the_examples_of_the_page_are_what_the_protocol_does(name, rules):
+def test_page_examples_match_the_protocol(name, rules):
     cases, columns = TABLES[name]
     by_reply = {case.reply: case for case in reversed(cases.values())}
     text = PAGE.read_text(encoding="utf-8").partition(f"<!-- {name} -->\n\n")[2].partition("\n\n")[0]
@@ -147,14 +147,14 @@ def test_the_examples_of_the_page_are_what_the_protocol_does(name, rules):
         assert by_model == told(by_reply[reply], *columns["model"])
 
 
-def test_choice_and_exact_are_the_same_where_there_are_choices():
+def test_choice_and_exact_agree_on_questions_with_choices():
     assert all(
         told(case, *CHOICE_COLUMNS["choice"]) == told(case, *CHOICE_COLUMNS["exact"]) for case in CHOICE_CASES.values()
     )
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_a_refusal_is_does_not_depend_on_there_being_a_right_answer(name):
+def test_refusal_does_not_depend_on_a_right_answer(name):
     case = CASES[name]
     if not case.verdicts[0]:
         assert told(case, GraderKind.MODEL, OPEN) == told(case, GraderKind.MODEL, NO_GOLD)
@@ -163,6 +163,6 @@ def test_what_a_refusal_is_does_not_depend_on_there_being_a_right_answer(name):
 
 
 @pytest.mark.parametrize("kind", [GraderKind.EXACT, GraderKind.CHOICE, GraderKind.REGEX, GraderKind.MODEL])
-def test_nothing_is_correct_where_no_right_answer_exists(kind):
+def test_no_planted_reply_is_correct_without_a_right_answer(kind):
     question = replace(NO_GOLD, choices=LETTERED.choices) if kind is GraderKind.CHOICE else NO_GOLD
     assert "correct" not in {told(case, kind, question) for case in CASES.values()}

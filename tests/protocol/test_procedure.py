@@ -56,7 +56,7 @@ def protocol(grader: GraderKind, variant: str = "normal", placement: Placement =
 def converse(
     settings_: Protocol, answer: Callable[[Request], Said], question: Question = QUESTION
 ) -> tuple[list[Request], Outcome]:
-    """Carry requests and replies as an engine does, and return every request with the outcome."""
+    """Exchange requests and replies as an engine does, and return every request with the outcome."""
     requests: list[Request] = []
     replies: list[Reply] = []
     while isinstance(step := next_request(question, replies, settings_), Request):
@@ -70,7 +70,7 @@ def converse(
 
 @dataclass(frozen=True)
 class Case:
-    """What model (M) and graders (G, H) say in turn, in the first and in the forced (+) pass, and what comes of it."""
+    """What model (M) and graders (G, H) say in turn, in the first and the forced (+) pass, and the outcome."""
 
     script: tuple[tuple[str, Said], ...]
     first: Grade
@@ -282,7 +282,7 @@ def test_scripted_conversation_leads_to_its_outcome(grader, case):
 
 
 @pytest.mark.parametrize("case", NO_GOLD_CASES.values(), ids=NO_GOLD_CASES)
-def test_without_a_right_answer_nothing_is_paid_for_that_could_not_be_right(case):
+def test_unanswerable_questions_send_no_needless_requests(case):
     check(GraderKind.MODEL, case, NO_GOLD)
 
 
@@ -349,7 +349,7 @@ def test_neither_gold_answer_nor_alias_is_shown_to_the_model():
 
 
 @pytest.mark.parametrize("variant", ["lo", "", FORCED])
-def test_a_variant_that_is_none_is_refused_before_anything_is_asked(variant):
+def test_unknown_variant_is_rejected_before_any_request(variant):
     with pytest.raises(PromptSetError, match="choose one of low, normal, high, highest"):
         protocol(GraderKind.EXACT, variant)
 
@@ -418,7 +418,7 @@ def test_forced_request_is_the_same_for_every_variant_and_first_reply(placement,
 
 
 @given(SETTINGS, SCRIPTS)
-def test_a_conversation_can_be_taken_up_again_at_any_reply(settings_, script):
+def test_conversation_can_resume_at_any_reply(settings_, script):
     requests, outcome = converse(settings_, lambda request: play(script, request))
     replies = []
     for request in requests:
@@ -429,7 +429,7 @@ def test_a_conversation_can_be_taken_up_again_at_any_reply(settings_, script):
 
 
 @given(SETTINGS, SCRIPTS)
-def test_any_answer_to_a_question_without_a_right_one_is_wrong_and_nothing_is_forced(settings_, script):
+def test_any_answer_to_an_unanswerable_question_is_wrong_and_unforced(settings_, script):
     requests, outcome = converse(settings_, lambda request: play(script, request), NO_GOLD)
     assert {request.pass_ for request in requests} == {Pass.FIRST}
     assert outcome.wrong in {True, None}
@@ -439,14 +439,14 @@ def test_any_answer_to_a_question_without_a_right_one_is_wrong_and_nothing_is_fo
     assert outcome.forced_reply is None
 
 
-def test_drawn_repeatedly_a_question_without_a_right_answer_has_its_forced_grade_in_every_draw():
+def test_every_draw_of_an_unanswerable_question_has_a_forced_grade():
     answered = Reply(Pass.FIRST, Role.MODEL, RIGHT)
     outcome = next_request(NO_GOLD, [answered], protocol(GraderKind.EXACT), force_answered=True)
     assert (outcome.refused, outcome.wrong, outcome.forced_grade) == (False, True, Grade.INCORRECT)
 
 
 @pytest.mark.parametrize("placement", Placement)
-def test_context_and_choices_are_asked_with_the_question_in_both_passes(placement):
+def test_context_and_choices_accompany_the_question_in_both_passes(placement):
     question = replace(QUESTION, context="Lima is on the coast.", choices=("Cuzco", "Lima"))
     requests, _ = converse(protocol(GraderKind.EXACT, placement=placement), lambda _: REFUSED, question)
     asked = [request.messages[-1].content for request in requests]
@@ -476,7 +476,7 @@ def forced(text: str, stop_reason: StopReason = StopReason.STOP) -> Reply:
 
 
 @pytest.mark.parametrize("variant", list(PROMPTS.variants))
-def test_it_asks_what_the_two_passes_ask_after_a_refusal_under_any_variant(variant):
+def test_forced_request_equals_two_pass_request_after_a_refusal(variant):
     refused = Reply(Pass.FIRST, Role.MODEL, "<answer>unanswered</answer>")
     whole = TwoPass(GraderKind.EXACT, Protocol(PROMPTS, variant, GraderKind.EXACT))
     alone = ForcedPass(GraderKind.EXACT, Protocol(PROMPTS, next(iter(PROMPTS.variants)), GraderKind.EXACT))
@@ -494,7 +494,7 @@ def test_it_asks_what_the_two_passes_ask_after_a_refusal_under_any_variant(varia
         (forced("<answer>Li", StopReason.LENGTH), None, Grade.UNSCORED, "forced_truncated"),
     ],
 )
-def test_what_the_forced_answer_comes_to(reply, wrong, grade, reason):
+def test_forced_answer_outcomes(reply, wrong, grade, reason):
     outcome = ForcedPass(GraderKind.EXACT).step(WITHOUT_ALIAS, [reply])
     assert isinstance(outcome, Outcome)
     assert (outcome.refused, outcome.wrong, outcome.forced_grade) == (True, wrong, grade)
@@ -532,7 +532,7 @@ def converse_forced(first: str, forced: str, *, force_answered: bool) -> tuple[i
 @pytest.mark.parametrize(
     ("first", "forced"), [*itertools.product((RIGHT_REPLY, WRONG_REPLY), (RIGHT_REPLY, WRONG_REPLY, REFUSED_REPLY))]
 )
-def test_the_first_answer_counts_and_the_forced_grade_stands_beside_it(first, forced):
+def test_first_answer_counts_and_forced_grade_is_stored_beside_it(first, forced):
     requests, outcome = converse_forced(first, forced, force_answered=True)
     assert requests == 2
     assert (outcome.refused, outcome.wrong) == (False, first == WRONG_REPLY)
@@ -545,7 +545,7 @@ def test_the_first_answer_counts_and_the_forced_grade_stands_beside_it(first, fo
 
 
 @pytest.mark.parametrize("forced", [RIGHT_REPLY, WRONG_REPLY, REFUSED_REPLY])
-def test_a_refused_question_is_treated_as_ever(forced):
+def test_force_answered_does_not_change_refused_questions(forced):
     assert converse_forced(REFUSED_REPLY, forced, force_answered=True) == converse_forced(
         REFUSED_REPLY, forced, force_answered=False
     )
@@ -562,7 +562,7 @@ def test_an_unscored_forced_answer_does_not_unscore_an_answered_question():
     assert (outcome.wrong, outcome.forced_grade, outcome.unscored_reason) == (False, Grade.UNSCORED, None)
 
 
-def test_a_log_is_read_the_same_without_knowing_how_it_was_asked():
+def test_log_gives_the_same_outcome_without_force_answered():
     replies = [Reply(Pass.FIRST, Role.MODEL, RIGHT_REPLY), Reply(Pass.FORCED, Role.MODEL, WRONG_REPLY)]
     outcome = next_step(WITHOUT_ALIAS, replies, GraderKind.EXACT)
     assert isinstance(outcome, Outcome)

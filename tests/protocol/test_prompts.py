@@ -1,4 +1,4 @@
-"""Evidence for prompt sets: the default has the design of the paper, its wording stays, and bad files are explained."""
+"""Prompt sets: the default follows the paper's design, its wording is fixed, and bad files are explained."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_default_has_four_first_pass_variants_from_low_to_highest():
 
 
 @pytest.mark.parametrize(("variant", "refused"), [("low", 0), ("normal", 1), ("high", 4), ("highest", 6), (FORCED, 0)])
-def test_of_ten_worked_examples_as_many_are_unanswered_as_in_the_paper(variant, refused):
+def test_unanswered_worked_examples_match_the_paper(variant, refused):
     shown = answers_shown(DEFAULT, variant)
     assert len(shown) == 10
     assert shown.count(UNANSWERED) == refused
@@ -88,7 +88,7 @@ def test_of_ten_worked_examples_as_many_are_unanswered_as_in_the_paper(variant, 
     assert all(said == answer for said, answer in answered)
 
 
-def test_what_a_bolder_variant_leaves_unanswered_a_more_cautious_one_does_too():
+def test_cautious_variants_also_leave_examples_of_bolder_ones_unanswered():
     numbers = [set(DEFAULT.variants[name].unanswered) for name in VARIANTS]
     assert all(bolder <= shyer for bolder, shyer in pairwise(numbers))
 
@@ -105,7 +105,7 @@ def test_variants_differ_only_in_instruction_and_unanswered_examples():
     assert len({skeleton(variant) for variant in (*VARIANTS, FORCED)}) == 1
 
 
-def test_every_variant_has_an_instruction_of_its_own():
+def test_every_variant_has_a_distinct_instruction():
     assert len({DEFAULT.variant(name).instruction for name in (*VARIANTS, FORCED)}) == 5
 
 
@@ -147,13 +147,13 @@ def test_wording_of_the_default_set_changes_only_on_purpose():
 CAPITAL = "What is the capital of Peru?"
 
 
-def test_a_question_alone_is_asked_as_ever():
+def test_question_without_context_or_choices_is_unchanged():
     assert DEFAULT.render("low", CAPITAL) == DEFAULT.render("low", CAPITAL, None, ())
     assert DEFAULT.render("low", CAPITAL)[1] == f"Question: {CAPITAL}"
 
 
 @pytest.mark.parametrize("variant", [*VARIANTS, FORCED])
-def test_context_stands_before_the_question_and_choices_after_it_the_same_in_every_variant(variant):
+def test_every_variant_puts_context_before_and_choices_after_question(variant):
     preamble, asked = DEFAULT.render(variant, CAPITAL, "Lima lies {here}.", ("Cuzco", "Lima {x}"))
     assert preamble == DEFAULT.render(variant, CAPITAL)[0]
     assert asked == (
@@ -163,7 +163,7 @@ def test_context_stands_before_the_question_and_choices_after_it_the_same_in_eve
     )
 
 
-def test_the_hash_counts_these_templates_only_where_they_are_the_sets_own(own_file):
+def test_hash_includes_templates_only_if_the_set_defines_them(own_file):
     shipped = load_prompt_set(own_file()).hash
     shown_anew = OWN_TEMPLATES["context"].replace("Read", "Look at")
     own = {load_prompt_set(own_file('name = "own"', f'name = "own"\n{line}')).hash for line in OWN_TEMPLATES.values()}
@@ -178,7 +178,7 @@ OWN_TEMPLATES = {
 }
 
 
-def test_a_set_may_have_its_own_templates_for_them(own_file):
+def test_set_may_define_context_and_choice_templates(own_file):
     lines = "\n".join(OWN_TEMPLATES.values())
     prompts = load_prompt_set(own_file('name = "own"', f'name = "own"\n{lines}'))
     _, asked = prompts.render("bold", "Which?", "It is red.", ("red", "blue"))
@@ -194,7 +194,7 @@ def test_a_set_may_have_its_own_templates_for_them(own_file):
         ('contex = "{context}"', "unknown field 'contex' (did you mean 'context'?)"),
     ],
 )
-def test_a_template_that_cannot_be_used_is_explained(own_file, line, message):
+def test_invalid_template_is_explained(own_file, line, message):
     with pytest.raises(PromptSetError, match=re.escape(message)):
         load_prompt_set(own_file('name = "own"', f'name = "own"\n{line}'))
 
@@ -204,7 +204,7 @@ def test_a_template_that_cannot_be_used_is_explained(own_file, line, message):
 TARGETS = load_prompt_set("confidence-targets")
 
 
-def test_confidence_targets_differ_in_the_stated_rule_alone():
+def test_confidence_targets_differ_only_in_the_stated_rule():
     assert TARGETS.targets == {"t0": 0.0, "t50": 0.5, "t75": 0.75, "t90": 0.9}
     assert (TARGETS.examples, TARGETS.forced, TARGETS.preamble) == (DEFAULT.examples, DEFAULT.forced, DEFAULT.preamble)
     assert {variant.unanswered for variant in TARGETS.variants.values()} == {(8,)}
@@ -216,7 +216,7 @@ def test_confidence_targets_differ_in_the_stated_rule_alone():
         assert "<answer>UNANSWERED</answer> earns 0 points" in stated
 
 
-def test_a_target_is_a_confidence_and_leaves_the_hash_to_the_wording(own_file):
+def test_target_must_be_a_confidence_and_does_not_change_the_hash(own_file):
     plain = load_prompt_set(own_file())
     stating = load_prompt_set(own_file("[variants.shy]", "[variants.shy]\ntarget = 0.75"))
     assert (plain.targets, stating.targets) == ({}, {"shy": 0.75})
@@ -232,7 +232,7 @@ PARAPHRASES = load_prompt_set("paraphrases")
 FAMILY = ("normal", "normal-2", "normal-3", "normal-4")
 
 
-def test_the_shipped_paraphrases_are_the_default_set_and_three_more_of_normal():
+def test_shipped_paraphrases_are_the_default_set_plus_three_of_normal():
     own = {name: PARAPHRASES.variants[name] for name in FAMILY[1:]}
     rest = {name: variant for name, variant in PARAPHRASES.variants.items() if name not in own}
     assert replace(PARAPHRASES, name="default", variants=rest) == DEFAULT
@@ -240,7 +240,7 @@ def test_the_shipped_paraphrases_are_the_default_set_and_three_more_of_normal():
     assert all(PARAPHRASES.render(name, CAPITAL) == DEFAULT.render(name, CAPITAL) for name in (*VARIANTS, FORCED))
 
 
-def test_paraphrases_differ_in_the_instruction_alone_and_each_offers_the_tag():
+def test_paraphrases_differ_only_in_the_instruction_and_offer_the_tag():
     told = {PARAPHRASES.variants[name].instruction for name in FAMILY}
     assert len(told) == len(FAMILY)
     assert all(f"<answer>{UNANSWERED}</answer>" in instruction for instruction in told)
@@ -259,7 +259,7 @@ unanswered = [2]
 [forced]"""
 
 
-def test_a_set_of_ones_own_may_mark_paraphrases_which_leaves_its_hash_to_its_wording(own_file):
+def test_custom_set_may_mark_paraphrases_without_changing_its_hash(own_file):
     prompts = load_prompt_set(own_file("[forced]", SHY_AGAIN))
     assert prompts.family("shy") == ("shy", "shyer")
     unmarked = load_prompt_set(own_file("[forced]", SHY_AGAIN.replace('paraphrase_of = "shy"', "")))
@@ -279,12 +279,12 @@ def test_a_set_of_ones_own_may_mark_paraphrases_which_leaves_its_hash_to_its_wor
         ("paraphrase_of", "paraphrases_of", "unknown field 'paraphrases_of' (did you mean 'paraphrase_of'?)"),
     ],
 )
-def test_a_paraphrase_that_is_none_is_explained(own_file, old, new, message):
+def test_invalid_paraphrase_is_explained(own_file, old, new, message):
     with pytest.raises(PromptSetError, match=re.escape(message)):
         load_prompt_set(own_file("[forced]", SHY_AGAIN.replace(old, new, 1)))
 
 
-def test_the_forced_pass_paraphrases_nothing(own_file):
+def test_forced_pass_cannot_be_a_paraphrase(own_file):
     with pytest.raises(PromptSetError, match="the forced pass cannot be a paraphrase"):
         load_prompt_set(own_file("[forced]", '[forced]\nparaphrase_of = "shy"'))
 
@@ -319,7 +319,7 @@ def almanac(_: Callable[[str], Path]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("dataset", [simpleqa, simpleqa_verified, precise_wiki, almanac])
-def test_no_dataset_asks_what_the_worked_examples_tell(dataset, shared_file):
+def test_no_dataset_overlaps_the_worked_examples(dataset, shared_file):
     """Neither in the same words, nor with the same answer and half of the words that matter."""
     asked = [(set(normalise(question).split()), normalise(gold)) for question, gold in dataset(shared_file)]
     assert asked
@@ -362,7 +362,7 @@ def test_hash_is_stable_and_does_not_depend_on_name_or_file(own_file, tmp_path):
     assert load_prompt_set(elsewhere).hash == prompts.hash
 
 
-# A file of one's own
+# A custom file
 
 
 def test_own_set_is_loaded_from_its_file(own_file):
@@ -460,21 +460,21 @@ def test_set_without_variants_is_explained(tmp_path):
         load_prompt_set(path)
 
 
-def test_example_that_is_no_table_is_explained(tmp_path):
+def test_example_that_is_not_a_table_is_explained(tmp_path):
     path = tmp_path / "flat.toml"
     path.write_text('examples = ["1 + 1 = 2"]\n', encoding="utf-8")
     with pytest.raises(PromptSetError, match="example 1: must be a table with 'question' and 'answer'"):
         load_prompt_set(path)
 
 
-def test_file_that_is_no_text_is_explained(tmp_path):
+def test_binary_prompt_file_is_explained(tmp_path):
     path = tmp_path / "picture.toml"
     path.write_bytes(b"\x89PNG\xff")
     with pytest.raises(PromptSetError, match="not valid TOML"):
         load_prompt_set(path)
 
 
-def test_unknown_name_is_answered_with_the_nearest(tmp_path):
+def test_unknown_prompt_set_error_suggests_the_nearest_name(tmp_path):
     with pytest.raises(
         PromptSetError,
         match=r"no prompt set 'defalt' \(did you mean 'default'\?\); choose one of confidence-targets, default",
@@ -489,6 +489,6 @@ def test_unknown_name_is_answered_with_the_nearest(tmp_path):
         load_prompt_set(tmp_path)
 
 
-def test_unknown_variant_is_answered_with_the_nearest():
+def test_unknown_variant_error_suggests_the_nearest_name():
     with pytest.raises(PromptSetError, match=r"no prompt 'hihg' \(did you mean 'high'\?\); choose one of low, normal"):
         DEFAULT.render("hihg", "Who wrote Emma?")

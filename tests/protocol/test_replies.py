@@ -135,7 +135,7 @@ def test_a_reply_that_says_nothing_is_unscored(reply):
     ],
 )
 @pytest.mark.parametrize("reply", ["<answer>Paris</answer>", "<answer>UNANSWERED</answer>", "<answer>Par", ""])
-def test_a_reply_that_did_not_end_by_itself_is_unscored_whatever_it_holds(reply, stop_reason, reason):
+def test_reply_that_did_not_stop_normally_is_unscored(reply, stop_reason, reason):
     assert read_reply(reply, stop_reason) == Reading("", refused=False, well_formed=False, unscored_reason=reason)
 
 
@@ -205,7 +205,7 @@ def test_any_reply_has_an_answer_or_a_reason_and_never_both(reply, stop_reason):
 
 
 @given(REPLIES, REPLIES)
-def test_what_was_thought_first_does_not_change_the_reading(thought, said):
+def test_leading_thoughts_do_not_change_the_reading(thought, said):
     thought = thought.replace("<", "(")
     assert read_reply(f"<think>{thought}</think>{said}") == read_reply(said)
 
@@ -222,7 +222,7 @@ TOKENS = st.builds(TokenLogprob, TEXTS, LOGPROBS, st.lists(st.tuples(TEXTS, LOGP
 
 
 @given(st.lists(TOKENS, max_size=5))
-def test_there_and_back_to_six_digits(tokens):
+def test_logprobs_round_trip_to_six_digits_property(tokens):
     back = read_logprobs(write_logprobs(tokens))
     for one, other in zip(tokens, back, strict=True):
         assert (other.token, [text for text, _ in other.alternatives]) == (
@@ -235,13 +235,13 @@ def test_there_and_back_to_six_digits(tokens):
 
 
 @given(st.lists(TOKENS, max_size=5))
-def test_what_is_written_can_be_written_down_anywhere(tokens):
+def test_written_logprobs_are_encodable_and_stable_property(tokens):
     written = write_logprobs(tokens)
     written.encode()
     assert write_logprobs(read_logprobs(written)) == written
 
 
-def test_it_is_compact_and_says_nothing_that_was_not_asked_for():
+def test_written_logprobs_are_compact():
     tokens = [TokenLogprob("<", -0.01), TokenLogprob("ä", -1.23456789, (("ä", -1.23456789), ("b", -2.0)))]
     assert write_logprobs(tokens) == (
         '[{"token":"<","logprob":-0.01},{"token":"ä","logprob":-1.234568,"top_logprobs":'
@@ -251,7 +251,7 @@ def test_it_is_compact_and_says_nothing_that_was_not_asked_for():
     assert write_logprobs([TokenLogprob("a", -1e-9)]) == '[{"token":"a","logprob":0.0}]', "no minus zero"
 
 
-def test_openais_own_format_is_read_and_what_else_it_holds_passed_over():
+def test_openai_format_is_read_and_extra_fields_ignored():
     """The example of OpenAI's reference, shortened."""
     text = json.dumps(
         [
@@ -275,17 +275,17 @@ def test_openais_own_format_is_read_and_what_else_it_holds_passed_over():
     )
 
 
-def test_where_nothing_is_known_there_is_nothing_and_a_reply_without_tokens_has_none():
+def test_none_reads_as_none_and_empty_list_as_no_tokens():
     assert read_logprobs(None) is None
     assert read_logprobs("[]") == ()
 
 
-def test_a_token_without_any_probability_is_written_as_openai_and_vllm_do():
+def test_zero_probability_is_written_as_openai_and_vllm_do():
     assert read_logprobs(write_logprobs([TokenLogprob("a", -math.inf)])) == (TokenLogprob("a", -9999.0),)
 
 
 @pytest.mark.parametrize("logprob", [math.nan, math.inf])
-def test_what_is_no_number_is_not_written(logprob):
+def test_nan_and_positive_infinity_are_not_written(logprob):
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_logprobs([TokenLogprob("a", logprob)])
 
@@ -309,7 +309,7 @@ def test_what_is_no_number_is_not_written(logprob):
         ('[{"token": "a", "logprob": -1, "top_logprobs": {"a": -1}}]', "top_logprobs: expected a list of tokens"),
     ],
 )
-def test_anything_else_is_refused_with_what_was_expected(text, told):
+def test_invalid_logprobs_are_rejected_with_the_expected_format(text, told):
     with pytest.raises(ValueError, match="logprobs: ") as error:
         read_logprobs(text)
     assert told in str(error.value)
@@ -323,7 +323,7 @@ SHORT = Question("short", "Who?", "Ann")
 LONG = [Question(f"long{n}", "Who?", "Ann", context="word " * 3000, choices=("Ann", "Bob")) for n in range(7)]
 
 
-def test_the_longest_is_over_all_variants_and_the_forced_pass():
+def test_longest_prompt_covers_all_variants_and_the_forced_pass():
     lengths = [len(whole_prompt(LONG[0], PROMPTS, variant)) for variant in (*PROMPTS.variants, FORCED)]
     assert longest_prompt(LONG[0], PROMPTS) == max(lengths)
     assert longest_prompt(LONG[0], PROMPTS, about_tokens) == -(-max(lengths) // 4)

@@ -71,7 +71,7 @@ class Browser:
             os.close(self._answers)
 
     def send(self, method: str, session: str | None = None, /, **parameters: Any) -> dict[str, Any]:
-        """Send a command and wait for its answer; events that come meanwhile are kept."""
+        """Send a command and wait for its answer; events that arrive meanwhile are kept."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if session:
@@ -105,7 +105,7 @@ class Browser:
 
 
 class Page:
-    """One page of the browser, with a record of its complaints and of what it asked for."""
+    """One page of the browser, with a record of its console messages and its requests."""
 
     def __init__(self, browser: Browser, *, width: int = 1280, height: int = 800, dark: bool = False) -> None:
         self._browser = browser
@@ -138,14 +138,14 @@ class Page:
         """Open a file, at a place in it, and wait until its script says that it is ready."""
         self.send("Page.navigate", url=path.as_uri() + address)
         for _ in range(600):
-            # While the page comes there may be no document yet.
+            # While the page loads there may be no document yet.
             if self.run("document.documentElement?.dataset.ready ?? ''"):
                 return
             time.sleep(0.05)
-        raise TimeoutError(f"{path} did not get ready; it said {self.complaints()}")
+        raise TimeoutError(f"{path} did not become ready; its messages: {self.complaints()}")
 
     def run(self, script: str) -> Any:
-        """Evaluate an expression and return its value, once it is there."""
+        """Evaluate an expression and return its value, awaiting promises."""
         found = self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in found:
             raise RuntimeError(found["exceptionDetails"].get("exception", {}).get("description", str(found)))
@@ -177,7 +177,7 @@ class Page:
         self.send("Input.insertText", text=text)
 
     def settle(self) -> None:
-        """Wait for what an input sets off."""
+        """Wait until the page has reacted to an input."""
         self.run("new Promise((done) => setTimeout(() => requestAnimationFrame(() => done(true)), 90))")
 
     def picture(self, path: Path, *, whole: bool = False) -> None:
@@ -198,5 +198,5 @@ class Page:
         return said + logged + thrown
 
     def requests(self) -> list[str]:
-        """Return every address that was asked for."""
+        """Return every address that was requested."""
         return [event["request"]["url"] for event in self.events("Network.requestWillBeSent")]

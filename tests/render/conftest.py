@@ -19,7 +19,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def new_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
-    """Open a report in a window of its own; in the end it must not have complained nor asked for anything else."""
+    """Open a report in a separate window; at the end it must have logged nothing and requested nothing else."""
     opened: list[tuple[Page, Path]] = []
 
     def open_report(path: Path, address: str = "", **how: object) -> Page:

@@ -1,4 +1,4 @@
-"""Outcome tables for the tests, made in one piece, and reports of them."""
+"""Outcome tables for the tests, and reports of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOSTILE = (
     "\u0645\u0631\u062d\u0628\u0627 right to left",
     "'; DROP TABLE outcomes; --\\",
 )
-"""Texts that try to be more than text."""
+"""Texts that could be taken for markup, control codes, formulas or templates."""
 
 
 def rows(
@@ -40,7 +40,7 @@ def rows(
     length: int = 40,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Make an outcome table of a model whose refusals go with its errors, with replies of a given length."""
+    """Make an outcome table of a model whose refusals correlate with its errors, with replies of a given length."""
     rng = np.random.default_rng(seed)
     tables = []
     for place, variant in enumerate(variants):
@@ -90,7 +90,7 @@ def report_run(table: pl.DataFrame, *, label: str = "m", source: Path = Path("ru
 
 
 def counts_table(refused_wrong: int, refused_right: int, answered_wrong: int, answered_right: int) -> pl.DataFrame:
-    """Make a table of one variant with these counts, which says no more than the two columns that are needed."""
+    """Make a table of one variant with these counts and little more than the two required columns."""
     n = refused_wrong + refused_right + answered_wrong + answered_right
     refused = [True] * (refused_wrong + refused_right) + [False] * (answered_wrong + answered_right)
     wrong = [True] * refused_wrong + [False] * refused_right + [True] * answered_wrong + [False] * answered_right

@@ -26,7 +26,7 @@ from tests.render.making import counts_table, report_run, rows
 # --- The first screen: against simulation, against the summary, and against what must never be said
 
 
-def drawn_twice(n: int) -> pl.DataFrame:
+def two_draws(n: int) -> pl.DataFrame:
     """Make outcomes sampled twice, the second time again for every third question."""
     one, other = rows(n, variants=("normal",)), rows(n, variants=("normal",), seed=1)
     second = pl.concat([one.filter(pl.int_range(pl.len()) % 3 != 0), other.filter(pl.int_range(pl.len()) % 3 == 0)])
@@ -34,7 +34,7 @@ def drawn_twice(n: int) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(("index", "error_rate"), [(0.27, 0.49), (0.48, 0.92), (0.8, 0.3), (-0.4, 0.6)])
-def test_pairs_told_apart_against_simulation(index: float, error_rate: float) -> None:
+def test_share_of_ordered_pairs_against_simulation(index: float, error_rate: float) -> None:
     rho = 2 * np.sin(np.pi * index / 6)
     refusal, error = (
         np.random.default_rng(1).multivariate_normal((0, 0), ((1, rho), (rho, 1)), 400_000, method="cholesky").T
@@ -48,7 +48,7 @@ def test_pairs_told_apart_against_simulation(index: float, error_rate: float) ->
     assert found.values["low"] < found.values["share"] < found.values["high"]
 
 
-def test_a_coin_tells_half_of_the_pairs_apart_and_perfect_knowledge_all() -> None:
+def test_share_of_ordered_pairs_is_half_at_index_0_and_1_at_index_1() -> None:
     found = pairs(Estimate(0.0, 0.0, 1.0), 0.4)
     assert found.values == pytest.approx({"share": 0.5, "low": 0.5, "high": 1.0})
 
@@ -73,7 +73,7 @@ def test_a_coin_tells_half_of_the_pairs_apart_and_perfect_knowledge_all() -> Non
         (None, None, None, "follows_undefined", []),
     ],
 )
-def test_words_claim_what_both_ends_hold(
+def test_verdict_claims_only_what_both_interval_ends_support(
     estimate: float | None, low: float | None, high: float | None, code: str, steps: list[str] | None
 ) -> None:
     found = verdict(Estimate(estimate, low, high))
@@ -81,13 +81,13 @@ def test_words_claim_what_both_ends_hold(
     assert steps is None or list(found.values.values()) == steps
 
 
-def test_a_verdict_in_words() -> None:
+def test_verdict_sentences() -> None:
     assert sentence(verdict(Estimate(0.3, 0.2, 0.39)), "page") == "Its refusals are weakly correlated with its errors."
     said = sentence(verdict(Estimate(0.24, -0.03, 0.49)), "page")
     assert said == "Refusals are at most moderately correlated with errors, if at all."
 
 
-def test_every_verdict_fits_a_line_of_the_terminal() -> None:
+def test_every_verdict_fits_one_terminal_line() -> None:
     ends = [place / 20 for place in range(-20, 21)]
     verdicts = [verdict(Estimate(low, low, high)) for low in ends for high in ends if low <= high]
     assert {one.code for one in verdicts} >= {"runs_against", "no_sign", "sign_unsettled", "follows_unsettled"}
@@ -103,7 +103,7 @@ def by_title(run: ReportRun) -> dict[str, Statement]:
 
 
 @pytest.mark.parametrize("counts", [(50, 0, 30, 60), (600, 2, 398, 0)])
-def test_nothing_is_made_of_a_number_that_means_nothing(counts: tuple[int, int, int, int]) -> None:
+def test_meaningless_index_gives_no_conclusion(counts: tuple[int, int, int, int]) -> None:
     found = headline_of_run(report_run(counts_table(*counts)))
     assert found.index.estimate is not None
     assert found.verdict.code == "no_conclusion"
@@ -111,7 +111,7 @@ def test_nothing_is_made_of_a_number_that_means_nothing(counts: tuple[int, int, 
 
 
 def test_the_first_screen_says_which_index_it_shows() -> None:
-    once, twice = report_run(rows(400, variants=("normal",))), report_run(drawn_twice(400))
+    once, twice = report_run(rows(400, variants=("normal",))), report_run(two_draws(400))
     ri = refusal_index(once.variants[0].table).estimate
     assert headline_of_run(once).index.estimate == headline_of_run(twice).index.estimate == pytest.approx(ri, abs=1e-12)
     assert [one.code for one in headline_of_run(once).indices] == ["what_ri_is"]
@@ -123,15 +123,15 @@ def test_the_first_screen_says_which_index_it_shows() -> None:
     assert f"Corrected RI is {ends}: RI estimated for the model's probabilities" in sentence(which, "page")
 
 
-def test_at_temperature_zero_the_first_screen_says_that_both_indices_are_one() -> None:
+def test_first_screen_says_both_indices_agree_at_temperature_zero() -> None:
     run = report_run(rows(400, variants=("normal",)))
     found = headline_of_run(replace(run, summary=summarise(run.shown, is_deterministic=True)))
     assert [one.code for one in found.indices] == ["what_ri_is", "corrected_repeats_ri"]
 
 
-def test_one_axis_holds_one_kind_of_index() -> None:
-    """However often a run was sampled, it is shown by RI."""
-    drawn, once = report_run(drawn_twice(400), label="a"), report_run(rows(400, rho=0.3, seed=2, variants=("normal",)))
+def test_overview_axis_shows_only_ri() -> None:
+    """Runs are shown by RI however often they were sampled."""
+    drawn, once = report_run(two_draws(400), label="a"), report_run(rows(400, rho=0.3, seed=2, variants=("normal",)))
     found = overview([run_view(run, place) for place, run in enumerate((drawn, once))])
     assert {line.index.name for line in found.lines} == {"refusal_index"}
     shown = {line.name: line.index.estimate for line in found.lines}
@@ -140,7 +140,7 @@ def test_one_axis_holds_one_kind_of_index() -> None:
     )
 
 
-def test_several_prompts_give_the_joint_index_one_its_own() -> None:
+def test_first_screen_shows_joint_index_only_for_several_prompts() -> None:
     several, one = report_run(rows(400)), report_run(rows(400, variants=("normal",)))
     assert several.pooled is not None
     assert headline_of_run(several).index.estimate == several.pooled.refusal_index.estimate
@@ -168,14 +168,14 @@ def test_best_and_worst_prompt_are_named() -> None:
         ((30, 40, 2, 60), "A small cell"),
     ],
 )
-def test_cautions_are_grave_and_come_first(counts: tuple[int, int, int, int], title: str) -> None:
+def test_serious_cautions_come_first(counts: tuple[int, int, int, int], title: str) -> None:
     run = report_run(counts_table(*counts))
     assert by_title(run)[title].severity == "serious"
     severities = [one.severity for one in headline_of_run(run).doubts]
     assert severities == sorted(severities, key=["serious", "note"].index)
 
 
-def test_missing_answers_are_said_however_few() -> None:
+def test_missing_answers_are_reported_however_few() -> None:
     table = rows(400, variants=("normal",))
     first = pl.int_range(pl.len()) < 2
     gone = table.with_columns(
@@ -193,7 +193,7 @@ def test_missing_answers_are_said_however_few() -> None:
     assert (cell.low, cell.high, by_name["missing answers"].kind) == (missing.low, missing.high, "range")
 
 
-def test_what_is_incomplete_is_said_before_any_number(tmp_path: Path) -> None:
+def test_incomplete_prompts_are_reported_before_any_number(tmp_path: Path) -> None:
     table = rows(30, variants=("low", "high"))
     columns = ("refused", "wrong", "first_grade", "forced_grade", "first_reply", "forced_reply")
     to_come = (pl.col("variant") == "high") & (pl.int_range(pl.len()) % 2 == 0)
@@ -211,7 +211,7 @@ def test_what_is_incomplete_is_said_before_any_number(tmp_path: Path) -> None:
     assert "Incomplete" not in (tmp_path / "r.html").read_text()
 
 
-def test_the_same_caution_of_several_prompts_is_told_once() -> None:
+def test_same_caution_of_several_prompts_appears_once() -> None:
     table = rows(300)
     refused_again = table.with_columns(
         forced_grade=pl.when(pl.col("refused")).then(pl.lit("refused")).otherwise("forced_grade"),
@@ -224,7 +224,7 @@ def test_the_same_caution_of_several_prompts_is_told_once() -> None:
     assert "The same holds for normal, high and highest." in sentence(found, "page")
 
 
-def test_the_papers_rows_stand_beside_simpleqa_only() -> None:
+def test_paper_rows_are_shown_only_for_simpleqa() -> None:
     assert run_view(report_run(rows(300)), 1).paper == ()
     view = run_view(report_run(rows(300, dataset="simpleqa")), 1)
     assert len(view.paper) == 16
@@ -252,13 +252,13 @@ def missing_of(kind: str, count: int) -> pl.DataFrame:
         ("missing", "Unscored", 12, "serious"),
     ],
 )
-def test_what_pulls_as_far_as_the_interval_is_wide_is_grave(kind: str, title: str, count: int, weight: str) -> None:
-    """One question in a thousand moves little; some ten refused ones can move the index by more than .05."""
+def test_caution_with_a_large_effect_on_the_index_is_serious(kind: str, title: str, count: int, weight: str) -> None:
+    """One question in a thousand matters little; about ten refused ones can move the index by more than .05."""
     assert by_title(report_run(missing_of(kind, count)))[title].severity == weight
 
 
 @pytest.mark.parametrize(("kind", "title"), [("again", "Refused when forced"), ("missing", "Unscored")])
-def test_a_pull_is_from_the_index_without_weights_as_the_ranges_have_none(kind: str, title: str) -> None:
+def test_pull_is_computed_from_the_unweighted_index(kind: str, title: str) -> None:
     plain = missing_of(kind, 7)
     right_and_answered = ~pl.col("refused") & ~pl.col("wrong")
     weighted = plain.with_columns(weight=pl.when(right_and_answered).then(20.0).otherwise(1.0))
@@ -266,11 +266,11 @@ def test_a_pull_is_from_the_index_without_weights_as_the_ranges_have_none(kind: 
     assert pulls[0] == pulls[1] > 0
 
 
-def test_one_response_per_question_spoils_nothing() -> None:
+def test_one_response_per_question_raises_no_doubts() -> None:
     assert headline_of_run(report_run(rows(2000, variants=("normal",)))).doubts == ()
 
 
-def test_index_1_is_an_order_and_loses_right_answers_last(tmp_path: Path) -> None:
+def test_report_explains_that_index_1_concerns_order_only(tmp_path: Path) -> None:
     """(5, 0, 495, 500) has an index of 1 though 495 wrong answers were given."""
     assert refusal_index(ContingencyTable(5, 0, 495, 500)).estimate == 1
     write_report((report_run(rows(300)), report_run(rows(300), label="n")), tmp_path / "r.html")
@@ -309,7 +309,7 @@ def refused_again(found: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(forced_grade=pl.when("refused").then(forced))
 
 
-def test_a_caution_fits_as_well(capsys, monkeypatch):
+def test_first_screen_with_a_caution_fits_80_columns(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     tables = [table(counts, Identification("m", "d", name[:16])) for name, counts in FOUR.items()]
     console.show(first_screen(summarise(refused_again(pl.concat(tables)))))
@@ -319,7 +319,7 @@ def test_a_caution_fits_as_well(capsys, monkeypatch):
     assert max(map(len, lines)) <= 80
 
 
-def test_a_row_holds_the_rates_by_definition(capsys):
+def test_row_shows_rates_by_definition(capsys):
     console.show(first_screen(summary(normal=(710, 30, 210, 50))))
     title, _, index, sentence, *rest = capsys.readouterr().out.splitlines()
     assert title == "m on d: 1,000 questions"
@@ -339,7 +339,7 @@ def test_an_undefined_index_says_why_and_undefined_rates_are_dashes(capsys):
     ]
 
 
-def test_missing_answers_stand_beside_the_numbers(capsys):
+def test_missing_answers_are_shown_beside_the_numbers(capsys):
     found = summarise(table((30, 20, 20, 29), Identification("m", "d", "normal"), unscored=1))
     console.show(first_screen(found))
     lines = capsys.readouterr().out.splitlines()
@@ -347,7 +347,7 @@ def test_missing_answers_stand_beside_the_numbers(capsys):
     assert next(line for line in lines if line.startswith("normal")).endswith("1 (1.0%)")
 
 
-def test_several_models_have_a_row_each_and_no_index_in_common(capsys):
+def test_several_models_get_one_row_each_and_no_joint_index(capsys):
     rows = [table((30, 20, 20, 30), Identification(model, "d", "normal")) for model in ("one", "two")]
     console.show(first_screen(summarise(pl.concat(rows))))
     lines = capsys.readouterr().out.splitlines()

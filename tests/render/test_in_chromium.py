@@ -1,4 +1,4 @@
-"""The page in a real browser. After every test the page must have said nothing and fetched nothing (`new_page`)."""
+"""The page in a real browser. After every test it must have logged nothing and fetched nothing (`new_page`)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_opens_at_any_width_without_scrolling_sideways(
 
 
 @pytest.mark.slow
-def test_first_screen_holds_index_interval_verdict_caveats_cells_and_rates(new_page: NewPage, report: Path) -> None:
+def test_first_screen_shows_index_verdict_caveats_cells_and_rates(new_page: NewPage, report: Path) -> None:
     page = new_page(report)
     bottoms = page.run(
         "[...document.querySelectorAll('.large, .headline small, .verdict, .forest, .caveats, .rates, .observed td a')]"
@@ -66,7 +66,7 @@ def test_first_screen_holds_index_interval_verdict_caveats_cells_and_rates(new_p
 
 
 @pytest.mark.slow
-def test_filters_find_what_the_table_holds(new_page: NewPage, report: Path, table: pl.DataFrame) -> None:
+def test_filters_match_the_outcome_table(new_page: NewPage, report: Path, table: pl.DataFrame) -> None:
     page = new_page(report)
     refused_right = pl.col("refused") & ~pl.col("wrong")
     _choose(page, "cell", "1")
@@ -97,7 +97,7 @@ def _back(page: Page) -> None:
 
 
 @pytest.mark.slow
-def test_a_cell_of_a_2x2_table_leads_to_its_questions(new_page: NewPage, report: Path, table: pl.DataFrame) -> None:
+def test_2x2_table_cells_link_to_their_questions(new_page: NewPage, report: Path, table: pl.DataFrame) -> None:
     page = new_page(report)
     page.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     links = page.run(
@@ -118,7 +118,7 @@ def test_a_cell_of_a_2x2_table_leads_to_its_questions(new_page: NewPage, report:
 
 
 @pytest.mark.slow
-def test_a_view_is_sent_by_its_link_and_the_back_button_leads_to_the_one_before(
+def test_view_is_restored_from_its_link_and_by_the_back_button(
     new_page: NewPage, report: Path, table: pl.DataFrame
 ) -> None:
     page = new_page(report)
@@ -151,7 +151,7 @@ def test_a_view_is_sent_by_its_link_and_the_back_button_leads_to_the_one_before(
 
 
 @pytest.mark.slow
-def test_other_places_keep_the_filters_and_clearing_them_is_a_step(new_page: NewPage, report: Path) -> None:
+def test_navigation_keeps_filters_and_clearing_them_adds_history(new_page: NewPage, report: Path) -> None:
     page = new_page(report)
     _choose(page, "cell", "1")
     found = _found(page)
@@ -178,7 +178,7 @@ def test_other_places_keep_the_filters_and_clearing_them_is_a_step(new_page: New
         "#constructor",
     ],
 )
-def test_an_address_that_names_nothing_here_shows_everything(new_page: NewPage, report: Path, address: str) -> None:
+def test_unknown_address_shows_all_questions(new_page: NewPage, report: Path, address: str) -> None:
     assert _found(new_page(report, address)) == 300
 
 
@@ -188,10 +188,8 @@ def _left_out(page: Page) -> str:
 
 
 @pytest.mark.slow
-def test_what_a_link_names_and_the_report_does_not_have_is_said_and_goes_from_the_address(
-    new_page: NewPage, report: Path, table: pl.DataFrame
-) -> None:
-    """All questions were listed without a word, as if the filters had been applied."""
+def test_unknown_link_parameters_are_reported_and_removed(new_page: NewPage, report: Path, table: pl.DataFrame) -> None:
+    """Earlier, all questions were listed without a notice, as if the filters had been applied."""
     known = "cell=refused_right&search=numb&look=all&draw=first"
     page = new_page(report, f"#questions?run=9&variant=xyz&{known}&varient=low")
     assert (
@@ -213,7 +211,7 @@ def test_what_a_link_names_and_the_report_does_not_have_is_said_and_goes_from_th
 
 
 @pytest.mark.slow
-def test_an_address_is_text_and_nothing_else(new_page: NewPage, report: Path) -> None:
+def test_address_is_treated_as_plain_text(new_page: NewPage, report: Path) -> None:
     text = "<img src=x onerror=alert(1)>'\"&cell=1#+%"
     page = new_page(report)
     _choose(page, "search", text)
@@ -224,7 +222,7 @@ def test_an_address_is_text_and_nothing_else(new_page: NewPage, report: Path) ->
 
 
 @pytest.mark.slow
-def test_a_cell_counts_first_draws_and_so_does_its_link(new_page: NewPage, tmp_path: Path) -> None:
+def test_cell_and_its_link_count_first_draws_only(new_page: NewPage, tmp_path: Path) -> None:
     first = rows(80, variants=("normal",), seed=1).with_columns(pl.lit(0, pl.Int64).alias("draw"))
     again = rows(80, variants=("normal",), seed=2).with_columns(pl.lit(1, pl.Int64).alias("draw"))
     page = new_page(write_report([report_run(pl.concat([first, again]))], tmp_path / "report.html").path)
@@ -249,9 +247,7 @@ def test_lenses_count_and_filter(new_page: NewPage, report: Path, table: pl.Data
 
 
 @pytest.mark.slow
-def test_search_goes_through_questions_answers_replies_and_ids(
-    new_page: NewPage, report: Path, table: pl.DataFrame
-) -> None:
+def test_search_covers_questions_answers_replies_and_ids(new_page: NewPage, report: Path, table: pl.DataFrame) -> None:
     page = new_page(report)
     page.click("#search")
     for words in ("number 17?", "THING 29", table["forced_reply"][123][5:25], "q77", "nothing like that"):
@@ -265,7 +261,7 @@ def test_search_goes_through_questions_answers_replies_and_ids(
 
 
 @pytest.mark.slow
-def test_the_list_holds_only_the_rows_in_sight(new_page: NewPage, report: Path) -> None:
+def test_list_renders_only_visible_rows(new_page: NewPage, report: Path) -> None:
     page = new_page(report)
     assert page.run("document.querySelectorAll('.row').length") < 30
     page.run("document.getElementById('list').scrollTop = 8000")
@@ -290,7 +286,7 @@ def test_a_click_opens_both_replies_of_every_prompt(new_page: NewPage, report: P
 
 
 @pytest.mark.slow
-def test_keyboard_alone_finds_opens_steps_and_closes(new_page: NewPage, report: Path) -> None:
+def test_keyboard_alone_searches_opens_navigates_and_closes(new_page: NewPage, report: Path) -> None:
     page = new_page(report)
     page.press("/")
     assert page.run("document.activeElement.id") == "search"
@@ -348,7 +344,7 @@ def test_prints_the_numbers_and_not_the_list(new_page: NewPage, report: Path) ->
 
 
 @pytest.mark.slow
-def test_hostile_text_shows_as_text(new_page: NewPage, tmp_path: Path) -> None:
+def test_hostile_text_is_shown_as_text(new_page: NewPage, tmp_path: Path) -> None:
     table = rows(len(HOSTILE))
     numbers = pl.int_range(pl.len()) % len(HOSTILE)
     hostile = numbers.replace_strict(list(range(len(HOSTILE))), list(HOSTILE), return_dtype=pl.String)
@@ -377,7 +373,7 @@ def test_hostile_text_shows_as_text(new_page: NewPage, tmp_path: Path) -> None:
 
 
 def _made_visible(text: str) -> str:
-    """Say what a reader sees, from the list of what these texts hold."""
+    """Return what a reader sees: control characters are replaced by their code points."""
     for character in "\x1b\x07\u202e\u2066\u2069\u2028\u2029\x00":
         text = text.replace(character, f"U+{ord(character):04X}")
     return text
@@ -399,7 +395,7 @@ def test_long_replies_are_cut_in_the_middle_and_say_so(new_page: NewPage, tmp_pa
 
 
 @pytest.mark.slow
-def test_an_old_browser_that_cannot_unpack_says_so_and_shows_the_rest(chromium: Browser, tmp_path: Path) -> None:
+def test_browser_without_decompression_shows_a_notice_and_the_rest(chromium: Browser, tmp_path: Path) -> None:
     written = write_report([report_run(rows(400, length=200))], tmp_path / "report.html")
     assert 'type="application/gzip"' in written.path.read_text(encoding="utf-8")
     page = Page(chromium)
@@ -412,7 +408,7 @@ def test_an_old_browser_that_cannot_unpack_says_so_and_shows_the_rest(chromium: 
 
 
 @pytest.mark.slow
-def test_draws_that_agree_are_told_once_with_their_number(new_page: NewPage, tmp_path: Path) -> None:
+def test_identical_draws_are_shown_once_with_their_count(new_page: NewPage, tmp_path: Path) -> None:
     draws = [rows(1, variants=("normal",)).with_columns(pl.lit(draw, pl.Int64).alias("draw")) for draw in range(5)]
     same = pl.concat(draws).with_columns(
         first_reply=pl.when(pl.col("draw") == 4).then(pl.lit("b")).otherwise(pl.lit("a"))
@@ -464,7 +460,7 @@ def test_4326_questions_under_4_prompts_stay_small_and_quick(
     with capsys.disabled():
         print(
             f"\n4,326 x 4, replies of 200 random letters: {written.size / 1e6:.1f} MB, made in {made - started:.1f} s, "
-            f"opened in {opened - made:.1f} s, filtered in {waits} ms (60 of them a wait for further keys)"
+            f"opened in {opened - made:.1f} s, filtered in {waits} ms (including a 60 ms wait for further keys)"
         )
     assert written.size < 15_000_000
     assert written.n_cut == 0

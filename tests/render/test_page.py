@@ -68,7 +68,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> str:
     return _page(tmp_path_factory.mktemp("one"), rows(200, draws=2))
 
 
-def test_nothing_points_outside_and_nothing_is_inline(one: str) -> None:
+def test_page_has_no_external_links_or_inline_code(one: str) -> None:
     for tag, attributes in _Parsed(one).elements:
         for name, value in attributes.items():
             assert name != "style"
@@ -79,7 +79,7 @@ def test_nothing_points_outside_and_nothing_is_inline(one: str) -> None:
     assert "url(" not in one.split("<script", maxsplit=1)[0]
 
 
-def test_policy_names_style_and_script_by_their_hashes(one: str) -> None:
+def test_content_security_policy_lists_style_and_script_hashes(one: str) -> None:
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', one)
     assert policy is not None
     rules = policy[1].replace("&#39;", "'")
@@ -90,7 +90,7 @@ def test_policy_names_style_and_script_by_their_hashes(one: str) -> None:
         assert f"{name}-src 'sha256-{digest}'" in rules
 
 
-def test_ids_are_unique_and_references_lead_somewhere(tmp_path: Path) -> None:
+def test_ids_are_unique_and_references_resolve(tmp_path: Path) -> None:
     page = _page(tmp_path, rows(100, model="a"), rows(100, model="b", seed=1), rows(100, model="c", seed=2))
     elements = _Parsed(page).elements
     ids = Counter(attributes["id"] for _, attributes in elements if "id" in attributes)
@@ -103,7 +103,7 @@ def test_ids_are_unique_and_references_lead_somewhere(tmp_path: Path) -> None:
             assert name in ids or name == "detail-title"
 
 
-def test_every_picture_has_words_or_is_hidden_beside_its_numbers(one: str) -> None:
+def test_every_svg_has_a_label_or_is_aria_hidden(one: str) -> None:
     for tag, attributes in _Parsed(one).elements:
         if tag == "svg" and attributes.get("viewbox") is None:
             assert attributes.get("aria-hidden") == "true" or (
@@ -111,7 +111,7 @@ def test_every_picture_has_words_or_is_hidden_beside_its_numbers(one: str) -> No
             )
 
 
-def test_landmarks_language_and_one_heading_of_the_first_rank(one: str) -> None:
+def test_page_has_landmarks_language_and_one_h1(one: str) -> None:
     tags = Counter(tag for tag, _ in _Parsed(one).elements)
     assert tags["main"] == tags["nav"] == tags["footer"] == tags["h1"] == 1
     assert ("html", {"lang": "en"}) in _Parsed(one).elements
@@ -147,7 +147,7 @@ def test_degenerate_tables_make_a_page_that_says_undefined_or_boundary(
     assert "nan" not in page.split('id="data"')[0].split("<body>")[1].lower()
 
 
-def test_nothing_scored_makes_a_page_too(tmp_path: Path) -> None:
+def test_page_is_written_without_any_scored_question(tmp_path: Path) -> None:
     nothing = counts_table(3, 0, 0, 0).with_columns(
         refused=pl.lit(None, pl.Boolean), wrong=pl.lit(None, pl.Boolean), unscored_reason=pl.lit("error")
     )
@@ -155,7 +155,7 @@ def test_nothing_scored_makes_a_page_too(tmp_path: Path) -> None:
     assert "3 of 3 questions" in page
 
 
-def test_metrics_are_those_of_the_summary() -> None:
+def test_metric_rows_match_the_summary() -> None:
     run = report_run(rows(300))
     held = tuple(metric_rows(run))
     assert len(held) == len(METRIC_NAMES)
@@ -167,7 +167,7 @@ def test_metrics_are_those_of_the_summary() -> None:
             assert (cell.estimate, cell.low, cell.high) == (metric.estimate, metric.low, metric.high)
 
 
-def test_tiles_have_the_area_of_their_share_and_cover_the_picture() -> None:
+def test_tile_areas_equal_their_shares_and_sum_to_1() -> None:
     for variant in report_run(rows(300)).variants:
         picture = list(tiles(variant.table))
         assert sum(tile.width * tile.height for tile in picture) == pytest.approx(1)
@@ -176,7 +176,7 @@ def test_tiles_have_the_area_of_their_share_and_cover_the_picture() -> None:
             assert tile.width * tile.height == pytest.approx(tile.count / 300)
 
 
-def test_curves_of_the_plane_run_through_their_points() -> None:
+def test_plane_curves_pass_through_their_points() -> None:
     run = report_run(rows(2_000))
     found = plane(run)
     assert found is not None
@@ -189,7 +189,7 @@ def test_curves_of_the_plane_run_through_their_points() -> None:
         assert curve[-1] == pytest.approx((1000, 1000), abs=0.1)
 
 
-def test_sensitivity_holds_rules_topics_and_draws() -> None:
+def test_sensitivity_rows_include_rules_topics_and_draws() -> None:
     run = report_run(rows(200, draws=2))
     held = {row.name: row for row in sensitivity_rows(run)}
     assert list(held) == ["RI", "Corrected RI", "forced for all", "scoring rules", "within topics"]
@@ -204,7 +204,7 @@ def test_sensitivity_holds_rules_topics_and_draws() -> None:
         assert forced.estimate == variant.draws.forced_for_all
 
 
-def test_colours_are_those_of_the_figures() -> None:
+def test_report_colours_match_the_figures() -> None:
     from refusal_index.plugins.studies.style import CELL_COLOURS
 
     style = _asset("report.css")
@@ -219,7 +219,7 @@ def _luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_text_stands_out_from_its_ground_against_wcag(theme: str) -> None:
+def test_text_contrast_against_wcag(theme: str) -> None:
     block = _asset("report.css").split('[data-theme="dark"] {' if theme == "dark" else ":root {")[1].split("}")[0]
     colours = dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6})", block))
     for text in ("ink", "muted", "accent", "serious"):
@@ -237,7 +237,7 @@ def _folder(path: Path, table: pl.DataFrame) -> RunFolder:
     return folder
 
 
-def test_a_folder_gives_settings_prompts_with_hashes_and_cost(tmp_path: Path) -> None:
+def test_report_of_a_folder_shows_settings_prompt_hashes_and_cost(tmp_path: Path) -> None:
     table = rows(50)
     folder = _folder(tmp_path / "run", table)
     usage = {name: Usage(1000, 20, 50, 0.5) for name in VARIANTS}
@@ -252,7 +252,7 @@ def test_a_folder_gives_settings_prompts_with_hashes_and_cost(tmp_path: Path) ->
         assert shown in page
 
 
-def test_a_run_at_hand_gives_the_same_page_as_its_folder(tmp_path: Path) -> None:
+def test_run_in_memory_gives_the_same_page_as_its_folder(tmp_path: Path) -> None:
     table = rows(50)
     folder = _folder(tmp_path / "run", table)
     summary = summarise(table, penalty=0.2)
@@ -262,7 +262,7 @@ def test_a_run_at_hand_gives_the_same_page_as_its_folder(tmp_path: Path) -> None
     assert at_hand == read
 
 
-def test_a_page_without_room_for_all_says_so_and_its_numbers_rest_on_all(tmp_path: Path, monkeypatch) -> None:
+def test_page_with_sampled_questions_says_so_and_uses_all_for_numbers(tmp_path: Path, monkeypatch) -> None:
     table = rows(80)
     folder = _folder(tmp_path / "run", table)
     scored = table.with_columns(confidence=pl.int_range(table.height) / table.height)
@@ -279,7 +279,7 @@ def test_a_page_without_room_for_all_says_so_and_its_numbers_rest_on_all(tmp_pat
         assert "80 questions" in page
 
 
-def test_of_several_runs_those_that_cannot_be_read_are_left_out_with_a_sentence(tmp_path: Path) -> None:
+def test_unreadable_runs_among_several_are_left_out_with_a_reason(tmp_path: Path) -> None:
     sound = _folder(tmp_path / "sound", rows(30)).path
     unfinished = _folder(tmp_path / "unfinished", rows(30))
     unfinished.outcomes.unlink()
@@ -297,7 +297,7 @@ def test_runs_of_different_datasets_are_not_compared(tmp_path: Path) -> None:
     assert "The runs have different questions" in page
 
 
-def test_two_runs_say_their_difference_and_three_who_leads(tmp_path: Path) -> None:
+def test_report_states_difference_of_two_runs_and_leader_of_three(tmp_path: Path) -> None:
     good, bad = rows(600, model="good", rho=0.9), rows(600, model="bad", rho=0.0, seed=5)
     other = rows(600, model="also-bad", rho=0.0, seed=6)
     marks = re.compile("</?bdi[^>]*>")
@@ -310,7 +310,7 @@ def test_two_runs_say_their_difference_and_three_who_leads(tmp_path: Path) -> No
     )
 
 
-def test_a_report_is_known_and_other_files_are_not(tmp_path: Path, one: str) -> None:
+def test_is_report_recognises_only_reports(tmp_path: Path, one: str) -> None:
     (tmp_path / "report.html").write_text(one, encoding="utf-8")
     write_outcomes(rows(5), tmp_path / "outcomes.csv")
     assert is_report(tmp_path / "report.html")
@@ -333,7 +333,7 @@ def _with_gaps(table: pl.DataFrame) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("draws", [1, 3])
-def test_flags_order_and_rows_recomputed(draws: int) -> None:
+def test_flags_order_and_rows_match_recomputation(draws: int) -> None:
     table = _with_gaps(rows(60, draws=draws))
     run = report_run(table)
     page = payload(questions_of([run]), Cut(4000))
@@ -367,7 +367,7 @@ def test_flags_order_and_rows_recomputed(draws: int) -> None:
         assert texts[page["questions"]["text"][place]] == found[0]["question"]
 
 
-def test_two_columns_are_enough_and_grades_are_told_from_them() -> None:
+def test_grades_are_derived_from_two_columns() -> None:
     page = payload(questions_of([report_run(counts_table(2, 1, 1, 3))]), Cut(4000))
     grades = [("correct", "incorrect", "refused", "unscored", "not asked")[code] for code in page["rows"]["first"]]
     assert sorted(grades) == ["correct"] * 3 + ["incorrect"] + ["refused"] * 3
@@ -375,7 +375,7 @@ def test_two_columns_are_enough_and_grades_are_told_from_them() -> None:
     assert page["questions"]["text"] == [-1] * 7
 
 
-def test_every_text_stands_once_and_long_ones_lose_their_middle() -> None:
+def test_texts_are_stored_once_and_long_ones_cut_in_the_middle() -> None:
     table = rows(4, variants=("low", "high")).with_columns(
         first_reply=pl.lit("a" * 700 + "b" * 9_000 + "c" * 300), forced_reply=pl.lit("short")
     )
@@ -391,14 +391,14 @@ def _unpacked(text: str, packed: bool) -> Any:
 
 
 @pytest.mark.parametrize("length", [10, 3_000])
-def test_plain_and_packed_hold_the_same(length: int) -> None:
+def test_plain_and_packed_data_are_equal(length: int) -> None:
     found = questions_of([report_run(rows(200, length=length))])
     embedded = embed_questions(found)
     assert embedded.packed == (length > 1_000)
     assert _unpacked(embedded.text, embedded.packed) == json.loads(json.dumps(payload(found, embedded.cut)))
 
 
-def test_replies_give_way_step_by_step_where_room_is_short() -> None:
+def test_replies_are_shortened_step_by_step_if_space_is_limited() -> None:
     found = questions_of([report_run(rows(60, length=1_500, draws=2))])
     sizes = []
     for room in (12_000_000, 400_000, 180_000, 100_000, 1):
@@ -423,7 +423,7 @@ def test_property_json_in_the_page_cannot_end_its_element(texts: list[str]) -> N
     assert json.loads(text) == texts
 
 
-def test_of_more_outcomes_than_a_page_holds_it_shows_a_random_sample_of_the_questions() -> None:
+def test_page_shows_a_random_sample_if_there_are_too_many_outcomes() -> None:
     table = rows(300, draws=2)
     shown, left_out = sampled(table.lazy(), 10 * 4 * 2)
     ids = shown["question_id"].unique()

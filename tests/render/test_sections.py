@@ -102,13 +102,13 @@ def shown(page: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", section)).split())
 
 
-def test_without_scores_there_is_no_section(table, tmp_path):
+def test_confidence_section_is_absent_without_scores(table, tmp_path):
     bare = write_report([report_run(table)], tmp_path / "r.html").path.read_text(encoding="utf-8")
     assert "run-1-confidence" not in bare
     assert values_of(report_run(table)) is None
 
 
-def test_the_section_has_findings_pictures_and_numbers_of_every_method(table, page):
+def test_confidence_section_has_findings_and_numbers_of_every_method(table, page):
     run = scored_run(table, scores_of(table))
     text = shown(page)
     assert '<a href="#run-1-confidence">Confidence</a>' in page
@@ -124,7 +124,7 @@ def test_the_section_has_findings_pictures_and_numbers_of_every_method(table, pa
             assert f"Under {each.variant} the model refused {each.refused} of 200 questions." in text
 
 
-def test_bins_lie_where_the_reliability_table_has_them(table):
+def test_reliability_bins_match_direct_computation(table):
     run = scored_run(table, scores_of(table))
     view = values_of(run)
     score, wrong = (np.array([getattr(s, name) for s in scores_of(table)[:200]]) for name in ("confidence", "wrong"))
@@ -140,7 +140,7 @@ def test_bins_lie_where_the_reliability_table_has_them(table):
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=2, max_size=80))
-def test_below_the_roc_curve_lies_the_auroc_with_its_ties(drawn):
+def test_area_under_roc_curve_equals_auroc_with_ties_property(drawn):
     score, right = np.array([float(s) for s, _ in drawn]), np.array([r for _, r in drawn])
     if right.all() or not right.any():
         return
@@ -149,7 +149,7 @@ def test_below_the_roc_curve_lies_the_auroc_with_its_ties(drawn):
     assert np.trapezoid(y, x) == pytest.approx(auroc(score, right).estimate)
 
 
-def test_of_a_long_curve_few_corners_are_kept_and_its_area():
+def test_long_roc_curve_is_thinned_and_keeps_its_area():
     rng = np.random.default_rng(0)
     right = rng.random(5000) < 0.5
     score = right + rng.standard_normal(5000)
@@ -158,7 +158,7 @@ def test_of_a_long_curve_few_corners_are_kept_and_its_area():
     assert np.trapezoid(y, x) == pytest.approx(auroc(score, right).estimate, abs=0.002)
 
 
-def test_each_curve_stands_once_and_is_referred_to(table, tmp_path):
+def test_each_curve_is_defined_once_and_referenced(table, tmp_path):
     run = scored_run(table, scores_of(table, METHODS))
     page = write_report([run, run], tmp_path / "r.html").path.read_text(encoding="utf-8")
     defined = re.findall(r'<polyline id="([^"]*)"', page)
@@ -166,10 +166,10 @@ def test_each_curve_stands_once_and_is_referred_to(table, tmp_path):
     used = re.findall(r'<use class="(\w+)" href="#([^"]*)"', page)
     assert {name for _, name in used} == set(defined)
     assert [name for kind, name in used if kind == "mine"] == defined
-    assert "2 more" in shown(page), "beyond six methods the pictures are folded away"
+    assert "2 more" in shown(page), "beyond six methods the charts are collapsed"
 
 
-def test_of_one_kind_of_answers_there_is_no_curve_and_the_picture_says_why(table, tmp_path):
+def test_chart_says_why_there_is_no_curve_if_all_answers_are_right(table, tmp_path):
     right = [one for one in scores_of(table) if not one.wrong]
     page = write_report([scored_run(table, right)], tmp_path / "r.html").path.read_text(encoding="utf-8")
     assert "every answer is right" in page
@@ -177,7 +177,7 @@ def test_of_one_kind_of_answers_there_is_no_curve_and_the_picture_says_why(table
     assert "undefined all true" in shown(page)
 
 
-def test_a_method_without_any_score_has_a_row_and_a_remark_and_no_picture(table, tmp_path):
+def test_method_without_scores_has_a_row_and_remark_but_no_chart(table, tmp_path):
     empty = [replace(one, method="verbalised-words", confidence=None) for one in scores_of(table)[:200]]
     page = write_report([scored_run(table, [*scores_of(table), *empty])], tmp_path / "r.html")
     text = shown(page.path.read_text(encoding="utf-8"))
@@ -206,7 +206,7 @@ def test_hostile_method_names_add_no_element(table, tmp_path):
 
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.slow
-def test_in_a_browser_it_fits_any_width_and_draws_every_curve(
+def test_confidence_section_fits_any_width_and_draws_every_curve(
     table: pl.DataFrame, tmp_path: Path, new_page: Callable[..., Page], width: int
 ) -> None:
     scores = scores_of(table, (*METHODS, " ".join(HOSTILE)))
@@ -232,7 +232,7 @@ def details(found: PanelOfSteps) -> list[str]:
 
 
 def of_steps(caution: list[float], *, n: int = 500, noise: list[float] | None = None, seed: int = 1) -> list[ReportRun]:
-    """Runs of the steps of a training: how cautious the model is at each, and how blindly it refuses."""
+    """Return runs of training steps, given the caution and the randomness of refusals at each."""
     rng = np.random.default_rng(seed)
     doubt = rng.standard_normal(n)
     wrong = doubt + 0.7 * rng.standard_normal(n) > 0
@@ -258,7 +258,7 @@ def panel_of(runs: list[ReportRun]) -> PanelOfSteps:
     return found
 
 
-def test_more_refusals_at_one_step_are_said_and_no_more_than_that():
+def test_refusal_increase_is_reported_without_other_changes():
     found = panel_of(of_steps([-1.0, -1.0, -1.0, -0.3, -0.3, -0.3]))
     assert headline(found) == (
         "It refuses more since step 2,000; how strongly its refusals are correlated with its errors does not change "
@@ -277,24 +277,24 @@ def test_more_refusals_at_one_step_are_said_and_no_more_than_that():
     assert "the same 500 questions" in rests_on
 
 
-def test_a_steady_rise_is_no_jump():
+def test_steady_rise_is_not_called_a_jump():
     found = panel_of(of_steps([-1.5, -1.1, -0.7, -0.3, 0.1, 0.5]))
     assert headline(found).startswith("It refuses more since about step ")
     assert "this is not a single jump" in details(found)[0]
 
 
-def test_refusals_that_lose_touch_with_knowledge_are_said():
+def test_weaker_correlation_with_errors_is_reported():
     found = panel_of(of_steps([-0.8] * 6, noise=[0.3] * 3 + [4.0] * 3, n=800))
     assert "its refusals are less strongly correlated with its errors since step 2,000" in headline(found)
 
 
-def test_where_nothing_is_shown_nothing_is_said():
+def test_no_significant_change_is_reported_as_such():
     found = panel_of(of_steps([-0.8] * 5))
     assert headline(found) == "There is no significant change over these 5 steps."
     assert all(said.startswith("There is no significant change in ") for said in details(found)[:3])
 
 
-def test_a_step_that_refused_nothing_is_a_gap_with_its_reason():
+def test_step_without_refusals_is_a_gap_with_a_reason():
     (view,) = panel_values(on_page(runs := of_steps([-50.0, -0.8, -0.8, -0.7])))
     index = view["charts"][0]
     gaps = [(point.step, point.value.reason) for point in index["points"] if point.value.estimate is None]
@@ -306,12 +306,12 @@ def test_a_step_that_refused_nothing_is_a_gap_with_its_reason():
     assert len(runs) == len(view["rows"]) == 4
 
 
-def test_where_no_step_has_an_index_that_is_said():
+def test_index_change_is_unknown_if_no_step_has_an_index():
     found = panel_of(of_steps([-50.0] * 3))
     assert "It is unknown how strongly its refusals are correlated with its errors: 0 of 3 steps" in details(found)[2]
 
 
-def test_refusals_that_begin_are_a_change_and_what_has_no_index_is_not_compared():
+def test_first_refusals_are_a_change_and_undefined_index_is_not_compared():
     found = panel_of(of_steps([-50.0, -50.0, -50.0, -0.7, -0.7, -0.7]))
     assert headline(found) == (
         "It refuses more since step 2,000; whether its refusals are more strongly correlated with its errors is "
@@ -320,7 +320,7 @@ def test_refusals_that_begin_are_a_change_and_what_has_no_index_is_not_compared(
     assert details(found)[0].startswith("The refusal rate is 0% on average before step 2,000 and ")
 
 
-def test_an_index_is_compared_where_refusals_changed_or_at_the_next_step_that_has_one():
+def test_index_is_compared_at_the_change_or_next_defined_step():
     found = panel_of(of_steps([-1.4, -1.4, 50.0, 0.3, 0.3], n=300))
     assert found.metrics["refusal_rate"].change.row == 2
     assert "from step 2,000 on it differs by" in details(found)[2]
@@ -329,7 +329,7 @@ def test_an_index_is_compared_where_refusals_changed_or_at_the_next_step_that_ha
     )
 
 
-def test_no_change_is_never_said_of_steps_that_are_left_out():
+def test_no_change_is_not_claimed_for_left_out_steps():
     found = panel_of(of_steps([-50.0] * 3))
     assert headline(found) == (
         "There is no significant change over these 3 steps, but it is unknown how strongly its refusals are "
@@ -340,7 +340,7 @@ def test_no_change_is_never_said_of_steps_that_are_left_out():
     assert headline(found).endswith("correlated with its errors at 2 of them.")
 
 
-def test_steps_come_in_their_order_and_runs_without_one_are_no_training():
+def test_steps_are_sorted_and_runs_without_steps_are_not_a_training():
     runs = [run.run for run in of_steps([-1.0, -0.9, -0.8])]
     assert [run.step for run in steps_of_trainings(runs[::-1])[0]] == [500, 1000, 1500]
     assert steps_of_trainings([replace(run, step=None) for run in runs]) == ()
@@ -349,14 +349,14 @@ def test_steps_come_in_their_order_and_runs_without_one_are_no_training():
     assert [len(each) for each in steps_of_trainings([*runs, elsewhere])] == [3]
 
 
-def test_steps_without_a_variant_in_common_are_not_followed():
+def test_steps_without_a_common_variant_give_no_panel():
     first, second = (run.run for run in of_steps([-1.0, -0.9]))
     (outcomes,) = second.variants.values()
     other: ComparedRun = replace(second, variants={"low": outcomes, "high": outcomes})
     assert panels_of((first, other), CompareOptions()) == ()
 
 
-def test_the_page_has_every_step_as_point_and_row_and_nothing_is_obeyed(tmp_path: Path):
+def test_page_has_a_point_and_row_per_step_and_escapes_hostile_labels(tmp_path: Path):
     runs = of_steps([-1.0, -0.9, -0.8])
     hostile = [
         replace(run, run=replace(run.run, label=f"{text} {n}"))
@@ -372,7 +372,7 @@ def test_the_page_has_every_step_as_point_and_row_and_nothing_is_obeyed(tmp_path
     assert page.count("<h1") == 1
 
 
-def test_steps_that_lack_questions_are_named_first_and_marked_in_their_row(tmp_path: Path):
+def test_incomplete_steps_are_named_first_and_marked_in_their_row(tmp_path: Path):
     first, second, third = of_steps([-1.0, -0.9, -0.8], n=100)
     gone = pl.col("question_id").is_in(second.run.variants["normal"]["question_id"][:30].to_list())
     lost = second.run.variants["normal"].with_columns(
@@ -389,7 +389,7 @@ def test_steps_that_lack_questions_are_named_first_and_marked_in_their_row(tmp_p
     assert section.count('<small class="undefined">incomplete</small>') == 1
 
 
-def test_runs_that_are_no_steps_have_no_such_section(tmp_path: Path):
+def test_runs_without_steps_have_no_panel_section(tmp_path: Path):
     runs = [replace(run, run=replace(run.run, step=None)) for run in of_steps([-1.0, -0.9])]
     page = write_report(runs, tmp_path / "report.html").path.read_text(encoding="utf-8")
     assert 'id="panel-' not in page
@@ -406,15 +406,13 @@ def test_runs_that_are_no_steps_have_no_such_section(tmp_path: Path):
         ("omniscience_index", [Estimate(-20.0, -35.0, -5.0), Estimate(12.0, 1.0, 24.0)], (-40.0, 40.0)),
     ],
 )
-def test_axes_hold_whatever_is_drawn_between_round_numbers(
-    metric: str, values: list[Estimate], ends: tuple[float, float]
-):
+def test_axes_cover_all_values_between_round_numbers(metric: str, values: list[Estimate], ends: tuple[float, float]):
     scale = vertical(metric, values)
     ticks = scale.ticks
     assert (scale.low, scale.high) == ends == (ticks[0], ticks[-1])
 
 
-def test_charts_say_in_words_what_they_show():
+def test_charts_have_text_descriptions():
     runs = on_page(of_steps([-1.0, -1.0, -0.2, -0.2]))
     (view,) = panel_values(runs)
     assert view["charts"][1]["since"] == 1500
@@ -427,7 +425,7 @@ def test_charts_say_in_words_what_they_show():
 
 
 def both(text: str = "", temperature: float = 0.0) -> tuple[list[ReportRun], GateResult]:
-    """Return two runs and what a gate says of them, the second model refusing by chance; `text` is in every name.
+    """Return two runs and their gate result; the second model refuses at random, and `text` is in every name.
 
     At temperature 0 every change of a question is shown.
     """
@@ -452,7 +450,7 @@ def gate_page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return page_of(tmp_path_factory.mktemp("gate"))
 
 
-def test_the_verdict_is_the_first_thing_on_the_page_and_its_only_heading_of_the_first_rank(gate_page: str) -> None:
+def test_gate_verdict_comes_first_and_is_the_only_h1(gate_page: str) -> None:
     found = both()[1]
     assert (found.verdict, Counter(tag for tag, _ in _Parsed(gate_page).elements)["h1"]) == ("fail", 1)
     places = [
@@ -462,14 +460,14 @@ def test_the_verdict_is_the_first_thing_on_the_page_and_its_only_heading_of_the_
     assert "<title>Refusal Index gate: fail</title>" in gate_page
 
 
-def test_the_section_holds_every_guard_and_every_question_that_changed(gate_page: str) -> None:
+def test_gate_section_lists_every_guard_and_changed_question(gate_page: str) -> None:
     section, found = gate_page.partition('id="gate"')[2].partition("</section>")[0], both()[1]
     assert section.count("<tr>") == 2 + len(found.guards) + len(found.changed) == 16
     assert all(one.question_id in section for one in found.changed)
     assert "whether the candidate is worse by more than the margin" in section
 
 
-def test_single_responses_are_said_to_show_no_change(tmp_path: Path) -> None:
+def test_gate_section_says_single_responses_cannot_show_changes(tmp_path: Path) -> None:
     runs, found = both(temperature=0.7)
     page = write_report(runs, tmp_path / "report.html", gate=found).path.read_text(encoding="utf-8")
     section = page.partition('id="gate"')[2].partition("</section>")[0]
@@ -477,7 +475,7 @@ def test_single_responses_are_said_to_show_no_change(tmp_path: Path) -> None:
     assert "changed most</summary>" not in section
 
 
-def test_a_report_without_a_gate_has_no_such_section(tmp_path: Path) -> None:
+def test_report_without_a_gate_has_no_gate_section(tmp_path: Path) -> None:
     plain = write_report(both()[0], tmp_path / "report.html").path.read_text(encoding="utf-8")
     assert 'id="gate"' not in plain
     assert "<title>Refusal Index of 2 runs</title>" in plain

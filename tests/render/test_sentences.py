@@ -55,7 +55,7 @@ def codes_of(node: ast.expr, module: Path) -> Iterator[str]:
 
 
 def emitted(modules: Iterable[Path] = MODULES) -> set[str]:
-    """Return the codes of all statements that are made in some modules."""
+    """Return the codes of all statements created in some modules."""
     return {
         code
         for module in modules
@@ -69,7 +69,7 @@ def test_every_statement_has_a_sentence_and_every_sentence_a_statement():
     assert emitted() == set(sentences()["text"]) | set(sentences()["page"])
 
 
-def test_every_statement_of_a_comparison_or_a_ranking_has_its_place_where_it_is_shown():
+def test_every_comparison_or_ranking_statement_is_rendered():
     made = emitted(PACKAGE / "findings" / f"{name}.py" for name in ("comparison", "ranking"))
     texts = [PACKAGE / "render" / name for name in ("comparison.py", "report/page.py")]
     literals = {
@@ -81,7 +81,7 @@ def test_every_statement_of_a_comparison_or_a_ranking_has_its_place_where_it_is_
     assert made <= literals
 
 
-def test_every_title_is_of_a_statement():
+def test_every_title_belongs_to_a_statement():
     assert set(sentences()["title"]) <= emitted()
 
 
@@ -98,7 +98,7 @@ def test_templates_use_filters_and_sections_that_exist(section):
         assert "  " not in template.strip(), code
 
 
-def test_a_value_is_never_a_template():
+def test_values_are_never_treated_as_templates():
     assert sentence(Statement("two_models", values={"first": "{{ forced }}", "forced": "b"})).count("{{ forced }}") == 1
 
 
@@ -115,7 +115,7 @@ _KEPT = "\n\t\u200c\u200d"
 
 
 @given(st.text())
-def test_property_nothing_obeyed_is_left_and_nothing_else_is_lost(text: str) -> None:
+def test_property_visible_replaces_control_characters_and_nothing_else(text: str) -> None:
     shown = str(visible(text))
     assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in _KEPT]
     back = re.sub(r'<span class="control" title="[^"]*">U\+([0-9A-F]+)</span>', lambda m: chr(int(m[1], 16)), shown)
@@ -131,7 +131,7 @@ def test_property_plain_text_is_one_harmless_line(text: str) -> None:
     ]
 
 
-def test_markup_is_escaped_and_marks_are_named() -> None:
+def test_markup_is_escaped_and_control_characters_are_named() -> None:
     assert "<script>" not in str(visible("<script>"))
     assert 'title="RIGHT-TO-LEFT OVERRIDE">U+202E' in str(visible("\u202e"))
 
@@ -150,7 +150,7 @@ def test_a_rounded_zero_has_no_sign() -> None:
     assert number(-0.0001) == "0.000"
 
 
-def test_names_are_joined_as_a_sentence_does() -> None:
+def test_names_are_listed_with_commas_and_a_final_and() -> None:
     assert [listed(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
 
 

@@ -1,4 +1,4 @@
-"""Functions as models and graders, for tests to name and to hand over."""
+"""Model and grader functions for tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(8)]
 LOCAL: dict[str, Any] = {"variants": "high", "grader": "exact", "max_retries": 0}
 ASKED = Counter[str]()
-"""How often each message was asked; a test clears it."""
+"""How often each message was requested; tests clear it."""
 
 _lock = threading.Lock()
 
@@ -42,12 +42,12 @@ async def answer_async(messages: list[dict[str, str]]) -> str:
 
 
 def awaited(messages: list[dict[str, str]]) -> Any:
-    """Return what is to be awaited, without being a coroutine function."""
+    """Return an awaitable without being a coroutine function."""
     return answer_async(messages)
 
 
 async def stopping(messages: list[dict[str, str]]) -> str:
-    """Be interrupted before the sixth answer, as by Ctrl-C; `ASKED["go on"]` keeps it from that."""
+    """Get interrupted before the sixth answer, as by Ctrl-C; `ASKED["go on"]` prevents it."""
     if ASKED.total() == 5:
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.sleep(30)
@@ -100,7 +100,7 @@ TABLE = [
     ("q6", False, True),
     ("q7", True, True),
 ]
-"""What `answer` comes to over `ROWS`: question, refused, wrong."""
+"""The outcomes of `answer` on `ROWS`: question, refused, wrong."""
 
 
 def cells(run: Any) -> list[tuple[Any, ...]]:
@@ -108,5 +108,5 @@ def cells(run: Any) -> list[tuple[Any, ...]]:
 
 
 def exhausted(messages):
-    """Ask an iterator for more than it has, as a retrieval over nothing does."""
+    """Exhaust an iterator, as a retrieval over nothing does."""
     return next(iter(()))

@@ -1,4 +1,4 @@
-"""Evaluating from Python: from a script, a thread or a running loop, over questions of any kind, interrupted or not."""
+"""Evaluation from Python: in a script, a thread or a running loop, with questions of any type, interrupted or not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def provided_model() -> Model:
     return Model(modelapi("answering")(AnsweringAPI)("any"), GenerateConfig())
 
 
-def test_in_a_script_a_thread_and_a_running_loop():
+def test_evaluate_works_in_a_script_a_thread_and_a_running_loop():
     async def plainly() -> ri.Run:
         return ri.evaluate(models.answer, ROWS, out="loop", **LOCAL)
 
@@ -62,7 +62,7 @@ def test_in_a_script_a_thread_and_a_running_loop():
 
 
 @pytest.mark.parametrize("model", [models.answer, provided_model()], ids=["function", "model of Inspect"])
-def test_two_at_once_in_threads_and_in_one_loop(model):
+def test_concurrent_runs_in_threads_and_in_one_loop(model):
     async def together() -> list[ri.Run]:
         return await asyncio.gather(*(ri.evaluate_async(model, ROWS, out=f"task{n}", **LOCAL) for n in range(2)))
 
@@ -71,10 +71,10 @@ def test_two_at_once_in_threads_and_in_one_loop(model):
         runs = [one.result(timeout=60) for one in waiting]
     runs += asyncio.run(together())
     assert all(cells(run) == TABLE for run in runs)
-    assert set(ASKED.values()) == {4}, "each run asks for itself"
+    assert set(ASKED.values()) == {4}, "each run sends its own requests"
 
 
-def test_one_folder_is_not_worked_in_by_two_at_once():
+def test_concurrent_runs_in_one_folder_raise():
     entered, leave = threading.Event(), threading.Event()
 
     def slow(messages: list[dict[str, str]]) -> str:
@@ -106,14 +106,14 @@ def table(rows: list[dict[str, Any]], kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["dictionaries", "pandas", "Polars", "Arrow", "file"])
-def test_the_same_questions_in_any_form_are_the_same_questions(kind):
+def test_question_hash_does_not_depend_on_the_table_type(kind):
     run = ri.evaluate(models.answer, table(ROWS, kind), **LOCAL)
     assert cells(run) == TABLE
     asked = run.folder.read_settings()["dataset"]["questions_sha256"]
     assert asked == questions_from(ROWS).questions_sha256
 
 
-def test_columns_names_and_a_sample_of_ones_own_questions():
+def test_own_questions_take_columns_name_and_limit():
     rows = [{"problem": row["question"], "gold truth": row["answer"]} for row in ROWS]
     columns = {"question": "problem", "answer": "gold truth"}
     run = ri.evaluate(models.answer, rows, columns=columns, dataset_name="sums", limit=3, seed=1, **LOCAL)
@@ -122,7 +122,7 @@ def test_columns_names_and_a_sample_of_ones_own_questions():
     assert "sums" in run.path.name
 
 
-def test_a_dataset_by_name_and_what_a_run_can_be_asked():
+def test_named_dataset_and_methods_of_a_run():
     run = ri.evaluate("almanac/small", "almanac", limit=10, variants="low,high")
     assert run.outcomes.height == 20
     assert run.variants == ("low", "high")
@@ -151,11 +151,11 @@ def test_a_dry_run_sends_and_writes_nothing(tmp_path):
     run = ri.evaluate(models.answer, ROWS, **LOCAL)
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     found = ri.dry_run(models.answer, ROWS, **LOCAL | {"variants": "low,high"})
-    assert found.found.first.requests.expected == 8, "what is there is taken off"
+    assert found.found.first.requests.expected == 8, "stored replies are subtracted"
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
 
 
-def test_progress_is_told_every_event_in_its_order():
+def test_progress_callback_receives_every_event_in_order():
     events: list[Event] = []
     ri.evaluate(models.answer, ROWS, progress=events.append, **LOCAL)
     assert events[:2] == [Opened(0), Begun("high")]
@@ -164,7 +164,7 @@ def test_progress_is_told_every_event_in_its_order():
     assert sorted(finished) == [f"q{n}" for n in range(8)]
 
 
-def test_a_callback_that_raises_ends_the_run_in_order_and_nothing_that_was_answered_is_asked_again(tmp_path):
+def test_raising_callback_ends_the_run_and_keeps_replies(tmp_path):
     class EnoughError(Exception):
         pass
 
@@ -177,19 +177,19 @@ def test_a_callback_that_raises_ends_the_run_in_order_and_nothing_that_was_answe
     with pytest.raises(EnoughError):
         ri.evaluate(models.answer, ROWS, progress=once, **how)
     asked = ASKED.total()
-    assert asked <= 2, "what was in flight, and nothing after it"
+    assert asked <= 2, "only requests in flight"
     run = ri.evaluate(models.answer, ROWS, **how)
     assert run.is_complete
     assert set(ASKED.values()) == {1}
 
 
-def test_a_bar_may_show_the_progress(capsys):
+def test_progress_bar_is_shown(capsys):
     ri.evaluate(models.answer, ROWS, progress=True, **LOCAL)
     assert "8/8" in capsys.readouterr().err
 
 
-def test_an_interruption_where_a_loop_runs_keeps_it_too():
-    """As in a notebook, where the run works in a thread of its own and the main thread waits for it."""
+def test_interrupt_in_a_running_loop_keeps_replies():
+    """As in a notebook, where the run works in a separate thread and the main thread waits for it."""
 
     async def stopping(messages: list[dict[str, str]]) -> str:
         if ASKED.total() == 5:
@@ -228,7 +228,7 @@ def test_an_interruption_where_a_loop_runs_keeps_it_too():
         ({"price": "two"}, "price: "),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_named_and_nothing_is_made(values, told, tmp_path):
+def test_invalid_setting_is_named_and_no_folder_is_made(values, told, tmp_path):
     with pytest.raises(SettingError, match=told) as caught:
         ri.evaluate(models.answer, ROWS, **LOCAL | values)
     assert "{" not in str(caught.value)
@@ -236,14 +236,14 @@ def test_a_setting_that_cannot_be_used_is_named_and_nothing_is_made(values, told
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_line_calls_settings_as_its_options():
+def test_setting_errors_use_option_names_on_the_command_line():
     error = SettingError("{repeat_questions}: requires {draws} of at least 2")
     assert error.shown(lambda name: "--" + name.replace("_", "-")) == (
         "--repeat-questions: requires --draws of at least 2"
     )
 
 
-def test_runs_are_compared_ranked_and_drawn():
+def test_runs_can_be_compared_ranked_and_studied():
     settings = {"limit": 40, "variants": "high"}
     runs = [ri.evaluate(f"almanac/{name}", **settings) for name in ("small", "base")]
     assert [one.name for one in ri.compare(runs[0], runs[1].path).variants] == ["high"]
@@ -253,7 +253,7 @@ def test_runs_are_compared_ranked_and_drawn():
         ri.study("results_tabel", runs)
 
 
-def test_halves_of_surrogate_pairs_in_a_reply_reach_the_results_and_stay_the_same():
+def test_lone_surrogates_in_replies_are_replaced_and_stay_stable():
     def odd(messages: list[dict[str, str]]) -> str:
         return "<answer>\ud800</answer>"
 
@@ -263,7 +263,7 @@ def test_halves_of_surrogate_pairs_in_a_reply_reach_the_results_and_stay_the_sam
 
 
 @pytest.mark.slow
-def test_both_indices_of_a_run_are_those_of_its_summary():
+def test_ri_and_corrected_ri_of_a_run_match_its_summary():
     how = {"limit": 120, "variants": "normal"}
     drawn = ri.evaluate("almanac/small", "almanac", draws=2, **how)
     (variant,) = drawn.summary.variants

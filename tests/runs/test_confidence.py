@@ -33,7 +33,7 @@ SAMPLED = ("p-answering", "self-consistency", "answer-entropy")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a run of an embedded model, a third of its questions drawn three times."""
+    """Return the folder of a run of an embedded model, with a third of its questions sampled three times."""
     out = tmp_path_factory.mktemp("made") / "run"
     ri.evaluate("almanac/base", draws=3, repeat_questions=10, **{**EMBEDDED, "out": out})
     return out
@@ -49,7 +49,7 @@ def plan_of(run: Path, *methods: str, **settings: object) -> ConfidencePlan:
 
 
 @pytest.mark.slow
-def test_only_forced_answers_that_nobody_asked_are_asked_and_no_reply_is_paid_for_twice(run):
+def test_only_missing_forced_answers_are_requested(run):
     with open_store(RunFolder(run)) as store:
         before = list(store.replies()), store.draws()
     outcomes = pl.read_parquet(run / "outcomes.parquet")
@@ -61,14 +61,14 @@ def test_only_forced_answers_that_nobody_asked_are_asked_and_no_reply_is_paid_fo
     assert 0 < len(replied) < 30
     again: list[object] = []
     ri.confidence_scores(run, SAMPLED, progress=again.append)
-    assert not again, "nothing is left to ask, and no engine is opened"
+    assert not again, "nothing is left to request and no engine is opened"
     with open_store(RunFolder(run)) as store:
-        assert (list(store.paid()), store.draws()) == before, "the run's replies stay as they are"
+        assert (list(store.paid()), store.draws()) == before, "the run's replies are unchanged"
     assert pl.read_parquet(run / "outcomes.parquet").equals(outcomes)
 
 
 @pytest.mark.slow
-def test_a_dry_run_says_what_is_then_sent(run):
+def test_dry_run_predicts_the_requests_sent(run):
     plan = plan_of(run, "likelihood", "p-answering")
     foreseen = pending(plan)
     told: list[object] = []
@@ -79,7 +79,7 @@ def test_a_dry_run_says_what_is_then_sent(run):
 
 
 @pytest.mark.slow
-def test_a_run_that_took_log_probabilities_along_needs_no_answer_asked_again():
+def test_run_with_logprobs_needs_no_further_requests():
     run = ri.evaluate("almanac/base", logprobs=True, draws=2, **EMBEDDED)
     assert pending(plan_of(run.path, "likelihood", *SAMPLED)) == []
     table = ri.confidence_scores(run, ["likelihood", *SAMPLED])
@@ -90,7 +90,7 @@ def test_a_run_that_took_log_probabilities_along_needs_no_answer_asked_again():
 
 
 @pytest.mark.slow
-def test_the_answers_that_are_scored_have_the_grades_that_the_run_gave_them(run):
+def test_scored_answers_keep_the_grades_of_the_run(run):
     table = ri.confidence_scores(run, ["self-consistency"])
     outcomes = pl.read_parquet(run / "outcomes.parquet").filter(pl.col("draw") == 0, pl.col("variant") == "low")
     graded = table.join(outcomes, on="question_id").filter(pl.col("forced_grade").is_not_null())
@@ -98,11 +98,11 @@ def test_the_answers_that_are_scored_have_the_grades_that_the_run_gave_them(run)
     assert graded["wrong"].to_list() == [grade != "correct" for grade in graded["forced_grade"]]
 
 
-def test_further_forced_answers_that_agree_are_counted_against_theory():
+def test_self_consistency_counts_agreeing_answers_against_theory():
     turns = itertools.cycle([0, 1, 1])
 
     def changing(messages):
-        """Answer the first question always alike and the second one in turns."""
+        """Always answer the first question the same way and alternate on the second one."""
         number = models.number_in(messages[-1]["content"])
         return f"<answer>{number and number + next(turns)}</answer>"
 
@@ -120,12 +120,12 @@ def test_further_forced_answers_that_agree_are_counted_against_theory():
     assert 0 < found["q1"] < 1
 
 
-def test_a_function_gives_no_log_probabilities_and_the_methods_that_remain_are_named():
+def test_function_without_logprobs_raises_and_names_other_methods():
     run = ri.evaluate(models.answer, ROWS, **LOCAL, draws=2, out="run")
     asked = ASKED.total()
     with pytest.raises(SettingError, match=r"likelihood: needs log probabilities, .* returns none; .*p-answering"):
         ri.confidence_scores(run, ["likelihood"])
-    assert ASKED.total() == asked, "it is said before anything is asked"
+    assert ASKED.total() == asked, "it raises before any request"
 
 
 def test_methods_that_need_draws_name_the_option_that_adds_them():
@@ -137,12 +137,12 @@ def test_methods_that_need_draws_name_the_option_that_adds_them():
     assert "several samples" in reasons["p-answering"]
 
 
-def test_an_unknown_method_is_named_with_its_nearest(run):
+def test_unknown_method_error_suggests_the_nearest(run):
     with pytest.raises(ri.RefusalIndexError, match=r"got 'likelyhood'.*likelihood"):
         ri.confidence_scores(run, ["likelyhood"])
 
 
-def test_interrupted_it_keeps_what_came_and_asks_the_rest_later():
+def test_interrupted_scoring_keeps_replies_and_resumes():
     run = ri.evaluate(models.answer, ROWS, **LOCAL | {"draws": 1}, out="run")
     asked = ASKED.total()
     plan = prepare_confidence(run.path, ["p-true"], Settings.from_values())
@@ -150,7 +150,7 @@ def test_interrupted_it_keeps_what_came_and_asks_the_rest_later():
     assert foreseen["forced"] == 4, "those that were answered"
     with pytest.raises(KeyboardInterrupt):
         ri.confidence_scores(run, ["p-true"], model=interrupting(asked + 2), max_connections=1)
-    assert _own(run.path), "what was paid for is there"
+    assert _own(run.path), "paid replies are stored"
     after = ASKED.total()
     ri.confidence_scores(run, ["p-true"], model=models.answer)
     assert ASKED.total() - asked == 4 + 8 * 10
@@ -166,7 +166,7 @@ def interrupting(after: int):
     return answer
 
 
-def test_graders_of_the_run_grade_the_answers_asked_beside_it():
+def test_grader_of_the_run_grades_additional_answers():
     made = {**LOCAL, "grader": models.judge, "out": "run"}
     run = ri.evaluate(models.answer, ROWS, **made)
     before = ASKED["judge"]
@@ -181,7 +181,7 @@ def _own(path: Path):
         return list(store.paid(auxiliary=True))
 
 
-def test_scores_whose_grades_are_others_by_now_are_taken_out_and_said(run):
+def test_scores_with_outdated_grades_are_removed_and_reported(run):
     ri.confidence_scores(run, ["likelihood", "self-consistency"])
     table = pl.read_parquet(run / "confidence.parquet")
     other = pl.when(pl.col("method") == "likelihood").then(~pl.col("wrong")).otherwise("wrong")
@@ -196,7 +196,7 @@ def test_scores_whose_grades_are_others_by_now_are_taken_out_and_said(run):
 
 
 @pytest.mark.slow
-def test_scores_of_draws_are_taken_out_when_there_are_more_and_others_stay():
+def test_draw_based_scores_are_removed_when_draws_are_added():
     made = EMBEDDED | {"limit": 10, "logprobs": True}
     run = ri.evaluate("almanac/base", draws=2, **made)
     ri.confidence_scores(run, ["p-answering", "self-consistency", "likelihood"])
@@ -207,7 +207,7 @@ def test_scores_of_draws_are_taken_out_when_there_are_more_and_others_stay():
     assert set((found["confidence"] * 3).round(6).to_list()) <= {0.0, 1.0, 2.0, 3.0}, "three further draws each"
 
 
-def test_grades_that_scores_of_others_found_in_the_run_follow_it_and_their_own_stay(run):
+def test_added_scores_follow_run_grades_unless_they_bring_their_own(run):
     outcomes = pl.read_parquet(run / "outcomes.parquet").filter(pl.col("draw") == 0)
     ids = outcomes["question_id"].unique(maintain_order=True).to_list()
     found = pl.DataFrame({"question_id": ids, "method": "found", "confidence": 0.5})
@@ -223,7 +223,7 @@ def test_grades_that_scores_of_others_found_in_the_run_follow_it_and_their_own_s
     assert after.filter(method="stated").equals(before.filter(method="stated"))
 
 
-def test_a_verdict_that_is_missing_has_no_answer_asked_again(run):
+def test_missing_verdict_does_not_repeat_the_answer_request(run):
     with open_store(RunFolder(run)) as store:
         (question, *_) = store.questions().values()
         answers = Replies(store, GraderKind.MODEL).forced(question)
@@ -232,20 +232,20 @@ def test_a_verdict_that_is_missing_has_no_answer_asked_again(run):
 
 
 @pytest.mark.slow
-def test_all_methods_of_a_folder_are_of_the_same_folds(run):
+def test_all_methods_of_a_run_share_folds(run):
     ri.confidence_scores(run, ["text-classifier"], group="none")
     table = ri.confidence_scores(run, ["topic"], group="entity")
     folds = [table.filter(method=name).sort("question_id")["fold"].to_list() for name in ("text-classifier", "topic")]
     assert folds[0] == folds[1]
 
 
-def test_ended_early_from_python_is_an_error_and_what_came_is_kept(run):
+def test_early_end_raises_and_keeps_replies(run):
     with pytest.raises(ri.RefusalIndexError, match=r"ended early.*the same call resumes"):
         ri.confidence_scores(run, ["likelihood"], max_requests=5)
     assert len(_own(run)) == 5
 
 
-def test_a_folder_of_hidden_states_that_is_a_link_is_not_followed(run, tmp_path):
+def test_symlinked_states_folder_is_not_followed(run, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (run / "confidence").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ri.RefusalIndexError, match=r"confidence cannot be used .*link"):
@@ -253,7 +253,7 @@ def test_a_folder_of_hidden_states_that_is_a_link_is_not_followed(run, tmp_path)
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_a_folder_with_a_second_store_of_replies_is_refused(run):
+def test_folder_with_a_second_reply_store_raises(run):
     with ReplyStore(RunFolder(run).replies) as store:
         (run / "confidence").mkdir()
         with ReplyStore(RunFolder(run / "confidence").replies) as other:
@@ -263,14 +263,14 @@ def test_a_folder_with_a_second_store_of_replies_is_refused(run):
             use(run)
 
 
-def test_a_damaged_table_is_told_before_anything_is_asked(run):
+def test_damaged_confidence_table_raises_before_any_request(run):
     (run / "confidence.parquet").write_bytes(b"nothing of the kind")
     with pytest.raises(ri.RefusalIndexError, match=r"confidence\.parquet"):
         ri.confidence_scores(run, ["likelihood"])
     assert not (run / "confidence").exists()
 
 
-def test_a_layer_that_there_is_not_is_told_before_anything_is_asked(run):
+def test_invalid_layer_raises_before_any_request(run):
     told: list[object] = []
     with pytest.raises(SettingError, match=r"layer: expected 0, before the first layer, to 4, after the last, got 9"):
         ri.confidence_scores(run, ["p-ik", "likelihood"], layer=9, progress=told.append)
@@ -278,7 +278,7 @@ def test_a_layer_that_there_is_not_is_told_before_anything_is_asked(run):
 
 
 @pytest.mark.slow
-def test_where_all_answers_are_there_inspect_carries_the_prompts_alone():
+def test_only_confidence_prompts_are_requested_if_answers_exist():
     run = ri.evaluate("almanac/base", draws=2, **EMBEDDED | {"limit": 6})
     table = ri.confidence_scores(run, ["verbalised-number-after"], max_requests=6)
     assert table.height == 6
@@ -323,7 +323,7 @@ def usage(one: MethodRecord) -> tuple[int, int, int]:
 
 
 @pytest.mark.slow
-def test_every_method_has_a_record_for_its_scores_and_the_baseline_too(scored_folder):
+def test_every_method_and_the_baseline_has_a_record(scored_folder):
     found = records(scored_folder)
     table = pl.read_parquet(scored_folder / "confidence.parquet")
     assert set(found) == set(table.select("method", "variant").unique().iter_rows())
@@ -333,7 +333,7 @@ def test_every_method_has_a_record_for_its_scores_and_the_baseline_too(scored_fo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["low", "high"])
-def test_p_answering_rests_on_all_first_passes_of_its_prompt_and_on_nothing_else(scored_folder, variant):
+def test_p_answering_counts_only_first_passes_of_its_prompt(scored_folder, variant):
     said, one = replies(scored_folder, Pass.FIRST, variant), records(scored_folder)["p-answering", variant]
     assert (one.generations, one.draws, one.own_requests) == (len(said), DRAWS, 0)
     assert usage(one) == took(said)
@@ -341,7 +341,7 @@ def test_p_answering_rests_on_all_first_passes_of_its_prompt_and_on_nothing_else
 
 
 @pytest.mark.slow
-def test_agreement_rests_on_the_forced_answers_and_on_the_one_that_is_scored(scored_folder):
+def test_agreement_counts_forced_answers_and_the_scored_answer(scored_folder):
     run, beside = replies(scored_folder, Pass.FORCED), replies(scored_folder, Pass.FORCED, "confidence/forced")
     one = records(scored_folder)["self-consistency", None]
     assert (one.generations, one.draws) == (len(run) + len(beside), DRAWS)
@@ -350,14 +350,14 @@ def test_agreement_rests_on_the_forced_answers_and_on_the_one_that_is_scored(sco
 
 
 @pytest.mark.slow
-def test_the_likelihood_rests_on_the_answer_that_came_with_log_probabilities(scored_folder):
+def test_likelihood_counts_the_answer_with_logprobs(scored_folder):
     one, beside = records(scored_folder)["likelihood", None], replies(scored_folder, Pass.FORCED, "confidence/forced")
     assert (one.generations, one.draws, one.own_replies) == (60, 1, 0)
     assert usage(one) == took(beside)
 
 
 @pytest.mark.slow
-def test_judging_an_answer_takes_the_answer_and_the_judgement(scored_folder):
+def test_p_true_counts_the_answer_and_the_judgement(scored_folder):
     one = records(scored_folder)["p-true", None]
     asked = [
         *replies(scored_folder, Pass.FORCED, "confidence/forced"),
@@ -368,7 +368,7 @@ def test_judging_an_answer_takes_the_answer_and_the_judgement(scored_folder):
 
 
 @pytest.mark.slow
-def test_what_was_trained_says_on_what_and_how_its_folds_were_made(scored_folder):
+def test_trained_methods_record_their_training_data_and_folds(scored_folder):
     found = records(scored_folder)
     for method in ("p-ik", "text-classifier", "topic"):
         one = found[method, None]
@@ -389,7 +389,7 @@ def test_scoring_again_keeps_the_records_of_the_other_methods(scored_run):
 
 
 @pytest.mark.slow
-def test_scores_of_others_have_names_of_their_own_and_leave_the_records_alone(scored_run):
+def test_added_scores_need_new_names_and_keep_the_records(scored_run):
     table = pl.read_parquet(scored_run / "confidence.parquet").filter(method="likelihood")
     table.select("question_id", "confidence").write_csv("ours.csv")
     before = records(scored_run)
@@ -400,7 +400,7 @@ def test_scores_of_others_have_names_of_their_own_and_leave_the_records_alone(sc
 
 
 @pytest.mark.slow
-def test_replies_of_graders_count_where_grades_enter_the_score():
+def test_grader_replies_count_if_the_score_uses_grades():
     made = {**LOCAL, "grader": models.judge, "draws": 2, "out": "run"}
     run = ri.evaluate(models.answer, ROWS, **made)
     ri.confidence_scores(run, ["p-answering", "self-consistency"])
@@ -411,6 +411,6 @@ def test_replies_of_graders_count_where_grades_enter_the_score():
     assert len(own) < len(first)
     assert found["p-answering", "high"].usage.requests == len(first)
     assert found["p-answering", "high"].generations == len(own)
-    # How far texts agree says nothing of who graded them.
+    # Agreement of texts does not depend on grades.
     assert found["self-consistency", None].usage.requests == found["self-consistency", None].generations == 16
     assert ASKED["judge"] > 0

@@ -1,4 +1,4 @@
-"""Trained methods on a run: what lies in one fold, what is refused beforehand, and states that are computed once."""
+"""Trained methods on a run: what shares a fold, what raises beforehand, and states that are computed once."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ def of(topic: str | None, *ids: str) -> dict[str, Question]:
 
 
 @pytest.mark.slow
-def test_every_trained_method_scores_a_run_out_of_fold_with_the_entities_kept_together(run):
+def test_trained_methods_score_out_of_fold_and_keep_entities_together(run):
     table = ri.confidence_scores(run, TRAINED)
     assert table.group_by("method").len().sort("method").rows() == [(one, 80) for one in sorted(TRAINED)]
     assert table["confidence"].null_count() == 0
     assert table.group_by("question_id").agg(pl.col("fold").n_unique())["fold"].to_list() == [1] * 80
     entities = table.with_columns(entity=pl.col("question_id").map_elements(entity_of, pl.String))
     assert entities.group_by("entity").agg(pl.col("fold").n_unique())["fold"].max() == 1
-    assert ri.confidence_scores(run, TRAINED).equals(table), "the run's seed settles the folds"
+    assert ri.confidence_scores(run, TRAINED).equals(table), "the run's seed determines the folds"
 
 
 @pytest.mark.slow
-def test_the_topic_stands_beside_whatever_is_trained_and_nothing_else(run):
+def test_topic_baseline_accompanies_only_trained_methods(run):
     assert set(ri.confidence_scores(run, ["text-classifier"])["method"]) == {"text-classifier", "topic"}
     alone = ri.confidence_scores(run, ["likelihood"]).filter(pl.col("method") == "likelihood")
     assert alone["fold"].null_count() == 80
@@ -75,20 +75,20 @@ def test_the_topic_stands_beside_whatever_is_trained_and_nothing_else(run):
     assert names == ["likelihood"]
 
 
-def test_all_leaves_out_what_is_trained_for_hours(run):
+def test_all_excludes_methods_that_train_for_hours(run):
     plan = prepare_confidence(run, ["all"], Settings.from_values())
     assert {one.name for one in plan.methods} >= set(TRAINED)
     assert "apricot" not in {one.name for one in plan.methods}
 
 
 @pytest.mark.slow
-def test_folds_by_topic_leave_the_topic_nothing_to_say(run):
+def test_folds_by_topic_make_the_topic_uninformative(run):
     table = ri.confidence_scores(run, ["topic"], group="topic")
     assert table.group_by("fold").agg(pl.col("confidence").n_unique())["confidence"].to_list() == [1] * 5
 
 
 @pytest.mark.slow
-def test_states_are_computed_once_and_read_by_every_layer(run, computed):
+def test_states_are_computed_once_for_all_layers(run, computed):
     areas = [ri.confidence_scores(run, ["p-ik"], layer=layer) for layer in (None, 2, 4)]
     assert computed == [80]
     assert areas[0].equals(areas[1])
@@ -98,7 +98,7 @@ def test_states_are_computed_once_and_read_by_every_layer(run, computed):
         assert held["states"].dtype == np.float16
 
 
-def test_a_run_of_right_answers_only_is_refused_before_anything_is_asked():
+def test_run_with_too_few_training_answers_raises_before_any_request():
     run = ri.evaluate(answer, [{**one, "answer": "none"} for one in ROWS], **LOCAL, out="run")
     ASKED.clear()
     reasons = {method.name: reason for method, reason in allowed(run.path, Settings.from_values()).items()}
@@ -112,7 +112,7 @@ def test_a_run_of_right_answers_only_is_refused_before_anything_is_asked():
     assert "needs hidden states" in str(reasons["p-ik"])
 
 
-def test_hidden_states_of_hf_need_their_packages(run, monkeypatch):
+def test_hf_hidden_states_need_torch(run, monkeypatch):
     monkeypatch.setattr("refusal_index.plugins.confidence.method.versions", lambda names: {*names} - {"torch"})
     document = (run / "run.json").read_text().replace('"model": "almanac/base"', '"model": "hf/some/model"')
     (run / "run.json").write_text(document)
@@ -130,7 +130,7 @@ def test_every_question_of_the_almanac_is_about_an_entity():
     assert entity_of("capital-of-peru") is None
 
 
-def test_groups_are_the_first_that_is_known_and_makes_folds_enough():
+def test_groups_use_the_first_known_key_with_enough_groups():
     ids = [f"river-of-t{number}" for number in range(6)]
     clusters = pl.DataFrame({"question_id": ids, "cluster": ["a", "a", "b", "c", "d", "e"]})
     known = of("rivers", *ids)
@@ -138,10 +138,10 @@ def test_groups_are_the_first_that_is_known_and_makes_folds_enough():
     assert groups_of(clusters.with_columns(cluster=pl.lit(None, pl.String)), known)["river-of-t1"] == "t1"
     assert groups_of(clusters.drop("cluster"), known, "topic") == dict.fromkeys(ids, "rivers")
     few = clusters.with_columns(cluster=pl.lit("a"))
-    assert groups_of(few, known)["river-of-t1"] == "t1", "one cluster makes no five folds"
+    assert groups_of(few, known)["river-of-t1"] == "t1", "one cluster cannot fill five folds"
     other = {**of("x", "q1"), **of("y", "q2"), **of(None, "q3")}
     outcomes = pl.DataFrame({"question_id": list(other)})
-    assert groups_of(outcomes, other) == {}, "two topics make no five folds"
+    assert groups_of(outcomes, other) == {}, "two topics cannot fill five folds"
     assert groups_of(clusters, known, "none") == {}
 
 
@@ -153,12 +153,12 @@ def test_groups_are_the_first_that_is_known_and_makes_folds_enough():
         ("cluster", "group: expected questions whose cluster is known"),
     ],
 )
-def test_groups_that_are_not_known_are_refused(by, said):
+def test_unknown_groups_raise(by, said):
     with pytest.raises(SettingError, match=said):
         groups_of(pl.DataFrame({"question_id": ["q1"]}), of("x", "q1"), by)
 
 
-def test_a_shortage_is_counted_by_question_over_all_variants():
+def test_training_shortage_counts_questions_over_all_variants():
     ids = [f"q{number}" for number in range(10)]
     outcomes = pl.DataFrame({"question_id": ids * 3, "wrong": [True, False] * 15})
     assert training_shortage(outcomes, {}) is None
@@ -167,7 +167,7 @@ def test_a_shortage_is_counted_by_question_over_all_variants():
     assert "needs 5 groups" in str(training_shortage(outcomes, dict.fromkeys(ids, "g")))
 
 
-def test_states_of_other_words_or_weights_are_not_used(tmp_path, computed):
+def test_states_of_other_prompts_or_models_are_not_reused(tmp_path, computed):
     path = tmp_path / "confidence" / "states.npz"
     first = states_of("almanac/small", TALKS, path, ["q2", "q1"])
     assert first.dtype == np.float32
@@ -178,7 +178,7 @@ def test_states_of_other_words_or_weights_are_not_used(tmp_path, computed):
     assert computed == [2, 2, 2]
 
 
-def test_states_of_a_folder_of_weights_that_changed_are_not_used(tmp_path, monkeypatch):
+def test_states_of_changed_weights_are_not_reused(tmp_path, monkeypatch):
     called: list[str] = []
 
     def planted(name, conversations):
@@ -196,7 +196,7 @@ def test_states_of_a_folder_of_weights_that_changed_are_not_used(tmp_path, monke
 
 
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 half of it", b"\x93NUMPY"])
-def test_a_damaged_file_of_states_is_made_anew(tmp_path, computed, damage):
+def test_damaged_states_file_is_recomputed(tmp_path, computed, damage):
     path = tmp_path / "states.npz"
     path.write_bytes(damage)
     states_of("almanac/small", TALKS, path, ["q1"])
@@ -204,7 +204,7 @@ def test_a_damaged_file_of_states_is_made_anew(tmp_path, computed, damage):
     assert computed == [2]
 
 
-def test_no_code_is_read_from_a_file_of_states(tmp_path, computed):
+def test_pickled_code_in_a_states_file_is_not_loaded(tmp_path, computed):
     path = tmp_path / "states.npz"
     states_of("almanac/small", TALKS, path, ["q1"])
     with np.load(path) as held:
@@ -214,7 +214,7 @@ def test_no_code_is_read_from_a_file_of_states(tmp_path, computed):
     assert computed == [2, 2]
 
 
-def test_states_too_large_for_half_precision_are_kept_in_full(monkeypatch, tmp_path):
+def test_states_too_large_for_float16_are_kept_in_float32(monkeypatch, tmp_path):
     large = np.full((2, 1, 3), 1e5, np.float32)
     monkeypatch.setattr(hidden_states, "hidden_states", lambda *_: large)
     path = tmp_path / "states.npz"
@@ -223,7 +223,7 @@ def test_states_too_large_for_half_precision_are_kept_in_full(monkeypatch, tmp_p
 
 
 @pytest.mark.slow
-def test_the_figures_of_the_embedded_model():
+def test_embedded_model_reproduces_the_measured_figures():
     # shared/facts.md, section 12: folds by question, as they were measured.
     run = ri.evaluate("almanac/base", limit=2280, temperature=0.0, variants="low", out="run")
     table = ri.confidence_scores(run, [*TRAINED, "likelihood"], group="none")

@@ -1,4 +1,4 @@
-"""Functions as models and graders, whatever they are and whatever they do."""
+"""Functions of any kind as models and graders."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MANY = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * 
 @pytest.mark.parametrize(
     "model", [models.answer, models.answer_async, models.awaited, "python:tests.runs.models:answer"]
 )
-def test_a_function_is_a_model_whether_it_awaits_or_not(model):
+def test_sync_and_async_functions_are_models(model):
     run = ri.evaluate(model, ROWS, **LOCAL)
     assert cells(run) == TABLE
     assert run.outcomes["model"].unique().to_list()[0].startswith("python:tests.runs.models:")
@@ -55,14 +55,14 @@ def test_a_function_is_a_model_whether_it_awaits_or_not(model):
 @pytest.mark.parametrize(
     "model", [models.Pipeline(), models.AsyncPipeline(), lambda messages: models.answer([*messages])]
 )
-def test_an_object_without_a_name_is_a_model_under_the_name_it_is_given(model):
+def test_unnamed_callable_is_a_model_under_its_given_name(model):
     run = ri.evaluate(model, ROWS, model_name="pipeline", **LOCAL)
     assert cells(run) == TABLE
     assert run.outcomes["model"].unique().to_list() == ["python:pipeline"]
     assert "pipeline" in run.path.name
 
 
-def test_what_could_not_be_found_again_is_refused_by_name():
+def test_callables_that_cannot_be_imported_need_a_name():
     def inside(messages: object) -> str:
         return ""
 
@@ -86,7 +86,7 @@ def test_what_could_not_be_found_again_is_refused_by_name():
         ("python:tests.runs.models:ROWS", "expected a function, found"),
     ],
 )
-def test_a_name_that_leads_to_no_function_is_told(name, told):
+def test_name_that_resolves_to_no_function_raises(name, told):
     with pytest.raises(ModelError, match=told):
         load_function(name)
     with pytest.raises(ModelError, match=told):
@@ -147,29 +147,29 @@ def test_a_function_gets_the_arguments_that_it_declares(function, first, forced)
         (str.upper, "low", "'must_answer'"),
     ],
 )
-def test_a_function_that_cannot_do_what_the_run_needs_is_refused_before_it_is_asked(function, variants, lacks):
+def test_function_without_a_needed_parameter_raises_before_any_request(function, variants, lacks):
     with pytest.raises(ModelError, match=f"expected a parameter {lacks}"):
         ri.evaluate(function, ROWS, model_name="f", **LOCAL | {"variants": variants})
 
 
 @pytest.mark.parametrize("function", [lambda question, k, must_answer: "", lambda context, question, must_answer: ""])
-def test_a_function_that_cannot_be_called_is_refused_before_it_is_asked(function):
+def test_function_with_other_required_parameters_raises_before_any_request(function):
     with pytest.raises(ModelError, match="give every other parameter a default"):
         ri.evaluate(function, ROWS, model_name="f", **LOCAL)
 
 
-def test_advice_names_a_column_of_any_name():
+def test_column_hint_quotes_names_with_spaces():
     rows = [{"question": "Who?", "the answer": "Ann"}]
     with pytest.raises(ri.RefusalIndexError, match=r'columns=\{"answer": "the answer"\}$'):
         ri.evaluate(models.answer, rows, **LOCAL)
 
 
-def test_prompts_of_a_first_pass_are_left_out_because_nothing_was_forced():
+def test_prompts_without_a_forced_pass_are_left_out_of_pooling():
     run = ri.evaluate(models.answer, ROWS, **LOCAL | {"answered_only": True, "variants": "low,high"})
     assert set(run.summary.pooled[0].left_out.values()) == {"forced_not_asked"}
 
 
-def test_a_retrieval_function_with_refusals_in_three_languages_shows_its_refusal_rate():
+def test_refusals_in_three_languages_are_counted():
     refusals = ("I don't know.", "Je ne sais pas.", "Das weiß ich nicht.")
 
     def rag(question, *, must_answer=False):
@@ -181,7 +181,7 @@ def test_a_retrieval_function_with_refusals_in_three_languages_shows_its_refusal
     assert run.summary.variants[0].metric("over_refusal").estimate == 0.5
 
 
-def test_a_function_that_raises_for_each_of_a_few_questions_raises_here():
+def test_function_that_raises_for_every_question_raises():
     def broken(question, *, must_answer=False):
         raise ValueError("no index")
 
@@ -190,7 +190,7 @@ def test_a_function_that_raises_for_each_of_a_few_questions_raises_here():
 
 
 @pytest.mark.parametrize(("name", "guess"), [("RI", "refusal_index"), ("f_scor", "f_score")])
-def test_an_unknown_metric_is_an_error_that_names_the_nearest(name, guess):
+def test_unknown_metric_error_suggests_the_nearest(name, guess):
     run = ri.evaluate(models.answer, ROWS, **LOCAL)
     with pytest.raises(ri.RefusalIndexError, match=f"got '{name}'; did you mean '{guess}'"):
         run.summary.variants[0].metric(name)
@@ -207,7 +207,7 @@ def test_a_function_inside_a_class_is_found_by_its_path():
         (models.silent, "python:tests.runs.models:silent returned None, expected the reply as text"),
     ],
 )
-def test_a_function_that_fails_throughout_is_named_and_ends_the_run_early(model, said):
+def test_function_that_always_fails_ends_the_run_early(model, said):
     with pytest.raises(RunFailedError) as caught:
         ri.evaluate(model, MANY, **LOCAL | {"max_connections": 1})
     message = str(caught.value)
@@ -219,7 +219,7 @@ def test_a_function_that_fails_throughout_is_named_and_ends_the_run_early(model,
         assert ASKED["broken"] <= QUESTIONS_IN_A_ROW + 1
 
 
-def test_a_function_that_fails_here_and_there_leaves_its_questions_unscored_and_says_why():
+def test_occasional_function_failures_leave_questions_unscored():
     def often(messages: list[dict[str, str]]) -> str:
         if models.number_in(messages[-1]["content"]) % 3:
             raise KeyError("not now")
@@ -256,28 +256,28 @@ def test_an_edited_function_is_another_model(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("grader", [models.judge, models.judge_async, "python:tests.runs.models:judge"])
-def test_a_function_grades(grader):
+def test_grader_can_be_a_function(grader):
     run = ri.evaluate(models.answer, ROWS, **LOCAL | {"grader": grader})
     assert cells(run) == TABLE
     assert run.document["grader"]["name"].startswith("python:tests.runs.models:judge")
     assert run.document["grader"]["prompt_sha256"] is None, "no model is asked"
-    assert run.summary.variants[0].usage.requests == 12 + 4 + 4, "what the tag does not settle is graded"
+    assert run.summary.variants[0].usage.requests == 12 + 4 + 4, "only replies that the tag does not decide are graded"
 
 
-def test_a_function_may_find_that_an_answer_is_none():
+def test_function_grader_may_return_a_refusal():
     run = ri.evaluate(models.answer, ROWS, **LOCAL | {"grader": models.judge_in_words})
     assert run.outcomes["refused"].to_list() == [False, True, True, True, False, True, True, True]
     assert run.outcomes.filter(question_id="q5")["forced_grade"].to_list() == ["refused"]
 
 
-def test_two_functions_grade_and_where_they_differ_is_listed():
+def test_disagreements_of_two_function_graders_are_listed():
     names = "python:tests.runs.models:judge,python:tests.runs.models:judge_in_words"
     run = ri.evaluate(models.answer, ROWS, **LOCAL | {"grader": names})
     assert run.disagreements == 2 + 3
     assert set(run.outcomes["unscored_reason"].to_list()) == {None, "first_graders_disagree", "forced_graders_disagree"}
 
 
-def test_a_verdict_that_is_none_ends_the_run_and_is_named():
+def test_invalid_verdict_ends_the_run_and_is_named():
     with pytest.raises(RunFailedError, match=r"judge_nonsense returned 'splendid', expected True, False or one of"):
         ri.evaluate(models.answer, MANY[:60:2], **LOCAL | {"grader": models.judge_nonsense})
 
@@ -286,12 +286,12 @@ def test_a_verdict_that_is_none_ends_the_run_and_is_named():
     ("told", "letter"),
     [(True, "A"), (False, "B"), ("correct", "A"), ("incorrect", "B"), ("refused", "C")],
 )
-def test_what_a_grading_function_may_return(told, letter):
+def test_valid_return_values_of_a_grading_function(told, letter):
     grading = GradingFunction(lambda *_: told, "own")
     assert asyncio.run(grading(plain_request(Role.GRADER))).replies[0][0] == letter
 
 
-def test_what_was_answered_and_graded_is_never_called_for_again():
+def test_stored_answers_and_grades_are_never_requested_again():
     settings = LOCAL | {"grader": models.judge}
     first = ri.evaluate(models.answer, ROWS, **settings)
     ASKED.clear()
@@ -306,19 +306,19 @@ def test_what_was_answered_and_graded_is_never_called_for_again():
         assert not store.failures()
 
 
-def test_a_function_that_runs_out_of_an_iterator_is_named_and_ends():
+def test_function_that_raises_stop_iteration_is_named():
     with pytest.raises(RunFailedError, match="exhausted raised RuntimeError: StopIteration"):
         ri.evaluate(models.exhausted, ROWS[:2], **LOCAL | {"max_retries": 0})
 
 
-def test_replies_that_were_lost_are_told_before_anything_is_bought_again():
+def test_lost_replies_raise_before_any_request():
     run = ri.evaluate(models.answer, ROWS, **LOCAL)
     run.folder.replies.unlink()
     with pytest.raises(ri.RefusalIndexError, match=r"expected the replies from which outcomes\.parquet was made"):
         ri.evaluate(models.answer, ROWS, **LOCAL)
 
 
-def test_a_comparison_of_a_run_with_itself_and_a_ranking_of_one_are_told():
+def test_comparing_a_run_with_itself_or_ranking_one_run_raises():
     run = ri.evaluate(models.answer, ROWS, **LOCAL)
     with pytest.raises(ri.RefusalIndexError, match="expected two runs"):
         ri.compare(run, run)
@@ -326,7 +326,7 @@ def test_a_comparison_of_a_run_with_itself_and_a_ranking_of_one_are_told():
         ri.rank(run)
 
 
-def test_what_was_answered_before_the_grader_failed_is_graded_by_another():
+def test_answers_left_by_a_failed_grader_can_be_regraded():
     def broken(_question, _text):
         raise ValueError("down")
 
@@ -338,7 +338,7 @@ def test_what_was_answered_before_the_grader_failed_is_graded_by_another():
     assert again.outcomes["first_grade"].null_count() == 0
 
 
-def test_the_typed_keyword_arguments_are_the_settings():
+def test_typed_keyword_arguments_match_the_settings():
     of_evaluate = {"model", "dataset", "grader"}
     assert set(api.SettingArguments.__annotations__) == set(SETTINGS) - of_evaluate
     optional = {name for name, kind in api.SettingArguments.__annotations__.items() if "None" in str(kind)}
@@ -346,7 +346,7 @@ def test_the_typed_keyword_arguments_are_the_settings():
     assert set(inspect.signature(ri.evaluate).parameters) >= set(api.EvaluateArguments.__annotations__) - set(SETTINGS)
 
 
-def test_a_result_is_one_short_line_and_prints_in_full():
+def test_results_have_a_short_repr_and_a_full_str():
     runs = [ri.evaluate(models.answer, ROWS, **LOCAL | {"out": f"runs/{name}"}) for name in "ab"]
     pair = ri.compare(*runs)
     for found in (*runs, runs[0].summary, runs[0].refusal_index(), pair, ri.gate(*runs), questions_from(ROWS)):
@@ -358,7 +358,7 @@ def test_a_result_is_one_short_line_and_prints_in_full():
 
 
 @pytest.mark.parametrize("as_file", [False, True])
-def test_a_missing_column_is_named_by_the_argument_of_python(as_file, tmp_path):
+def test_missing_column_error_suggests_the_python_argument(as_file, tmp_path):
     place = tmp_path / "questions.csv"
     place.write_text("frage,answer\nWer?,Ann\n")
     with pytest.raises(DatasetError, match=r'with columns=\{"question": "NAME"\}'):

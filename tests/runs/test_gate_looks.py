@@ -48,7 +48,7 @@ TOLERANT = Policy(margins={"correct_rate": 0.2, "correct_given_attempted": 0.3, 
 
 
 def model(wrong_of_seven: int, refused: tuple[int, ...] = (0, 1, 6)):
-    """Err on so many numbers of seven, and refuse some."""
+    """Answer ``wrong_of_seven`` of seven numbers wrongly and refuse some."""
 
     def sums(messages: list[dict[str, str]]) -> str:
         message = messages[-1]["content"]
@@ -70,7 +70,7 @@ def plan(function: Any = BASE, name: str = "candidate", **settings: Any) -> Plan
 
 @pytest.fixture(scope="module")
 def asked_base(tmp_path_factory):
-    """Return the folder of a run of the base model, which nobody changes."""
+    """Return the folder of a run of the base model, which no test changes."""
     return ri.evaluate(BASE, ROWS, model_name="base", out=tmp_path_factory.mktemp("asked") / "base", **SETTINGS).path
 
 
@@ -87,7 +87,7 @@ def judged(of: Plan, baseline: Any, policy: Policy = TOLERANT, **options: Any) -
     return run_to_completion(gate_while_asking(of, baseline, policy, **options))
 
 
-def test_the_same_model_passes_before_all_is_asked(baseline):
+def test_identical_model_passes_before_all_questions_are_asked(baseline):
     found = judged(plan(), baseline)
     assert found.verdict.verdict == "pass"
     assert found.run.stopped.asked == found.verdict.questions < 400
@@ -101,7 +101,7 @@ def test_the_same_model_passes_before_all_is_asked(baseline):
 KNOWS = TOLERANT.changed(margins={"correct_rate": 0.1})
 
 
-def test_a_worse_model_fails_by_name_at_the_first_look(baseline):
+def test_worse_model_fails_the_named_guard_at_the_first_look(baseline):
     found = judged(plan(model(6)), baseline, KNOWS)
     assert found.verdict.verdict == "fail"
     assert found.run.stopped.look == 1
@@ -109,14 +109,14 @@ def test_a_worse_model_fails_by_name_at_the_first_look(baseline):
 
 
 @pytest.mark.parametrize("refused", [(), tuple(range(7))], ids=["answers everything", "refuses everything"])
-def test_a_model_without_an_index_never_passes_and_no_look_is_an_exception(baseline, refused):
+def test_model_without_ri_never_passes_at_any_look(baseline, refused):
     found = judged(plan(model(3, refused)), baseline, Policy(margins={"refusal_rate": 0.99}))
     assert found.verdict.verdict == "fail"
     assert failed(found)
     assert found.run.stopped.asked < 400
 
 
-def test_what_no_look_settles_is_asked_whole_and_inconclusive(baseline):
+def test_undecided_candidate_is_asked_everything_and_inconclusive(baseline):
     found = judged(plan(), baseline, Policy(margins={"refusal_index": 0.001}))
     assert found.verdict.verdict == "inconclusive"
     assert found.run.stopped is None
@@ -124,7 +124,7 @@ def test_what_no_look_settles_is_asked_whole_and_inconclusive(baseline):
 
 
 @pytest.mark.slow
-def test_what_no_look_settled_is_not_tested_again_with_all_of_alpha(baseline):
+def test_undecided_candidate_is_not_retested_at_full_alpha(baseline):
     strict = TOLERANT.changed(margins={"refusal_index": 0.001})
     found = judged(plan(), baseline, strict)
     alone = gate("candidate", "base", strict)
@@ -133,7 +133,7 @@ def test_what_no_look_settled_is_not_tested_again_with_all_of_alpha(baseline):
     assert gate_document(alone)["looked"].startswith("Look 5 of 5, after 400 of 400 questions")
 
 
-def test_against_theory_a_test_with_all_of_alpha_after_the_last_look_errs_more_often_than_stated():
+def test_full_alpha_after_the_last_look_inflates_error_against_theory():
     rng, n = np.random.default_rng(0), 40_000
     paths = rng.standard_normal((n, 5)).cumsum(axis=1) / np.sqrt(np.arange(1, 6))
     planned = GroupSequential.planned(2000)
@@ -146,7 +146,7 @@ def test_against_theory_a_test_with_all_of_alpha_after_the_last_look_errs_more_o
 
 
 @pytest.mark.slow
-def test_the_outcome_table_in_the_folder_of_a_run_stands_for_the_run(baseline):
+def test_outcome_table_in_a_run_folder_represents_the_run(baseline):
     found = judged(plan(), baseline)
     alone = gate(found.run.folder.outcomes, "base/outcomes.parquet", TOLERANT)
     assert alone.to_document() == found.verdict.to_document()
@@ -155,7 +155,7 @@ def test_the_outcome_table_in_the_folder_of_a_run_stands_for_the_run(baseline):
 
 
 @pytest.mark.slow
-def test_a_run_that_a_gate_began_and_another_command_ended_is_judged_at_the_last_look(baseline):
+def test_gate_run_finished_by_another_command_uses_the_last_look(baseline):
     judged(plan(max_requests=60), baseline)
     within = gate("candidate", "base", TOLERANT.changed(max_missing=0.99))
     assert (within.verdict, within.obstacle.code) == ("inconclusive", "between_looks")
@@ -165,7 +165,7 @@ def test_a_run_that_a_gate_began_and_another_command_ended_is_judged_at_the_last
     assert gate(whole, "base", TOLERANT).level_at_look == pytest.approx(ri.stats.AtLook(design, 400).level)
 
 
-def test_looks_that_are_planned_after_others_are_refused_before_anything_is_asked(baseline):
+def test_replanned_looks_raise_before_any_request(baseline):
     judged(plan(max_requests=60), baseline)
     ASKED.clear()
     with pytest.raises(SettingError, match=r"looks: expected 5 looks, as planned before .* got"):
@@ -174,7 +174,7 @@ def test_looks_that_are_planned_after_others_are_refused_before_anything_is_aske
 
 
 @pytest.mark.slow
-def test_a_candidate_that_cannot_be_asked_is_inconclusive_and_says_why(baseline):
+def test_unreachable_candidate_is_inconclusive_with_a_reason(baseline):
     def broken(messages: list[dict[str, str]]) -> str:
         if len(ASKED) >= 150:
             raise ConnectionError("the line is dead")
@@ -192,7 +192,7 @@ def test_a_candidate_that_cannot_be_asked_is_inconclusive_and_says_why(baseline)
     assert "there is no decision" in str(found.verdict).replace("\n", " ")
 
 
-def test_the_level_of_each_look_is_that_of_the_design(baseline):
+def test_level_of_each_look_matches_the_design(baseline):
     found = judged(plan(looks=4), baseline)
     design = GroupSequential.planned(400, 4)
     look = found.run.stopped.look
@@ -207,7 +207,7 @@ def test_fixed_bounds_need_no_baseline():
     assert found.run.stopped.asked < 400
 
 
-def test_a_budget_that_ends_first_leaves_a_verdict_that_cannot_be_pass(baseline):
+def test_budget_end_between_looks_is_inconclusive(baseline):
     found = judged(plan(max_requests=60), baseline)
     assert found.run.ended
     assert found.verdict.verdict == "inconclusive"
@@ -215,7 +215,7 @@ def test_a_budget_that_ends_first_leaves_a_verdict_that_cannot_be_pass(baseline)
     assert judged(plan(), baseline).verdict.verdict == "pass"
 
 
-def test_between_two_looks_nothing_is_decided_however_clear(baseline):
+def test_gate_gives_no_verdict_between_looks_however_clear(baseline):
     clear = judged(plan(model(6)), baseline, KNOWS)
     assert (clear.verdict.verdict, clear.run.stopped.look) == ("fail", 1)
     lenient = KNOWS.changed(max_missing=0.9)
@@ -227,7 +227,7 @@ def test_between_two_looks_nothing_is_decided_however_clear(baseline):
 
 
 def stopping_at(requests: int):
-    """End the process's work after so many requests, as a signal does."""
+    """Interrupt the process with a signal after ``requests`` requests."""
 
     async def sums(messages: list[dict[str, str]]) -> str:
         if ASKED.total() == requests:
@@ -237,7 +237,7 @@ def stopping_at(requests: int):
     return sums
 
 
-def test_a_run_that_was_ended_in_its_second_look_never_passes_by_its_first(baseline):
+def test_run_interrupted_in_its_second_look_does_not_pass_by_its_first(baseline):
     ASKED.clear()
     strict = TOLERANT.changed(margins={"refusal_rate": 0.03})
     with pytest.raises(KeyboardInterrupt):
@@ -247,18 +247,18 @@ def test_a_run_that_was_ended_in_its_second_look_never_passes_by_its_first(basel
     found = gate("candidate", "base", TOLERANT)
     assert found.missing["candidate"] == pytest.approx(0.8)
     assert (found.verdict, found.guards) == ("inconclusive", ())
-    alone = gate("candidate", None, Policy(at_least={"correct_rate": 0}))  # its own folder says how many are absent
+    alone = gate("candidate", None, Policy(at_least={"correct_rate": 0}))  # its own folder knows how many are missing
     assert (alone.verdict, alone.missing["candidate"]) == ("inconclusive", pytest.approx(0.8))
     Path("elsewhere.parquet").write_bytes(folder.outcomes.read_bytes())
     elsewhere = gate("elsewhere.parquet", "base", TOLERANT)  # the baseline's folder says how many there should be
     assert (elsewhere.verdict, elsewhere.missing["candidate"]) == ("inconclusive", pytest.approx(0.8))
     assert elsewhere.why.startswith("80% of the candidate's questions")
-    folder.replies.unlink()  # run.json alone knows it, too
+    folder.replies.unlink()  # run.json alone knows it too
     assert gate("candidate", "base", TOLERANT).verdict == "inconclusive"
 
 
 @pytest.mark.slow
-def test_further_draws_that_were_not_asked_to_their_end_are_missing(baseline):
+def test_gate_counts_unfinished_further_draws_as_missing(baseline):
     warm = {"temperature": 0.7, "draws": 2, "repeat_questions": 100, "max_connections": 1}
     whole = ri.evaluate(BASE, ROWS, model_name="twice", out="twice", **SETTINGS | warm)
     assert gate(whole, whole, TOLERANT).missing == {"candidate": 0, "baseline": 0}
@@ -272,7 +272,7 @@ def test_further_draws_that_were_not_asked_to_their_end_are_missing(baseline):
     assert found.verdict == "inconclusive"
 
 
-def test_a_run_that_stopped_early_is_judged_at_the_look_at_which_it_did(baseline):
+def test_early_stopped_run_is_judged_at_its_stopping_look(baseline):
     asked = judged(plan(), baseline)
     alone = gate("candidate", "base", TOLERANT)
     assert alone.to_document() == asked.verdict.to_document()
@@ -293,7 +293,7 @@ def test_a_run_that_stopped_early_is_judged_at_the_look_at_which_it_did(baseline
         ({"looks": 5}, "expected of and looks, or null, got"),
     ],
 )
-def test_looks_that_were_tampered_with_are_named(baseline, tampered, said):
+def test_tampered_looks_raise(baseline, tampered, said):
     place = Path("base/run.json")
     document = json.loads(place.read_text())
     document["about"]["gate_looks"] = tampered
@@ -303,7 +303,7 @@ def test_looks_that_were_tampered_with_are_named(baseline, tampered, said):
 
 
 @pytest.mark.parametrize("changed", [{"looks": 1000000}, {"asked": 79}, {"look": 4}])
-def test_a_stop_at_which_no_look_was_planned_is_named(baseline, changed):
+def test_stop_at_an_unplanned_look_raises(baseline, changed):
     judged(plan(), baseline)
     place = Path("candidate/run.json")
     document = json.loads(place.read_text())
@@ -313,17 +313,17 @@ def test_a_stop_at_which_no_look_was_planned_is_named(baseline, changed):
         gate("candidate", "base", TOLERANT)
 
 
-def test_a_budget_that_ended_before_answers_were_demanded_is_no_failure():
+def test_budget_end_before_the_forced_pass_is_not_a_failure():
     asked = {"variants": "normal", "limit": 100, "max_requests": 60}
     run = ri.evaluate("almanac/base", out="some", **asked)
     found = gate(run, None, Policy(at_least={"refusal_rate": 0.3}))
     assert found.guards[0].test.pvalue_beyond < 0.001
-    assert found.guards[0].candidate == 0, "of the refused no answer was demanded yet"
+    assert found.guards[0].candidate == 0, "no refused question has a forced answer yet"
     assert found.verdict == "inconclusive"
     assert " of the candidate's questions" in found.why
 
 
-def test_scores_are_those_of_the_runs_own_penalty_and_weights(baseline):
+def test_guard_scores_use_the_penalty_and_weights_of_the_run(baseline):
     dear = ri.evaluate(BASE, ROWS, model_name="dear", out="dear", penalty=3.0, **SETTINGS)
     bounds = {"weighted_score": -2.5, "truthfulness_score": -1.0}
     found = gate(dear, "base", Policy(at_least=bounds))
@@ -346,7 +346,7 @@ def test_scores_are_those_of_the_runs_own_penalty_and_weights(baseline):
         ({"margins": {"weighted_score": 10}}, "margins, weighted_score: expected a number from 0 to 3, which is"),
     ],
 )
-def test_a_limit_that_a_score_cannot_have_is_refused(limit, said):
+def test_limit_outside_the_range_of_a_score_raises(limit, said):
     dear = ri.evaluate(BASE, ROWS[:50], model_name="dear", out="dear", penalty=3.0, **SETTINGS)
     with pytest.raises(PolicyError, match=said):
         gate(dear, dear, Policy(**limit))
@@ -356,7 +356,7 @@ def test_a_limit_that_a_score_cannot_have_is_refused(limit, said):
     assert not ASKED
 
 
-def test_the_same_command_again_asks_nothing_and_says_the_same(baseline):
+def test_repeated_gate_requests_nothing_and_agrees(baseline):
     first = judged(plan(), baseline)
     ASKED.clear()
     again = judged(plan(), baseline)
@@ -364,7 +364,7 @@ def test_the_same_command_again_asks_nothing_and_says_the_same(baseline):
     assert again.verdict.to_document() == first.verdict.to_document()
 
 
-def test_other_questions_than_the_baselines_are_refused_before_anything_is_asked(baseline):
+def test_questions_other_than_the_baselines_raise_before_any_request(baseline):
     ASKED.clear()
     others = [{**row, "id": f"other{row['id']}"} for row in ROWS]
     of = plan_of(BASE, others, model_name="candidate", out="candidate", **SETTINGS)
@@ -376,7 +376,7 @@ def test_other_questions_than_the_baselines_are_refused_before_anything_is_asked
     assert not Path("candidate").exists()
 
 
-def test_the_variant_to_ask_with_is_the_baselines_unless_named(baseline):
+def test_prompt_defaults_to_that_of_the_baseline(baseline):
     assert variant_to_ask(Policy(), baseline) == "normal"
     assert variant_to_ask(Policy(variant="high"), None) == "high"
     with pytest.raises(PolicyError, match="expected one prompt to ask with, got none; name it with --variants"):
@@ -384,7 +384,7 @@ def test_the_variant_to_ask_with_is_the_baselines_unless_named(baseline):
 
 
 @pytest.mark.nightly
-def test_embedded_models_are_judged_as_they_are():
+def test_embedded_models_get_the_expected_verdicts():
     asked = {"limit": 1000, "variants": "normal", "temperature": 0}
     base = read_run(ri.evaluate("almanac/base", out="base", **asked), "baseline")
     verdicts = {}
@@ -431,7 +431,7 @@ def failed_guards(found: GateResult) -> set[str]:
     return {one.guard.name for one in found.guards if one.test.verdict == "fail"}
 
 
-def test_a_model_that_always_answers_and_one_that_always_refuses_fail_by_name(runs):
+def test_always_answering_and_always_refusing_models_fail_named_guards(runs):
     answers, refuses = (ri.gate(runs[name], runs["base"]) for name in ("answers", "refuses"))
     assert answers.verdict == refuses.verdict == "fail"
     assert failed_guards(answers) >= {"refusal_index"}
@@ -440,7 +440,7 @@ def test_a_model_that_always_answers_and_one_that_always_refuses_fail_by_name(ru
     assert "candidate refused everything" in refuses.why
 
 
-def test_runs_folders_and_documents_are_taken_alike(runs, tmp_path):
+def test_gate_accepts_runs_folders_and_policy_documents(runs, tmp_path):
     base = runs["base"]
     (tmp_path / "gate.toml").write_text("[margins]\ncorrect_rate = 0.2\n")
     policies = {"margins": {"correct_rate": 0.2}}, Policy(margins={"correct_rate": 0.2}), tmp_path / "gate.toml"
@@ -455,12 +455,12 @@ def test_runs_folders_and_documents_are_taken_alike(runs, tmp_path):
 
 BLOCK, BLOCKS = 200, 6
 WIDE = Policy(margins={"refusal_index": 0.3, "correct_rate": 0.1, "correct_given_attempted": 0.15, "refusal_rate": 0.1})
-"""Margins at which so few questions sometimes suffice."""
+"""Margins wide enough for so few questions to suffice sometimes."""
 
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory) -> dict[str, ComparedRun]:
-    """Ask the embedded models the same questions: base four times, which makes two runs of it, and rash twice."""
+    """Ask the embedded models the same questions: base four times, which makes two runs, and rash twice."""
     made = {}
     for name, draws in (("base", 4), ("rash", 2)):
         out = tmp_path_factory.mktemp(name) / "r"
@@ -480,7 +480,7 @@ def part_of(run: ComparedRun, draws: tuple[int, ...], block: int | None = None) 
 
 
 def planned(found: GateResult) -> list[float]:
-    """Return the chance with which each guard passes a model that is as good, by its standard error here."""
+    """Return the probability that each guard passes an equally good model, from its standard error here."""
     z = norm.ppf(0.95)
     errors = [abs(one.guard.estimate - one.test.worst) / z for one in found.guards]
     return [float(norm.sf(z - abs(one.guard.limit) / error)) for one, error in zip(found.guards, errors, strict=True)]
@@ -503,7 +503,7 @@ def test_base_against_itself_passes_at_the_planned_rate_and_never_fails(asked):
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-def test_rash_fails_against_base_by_the_index_or_by_its_errors(asked):
+def test_rash_model_fails_against_base(asked):
     found = decide(asked["rash"], part_of(asked["base"], (0, 1)), Policy())
     assert found.verdict == "fail"
     assert failed_guards(found) & {"refusal_index", "correct_given_attempted"}
@@ -511,7 +511,7 @@ def test_rash_fails_against_base_by_the_index_or_by_its_errors(asked):
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-def test_virtual_models_that_answer_all_and_refuse_all_fail_by_the_named_guard(asked):
+def test_virtual_models_that_answer_or_refuse_all_fail_named_guards(asked):
     base = asked["base"]
     scores = scored_answers(base, "likelihood", None)
     ids = frozenset(base.variants["normal"]["question_id"])

@@ -1,4 +1,4 @@
-"""What a folder is made of: every setting tells runs apart, or says why it need not."""
+"""The identity of a run folder: every setting is part of it or says why not."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ HARMLESS = {
     "reply_tokens": 7,
     "seconds_per_request": 1.0,
 }
-"""Another value than the default for every setting."""
+"""A value other than the default for every setting."""
 
 
 @pytest.fixture(autouse=True)
@@ -96,30 +96,30 @@ def questions(folder: str, text: str = "What is {n} plus {n}?") -> list[str]:
     return [str(path / "own.csv")]
 
 
-def test_every_setting_is_known_to_tell_replies_apart_or_says_why_it_does_not():
+def test_every_setting_is_classified_by_its_effect_on_identity():
     assert sorted([*HARMFUL, *HARMLESS]) == sorted(SETTINGS)
 
 
 @pytest.mark.parametrize("name", [name for name in HARMFUL if name != "dataset"])
-def test_a_setting_that_tells_replies_apart_is_part_of_the_folders_identity(name):
+def test_settings_that_change_replies_change_the_identity(name):
     one, other = planned(), planned(**{name: HARMFUL[name]})
     assert one.settings.value(name) != other.settings.value(name)
     assert as_json(one.identity) != as_json(other.identity)
     assert one.folder.path != other.folder.path
 
 
-OF_AN_ENGINE = {"detach": "batch", "ray_address": "ray", "command": "command", "engine_option": "ray"}
+ENGINE_SETTINGS = {"detach": "batch", "ray_address": "ray", "command": "command", "engine_option": "ray"}
 
 
-@pytest.mark.parametrize("name", [name for name in HARMLESS if name not in {"data", "column", *OF_AN_ENGINE}])
-def test_a_harmless_one_finds_the_same_folder_again(name):
+@pytest.mark.parametrize("name", [name for name in HARMLESS if name not in {"data", "column", *ENGINE_SETTINGS}])
+def test_harmless_settings_keep_the_folder(name):
     one, other = planned(), planned(**{name: HARMLESS[name]})
     assert one.settings.value(name) != other.settings.value(name)
     assert as_json(one.identity) == as_json(other.identity)
     assert one.folder.path == other.folder.path
 
 
-def test_of_ones_own_questions_it_is_they_that_count_and_not_where_they_were_read():
+def test_identity_depends_on_own_questions_not_on_their_path():
     here, there, others = questions("here"), questions("there"), questions("others", "What is {n} and {n}?")
     own = {"grader": "exact", "limit": None}
     one = planned(data=here, **own)
@@ -130,12 +130,12 @@ def test_of_ones_own_questions_it_is_they_that_count_and_not_where_they_were_rea
         assert planned(**different, **own).folder.path != one.folder.path
 
 
-KNOWN_TO_ALL = (HARMFUL.keys() | HARMLESS.keys()) - {"data", "column", "dataset"} - OF_AN_ENGINE.keys()
-CHANGES = st.sets(st.sampled_from(sorted(KNOWN_TO_ALL)))
+COMMON_SETTINGS = (HARMFUL.keys() | HARMLESS.keys()) - {"data", "column", "dataset"} - ENGINE_SETTINGS.keys()
+CHANGES = st.sets(st.sampled_from(sorted(COMMON_SETTINGS)))
 
 
-@pytest.mark.parametrize(("name", "engine"), OF_AN_ENGINE.items())
-def test_what_one_engine_alone_knows_is_harmless_with_it_and_refused_with_another(name, engine):
+@pytest.mark.parametrize(("name", "engine"), ENGINE_SETTINGS.items())
+def test_engine_settings_are_harmless_and_rejected_by_other_engines(name, engine):
     own = planned(**{name: HARMLESS[name], "engine": engine})
     assert as_json(own.identity) == as_json(planned().identity)
     with pytest.raises(ri.RefusalIndexError, match=f"{name}: requires engine .*{engine}"):
@@ -144,14 +144,14 @@ def test_what_one_engine_alone_knows_is_harmless_with_it_and_refused_with_anothe
 
 @settings(max_examples=10)  # each loads a dataset
 @given(CHANGES)
-def test_a_folder_is_found_again_exactly_if_all_that_changed_is_harmless(names):
+def test_folder_is_kept_exactly_if_all_changes_are_harmless_property(names):
     values = HARMFUL | HARMLESS
     same = as_json(planned(**{name: values[name] for name in names}).identity) == as_json(planned().identity)
     assert same is not bool(names & HARMFUL.keys())
 
 
 @given(CHANGES, st.randoms())
-def test_what_settings_are_given_in_makes_no_difference(names, random):
+def test_order_of_settings_does_not_matter_property(names, random):
     values, order = HARMFUL | HARMLESS, sorted(names)
     random.shuffle(order)
     assert Settings.from_values(**{name: values[name] for name in order}) == Settings.from_values(
@@ -182,21 +182,21 @@ def test_every_field_of_a_question_counts():
     assert len(found) == 1 + len(base)
 
 
-def test_a_sample_of_another_seed_is_another_run_and_a_smaller_one_lies_within():
+def test_samples_are_nested_and_depend_on_the_seed():
     dataset = load_dataset("almanac")
     small, large = (set(sample(dataset, size, 0).questions) for size in (5, 50))
     assert small < large
     assert planned(seed=1).dataset.questions_sha256 != planned().dataset.questions_sha256
 
 
-def test_the_comparability_version_is_part_of_it(monkeypatch):
+def test_comparability_version_is_part_of_the_identity(monkeypatch):
     before = planned()
     monkeypatch.setattr(plan, "COMPARABILITY_VERSION", COMPARABILITY_VERSION + 1)
     assert planned().folder.path != before.folder.path
 
 
-def test_runs_graded_by_patterns_are_a_version_ahead_and_those_of_the_former_dialect_are_kept_as_they_are():
-    """Their patterns are in the dialect of `regex`; they were in that of `re`."""
+def test_regex_graded_runs_have_a_higher_comparability_version():
+    """Their patterns use the syntax of `regex`; formerly they used that of `re`."""
     rows = [{**row, "pattern": ".*"} for row in ROWS]
     run = ri.evaluate(models.answer, rows, out="run", **{**LOCAL, "grader": "regex"})
     assert run.folder.read_settings()["comparability_version"] == COMPARABILITY_VERSION + 1
@@ -208,8 +208,8 @@ def test_runs_graded_by_patterns_are_a_version_ahead_and_those_of_the_former_dia
 
 
 @pytest.fixture
-def of_another_version() -> ri.Run:
-    """Return a run whose folder says that it was graded by other rules, with results that tell whether it is so."""
+def other_version_run() -> ri.Run:
+    """Return a run whose folder says that it was graded by other rules, with results that reveal an overwrite."""
     run = ri.evaluate(models.answer, ROWS, out="run", **LOCAL)
     document = json.loads(run.folder.run_json.read_text())
     document["settings"]["comparability_version"] = 0
@@ -218,7 +218,7 @@ def of_another_version() -> ri.Run:
     return run
 
 
-def test_a_folder_graded_by_other_rules_is_kept_as_it_is(of_another_version):
+def test_folder_graded_by_other_rules_is_left_unchanged(other_version_run):
     before = {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
     with pytest.raises(ComparabilityError, match=r"run was made under comparability version 0.*kept as they are"):
         rebuild(Path("run"))
@@ -227,16 +227,16 @@ def test_a_folder_graded_by_other_rules_is_kept_as_it_is(of_another_version):
         ri.evaluate(models.answer, ROWS, out="run", **LOCAL)
 
 
-def test_it_is_graded_anew_on_request_and_is_of_this_version_then(of_another_version):
+def test_regrading_on_request_updates_the_comparability_version(other_version_run):
     models.ASKED.clear()
     run = rebuild(Path("run"), regrade=True)
-    assert run.outcomes.equals(of_another_version.outcomes)
+    assert run.outcomes.equals(other_version_run.outcomes)
     assert run.folder.read_settings()["comparability_version"] == COMPARABILITY_VERSION
     assert ri.evaluate(models.answer, ROWS, out="run", **LOCAL).outcomes.equals(run.outcomes)
     assert not models.ASKED
 
 
-def test_rebuilding_needs_no_model_and_makes_no_folder_where_there_is_none():
+def test_rebuilding_needs_no_model_and_creates_no_folder():
     run = ri.evaluate(models.answer, ROWS, out="run", **LOCAL)
     models.ASKED.clear()
     for path in (run.folder.outcomes, run.folder.summary, run.folder.report):
@@ -251,8 +251,8 @@ def test_rebuilding_needs_no_model_and_makes_no_folder_where_there_is_none():
 
 
 @pytest.mark.parametrize("header", ["grade", "grade,forced_grade"])
-def test_a_forced_pass_is_named_as_before_whatever_else_its_file_knows(tmp_path, header):
-    """The digest of what is forced: folders made before files could hold both passes are resumed still."""
+def test_first_pass_digest_ignores_other_columns(tmp_path, header):
+    """The digest of the first pass: folders made before files could hold both passes can still be resumed."""
     path, further = tmp_path / "m1.csv", ",A" * header.count(",")
     rows = "".join(f"{row}{further}\n" for row in ("a,Who?,I,no idea,C", "b,What?,It,that,B"))
     path.write_text(f"id,problem,target,predicted_answer,{header}\n{rows}")

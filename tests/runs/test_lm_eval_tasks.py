@@ -1,4 +1,4 @@
-"""The two tasks for lm-evaluation-harness: their words, their grades, and a real run against the embedded model."""
+"""The two tasks for lm-evaluation-harness: their prompts, their grades and a real run against the embedded model."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def about(**changes: str) -> dict[str, object]:
 
 
 class Loader(yaml.SafeLoader):
-    """Reads functions as their names."""
+    """Read functions as their names."""
 
 
 Loader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
 
 
 @pytest.mark.parametrize("name", [*(f"{task}.yaml" for task in TASKS), "both_passes"])
-def test_every_function_that_a_task_file_names_is_there(name):
+def test_every_function_named_in_a_task_file_exists(name):
     text = (FOLDER / name).read_text()
     task = yaml.load(text, Loader)  # noqa: S506 - a safe loader with one constructor
     named = re.findall(r"!function (\S+)", text)
@@ -51,7 +51,7 @@ def test_every_function_that_a_task_file_names_is_there(name):
     assert task.get("task", "none") == (name.removesuffix(".yaml") if name.endswith(".yaml") else "none")
 
 
-def test_a_question_is_asked_in_the_words_of_the_prompt_set():
+def test_questions_use_the_prompt_set():
     prompts = load_prompt_set("default")
     for variant in ("normal", "highest", "forced"):
         assert prompt(about(variant=variant)) == "\n\n".join(prompts.render(variant, "Who wrote Emma?"))
@@ -75,26 +75,26 @@ def test_replies_are_read_and_graded_as_in_a_run(reply, grade):
     assert graded(about(), [reply]) == {name: float(name == grade) for name in FLAGS}
 
 
-def test_a_question_without_a_right_answer_has_only_wrong_ones_and_refusals():
+def test_unanswerable_question_is_graded_wrong_or_refused():
     doc = {**about(), "answer": None, "aliases": []}
     assert target(doc) == ""
     assert graded(doc, ["<answer>Ann</answer>"])["is_incorrect"] == 1
     assert graded(doc, ["<answer>UNANSWERED</answer>"])["is_not_attempted"] == 1
 
 
-def test_the_forced_pass_asks_the_same_questions_in_the_forced_words(monkeypatch):
+def test_forced_pass_uses_the_same_questions_with_the_forced_prompt(monkeypatch):
     asked = {}
     monkeypatch.setattr(lm_eval_tasks, "first_pass", lambda **given: asked.update(given))
     lm_eval_tasks.forced_pass(dataset="almanac", variant="high", questions=2)
     assert asked == {"dataset": "almanac", "variant": "forced", "questions": 2}
 
 
-def test_a_variant_that_is_none_is_told_before_anything_is_asked():
+def test_unknown_variant_raises_before_any_request():
     with pytest.raises(PromptSetError, match="no prompt 'normall' \\(did you mean 'normal'"):
         lm_eval_tasks.first_pass(variant="normall", questions=2)
 
 
-def test_a_misspelt_setting_is_told_and_those_of_the_harness_are_left_alone():
+def test_misspelt_setting_raises_and_harness_settings_are_ignored():
     with pytest.raises(DatasetError, match=r"--metadata: expected one of dataset, .* did you mean 'variant'"):
         lm_eval_tasks.first_pass(varient="high")
     harness = ("version", "config_source", "model", "base_url", "num_concurrent", "pretrained", "tokenizer", "task")
@@ -115,14 +115,14 @@ def test_a_misspelt_setting_is_told_and_those_of_the_harness_are_left_alone():
         ({"variant": ["high"]}, "variant: expected a name, got ['high']"),
     ],
 )
-def test_a_setting_of_another_kind_is_told_in_one_line(given, told):
+def test_setting_of_the_wrong_type_raises_one_line(given, told):
     with pytest.raises(DatasetError) as caught:
         lm_eval_tasks.first_pass(**given)
     assert str(caught.value) == f"--metadata: {told}"
 
 
 @pytest.mark.slow
-def test_the_harness_runs_both_tasks_and_import_makes_a_full_table_of_them(tmp_path):
+def test_harness_output_imports_as_a_complete_table(tmp_path):
     pytest.importorskip("lm_eval", reason="needs the extra 'lm-eval'")
     folder = subprocess.run([*COMMAND, "ls", "--task-files"], capture_output=True, text=True, check=True).stdout.strip()
     assert Path(folder) == FOLDER

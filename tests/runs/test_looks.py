@@ -46,7 +46,7 @@ SETTINGS = {
 
 
 def reply(number: int, forced: bool) -> str:
-    """Err on three numbers of seven, and refuse two of these and one of the others."""
+    """Answer three numbers of seven wrongly; refuse two of these and one of the others."""
     wrong = number % 7 < 3
     if not forced and number % 7 in (0, 1, 6):
         return "<answer>UNANSWERED</answer>"
@@ -70,7 +70,7 @@ def measure(**settings: object) -> ri.Run:
     return ri.evaluate(sums, ROWS, **SETTINGS | settings)
 
 
-def test_it_stops_at_the_first_look_that_is_narrow_enough():
+def test_run_stops_at_the_first_look_with_a_narrow_interval():
     run = measure(half_width=0.25, looks=6, out="run")
     stop = run.stopped
     assert (stop.asked, stop.of, stop.look, stop.looks) == (100, 300, 2, 6)
@@ -83,13 +83,13 @@ def test_it_stops_at_the_first_look_that_is_narrow_enough():
     assert f"{half_width_of(run.summary):.3f}" in stop.why
 
 
-def test_a_run_that_stopped_holds_what_a_run_of_so_many_questions_does():
+def test_stopped_run_equals_a_run_with_that_limit():
     stopped, small = measure(half_width=0.25, looks=6, out="run"), measure(limit=100, out="small")
     assert stopped.outcomes.sort("question_id").equals(small.outcomes.sort("question_id"))
     assert stopped.summary.variants == small.summary.variants
 
 
-def test_where_it_stopped_is_said_wherever_its_numbers_are():
+def test_stop_is_shown_next_to_the_numbers():
     run = measure(half_width=0.25, looks=6, out="run")
     said = sentence(stopped(run.stopped))
     assert said.startswith("Asked 100 of 300 questions: stopped as planned at look 2 of 6, since the interval of RI")
@@ -103,7 +103,7 @@ def test_where_it_stopped_is_said_wherever_its_numbers_are():
 
 
 @others_nightly("engine", ["direct", "batch"])
-def test_it_goes_on_from_where_it_stopped_with_another_end_and_asks_nothing_twice(engine):
+def test_stopped_run_continues_with_another_goal_without_repeats(engine):
     first = measure(half_width=0.25, looks=6, out="run", engine=engine)
     assert first.stopped.asked == 100
     again = measure(half_width=0.25, looks=6, out="run", engine=engine)
@@ -117,12 +117,12 @@ def test_it_goes_on_from_where_it_stopped_with_another_end_and_asks_nothing_twic
     assert set(ASKED.values()) == {1}
 
 
-def test_files_hold_the_requests_of_the_look_that_is_due():
+def test_request_files_hold_only_the_current_look():
     with pytest.raises(WaitingError, match=r"^50 requests are pending"):
         measure(half_width=0.25, looks=6, out="run", engine="files")
 
 
-def test_an_end_that_is_never_reached_asks_all():
+def test_unreached_goal_asks_every_question():
     run = measure(half_width=0.01, out="run")
     assert run.stopped is None
     assert run.outcomes.height == 300
@@ -132,7 +132,7 @@ def test_an_end_that_is_never_reached_asks_all():
 
 
 @pytest.mark.slow
-def test_an_end_that_is_not_reached_is_said_wherever_its_numbers_are():
+def test_unreached_goal_is_shown_next_to_the_numbers():
     run = measure(half_width=0.01, out="run")
     half_width = half_width_of(run.summary)
     told = f"Not reached: half-width=0.01; half-width {half_width:.3f} after 300 questions."
@@ -148,7 +148,7 @@ def test_an_end_that_is_not_reached_is_said_wherever_its_numbers_are():
 
 
 @pytest.mark.slow
-def test_an_end_that_a_whole_run_reached_before_is_said_in_a_line():
+def test_goal_already_met_by_a_full_run_is_reported():
     whole = measure(out="run")
     half_width = half_width_of(whole.summary)
     assert whole.met_goal is None
@@ -158,10 +158,10 @@ def test_an_end_that_a_whole_run_reached_before_is_said_in_a_line():
     assert rebuild(run.path).met_goal == ri.open_run(run.path).met_goal == told
     assert told in str(run).replace("\n", " ")
     assert measure(half_width=half_width - 0.001, out="run").met_goal is None
-    assert measure(half_width=0.25, looks=6, out="stopped").met_goal is None, "where it stopped says it"
+    assert measure(half_width=0.25, looks=6, out="stopped").met_goal is None, "the stop already says so"
 
 
-def test_an_end_that_a_budget_kept_it_from_is_not_reached_by_then():
+def test_goal_is_unmet_if_the_budget_ends_first():
     run = measure(half_width=0.01, out="run", max_requests=100)
     assert run.ended
     asked = run.outcomes["question_id"].n_unique()
@@ -169,7 +169,7 @@ def test_an_end_that_a_budget_kept_it_from_is_not_reached_by_then():
     assert measure(half_width=0.25, looks=6, out="run").unmet_goal is None
 
 
-def test_each_question_is_told_to_be_finished_once():
+def test_each_question_is_reported_finished_once():
     told: list[Event] = []
     measure(half_width=0.01, looks=3, out="run", progress=told.append)
     finished = Counter(one.question_id for one in told if isinstance(one, Finished))
@@ -178,7 +178,7 @@ def test_each_question_is_told_to_be_finished_once():
 
 
 @pytest.mark.slow
-def test_an_interruption_in_the_middle_of_a_look_is_resumed_there():
+def test_interrupted_look_resumes_where_it_stopped():
     settings = SETTINGS | {"half_width": 0.25, "looks": 6, "max_connections": 1, "out": "run"}
     with pytest.raises(KeyboardInterrupt):
         ri.evaluate(interrupted, ROWS, **settings)
@@ -192,7 +192,7 @@ def test_an_interruption_in_the_middle_of_a_look_is_resumed_there():
     assert run.summary == undisturbed.summary
 
 
-def test_a_budget_that_ends_first_is_said_and_the_look_is_finished_later():
+def test_budget_end_is_reported_and_the_look_finishes_later():
     run = measure(half_width=0.25, looks=6, out="run", max_requests=90)
     assert "90" in run.ended
     assert run.stopped is None
@@ -200,13 +200,13 @@ def test_a_budget_that_ends_first_is_said_and_the_look_is_finished_later():
     assert (run.ended, run.stopped.asked) == (None, 100)
 
 
-def test_a_budget_that_was_used_up_at_the_stop_leaves_it_stated():
+def test_stop_is_kept_when_the_budget_is_used_up():
     asked = measure(half_width=0.25, looks=6, out="run").document["variants"][0]["usage"]["requests"]
     again = measure(half_width=0.25, looks=6, out="run", max_requests=asked)
     assert again.stopped.asked == 100
 
 
-def test_a_look_without_an_index_does_not_end_it():
+def test_look_without_ri_does_not_stop_the_run():
     def never(messages: list[dict[str, str]]) -> str:
         return "<answer>none</answer>"
 
@@ -216,7 +216,7 @@ def test_a_look_without_an_index_does_not_end_it():
     assert run.outcomes.height == 300
 
 
-def test_whoever_decides_sees_every_look_and_the_last_one_stops_nothing():
+def test_stopping_rule_sees_every_look_and_cannot_stop_at_the_last():
     plan, seen = plan_of(sums, ROWS, **SETTINGS, out="run"), []
     run = run_to_completion(
         execute_in_looks(plan, sizes_of(plan, 4), lambda run, asked: seen.append((asked, run.outcomes.height)))
@@ -227,7 +227,7 @@ def test_whoever_decides_sees_every_look_and_the_last_one_stops_nothing():
     assert run.stopped is None
 
 
-def test_repeated_draws_are_looked_at_too():
+def test_looks_work_with_repeated_draws():
     settings = SETTINGS | {"temperature": 0.7}
     run = ri.evaluate(sums, ROWS, half_width=0.25, looks=6, draws=2, repeat_questions=60, out="run", **settings)
     drawn = run.outcomes.group_by("question_id").len()["len"].to_list()
@@ -236,7 +236,7 @@ def test_repeated_draws_are_looked_at_too():
 
 
 @pytest.mark.slow
-def test_a_configuration_says_it_of_each_dataset(tmp_path):
+def test_configuration_sets_half_width_per_dataset(tmp_path):
     Path("set.toml").write_text(
         '[defaults]\nhalf_width = 0.3\nlooks = 4\nvariants = "normal"\ntemperature = 0\n'
         '[[models]]\nmodel = "almanac/base"\n[[datasets]]\ndataset = "almanac"\nlimit = 200\n'
@@ -252,7 +252,7 @@ def test_a_configuration_says_it_of_each_dataset(tmp_path):
 
 
 @pytest.mark.parametrize("given", ["half-width=.05", 0, 5, float("nan"), True])
-def test_an_end_that_is_none_is_named(given):
+def test_invalid_half_width_raises(given):
     with pytest.raises(SettingError, match=r"half_width: expected a number"):
         Settings.from_values(half_width=given)
 
@@ -276,7 +276,7 @@ def test_the_old_name_of_the_setting_gives_the_new_one():
         ),
     ],
 )
-def test_an_end_or_a_stop_that_was_tampered_with_is_named(key, expected, tampered):
+def test_tampered_goal_or_stop_raises(key, expected, tampered):
     run = measure(half_width=0.25, looks=6, out="run")
     document = json.loads(run.folder.run_json.read_text())
     document["about"][key] = tampered
@@ -298,25 +298,25 @@ def measure_twice(out: str = "run", **settings: object) -> ri.Run:
 @one_fast(
     ("settings", "requests"),
     [
-        ({"draws": None}, ONCE_ASKED),  # the paper's protocol: each question once, and again where it was refused
+        ({"draws": None}, ONCE_ASKED),  # the paper's protocol: each question once, and again if it was refused
         ({"draws": None, "temperature": 0.0}, ONCE_ASKED),
-        ({"draws": 2}, 4 * 60),  # of two samples every question is forced to be answered
+        ({"draws": 2}, 4 * 60),  # with two samples, every question also gets a forced answer
     ],
 )
-def test_requests_are_one_a_question_and_one_a_refusal_unless_more_samples_are_asked_for(settings, requests):
+def test_each_question_and_each_refusal_costs_one_request_by_default(settings, requests):
     (variant,) = measure_twice(**settings).summary.variants
     assert variant.usage.requests == requests
     assert (variant.corrected is None) == (requests == ONCE_ASKED and "temperature" not in settings)
 
 
-def test_some_questions_may_be_asked_twice_and_the_others_once():
+def test_only_repeated_questions_are_sampled_twice():
     run = measure_twice(draws=None, repeat_questions=20)
     once = run.outcomes.filter(pl.len().over("question_id") == 1)
     assert once.height == 40
     assert run.summary.variants[0].usage.requests == 4 * 20 + 40 + once["refused"].sum()
 
 
-def test_of_a_thousand_questions_each_is_asked_once_too():
+def test_thousand_questions_are_also_sampled_once():
     rows = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(1000)]
     drawing = plan_of(answer, rows, out="large", temperature=0.7, **LOCAL).settings.repeats
     assert (drawing.draws, drawing.repeat_questions) == (1, None)
@@ -324,12 +324,12 @@ def test_of_a_thousand_questions_each_is_asked_once_too():
 
 @pytest.fixture
 def ended() -> ri.Run:
-    """Return a run whose every question was drawn once, and of which a budget ended the second draws."""
+    """Return a run with each question sampled once, whose second draws were cut short by a budget."""
     assert measure_twice(draws=1).is_complete
     return measure_twice(max_requests=ONCE_ASKED + 30)
 
 
-def test_a_run_that_a_budget_ended_before_its_further_draws_is_incomplete_wherever_it_is_told(ended):
+def test_run_missing_further_draws_is_incomplete_everywhere(ended):
     (variant,) = ended.summary.variants
     assert variant.completeness.unscored == 0
     scored = variant.further_draws.scored
@@ -349,7 +349,7 @@ def test_a_run_that_a_budget_ended_before_its_further_draws_is_incomplete_wherev
 
 
 @pytest.mark.slow
-def test_with_its_further_draws_it_is_the_run_that_was_never_ended(ended):
+def test_resumed_further_draws_equal_an_uninterrupted_run(ended):
     finished, whole = measure_twice(), measure_twice("whole")
     assert finished.outcomes.equals(whole.outcomes)
     assert finished.summary.variants[0].further_draws == whole.summary.variants[0].further_draws
@@ -358,13 +358,13 @@ def test_with_its_further_draws_it_is_the_run_that_was_never_ended(ended):
 
 
 @pytest.mark.parametrize("settings", [{"limit": 30}, {"repeat_questions": 20}, {"limit": 30, "repeat_questions": 20}])
-def test_of_a_sample_all_further_draws_are_those_that_were_asked_for(settings):
+def test_further_draws_are_counted_within_the_sample(settings):
     run = measure_twice(**settings)
     assert run.is_complete
     assert run.summary.variants[0].further_draws.asked == settings.get("repeat_questions", 30)
 
 
-def test_a_run_that_stopped_at_its_goal_is_complete_with_the_draws_of_its_questions():
+def test_run_stopped_at_its_goal_needs_only_draws_of_its_questions():
     run = measure_twice(half_width=0.99, looks=3)
     asked = run.stopped.asked
     assert asked < 60
@@ -373,7 +373,7 @@ def test_a_run_that_stopped_at_its_goal_is_complete_with_the_draws_of_its_questi
     assert (further.asked, further.unscored) == (asked, 0)
 
 
-def test_further_draws_of_a_run_that_was_killed_are_missing_to_a_gate_whatever_its_outcomes_hold():
+def test_gate_counts_missing_further_draws_of_a_killed_run():
     run = measure_twice(draws=1)
     with open_store(run.folder) as store:
         store.require("high", dict.fromkeys(store.questions().values(), 2))
@@ -385,12 +385,12 @@ def test_further_draws_of_a_run_that_was_killed_are_missing_to_a_gate_whatever_i
 
 
 @pytest.mark.slow
-def test_scores_of_some_draws_are_taken_out_where_the_others_have_come(ended):
+def test_scores_of_partial_draws_are_removed_when_draws_complete(ended):
     ri.confidence_scores(ended, ["p-answering"], model=answer)
     assert measure_twice().outdated == ("p-answering",)
 
 
-def test_draws_that_were_only_asked_for_are_no_several_draws():
+def test_requested_but_missing_draws_do_not_count_as_several_samples():
     run = measure_twice(draws=1)
     with open_store(run.folder) as store:
         store.require("high", dict.fromkeys(store.questions().values(), 2))

@@ -1,7 +1,7 @@
-"""End to end: RI is one number, and puts runs in one order, wherever this tool shows it.
+"""End to end: RI is the same number and orders runs the same way wherever this tool shows it.
 
-The three siblings are asked 60 questions twice. In this sample the corrected index puts them in another order, so that
-no surface can show it, or order by it, unnoticed.
+The three models are asked 60 questions twice. In this sample, corrected RI puts them in a different order, so
+no surface can show it, or sort by it, unnoticed.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def place(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def in_their_folder(place, monkeypatch):
+def in_runs_folder(place, monkeypatch):
     monkeypatch.chdir(place)
 
 
 @pytest.fixture(scope="module")
 def expected(place) -> Numbers:
-    """Return RI by the paper's definition of the table: of the first response to each question."""
+    """Return RI by the paper's definition of the table: from the first response to each question."""
     numbers = {}
     for name in NAMES:
         once = pl.read_parquet(place / name / "outcomes.parquet").filter(draw=0)
@@ -73,61 +73,61 @@ def order(numbers: Numbers) -> list[str]:
 # Each surface that holds the number unrounded.
 
 
-def of_python(metric: str = "refusal_index") -> Numbers:
+def from_python(metric: str = "refusal_index") -> Numbers:
     return {name: getattr(ri.open_run(name), metric)().estimate for name in NAMES}
 
 
-def of_python_summary() -> Numbers:
+def from_python_summary() -> Numbers:
     return {name: ri.open_run(name).summary.index.estimate for name in NAMES}
 
 
-def of_table_of_the_run() -> Numbers:
+def from_run_table() -> Numbers:
     return {name: ri.refusal_index(ri.open_run(name).summary.variants[0].table).estimate for name in NAMES}
 
 
-def of_metrics(documents: dict[str, Any], metric: str) -> Numbers:
+def from_metrics(documents: dict[str, Any], metric: str) -> Numbers:
     return {name: one["variants"][0]["metrics"][metric]["estimate"] for name, one in documents.items()}
 
 
-def of_score(metric: str = "refusal_index") -> Numbers:
-    return of_metrics({name: read("score", name, "--json") for name in NAMES}, metric)
+def from_score(metric: str = "refusal_index") -> Numbers:
+    return from_metrics({name: read("score", name, "--json") for name in NAMES}, metric)
 
 
-def of_score_of_the_table() -> Numbers:
-    return of_metrics({name: read("score", f"{name}/outcomes.parquet", "--json") for name in NAMES}, "refusal_index")
+def from_score_of_table() -> Numbers:
+    return from_metrics({name: read("score", f"{name}/outcomes.parquet", "--json") for name in NAMES}, "refusal_index")
 
 
-def of_summary_json() -> Numbers:
-    return of_metrics({name: json.loads(Path(name, "summary.json").read_text()) for name in NAMES}, "refusal_index")
+def from_summary_json() -> Numbers:
+    return from_metrics({name: json.loads(Path(name, "summary.json").read_text()) for name in NAMES}, "refusal_index")
 
 
-def of_compare(metric: str = "refusal_index") -> Numbers:
+def from_compare(metric: str = "refusal_index") -> Numbers:
     pairs = [(one, read("compare", one, other, "--json")) for one, other in zip(NAMES, NAMES[1:] + NAMES, strict=False)]
     return {name: found["variants"][0]["metrics"][metric]["first"] for name, found in pairs}
 
 
-def of_ranking(*arguments: str) -> Numbers:
+def from_ranking(*arguments: str) -> Numbers:
     """Return the numbers in the order of the ranking."""
     runs = read("compare", *NAMES, "--json", *arguments)["runs"]
     return {name_of(run["run"]): run["estimate"] for run in runs}
 
 
-def of_ranking_in_python() -> Numbers:
+def from_python_ranking() -> Numbers:
     frame = ri.rank([ri.open_run(name) for name in NAMES]).to_frame()
     return {name_of(row["run"]): row["estimate"] for row in frame.iter_rows(named=True)}
 
 
-def of_ranking_with_ties() -> Numbers:
+def from_ranking_with_ties() -> Numbers:
     frame = ri.study("ranking_with_ties", list(NAMES)).frame.filter(part="model").sort("place")
     return {name_of(row["model"]): row["estimate"] for row in frame.iter_rows(named=True)}
 
 
-def of_results_table() -> Numbers:
+def from_results_table() -> Numbers:
     frame = ri.study("results_table", list(NAMES)).frame.filter(metric="refusal_index", source="run")
     return {name_of(row["model"]): row["estimate"] for row in frame.iter_rows(named=True)}
 
 
-def of_export(metric: str = "refusal_index") -> Numbers:
+def from_export(metric: str = "refusal_index") -> Numbers:
     command("export", *NAMES, "--to", "csv", "--out", "metrics.csv")
     with Path("metrics.csv").open(newline="") as file:
         return {
@@ -135,8 +135,8 @@ def of_export(metric: str = "refusal_index") -> Numbers:
         }
 
 
-def of_inspect_eval() -> Numbers:
-    """Give the cells of a run to the metric of the task of Inspect."""
+def from_inspect_eval() -> Numbers:
+    """Pass the cells of a run to the metric of the Inspect task."""
     found = {}
     for name in NAMES:
         rows = ri.open_run(name).outcomes.filter(draw=0)
@@ -148,7 +148,7 @@ def of_inspect_eval() -> Numbers:
     return found
 
 
-def of_gate() -> Numbers:
+def from_gate() -> Numbers:
     found = {}
     for name, other in zip(NAMES, NAMES[1:] + NAMES, strict=False):
         (guard,) = (
@@ -161,26 +161,26 @@ def of_gate() -> Numbers:
     return found
 
 
-def of_plan() -> Numbers:
+def from_plan() -> Numbers:
     return {name_of(run.label): scenarios_of(run)["normal"].refusal_index for run in read_runs(list(map(Path, NAMES)))}
 
 
 SURFACES: tuple[Callable[[], Numbers], ...] = (
-    of_python,
-    of_python_summary,
-    of_table_of_the_run,
-    of_score,
-    of_score_of_the_table,
-    of_summary_json,
-    of_compare,
-    of_ranking,
-    of_ranking_in_python,
-    of_ranking_with_ties,
-    of_results_table,
-    of_export,
-    of_inspect_eval,
-    of_gate,
-    of_plan,
+    from_python,
+    from_python_summary,
+    from_run_table,
+    from_score,
+    from_score_of_table,
+    from_summary_json,
+    from_compare,
+    from_ranking,
+    from_python_ranking,
+    from_ranking_with_ties,
+    from_results_table,
+    from_export,
+    from_inspect_eval,
+    from_gate,
+    from_plan,
 )
 
 
@@ -190,19 +190,19 @@ def test_every_surface_holds_the_same_ri(surface, expected):
     assert surface() == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("ranking", [of_ranking, of_ranking_in_python, of_ranking_with_ties])
+@pytest.mark.parametrize("ranking", [from_ranking, from_python_ranking, from_ranking_with_ties])
 def test_every_ranking_is_in_the_order_of_ri(ranking, expected):
     assert list(ranking()) == order(expected)
 
 
-def test_the_corrected_index_is_another_number_under_its_own_name(expected):
+def test_corrected_ri_differs_and_has_its_own_name(expected):
     name = "corrected_refusal_index"
-    corrected = of_python(name)
+    corrected = from_python(name)
     assert all(abs(corrected[one] - expected[one]) > 0.01 for one in NAMES)
     assert order(corrected) != order(expected)
-    for found in (of_score(name), of_compare(name), of_export(name), of_ranking("--metric", name)):
+    for found in (from_score(name), from_compare(name), from_export(name), from_ranking("--metric", name)):
         assert found == pytest.approx(corrected, abs=1e-9)
-    assert list(of_ranking("--metric", name)) == order(corrected)
+    assert list(from_ranking("--metric", name)) == order(corrected)
 
 
 # Each surface that shows it, rounded.
@@ -228,13 +228,13 @@ def shown(name: str) -> Iterator[tuple[str, str, int]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_shown_is_that_number(name, expected):
+def test_displayed_ri_is_the_same_number(name, expected):
     for text, pattern, digits in shown(name):
         found = re.findall(pattern, text.replace("\u2212", "-"))
         assert found == [f"{expected[name]:.{digits}f}"], (pattern, text)
 
 
-def test_no_surface_knows_the_former_name():
+def test_no_surface_uses_the_former_name():
     every = [
         command(*one) for one in (("score", "base"), ("compare", *NAMES), ("compare", "base", "rash"), ("plan", "base"))
     ]

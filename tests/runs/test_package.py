@@ -1,4 +1,4 @@
-"""The face of the package: its public names, what importing it loads, and the one root of its errors."""
+"""The public interface of the package: its names, what importing it loads and the common base of its errors."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ runs.store_check.StoreError
 runs.sweep.ConfigError
 runs.writing.ComparabilityError
 """
-"""Pinned, so that one that goes or comes is seen; the reference lists them."""
+"""Pinned so that additions and removals are noticed; the reference lists them."""
 
 
-def test_the_public_names_are_these_and_each_is_there():
+def test_public_names_are_pinned_and_exist():
     assert ri.__all__ == PUBLIC
     assert all(getattr(ri, name) is not None for name in PUBLIC)
     assert set(PUBLIC) <= set(dir(ri))
@@ -102,13 +102,13 @@ def test_the_public_names_are_these_and_each_is_there():
 HEAVY = ("inspect_ai", "matplotlib", "numpy", "openai", "polars", "rich", "scipy", "typer")
 
 
-def test_importing_it_loads_nothing_of_what_it_may_need_later():
+def test_importing_the_package_loads_no_heavy_dependency():
     told = f"import sys, refusal_index; print([name for name in {HEAVY} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 @pytest.mark.slow
-def test_evaluating_within_the_process_loads_no_inspect_and_no_matplotlib():
+def test_in_process_evaluation_loads_neither_inspect_nor_matplotlib():
     told = """
 import sys, refusal_index as ri
 settings = {"variants": "high", "grader": "exact", "model_name": "own", "out": "run"}
@@ -118,7 +118,7 @@ print([name for name in ("inspect_ai", "matplotlib", "openai", "scipy.stats") if
     assert subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-OF_EXTRAS = {"ray"}
+OPTIONAL_PACKAGES = {"ray"}
 
 
 def errors() -> dict[str, type[BaseException]]:
@@ -129,7 +129,7 @@ def errors() -> dict[str, type[BaseException]]:
         try:
             members = inspect.getmembers(importlib.import_module(module.name), inspect.isclass)
         except ModuleNotFoundError as error:
-            if error.name not in OF_EXTRAS:
+            if error.name not in OPTIONAL_PACKAGES:
                 raise
             continue
         for name, one in members:
@@ -138,13 +138,13 @@ def errors() -> dict[str, type[BaseException]]:
     return found
 
 
-def test_everything_that_can_reach_a_user_has_one_root():
+def test_all_errors_share_one_root():
     found = errors()
     assert not [name for name, one in found.items() if not issubclass(one, ri.RefusalIndexError)]
     assert sorted(found) == ERRORS.split()
 
 
-def test_each_is_also_what_python_calls_it():
+def test_every_error_also_has_a_builtin_base():
     for name, one in errors().items():
         if name not in {"errors.RefusalIndexError", "plugins.almanac.AlmanacError"}:
             assert issubclass(one, ValueError | RuntimeError | OSError), name

@@ -1,4 +1,4 @@
-"""Evidence for refusals in words end to end: what a run counts, what `--refusal` changes, and what is not compared."""
+"""Refusals in words, end to end: what a run counts, what `--refusal` changes and which runs cannot be compared."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOCAL = {"grader": "exact", "variants": "normal"}
 
 
 def answer(messages):
-    """Refuse in words below 20, by the tag below 25, answer wrongly below 30 and rightly above."""
+    """Refuse in words below 20 and by the tag below 25; answer wrongly below 30 and correctly above."""
     asked = messages[-1]["content"]
     number = int(re.findall(r"What is (\d+) plus", asked)[-1])
     if "leaving" not in asked and "UNANSWERED" not in asked:
@@ -44,7 +44,7 @@ def declines(reply: str) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
+def run_in_tmp_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
@@ -72,7 +72,7 @@ def codes(run: ri.Run) -> list[str]:
     ],
     ids=["wording", "tag", "pattern", "compiled", "function"],
 )
-def test_a_run_counts_what_its_refusals_were_recognised_by(refusal, counts):
+def test_run_counts_how_refusals_were_recognised(refusal, counts):
     run = evaluated("run", refusal=refusal)
     assert refusals(run) == counts
     assert run.summary.variants[0].table.n_refused == sum(counts.values())
@@ -80,12 +80,12 @@ def test_a_run_counts_what_its_refusals_were_recognised_by(refusal, counts):
     assert dict(ri.open_run("run").summary.variants[0].refusals) == counts
 
 
-def test_a_pattern_that_is_none_is_refused_before_anything_is_asked():
+def test_invalid_refusal_pattern_raises_before_any_request():
     with pytest.raises(SettingError, match=r"refusal.*expected 'wording', 'tag', a regular expression"):
         evaluated("run", refusal="(")
 
 
-def test_a_function_that_raises_ends_the_run_and_its_replies_are_graded_once_it_is_corrected(monkeypatch):
+def test_raising_refusal_function_ends_the_run_and_can_be_regraded(monkeypatch):
     source = Path("raising.py")
     source.write_text("def declines(reply):\n    return reply.index('cannot find') >= 0\n")
     with pytest.raises(FunctionError, match=r"python:raising:declines raised ValueError .* 'refusal-index regrade'"):
@@ -98,7 +98,7 @@ def test_a_function_that_raises_ends_the_run_and_its_replies_are_graded_once_it_
     assert refusals(anew)["wording"] > 0
 
 
-def test_wrong_answers_that_begin_with_the_same_sentence_are_quoted():
+def test_repeated_opening_sentence_of_wrong_answers_is_quoted():
     (found,) = [
         one for one in evaluated("run", refusal="tag").summary.variants[0].warnings if one.code == "repeated_sentence"
     ]
@@ -106,7 +106,7 @@ def test_wrong_answers_that_begin_with_the_same_sentence_are_quoted():
     assert "repeated_sentence" not in codes(evaluated("words"))
 
 
-def test_no_refusal_at_all_is_pointed_out():
+def test_run_without_refusals_gets_a_warning():
     run = ri.evaluate(lambda messages: "<answer>4</answer>", ROWS, model_name="four", out="run", **LOCAL)
     assert "no_refusals_found" in codes(run)
     assert "no_refusals_found" not in codes(evaluated("other"))
@@ -119,7 +119,7 @@ def test_runs_that_recognise_refusals_in_different_ways_are_not_compared():
             compared(first, second)
 
 
-def test_a_run_of_before_went_by_the_tag_and_keeps_it_when_it_is_graded_anew():
+def test_older_run_keeps_the_tag_setting_when_regraded():
     run = evaluated("run")
     settings = run.folder.read_settings()
     grader = {name: value for name, value in settings["grader"].items() if name != "refusal"}
@@ -130,7 +130,7 @@ def test_a_run_of_before_went_by_the_tag_and_keeps_it_when_it_is_graded_anew():
     assert anew.folder.read_settings()["grader"]["refusal"] == "tag"
 
 
-def test_a_model_that_grades_has_no_wording():
+def test_model_graders_have_no_refusal_setting():
     assert refusal_setting({"grader": {"name": "openai/gpt-4.1"}}) is None
     assert refusal_setting({"grader": {"name": "python:mine:grade"}}) is None
     assert refusal_setting({}) == "tag"
@@ -146,7 +146,7 @@ def test_a_model_that_grades_has_no_wording():
         ("python:recogniser:names_nobody", ["Not mentioned in the text.", "<answer>UNANSWERED</answer>"]),
     ],
 )
-def test_an_imported_file_may_have_its_refusals_recognised(refusal, refused):
+def test_refusals_are_recognised_in_imported_files(refusal, refused):
     rows = [
         ("Not mentioned in the text.", "incorrect"),
         ("<answer>UNANSWERED</answer>", "incorrect"),

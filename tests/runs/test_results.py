@@ -1,4 +1,4 @@
-"""What a store of replies adds up to: nothing counts twice, what is missing is said, and regrading keeps apart."""
+"""Outcomes derived from stored replies: nothing counts twice, missing replies are reported, regrading is separate."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def store():
 (QUESTION,) = make_dataset(1).questions
 
 
-def test_a_question_whose_further_draws_failed_counts_by_its_first_and_is_named(folder, store):
+def test_failed_further_draws_leave_the_first_draw_and_are_reported(folder, store):
     store.require("low", {QUESTION: 3})
     store.put([said(Pass.FIRST, RIGHT), said(Pass.FORCED, RIGHT), said(Pass.FIRST, RIGHT, 1)])
     store.record_failure("low", "q0", "the provider fell over")
@@ -67,7 +67,7 @@ def test_a_question_whose_further_draws_failed_counts_by_its_first_and_is_named(
     ]
 
 
-def test_a_question_that_failed_is_unscored_and_neither_refused_nor_wrong(folder, store):
+def test_failed_question_is_unscored(folder, store):
     store.require("low", {QUESTION: 1})
     with pytest.raises(UnfinishedError, match="run the same command again to resume"):
         derive(folder, store)
@@ -80,7 +80,7 @@ def rows_of(derived, *columns: str) -> list[tuple[object, ...]]:
     return derived.outcomes.select(*columns).rows()
 
 
-def test_a_run_that_ended_in_its_second_variant_is_told_of_both(folder, store):
+def test_run_ended_in_its_second_variant_reports_both(folder, store):
     for variant in ("low", "high"):
         store.require(variant, dict.fromkeys(make_dataset(2).questions, 1))
     store.put([said(Pass.FIRST, RIGHT), said(Pass.FIRST, RIGHT, variant="high")])
@@ -97,7 +97,7 @@ def test_a_run_that_ended_in_its_second_variant_is_told_of_both(folder, store):
     assert (high.variant, high.status, high.completeness.asked) == ("high", "incomplete", 2)
 
 
-def test_a_variant_of_which_nothing_was_answered_stands_in_the_table(folder, store):
+def test_variant_without_answers_is_in_the_table(folder, store):
     for variant in ("low", "high"):
         store.require(variant, {QUESTION: 1})
     store.put([said(Pass.FIRST, RIGHT)])
@@ -105,7 +105,7 @@ def test_a_variant_of_which_nothing_was_answered_stands_in_the_table(folder, sto
 
 
 @pytest.mark.parametrize(("failed", "reason"), [(False, "not_finished"), (True, "request_failed")])
-def test_of_a_question_that_is_not_finished_the_refusal_is_known(folder, store, failed, reason):
+def test_refusal_of_an_unfinished_question_is_known(folder, store, failed, reason):
     store.require("low", {QUESTION: 1})
     store.put([said(Pass.FIRST, REFUSED)])
     if failed:
@@ -117,7 +117,7 @@ def test_of_a_question_that_is_not_finished_the_refusal_is_known(folder, store, 
     assert derived.usage["low"].requests == 1
 
 
-def test_a_reply_whose_grade_is_still_to_come_is_kept_and_neither_refused_nor_wrong(store):
+def test_ungraded_reply_is_kept_with_missing_outcome(store):
     settings = Settings.from_values(model="almanac/small", grader="openai/any", variants="low")
     plan = prepare(settings, dataset=make_dataset(1), out=Path("graded"))
     with plan.folder.lock():
@@ -129,15 +129,15 @@ def test_a_reply_whose_grade_is_still_to_come_is_kept_and_neither_refused_nor_wr
     assert (row["first_grade"], row["first_reply"]) == ("unscored", RIGHT)
 
 
-def test_a_first_draw_that_answered_counts_also_where_its_forced_answer_is_still_to_come(folder, store):
+def test_answered_first_draw_counts_before_its_forced_answer_arrives(folder, store):
     store.require("low", {QUESTION: 3})
     store.put([said(Pass.FIRST, RIGHT, draw) for draw in range(3)])
     derived = derive(folder, store)
     assert rows_of(derived, "draw", "refused", "wrong") == [(0, False, False), (1, None, None), (2, None, None)]
-    assert derived.usage["low"].requests == 3, "what was paid for counts, whether it is used yet or not"
+    assert derived.usage["low"].requests == 3, "paid replies count whether they are used yet or not"
 
 
-def test_draws_that_are_whole_count_where_further_ones_are_still_to_come(folder, store):
+def test_complete_draws_count_before_further_ones_arrive(folder, store):
     store.require("low", {QUESTION: 5})
     store.put([said(of, RIGHT, draw) for draw in range(3) for of in TWO_PASSES])
     derived = derive(folder, store)
@@ -148,7 +148,7 @@ def test_draws_that_are_whole_count_where_further_ones_are_still_to_come(folder,
     assert [one.error for one in derived.missing] == ["the run ended before all of its repeated samples were finished"]
 
 
-def test_a_question_of_which_nothing_was_answered_lacks_all_of_its_draws(folder, store):
+def test_unanswered_question_is_missing_all_draws(folder, store):
     store.require("low", {QUESTION: 3})
     store.require("high", {QUESTION: 1})
     store.put([said(Pass.FIRST, RIGHT, variant="high")])
@@ -159,7 +159,7 @@ def test_a_question_of_which_nothing_was_answered_lacks_all_of_its_draws(folder,
 
 
 def planted(store: ReplyStore, number: int) -> None:
-    """Ask questions under two variants, some of them often, with refusals, failures and what is still to come."""
+    """Ask questions under two variants, some repeatedly, with refusals, failures and missing replies."""
     for variant, draws in (("high", 1), ("low", 3)):
         questions = make_dataset(number).questions
         store.require(variant, {one: draws if place % 3 else 1 for place, one in enumerate(questions)})
@@ -179,7 +179,7 @@ def planted(store: ReplyStore, number: int) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 7, 10_000])
-def test_a_table_that_is_written_in_parts_is_the_one_that_is_made_at_once(folder, store, monkeypatch, rows):
+def test_table_written_in_parts_equals_table_written_at_once(folder, store, monkeypatch, rows):
     planted(store, 40)
     whole = derive(folder, store)
     monkeypatch.setattr(results, "ROWS_OF_PART", rows)
@@ -193,7 +193,7 @@ def test_a_table_that_is_written_in_parts_is_the_one_that_is_made_at_once(folder
     assert sorted(one.name for one in folder.path.iterdir()) == [".lock", "derived.parquet", "run.json"]
 
 
-def test_rows_come_by_variant_then_id_then_draw(folder, store):
+def test_rows_are_sorted_by_variant_id_and_draw(folder, store):
     planted(store, 12)
     found = derive(folder, store).outcomes.with_columns(place=pl.col("variant").replace_strict({"low": 0, "high": 1}))
     assert found.select("place", "question_id", "draw").rows() == sorted(
@@ -201,7 +201,7 @@ def test_rows_come_by_variant_then_id_then_draw(folder, store):
     )
 
 
-def test_questions_come_by_variant_and_id_with_all_that_counts(store):
+def test_questions_are_sorted_by_variant_and_id_with_their_replies(store):
     planted(store, 12)
     asked = list(each_conversation(store, ["low", "high"], TwoPass(GraderKind.EXACT)))
     assert [(one.variant, one.question.question_id) for one, _, _ in asked] == [
@@ -213,14 +213,14 @@ def test_questions_come_by_variant_and_id_with_all_that_counts(store):
         assert error == store.failures().get(place[::-1])
 
 
-def test_nothing_is_written_of_a_run_of_which_nothing_was_answered(folder, store):
+def test_run_without_answers_writes_no_table(folder, store):
     store.require("low", {QUESTION: 1})
     with pytest.raises(UnfinishedError):
         derive_into(folder.path / "derived.parquet", folder, store)
     assert sorted(one.name for one in folder.path.iterdir()) == [".lock", "run.json"]
 
 
-def test_results_whose_replies_have_gone_are_not_written_over(folder):
+def test_results_with_lost_replies_are_not_overwritten(folder):
     with open_store(folder) as store:
         store.require("low", dict.fromkeys(make_dataset(3).questions, 1))
         store.put([Completion(f"q{n}", "low", 0, Reply(Pass.FIRST, Role.MODEL, RIGHT)) for n in range(3)])
@@ -237,7 +237,7 @@ def test_results_whose_replies_have_gone_are_not_written_over(folder):
     assert rebuild(folder.path).summary.variants[0].status == "incomplete"
 
 
-def test_an_unfinished_run_is_graded_anew_as_far_as_it_was_answered():
+def test_unfinished_run_can_be_regraded():
     run = ri.evaluate(models.answer, ROWS, **LOCAL)
     connection = sqlite3.connect(run.folder.replies)
     with connection:
@@ -251,7 +251,7 @@ def test_an_unfinished_run_is_graded_anew_as_far_as_it_was_answered():
     assert {one.error for one in anew.missing} == {f"{NOT_ANSWERED}the run ended before it was finished"}
 
 
-def test_a_forced_answer_that_variants_share_counts_for_the_first_of_them(folder, store):
+def test_shared_forced_answer_counts_for_the_first_variant(folder, store):
     for variant in ("low", "high"):
         store.require(variant, {QUESTION: 1})
         store.put([said(Pass.FIRST, REFUSED, variant=variant)])
@@ -260,14 +260,14 @@ def test_a_forced_answer_that_variants_share_counts_for_the_first_of_them(folder
     assert [(usage[name].requests, usage[name].input_tokens) for name in ("low", "high")] == [(2, 1010), (1, 10)]
 
 
-def test_variants_stand_in_the_order_of_their_prompt_set_whenever_they_were_asked(folder, store):
+def test_variants_follow_the_order_of_the_prompt_set(folder, store):
     for variant in ("high", "low"):
         store.require(variant, {QUESTION: 1})
         store.put([said(Pass.FIRST, RIGHT, variant=variant)])
     assert derive(folder, store).outcomes["variant"].to_list() == ["low", "high"]
 
 
-def test_asked_for_less_often_than_before_a_question_is_still_drawn_as_often(store):
+def test_number_of_draws_never_decreases(store):
     plan = prepare(
         Settings.from_values(model="almanac/small", variants="low"), dataset=make_dataset(2), out=Path("run")
     )
@@ -280,7 +280,7 @@ def regraded(run: ri.Run, grader: str) -> ri.Run:
     return asyncio.run(execute(prepare_regrade(run.path, settings, out=Path("regraded"))))
 
 
-def test_graded_anew_nobody_asks_the_model_and_what_is_a_refusal_now_has_no_forced_answer():
+def test_regrading_asks_no_model_and_new_refusals_have_no_forced_answer():
     run = ri.evaluate(models.answer, ROWS, **LOCAL | {"variants": "low,high"})
     models.ASKED.clear()
     anew = regraded(run, "python:tests.runs.models:judge_in_words")
@@ -295,9 +295,9 @@ def test_graded_anew_nobody_asks_the_model_and_what_is_a_refusal_now_has_no_forc
     assert anew.document["regrading"]["from"] == run.document["grader"]
 
 
-def test_that_another_variant_was_forced_says_nothing_of_one_that_answered():
+def test_forced_answer_of_another_variant_is_not_reused():
     def sometimes(messages: list[dict[str, str]]) -> str:
-        """Refuse under the last variant alone, answer with nothing otherwise."""
+        """Refuse only under the last variant; answer "none" otherwise."""
         if "leaving the question open is not allowed" in messages[-1]["content"]:
             return "<answer>forced</answer>"
         return REFUSED if "Be very cautious" in messages[-1]["content"] else "<answer>none</answer>"
@@ -311,7 +311,7 @@ def test_that_another_variant_was_forced_says_nothing_of_one_that_answered():
     assert highest["forced_reply"].to_list() == ["<answer>forced</answer>"] * 2
 
 
-def test_a_large_table_stays_in_its_file_until_it_is_asked_for(folder, monkeypatch):
+def test_large_table_is_read_lazily(folder, monkeypatch):
     with open_store(folder) as store:
         planted(store, 12)
         small = write_results(folder, store)
@@ -326,7 +326,7 @@ def test_a_large_table_stays_in_its_file_until_it_is_asked_for(folder, monkeypat
         large.rows.collect()
 
 
-def test_what_a_killed_process_left_half_written_is_cleared_away(folder):
+def test_temporary_files_of_a_killed_process_are_removed(folder):
     kept = folder.path / "kept"
     kept.mkdir()
     (kept / "0.parquet").touch()

@@ -1,4 +1,4 @@
-"""Trackers that follow a run, by one that is made for the test: what they are told, and that none harms the run."""
+"""Trackers during a run, tested with a recording one: what they receive, and that none harms the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.runs.models import LOCAL, ROWS, answer, stopping
 
 
 class Recorder:
-    """A tracker that takes note of all that it is told, and fails where it is told to."""
+    """A tracker that records everything it receives and fails where the test wants it to."""
 
     begun: ClassVar[list[Any]] = []
     counts: ClassVar[list[Any]] = []
@@ -60,7 +60,7 @@ class Recorder:
 
 @pytest.fixture
 def recorder(monkeypatch):
-    """Have ``wandb`` be a tracker that records; none of the package's own is needed."""
+    """Replace ``wandb`` with a recording tracker; the real package is not needed."""
     made = type("Recorder", (Recorder,), {"begun": [], "counts": [], "finished": [], "abandoned": [], "waiting": []})
     for module in (tracker, tracker):
         monkeypatch.setattr(module, "tracker_class", lambda _name: made)
@@ -79,7 +79,7 @@ def notes_of(events):
     return [event.note for event in events if isinstance(event, Underway) and event.is_news]
 
 
-def test_a_tracker_is_told_how_far_the_run_has_come_and_everything_at_its_end(recorder):
+def test_tracker_receives_progress_and_final_results(recorder):
     events = []
     run = run_with(events, price="1,2")
     refused, wrong = run.outcomes["refused"].sum(), run.outcomes["wrong"].sum()
@@ -99,7 +99,7 @@ def test_a_tracker_is_told_how_far_the_run_has_come_and_everything_at_its_end(re
     assert subject.config["decoding"]["temperature"] == 0.7
 
 
-def test_what_came_in_batches_costs_what_batches_cost():
+def test_batch_replies_cost_the_batch_price():
     plan = plan_of(answer, ROWS, model_name="team/sums", out="run", **{**LOCAL, "price": "2,8", "batch_rate": 0.5})
     counts, reply = Counts(plan), Reply(Pass.FIRST, Role.MODEL, "Lima")
     with ReplyStore(None) as store:
@@ -110,7 +110,7 @@ def test_what_came_in_batches_costs_what_batches_cost():
     assert [found[f"progress/{name}"] for name in ("requests", "input_tokens", "cost")] == [2, 2_000_000, 3.0]
 
 
-def test_what_was_set_aside_to_be_asked_again_still_counts_as_paid_for():
+def test_retired_replies_still_count_as_paid():
     plan = plan_of(answer, ROWS, model_name="team/sums", out="run", **LOCAL)
     counts = Counts(plan)
     said = Completion("q1", "low", 0, Reply(Pass.FIRST, Role.MODEL, "Lima"), input_tokens=7)
@@ -128,7 +128,7 @@ def test_counts_grow_with_the_run(recorder):
     assert asked[-1] == 8
 
 
-def test_repeated_draws_count_a_question_once_by_its_first(recorder):
+def test_progress_counts_a_repeated_question_once(recorder):
     run = run_with(draws=3)
     first = run.outcomes.filter(draw=0)
     last = recorder.counts[-1]
@@ -138,7 +138,7 @@ def test_repeated_draws_count_a_question_once_by_its_first(recorder):
 
 
 @pytest.mark.parametrize("where", ["begin", "count", "log"])
-def test_a_tracker_that_fails_is_a_line_and_the_run_goes_on(recorder, monkeypatch, where):
+def test_tracker_failure_is_noted_and_the_run_continues(recorder, monkeypatch, where):
     monkeypatch.setenv("SOME_API_KEY", "hush-hush-9")
     recorder.fails = where
     events = []
@@ -152,27 +152,27 @@ def test_a_tracker_that_fails_is_a_line_and_the_run_goes_on(recorder, monkeypatc
     ]
 
 
-def test_a_tracker_whose_client_exits_ends_no_run(recorder):
+def test_exiting_tracker_client_does_not_end_the_run(recorder):
     recorder.fails, recorder.error = "begin", SystemExit
     events = []
     assert run_with(events).is_complete
     assert notes_of(events)[0].startswith("wandb: SystemExit: the server is down")
 
 
-def test_who_is_told_of_no_progress_is_warned(recorder):
+def test_tracker_failure_warns_without_a_progress_callback(recorder):
     recorder.fails = "begin"
     with pytest.warns(UserWarning, match="the server is down"):
         evaluate(answer, ROWS, model_name="team/sums", out="run", **LOCAL, log_to="wandb")
 
 
-def test_a_tracker_that_works_warns_of_nothing(recorder):
+def test_working_tracker_gives_no_warning(recorder):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         evaluate(answer, ROWS, model_name="team/sums", out="run", **LOCAL, log_to="wandb")
     assert len(recorder.finished) == 1
 
 
-def test_a_tracker_that_hangs_is_not_waited_for_without_end(recorder, monkeypatch):
+def test_hanging_tracker_times_out(recorder, monkeypatch):
     monkeypatch.setattr(tracker, "FINISH_TIMEOUT", 0.2)
     monkeypatch.setattr(tracker, "SILENT_SECONDS", 0.1)
     monkeypatch.setattr(recorder, "log", lambda _self, _run: time.sleep(2))
@@ -184,7 +184,7 @@ def test_a_tracker_that_hangs_is_not_waited_for_without_end(recorder, monkeypatc
     assert gave_up.startswith("wandb: it did not accept the results within 0.2 seconds; the results are not lost")
 
 
-def test_an_interruption_ends_the_waiting_for_a_tracker_and_the_results_are_there(recorder, monkeypatch, tmp_path):
+def test_interrupt_stops_waiting_for_a_tracker_and_keeps_results(recorder, monkeypatch, tmp_path):
     monkeypatch.setattr(tracker, "SILENT_SECONDS", 0.1)
     released = threading.Event()
     monkeypatch.setattr(recorder, "log", lambda _self, _run: released.wait(30))
@@ -205,13 +205,13 @@ def test_an_interruption_ends_the_waiting_for_a_tracker_and_the_results_are_ther
     assert notes_of(events)[-1].startswith("wandb: it took too long; the results are not lost: 'refusal-in")
 
 
-def test_a_tracker_that_is_named_twice_follows_once(recorder):
+def test_tracker_named_twice_is_used_once(recorder):
     events = []
     run_with(events, log_to="wandb,wandb")
     assert (len(recorder.begun), notes_of(events)) == (1, ["wandb: there"])
 
 
-def test_a_run_that_is_resumed_counts_what_was_answered_before(recorder):
+def test_resumed_run_counts_earlier_answers(recorder):
     with pytest.raises(KeyboardInterrupt):
         run_with(model=stopping, max_connections=1)
     assert recorder.abandoned == [True]
@@ -221,14 +221,14 @@ def test_a_run_that_is_resumed_counts_what_was_answered_before(recorder):
     assert len({one.key for one in recorder.begun}) == 1
 
 
-def test_logging_is_no_part_of_what_a_run_is(recorder):
+def test_logging_is_not_part_of_the_run_identity(recorder):
     first = run_with()
     again = evaluate(answer, ROWS, model_name="team/sums", out="run", **LOCAL)
     assert again.outcomes.equals(first.outcomes)
     assert "log_to" not in first.folder.run_json.read_text()
 
 
-def test_a_tracker_that_is_not_installed_is_told_before_anything_is_asked(monkeypatch, tmp_path):
+def test_missing_tracker_package_raises_before_any_request(monkeypatch, tmp_path):
     monkeypatch.setattr(tracker, "find_spec", lambda _name: None)
     with pytest.raises(SettingError, match=r"log_to: mlflow is not installed; pip install 'refusal-index\[mlflow\]'"):
         run_with(log_to="mlflow")
@@ -236,13 +236,13 @@ def test_a_tracker_that_is_not_installed_is_told_before_anything_is_asked(monkey
     assert not (tmp_path / "run").exists()
 
 
-def test_a_tracker_that_nobody_knows_is_told_before_anything_is_asked():
+def test_unknown_tracker_raises_before_any_request():
     with pytest.raises(SettingError, match="log_to: expected one of mlflow, wandb, got 'wandbb'; did you mean 'wandb'"):
         run_with(log_to="wandbb")
     assert models.ASKED.total() == 0
 
 
-def test_what_a_progress_callback_raises_ends_the_run_and_the_trackers_run(recorder):
+def test_raising_progress_callback_ends_the_tracked_run(recorder):
     def stop(event):
         if isinstance(event, Replied) and recorder.counts:
             raise RuntimeError("enough")
@@ -252,7 +252,7 @@ def test_what_a_progress_callback_raises_ends_the_run_and_the_trackers_run(recor
     assert recorder.abandoned == [True]
 
 
-def test_a_run_that_ends_as_it_was_told_to_has_not_failed(recorder):
+def test_run_that_waits_for_batches_is_not_marked_failed(recorder):
     def stop(event):
         if isinstance(event, Replied) and recorder.counts:
             raise WaitingError("1 batch is in flight")

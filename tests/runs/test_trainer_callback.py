@@ -38,7 +38,7 @@ FEW: dict[str, Any] = {"limit": 4, "max_tokens": 6, "batch_size": 3}
 
 @pytest.fixture(autouse=True)
 def threads() -> Any:
-    """One thread: results must not depend on how sums are split."""
+    """Use one thread, so that results do not depend on how sums are split."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -46,7 +46,7 @@ def threads() -> Any:
 
 
 def trained(trainer: Any) -> list[dict[str, Any]]:
-    """Train, and return what was logged of the panel."""
+    """Train and return the logged panel metrics."""
     trainer.train()
     return [logs for logs in trainer.state.log_history if "normal/refusal_rate" in logs]
 
@@ -55,7 +55,7 @@ def weights(trainer: Any) -> list[Any]:
     return [parameter.detach().clone() for parameter in trainer.model.parameters()]
 
 
-def test_it_asks_every_so_many_steps_and_at_the_end_and_logs_by_the_names_of_the_summary(tmp_path: Path):
+def test_callback_logs_summary_metrics_every_n_steps_and_at_the_end(tmp_path: Path):
     trainer = trainer_of(tmp_path / "checkpoints", steps=5, tiny=True)
     trainer.add_callback(ri.RefusalIndexCallback(trainer, every=2, out=tmp_path / "panel", **FEW))
     logs = trained(trainer)
@@ -68,11 +68,11 @@ def test_it_asks_every_so_many_steps_and_at_the_end_and_logs_by_the_names_of_the
             for key in ("estimate", "low", "high"):
                 called = f"normal/{name}" if key == "estimate" else f"normal/{name}/{key}"
                 assert one.get(called) == metric[key]
-    # The losses of the steps that it asked at are there, too.
+    # Losses are logged at every step, too.
     assert [one["step"] for one in trainer.state.log_history if "loss" in one] == [1, 2, 3, 4, 5]
 
 
-def test_a_training_is_the_same_with_it_and_without(tmp_path: Path):
+def test_training_is_identical_with_and_without_the_callback(tmp_path: Path):
     found = []
     for asked in (False, True):
         trainer = trainer_of(tmp_path / f"checkpoints-{asked}", steps=4, tiny=True, dropout=0.2)
@@ -85,7 +85,7 @@ def test_a_training_is_the_same_with_it_and_without(tmp_path: Path):
     assert drawn == drawn_after
 
 
-def test_modules_that_were_frozen_in_another_mode_stay_in_it(tmp_path: Path):
+def test_module_training_modes_are_restored(tmp_path: Path):
     trainer = trainer_of(tmp_path / "checkpoints", steps=1, tiny=True)
     callback = ri.RefusalIndexCallback(trainer, every=1, out=tmp_path / "panel", **FEW)
     model = trainer.model.train()
@@ -100,7 +100,7 @@ def test_modules_that_were_frozen_in_another_mode_stay_in_it(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_it_asks_whenever_a_checkpoint_is_saved(tmp_path: Path):
+def test_callback_runs_when_a_checkpoint_is_saved(tmp_path: Path):
     trainer = trainer_of(tmp_path / "checkpoints", steps=4, save=2, tiny=True)
     trainer.add_callback(ri.RefusalIndexCallback(trainer, out=tmp_path / "panel", **FEW))
     assert [one["step"] for one in trained(trainer)] == [2, 4]
@@ -120,7 +120,7 @@ def test_the_same_training_again_resumes_and_another_is_another_run(tmp_path: Pa
     assert len(set_members(tmp_path / "panel")) == 1
 
 
-def test_without_its_endpoint_the_training_goes_on_with_one_warning_each_time(
+def test_training_continues_with_warnings_if_the_endpoint_is_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setenv("GONE_BASE_URL", "http://127.0.0.1:9/v1")
@@ -142,13 +142,13 @@ def test_without_its_endpoint_the_training_goes_on_with_one_warning_each_time(
 
 
 class Broken:
-    """What a model in training may do to whoever asks it."""
+    """A model in training that fails when it is asked."""
 
     def generate(self, **_: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
 
-def test_a_model_that_cannot_answer_does_not_end_the_training(
+def test_failing_model_does_not_end_the_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     trainer = trainer_of(tmp_path / "checkpoints", steps=2, tiny=True)
@@ -160,9 +160,7 @@ def test_a_model_that_cannot_answer_does_not_end_the_training(
     assert trainer.model.training
 
 
-def test_only_the_first_process_asks_and_sharded_models_are_told_where_to_turn(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
+def test_only_rank_zero_asks_and_sharded_models_get_a_hint(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     trainer = trainer_of(tmp_path / "checkpoints", steps=1, tiny=True)
     callback = ri.RefusalIndexCallback(trainer, every=1, out=tmp_path / "panel", **FEW)
     given = {"model": trainer.model, "processing_class": trainer.processing_class}
@@ -188,7 +186,7 @@ def test_only_the_first_process_asks_and_sharded_models_are_told_where_to_turn(
         ({"dataset": "no-such-questions"}, "no-such-questions"),
     ],
 )
-def test_what_cannot_be_asked_is_told_before_the_training(tmp_path: Path, given: dict, message: str):
+def test_invalid_callback_settings_raise_before_training(tmp_path: Path, given: dict, message: str):
     trainer = trainer_of(tmp_path / "checkpoints", steps=1, tiny=True)
     with pytest.raises(RefusalIndexError, match=message):
         ri.RefusalIndexCallback(trainer, **{"out": tmp_path / "panel", **given})
@@ -196,7 +194,7 @@ def test_what_cannot_be_asked_is_told_before_the_training(tmp_path: Path, given:
     assert not (tmp_path / "panel").exists()
 
 
-def test_the_folder_of_a_run_is_not_taken_for_a_panel(tmp_path: Path):
+def test_run_folder_is_not_accepted_as_a_panel(tmp_path: Path):
     (tmp_path / "run.json").write_text("{}")
     trainer = trainer_of(tmp_path / "checkpoints", steps=1, tiny=True)
     with pytest.raises(RunFolderError, match="is the folder of a single run"):
@@ -210,7 +208,7 @@ STEPS, SAVE, QUESTIONS = 200, 50, 60
 
 @pytest.fixture(scope="module")
 def training(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
-    """The folder of a training that teaches to leave questions open, and its trainer."""
+    """The folder of a training run that teaches refusal, and its trainer."""
     place = tmp_path_factory.mktemp("training")
     trainer = trainer_of(place / "checkpoints", steps=STEPS, save=SAVE)
     trainer.add_callback(
@@ -222,7 +220,7 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-def test_it_learns_to_refuse_and_the_panel_says_so(training: tuple[Path, Any], tmp_path: Path):
+def test_training_to_refuse_shows_in_the_panel(training: tuple[Path, Any], tmp_path: Path):
     place, trainer = training
     logs = [one for one in trainer.state.log_history if "normal/refusal_rate" in one]
     assert [one["step"] for one in logs] == [50, 100, 150, 200]
@@ -244,7 +242,7 @@ def unseen(_plan: Plan) -> Iterator[Progress]:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(2400)
-def test_its_checkpoints_are_watched_and_answer_as_the_model_in_memory_did(training: tuple[Path, Any], tmp_path: Path):
+def test_watched_checkpoints_answer_like_the_model_in_memory(training: tuple[Path, Any], tmp_path: Path):
     place, _ = training
     values = {"limit": QUESTIONS, "variants": ("normal",), "temperature": 0.0, "max_tokens": 32, "max_connections": 32}
     watch = prepare_watch(
@@ -261,5 +259,5 @@ def test_its_checkpoints_are_watched_and_answer_as_the_model_in_memory_did(train
         own, other = in_memory[one.checkpoint.step].outcomes, one.result.run.outcomes
         joined = own.join(other, on="question_id", suffix="_other")
         assert joined.height == QUESTIONS
-        # Weights of half or single precision round otherwise: nearly all questions, not every one.
+        # Half and single precision round differently: nearly all questions agree, not every one.
         assert (joined["first_reply"] == joined["first_reply_other"]).mean() > 0.95

@@ -36,7 +36,7 @@ def share(reached: list[bool]) -> float:
 
 
 @others_nightly("metric", ["refusal_rate", "refusal_index", "error_rate"])
-def test_of_equal_steps_about_one_in_twenty_shows_a_change(metric: str):
+def test_equal_steps_show_a_change_at_nominal_rate(metric: str):
     rng = np.random.default_rng(1)
     found = [metric_over_steps(*steps(8, 300, rng), metric=metric, n_resamples=1000, rng=2) for _ in range(300)]
     rejected = share([one.pvalue is not None and one.pvalue <= 0.05 for one in found])
@@ -44,7 +44,7 @@ def test_of_equal_steps_about_one_in_twenty_shows_a_change(metric: str):
 
 
 @others_nightly("metric", ["refusal_index", "refusal_rate"])
-def test_the_bands_hold_all_true_values_at_once(metric: str):
+def test_bands_cover_all_true_values_simultaneously(metric: str):
     rng = np.random.default_rng(3)
     many = steps(1, 1_000_000, rng)
     truth = {
@@ -58,7 +58,7 @@ def test_the_bands_hold_all_true_values_at_once(metric: str):
     assert alone > held
 
 
-def test_a_rise_in_refusals_is_found_where_it_is_and_the_index_is_left_alone():
+def test_rise_in_refusal_rate_is_detected_at_the_right_step():
     rng = np.random.default_rng(5)
     shift = np.where(np.arange(8) >= 3, 0.35, 0.0)
     found = [
@@ -68,7 +68,7 @@ def test_a_rise_in_refusals_is_found_where_it_is_and_the_index_is_left_alone():
     assert all(one.change.low > 0 for one in found)
 
 
-def test_the_difference_is_that_of_the_means_and_has_an_interval_that_holds_for_all_splits():
+def test_split_differences_are_of_means_with_simultaneous_intervals():
     rng = np.random.default_rng(6)
     refused, wrong = steps(5, 300, rng)
     found = metric_over_steps(refused, wrong, metric="refusal_rate", rng=1)
@@ -89,7 +89,7 @@ def of_rate(rate: float, k: int, n: int, rng: np.random.Generator) -> tuple[np.n
     return rng.random((k, n)) < rate, np.tile(np.arange(n) % 2 == 0, (k, 1))
 
 
-def test_a_model_that_never_refused_and_then_does_changed():
+def test_change_from_never_refusing_is_detected():
     refused, wrong = of_rate(0.33, 6, 200, np.random.default_rng(13))
     refused[:3] = False
     found = metric_over_steps(refused, wrong, metric="refusal_rate", rng=1)
@@ -100,7 +100,7 @@ def test_a_model_that_never_refused_and_then_does_changed():
     assert metric_over_steps(refused, wrong, rng=1).rows == (3, 4, 5)
 
 
-def test_from_never_to_always_is_a_change_although_no_step_varies():
+def test_change_from_never_to_always_is_detected_without_variation():
     refused = np.repeat([[False], [True]], 2, axis=0) & np.ones(50, bool)
     found = metric_over_steps(refused, np.zeros((4, 50), bool), metric="refusal_rate", rng=1)
     assert (found.critical_value, found.change.row, found.change.estimate) == (None, 2, 1.0)
@@ -113,7 +113,7 @@ def test_steps_that_never_refuse_show_no_change():
 
 
 @pytest.mark.parametrize("expected", [1, 4])
-def test_of_equal_steps_that_hardly_refuse_few_show_a_change(expected: int):
+def test_equal_steps_with_rare_refusals_seldom_show_a_change(expected: int):
     rng = np.random.default_rng(15)
     found = [
         metric_over_steps(*of_rate(expected / 200, 8, 200, rng), metric="refusal_rate", n_resamples=400, rng=2)
@@ -122,7 +122,7 @@ def test_of_equal_steps_that_hardly_refuse_few_show_a_change(expected: int):
     assert sum(bool((one.pvalue or 1) <= 0.05) for one in found) <= 12  # 8%; without the half, 54 and 20 of 150
 
 
-def test_clusters_that_all_count_alike_are_worth_no_more_than_their_number():
+def test_larger_clusters_weaken_evidence_of_change():
     refused, wrong = of_rate(0.5, 4, 100, np.random.default_rng(16))
     refused[:2], refused[2:] = False, np.arange(100) < 3
     p_of = {
@@ -141,14 +141,14 @@ def test_one_step_has_its_own_interval_and_no_change():
     assert (found.points[0].low, found.points[0].high) == pytest.approx((own.low, own.high), abs=0.005)
 
 
-def test_steps_that_repeat_each_other_did_not_change():
+def test_identical_steps_show_no_change():
     refused, wrong = steps(1, 300, np.random.default_rng(8))
     found = metric_over_steps(np.tile(refused, (4, 1)), np.tile(wrong, (4, 1)), rng=1)
     assert found.pvalue == 1.0
     assert all(split.estimate == split.low == split.high == 0 for split in found.splits)
 
 
-def test_a_step_without_an_index_is_a_gap_with_its_reason_and_the_rest_is_compared():
+def test_undefined_step_is_a_gap_and_the_rest_is_compared():
     refused, wrong = steps(5, 300, np.random.default_rng(9))
     refused[1] = False
     found = metric_over_steps(refused, wrong, rng=1)
@@ -158,7 +158,7 @@ def test_a_step_without_an_index_is_a_gap_with_its_reason_and_the_rest_is_compar
     assert all(point.low is not None for row, point in enumerate(found.points) if row != 1)
 
 
-def test_where_no_step_has_an_index_nothing_is_said():
+def test_result_is_empty_if_no_step_has_an_index():
     nobody = np.zeros((3, 50), bool)
     found = metric_over_steps(nobody, np.tile([True, False], (3, 25)), rng=1)
     assert found == MetricOverSteps("refusal_index", found.points, None, (), (), None, None, None, 0.95)
@@ -174,7 +174,7 @@ def test_bands_stay_within_the_range_of_their_metric():
         assert all(least < end < 1 for end in ends)
 
 
-def test_questions_that_are_alike_say_less():
+def test_clustered_duplicates_do_not_narrow_bands():
     refused, wrong = steps(4, 60, np.random.default_rng(11))
     wide = np.repeat(refused, 10, axis=1), np.repeat(wrong, 10, axis=1)
     alike = metric_over_steps(*wide, metric="refusal_rate", cluster=np.repeat(np.arange(60), 10), rng=1)
@@ -211,7 +211,7 @@ def failed(name: str, error: str = "gone") -> CellResult:
     return CellResult(plan, error=error)
 
 
-def test_those_without_a_number_stand_as_they_came_behind_all_others(tmp_path: Path) -> None:
+def test_checkpoints_without_a_step_come_last_in_order_of_arrival(tmp_path: Path) -> None:
     for name, step in (("final", None), ("at-500", 500), ("best", None), ("final", None), ("at-1000", 1000)):
         PanelFolder(tmp_path).put(failed(name), step)
     assert [(one.model, one.step) for one in set_members(tmp_path)] == [
@@ -223,7 +223,7 @@ def test_those_without_a_number_stand_as_they_came_behind_all_others(tmp_path: P
 
 
 @pytest.mark.parametrize("version", [SET_VERSION - 1, SET_VERSION + 1])
-def test_a_panel_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path, version: int) -> None:
+def test_panel_of_another_version_raises_and_is_left_unchanged(tmp_path: Path, version: int) -> None:
     PanelFolder(tmp_path).put(failed("at-5"), 5)
     place = tmp_path / "summary.json"
     place.write_text(json.dumps(json.loads(place.read_text()) | {"set_version": version}))
@@ -234,7 +234,7 @@ def test_a_panel_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path,
     assert place.read_bytes() == before
 
 
-def test_one_that_came_to_nothing_takes_the_place_of_nothing_only(tmp_path: Path) -> None:
+def test_failed_checkpoint_replaces_only_failed_ones(tmp_path: Path) -> None:
     PanelFolder(tmp_path).put(failed("at-5", "first"), 5)
     PanelFolder(tmp_path).put(failed("at-5", "second"), 5)
     place = tmp_path / "summary.json"
@@ -254,13 +254,13 @@ def test_one_that_came_to_nothing_takes_the_place_of_nothing_only(tmp_path: Path
     ("step", "read"),
     [(2000, 2000), (0, 0), (None, None), (True, None), (-1, None), (1.5, None), ("2", None), (10**20, None)],
 )
-def test_a_step_is_a_whole_number_that_a_training_can_have(tmp_path: Path, step: Any, read: int | None):
+def test_only_valid_training_steps_are_read(tmp_path: Path, step: Any, read: int | None):
     run = {"folder": "a", "model": "m", "dataset": "d", "step": step}
     (tmp_path / "summary.json").write_text(json.dumps({"set_version": SET_VERSION, "runs": [run]}))
     assert [one.step for one in set_members(tmp_path)] == [read]
 
 
-def test_sets_of_before_have_no_steps(tmp_path: Path):
+def test_sets_written_without_steps_have_none(tmp_path: Path):
     run = {"folder": "a", "model": "m", "dataset": "d"}
     (tmp_path / "summary.json").write_text(json.dumps({"set_version": SET_VERSION, "runs": [run]}))
     assert [one.step for one in set_members(tmp_path)] == [None]

@@ -22,7 +22,7 @@ from refusal_index.runs import store
 from refusal_index.runs.engine import Event, Opened
 from refusal_index.runs.plan import open_store, prepare
 from refusal_index.runs.settings import Settings
-from tests.models.batches.batch_server import in_a_thread
+from tests.models.batches.batch_server import serve_in_thread
 from tests.runs import models
 from tests.runs.models import ASKED, LOCAL, ROWS, TABLE, cells
 from tests.tiers import one_fast
@@ -41,7 +41,7 @@ def completions(run: ri.Run) -> dict[tuple[object, ...], tuple[object, ...]]:
 
 
 @one_fast("draws", [1, 2])
-def test_an_embedded_model_gives_the_same_table_and_asks_the_same_requests(draws):
+def test_embedded_model_gives_the_same_table_and_requests_through_inspect(draws):
     embedded, provided = (
         ri.evaluate(model, out=out, draws=draws, **SMALL)
         for out, model in (("embedded", "almanac/small"), ("provided", get_model("almanac/small", memoize=False)))
@@ -52,7 +52,7 @@ def test_an_embedded_model_gives_the_same_table_and_asks_the_same_requests(draws
     assert embedded.summary == provided.summary
 
 
-def test_what_was_answered_before_an_interruption_is_kept():
+def test_answers_before_an_interrupt_are_kept():
     settings = LOCAL | {"variants": "low,high", "out": "run", "max_connections": 1}
     with pytest.raises(KeyboardInterrupt):
         ri.evaluate(models.stopping, ROWS, **settings)
@@ -68,8 +68,8 @@ def test_what_was_answered_before_an_interruption_is_kept():
     assert not [event for event in told if not isinstance(event, Opened)]
 
 
-def test_no_key_of_the_store_depends_on_the_client():
-    """The protocol alone tells a reply's place: a later version of a library finds what an earlier one paid for."""
+def test_store_keys_do_not_depend_on_the_client():
+    """Only the protocol determines a reply's key: later versions of a library find replies of earlier ones."""
     run = ri.evaluate(models.answer, ROWS, out="run", **LOCAL)
     with sqlite3.connect(run.folder.replies) as connection:
         columns = connection.execute("SELECT name FROM pragma_table_info('replies') WHERE pk").fetchall()
@@ -81,13 +81,13 @@ def test_no_key_of_the_store_depends_on_the_client():
     assert not any("inspect" in name for name in Completion.__slots__)
 
 
-def test_each_request_has_the_seed_of_its_place_and_the_hash_of_all_that_is_asked():
+def test_each_request_has_its_own_seed_and_content_hash():
     plan = prepare(Settings.from_values(model="almanac/small", limit=5, variants="low,high", seed=3))
     run = ri.evaluate("almanac/small", limit=5, variants="low,high", seed=3)
     seen = {}
     with open_store(run.folder) as replies:
         for one in replies.replies():
-            assert one.request_sha256 not in seen, "every request of a run has its own"
+            assert one.request_sha256 not in seen, "every request of a run has its own hash"
             seen[one.request_sha256] = one
             assert (one.variant == "") == (one.reply.pass_ is Pass.FORCED)
             assert one.reply.role is Role.MODEL
@@ -109,7 +109,7 @@ DRAWN_TWICE = {"limit": 12, "variants": "low,high", "draws": 2}
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with in_a_thread(create_app(ModelPool(model_names(), model_folder), RequestLog(None))) as url:
+    with serve_in_thread(create_app(ModelPool(model_names(), model_folder), RequestLog(None))) as url:
         yield url
 
 
@@ -121,7 +121,7 @@ def served(address, monkeypatch, tmp_path) -> str:
 
 
 @pytest.mark.slow
-def test_the_same_table_and_the_same_requests_row_for_row(served):
+def test_engines_give_the_same_table_and_requests(served):
     models = {"embedded": "almanac/base", "provided": get_model("almanac/base", memoize=False), "served": SERVED}
     embedded, provided, over_http = (ri.evaluate(model, out=out, **DRAWN_TWICE) for out, model in models.items())
     assert embedded.outcomes.height == 12 * 2 * 2
@@ -132,8 +132,8 @@ def test_the_same_table_and_the_same_requests_row_for_row(served):
 
 
 @pytest.mark.slow
-def test_what_one_began_the_other_finishes(tmp_path, monkeypatch):
-    """The name of the folder and all that it holds are the same, whoever asks."""
+def test_one_engine_finishes_a_run_begun_by_another(tmp_path, monkeypatch):
+    """The name and contents of the folder are the same with either client."""
     monkeypatch.chdir(tmp_path)
     begun = ri.evaluate(get_model("almanac/base", memoize=False), out="run", **DRAWN_TWICE | {"variants": "low"})
     finished = ri.evaluate("almanac/base", out="run", **DRAWN_TWICE)
@@ -144,6 +144,6 @@ def test_what_one_began_the_other_finishes(tmp_path, monkeypatch):
 
 
 @pytest.mark.nightly
-def test_the_default_run_is_the_same_row_for_row(served):
+def test_default_run_is_the_same_over_http(served):
     embedded, over_http = ri.evaluate(out="embedded"), ri.evaluate(SERVED, "almanac", limit=1000, out="http")
     assert embedded.outcomes.drop("model").equals(over_http.outcomes.drop("model"))

@@ -43,7 +43,7 @@ VALUES = {"limit": 6, "variants": ("normal",), "temperature": 0.0}
 
 
 def checkpoint(place: Path, name: str = "small", *, old: bool = True) -> Path:
-    """The embedded model of a name as a checkpoint."""
+    """Copy an embedded model as a checkpoint."""
     shutil.copytree(model_folder(name), place)
     for file in place.iterdir():
         os.utime(file, (1_000_000, 1_000_000) if old else None)
@@ -51,7 +51,7 @@ def checkpoint(place: Path, name: str = "small", *, old: bool = True) -> Path:
 
 
 class Asked:
-    """Counts what is asked."""
+    """Count the replies."""
 
     def __init__(self) -> None:
         self.replies = 0
@@ -84,7 +84,7 @@ def watched(
     return asyncio.run(all_of_them())
 
 
-def test_each_checkpoint_is_a_run_of_one_panel_and_is_asked_once(tmp_path: Path):
+def test_each_checkpoint_is_one_run_and_asked_once(tmp_path: Path):
     for name in ("small", "base"):
         checkpoint(tmp_path / "checkpoints" / name, name)
     asked, out = Asked(), tmp_path / "panel"
@@ -112,7 +112,7 @@ def test_steps_come_from_the_names_and_fill_the_template(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("template", ["{name}", "python:{name}:answer", "python:served:{name}"])
-def test_no_checkpoint_names_a_function_by_what_it_is_called(template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_checkpoint_name_cannot_select_a_function(template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "served.py").write_text('__import__("pathlib").Path("mark").touch()\nanswer = print\n')
     name = "python:served:answer" if template == "{name}" else "served" if "{name}:" in template else "answer"
@@ -122,7 +122,7 @@ def test_no_checkpoint_names_a_function_by_what_it_is_called(template, tmp_path:
     assert not Path("mark").exists()
 
 
-def test_a_half_written_one_waits_and_is_told_at_the_end(tmp_path: Path):
+def test_incomplete_checkpoint_is_reported_at_the_end(tmp_path: Path):
     place = checkpoint(tmp_path / "checkpoints" / "small")
     (place / "model.safetensors").write_bytes((place / "model.safetensors").read_bytes()[:5000])
     (one,) = watched(tmp_path / "checkpoints", tmp_path / "panel")
@@ -130,14 +130,14 @@ def test_a_half_written_one_waits_and_is_told_at_the_end(tmp_path: Path):
     assert one.left_out == "model.safetensors is incomplete"
 
 
-def test_one_that_was_written_just_now_is_waited_for(tmp_path: Path):
+def test_recently_written_checkpoint_is_waited_for(tmp_path: Path):
     checkpoint(tmp_path / "checkpoints" / "small", old=False)
     (one,) = watched(tmp_path / "checkpoints", tmp_path / "panel", every=0.5)
     assert one.result.status == "complete"
 
 
 @pytest.mark.slow
-def test_one_that_is_finished_while_it_is_watched_is_evaluated_then(tmp_path: Path):
+def test_checkpoint_finished_during_the_watch_is_evaluated(tmp_path: Path):
     place = checkpoint(tmp_path / "checkpoints" / "small")
     whole = (place / "model.safetensors").read_bytes()
     (place / "model.safetensors").write_bytes(whole[:5000])
@@ -153,7 +153,7 @@ def test_one_that_is_finished_while_it_is_watched_is_evaluated_then(tmp_path: Pa
     assert one.result.status == "complete"
 
 
-def test_one_that_cannot_be_loaded_is_a_line_and_the_rest_goes_on(tmp_path: Path):
+def test_unloadable_checkpoint_is_reported_and_others_continue(tmp_path: Path):
     checkpoint(tmp_path / "checkpoints" / "huge")
     checkpoint(tmp_path / "checkpoints" / "small")
     first, second = watched(tmp_path / "checkpoints", tmp_path / "panel")
@@ -162,7 +162,7 @@ def test_one_that_cannot_be_loaded_is_a_line_and_the_rest_goes_on(tmp_path: Path
     assert second.result.status == "complete"
 
 
-def test_other_weights_under_the_same_name_are_not_taken_for_those_before(tmp_path: Path):
+def test_changed_weights_under_the_same_name_raise(tmp_path: Path):
     place = checkpoint(tmp_path / "checkpoints" / "small")
     watched(tmp_path / "checkpoints", tmp_path / "panel")
     shutil.copy(model_folder("rash") / "model.safetensors", place / "model.safetensors")
@@ -171,7 +171,7 @@ def test_other_weights_under_the_same_name_are_not_taken_for_those_before(tmp_pa
     assert "was run with different settings (weights: " in str(one.error)
 
 
-def test_a_refusal_of_settings_leaves_what_the_panel_knows(tmp_path: Path):
+def test_rejected_settings_leave_the_panel_unchanged(tmp_path: Path):
     checkpoint(tmp_path / "checkpoints" / "small")
     watched(tmp_path / "checkpoints", tmp_path / "panel")
     known = (tmp_path / "panel" / "summary.json").read_bytes()
@@ -180,7 +180,7 @@ def test_a_refusal_of_settings_leaves_what_the_panel_knows(tmp_path: Path):
     assert (tmp_path / "panel" / "summary.json").read_bytes() == known
 
 
-def test_a_watch_that_finds_nothing_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_watch_without_checkpoints_creates_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("VLLM_BASE_URL", "http://127.0.0.1:9/v1")
     (tmp_path / "checkpoints" / "checkpoint-5").mkdir(parents=True)
     (one,) = watched(tmp_path / "checkpoints", tmp_path / "panel", template="vllm/{path}")
@@ -188,7 +188,7 @@ def test_a_watch_that_finds_nothing_leaves_no_folder(tmp_path: Path, monkeypatch
     assert not (tmp_path / "panel").exists()
 
 
-def test_a_checkpoint_or_a_panel_in_the_place_of_a_trainings_folder_is_named(tmp_path: Path):
+def test_watching_a_checkpoint_or_panel_folder_raises(tmp_path: Path):
     place = checkpoint(tmp_path / "checkpoints" / "small")
     with pytest.raises(RunFolderError, match=f"is a checkpoint itself; name its parent folder, {place.parent}"):
         prepare_watch(place, "almanac/{name}", VALUES)
@@ -200,7 +200,7 @@ def test_a_checkpoint_or_a_panel_in_the_place_of_a_trainings_folder_is_named(tmp
 
 
 @pytest.mark.parametrize("provider", ["vllm", "sglang"])
-def test_what_serves_the_weights_is_looked_for_before_the_first_checkpoint(
+def test_missing_server_package_raises_before_the_first_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str
 ):
     monkeypatch.setattr("refusal_index.plugins.training.watch.find_spec", lambda _name: None)
@@ -211,7 +211,7 @@ def test_what_serves_the_weights_is_looked_for_before_the_first_checkpoint(
     prepare_watch(tmp_path, f"{provider}/{{path}}", VALUES)
 
 
-def test_a_budget_that_is_used_up_ends_the_watch_in_order(tmp_path: Path):
+def test_exhausted_budget_ends_the_watch(tmp_path: Path):
     for name in ("small", "base"):
         checkpoint(tmp_path / "checkpoints" / name, name)
     watch = prepare_watch(tmp_path / "checkpoints", "almanac/{name}", VALUES, out=tmp_path / "panel", every=0.1)
@@ -237,12 +237,12 @@ def test_a_budget_that_is_used_up_ends_the_watch_in_order(tmp_path: Path):
         ("vllm/{path.parent}", "in braces, got 'path.parent'"),
     ],
 )
-def test_a_template_that_makes_no_name_is_told_what_it_may_hold(tmp_path: Path, template: str, message: str):
+def test_invalid_template_error_lists_its_fields(tmp_path: Path, template: str, message: str):
     with pytest.raises(TemplateError, match=message):
         prepare_watch(tmp_path, template, VALUES)
 
 
-def test_what_is_wrong_with_all_runs_is_told_before_the_first_checkpoint(tmp_path: Path):
+def test_invalid_settings_raise_before_the_first_checkpoint(tmp_path: Path):
     with pytest.raises(SettingError, match="limt"):
         prepare_watch(tmp_path, "almanac/{name}", {"limt": 3})
     with pytest.raises(RunFolderError, match="expected the folder to which the training writes"):
@@ -252,7 +252,7 @@ def test_what_is_wrong_with_all_runs_is_told_before_the_first_checkpoint(tmp_pat
         prepare_watch(tmp_path, "almanac/{step}", VALUES)
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path):
+def test_watch_rejects_other_folders_as_output(tmp_path: Path):
     checkpoint(tmp_path / "checkpoints" / "small")
     out = tmp_path / "panel"
     watched(tmp_path / "checkpoints", out)
@@ -268,7 +268,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path):
 
 
 def safetensors(values: int = 8, *, lost: int = 0) -> bytes:
-    """A file of one tensor of so many numbers, of which some bytes are lost at the end."""
+    """A file of one tensor with ``values`` numbers, truncated by ``lost`` bytes."""
     header = json.dumps({"w": {"dtype": "F32", "shape": [values], "data_offsets": [0, 4 * values]}}).encode()
     whole = len(header).to_bytes(8, "little") + header + bytes(4 * values)
     return whole[: len(whole) - lost]
@@ -282,7 +282,7 @@ def written(place: Path, **files: bytes | str) -> Path:
     return place
 
 
-def test_they_come_by_the_number_in_their_names_and_then_by_time(tmp_path: Path):
+def test_checkpoints_are_sorted_by_step_then_by_time(tmp_path: Path):
     for number, name in enumerate(("checkpoint-1000", "final", "checkpoint-200", "best")):
         place = written(tmp_path / name)
         for file in place.iterdir():
@@ -345,31 +345,31 @@ INDEX = json.dumps({"weight_map": {"a": "one.safetensors", "b": "two.safetensors
         ),
     ],
 )
-def test_what_half_written_ones_lack_is_told(tmp_path: Path, files: dict, lacks: str | None):
+def test_incomplete_checkpoint_says_what_is_missing(tmp_path: Path, files: dict, lacks: str | None):
     one = checkpoint_at(written(tmp_path / "step-1", **files))
     assert one is not None
     assert one.lacks == lacks
 
 
-def test_a_folder_of_something_else_is_none(tmp_path: Path):
+def test_other_folders_are_not_checkpoints(tmp_path: Path):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "events.log").touch()
     assert checkpoint_at(tmp_path / "runs") is None
     assert checkpoint_at(tmp_path / "gone") is None
 
 
-def test_no_folder_is_told(tmp_path: Path):
+def test_missing_checkpoint_folder_raises(tmp_path: Path):
     with pytest.raises(RunFolderError, match="expected the folder to which the training writes its checkpoints"):
         checkpoints_in(tmp_path / "gone")
 
 
-def test_hostile_headers_are_not_whole(tmp_path: Path):
+def test_hostile_safetensors_headers_are_incomplete(tmp_path: Path):
     for content in (b'{"w": 3}', b'{"w": {"data_offsets": [0, "x"]}}', b"[1]", b"null", b"[" * 200_000):
         (tmp_path / "w").write_bytes(len(content).to_bytes(8, "little") + content)
         assert not is_whole(tmp_path / "w")
 
 
-def test_it_settles_once_nothing_changed_between_looks_or_its_files_are_old(tmp_path: Path):
+def test_checkpoint_settles_when_unchanged_or_old(tmp_path: Path):
     place = written(tmp_path / "step-1")
     settled = Settled(0.2)
     assert not settled(checkpoint_at(place))
@@ -383,7 +383,7 @@ def test_it_settles_once_nothing_changed_between_looks_or_its_files_are_old(tmp_
     assert Settled(1000)(checkpoint_at(place))
 
 
-def test_one_that_cannot_be_read_waits_and_the_others_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_unreadable_checkpoint_does_not_hide_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     bad, good = written(tmp_path / "step-1"), written(tmp_path / "step-2")
     opened = Path.open
 
@@ -402,7 +402,7 @@ def test_one_that_cannot_be_read_waits_and_the_others_are_found(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("place", [-1, -150_000, -399_000])
-def test_one_other_weight_makes_another_hash_wherever_it_stands(tmp_path: Path, place: int):
+def test_changing_any_weight_changes_the_digest(tmp_path: Path, place: int):
     content = safetensors(100_000)
     changed = bytearray(content)
     changed[place] ^= 1
@@ -413,7 +413,7 @@ def test_one_other_weight_makes_another_hash_wherever_it_stands(tmp_path: Path, 
     assert digests[0] == digests[1] != digests[2]
 
 
-def test_one_other_weight_makes_another_tag_of_a_model_in_memory():
+def test_changing_one_weight_changes_the_tag_in_memory():
     torch = pytest.importorskip("torch")
     model = torch.nn.Linear(300, 200).to(torch.bfloat16)
     before = weights_tag(model)
@@ -424,7 +424,7 @@ def test_one_other_weight_makes_another_tag_of_a_model_in_memory():
     assert len(before) == 8
 
 
-def test_tags_are_those_of_weights_in_any_layout():
+def test_tag_does_not_depend_on_memory_layout():
     torch = pytest.importorskip("torch")
     model, turned = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
     turned.weight = torch.nn.Parameter(model.weight.detach().T.contiguous().T)

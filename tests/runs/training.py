@@ -1,4 +1,4 @@
-"""A short real training of an embedded model: it learns to leave more and more questions open."""
+"""A short real training run of an embedded model, which learns to refuse more and more questions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LESSONS = 64
 
 
 class Lessons:
-    """Questions with the reply that leaves them open, as tokens."""
+    """Questions with a refusal as the reply, as tokens."""
 
     def __init__(self, tokenizer: Any, size: int = LESSONS) -> None:
         prompts = load_prompt_set("default")
-        # Questions that a panel of seed 0 mostly does not ask.
+        # Mostly questions that a panel with seed 0 does not ask.
         questions = sample(load_dataset("almanac"), size, SEED).questions
         self._rows = [_lesson(tokenizer, "\n\n".join(prompts.render("normal", one.text))) for one in questions]
 
@@ -40,7 +40,7 @@ def _lesson(tokenizer: Any, prompt: str) -> dict[str, list[int]]:
 
 
 def collated(rows: list[dict[str, list[int]]]) -> dict[str, Any]:
-    """Fill up to the longest."""
+    """Pad rows to the longest."""
     import torch
 
     longest = max(len(row["input_ids"]) for row in rows)
@@ -52,7 +52,7 @@ def collated(rows: list[dict[str, list[int]]]) -> dict[str, Any]:
 
 
 def loaded(name: str = "base") -> tuple[Any, Any]:
-    """An embedded model and its tokenizer, as transformers have them."""
+    """An embedded model and its tokenizer in transformers."""
     import torch
     from transformers import AutoTokenizer, LlamaForCausalLM
 
@@ -61,7 +61,7 @@ def loaded(name: str = "base") -> tuple[Any, Any]:
 
 
 def tiny_model(dropout: float) -> tuple[Any, Any]:
-    """A model that knows nothing and is quick."""
+    """A tiny, fast model that knows nothing."""
     import torch
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
@@ -78,7 +78,7 @@ def tiny_model(dropout: float) -> tuple[Any, Any]:
         pad_token_id=tokenizer.pad_token_id,
     )
     model = LlamaForCausalLM(config)
-    model.generation_config.forced_eos_token_id = tokenizer.eos_token_id  # else no reply of it would come to an end
+    model.generation_config.forced_eos_token_id = tokenizer.eos_token_id  # otherwise its replies would never end
     return model, tokenizer
 
 
@@ -91,7 +91,7 @@ def trainer_of(
     tiny: bool = False,
     dropout: float = 0.0,
 ) -> Any:
-    """A trainer of transformers that has all to train an embedded model, or a tiny one."""
+    """A transformers trainer for an embedded model or a tiny one."""
     from transformers import Trainer, TrainingArguments
 
     model, tokenizer = tiny_model(dropout) if tiny else loaded()

@@ -24,7 +24,7 @@ def spearman(rho: float) -> float:
 
 
 def drawn(n: int, rng: np.random.Generator, correlations=(0.5, 0.7, 0.4), rates=(0.3, 0.6), ends=None):
-    """Draw score, refusal and error: correlations of refusal and error, of score and error, of score and refusal."""
+    """Sample score, refusal and error: correlations of refusal and error, of score and error, of score and refusal."""
     of_refusals, of_score, of_both = correlations
     root = np.linalg.cholesky([[1, of_both, of_refusals], [of_both, 1, of_score], [of_refusals, of_score, 1]])
     refusal, doubt, error = root @ rng.standard_normal((3, n))
@@ -38,7 +38,7 @@ def share_refused(score: np.ndarray, m: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_table_of_the_score_against_brute_force_over_all_orders_of_the_ties(seed: int) -> None:
+def test_score_table_against_brute_force_over_tie_orders(seed: int) -> None:
     rng = np.random.default_rng(seed)
     score, refused, wrong = rng.integers(0, 3, 6), np.arange(6) < 2 + seed % 3, rng.permutation(6) < 3
     orders = [order for order in itertools.permutations(range(6)) if np.all(np.diff(score[list(order)]) >= 0)]
@@ -51,7 +51,7 @@ def test_table_of_the_score_against_brute_force_over_all_orders_of_the_ties(seed
 
 
 @given(QUESTIONS)
-def test_differences_are_those_of_two_tables_with_the_same_margins(questions) -> None:
+def test_differences_match_two_tables_with_equal_margins(questions) -> None:
     score, refused, wrong = (np.array(column) for column in zip(*questions, strict=True))
     found = compare_with_refusals(score, refused, wrong)
     cells, counts = np.array(found.score_cells), np.array(found.table.counts)
@@ -74,7 +74,7 @@ def test_differences_are_those_of_two_tables_with_the_same_margins(questions) ->
 
 
 @given(QUESTIONS)
-def test_the_order_of_scores_and_questions_does_not_matter(questions) -> None:
+def test_monotone_transform_and_question_order_do_not_matter(questions) -> None:
     score, refused, wrong = (np.array(column) for column in zip(*questions, strict=True))
     found, other = (
         compare_with_refusals(*columns)
@@ -89,7 +89,7 @@ def test_the_order_of_scores_and_questions_does_not_matter(questions) -> None:
         assert (one.estimate, one.standard_error) == pytest.approx((two.estimate, two.standard_error), abs=1e-12)
 
 
-def hand_made(score, refused, wrong, ranks: int) -> tuple[np.ndarray, ...]:
+def influence_by_hand(score, refused, wrong, ranks: int) -> tuple[np.ndarray, ...]:
     """Shares of questions refused by score, and influence of each on p11 by the score and by the model, r and mu."""
     m = int(refused.sum())
     share = share_refused(score, m)
@@ -105,7 +105,7 @@ def test_standard_errors_against_numerical_derivatives(ends, rate: float) -> Non
     found = compare_with_refusals(score, refused, wrong)
     m = int(refused.sum())
     # 20 ranks to either side of the cut, the root of 400, but no further than to the nearer end.
-    influence = hand_made(score, refused, wrong, min(20, m, 400 - m))
+    influence = influence_by_hand(score, refused, wrong, min(20, m, 400 - m))
     at = np.array([found.score_cells[0], found.table.refused_wrong, m, wrong.sum()]) / 400
 
     def index(both: float, r: float, mu: float) -> float:
@@ -126,7 +126,7 @@ def test_standard_errors_against_numerical_derivatives(ends, rate: float) -> Non
         assert one.estimate == pytest.approx(difference(at), abs=1e-12)
 
 
-def test_a_wide_tie_at_the_cut_has_its_own_share_of_errors_and_no_other() -> None:
+def test_wide_tie_at_cut_uses_only_its_own_error_rate() -> None:
     # 100 refused of 300 in three ties of 100: the cut moved into the middle of the second, 17 ranks to either side.
     score = np.repeat([0.0, 1.0, 2.0], [80, 140, 80])
     refused, wrong = np.arange(300) % 2 == 0, np.arange(300) % 3 == 0
@@ -152,7 +152,7 @@ def test_standard_errors_against_a_bootstrap_over_questions(ends) -> None:
         assert getattr(found, name).standard_error == pytest.approx(bootstrap, rel=0.07)
 
 
-def test_a_score_that_tells_nothing_has_the_index_0_and_the_error_rate_of_all() -> None:
+def test_uninformative_score_has_index_0_and_overall_error_rate() -> None:
     _, refused, wrong = drawn(300, np.random.default_rng(3))
     found = compare_with_refusals(np.zeros(300), refused, wrong)
     own = refusal_index(found.table)
@@ -161,7 +161,7 @@ def test_a_score_that_tells_nothing_has_the_index_0_and_the_error_rate_of_all() 
     assert found.answered_error_rate.score == pytest.approx(wrong.mean())
 
 
-def test_a_score_of_two_values_has_the_difference_of_two_runs() -> None:
+def test_two_valued_score_matches_comparison_of_two_runs() -> None:
     rng = np.random.default_rng(4)
     _, refused, wrong = drawn(200, rng)
     other = rng.permutation(refused)
@@ -200,7 +200,7 @@ def of_table(counts, score) -> RefusalComparison:
         ((0, 2, 0, 2), "all_right", 0.0),
     ],
 )
-def test_without_a_margin_there_is_nothing_to_compare(counts, reason: str, rate) -> None:
+def test_degenerate_margin_makes_comparison_undefined(counts, reason: str, rate) -> None:
     found = of_table(counts, np.arange(sum(counts)))
     index, rates = found.refusal_index, found.answered_error_rate
     assert (index.score, index.refusals, index.estimate, index.standard_error) == (None,) * 4
@@ -213,7 +213,7 @@ def test_without_a_margin_there_is_nothing_to_compare(counts, reason: str, rate)
     assert (found.correct_rate.standard_error, found.correct_rate.reason) == (None, reason)
 
 
-def test_an_empty_cell_has_an_estimate_and_no_interval() -> None:
+def test_empty_cell_has_estimate_but_no_interval() -> None:
     perfect = of_table((20, 10, 10, 20), np.repeat([0, 1, 0, 1], [20, 10, 10, 20]))
     assert perfect.refusal_index.reason == "score:zero_cell:refused_right+answered_wrong"
     assert (perfect.refusal_index.score, perfect.refusal_index.status) == (1, "boundary")

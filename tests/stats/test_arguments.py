@@ -39,23 +39,23 @@ HIDDEN = np.ma.array(REFUSED, mask=[0, 0, 0, 0, 1])
         lambda: stats.holm(np.ma.array([0.1, 0.2], mask=[0, 1])),
     ],
 )
-def test_what_is_masked_is_never_counted(call: Callable[[], Any]) -> None:
+def test_masked_values_are_rejected(call: Callable[[], Any]) -> None:
     with pytest.raises(TypeError, match="must hold no masked values, got "):
         call()
 
 
-def test_a_mask_that_hides_nothing_is_no_matter() -> None:
+def test_empty_mask_is_accepted() -> None:
     found = refusal_index(refused=np.ma.array(REFUSED), wrong=np.ma.array(WRONG))
     assert found == refusal_index(refused=REFUSED, wrong=WRONG)
 
 
-def test_series_of_one_index_are_taken_as_they_are() -> None:
+def test_series_with_same_index_are_accepted() -> None:
     rows = pd.DataFrame({"refused": REFUSED, "wrong": WRONG}, index=list("abcde"))
     assert refusal_index(refused=rows["refused"], wrong=rows["wrong"]) == refusal_index(refused=REFUSED, wrong=WRONG)
 
 
 @pytest.mark.parametrize("order", [list("edcba"), list("abcdf")])
-def test_series_of_different_indexes_do_not_pair_by_position(order: list[str]) -> None:
+def test_series_with_different_indexes_are_rejected(order: list[str]) -> None:
     refused, wrong = pd.Series(REFUSED, index=list("abcde")), pd.Series(WRONG, index=order)
     for call in (
         lambda: refusal_index(refused=refused, wrong=wrong),
@@ -68,7 +68,7 @@ def test_series_of_different_indexes_do_not_pair_by_position(order: list[str]) -
     assert refusal_index(refused=refused.to_numpy(), wrong=wrong.to_numpy()).table.n == 5
 
 
-def test_0_and_1_are_truth_values_wherever_truth_values_are() -> None:
+def test_0_and_1_are_accepted_as_booleans() -> None:
     refused, wrong = np.array(REFUSED, int), [int(one) for one in WRONG]
     assert ContingencyTable.from_arrays(refused, wrong) == ContingencyTable.from_arrays(REFUSED, WRONG)
     rows = stats.checked_matrices([refused, refused], [wrong, wrong], np.ones((2, 5), np.uint8))
@@ -79,13 +79,13 @@ def test_0_and_1_are_truth_values_wherever_truth_values_are() -> None:
 
 
 @pytest.mark.parametrize("bad", [[0, 1, 2, 0, 0], [0.0, 1.0, 0.0, 1.0, 1.0], ["0", "1", "0", "1", "1"], [None] * 5])
-def test_what_else_stands_there_is_an_error(bad: list[Any]) -> None:
+def test_non_boolean_values_are_an_error(bad: list[Any]) -> None:
     with pytest.raises(TypeError, match="refused must hold truth values, got an array of "):
         refusal_index(refused=bad, wrong=WRONG)
 
 
 @pytest.mark.parametrize("cells", [(-5, 1, 1, 1), (1, -5, 1, 1), (1, 1, [1, -5], 1), (1, 1, 1, -np.inf)])
-def test_a_negative_cell_has_no_correlation(cells: Any) -> None:
+def test_negative_cell_is_an_error(cells: Any) -> None:
     with pytest.raises(ValueError, match=r"p\d\d must not be negative, got -"):
         stats.tetrachoric(*cells)
 
@@ -110,12 +110,12 @@ def test_a_negative_cell_has_no_correlation(cells: Any) -> None:
         (lambda: stats.correct_guessing(TABLE, 2.5), ValueError, "n_choices must be a whole number, got 2.5"),
     ],
 )
-def test_a_wrong_argument_is_named(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+def test_invalid_argument_is_named(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
 
 
-def test_numbers_of_numpy_and_lists_are_taken() -> None:
+def test_numpy_scalars_and_lists_are_accepted() -> None:
     assert stats.correct_guessing(TABLE, np.int64(4)) == stats.correct_guessing(TABLE, 4)
     assert stats.holm([0.01, 0.04]).tolist() == stats.holm(np.array([0.01, 0.04])).tolist() == [0.02, 0.04]
     level, n = np.float32(0.9), np.int64(50)
@@ -134,7 +134,7 @@ WRONG_IN_RUNS = np.array([[True, False, True, False], [True, True, False, False]
 SCORED = np.array([[True, True, True, True], [False, True, True, False]])
 
 
-def test_everything_is_scored_unless_said_otherwise() -> None:
+def test_scored_defaults_to_all_questions() -> None:
     refused, wrong, scored = checked_matrices(REFUSED_IN_RUNS.tolist(), WRONG_IN_RUNS.tolist())
     np.testing.assert_array_equal(refused, REFUSED_IN_RUNS)
     np.testing.assert_array_equal(wrong, WRONG_IN_RUNS)
@@ -150,7 +150,7 @@ def test_values_that_are_not_scored_are_ignored() -> None:
     assert not (before[0] | before[1])[~SCORED].any()
 
 
-def test_cells_are_numbered_in_the_order_of_a_table() -> None:
+def test_cell_codes_follow_table_order() -> None:
     codes = cell_codes(*checked_matrices(REFUSED_IN_RUNS, WRONG_IN_RUNS, SCORED))
     assert codes.tolist() == [[0, 1, 2, 3], [4, 0, 3, 4]]
 
@@ -170,7 +170,7 @@ def test_no_runs_and_no_questions_are_valid(shape: tuple[int, int]) -> None:
     assert row_tables(*matrices) == (ContingencyTable(0, 0, 0, 0),) * shape[0]
 
 
-def test_arguments_are_left_as_they_were() -> None:
+def test_arguments_are_not_modified() -> None:
     refused, wrong, scored = REFUSED_IN_RUNS.copy(), WRONG_IN_RUNS.copy(), SCORED.copy()
     checked_matrices(refused, wrong, scored)[0][:] = True
     np.testing.assert_array_equal(refused, REFUSED_IN_RUNS)

@@ -85,7 +85,7 @@ def test_f_score_against_theory_is_the_harmonic_mean(right: int, wrong: int, ref
     assert float(f_score(right / n, refused / n)) == pytest.approx(expected, rel=1e-12)
 
 
-def test_without_an_attempt_only_the_weighted_score_is_defined() -> None:
+def test_only_weighted_score_is_defined_without_attempts() -> None:
     assert np.isnan(correct_given_attempted(0, 1))
     assert np.isnan(f_score(0, 1))
     assert weighted_score(0, 1, penalty=1) == 0
@@ -133,7 +133,7 @@ def test_wilson_interval_against_r(successes: int, n: int, low: float, high: flo
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(1, 60))
-def test_score_interval_of_a_proportion_is_wilsons(right: int, wrong: int, refused: int) -> None:
+def test_score_interval_of_proportion_matches_wilson(right: int, wrong: int, refused: int) -> None:
     n = right + wrong + refused
     estimate, low, high = ratio_score_interval((right, wrong, refused), (1, 0, 0), (1, 1, 1), 1.96)
     assert estimate == right / n
@@ -194,7 +194,7 @@ def test_metrics_of_a_table() -> None:
     assert (found["refusal_index"].low, found["refusal_index"].high) == result.confidence_interval(0.9)
 
 
-def test_the_truthfulness_score_weighs_as_told_and_is_a_hundredth_of_the_omniscience_index_unless_told() -> None:
+def test_truthfulness_score_is_omniscience_over_100_unless_weighted() -> None:
     table = ContingencyTable(710, 30, 210, 50)
     usual = {metric.name: metric for metric in metrics(table)}
     for end in ("estimate", "low", "high"):
@@ -206,14 +206,14 @@ def test_the_truthfulness_score_weighs_as_told_and_is_a_hundredth_of_the_omnisci
 
 
 @pytest.mark.parametrize("weights", [(1, 0), (1, 0, -1), (1, 0, math.inf), (0, 0, 0), (1, 0, math.nan)])
-def test_weights_that_are_none_are_refused(weights) -> None:
+def test_invalid_truthfulness_weights_are_rejected(weights) -> None:
     with pytest.raises(ValueError, match="truthfulness_weights must be three numbers"):
         metrics(ContingencyTable(1, 1, 1, 1), truthfulness_weights=weights)
 
 
 @settings(deadline=None)
 @given(ANY_COUNTS, st.sampled_from([0, 0.2, 1, 3]))
-def test_every_interval_holds_its_estimate(counts, penalty: float) -> None:
+def test_every_interval_contains_its_estimate(counts, penalty: float) -> None:
     for metric in metrics(ContingencyTable(*counts), penalty=penalty):
         if metric.status == "undefined":
             assert metric.reason
@@ -244,13 +244,13 @@ def test_undefined_metrics_say_why() -> None:
         ("over_refusal", (0, 0, 0, 0), "no_questions"),
     ],
 )
-def test_by_definition_a_rate_of_refusals_is_undefined_where_it_is_a_share_of_nothing(name, counts, reason) -> None:
+def test_refusal_rates_are_undefined_for_empty_denominators(name, counts, reason) -> None:
     found = next(metric for metric in metrics(ContingencyTable(*counts)) if metric.name == name)
     assert (found.estimate, found.low, found.high) == (None, None, None)
     assert (found.status, found.reason) == ("undefined", reason)
 
 
-def test_a_refusal_index_at_the_boundary_is_passed_on() -> None:
+def test_boundary_refusal_index_is_passed_through() -> None:
     metric = metrics(ContingencyTable(5, 0, 6, 7))[-1]
     assert (metric.estimate, metric.high, metric.status) == (1, 1, "boundary")
     assert metric.reason == "zero_cell:refused_right"
@@ -292,7 +292,7 @@ def test_utility_against_its_definition(counts, penalty: float) -> None:
 
 
 @given(COUNTS, st.floats(0.05, 0.9))
-def test_the_weighted_score_is_a_utility_on_another_scale(counts, weight: float) -> None:
+def test_weighted_score_is_a_rescaled_utility_property(counts, weight: float) -> None:
     table = ContingencyTable(*counts)
     value = utility(table, float(penalty_from_confidence(weight)))
     (weighted,) = [metric for metric in metrics(table, penalty=weight) if metric.name == "weighted_score"]
@@ -301,7 +301,7 @@ def test_the_weighted_score_is_a_utility_on_another_scale(counts, weight: float)
 
 
 @given(COUNTS)
-def test_the_omniscience_index_is_a_hundred_times_the_utility_at_one(counts) -> None:
+def test_omniscience_index_is_100_times_utility_at_penalty_1_property(counts) -> None:
     table = ContingencyTable(*counts)
     index, value = omniscience_index(table, confidence_level=0.9), utility(table, 1, confidence_level=0.9)
     assert (index.estimate, index.low, index.high) == pytest.approx(
@@ -311,7 +311,7 @@ def test_the_omniscience_index_is_a_hundred_times_the_utility_at_one(counts) -> 
 
 
 @pytest.mark.parametrize("penalty", [1, 3, 9])
-def test_an_answer_at_the_target_confidence_is_worth_nothing(penalty: float) -> None:
+def test_answer_at_the_target_confidence_has_zero_utility(penalty: float) -> None:
     # Ten answers of the confidence t at which this penalty makes answering and refusing the same.
     confidence = penalty / (1 + penalty)
     assert penalty_from_confidence(confidence) == pytest.approx(penalty, rel=1e-12)
@@ -320,7 +320,7 @@ def test_an_answer_at_the_target_confidence_is_worth_nothing(penalty: float) -> 
     assert value.estimate == pytest.approx(0, abs=1e-12)
 
 
-def test_refusing_everything_is_worth_nothing_and_nothing_is_undefined() -> None:
+def test_utility_is_zero_if_all_is_refused_and_undefined_without_questions() -> None:
     assert utility(ContingencyTable(5, 4, 0, 0), 3).estimate == 0
     assert omniscience_index(ContingencyTable(5, 4, 0, 0)).estimate == 0
     for value in (utility(ContingencyTable(0, 0, 0, 0), 3), omniscience_index(ContingencyTable(0, 0, 0, 0))):

@@ -29,13 +29,13 @@ BINNINGS = st.sampled_from(["equal_width", "equal_mass"])
 
 
 @given(QUESTIONS, st.integers(1, 12))
-def test_bins_of_equal_width_against_brute_force(questions, n_bins: int) -> None:
+def test_equal_width_bins_against_brute_force(questions, n_bins: int) -> None:
     hundredths, outcome = np.array(questions).T
     table = reliability_table(hundredths / 100, outcome.astype(bool), n_bins=n_bins)
     assert len(table) == n_bins
     error = 0.0
     for i, row in enumerate(table):
-        # In whole numbers, so that no rounding decides at the ends of a bin.
+        # Integer arithmetic, so that rounding does not decide at the edges of a bin.
         inside = [(s, o) for s, o in zip(hundredths, outcome, strict=True) if i == max(-(-s * n_bins // 100) - 1, 0)]
         assert row.count == len(inside)
         if not inside:
@@ -52,7 +52,7 @@ def test_bins_of_equal_width_against_brute_force(questions, n_bins: int) -> None
 
 
 @given(QUESTIONS, st.integers(1, 12))
-def test_bins_of_equal_mass_keep_equal_scores_together(questions, n_bins: int) -> None:
+def test_equal_mass_bins_keep_tied_scores_together(questions, n_bins: int) -> None:
     hundredths, outcome = np.array(questions).T
     scores = hundredths / 100
     table = reliability_table(scores, outcome.astype(bool), n_bins=n_bins, binning="equal_mass")
@@ -67,7 +67,7 @@ def test_bins_of_equal_mass_keep_equal_scores_together(questions, n_bins: int) -
     assert max(row.count for row in table) < len(scores) / n_bins + largest_tie + 1
 
 
-def test_bins_of_equal_mass_without_ties_are_equal() -> None:
+def test_equal_mass_bins_without_ties_have_equal_counts() -> None:
     scores = np.random.default_rng(1).permutation(np.linspace(0.01, 0.99, 60))
     table = reliability_table(scores, scores > 0.5, n_bins=6, binning="equal_mass")
     assert [row.count for row in table] == [10] * 6
@@ -77,7 +77,7 @@ def test_bins_of_equal_mass_without_ties_are_equal() -> None:
 def test_calibration_error_lies_between_its_bounds(questions, binning) -> None:
     hundredths, outcome = np.array(questions).T
     scores, truths = hundredths / 100, outcome.astype(bool)
-    # One bin compares the means, and splitting bins can only raise the error, up to that of each question for itself.
+    # One bin compares the means, and splitting bins can only raise the error, up to that of one bin per question.
     one = expected_calibration_error(scores, truths, n_bins=1).estimate
     many = expected_calibration_error(scores, truths, binning=binning).estimate
     assert one == pytest.approx(abs(scores.mean() - truths.mean()), abs=1e-12)
@@ -101,7 +101,7 @@ def test_scores_of_0_and_1_are_in_the_outer_bins() -> None:
     assert (table[0].low, table[0].high, table[-1].high) == (0, 0.1, 1)
 
 
-def test_without_questions_the_error_is_undefined() -> None:
+def test_error_is_undefined_without_questions() -> None:
     result = expected_calibration_error([], [])
     assert (result.estimate, result.status, result.reason) == (None, "undefined", "no_questions")
     assert [row.count for row in result.bins] == [0] * 10
@@ -140,7 +140,7 @@ def arrays_of(questions) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(QUESTIONS, BINNINGS, st.integers(1, 12))
-def test_error_against_its_bins(questions, binning, n_bins: int) -> None:
+def test_error_matches_its_bins(questions, binning, n_bins: int) -> None:
     score, outcome = arrays_of(questions)
     result = rms_calibration_error(score, outcome, n_bins=n_bins, binning=binning)
     squares = [row.count * (row.mean_score - row.outcome_rate) ** 2 for row in result.bins if row.count]
@@ -174,7 +174,7 @@ def test_invalid_input_of_the_rms_error_is_an_error(changed, error, message: str
 
 FEW_QUESTIONS = st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=40)
 
-# relplot 1.0.3 (pip install relplot), which is not the package's own dependency:
+# relplot 1.0.3 (pip install relplot), which is not a dependency of the package:
 #     from relplot import smECE
 #     rng = np.random.default_rng(7)
 #     for n, power in (...):
@@ -198,7 +198,7 @@ def test_error_against_relplot() -> None:
             assert smooth_calibration_error(p**power, outcome).estimate == pytest.approx(value, abs=1e-3)
 
 
-def worked_out(score: np.ndarray, outcome: np.ndarray, width: float) -> float:
+def integral_by_midpoints(score: np.ndarray, outcome: np.ndarray, width: float) -> float:
     """Integral of the smoothed residuals, with the images of every score by reflection at 0 and 1."""
     at = (np.arange(1000) + 0.5) / 1000
     images = np.concatenate([2 * k + sign * score for k in range(-6, 7) for sign in (1, -1)])
@@ -207,12 +207,12 @@ def worked_out(score: np.ndarray, outcome: np.ndarray, width: float) -> float:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_error_against_the_integral_worked_out(seed: int) -> None:
+def test_error_against_numerical_integration(seed: int) -> None:
     rng = np.random.default_rng(seed)
     # Scores at the very ends, which relplot counts half, and errors that are large, for which it cuts off the kernel.
     score = np.array([rng.random(80), rng.integers(0, 6, 80) / 5, rng.integers(0, 2, 80), rng.random(80)][seed], float)
     outcome = rng.random(80) < (1 - score if seed == 3 else 0.5 + 0.3 * (score - 0.5))
-    expected = brentq(lambda width: worked_out(score, outcome, width) - width, 0.01, 1, xtol=1e-9)
+    expected = brentq(lambda width: integral_by_midpoints(score, outcome, width) - width, 0.01, 1, xtol=1e-9)
     assert smooth_calibration_error(score, outcome).estimate == pytest.approx(expected, abs=1e-5)
 
 
@@ -227,13 +227,13 @@ def test_error_lies_between_its_bounds(questions) -> None:
 
 
 def test_error_against_theory_for_one_score() -> None:
-    # The kernel only moves the residual about.
+    # The kernel only redistributes the residual.
     for score, share in ((0.9, 0.3), (1.0, 0.0), (0.0, 1.0), (0.5, 0.5)):
         result = smooth_calibration_error(np.full(10, score), np.arange(10) < 10 * share)
         assert result.estimate == pytest.approx(abs(score - share), abs=1e-9)
 
 
-def test_an_error_below_the_narrowest_bandwidth_is_that_at_it() -> None:
+def test_error_below_narrowest_bandwidth_uses_that_bandwidth() -> None:
     assert smooth_calibration_error(np.full(5, 0.9995), np.ones(5, bool)).estimate == pytest.approx(5e-4, abs=1e-9)
     assert smooth_calibration_error([0.0, 1.0], [False, True]).estimate == 0
 
@@ -297,12 +297,12 @@ def test_parts_against_theory() -> None:
     result = brier_score(score, outcome)
     parts = (result.miscalibration, result.discrimination, result.uncertainty)
     assert parts == pytest.approx(((0.01 + 0.04) / 2, 0.0625, 0.45 * 0.55), abs=1e-12)
-    # A score in the wrong order has nothing to discriminate with, however often it is right.
+    # A score in the wrong order does not discriminate, however often it is right.
     assert brier_score(1 - score, outcome).discrimination == pytest.approx(0, abs=1e-12)
 
 
 @given(FEW_QUESTIONS, st.sampled_from([0.8, 0.95]))
-def test_interval_against_students(questions, level: float) -> None:
+def test_interval_matches_student_t(questions, level: float) -> None:
     score, outcome = twentieths(questions)
     result, losses = brier_score(score, outcome), (score - outcome) ** 2
     interval = result.confidence_interval(level)
@@ -318,7 +318,7 @@ def test_interval_against_students(questions, level: float) -> None:
     assert interval == pytest.approx((max(low, 0), min(high, 1)), abs=1e-9)
 
 
-def test_without_questions_the_score_is_undefined() -> None:
+def test_score_is_undefined_without_questions() -> None:
     result = brier_score([], [])
     assert (result.estimate, result.standard_error) == (None, None)
     assert (result.miscalibration, result.discrimination, result.uncertainty) == (None, None, None)
@@ -383,7 +383,7 @@ def test_area_against_brute_force(questions) -> None:
 
 
 @given(RANKED_QUESTIONS, st.sampled_from(["auto", "delong", "newcombe"]))
-def test_intervals_hold_the_estimate_and_turn_round_with_the_score(questions, method: str) -> None:
+def test_intervals_contain_estimate_and_mirror_with_negated_score(questions, method: str) -> None:
     score, outcome = np.array(questions, float).T
     result, reverse = auroc(score, outcome.astype(bool)), auroc(-score, outcome.astype(bool))
     low, high = result.confidence_interval(method=method)
@@ -407,7 +407,7 @@ def test_standard_error_against_jackknife() -> None:
     assert auroc(score, outcome).standard_error == pytest.approx(math.sqrt(sum(parts)), rel=1e-12)
 
 
-def test_newcombes_interval_against_theory_at_the_boundary() -> None:
+def test_newcombe_interval_at_boundary_against_theory() -> None:
     # Two right answers above two wrong ones: 1 - A = z sqrt(V(A)) with V by Hanley and McNeil.
     result = auroc([4, 3, 2, 1], [True, True, False, False])
     low, high = result.confidence_interval()
@@ -418,7 +418,7 @@ def test_newcombes_interval_against_theory_at_the_boundary() -> None:
     assert auroc([1, 2, 3], [True, False, False]).reason == "all_false_above"
 
 
-def test_without_information_the_standard_error_is_none_and_not_zero() -> None:
+def test_standard_error_is_none_without_information() -> None:
     tied = auroc([0.5] * 60, [True, False] * 30)
     assert (tied.estimate, tied.standard_error, tied.status, tied.reason) == (0.5, None, "boundary", "all_tied")
     single = auroc([1, 2, 3], [False, True, False])
@@ -426,7 +426,7 @@ def test_without_information_the_standard_error_is_none_and_not_zero() -> None:
     assert auroc([], []).reason == "no_questions"
 
 
-def test_methods_switch_at_twenty_of_a_kind() -> None:
+def test_interval_method_switches_at_twenty_per_outcome() -> None:
     rng = np.random.default_rng(6)
     for n_true, method in ((19, "newcombe"), (20, "delong")):
         outcome = np.arange(60) < n_true

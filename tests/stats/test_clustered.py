@@ -56,7 +56,7 @@ def test_differences_against_statsmodels() -> None:
         assert compared[name].pvalue == pytest.approx(pvalue, rel=1e-9)
 
 
-def test_a_weighted_difference_is_that_of_the_weighted_runs() -> None:
+def test_weighted_difference_matches_weighted_runs() -> None:
     (refused, wrong), cluster, weight = drawn(SCENARIO, 2)
     compared = compare_metrics(refused, wrong, cluster=cluster, weight=weight)["refusal_index"]
     own = [
@@ -81,7 +81,7 @@ def test_runs_over_different_clusters_are_independent() -> None:
     assert compared.standard_error == pytest.approx(max(math.hypot(*own), math.hypot(*alone)), rel=1e-9)
 
 
-def test_the_same_run_twice_is_a_sign_test_over_clusters() -> None:
+def test_run_against_itself_uses_sign_test_over_clusters() -> None:
     (refused, wrong), cluster, _ = drawn(SCENARIO, 1)
     same = compare_metrics(np.tile(refused, (2, 1)), np.tile(wrong, (2, 1)), cluster=cluster)["refusal_index"]
     assert (same.estimate, same.standard_error, same.pvalue, same.reason) == (0.0, 0.0, 1.0, "constant_difference")
@@ -91,7 +91,7 @@ def test_the_same_run_twice_is_a_sign_test_over_clusters() -> None:
     assert influence.compare(0, 1, 0.5) == (0.0, 0.25)
 
 
-def test_a_run_of_one_cluster_has_no_standard_error() -> None:
+def test_run_with_one_cluster_has_no_standard_error() -> None:
     (refused, wrong), cluster, _ = drawn(SCENARIO, 2)
     scored = np.stack([np.ones(cluster.size, bool), cluster == np.bincount(cluster).argmax()])
     compared = compare_metrics(refused, wrong, scored, cluster=cluster)["error_rate"]
@@ -99,7 +99,7 @@ def test_a_run_of_one_cluster_has_no_standard_error() -> None:
     assert np.isnan(compared.confidence_interval()).all()
 
 
-def test_a_ranking_of_two_is_their_comparison() -> None:
+def test_ranking_of_two_runs_matches_their_comparison() -> None:
     (refused, wrong), cluster, weight = drawn(SCENARIO, 2, seed=4)
     ranking = rank_runs(refused, wrong, cluster=cluster, weight=weight, rng=1, n_resamples=200_000)
     compared = compare_metrics(refused, wrong, cluster=cluster, weight=weight)["refusal_index"]
@@ -110,7 +110,7 @@ def test_a_ranking_of_two_is_their_comparison() -> None:
     assert ranking.critical_value == pytest.approx((high - low) / 2 / compared.standard_error, rel=0.02)
 
 
-def test_simultaneous_intervals_of_independent_runs_against_the_studentized_maximum_modulus() -> None:
+def test_simultaneous_intervals_against_studentized_maximum_modulus() -> None:
     # The largest of three |t| over a common chi-squared of 10 degrees of freedom, each the difference of two runs that
     # no other pair shares: 2.83 in the tables of Stoline and Ury (1979), simulated here from SciPy's distributions.
     first, second = np.array([0, 2, 4]), np.array([1, 3, 5])
@@ -121,7 +121,7 @@ def test_simultaneous_intervals_of_independent_runs_against_the_studentized_maxi
     assert critical == pytest.approx(2.83, abs=0.02)
 
 
-def test_the_joint_index_of_one_prompt_is_its_own() -> None:
+def test_joint_index_of_one_prompt_equals_its_index() -> None:
     (refused, wrong), cluster, weight = drawn(SCENARIO, 1)
     joint = joint_refusal_index(refused, wrong, cluster=cluster, weight=weight)
     own = refusal_index(refused=refused[0], wrong=wrong[0], cluster=cluster, weight=weight)
@@ -130,7 +130,7 @@ def test_the_joint_index_of_one_prompt_is_its_own() -> None:
     assert joint.confidence_interval() == pytest.approx(own.confidence_interval(method="delta"), rel=1e-9)
 
 
-def test_every_question_its_own_cluster_is_the_ordinary_joint_index_up_to_the_correction() -> None:
+def test_singleton_clusters_match_unclustered_joint_index_up_to_correction() -> None:
     (refused, wrong), cluster, _ = drawn(SCENARIO, 1, shifts=simulation.PROMPTS)
     ordinary = joint_refusal_index(refused[0], wrong[0])
     own = joint_refusal_index(refused[0], wrong[0], cluster=np.arange(cluster.size))
@@ -141,7 +141,7 @@ def test_every_question_its_own_cluster_is_the_ordinary_joint_index_up_to_the_co
     assert own.homogeneity.pvalue == pytest.approx(ordinary.homogeneity.pvalue, abs=0.02)
 
 
-def test_homogeneity_over_clusters_is_that_of_the_same_questions_where_each_is_its_own() -> None:
+def test_homogeneity_with_singleton_clusters_matches_unclustered() -> None:
     (refused, wrong), cluster, _ = drawn(SCENARIO, 1, seed=2, shifts=simulation.PROMPTS)
     plain = joint_refusal_index(refused[0], wrong[0]).homogeneity
     own = joint_refusal_index(refused[0], wrong[0], cluster=np.arange(cluster.size)).homogeneity
@@ -163,7 +163,7 @@ def test_joint_differences_and_rankings_agree() -> None:
     assert high - low == pytest.approx(2 * stats.t.ppf(0.975, degrees) * difference.standard_error, rel=1e-9)
 
 
-def test_joint_indices_of_one_cluster_and_of_fewer_clusters_than_prompts() -> None:
+def test_joint_index_with_one_cluster_or_fewer_clusters_than_prompts() -> None:
     (refused, wrong), cluster, _ = drawn(SCENARIO, 1, shifts=simulation.PROMPTS)
     alone = joint_refusal_index(refused[0], wrong[0], cluster=np.zeros_like(cluster))
     assert (alone.estimate, alone.status, alone.reason) == (None, "undefined", "one_cluster")

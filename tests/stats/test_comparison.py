@@ -39,7 +39,7 @@ from refusal_index.stats.comparison import (
 
 
 def runs(seed: int = 1, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
-    """Draw two runs over the same questions, related to each other and within themselves."""
+    """Sample two runs over the same questions, correlated with each other and within themselves."""
     rng = np.random.default_rng(seed)
     hard = rng.standard_normal(n)
     wrong = hard + rng.standard_normal((2, n)) > [[-0.3], [0.2]]
@@ -58,7 +58,7 @@ def unpaired(first, second) -> Comparison:
     return from_codes([np.r_[codes[0], np.full(sum(second), 4)], np.r_[np.full(sum(first), 4), codes[1]]])
 
 
-def test_estimates_are_the_first_run_less_the_second() -> None:
+def test_estimates_are_first_run_minus_second() -> None:
     refused, wrong = runs()
     comparison = compare_metrics(refused, wrong)
     first, second = (metrics(ContingencyTable.from_arrays(r, w)) for r, w in zip(refused, wrong, strict=True))
@@ -81,18 +81,18 @@ def test_standard_error_of_paired_rates_against_theory(name: str) -> None:
 
 
 @cache
-def without_each_question() -> list[Comparison]:
+def leave_one_out_comparisons() -> list[Comparison]:
     refused, wrong = runs(seed=5)
     return [compare_metrics(np.delete(refused, i, 1), np.delete(wrong, i, 1)) for i in range(400)]
 
 
 @pytest.mark.parametrize("name", METRIC_NAMES)
 def test_standard_error_against_the_jackknife_over_questions(name: str) -> None:
-    jackknife = math.sqrt(399) * np.std([comparison[name].estimate for comparison in without_each_question()])
+    jackknife = math.sqrt(399) * np.std([comparison[name].estimate for comparison in leave_one_out_comparisons()])
     assert compare_metrics(*runs(seed=5))[name].standard_error == pytest.approx(jackknife, rel=0.02)
 
 
-def test_unpaired_errors_add_up_as_squares() -> None:
+def test_unpaired_standard_errors_add_in_quadrature() -> None:
     first, second = (710, 30, 210, 50), (100, 90, 80, 120)
     comparison = unpaired(first, second)
     errors = [refusal_index(ContingencyTable(*counts)).standard_error for counts in (first, second)]
@@ -100,7 +100,7 @@ def test_unpaired_errors_add_up_as_squares() -> None:
     assert comparison["refusal_index"].standard_error == pytest.approx(math.hypot(*errors), rel=1e-12)
 
 
-def test_a_partial_overlap_uses_both_the_pairs_and_the_questions_of_one_run() -> None:
+def test_partial_overlap_uses_shared_and_unshared_questions() -> None:
     refused, wrong = runs(n=600)
     scored = np.ones((2, 600), bool)
     scored[0, :200] = scored[1, 400:] = False
@@ -172,7 +172,7 @@ def test_undefined_differences_name_the_run_and_its_reason(first, second, name: 
     assert all(math.isnan(end) for end in difference.confidence_interval())
 
 
-def test_runs_with_the_same_answers_differ_by_zero_but_not_with_certainty() -> None:
+def test_identical_runs_have_zero_difference_and_an_interval() -> None:
     codes = np.repeat(np.arange(4), (30, 10, 20, 25))
     for difference in from_codes([codes, codes]).differences:
         assert (difference.estimate, difference.standard_error, difference.pvalue) == (0.0, 0.0, 1.0)
@@ -181,8 +181,8 @@ def test_runs_with_the_same_answers_differ_by_zero_but_not_with_certainty() -> N
         assert low < 0 < high
 
 
-def test_a_constant_difference_is_tested_by_the_signs() -> None:
-    # With a penalty of one half an answer earns 1/2 if right, -1/2 if wrong: on every question the runs differ by 1/2.
+def test_constant_difference_uses_sign_test() -> None:
+    # The score of an answer is 1/2 if right and -1/2 if wrong, so the runs differ by 1/2 on every question.
     first, second = np.repeat([3, 0], 6), np.repeat([0, 2], 6)
     codes = np.stack([first, second])
     difference = compare_metrics(codes < 2, codes % 2 == 0, penalty=0.5)["weighted_score"]
@@ -191,7 +191,7 @@ def test_a_constant_difference_is_tested_by_the_signs() -> None:
     assert difference.pvalue == pytest.approx(binomtest(12, 12).pvalue)
 
 
-def test_a_run_and_its_mirror_image_have_the_same_index() -> None:
+def test_swapping_refused_and_wrong_gives_zero_index_difference() -> None:
     # The index treats refusals and errors alike; only rounding tells these two apart.
     refused, wrong = runs()
     difference = compare_metrics(np.stack([refused[0], wrong[0]]), np.stack([wrong[0], refused[0]]))["refusal_index"]
@@ -199,7 +199,7 @@ def test_a_run_and_its_mirror_image_have_the_same_index() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=40))
-def test_results_hold_none_where_the_status_says_so_and_turn_round_with_the_runs(pairs) -> None:
+def test_none_values_match_status_and_signs_flip_when_runs_are_swapped(pairs) -> None:
     codes = np.array(pairs, int).reshape(-1, 2).T
     for difference, turned in zip(from_codes(codes).differences, from_codes(codes[::-1]).differences, strict=True):
         assert (difference.estimate is None) == (difference.status == "undefined")
@@ -281,7 +281,7 @@ def outcomes(counts) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("name", METRIC_NAMES)
 @pytest.mark.parametrize("counts", [(710, 30, 210, 50), (10, 90, 90, 10), (30, 1, 2, 7)])
-def test_influence_of_a_cell_is_the_derivative_towards_one_more_question(name: str, counts) -> None:
+def test_metric_cell_influence_matches_numerical_derivative(name: str, counts) -> None:
     by_cell = point_estimate(name, ContingencyTable(*counts), WORTH).by_cell
     proportions, step = np.array(counts) / sum(counts), 1e-6
     for cell in range(4):
@@ -291,7 +291,7 @@ def test_influence_of_a_cell_is_the_derivative_towards_one_more_question(name: s
 
 
 @pytest.mark.parametrize("name", METRIC_NAMES)
-def test_influence_has_mean_zero_over_scored_questions_and_none_elsewhere(name: str) -> None:
+def test_influence_averages_zero_and_is_zero_where_unscored(name: str) -> None:
     rng = np.random.default_rng(2)
     refused, wrong, scored = rng.random((3, 4, 300)) < np.array([0.4, 0.7, 0.8])[:, None, None]
     influence = metric_influence(refused, wrong, scored, metric=name)
@@ -300,7 +300,7 @@ def test_influence_has_mean_zero_over_scored_questions_and_none_elsewhere(name: 
     np.testing.assert_allclose(influence.sum(axis=1), 0, atol=1e-9)
 
 
-def test_influence_on_the_refusal_index_is_that_of_a_single_run() -> None:
+def test_refusal_index_influence_matches_single_run() -> None:
     refused, wrong = np.random.default_rng(3).random((2, 3, 200)) < 0.6
     expected = [influence_function(*run) for run in zip(refused, wrong, strict=True)]
     np.testing.assert_allclose(metric_influence(refused, wrong), expected, rtol=1e-12)
@@ -338,7 +338,7 @@ def test_covariance_of_two_runs_against_resampled_questions(name: str, overlap: 
 
 @settings(deadline=None)
 @given(COUNTS, st.sampled_from([0.0, 0.2, 1.0, 3.0]))
-def test_estimates_are_those_of_metrics_and_ok_says_that_there_is_a_standard_error(counts, penalty: float) -> None:
+def test_point_estimates_match_metrics_and_ok_implies_standard_error(counts, penalty: float) -> None:
     table = ContingencyTable(*counts)
     for metric in metrics(table, penalty=penalty, truthfulness_weights=WEIGHTS):
         point = point_estimate(metric.name, table, Payoffs(penalty, WEIGHTS))
@@ -370,7 +370,7 @@ def test_influence_is_nan_without_a_derivative_and_zero_without_variation(counts
     np.testing.assert_array_equal(influence, np.full((1, sum(counts)), np.nan if is_nan else 0.0))
 
 
-def test_a_row_without_an_estimate_leaves_the_others_alone() -> None:
+def test_undefined_row_does_not_affect_other_rows() -> None:
     refused, wrong = outcomes((5, 3, 2, 4))
     influence = metric_influence(np.vstack([refused, np.zeros_like(refused)]), np.vstack([wrong, wrong]))
     np.testing.assert_array_equal(influence[0], metric_influence(refused, wrong)[0])
@@ -390,7 +390,7 @@ CELLS = st.integers(0, 15)
 
 
 def from_cells(joint) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Two runs with these numbers of questions by the cell of the first and of the second; 4 is not scored."""
+    """Build two runs from counts of questions by the cells of the first and the second run; 4 means not scored."""
     joint = np.asarray(joint)
     codes = np.repeat(np.indices(joint.shape).reshape(2, -1), joint.ravel(), axis=1)
     return codes < 2, codes % 2 == 0, codes < 4
@@ -425,13 +425,13 @@ def test_statistic_of_independent_runs_against_scipys_power_divergence(first, se
         for counts in (first, second)
     )
     test = equal_index_test(*from_cells(unpaired_counts(first, second)))
-    # What is left is that the rates are estimated, which makes a difference of less than a hundredth.
+    # The remaining difference, less than .01, comes from estimating the rates.
     assert test.statistic == pytest.approx(math.sqrt(divergence), rel=0.01)
     assert abs(test.statistic) < math.sqrt(divergence)
     assert test.pvalue == pytest.approx(2 * norm.sf(abs(test.statistic)))
 
 
-def test_agrees_with_the_test_by_standard_errors_where_cells_are_full() -> None:
+def test_pvalue_agrees_with_wald_test_when_cells_are_full() -> None:
     rng = np.random.default_rng(2)
     shared, own = rng.standard_normal((2, 1, 20_000)), rng.standard_normal((2, 2, 20_000))
     difficulty, reluctance = shared + own
@@ -458,21 +458,21 @@ def test_a_pair_has_a_pvalue_wherever_both_indices_are_defined(cells) -> None:
         assert (difference.pvalue, difference.method) == (pytest.approx(test.pvalue), "power_divergence")
 
 
-def test_two_runs_at_the_same_boundary_do_not_differ_and_at_opposite_ones_do() -> None:
+def test_same_boundary_is_equal_and_opposite_boundaries_differ() -> None:
     high, low = (40, 0, 30, 30), (0, 40, 50, 10)
     assert equal_index_test(*from_cells(unpaired_counts(high, high[::-1]))).pvalue == 1
     assert equal_index_test(*from_cells(unpaired_counts(high, low))).pvalue < 1e-6
 
 
-def test_runs_that_share_their_questions_are_told_apart_more_easily() -> None:
-    # On all questions but five, which only the second run refuses to no avail, they do the same.
+def test_shared_questions_give_a_smaller_pvalue() -> None:
+    # The runs agree on all questions but five, which only the second run refuses although it would be right.
     joint = np.diag([60, 0, 385, 45])
     joint[3, 1] = 5
     alone = unpaired_counts(joint.sum(axis=1), joint.sum(axis=0))
     assert equal_index_test(*from_cells(joint)).pvalue < equal_index_test(*from_cells(alone)).pvalue
 
 
-def test_strata_pool_what_they_say_in_the_same_direction() -> None:
+def test_strata_pool_evidence_in_the_same_direction() -> None:
     weak = unpaired_counts((38, 0, 190, 25), (35, 2, 190, 25))
     refused, wrong, scored = from_cells(weak)
     once = equal_index_test(refused, wrong, scored)
@@ -483,7 +483,7 @@ def test_strata_pool_what_they_say_in_the_same_direction() -> None:
     assert (once.n_strata, pooled.n_strata) == (1, 4)
 
 
-def test_a_stratum_without_an_index_is_left_out_and_all_of_them_undefined() -> None:
+def test_undefined_strata_are_skipped_and_all_undefined_is_undefined() -> None:
     told, silent = unpaired_counts((38, 0, 190, 25), (30, 7, 190, 25)), unpaired_counts((0, 0, 9, 9), (3, 3, 3, 3))
     parts = [from_cells(told), from_cells(silent)]
     strata = np.repeat([0, 1], [part[0].shape[1] for part in parts])
@@ -493,7 +493,7 @@ def test_a_stratum_without_an_index_is_left_out_and_all_of_them_undefined() -> N
     assert (alone.statistic, alone.pvalue, alone.reason, alone.n_strata) == (None, None, "first:nobody_refused", 0)
 
 
-def test_strata_of_the_wrong_number_and_rows_that_are_not_two_are_refused() -> None:
+def test_wrong_number_of_strata_or_rows_is_rejected() -> None:
     refused, wrong, scored = from_cells(unpaired_counts((3, 1, 2, 4), (3, 1, 2, 4)))
     with pytest.raises(ValueError, match="strata must have one value for each of the 20 questions, got 3"):
         equal_index_test(refused, wrong, scored, strata=[1, 2, 3])
@@ -504,7 +504,7 @@ def test_strata_of_the_wrong_number_and_rows_that_are_not_two_are_refused() -> N
         equal_index_test(refused[:1], wrong[:1])
 
 
-def test_a_ranking_tests_its_runs_at_the_boundary_by_the_same_test() -> None:
+def test_ranking_uses_equal_index_test_for_boundary_runs() -> None:
     tables = [(70, 5, 380, 45), (75, 0, 375, 50), (60, 15, 380, 45), (75, 0, 370, 55), (0, 0, 50, 450)]
     codes = np.stack([np.random.default_rng(7).permutation(np.repeat(np.arange(4), table)) for table in tables])
     refused, wrong = codes < 2, codes % 2 == 0

@@ -31,7 +31,7 @@ def test_counts_and_rates() -> None:
     assert (table.refusal_rate, table.error_rate, table.correct_rate) == (0.74, 0.92, 0.05)
 
 
-def test_a_table_without_questions_is_valid_and_has_no_rates() -> None:
+def test_empty_table_is_valid_and_has_no_rates() -> None:
     table = ContingencyTable(0, 0, 0, 0)
     assert table.n == 0
     assert all(math.isnan(rate) for rate in (table.refusal_rate, table.error_rate, table.correct_rate))
@@ -77,7 +77,7 @@ def test_from_arrays_counts_each_combination() -> None:
     assert ContingencyTable.from_arrays(refused[order], wrong[order]).counts == counts
 
 
-def test_from_arrays_takes_lists_and_nothing_at_all() -> None:
+def test_from_arrays_accepts_lists_and_empty_input() -> None:
     assert ContingencyTable.from_arrays([True], [False]).counts == (0, 1, 0, 0)
     assert ContingencyTable.from_arrays([], []).n == 0
 
@@ -114,7 +114,7 @@ def test_from_arrays_errors_name_the_array_and_a_likely_cause(refused, wrong, er
         (["1"], TypeError, "got an array of <U1"),
     ],
 )
-def test_arrays_of_counts_are_checked_alike(values, error: type[Exception], message: str) -> None:
+def test_arrays_of_counts_are_validated(values, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=f"^answered_wrong .*{message}"):
         refusal_index_many(1, 1, values, 1)
 
@@ -157,7 +157,7 @@ def test_variance_of_a_rate_against_statsmodels(weighted: bool) -> None:
     assert table.variance(influence) == pytest.approx(np.sum(design.sums(contributions, scored) ** 2), rel=1e-12)
 
 
-def test_clusters_of_one_size_have_the_correction_of_statsmodels() -> None:
+def test_equal_size_clusters_match_statsmodels_correction() -> None:
     refused, wrong, _, _ = sample()
     cluster = np.arange(300) // 10
     table = SampledTable.from_arrays(refused, wrong, cluster=cluster)
@@ -200,7 +200,7 @@ def test_variance_is_unbiased_where_weights_are_inverse_variances() -> None:
 
 
 @pytest.mark.parametrize("groups", [2, 5, 40])
-def test_clusters_of_one_size_have_as_many_degrees_of_freedom_less_one(groups: int) -> None:
+def test_equal_size_clusters_have_count_minus_one_degrees_of_freedom(groups: int) -> None:
     assert satterthwaite(np.full(groups, 1 / groups)) == pytest.approx(groups - 1)
 
 
@@ -210,7 +210,7 @@ def test_student_against_scipy() -> None:
     assert student_quantile(0.95, None) == pytest.approx(stats.norm.ppf(0.975), rel=1e-14)
 
 
-def test_every_question_its_own_cluster_is_the_ordinary_table_up_to_the_correction() -> None:
+def test_singleton_clusters_match_ordinary_table_up_to_correction() -> None:
     refused, wrong, _, _ = sample()
     ordinary = refusal_index(refused=refused, wrong=wrong)
     own = refusal_index(refused=refused, wrong=wrong, cluster=np.arange(300))
@@ -221,7 +221,7 @@ def test_every_question_its_own_cluster_is_the_ordinary_table_up_to_the_correcti
         assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=2e-3 * scale)
 
 
-def test_interval_is_that_of_the_effective_number_of_questions_at_students_level() -> None:
+def test_interval_uses_effective_size_at_student_level() -> None:
     refused, wrong, cluster, weight = sample(3)
     result = refusal_index(refused=refused, wrong=wrong, cluster=cluster, weight=weight)
     table = result.table
@@ -229,13 +229,13 @@ def test_interval_is_that_of_the_effective_number_of_questions_at_students_level
     assert size < 0.9 * effective_number(weight)
     ordinary = refusal_index(ContingencyTable(*np.round(np.array(table.counts) * size / 300).astype(int)))
     assert ordinary.standard_error == pytest.approx(result.standard_error, rel=0.02)
-    # The level at which the normal quantile is Student's.
+    # The level at which the normal quantile equals Student's.
     level = 2 * stats.norm.cdf(stats.t.ppf(0.975, table.degrees_of_freedom)) - 1
     assert level > 0.955
     assert result.confidence_interval() == pytest.approx(ordinary.confidence_interval(level), abs=0.01)
 
 
-def test_delta_interval_is_students_on_the_scale_of_z() -> None:
+def test_delta_interval_is_student_t_on_fisher_z_scale() -> None:
     refused, wrong, cluster, _ = sample()
     result = refusal_index(refused=refused, wrong=wrong, cluster=cluster)
     error = math.sqrt(result.table.variance(cell_influence(result.table, result.rho))) / (1 - result.rho**2)
@@ -245,7 +245,7 @@ def test_delta_interval_is_students_on_the_scale_of_z() -> None:
     assert (low, high) == pytest.approx(tuple(ends), rel=1e-9)
 
 
-def test_copies_of_a_question_in_its_cluster_say_nothing_new() -> None:
+def test_copies_within_a_cluster_add_no_information() -> None:
     refused, wrong, _, _ = sample()
     copies = [np.repeat(values, 4) for values in (refused, wrong, np.arange(300))]
     copied = refusal_index(refused=copies[0], wrong=copies[1], cluster=copies[2])
@@ -256,7 +256,7 @@ def test_copies_of_a_question_in_its_cluster_say_nothing_new() -> None:
 
 
 @given(st.integers(0, 10_000))
-def test_a_weight_of_two_is_two_copies_in_the_cluster(seed: int) -> None:
+def test_weight_of_two_equals_two_copies_in_the_cluster(seed: int) -> None:
     refused, wrong, cluster, _ = sample(seed)
     twice = np.random.default_rng(seed).random(300) < 0.3
     weighted = metrics(SampledTable.from_arrays(refused, wrong, cluster=cluster, weight=1 + twice))
@@ -267,7 +267,7 @@ def test_a_weight_of_two_is_two_copies_in_the_cluster(seed: int) -> None:
 
 
 @given(st.integers(0, 10_000), st.floats(0.01, 100))
-def test_only_ratios_of_weights_matter_and_equal_ones_are_none(seed: int, factor: float) -> None:
+def test_only_weight_ratios_matter_and_equal_weights_have_no_effect(seed: int, factor: float) -> None:
     refused, wrong, cluster, weight = sample(seed)
     one, other, none = (
         metrics(SampledTable.from_arrays(refused, wrong, cluster=cluster, weight=values))
@@ -279,7 +279,7 @@ def test_only_ratios_of_weights_matter_and_equal_ones_are_none(seed: int, factor
 
 
 @given(st.integers(0, 10_000))
-def test_order_and_names_do_not_matter(seed: int) -> None:
+def test_order_and_names_of_clusters_do_not_matter(seed: int) -> None:
     refused, wrong, cluster, weight = sample(seed)
     order = np.random.default_rng(seed).permutation(300)
     names = np.array([f"cluster {number}" for number in cluster])
@@ -291,7 +291,7 @@ def test_order_and_names_do_not_matter(seed: int) -> None:
         assert (a.estimate, a.low, a.high) == pytest.approx((b.estimate, b.low, b.high), rel=1e-7, abs=1e-9)
 
 
-def test_a_question_without_weight_is_left_out() -> None:
+def test_question_with_zero_weight_is_left_out() -> None:
     refused, wrong, cluster, weight = sample()
     kept = np.random.default_rng(1).random(300) < 0.8
     zeroed = refusal_index(refused=refused, wrong=wrong, cluster=cluster, weight=weight * kept)
@@ -301,7 +301,7 @@ def test_a_question_without_weight_is_left_out() -> None:
     assert zeroed.confidence_interval() == pytest.approx(without.confidence_interval(), rel=1e-9)
 
 
-def test_clusters_never_make_an_interval_shorter_than_independent_questions_do() -> None:
+def test_clusters_never_shorten_an_interval() -> None:
     # One of each cell in every cluster: between clusters nothing varies.
     refused, wrong = np.tile([True, True, False, False], 40), np.tile([True, False, True, False], 40)
     wrong[:12] = True
@@ -311,7 +311,7 @@ def test_clusters_never_make_an_interval_shorter_than_independent_questions_do()
         assert one.high - one.low >= other.high - other.low
 
 
-def test_without_variation_between_clusters_their_number_is_what_is_known() -> None:
+def test_constant_clusters_use_interval_of_cluster_count() -> None:
     table = SampledTable.from_arrays(
         np.tile([True, False], 50), np.tile([True, False], 50), cluster=np.arange(100) // 10
     )
@@ -323,7 +323,7 @@ def test_without_variation_between_clusters_their_number_is_what_is_known() -> N
     assert effective_number(np.full(10, 0.1)) == pytest.approx(10)
 
 
-def test_at_the_boundary_the_interval_is_that_of_the_clusters() -> None:
+def test_boundary_interval_is_based_on_clusters() -> None:
     refused, wrong = np.repeat([True, False, False], [30, 20, 50]), np.repeat([True, True, False], [30, 20, 50])
     result = refusal_index(refused=refused, wrong=wrong, cluster=np.arange(100) % 20)
     assert (result.estimate, result.status, result.reason) == (1.0, "boundary", "zero_cell:refused_right")
@@ -342,7 +342,7 @@ def test_one_cluster_has_an_estimate_and_no_interval() -> None:
         assert (found.low, found.high, found.status, found.reason) == (None, None, "boundary", "one_cluster")
 
 
-def test_undefined_stays_undefined() -> None:
+def test_undefined_index_stays_undefined_with_clusters() -> None:
     never = refusal_index(refused=[False, False], wrong=[True, False], cluster=[1, 2])
     assert (never.estimate, never.status, never.reason) == (None, "undefined", "nobody_refused")
     nothing = SampledTable.from_arrays([], [], cluster=[])
@@ -374,14 +374,14 @@ def test_bad_input_is_named(given, error, said: str) -> None:
         refusal_index(refused=[True, False, True], wrong=[True, False, False], **given)
 
 
-def test_methods_that_know_no_clusters_are_refused() -> None:
+def test_methods_without_cluster_support_are_rejected() -> None:
     refused, wrong, cluster, _ = sample()
     result = refusal_index(refused=refused, wrong=wrong, cluster=cluster)
     with pytest.raises(ValueError, match="'profile' or 'delta' with clusters or weights, got 'bootstrap'"):
         result.confidence_interval(method="bootstrap")
 
 
-def test_a_table_takes_no_clusters() -> None:
+def test_table_with_clusters_is_rejected() -> None:
     with pytest.raises(TypeError, match="not both"):
         refusal_index(ContingencyTable(1, 2, 3, 4), cluster=[1, 2])
 
@@ -398,7 +398,7 @@ def test_coverage_with_weights() -> None:
     assert all(row.holds for row in simulation.of_weights(600, np.random.default_rng(2)))
 
 
-def test_weights_that_leave_next_to_nothing_rule_nothing_out() -> None:
+def test_extreme_weights_give_an_uninformative_interval() -> None:
     refused, wrong = np.arange(300) % 3 == 0, np.arange(300) % 2 == 0
     for heavy in (2, 3):
         weight = np.where(np.arange(300) < heavy, 200_000.0, 1.0)

@@ -38,7 +38,7 @@ def with_gaps(n_draws: int, n: int, seed: int, share: float = 0.7, **kwargs) -> 
     return *model(n_draws, n, seed, **kwargs), RNG(seed + 50).random((n_draws, n)) < share
 
 
-def test_the_estimate_is_the_difference_of_both_corrected_indices() -> None:
+def test_estimate_is_difference_of_corrected_indices() -> None:
     first, second = with_gaps(4, 300, 1), with_gaps(2, 300, 2, share=0.9, rho=0.1)
     found = compared(first, second)
     alone = [corrected_refusal_index(*each) for each in (first, second)]
@@ -97,7 +97,7 @@ def width(found: CorrectedDifference) -> float:
     return high - low
 
 
-def test_questions_compared_with_themselves_give_a_narrower_interval() -> None:
+def test_paired_questions_give_a_narrower_interval() -> None:
     x = RNG(3).standard_normal((2, 500))
     latent = np.stack([x[0], 0.6 * x[0] + 0.8 * x[1]])
     first, second = (tuple(3 * z + RNG(s).standard_normal((2, 500)) > 0 for z in latent) for s in (1, 2))
@@ -106,7 +106,7 @@ def test_questions_compared_with_themselves_give_a_narrower_interval() -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(10, 400), st.floats(0.5, 0.999))
-def test_the_test_rejects_exactly_where_the_interval_excludes_zero(seed, n, level) -> None:
+def test_pvalue_is_significant_exactly_when_interval_excludes_zero(seed, n, level) -> None:
     found = compared(model(2, n, seed), model(2, n, seed + 1, rho=0.2))
     if found.pvalue is None:
         assert np.isnan(found.confidence_interval(level)).all()
@@ -118,7 +118,7 @@ def test_the_test_rejects_exactly_where_the_interval_excludes_zero(seed, n, leve
         assert (found.pvalue <= 1 - level) == (not low <= 0 <= high)
 
 
-def test_exchanging_the_models_turns_the_sign() -> None:
+def test_swapping_models_flips_sign() -> None:
     first, second = model(2, 300, 1), model(2, 300, 2, rho=0.1)
     one, other = (compared(*pair) for pair in ((first, second), (second, first)))
     assert one.estimate == -other.estimate
@@ -126,7 +126,7 @@ def test_exchanging_the_models_turns_the_sign() -> None:
     assert one.confidence_interval() == pytest.approx([-end for end in other.confidence_interval()][::-1], abs=1e-12)
 
 
-def test_a_model_so_random_that_its_reliability_may_be_zero_rules_nothing_out() -> None:
+def test_reliability_near_zero_gives_an_uninformative_interval() -> None:
     noisy = compared(model(2, 100, 1, slope=0.5), model(2, 100, 2, slope=4))
     assert noisy.status != "undefined"
     assert noisy.first.confidence_interval() == (-1, 1)
@@ -136,7 +136,7 @@ def test_a_model_so_random_that_its_reliability_may_be_zero_rules_nothing_out() 
     assert high > 0
 
 
-def test_the_same_draws_differ_by_nothing_and_have_no_interval() -> None:
+def test_identical_draws_have_zero_difference_and_no_interval() -> None:
     draws = model(2, 200, 1)
     found = compared(draws, draws)
     assert (found.estimate, found.pvalue) == (0, 1)
@@ -166,13 +166,13 @@ FINE = model(2, 6, 3)
         ),
     ],
 )
-def test_what_a_model_lacks_is_said_with_no_interval_and_no_pvalue(first, second, status, reason) -> None:
+def test_undefined_model_gives_reason_without_interval_or_pvalue(first, second, status, reason) -> None:
     found = compared(first, second)
     assert (found.status, found.reason, found.pvalue, found.estimate) == (status, reason, None, None)
     assert np.isnan(found.confidence_interval()).all()
 
 
-def test_models_at_opposite_ends_differ_by_all_there_is() -> None:
+def test_models_at_opposite_boundaries_differ_by_two() -> None:
     found = compared(([MIXED, MIXED], [TURNED, TURNED]), ([MIXED, MIXED], [MIXED, MIXED]))
     assert (found.estimate, found.status) == (-2, "boundary")
     assert found.reason == "first:zero_cell:refused_wrong+answered_right;second:zero_cell:refused_right+answered_wrong"
@@ -180,7 +180,7 @@ def test_models_at_opposite_ends_differ_by_all_there_is() -> None:
     assert low == -2 < high
 
 
-def test_a_correction_beyond_one_is_at_the_boundary_but_has_an_interval() -> None:
+def test_correction_beyond_one_is_boundary_with_interval() -> None:
     rng = RNG(2)
     beyond = 0.7 * rng.standard_normal(60) + rng.standard_normal((2, 2, 60)) > 0
     assert corrected_refusal_index(*beyond).reason == "corrected_rho_reaches_one"
@@ -191,17 +191,17 @@ def test_a_correction_beyond_one_is_at_the_boundary_but_has_an_interval() -> Non
     assert 0 < found.pvalue <= 1
 
 
-def test_models_over_other_columns_are_an_error() -> None:
+def test_models_with_different_columns_are_an_error() -> None:
     with pytest.raises(ValueError, match=r"same questions as columns, got 60 and 70.*mark in scored"):
         compared(model(2, 60, 3), model(2, 70, 1))
 
 
-def test_a_level_in_per_cent_is_an_error() -> None:
+def test_confidence_level_in_percent_is_an_error() -> None:
     with pytest.raises(ValueError, match="is it a percentage"):
         compared(model(2, 50, 1), model(2, 50, 2)).confidence_interval(95)
 
 
-def test_a_ranking_agrees_with_its_pairs_and_sets_the_undefined_apart() -> None:
+def test_ranking_matches_pairs_and_lists_undefined_separately() -> None:
     results = [corrected_refusal_index(*model(2, 2000, seed, rho=rho)) for seed, rho in ((1, 0.8), (2, 0.2))]
     never = corrected_refusal_index(np.zeros((2, 2000), bool), model(2, 2000, 1)[1])
     ranking = rank_corrected([results[1], never, results[0]], rng=1)
@@ -213,7 +213,7 @@ def test_a_ranking_agrees_with_its_pairs_and_sets_the_undefined_apart() -> None:
     assert found.pvalue == pytest.approx(pair.pvalue, abs=0.01)
 
 
-def test_a_ranking_over_clusters_agrees_with_its_pairs() -> None:
+def test_clustered_ranking_matches_pairs() -> None:
     clusters = np.arange(1200) // 8
     results = [corrected_refusal_index(*model(2, 1200, seed, rho=rho), cluster=clusters) for seed, rho in RANKED]
     ranking = rank_corrected(results, rng=1)
@@ -226,7 +226,7 @@ def test_a_ranking_over_clusters_agrees_with_its_pairs() -> None:
     assert pair.standard_error == pytest.approx(plain.pairs[0].standard_error, rel=0.25)
 
 
-def test_a_single_cluster_leaves_no_test_and_no_interval() -> None:
+def test_single_cluster_has_no_test_and_no_interval() -> None:
     results = [corrected_refusal_index(*model(2, 1200, seed, rho=rho), cluster=np.zeros(1200)) for seed, rho in RANKED]
     found = compare_corrected(*results)
     assert (found.status, found.reason) == ("boundary", "first:one_cluster;second:one_cluster")
@@ -235,7 +235,7 @@ def test_a_single_cluster_leaves_no_test_and_no_interval() -> None:
     assert len(rank_corrected(results).unranked) == 2
 
 
-def test_a_model_at_the_boundary_is_tested_against_the_ranked_ones() -> None:
+def test_boundary_model_is_tested_against_ranked_models() -> None:
     rng = RNG(2)
     beyond = corrected_refusal_index(*(0.7 * rng.standard_normal(60) + rng.standard_normal((2, 2, 60)) > 0))
     others = [corrected_refusal_index(*model(2, 60, seed, slope=4, rho=-0.5)) for seed in (4, 5)]
@@ -253,7 +253,7 @@ def test_fewer_than_two_models_cannot_be_ranked() -> None:
 
 
 def test_small_tables_with_empty_cells_have_a_pvalue() -> None:
-    """The likelihood of an empty cell is nearly flat where the p-value is looked for."""
+    """The likelihood of an empty cell is nearly flat where the p-value is searched for."""
     places = [
         ([6, 8, 9, 13], [13, 14, 18], [4, 6, 8], [14]),
         ([3, 5, 11], [*range(0, 11, 2), 11, 12, 14, 15, 16, 18, 20]),
@@ -269,7 +269,7 @@ def test_small_tables_with_empty_cells_have_a_pvalue() -> None:
 
 @pytest.mark.slow
 @others_nightly("scenario", [simulation.SCENARIOS[i] for i in (1, 2, 4)], ids=str)
-def test_simulated_coverage_beside_the_bias_of_first_draws(scenario: simulation.Scenario) -> None:
+def test_simulated_coverage_and_bias_of_first_draws(scenario: simulation.Scenario) -> None:
     for row in simulation.scenario_rows(scenario, 200, RNG(11)):
         assert row.holds, row
 
@@ -287,7 +287,7 @@ def made() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("repeated", [N, N // 2])
-def test_a_share_of_the_questions_that_changes_moves_the_index_by_no_more_than_that_share_of_the_range(repeated):
+def test_influence_range_against_replacing_single_questions(repeated):
     refused, wrong = made()
     scored = np.broadcast_to(np.arange(N) < repeated, refused.shape)
 

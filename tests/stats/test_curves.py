@@ -37,20 +37,20 @@ def test_curve_against_scipys_bivariate_cdf(r: float, rho: float, mu: float) -> 
 
 
 @given(RHO, RATE)
-def test_all_curves_of_an_error_rate_share_their_ends(rho: float, mu: float) -> None:
+def test_curves_share_their_endpoints_from_paper_proposition_1(rho: float, mu: float) -> None:
     # Proposition 1 of the paper; its mu is the correct rate, here 1 - mu.
     np.testing.assert_allclose(correct_rate_at([0, 1], rho, mu), [1 - mu, 0], atol=1e-15)
 
 
 @given(RHO, RATE)
-def test_a_curve_falls(rho: float, mu: float) -> None:
+def test_curve_is_decreasing_property(rho: float, mu: float) -> None:
     curve = correct_rate_at(GRID, rho, mu)
     assert (np.diff(curve) <= 1e-15).all()
     assert ((curve >= 0) & (curve <= 1 - GRID + 1e-15)).all()
 
 
 @given(st.floats(-0.99, 0.99), st.floats(0.01, 0.99), st.floats(0.001, 0.01), st.floats(0.1, 0.9))
-def test_a_curve_is_strictly_higher_for_a_higher_rho(rho: float, mu: float, step: float, r: float) -> None:
+def test_curve_increases_with_rho_from_paper_proposition_2(rho: float, mu: float, step: float, r: float) -> None:
     # Proposition 2, with its identity: the slope in rho is the bivariate density.
     higher = min(rho + step, 1.0)
     rise = correct_rate_at(r, higher, mu) - correct_rate_at(r, rho, mu)
@@ -61,7 +61,7 @@ def test_a_curve_is_strictly_higher_for_a_higher_rho(rho: float, mu: float, step
 
 
 @given(RHO, st.floats(0.01, 0.99))
-def test_a_curve_bends_as_its_rho_has_it(rho: float, mu: float) -> None:
+def test_curvature_follows_the_sign_of_rho_property(rho: float, mu: float) -> None:
     # Concave for a positive rho, convex for a negative one, straight at 0.
     bend = np.diff(correct_rate_at(GRID, rho, mu), 2)
     assert (np.sign(rho) * bend <= 1e-14).all()
@@ -111,7 +111,7 @@ def test_a_fitted_curve_runs_through_its_table(counts) -> None:
 
 
 @given(COUNTS, st.booleans())
-def test_a_band_holds_its_curve_and_stays_in_the_plane(counts, simultaneous: bool) -> None:
+def test_band_contains_its_curve_and_stays_in_the_plane_property(counts, simultaneous: bool) -> None:
     curve = accuracy_refusal_curve(ContingencyTable(*counts))
     low, high = curve.confidence_band(simultaneous=simultaneous)
     assert (low <= curve.correct_rate + 1e-12).all()
@@ -134,7 +134,7 @@ def test_band_against_resampling() -> None:
     np.testing.assert_allclose(logit_width, 2 * norm.ppf(0.975) * spread, rtol=0.04)
 
 
-def test_at_no_refusals_the_band_is_that_of_the_error_rate() -> None:
+def test_band_without_refusals_is_the_interval_of_the_error_rate() -> None:
     curve = accuracy_refusal_curve(ContingencyTable(400, 100, 200, 300), [0.0])
     low, high = curve.confidence_band(0.9)
     logit, reach = np.log(0.4 / 0.6), norm.ppf(0.95) / np.sqrt(1000 * 0.4 * 0.6)
@@ -212,12 +212,12 @@ def test_auroc_against_brute_force(rho: float, mu: float) -> None:
 
 
 @given(RHO)
-def test_auroc_against_theory_where_half_is_wrong(rho: float) -> None:
+def test_auroc_at_error_rate_one_half_against_theory(rho: float) -> None:
     assert latent_auroc(rho, 0.5) == pytest.approx(0.5 + 2 / math.pi * math.asin(rho / math.sqrt(2)), abs=1e-14)
 
 
 @given(RHO, RHO, INNER_RATE)
-def test_a_higher_rho_ranks_better(one: float, other: float, mu: float) -> None:
+def test_auroc_increases_with_rho_property(one: float, other: float, mu: float) -> None:
     low, high = sorted((one, other))
     assert latent_auroc(low, mu) <= latent_auroc(high, mu) + 1e-11
 
@@ -227,7 +227,7 @@ def test_a_reversed_score_has_the_reversed_auroc(rho: float, mu: float) -> None:
     assert latent_auroc(-rho, mu) == pytest.approx(1 - latent_auroc(rho, mu), abs=1e-9)
 
 
-def test_ends_of_the_ranges() -> None:
+def test_auroc_at_the_limits_of_its_ranges() -> None:
     # The perfect score, chance, and error rates at which there is nothing to rank.
     np.testing.assert_allclose(latent_auroc([1, 0, -1], 0.3), [1, 0.5, 0], atol=1e-15)
     assert np.isnan(latent_auroc(0.4, [0, 1])).all()
@@ -240,7 +240,7 @@ def test_shapes_broadcast_and_numbers_give_numbers() -> None:
 
 
 @given(RHO)
-def test_the_index_turns_back_into_rho(rho: float) -> None:
+def test_rho_round_trips_through_the_index_property(rho: float) -> None:
     assert rho_from_refusal_index(6 / math.pi * math.asin(rho / 2)) == pytest.approx(rho, abs=1e-15)
 
 

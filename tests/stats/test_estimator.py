@@ -37,7 +37,7 @@ REFERENCES = HIGH_PRECISION + [(tuple(case["table"]), float(case["rho"])) for ca
 
 
 @pytest.mark.parametrize(("counts", "rho"), REFERENCES)
-def test_against_high_precision(counts, rho: float) -> None:
+def test_tetrachoric_against_high_precision(counts, rho: float) -> None:
     assert abs(tetrachoric_of_counts(*counts) - rho) < 1e-12
     assert abs(tetrachoric(*counts) - rho) < 1e-12
 
@@ -54,18 +54,18 @@ def test_against_high_precision(counts, rho: float) -> None:
         ((40, 10, 20, 30), 0.60709210),
     ],
 )
-def test_against_r_psych(counts, rho: float) -> None:
+def test_tetrachoric_against_r_psych(counts, rho: float) -> None:
     assert tetrachoric_of_counts(*counts) == pytest.approx(rho, abs=3e-5)
 
 
 @pytest.mark.parametrize("counts", [(710, 30, 210, 50), (219, 41, 2595, 1471), (30, 1, 2, 7), (1200, 100, 500, 200)])
-def test_against_maximising_the_papers_likelihood_with_scipy(counts) -> None:
+def test_tetrachoric_against_papers_likelihood_maximised_by_scipy(counts) -> None:
     spearman = 6 / np.pi * np.arcsin(tetrachoric_of_counts(*counts) / 2)
     assert spearman == pytest.approx(plain_scipy(counts), abs=2e-5)
 
 
 @pytest.mark.parametrize("counts", [(710, 30, 210, 50), (9891, 104, 1, 4), (36241, 13793, 76682, 2)])
-def test_against_a_bracketing_root_search(counts) -> None:
+def test_tetrachoric_against_bracketing_root_search(counts) -> None:
     n11, n10, n01, _ = counts
     n = sum(counts)
     h, k = norm.isf([(n11 + n10) / n, (n11 + n01) / n])
@@ -74,7 +74,7 @@ def test_against_a_bracketing_root_search(counts) -> None:
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
-def test_against_theory_where_both_rates_are_one_half(concordant: int, discordant: int) -> None:
+def test_tetrachoric_against_theory_when_both_rates_are_one_half(concordant: int, discordant: int) -> None:
     p11 = concordant / (2 * (concordant + discordant))
     rho = tetrachoric_of_counts(concordant, discordant, discordant, concordant)
     assert rho == pytest.approx(np.sin(np.pi / 2 * (4 * p11 - 1)), abs=1e-12)
@@ -89,7 +89,7 @@ def test_independent_tables_give_exactly_zero(a: int, b: int, c: int, d: int) ->
 
 @settings(deadline=None)
 @given(st.floats(-2, 2), st.floats(-2, 2), st.floats(-0.9, 0.9))
-def test_inverts_the_orthant(h: float, k: float, rho: float) -> None:
+def test_tetrachoric_inverts_the_orthant(h: float, k: float, rho: float) -> None:
     cells = upper_orthant([h, h, -h, -h], [k, -k, k, -k], [rho, -rho, -rho, rho])
     assume(cells.min() > 1e-9)
     # The smaller a cell, the more the rounding errors of the orthant count.
@@ -231,7 +231,7 @@ def test_orthants_around_the_thresholds_add_up(h: float, k: float, rho: float) -
     assert abs(quadrants[:2].sum() - norm.sf(h)) < 6e-16
 
 
-def test_orthant_at_infinity_and_beyond_is_a_margin_or_nothing() -> None:
+def test_orthant_at_infinite_or_nan_thresholds() -> None:
     h = [np.inf, -np.inf, -np.inf, np.nan]
     np.testing.assert_allclose(upper_orthant(h, [0, 1, -np.inf, 0], 0.4), [0, norm.sf(1), 1, np.nan], atol=1e-16)
 

@@ -23,7 +23,7 @@ ANY_COUNTS = st.tuples(*[st.integers(0, 4)] * 4)
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(case["table"]))
-def test_against_reference_estimates(case) -> None:
+def test_index_against_reference_estimates(case) -> None:
     result = refusal_index(ContingencyTable(*case["table"]))
     assert result.status == "ok"
     assert result.reason is None
@@ -33,7 +33,7 @@ def test_against_reference_estimates(case) -> None:
     assert abs(refusal_index_many(*case["table"]) - float(case["RI"])) < 1e-12
 
 
-def test_the_correct_rate_is_one_over_all_questions() -> None:
+def test_correct_rate_is_taken_over_all_questions() -> None:
     # The paper calls its first argument the accuracy on attempted questions, which would give 0.9960 here.
     assert refusal_index(ContingencyTable(1200, 100, 500, 200)).estimate == pytest.approx(0.4798, abs=5e-5)
 
@@ -57,7 +57,7 @@ def test_swapping_refusal_and_error_leaves_the_estimate(counts) -> None:
 
 @settings(deadline=None)
 @given(COUNTS)
-def test_exchanging_refused_and_answered_turns_the_sign(counts) -> None:
+def test_swapping_refused_and_answered_flips_sign(counts) -> None:
     a, b, c, d = counts
     result, turned = refusal_index(ContingencyTable(a, b, c, d)), refusal_index(ContingencyTable(c, d, a, b))
     assert turned.estimate == pytest.approx(-result.estimate, abs=1e-12)
@@ -66,7 +66,7 @@ def test_exchanging_refused_and_answered_turns_the_sign(counts) -> None:
 
 @settings(deadline=None)
 @given(COUNTS, st.integers(2, 50))
-def test_more_of_the_same_leaves_the_estimate_and_narrows_the_error(counts, factor: int) -> None:
+def test_scaling_counts_keeps_estimate_and_shrinks_standard_error(counts, factor: int) -> None:
     result = refusal_index(ContingencyTable(*counts))
     larger = refusal_index(ContingencyTable(*(factor * count for count in counts)))
     assert larger.estimate == pytest.approx(result.estimate, abs=1e-12)
@@ -75,7 +75,7 @@ def test_more_of_the_same_leaves_the_estimate_and_narrows_the_error(counts, fact
 
 @settings(deadline=None)
 @given(st.tuples(*[st.integers(2, 5000)] * 4))
-def test_moving_agreement_into_the_table_raises_the_estimate(counts) -> None:
+def test_more_agreement_raises_the_estimate(counts) -> None:
     a, b, c, d = counts
     less, more = ContingencyTable(a, b, c, d), ContingencyTable(a + 1, b - 1, c - 1, d + 1)
     assert (less.refusal_rate, less.error_rate) == (more.refusal_rate, more.error_rate)
@@ -84,7 +84,7 @@ def test_moving_agreement_into_the_table_raises_the_estimate(counts) -> None:
 
 @settings(deadline=None)
 @given(ANY_COUNTS | COUNTS)
-def test_one_agrees_with_many(counts) -> None:
+def test_refusal_index_agrees_with_refusal_index_many(counts) -> None:
     result, many = refusal_index(ContingencyTable(*counts)), refusal_index_many(*counts)
     if result.status == "undefined":
         assert np.isnan(many)
@@ -95,7 +95,7 @@ def test_one_agrees_with_many(counts) -> None:
 
 
 @given(ANY_COUNTS)
-def test_an_estimate_is_none_exactly_when_a_reason_says_why(counts) -> None:
+def test_estimate_status_and_reason_are_consistent(counts) -> None:
     result = refusal_index(ContingencyTable(*counts))
     assert (result.reason is None) == (result.status == "ok") == (result.standard_error is not None)
     assert (result.estimate is None) == (result.rho is None) == (result.status == "undefined")
@@ -158,12 +158,12 @@ def test_counts_without_a_table_are_an_error() -> None:
         refusal_index((1, 1, 1, 1))
 
 
-def test_many_keeps_the_broadcast_shape_and_gives_a_number_for_numbers() -> None:
+def test_many_keeps_broadcast_shape_and_returns_float_for_scalars() -> None:
     assert refusal_index_many(np.ones((3, 1), int), [1, 2], 1, 1).shape == (3, 2)
     assert isinstance(refusal_index_many(4, 1, 2, 3), float)
 
 
-def test_many_takes_whole_floats() -> None:
+def test_many_accepts_integral_floats() -> None:
     assert refusal_index_many(4.0, 1.0, 2.0, 3.0) == refusal_index_many(4, 1, 2, 3)
 
 
@@ -171,7 +171,7 @@ def test_many_takes_whole_floats() -> None:
 
 
 @pytest.mark.parametrize("counts", [(710, 30, 210, 50), (5, 0, 3, 2), (0, 0, 60, 40), (0, 0, 0, 0)])
-def test_an_estimate_says_what_its_result_and_interval_say(counts: tuple[int, int, int, int]) -> None:
+def test_estimate_matches_its_result_and_interval(counts: tuple[int, int, int, int]) -> None:
     result = refusal_index(ContingencyTable(*counts))
     interval = result.confidence_interval()
     found = Estimate.of(result, interval)
@@ -182,7 +182,7 @@ def test_an_estimate_says_what_its_result_and_interval_say(counts: tuple[int, in
     assert metrics(ContingencyTable(*counts))[-1].to_document() == found.to_document()
 
 
-def test_each_end_is_translated_by_itself() -> None:
+def test_each_interval_end_is_converted_independently() -> None:
     assert ConfidenceInterval(-0.5, math.nan).or_none() == (-0.5, None)
     assert ConfidenceInterval(math.nan, 0.0).or_none() == (None, 0.0)
 
@@ -190,19 +190,19 @@ def test_each_end_is_translated_by_itself() -> None:
 # --- Cohen's kappa: against its definition on a textbook table, and what is undefined
 
 
-def test_it_is_the_textbook_value():
+def test_kappa_against_textbook_values():
     # Wikipedia, "Cohen's kappa", second pair of examples: 60% agreement each, kappa .1304 and .2593
     assert cohen_kappa([[45, 15], [25, 15]]).estimate == pytest.approx(0.1304, abs=5e-5)
     assert cohen_kappa([[25, 35], [5, 35]]).estimate == pytest.approx(0.2593, abs=5e-5)
 
 
-def test_it_is_1_where_all_agree_and_0_where_grades_are_independent():
+def test_kappa_is_1_for_agreement_and_0_for_independence():
     assert cohen_kappa([[3, 0, 0], [0, 5, 0], [0, 0, 2]]).estimate == pytest.approx(1)
     assert cohen_kappa([[12, 24], [6, 12]]).estimate == pytest.approx(0)
 
 
 @given(st.lists(st.integers(0, 50), min_size=9, max_size=9))
-def test_who_is_first_does_not_matter(counts):
+def test_kappa_is_symmetric_in_raters(counts):
     table = [counts[:3], counts[3:6], counts[6:]]
     turned = [list(column) for column in zip(*table, strict=True)]
     one, other = cohen_kappa(table), cohen_kappa(turned)
@@ -214,7 +214,7 @@ def test_who_is_first_does_not_matter(counts):
     ("counts", "agreement", "reason"),
     [([[0, 0], [0, 0]], None, "no answer"), ([[7, 0], [0, 0]], 1.0, "the same one grade")],
 )
-def test_what_is_undefined_says_why(counts, agreement, reason):
+def test_undefined_kappa_has_a_reason(counts, agreement, reason):
     result = cohen_kappa(counts)
     assert (result.estimate, result.agreement, result.status) == (None, agreement, "undefined")
     assert reason in result.reason
@@ -223,6 +223,6 @@ def test_what_is_undefined_says_why(counts, agreement, reason):
 @pytest.mark.parametrize(
     "counts", [[[1, 2]], [1, 2], [[0.5, 1], [1, 1]], [[-1, 1], [1, 1]], [[float("nan"), 1], [1, 1]]]
 )
-def test_what_is_no_table_of_counts_is_refused(counts):
+def test_invalid_count_tables_are_rejected(counts):
     with pytest.raises(ValueError, match="counts: expected"):
         cohen_kappa(counts)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import brentq, minimize
 from scipy.stats import chi2, norm
-from tests.tiers import dear_examples, others_nightly
+from tests.tiers import others_nightly, reduced_examples
 
 from refusal_index import ConfidenceInterval, ContingencyTable, refusal_index, refusal_index_many
 from refusal_index.stats import influence_function, intervals, tetrachoric, upper_orthant
@@ -71,7 +71,7 @@ def test_profile_of_a_zero_cell_against_brute_force(counts) -> None:
 
 
 @given(COUNTS | st.tuples(*[st.integers(1, 6)] * 4), st.sampled_from([0.2, 0.68, 0.95, 0.999]))
-def test_profile_ends_are_where_the_maximised_likelihood_has_fallen(counts, level: float) -> None:
+def test_profile_ends_match_drop_of_maximised_likelihood(counts, level: float) -> None:
     result = refusal_index(ContingencyTable(*counts))
     low, high = result.confidence_interval(level)
     assert low < result.estimate < high
@@ -89,7 +89,7 @@ def test_profile_ends_are_where_the_maximised_likelihood_has_fallen(counts, leve
 
 @given(COUNTS)
 def test_ridge_search_agrees_with_the_joint_newton_iteration(counts) -> None:
-    # The search is the way out where the iteration fails, which it hardly ever does.
+    # The search is the fallback where the iteration fails, which is rare.
     result = refusal_index(ContingencyTable(*counts))
     numbers, quantile = tuple(map(float, counts)), norm.ppf(0.975)
     best = (*intervals._thresholds(numbers), math.atanh(result.rho))
@@ -112,7 +112,7 @@ def test_profile_slopes_and_curvatures_are_derivatives() -> None:
 
 @pytest.mark.parametrize("counts", [(1, 4, 5, 2), (4, 1, 1, 1), (0, 2, 1, 0), (0, 1, 2, 0)])
 def test_profile_of_a_few_questions_at_a_high_level_against_brute_force(counts) -> None:
-    # Newton's iteration alone runs off to the other side of the estimate, or to infinity, for all of these.
+    # Newton's iteration alone diverges to the other side of the estimate, or to infinity, for all of these.
     result = refusal_index(ContingencyTable(*counts))
     low, high = result.confidence_interval(0.9999)
     assert low <= result.estimate <= high
@@ -123,14 +123,14 @@ def test_profile_of_a_few_questions_at_a_high_level_against_brute_force(counts) 
 
 
 @given(COUNTS, st.sampled_from(["profile", "delta"]))
-def test_intervals_turn_with_the_table(counts, method: str) -> None:
+def test_intervals_mirror_when_table_is_swapped(counts, method: str) -> None:
     a, b, c, d = counts
     low, high = refusal_index(ContingencyTable(a, b, c, d)).confidence_interval(method=method)
     turned = refusal_index(ContingencyTable(c, d, a, b)).confidence_interval(method=method)
     assert turned == pytest.approx((-high, -low), abs=1e-9)
 
 
-@dear_examples(0.8)
+@reduced_examples(0.8)
 @given(COUNTS, st.sampled_from(METHODS))
 def test_a_higher_level_gives_a_wider_interval(counts, method: str) -> None:
     result = refusal_index(ContingencyTable(*counts))
@@ -181,7 +181,7 @@ def test_bootstrap_leaves_out_resamples_without_an_estimate() -> None:
 
 
 @pytest.mark.parametrize("method", ["jeffreys", "bootstrap"])
-def test_a_seed_makes_draws_repeat_and_a_generator_moves_on(method: str) -> None:
+def test_seed_repeats_draws_and_generator_advances(method: str) -> None:
     result = refusal_index(ContingencyTable(40, 10, 20, 30))
     assert result.confidence_interval(method=method, rng=3) == result.confidence_interval(method=method, rng=3)
     generator = np.random.default_rng(3)
@@ -198,7 +198,7 @@ def test_an_undefined_estimate_has_no_interval(method: str) -> None:
 
 
 @pytest.mark.parametrize(("counts", "end"), [((30, 0, 40, 50), 1), ((30, 40, 50, 0), -1)])
-def test_intervals_at_the_boundary_end_there_or_do_not_exist(counts, end: int) -> None:
+def test_boundary_intervals_end_at_boundary_or_are_nan(counts, end: int) -> None:
     result = refusal_index(ContingencyTable(*counts))
     for method in ("profile", "jeffreys"):
         interval = result.confidence_interval(method=method, rng=6)
@@ -324,7 +324,7 @@ def test_standard_error_against_theory_at_independence(refused: float, wrong: fl
 
 
 @pytest.mark.parametrize("counts", TABLES)
-def test_cell_influence_is_the_derivative_towards_one_more_question(counts) -> None:
+def test_cell_influence_matches_numerical_derivative(counts) -> None:
     proportions, step = np.array(counts) / sum(counts), 1e-6
     influence = cell_influence(ContingencyTable(*counts), float(tetrachoric(*counts)))
     for cell in range(4):

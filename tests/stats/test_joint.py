@@ -37,7 +37,7 @@ def outcomes(*counts) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat([True, True, False, False], counts), np.repeat([True, False, True, False], counts)
 
 
-def test_against_brute_force_sums_over_questions() -> None:
+def test_joint_index_against_brute_force_sums_over_questions() -> None:
     refused, wrong = drawn(1)
     scored = np.random.default_rng(2).random(refused.shape) < 0.7
     n_questions, z, influence = refused.shape[1], [], []
@@ -94,7 +94,7 @@ def test_standard_error_against_resampling_of_questions() -> None:
     assert joint_refusal_index(refused, wrong).standard_error == pytest.approx(np.std(estimates), rel=0.1)
 
 
-def test_one_variant_is_its_own_joint_estimate() -> None:
+def test_joint_estimate_of_one_variant_equals_its_estimate() -> None:
     refused, wrong = outcomes(710, 30, 210, 50)
     result, alone = joint_refusal_index([refused], [wrong]), refusal_index(ContingencyTable(710, 30, 210, 50))
     assert result.estimate == pytest.approx(alone.estimate, abs=1e-12)
@@ -109,7 +109,7 @@ def test_one_variant_is_its_own_joint_estimate() -> None:
 def test_order_of_variants_does_not_matter(seed: int, order) -> None:
     refused, wrong = drawn(seed)
     result = joint_refusal_index(refused, wrong)
-    # Twice the same prompts weigh as they do once.
+    # Duplicated prompts carry the same total weight as single ones.
     for rows in (list(order), [0, 0, 1, 1, 2, 2]):
         other = joint_refusal_index(refused[rows], wrong[rows])
         assert other.estimate == pytest.approx(result.estimate, abs=1e-9)
@@ -120,7 +120,7 @@ def test_order_of_variants_does_not_matter(seed: int, order) -> None:
         assert other.homogeneity.statistic == pytest.approx(ratio * result.homogeneity.statistic, abs=1e-7)
 
 
-def test_identical_variants_are_one() -> None:
+def test_identical_variants_count_as_one() -> None:
     refused, wrong = drawn(5)
     result = joint_refusal_index(refused[[1, 1, 1]], wrong[[1, 1, 1]])
     assert result.estimate == pytest.approx(result.variants[0].estimate, abs=1e-12)
@@ -132,7 +132,7 @@ def test_identical_variants_are_one() -> None:
     assert np.isnan(result.between_prompts.confidence_interval()).all()
 
 
-def test_variants_that_nearly_agree_stay_within_their_difference() -> None:
+def test_joint_estimate_of_near_identical_variants_lies_between_them() -> None:
     refused, wrong = drawn(6)
     nearly = refused.copy()
     nearly[1] = refused[0]
@@ -148,7 +148,7 @@ def many_noisy_prompts(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return simulation.MANY[2].draw(np.random.default_rng(seed))
 
 
-def test_many_noisy_prompts_of_one_index_have_positive_weights_and_are_not_told_apart() -> None:
+def test_many_noisy_prompts_have_positive_weights_and_are_homogeneous() -> None:
     """The inverse of their covariance gave negative weights, and rejected two such data sets in three."""
     results = [joint_refusal_index(*many_noisy_prompts(seed)) for seed in range(20)]
     assert all((weight or 1) > 0 for result in results for weight in result.weights)
@@ -156,15 +156,15 @@ def test_many_noisy_prompts_of_one_index_have_positive_weights_and_are_not_told_
     assert all(result.homogeneity.degrees_of_freedom <= 21 for result in results)
 
 
-def prompts_apart(between: float, seed: int = 3) -> JointRefusalIndexResult:
+def joint_of_spread_prompts(between: float, seed: int = 3) -> JointRefusalIndexResult:
     refused, wrong, _ = simulation.Spread(2000, (0.3, 0.4, 0.5, 0.6, 0.7), 0.6, 0.5, between).draw(
         np.random.default_rng(seed)
     )
     return joint_refusal_index(refused, wrong)
 
 
-def test_prompts_that_differ_widen_the_interval_and_have_a_standard_deviation() -> None:
-    same, apart = prompts_apart(0.0), prompts_apart(0.3)
+def test_prompt_spread_widens_interval_and_is_estimated() -> None:
+    same, apart = joint_of_spread_prompts(0.0), joint_of_spread_prompts(0.3)
     for interval in (same.confidence_interval(prompts="fixed"), same.prediction_interval()):
         assert interval == pytest.approx(same.confidence_interval())
     assert same.between_prompts.estimate == 0
@@ -197,8 +197,8 @@ def test_a_handful_of_questions_gives_numbers_or_a_reason(seed: int, k: int, n: 
         assert -1 <= result.confidence_interval().low <= result.estimate <= result.confidence_interval().high <= 1
 
 
-def test_error_over_prompts_adds_their_variance_to_that_of_the_questions() -> None:
-    result = prompts_apart(0.3)
+def test_random_prompt_error_adds_prompt_and_question_variance() -> None:
+    result = joint_of_spread_prompts(0.3)
     spread, weights = result.between_prompts.spread, np.array(result.weights)
     slope = spearman_slope(result.rho) * (1 - result.rho**2)
     of_questions, between = (result.standard_error / slope) ** 2, spread.variance()
@@ -211,17 +211,17 @@ def test_error_over_prompts_adds_their_variance_to_that_of_the_questions() -> No
     assert 1.96 < quantile < 3.5
 
 
-def test_interval_of_the_standard_deviation_begins_at_zero_where_homogeneity_is_not_rejected() -> None:
+def test_spread_interval_starts_at_zero_unless_homogeneity_is_rejected() -> None:
     for seed in range(12):
-        result = prompts_apart(0.05, seed)
+        result = joint_of_spread_prompts(0.05, seed)
         low, high = result.between_prompts.confidence_interval(0.9)
         assert (low == 0) == (result.homogeneity.pvalue >= 0.05)
         assert high > 0
         assert low <= result.between_prompts.estimate
 
 
-def test_prompts_closer_together_than_chance_still_leave_a_standard_deviation_open() -> None:
-    spread = prompts_apart(0.0).between_prompts.spread
+def test_underdispersed_prompts_keep_spread_interval_of_median() -> None:
+    spread = joint_of_spread_prompts(0.0).between_prompts.spread
     assert spread is not None
     luck = BetweenPrompts.of(0.5, spread._replace(sum_of_squares=1e-9))
     median = BetweenPrompts.of(0.5, spread._replace(sum_of_squares=spread.median()))
@@ -229,16 +229,16 @@ def test_prompts_closer_together_than_chance_still_leave_a_standard_deviation_op
     assert luck.confidence_interval().high > 0.01
 
 
-def test_standard_deviation_of_the_index_against_drawing() -> None:
+def test_standard_deviation_of_index_against_simulation() -> None:
     z = 0.6 + 0.3 * np.random.default_rng(1).standard_normal(400_000)
     drawn_index = 6 / math.pi * np.arcsin(np.tanh(z) / 2)
     assert deviation_of_index(0.6, 0.09) == pytest.approx(drawn_index.std(), rel=0.005)
     assert deviation_of_index(0.6, 0.0) == pytest.approx(0, abs=1e-9)
-    # Prompts of every kind: half of them at either end.
+    # The extreme spread: half of the prompts at either end.
     assert deviation_of_index(0.0, 1e12) == pytest.approx(1, abs=0.02)
 
 
-def test_spread_against_the_moments_of_drawn_estimates() -> None:
+def test_spread_against_moments_of_simulated_estimates() -> None:
     rng = np.random.default_rng(8)
     influence = 0.1 * rng.standard_normal((4, 50))
     weights, variance = np.array([0.1, 0.2, 0.3, 0.4]), 0.4
@@ -252,13 +252,13 @@ def test_spread_against_the_moments_of_drawn_estimates() -> None:
     assert float(np.mean([spread._replace(sum_of_squares=q).pvalue(variance) < 0.05 for q in squares[:4000]])) < 0.07
 
 
-def test_prompts_of_another_kind_are_an_error() -> None:
+def test_unknown_prompts_option_is_an_error() -> None:
     with pytest.raises(ValueError, match="prompts must be 'random' or 'fixed'"):
         joint_refusal_index(*drawn(1)).confidence_interval(prompts="mixed")
 
 
 @given(st.integers(0, 1000))
-def test_what_is_not_scored_does_not_matter(seed: int) -> None:
+def test_unscored_values_do_not_affect_joint_index(seed: int) -> None:
     refused, wrong = drawn(seed)
     rng = np.random.default_rng(seed)
     scored, noise = rng.random(refused.shape) < 0.6, rng.random(refused.shape) < 0.5
@@ -271,7 +271,7 @@ def test_joint_estimate_is_more_precise_than_each_variant() -> None:
     assert result.standard_error < min(variant.standard_error for variant in result.variants)
 
 
-def test_variants_at_the_boundary_and_undefined_are_left_out() -> None:
+def test_boundary_and_undefined_variants_are_left_out() -> None:
     refused, wrong = drawn(8)
     refused[0] = refused[0] & wrong[0]
     refused[2] = True
@@ -294,7 +294,7 @@ WRONG = [True, True, True, False, False, False]
         ([WRONG, WRONG[::-1]], "undefined", "variants_at_both_ends", None),
     ],
 )
-def test_without_an_inner_variant_there_is_no_joint_estimate(refused, status, reason, estimate) -> None:
+def test_joint_estimate_needs_a_variant_off_the_boundary(refused, status, reason, estimate) -> None:
     result = joint_refusal_index(refused, [WRONG] * len(refused))
     assert (result.status, result.reason, result.estimate, result.rho) == (status, reason, estimate, estimate)
     assert result.standard_error is None
@@ -303,7 +303,7 @@ def test_without_an_inner_variant_there_is_no_joint_estimate(refused, status, re
     assert len(result.left_out) == len(refused)
 
 
-def test_no_variants_are_undefined() -> None:
+def test_joint_index_of_no_variants_is_undefined() -> None:
     empty = np.empty((0, 5), bool)
     result = joint_refusal_index(empty, empty)
     assert (result.status, result.reason, result.variants) == ("undefined", "no_variants", ())
@@ -324,18 +324,18 @@ def test_size_of_the_copula_test_with_many_prompts(scenario: simulation.Scenario
 
 
 @others_nightly("spread", simulation.SPREADS, ids=str)
-def test_coverage_of_prompts_that_differ(spread: simulation.Spread) -> None:
+def test_coverage_with_differing_prompts(spread: simulation.Spread) -> None:
     rows = list(simulation.spread_rows(spread, 300, np.random.default_rng(6)))
     assert len(rows) == 4
     assert all(row.holds for row in rows), rows
 
 
-def test_arrays_of_one_run_are_an_error() -> None:
+def test_one_dimensional_arrays_are_an_error() -> None:
     with pytest.raises(ValueError, match="refused must be two-dimensional"):
         joint_refusal_index([True, False], [True, False])
 
 
-def test_a_level_in_per_cent_is_an_error() -> None:
+def test_confidence_level_in_percent_is_an_error() -> None:
     with pytest.raises(ValueError, match="is it a percentage"):
         joint_refusal_index(*drawn(1)).confidence_interval(95)
 
@@ -347,7 +347,7 @@ def data(seed: int = 1, index: int = 2) -> tuple[np.ndarray, np.ndarray]:
     return SCENARIOS[index].draw(np.random.default_rng(seed))
 
 
-def test_the_difference_is_that_of_the_joint_indices() -> None:
+def test_difference_equals_difference_of_joint_indices() -> None:
     refused, wrong = data()
     found = compare_joint(refused, wrong)
     assert found.first == joint_refusal_index(refused[0], wrong[0])
@@ -365,7 +365,7 @@ def test_standard_error_against_resampled_questions() -> None:
     assert found.standard_error == pytest.approx(np.std(draws), rel=0.12)
 
 
-def test_of_a_single_prompt_it_is_the_comparison_of_two_runs() -> None:
+def test_single_prompt_matches_comparison_of_two_runs() -> None:
     refused, wrong = (values[:, :1] for values in data())
     found, single = compare_joint(refused, wrong), compare_metrics(refused[:, 0], wrong[:, 0])["refusal_index"]
     assert found.estimate == pytest.approx(single.estimate, abs=1e-12)
@@ -373,7 +373,7 @@ def test_of_a_single_prompt_it_is_the_comparison_of_two_runs() -> None:
     assert found.pvalue == pytest.approx(single.pvalue, rel=1e-6)
 
 
-def test_a_ranking_of_single_prompts_is_that_of_runs() -> None:
+def test_ranking_with_single_prompt_matches_ranking_of_runs() -> None:
     refused, wrong = EQUAL[1].draw(np.random.default_rng(2))
     joint, runs = rank_joint(refused[:, :1], wrong[:, :1], rng=4), rank_runs(refused[:, 0], wrong[:, 0], rng=4)
     assert [run.row for run in joint.runs] == [run.row for run in runs.runs]
@@ -383,7 +383,7 @@ def test_a_ranking_of_single_prompts_is_that_of_runs() -> None:
         assert one.standard_error == pytest.approx(other.standard_error, rel=1e-9)
 
 
-def test_a_model_against_itself_differs_by_nothing() -> None:
+def test_model_compared_with_itself_has_zero_difference() -> None:
     refused, wrong = data()
     found = compare_joint(refused[[0, 0]], wrong[[0, 0]])
     assert (found.estimate, found.standard_error, found.pvalue) == (0.0, 0.0, 1.0)
@@ -397,7 +397,7 @@ def test_only_graded_questions_count() -> None:
 
 
 @pytest.mark.parametrize(("end", "status"), [("never", "undefined"), ("perfect", "boundary")])
-def test_without_a_standard_error_there_is_no_test_and_the_model_is_named(end: str, status: str) -> None:
+def test_missing_standard_error_gives_no_test_and_names_model(end: str, status: str) -> None:
     refused, wrong = data()
     refused = refused.copy()
     refused[1] = False if end == "never" else wrong[1]
@@ -418,7 +418,7 @@ def test_without_a_standard_error_there_is_no_test_and_the_model_is_named(end: s
         (np.zeros((3, 1, 5), bool), np.zeros((3, 1, 5), bool), "exactly two models to compare, got 3"),
     ],
 )
-def test_arrays_of_another_shape_are_refused(refused, wrong, says) -> None:
+def test_arrays_of_wrong_shape_are_rejected(refused, wrong, says) -> None:
     with pytest.raises(ValueError, match=says):
         compare_joint(refused, wrong)
 
@@ -436,7 +436,7 @@ def test_family_wise_error_of_a_ranking() -> None:
     assert row.holds, row
 
 
-def test_a_single_model_is_no_ranking() -> None:
+def test_ranking_one_model_raises() -> None:
     alone = np.array([[[True, False], [True, True]]])
     with pytest.raises(ValueError, match=r"refused must hold two models or more to rank, got 1"):
         rank_joint(alone, alone)

@@ -9,7 +9,7 @@ from benchmarks.coverage import misgrading as simulation
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
-from tests.tiers import dear_examples, others_nightly
+from tests.tiers import others_nightly, reduced_examples
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import (
@@ -31,7 +31,7 @@ HUNDREDS = st.tuples(*[st.integers(1, 50)] * 4)
 
 
 def graded(cells, f_c, f_w) -> ContingencyTable:
-    """The table that a grader with these rates gives on average, of cells and rates that make it whole."""
+    """Expected table under a grader with these rates; cells and rates are chosen so that it is integral."""
     groups = [
         (wrong * (1 - w) + right * c, wrong * w + right * (1 - c))
         for (wrong, right), c, w in zip((cells[:2], cells[2:]), f_c, f_w, strict=True)
@@ -49,7 +49,7 @@ def test_exact_shares_are_corrected_exactly(hundreds, f_c, f_w) -> None:
     assert result.status == "ok"
 
 
-def test_one_rate_for_all_questions_against_the_formulas() -> None:
+def test_single_rate_correction_against_formulas() -> None:
     table, f_c, f_w = ContingencyTable(706, 34, 207, 53), 0.01, 0.02
     n11, _, n01, _ = correct_misgrading(table, f_c, f_w).cells
     assert n11 / 1000 == pytest.approx((0.706 - f_c * 0.74) / (1 - f_c - f_w), abs=1e-12)
@@ -57,7 +57,7 @@ def test_one_rate_for_all_questions_against_the_formulas() -> None:
 
 
 @pytest.mark.parametrize(("rate", "seen"), [(0.01, 0.454), (0.03, 0.393)])
-def test_what_a_grader_makes_of_an_index_against_facts(rate: float, seen: float) -> None:
+def test_effect_of_grader_errors_against_facts(rate: float, seen: float) -> None:
     rho, r, mu = 2 * math.sin(math.pi / 6 * 0.492), 0.74, 0.92
     p11 = float(upper_orthant(norm.isf(r), norm.isf(mu), rho))
     cells = np.round(np.array([p11, r - p11, mu - p11, 1 - r - mu + p11]) * 1e6) * 100
@@ -67,7 +67,7 @@ def test_what_a_grader_makes_of_an_index_against_facts(rate: float, seen: float)
 
 
 @given(HUNDREDS)
-def test_a_faultless_grader_needs_no_correction(counts) -> None:
+def test_perfect_grader_needs_no_correction(counts) -> None:
     result, plain = correct_misgrading(ContingencyTable(*counts), 0, 0), refusal_index(ContingencyTable(*counts))
     assert result.estimate == pytest.approx(plain.estimate, abs=1e-12)
     assert result.cells == counts
@@ -100,7 +100,7 @@ def test_a_corrected_cell_of_zero_is_at_the_boundary() -> None:
     assert interval.high == 1
 
 
-def test_guessing_is_undone() -> None:
+def test_guessing_correction_recovers_known_counts() -> None:
     # Of 1,200 questions not known, a quarter is guessed; 800 are known.
     known = np.array([400, 100, 800, 700])
     table = ContingencyTable(300, 200, 600, 900)
@@ -136,12 +136,12 @@ def test_range_that_reaches_an_impossible_rate_has_no_bound() -> None:
         ((710, 30, 210, 50), False, 0.428, 0.714),
     ],
 )
-def test_rates_that_may_differ_leave_more_open_against_facts(counts, same_rates: bool, low: float, high: float) -> None:
+def test_differing_rates_widen_range_against_facts(counts, same_rates: bool, low: float, high: float) -> None:
     bounds = misgrading_range(ContingencyTable(*counts), (0, 0.03), (0, 0.03), same_rates=same_rates)
     assert (bounds.low, bounds.high) == pytest.approx((low, high), abs=5e-4)
 
 
-@dear_examples(0.6)
+@reduced_examples(0.6)
 @given(st.tuples(*[st.integers(0, 400)] * 4), *[st.tuples(st.floats(0, 0.2), st.floats(0, 0.2))] * 2)
 def test_range_of_differing_rates_against_brute_force(counts, f_c, f_w) -> None:
     table, (f_c, f_w) = ContingencyTable(*counts), (sorted(f_c), sorted(f_w))
@@ -158,20 +158,20 @@ def test_range_of_differing_rates_against_brute_force(counts, f_c, f_w) -> None:
             assert (bounds.low, bounds.high) == pytest.approx((min(found), max(found)), abs=1e-9)
 
 
-def test_differing_rates_end_where_a_cell_is_corrected_away() -> None:
+def test_range_of_differing_rates_ends_at_zero_cell() -> None:
     bounds = misgrading_range(ContingencyTable(706, 34, 207, 53), (0, 0.01), (0, 0.06))
     assert (bounds.high, bounds.status, bounds.reason) == (1, "boundary", "zero_cell:refused_right")
     assert bounds.low < refusal_index(ContingencyTable(706, 34, 207, 53)).estimate
     assert bounds.ends[1].cells[:2] == pytest.approx((740, 0))
 
 
-def test_a_range_in_which_no_rates_are_possible_is_undefined() -> None:
+def test_range_without_possible_rates_is_undefined() -> None:
     bounds = misgrading_range(ContingencyTable(2, 300, 1, 400), (0.05, 0.1), (0.0, 0.1))
     assert (bounds.low, bounds.high, bounds.status) == (None, None, "undefined")
     assert bounds.reason == "negative_cell:refused_wrong+answered_wrong"
 
 
-def test_the_reason_of_a_range_is_that_of_the_corner_that_is_undefined() -> None:
+def test_range_reason_comes_from_undefined_corner() -> None:
     bounds = misgrading_range(ContingencyTable(706, 34, 207, 0), (0, 0.01), (0, 0.06), same_rates=True)
     assert bounds.ends[0].reason == "zero_cell:answered_right"
     assert (bounds.status, bounds.reason) == ("undefined", bounds.ends[1].reason)
@@ -179,7 +179,7 @@ def test_the_reason_of_a_range_is_that_of_the_corner_that_is_undefined() -> None
 
 
 @given(st.lists(st.integers(1, 60), min_size=8, max_size=8))
-def test_labels_of_the_whole_run_give_back_what_the_person_said(cells) -> None:
+def test_labelling_every_answer_recovers_the_labels(cells) -> None:
     by_group = np.array(cells).reshape(2, 2, 2)  # refused or answered, graded wrong or right, is wrong or right
     table = ContingencyTable(*by_group.sum(axis=2).ravel().tolist())
     refused, answered = (GraderLabels(*group.ravel().tolist()) for group in by_group)
@@ -190,7 +190,7 @@ def test_labels_of_the_whole_run_give_back_what_the_person_said(cells) -> None:
 
 
 @given(st.tuples(*[st.integers(1, 60)] * 4), st.integers(2, 9))
-def test_a_slice_may_hold_any_number_of_each_grade(labels, factor: int) -> None:
+def test_label_counts_per_grade_do_not_affect_rates(labels, factor: int) -> None:
     table = ContingencyTable(220, 60, 180, 540)
     a, b, c, d = labels
     result = misgrading_from_labels(table, GraderLabels(a, b, c, d))
@@ -214,7 +214,7 @@ BOTH, WRONG, RIGHT = GraderLabels(80, 2, 3, 90), GraderLabels(90, 3, 0, 0), Grad
         ({"refused": WRONG, "answered": RIGHT}, "refused_graded_right+answered_graded_wrong"),
     ],
 )
-def test_a_kind_of_answers_without_labels_is_undefined_and_named(labels, lacking: str) -> None:
+def test_unlabelled_grade_is_undefined_and_named(labels, lacking: str) -> None:
     result = misgrading_from_labels(ContingencyTable(220, 60, 180, 540), **labels)
     assert (result.status, result.reason, result.rates, result.cells) == (
         "undefined",
@@ -225,7 +225,7 @@ def test_a_kind_of_answers_without_labels_is_undefined_and_named(labels, lacking
     assert np.isnan(result.confidence_interval()).all()
 
 
-def test_answers_that_the_run_does_not_have_need_no_labels() -> None:
+def test_absent_answers_need_no_labels() -> None:
     table = ContingencyTable(200, 0, 180, 540)
     result = misgrading_from_labels(table, refused=GraderLabels(90, 10, 0, 0), answered=BOTH)
     wrong = 180 * 80 / 82 + 540 * 3 / 93
@@ -234,7 +234,7 @@ def test_answers_that_the_run_does_not_have_need_no_labels() -> None:
     assert low < result.estimate < high
 
 
-def test_interval_without_errors_is_that_of_the_plain_index() -> None:
+def test_interval_without_grader_errors_matches_plain_index() -> None:
     table = ContingencyTable(710, 30, 210, 50)
     plain = refusal_index(table).confidence_interval(method="jeffreys", n_resamples=40_000, rng=1)
     assert correct_misgrading(table, 0, 0).confidence_interval(n_resamples=40_000, rng=2) == pytest.approx(
@@ -308,7 +308,7 @@ def graded_run(n=4000, seed=11):
     return refused, truth, grade, labelled
 
 
-def test_a_mean_against_ppi_python() -> None:
+def test_mean_against_ppi_python() -> None:
     # ppi-python 0.2.3, which needs numba and gdown:
     # ppi_mean_pointestimate(truth[labelled], grade[labelled], grade[~labelled]), ppi_mean_ci(..., alpha=0.05)
     refused, truth, grade, labelled = graded_run()
@@ -320,7 +320,7 @@ def test_a_mean_against_ppi_python() -> None:
     assert error_rate.graded == pytest.approx(grade.mean())
 
 
-def test_labels_of_every_answer_give_the_metrics_of_the_truth() -> None:
+def test_labelling_every_answer_gives_true_metrics() -> None:
     refused, truth, grade, _ = graded_run()
     everything = np.ones((1, refused.size), bool)
     found = prediction_powered([refused], [grade], labelled=everything, truly_wrong=[truth])
@@ -331,7 +331,7 @@ def test_labels_of_every_answer_give_the_metrics_of_the_truth() -> None:
         assert (low, high) == pytest.approx((true.low, true.high), abs=0.01 * scale)
 
 
-def test_differences_with_all_labels_are_those_of_a_comparison() -> None:
+def test_fully_labelled_differences_match_comparison() -> None:
     runs = [graded_run(1500, seed) for seed in (1, 2)]
     refused, truth, grade = (np.stack([run[part] for run in runs]) for part in range(3))
     truth[1, :700], refused[1, :700] = truth[0, :700], refused[0, :700]
@@ -342,7 +342,7 @@ def test_differences_with_all_labels_are_those_of_a_comparison() -> None:
 
 
 @given(st.lists(st.integers(1, 40), min_size=8, max_size=8), st.integers(2, 9))
-def test_the_index_is_that_of_labels_for_each_group(cells, times: int) -> None:
+def test_index_matches_correction_by_labels_per_group(cells, times: int) -> None:
     # By group, grade and verdict; each label stands for `times` answers.
     labelled = np.array(cells).reshape(2, 2, 2)
     group, graded_right, right = np.repeat(np.indices((2, 2, 2)).reshape(3, 8), labelled.ravel() * times, axis=1)
@@ -355,8 +355,8 @@ def test_the_index_is_that_of_labels_for_each_group(cells, times: int) -> None:
     assert found.estimate == pytest.approx(expected.estimate, abs=1e-7)
 
 
-def test_unequal_chances_of_being_drawn_are_weighed() -> None:
-    # Of the answers graded wrong, long ones are misgraded more often and were drawn five times as often.
+def test_unequal_labelling_probabilities_are_weighted() -> None:
+    # Of the answers graded wrong, long ones are misgraded more often and were sampled five times as often.
     long = np.arange(1000) < 200
     truth = np.where(long, np.arange(1000) % 2 == 0, True)
     labelled = np.where(long, True, np.arange(1000) % 5 == 0)
@@ -368,7 +368,7 @@ def test_unequal_chances_of_being_drawn_are_weighed() -> None:
     assert prediction_powered(*grades, **arguments)[place].estimate == pytest.approx(260 / 360)
 
 
-def test_a_graded_cell_without_a_label_leaves_all_undefined() -> None:
+def test_unlabelled_cell_makes_all_metrics_undefined() -> None:
     refused, truth, grade, labelled = graded_run(500)
     none = labelled & ~(refused & ~grade)
     found = prediction_powered([refused], [grade], labelled=[none], truly_wrong=[truth])
@@ -379,7 +379,7 @@ def test_a_graded_cell_without_a_label_leaves_all_undefined() -> None:
     assert np.isnan(difference.confidence_interval()).all()
 
 
-def test_labels_without_a_mistake_do_not_make_the_grader_faultless() -> None:
+def test_error_free_labels_still_leave_grader_uncertainty() -> None:
     refused, truth, _, labelled = graded_run(1000)
     found = prediction_powered([refused], [truth], labelled=[labelled], truly_wrong=[truth])
     true = metrics(ContingencyTable.from_arrays(refused, truth))
@@ -388,13 +388,13 @@ def test_labels_without_a_mistake_do_not_make_the_grader_faultless() -> None:
     assert found[rate].standard_error > 1.05 * (true[rate].high - true[rate].low) / 2 / 1.96
 
 
-def test_a_run_does_not_differ_from_itself_under_the_same_labels() -> None:
+def test_run_compared_with_itself_under_same_labels_has_no_difference() -> None:
     refused, truth, grade, labelled = (np.stack([part, part]) for part in graded_run())
     alone = prediction_powered(refused[:1], grade[:1], labelled=labelled[:1], truly_wrong=truth[:1])
     twice = prediction_powered(refused, grade, labelled=labelled, truly_wrong=truth)
     for one, both in zip(alone, twice, strict=True):
         assert both.estimate == pytest.approx(0, abs=1e-12)
-        # But for the half labels.
+        # Except for the half labels.
         assert both.standard_error < 0.35 * one.standard_error or one.name == "refusal_rate"
 
 
@@ -417,7 +417,7 @@ def test_bad_arguments_are_refused(change, error, message: str) -> None:
 
 @pytest.mark.slow
 @others_nightly("scenario", simulation.DIFFERING, ids=str)
-def test_simulated_coverage_of_a_grader_that_errs_differently(scenario) -> None:
+def test_simulated_coverage_with_differential_grader_errors(scenario) -> None:
     rows = list(simulation.differing_rows(scenario, 150, np.random.default_rng(4)))
     assert all(row.holds for row in rows), [row for row in rows if not row.holds]
 
@@ -428,7 +428,7 @@ LARGE_TABLE = ContingencyTable(900, 100, 700, 300)
 
 
 @others_nightly("half_width", [0.12, 0.09])
-def test_a_plan_comes_true_on_average(half_width: float) -> None:
+def test_planned_half_width_is_reached_on_average(half_width: float) -> None:
     rng = np.random.default_rng(5)
     f_c, f_w = 0.1, 0.01
     plan = labels_for_half_width(LARGE_TABLE, half_width, graded_wrong_if_right=f_c, graded_right_if_wrong=f_w)
@@ -437,7 +437,7 @@ def test_a_plan_comes_true_on_average(half_width: float) -> None:
     drawn = equal_numbers(np.array(LARGE_TABLE.counts), plan.n)
     widths = []
     for _ in range(150):
-        # Truth given the grade: of those graded wrong so many are right, and the other way round.
+        # Truth given the grade: the share right among those graded wrong, and vice versa.
         wrong_share = [(np.mean(graded[group]) - f_c) / (1 - f_c - f_w) for group in (refused, ~refused)]
         wrong = np.where(refused, *wrong_share)
         odds = np.where(graded, (1 - wrong) * f_c / (wrong * (1 - f_w)), wrong * f_w / ((1 - wrong) * (1 - f_c)))
@@ -454,7 +454,7 @@ def test_a_plan_comes_true_on_average(half_width: float) -> None:
     assert fewer.n < plan.n
 
 
-def test_what_no_number_of_labels_reaches_and_what_has_no_index() -> None:
+def test_unreachable_half_width_and_undefined_index_have_no_plan() -> None:
     plan = labels_for_half_width(LARGE_TABLE, 0.01)
     assert (plan.n, plan.status, plan.reason) == (None, "ok", "too_few_questions")
     assert 0.03 < plan.half_width < 0.1
@@ -465,7 +465,7 @@ def test_what_no_number_of_labels_reaches_and_what_has_no_index() -> None:
 
 
 @given(st.lists(st.integers(0, 50), min_size=4, max_size=4), st.integers(0, 250))
-def test_labels_are_dealt_to_the_last_one_and_as_evenly_as_can_be(available, n: int) -> None:
+def test_labels_are_allocated_fully_and_evenly(available, n: int) -> None:
     sizes = np.array(available)
     drawn = equal_numbers(sizes, n)
     assert drawn.sum() == min(n, sizes.sum())

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 from scipy.stats import binom, multivariate_normal, norm
-from tests.tiers import dear_examples, others_nightly
+from tests.tiers import others_nightly, reduced_examples
 
 from refusal_index.data import run_json
 from refusal_index.stats import AtLook, ConfidenceInterval, GroupSequential
@@ -32,7 +32,7 @@ from refusal_index.stats.non_inferiority import (
     verdict_of,
 )
 
-# --- Passing, failing and neither: against normal theory, against binomial probabilities, and by simulation
+# --- Pass, fail and inconclusive: against normal theory, against binomial probabilities, and by simulation
 
 
 def normal_guard(estimate: float, error: float, limit: float = -0.1, higher: bool = True, name: str = "x") -> Guard:
@@ -46,7 +46,7 @@ def normal_guard(estimate: float, error: float, limit: float = -0.1, higher: boo
 @pytest.mark.parametrize(
     ("estimate", "error"), [(-0.02, 0.03), (-0.02, 0.08), (-0.2, 0.05), (-0.35, 0.05), (0.4, 0.02)]
 )
-def test_limits_and_pvalues_are_those_of_one_sided_normal_tests(estimate, error):
+def test_limits_and_pvalues_match_one_sided_normal_tests(estimate, error):
     (one,) = judge_guards([normal_guard(estimate, error)])
     assert one.worst == pytest.approx(estimate - 1.6448536 * error, abs=1e-7)
     assert one.best == pytest.approx(estimate + 1.6448536 * error, abs=1e-7)
@@ -55,13 +55,13 @@ def test_limits_and_pvalues_are_those_of_one_sided_normal_tests(estimate, error)
     assert one.pvalue_inside == pytest.approx(1 - beyond, abs=1e-6)
 
 
-def test_a_number_that_should_be_low_is_judged_from_the_other_side():
+def test_lower_is_better_metric_is_judged_from_the_other_side():
     low, high = judge_guards([normal_guard(0.02, 0.03, 0.1, False), normal_guard(0.3, 0.03, 0.1, False)])
     assert (low.verdict, high.verdict) == ("pass", "fail")
     assert low.worst == pytest.approx(0.02 + 1.6448536 * 0.03, abs=1e-7)
 
 
-def test_the_pvalue_of_a_lopsided_interval_is_the_error_at_which_it_ends_on_the_limit():
+def test_pvalue_of_asymmetric_interval_is_level_where_it_meets_the_limit():
     def interval(level: float) -> ConfidenceInterval:
         z = norm.ppf((1 + level) / 2)
         return ConfidenceInterval(-0.01 - 0.04 * z, -0.01 + 0.1 * z)
@@ -71,7 +71,7 @@ def test_the_pvalue_of_a_lopsided_interval_is_the_error_at_which_it_ends_on_the_
     assert one.verdict == "pass"
 
 
-def test_passing_and_failing_turn_over_where_the_pvalue_crosses_alpha():
+def test_verdict_changes_where_pvalue_crosses_alpha():
     at = 1.6448536 * 0.05
     verdicts = [judge_guards([normal_guard(-0.1 + shift, 0.05)])[0].verdict for shift in (at + 1e-6, at - 1e-6)]
     assert verdicts == ["pass", "inconclusive"]
@@ -87,12 +87,12 @@ def test_a_failure_among_several_guards_is_adjusted_by_holm():
     tests = judge_guards([doubtful, fine, fine, fine])
     assert tests[0].verdict == "inconclusive"
     assert tests[0].pvalue_holm == pytest.approx(4 * norm.sf(2), rel=1e-4)
-    # Holm's second step: what is clear leaves the rest fewer to be adjusted for
+    # Holm's second step: after the clear failure, fewer tests remain to adjust for
     tests = judge_guards([doubtful, clear])
     assert [one.verdict for one in tests] == ["fail", "fail"]
 
 
-def test_one_guard_that_is_open_keeps_all_from_passing_and_one_that_fails_fails():
+def test_one_inconclusive_guard_blocks_pass_and_one_failing_guard_fails():
     fine, beyond, doubtful = normal_guard(0.0, 0.02), normal_guard(-0.5, 0.02), normal_guard(-0.08, 0.05)
     assert verdict_of(judge_guards([fine, fine])) == "pass"
     assert verdict_of(judge_guards([fine, doubtful])) == "inconclusive"
@@ -100,7 +100,7 @@ def test_one_guard_that_is_open_keeps_all_from_passing_and_one_that_fails_fails(
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
-def test_a_model_on_one_limit_passes_and_one_on_all_fails_at_most_in_5_of_100(correlation):
+def test_false_pass_and_false_fail_rates_are_at_most_5_percent(correlation):
     rng = np.random.default_rng(7)
     replicates, error = 1000, 0.05
     shared, own = rng.standard_normal(replicates), rng.standard_normal((4, replicates))
@@ -114,10 +114,10 @@ def test_a_model_on_one_limit_passes_and_one_on_all_fails_at_most_in_5_of_100(co
     most = binom.ppf(0.999, replicates, 0.05)
     assert counts["pass"] <= most
     assert counts["fail"] <= most
-    assert counts["pass"] >= binom.ppf(0.001, replicates, 0.05)  # on one limit the error is used up
+    assert counts["pass"] >= binom.ppf(0.001, replicates, 0.05)  # on one limit, all of the error is spent
 
 
-def test_so_many_times_the_questions_settle_it_with_a_chance_of_80_percent():
+def test_stated_multiple_of_questions_settles_with_80_percent_power():
     for estimate, needed in ((-0.05, norm.ppf(0.95)), (-0.14, norm.ppf(0.95))):
         (one,) = judge_guards([normal_guard(estimate, 0.05)])
         assert one.verdict == "inconclusive"
@@ -125,7 +125,7 @@ def test_so_many_times_the_questions_settle_it_with_a_chance_of_80_percent():
         assert norm.sf(needed - abs(estimate + 0.1) / error) == pytest.approx(0.8, abs=1e-6)
 
 
-def test_at_a_look_the_questions_that_settle_it_are_those_of_the_looks_to_come():
+def test_look_counts_questions_to_settle_over_remaining_looks():
     design = GroupSequential.planned(2000)
     early, last = (AtLook(design, n) for n in (400, 2000))
     (one,) = judge_guards([normal_guard(0.0, 0.05)], look=early)  # two standard errors inside
@@ -141,14 +141,14 @@ def test_at_a_look_the_questions_that_settle_it_are_those_of_the_looks_to_come()
 
 
 @pytest.mark.parametrize("estimate", [0.09, 0.05, -0.2, -0.28])
-def test_what_a_look_left_open_always_takes_more_questions(estimate):
+def test_inconclusive_look_always_needs_more_questions(estimate):
     design = GroupSequential.planned(2000)
     for n in (400, 800, 2000):
         tests = judge_guards([normal_guard(estimate, 0.05), *[normal_guard(0.0, 0.1)] * 3], look=AtLook(design, n))
         assert all(one.times > 1 for one in tests if one.verdict == "inconclusive")
 
 
-def test_so_many_questions_let_a_candidate_that_equals_its_baseline_pass_with_a_chance_of_80_percent():
+def test_stated_multiple_lets_equal_candidate_pass_with_80_percent_power():
     errors = (0.05, 0.08, 0.02)
     tests = judge_guards(
         [normal_guard(estimate, error) for estimate, error in zip((-0.05, 0.0, 0.02), errors, strict=True)]
@@ -161,7 +161,7 @@ def test_so_many_questions_let_a_candidate_that_equals_its_baseline_pass_with_a_
     assert times_if_equal([early], 0.05, look.level) == pytest.approx(times_if_equal([alone], 0.05, 0.05))
 
 
-def test_an_interval_of_what_never_varied_shrinks_with_the_questions():
+def test_interval_of_constant_metric_shrinks_with_questions():
     def interval(level: float):
         return constant_interval(0.0, 1.0, 20, level)
 
@@ -172,12 +172,12 @@ def test_an_interval_of_what_never_varied_shrinks_with_the_questions():
     assert times_if_equal(both, 0.05, 0.05) == times_if_equal(both[1:], 0.05, 0.05) > tests[0].times
 
 
-def test_a_candidate_that_is_shown_to_differ_does_not_equal_its_baseline():
+def test_times_if_equal_is_none_for_a_candidate_shown_to_differ():
     for guard in (normal_guard(-0.16, 0.05), Guard("x", None, -0.1, True), replace(normal_guard(0.0, 0.05), limit=0)):
         assert times_if_equal(judge_guards([guard]), 0.05, 0.05) is None
 
 
-def test_a_guard_beyond_its_limit_settles_it_alone_and_those_within_only_together():
+def test_one_failing_guard_settles_alone_but_passing_needs_all():
     within, further, beyond = normal_guard(-0.06, 0.05), normal_guard(-0.08, 0.05), normal_guard(-0.17, 0.05)
     tests = judge_guards([within, further])
     assert times_to_settle(tests) == max(one.times for one in tests)
@@ -186,7 +186,7 @@ def test_a_guard_beyond_its_limit_settles_it_alone_and_those_within_only_togethe
     assert times_to_settle(judge_guards([normal_guard(0.1, 0.02)])) is None
 
 
-def test_no_number_of_questions_settles_an_estimate_on_its_limit_or_one_that_is_none():
+def test_estimate_on_its_limit_or_undefined_is_never_settled():
     (on_it, near, none) = judge_guards(
         [normal_guard(-0.1, 0.05), normal_guard(-0.099, 0.05), Guard("x", None, 0, True)]
     )
@@ -195,14 +195,14 @@ def test_no_number_of_questions_settles_an_estimate_on_its_limit_or_one_that_is_
     assert times_to_settle([on_it, none]) is None
 
 
-def test_what_never_varied_has_the_interval_that_the_binomial_allows():
+def test_constant_metric_has_binomial_interval():
     low, high = constant_interval(0.02, 1.0, 150, 0.9)
     assert (low + high) / 2 == pytest.approx(0.02)
     assert binom.pmf(0, 150, high - 0.02) == pytest.approx(0.05)
     assert constant_interval(0.0, 3.0, 150, 0.9).high == pytest.approx(3 * (high - 0.02))
 
 
-def test_a_model_that_never_refuses_fails_where_5_percent_of_refusals_would_have_shown():
+def test_never_refusing_fails_once_5_percent_refusals_would_be_seen():
     assert pvalue_of_none(58) > 0.05 > pvalue_of_none(59)
     assert pvalue_of_none(40) == pytest.approx(binom.pmf(0, 40, 0.05))
     few, many = (judge_guards([Guard("x", None, -0.1, True, pvalue_beyond=pvalue_of_none(n))])[0] for n in (58, 59))
@@ -211,7 +211,7 @@ def test_a_model_that_never_refuses_fails_where_5_percent_of_refusals_would_have
 
 
 @pytest.mark.parametrize("alpha", [0, 0.5, -0.1])
-def test_an_error_that_is_none_is_refused(alpha):
+def test_invalid_alpha_and_empty_guards_are_rejected(alpha):
     with pytest.raises(ValueError, match="alpha"):
         judge_guards([normal_guard(0, 0.1)], alpha)
     with pytest.raises(ValueError, match="one guard or more"):
@@ -242,7 +242,7 @@ def equal(looks: int) -> tuple[float, ...]:
         (20, 0.01, 2.695),
     ],
 )
-def test_constants_against_published_ones(looks: int, alpha: float, constant: float) -> None:
+def test_constants_against_jennison_turnbull_table(looks: int, alpha: float, constant: float) -> None:
     assert obrien_fleming_constant(equal(looks), alpha / 2) == pytest.approx(constant, abs=6e-4)
 
 
@@ -262,9 +262,9 @@ def test_one_look_is_an_ordinary_test() -> None:
     assert design.pvalue(700, 2.3) == pytest.approx(norm.sf(2.3), rel=1e-9)
 
 
-@dear_examples(0.2)
+@reduced_examples(0.2)
 @given(st.integers(1, 12), st.floats(0.001, 0.2))
-def test_a_boundary_is_crossed_as_often_as_stated(looks: int, alpha: float) -> None:
+def test_boundary_crossing_probability_equals_alpha(looks: int, alpha: float) -> None:
     design = GroupSequential.planned(1200, looks, alpha)
     boundary = [design.critical_value(size) for size in design.sizes]
     assert crossing_probabilities(boundary, design.fractions).sum() == pytest.approx(alpha, rel=1e-6)
@@ -282,7 +282,7 @@ def test_a_pvalue_is_below_alpha_exactly_beyond_the_critical_value(n: int) -> No
     assert (design.pvalue(n, math.inf), design.pvalue(n, -math.inf)) == (0.0, 1.0)
 
 
-def test_an_ordinary_test_at_the_level_of_a_look_rejects_where_its_pvalue_does() -> None:
+def test_look_level_and_sequential_pvalue_agree() -> None:
     design = GroupSequential.planned(2000)
     look = AtLook(design, 1200)
     assert look.level == pytest.approx(norm.sf(design.critical_value(1200)))
@@ -291,7 +291,7 @@ def test_an_ordinary_test_at_the_level_of_a_look_rejects_where_its_pvalue_does()
     assert (look.pvalue(0.0), look.pvalue(1.0)) == (0.0, 1.0)
 
 
-def test_settings_that_cannot_load_statistics_have_the_same_numbers_of_looks() -> None:
+def test_run_json_look_constants_match_sequential_designs() -> None:
     assert (run_json.DEFAULT_LOOKS, run_json.MAX_LOOKS) == (designs.DEFAULT_LOOKS, designs.MAX_LOOKS)
 
 
@@ -315,7 +315,7 @@ def test_bad_input_is_named(make, words: str) -> None:
         make()
 
 
-def test_holm_over_pvalues_of_a_look_keeps_its_level_where_nominal_levels_would_not() -> None:
+def test_holm_over_sequential_pvalues_keeps_level_unlike_nominal_levels() -> None:
     # Four times the chance that one of four crosses at a quarter of the nominal level exceeds alpha.
     constant = obrien_fleming_constant(FIVE, 0.05)
     nominal = norm.sf(constant / np.sqrt(FIVE))
@@ -334,8 +334,6 @@ def test_simulated_size_power_and_questions_against_facts() -> None:
 def test_looks_at_repeated_draws_keep_coverage_and_size(replicates: int) -> None:
     margins = both(2, 0.4, 0.55)
     found = list(
-        simulation.drawn_twice(
-            Drawn("b = 2", 2000, *margins, n_repeated=200), 0.15, replicates, np.random.default_rng(4)
-        )
+        simulation.two_draws(Drawn("b = 2", 2000, *margins, n_repeated=200), 0.15, replicates, np.random.default_rng(4))
     )
     assert [row for row in found if not row.holds] == []

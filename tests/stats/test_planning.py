@@ -80,7 +80,7 @@ def test_deviation_of_a_finished_run_is_its_standard_error(counts) -> None:
 
 
 @pytest.mark.parametrize("metric", OTHER_METRICS)
-def test_planned_half_widths_of_other_metrics_are_those_of_their_intervals(metric: str) -> None:
+def test_planned_half_widths_of_other_metrics_match_their_intervals(metric: str) -> None:
     # In a large table a score interval is a normal one.
     table = ContingencyTable(300_000, 100_000, 150_000, 450_000)
     plan = expected_half_width(PlanningScenario.from_table(table), table.n, metric=metric, penalty=0.2)
@@ -90,7 +90,7 @@ def test_planned_half_widths_of_other_metrics_are_those_of_their_intervals(metri
 
 
 @given(st.floats(0.01, 0.3), st.sampled_from(METRIC_NAMES), st.sampled_from([0.8, 0.95]))
-def test_the_planned_number_is_the_smallest(half_width: float, metric: str, level: float) -> None:
+def test_planned_question_count_is_minimal(half_width: float, metric: str, level: float) -> None:
     plan = questions_for_half_width(SCENARIO, half_width, metric=metric, confidence_level=level)
     assert plan.half_width <= half_width
     if plan.n > 1:
@@ -98,7 +98,7 @@ def test_the_planned_number_is_the_smallest(half_width: float, metric: str, leve
         assert fewer.half_width > half_width * (1 - 1e-12)
 
 
-def test_more_samples_than_other_metrics_against_facts() -> None:
+def test_index_needs_more_samples_than_other_metrics_against_facts() -> None:
     # The paper says a quarter more; over its own sixteen rows the ratio to C/A runs from .6 to 43.
     scenarios = [PlanningScenario.from_published(*row) for row in PRINTED]
     needed = {
@@ -114,13 +114,13 @@ def test_more_samples_than_other_metrics_against_facts() -> None:
 
 
 @pytest.mark.parametrize(("c", "r", "index"), PRINTED)
-def test_a_published_row_gives_its_correct_rate_back(c: float, r: float, index: float) -> None:
+def test_scenario_reproduces_correct_rate_from_paper_table(c: float, r: float, index: float) -> None:
     scenario = PlanningScenario.from_published(c, r, index)
     assert scenario.cells[3] == pytest.approx(c, abs=1e-10)
     assert 0 <= scenario.error_rate <= 1 - c
 
 
-def test_a_plan_says_what_it_takes() -> None:
+def test_plan_reports_forced_requests_and_smallest_cell() -> None:
     plan = questions_for_half_width(SCENARIO, 0.1)
     assert plan.forced_requests == pytest.approx(0.74 * plan.n)
     assert plan.smallest_expected_cell == pytest.approx(plan.n * min(SCENARIO.cells))
@@ -135,7 +135,7 @@ def test_a_plan_says_what_it_takes() -> None:
     ("counts", "reason"),
     [((0, 0, 6, 4), "nobody_refused"), ((6, 4, 0, 0), "everybody_refused"), ((6, 0, 4, 0), "all_wrong")],
 )
-def test_a_pilot_that_says_nothing_gives_no_plan(counts, reason: str) -> None:
+def test_uninformative_pilot_gives_no_plan(counts, reason: str) -> None:
     scenario = PlanningScenario.from_table(ContingencyTable(*counts))
     for plan in (questions_for_half_width(scenario, 0.1), questions_for_cv(scenario, 0.1)):
         assert (plan.status, plan.reason) == ("undefined", reason)
@@ -151,7 +151,7 @@ def test_a_pilot_at_the_boundary_gives_no_plan() -> None:
     assert (nearly.status, nearly.n) == ("boundary", None)
 
 
-def test_other_metrics_without_a_plan() -> None:
+def test_degenerate_pilot_gives_no_plan_for_other_metrics() -> None:
     refused = PlanningScenario.from_table(ContingencyTable(6, 4, 0, 0))
     assert questions_for_cv(refused, metric="correct_given_attempted").reason == "everybody_refused"
     assert questions_for_cv(refused, metric="weighted_score").reason == "no_variance"
@@ -168,7 +168,7 @@ def test_other_metrics_without_a_plan() -> None:
         ((6, 4, 0, 0), "f_score", "everybody_refused"),
     ],
 )
-def test_a_rate_over_no_question_has_no_plan(counts, metric: str, reason: str) -> None:
+def test_rate_with_empty_denominator_has_no_plan(counts, metric: str, reason: str) -> None:
     plan = questions_for_half_width(PlanningScenario.from_table(ContingencyTable(*counts)), 0.1, metric=metric)
     assert (plan.status, plan.reason, plan.n) == ("undefined", reason, None)
 
@@ -203,16 +203,16 @@ def test_impossible_arguments_are_errors(call, message: str) -> None:
 
 
 @others_nightly("scenario", simulation.SCENARIOS)
-def test_profile_intervals_come_out_as_wide_as_planned(scenario) -> None:
+def test_profile_intervals_are_as_wide_as_planned(scenario) -> None:
     row = simulation.half_width_row(scenario, 0.1, 150, np.random.default_rng(2))
     assert row.holds, row
 
 
-def test_stopping_at_a_width_keeps_the_coverage_and_watching_does_not() -> None:
+def test_stopping_at_a_width_keeps_coverage_but_peeking_does_not() -> None:
     rows = list(simulation.sequential_rows(simulation.SCENARIOS[0], 1000, np.random.default_rng(9)))
     for row in rows:
         assert row.holds, row
-    # Without a plan the runs that err at some look are many times the promised one in twenty.
+    # Without a plan, far more than one run in twenty errs at some look.
     assert rows[0].value > 0.2
 
 
@@ -243,8 +243,8 @@ def test_the_planned_number_for_a_difference_is_the_smallest(power: float, corre
         assert power_to_tell_apart(FIRST, SECOND, plan.n - 1, correlation=correlation).power < power + 1e-9
 
 
-def test_the_planned_number_against_the_usual_formula() -> None:
-    # The other tail, which the formula leaves out, is worth nothing here.
+def test_planned_question_count_against_textbook_formula() -> None:
+    # The other tail, which the formula leaves out, is negligible here.
     error = standard_error(1, 0.25)
     expected = ((norm.ppf(0.975) + norm.ppf(0.8)) * error / 0.12) ** 2
     assert questions_to_tell_apart(FIRST, SECOND, correlation=0.25).n == math.ceil(expected)
@@ -256,7 +256,7 @@ def test_the_order_of_the_models_does_not_matter() -> None:
     assert one.difference == pytest.approx(-other.difference)
 
 
-def test_models_that_cannot_be_told_apart_say_why() -> None:
+def test_indistinguishable_models_give_a_reason() -> None:
     silent = PlanningScenario.from_table(ContingencyTable(0, 0, 6, 4))
     certain = PlanningScenario(0.5, 0.8, 1.0)
     for models, status, reason in (
@@ -275,7 +275,7 @@ def test_a_small_plan_warns_of_small_cells() -> None:
     assert power_to_tell_apart(FIRST, SECOND, 500).reason is None
 
 
-def test_correlation_of_a_model_with_itself_and_with_a_stranger() -> None:
+def test_correlation_is_1_with_itself_and_0_with_unrelated_model() -> None:
     rng = np.random.default_rng(2)
     refused, wrong = rng.random((2, 2, 4000)) < 0.5
     assert influence_correlation(refused[[0, 0]], wrong[[0, 0]]) == pytest.approx(1, abs=1e-12)
@@ -322,12 +322,12 @@ def test_impossible_arguments_of_power_are_errors(call, message: str) -> None:
 
 
 @others_nightly("shared", [0.7, 0.0])
-def test_simulated_power_is_the_planned_one(shared: float) -> None:
+def test_simulated_power_matches_plan(shared: float) -> None:
     row = simulation.power_row((0.5, 0.4), shared, 1000, np.random.default_rng(4))
     assert row.holds, row
 
 
-def test_numbers_over_an_interval_are_those_of_its_ends() -> None:
+def test_question_counts_over_interval_match_its_ends() -> None:
     # A pilot's .31 [.06, .56].
     models = PlanningScenario(0.5, 0.8, 0.51), PlanningScenario(0.5, 0.8, 0.2)
     plan = questions_to_tell_apart(*models)
@@ -347,15 +347,15 @@ def test_numbers_over_an_interval_are_those_of_its_ends() -> None:
 REPEATED_SCENARIO = PlanningScenario(0.4, 0.6, 0.5)
 
 
-def test_of_a_nearly_constant_model_one_response_tells_nearly_all() -> None:
+def test_nearly_deterministic_model_gains_little_from_repeats() -> None:
     constant = repeats_half_width(REPEATED_SCENARIO, 2000, 500, refusal_slope=1000, error_slope=1000)
     assert constant.half_width == pytest.approx(expected_half_width(REPEATED_SCENARIO, 2000).half_width, rel=0.02)
 
 
-def test_without_an_index_reliabilities_do_not_matter_and_both_pairs_of_draws_do() -> None:
+def test_zero_index_half_width_ignores_reliability_and_uses_both_pairs() -> None:
     none = PlanningScenario(0.4, 0.6, 0.0)
     every = repeats_half_width(none, 4000, 4000, refusal_slope=0.05, error_slope=0.05).half_width
-    # Of a model that is chance alone the two pairs of a question are as good as two questions.
+    # For a purely random model, the two pairs of a question are worth two questions.
     attenuation = math.sin(math.atan(0.05)) ** 2
     assert every == pytest.approx(expected_half_width(none, 8000).half_width / attenuation, rel=0.01)
     assert attenuated_refusal_index(0.0, 0.05, 0.05) == 0
@@ -369,7 +369,7 @@ def test_more_questions_and_more_repeats_both_narrow_the_interval() -> None:
 
 
 @pytest.mark.parametrize("slope", [1.0, 2.0, 6.0])
-def test_no_other_split_of_the_budget_is_better(slope: float) -> None:
+def test_budget_split_is_optimal_against_brute_force(slope: float) -> None:
     slopes = {"refusal_slope": slope, "error_slope": slope}
     best = split_budget(REPEATED_SCENARIO, 4000, **slopes)
     assert best.requests <= 4000
@@ -380,13 +380,13 @@ def test_no_other_split_of_the_budget_is_better(slope: float) -> None:
             assert best.half_width <= 1.002 * other.half_width
 
 
-def test_a_more_random_model_is_drawn_twice_more_often_and_known_less_well() -> None:
+def test_noisier_model_gets_more_repeats_and_wider_interval() -> None:
     plans = [split_budget(REPEATED_SCENARIO, 4000, refusal_slope=slope, error_slope=slope) for slope in (6, 3, 2, 1)]
     assert [plan.repeated for plan in plans] == sorted(plan.repeated for plan in plans)
     assert [plan.half_width for plan in plans] == sorted(plan.half_width for plan in plans)
 
 
-def test_no_more_questions_than_there_are() -> None:
+def test_split_never_exceeds_available_questions() -> None:
     plan = split_budget(REPEATED_SCENARIO, 100_000, most_questions=600)
     assert (plan.n, plan.repeated) == (600, 600)
 
@@ -399,7 +399,7 @@ def test_no_more_questions_than_there_are() -> None:
         (PlanningScenario(0.4, 0.6, 1.0), 5000, "boundary", "perfect_correlation"),
     ],
 )
-def test_what_cannot_be_planned_says_why(scenario, requests: float, status: str, reason: str) -> None:
+def test_impossible_split_gives_a_reason(scenario, requests: float, status: str, reason: str) -> None:
     plan = split_budget(scenario, requests)
     assert (plan.n, plan.repeated, plan.half_width, plan.status, plan.reason) == (None, None, None, status, reason)
 
@@ -437,7 +437,7 @@ def test_half_width_against_the_interval_of_one_large_sample(scenario, slopes, r
 
 @pytest.mark.slow
 @others_nightly("repeats", simulation.REPEATS, ids=str)
-def test_simulated_scatter_is_as_planned(repeats) -> None:
+def test_simulated_scatter_matches_plan(repeats) -> None:
     scenario, refusal_slope, error_slope, n, repeated = repeats
     rng = np.random.default_rng(4)
     row = simulation.repeats_row(scenario, (refusal_slope, error_slope), (n, repeated), 1000, rng)

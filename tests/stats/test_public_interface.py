@@ -60,7 +60,7 @@ STATS_NAMES = """
 STATS = set(STATS_NAMES.split())
 
 
-def test_public_names_are_these_and_exist() -> None:
+def test_public_names_are_as_listed_and_exist() -> None:
     assert refusal_index.__all__ == PUBLIC
     assert set(stats.__all__) == STATS
     for module in (refusal_index, stats):
@@ -89,7 +89,7 @@ def test_benchmark_times_every_contender(capsys, monkeypatch) -> None:
         assert float(line.split()[-2]) > 0
 
 
-def test_no_module_of_the_statistics_is_hidden_by_a_public_name() -> None:
+def test_public_names_do_not_shadow_stats_modules() -> None:
     modules = {module.name for module in pkgutil.iter_modules(stats.__path__)}
     assert modules & set(stats.__all__) == set()
 
@@ -148,23 +148,23 @@ def sections(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_public_function_documents_what_it_gives_what_it_refuses_and_an_example(name: str) -> None:
+def test_public_functions_document_returns_raises_and_examples(name: str) -> None:
     expected = {"Returns", "Examples"} if name in CHECKS_NOTHING else {"Returns", "Raises", "Examples"}
     assert expected - sections(name) == set()
     text = inspect.getdoc(FUNCTIONS[name]) or ""
-    # Those of several functions are described once, where the sentence says.
+    # Parameters shared by several functions are described once, in the place that the sentence names.
     assert "Parameters" in sections(name) or re.search(r"^Parameters (and .+ )?are those of `\w+`", text, re.MULTILINE)
 
 
-def test_only_what_checks_nothing_has_no_raises_section() -> None:
+def test_only_unchecked_functions_lack_a_raises_section() -> None:
     assert {name for name in FUNCTIONS if "Raises" not in sections(name)} == set(CHECKS_NOTHING)
 
 
-def test_a_function_names_its_source_unless_it_is_its_own() -> None:
+def test_functions_cite_a_source_unless_defined_here() -> None:
     assert {name for name in FUNCTIONS if "References" not in sections(name)} == set(OWN_DEFINITION)
 
 
-def test_the_index_says_its_formula_and_its_paper() -> None:
+def test_refusal_index_docstring_gives_formula_and_paper() -> None:
     text = inspect.getdoc(index_function) or ""
     for said in (
         "RI = 6 / pi * asin(rho / 2)",
@@ -178,7 +178,7 @@ def test_the_index_says_its_formula_and_its_paper() -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_a_function_says_it_raises_is_raised(name: str) -> None:
+def test_documented_exceptions_are_raised(name: str) -> None:
     with pytest.raises(ValueError, match="must") as refused:
         REFUSED[name]()
     assert type(refused.value).__name__ in (inspect.getdoc(FUNCTIONS[name]) or "").partition("Raises")[2]
@@ -221,8 +221,8 @@ print(json.dumps([sorted({one["architecture"] for one in threadpoolctl.threadpoo
 """
 
 
-def numbers_of(processor: str) -> tuple[str, Mapping[str, list[float]]]:
-    """Compute them with the kernels of a processor; return with them the kernels that were really loaded."""
+def seeded_numbers(processor: str) -> tuple[str, Mapping[str, list[float]]]:
+    """Compute the numbers with the kernels of a processor; also return the kernels that were actually loaded."""
     environment = os.environ | {"OPENBLAS_CORETYPE": processor, "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, env=environment)
     if done.returncode == -signal.SIGILL:
@@ -234,12 +234,12 @@ def numbers_of(processor: str) -> tuple[str, Mapping[str, list[float]]]:
 
 @pytest.fixture(scope="module")
 def haswell() -> tuple[str, Mapping[str, list[float]]]:
-    return numbers_of("Haswell")
+    return seeded_numbers("Haswell")
 
 
 @pytest.mark.parametrize("processor", ["SkylakeX", "Prescott"])
 def test_seeded_numbers_against_those_of_another_processor(haswell, processor: str) -> None:
-    loaded, numbers = numbers_of(processor)
+    loaded, numbers = seeded_numbers(processor)
     if loaded == haswell[0]:
         pytest.skip(f"this processor runs {loaded} for both")
     assert numbers.keys() == haswell[1].keys()

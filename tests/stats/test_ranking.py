@@ -31,7 +31,7 @@ from refusal_index.stats.ranking import (
 
 
 def runs(n: int = 800, k: int = 5, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    """Draw k runs over the same questions, of rising Refusal Index."""
+    """Sample k runs over the same questions, with increasing Refusal Index."""
     rng = np.random.default_rng(seed)
     hard = rng.standard_normal(n)
     wrong = hard + rng.standard_normal((k, n)) > -0.3
@@ -50,7 +50,7 @@ def test_letters_are_shared_exactly_by_runs_that_do_not_differ(metric: str, adju
 
 
 @pytest.mark.parametrize("metric", METRIC_NAMES)
-def test_runs_come_highest_first_with_the_intervals_of_their_own(metric: str) -> None:
+def test_runs_are_sorted_descending_with_their_own_intervals(metric: str) -> None:
     refused, wrong = runs()
     ranking = rank_runs(refused, wrong, metric=metric, penalty=0.2, confidence_level=0.9, rng=1)
     estimates = [run.estimate for run in ranking.runs]
@@ -63,7 +63,7 @@ def test_runs_come_highest_first_with_the_intervals_of_their_own(metric: str) ->
 
 
 @pytest.mark.parametrize("metric", ["refusal_index", "f_score"])
-def test_pairs_are_those_of_the_comparison_of_two_runs(metric: str) -> None:
+def test_pairs_match_comparison_of_two_runs(metric: str) -> None:
     refused, wrong = runs()
     scored = np.random.default_rng(8).random(refused.shape) < 0.8
     for pair in rank_runs(refused, wrong, scored, metric=metric, rng=1).pairs:
@@ -81,14 +81,14 @@ def test_adjusted_pvalues_are_bounded_by_each_other() -> None:
         assert pair.pvalue_max_t <= pair.pvalue_holm
 
 
-def test_simultaneous_intervals_are_a_critical_value_wide() -> None:
+def test_simultaneous_intervals_use_critical_value() -> None:
     ranking = rank_runs(*runs(), rng=1)
     # Between the single-test quantile and Bonferroni's for ten tests.
     assert 1.960 < ranking.critical_value < 2.807
     for pair in ranking.pairs:
         reach = ranking.critical_value * pair.standard_error
         assert pair.simultaneous_interval == pytest.approx((pair.estimate - reach, pair.estimate + reach), rel=1e-12)
-        # Step-down p-values find whatever the single-step intervals find.
+        # Step-down p-values reject whatever the single-step intervals reject.
         assert pair.simultaneous_interval.low <= 0 or pair.pvalue_max_t <= 0.05 + 1e-4
 
 
@@ -113,7 +113,7 @@ def test_max_t_of_independent_estimates_against_r_tukey(k: int, critical_value: 
     assert critical == pytest.approx(critical_value, abs=0.02)
 
 
-def test_a_seed_makes_the_ranking_reproducible_and_the_order_of_rows_does_not_matter() -> None:
+def test_ranking_is_reproducible_by_seed_and_ignores_row_order() -> None:
     refused, wrong = runs()
     ranking = rank_runs(refused, wrong, rng=5)
     assert rank_runs(refused, wrong, rng=np.random.default_rng(5)) == ranking
@@ -125,7 +125,7 @@ def test_a_seed_makes_the_ranking_reproducible_and_the_order_of_rows_does_not_ma
     assert [pair.pvalue_max_t for pair in shuffled.pairs] == [pair.pvalue_max_t for pair in ranking.pairs]
 
 
-def test_runs_without_a_standard_error_are_listed_apart_with_their_reason() -> None:
+def test_runs_without_standard_error_are_listed_separately_with_reason() -> None:
     refused, wrong = runs(k=5)
     refused[1] = False
     wrong[3] |= refused[3]
@@ -145,7 +145,7 @@ def test_runs_without_a_standard_error_are_listed_apart_with_their_reason() -> N
     assert rank_runs(refused, wrong, metric="refusal_rate").unranked[0].reason == "no_variation"
 
 
-def test_runs_with_the_same_answers_tie() -> None:
+def test_identical_runs_tie() -> None:
     refused, wrong = runs(k=2)
     ranking = rank_runs(refused[[0, 1, 0]], wrong[[0, 1, 0]], rng=1)
     (pair,) = (pair for pair in ranking.pairs if {pair.first, pair.second} == {0, 2})
@@ -155,7 +155,7 @@ def test_runs_with_the_same_answers_tie() -> None:
     assert letters[0] == letters[2]
 
 
-def test_sharing_questions_helps_to_tell_runs_apart() -> None:
+def test_shared_questions_reduce_standard_errors_of_differences() -> None:
     # The same runs, over the same questions and over different ones.
     refused, wrong = runs(n=300)
     apart = [
@@ -169,12 +169,12 @@ def test_sharing_questions_helps_to_tell_runs_apart() -> None:
 
 
 @pytest.mark.parametrize("k", [0, 1])
-def test_fewer_than_two_runs_are_no_ranking(k: int) -> None:
+def test_ranking_fewer_than_two_runs_raises(k: int) -> None:
     with pytest.raises(ValueError, match=rf"refused must have two rows or more, the runs to rank, got {k}"):
         rank_runs(*runs(k=k))
 
 
-def test_a_run_that_is_left_alone_has_no_pairs() -> None:
+def test_single_rankable_run_has_no_pairs() -> None:
     refused, wrong = runs(k=2)
     refused[1] = False
     ranking = rank_runs(refused, wrong)
@@ -212,7 +212,7 @@ def test_family_wise_error_of_equal_runs(scenario: simulation.Scenario) -> None:
 
 
 @pytest.mark.slow
-def test_planted_differences_are_found_and_equals_left_tied() -> None:
+def test_planted_differences_are_found_and_equal_runs_tie() -> None:
     rows = list(simulation.planted_rows(simulation.PLANTED, 300, np.random.default_rng(13)))
     assert len(rows) == 6
     assert [row.quantity for row in rows if not row.holds] == []
@@ -242,7 +242,7 @@ def letter_sets(differs: np.ndarray) -> list[set[str]]:
 
 @settings(deadline=None)
 @given(significance())
-def test_two_share_a_letter_exactly_if_they_do_not_differ(differs: np.ndarray) -> None:
+def test_items_share_a_letter_exactly_when_they_do_not_differ(differs: np.ndarray) -> None:
     letters = letter_sets(differs)
     for i, j in combinations(range(len(differs)), 2):
         assert bool(letters[i] & letters[j]) == (not differs[i, j])
@@ -263,7 +263,7 @@ def test_letters_against_brute_force_over_all_sets_of_ties(differs: np.ndarray) 
 
 @settings(deadline=None)
 @given(st.lists(st.floats(0, 10), max_size=12))
-def test_ordered_values_that_differ_beyond_a_distance_need_no_more_letters_than_items(values) -> None:
+def test_distance_based_letters_are_at_most_as_many_as_items(values) -> None:
     ordered = np.sort(values)
     letters = compact_letters(np.abs(ordered[:, None] - ordered) > 1)
     assert len(set("".join(letters))) <= len(values)
@@ -287,7 +287,7 @@ def test_letters_of_small_cases(k: int, pairs, letters: tuple[str, ...]) -> None
     assert compact_letters(matrix(k, pairs)) == letters
 
 
-def test_letters_beyond_z_have_two_characters_and_stand_apart() -> None:
+def test_letters_beyond_z_use_two_characters_and_separators() -> None:
     letters = compact_letters(~np.eye(28, dtype=bool))
     assert letters[25:] == ("z", "aa", "ab")
     chain = compact_letters(np.abs(np.subtract.outer(np.arange(29), np.arange(29))) > 1)
@@ -344,11 +344,11 @@ def test_max_t_against_the_closed_test_of_the_largest_statistic(seed: int) -> No
     np.testing.assert_array_equal(largest, draws.max(axis=1))
 
 
-def test_max_t_is_bounded_by_holm_where_the_simulation_is_coarse() -> None:
+def test_max_t_is_bounded_by_holm_with_few_draws() -> None:
     pvalues = np.array([1e-12, 0.04, 0.3])
     adjusted, _ = step_down_max_t(np.array([7.1, 2.05, 1.04]), pvalues, [np.zeros((9, 3))])
     np.testing.assert_allclose(adjusted, [3e-12, 0.08, 0.1], rtol=1e-12)
 
 
-def test_no_hypotheses_need_no_adjustment() -> None:
+def test_holm_of_no_hypotheses_is_empty() -> None:
     assert holm(np.array([])).shape == (0,)

@@ -44,13 +44,13 @@ def test_attenuation_against_facts(slope: float, seen: float) -> None:
     assert attenuated_refusal_index(spearman(rho), slope, slope) == pytest.approx(seen, abs=2e-4)
 
 
-def test_attenuation_has_no_effect_on_a_model_that_always_does_the_same() -> None:
+def test_attenuation_leaves_deterministic_model_unchanged() -> None:
     np.testing.assert_allclose(attenuated_refusal_index([-1, 0.3, 1], np.inf, np.inf), [-1, 0.3, 1], atol=1e-15)
     assert attenuated_refusal_index(0.3, 0, 2) == 0
 
 
 def many(refusal, error, rho: float = simulation.RHO, mood: float = 0.0) -> simulation.CorrectedRefusalIndexResult:
-    """All of 200,000 questions drawn twice: what is left of chance is .005."""
+    """200,000 questions, all sampled twice: the remaining sampling error is .005."""
     drawn = simulation.draw(
         simulation.Scenario("", 200_000, refusal, error, mood, rho, 200_000), np.random.default_rng(3)
     )
@@ -66,15 +66,15 @@ def test_correction_against_theory(b_r: float, b_w: float, mood: float) -> None:
     assert result.uncorrected == pytest.approx(float(attenuated_refusal_index(0.582, b_r, b_w)), abs=0.01)
 
 
-def test_one_draw_shares_chance_and_two_do_not_against_facts() -> None:
+def test_shared_noise_biases_one_draw_but_not_two_against_facts() -> None:
     result = many(*simulation.both(1, 0.5, 0.5), rho=0.0, mood=0.6)
-    # Half of the variance of each is noise, and that has a correlation of .6.
+    # Half of the variance of each is noise, and the noise has a correlation of .6.
     assert result.forced_for_all == pytest.approx(spearman(0.3), abs=0.02)
     assert result.estimate == pytest.approx(0.0, abs=0.02)
 
 
 @pytest.mark.parametrize("scenario", simulation.OTHERS[-3:], ids=str)
-def test_correction_of_probabilities_that_are_not_probit_is_within_two_hundredths(scenario) -> None:
+def test_correction_is_within_0_02_for_non_probit_probabilities(scenario) -> None:
     assert many(scenario.refusal, scenario.error).estimate == pytest.approx(0.582, abs=0.02)
 
 
@@ -102,7 +102,7 @@ def test_all_pairs_of_draws_against_brute_force(seed: int) -> None:
 
 
 @given(st.integers(0, 10_000))
-def test_neither_the_order_of_draws_nor_that_of_questions_matters(seed: int) -> None:
+def test_order_of_draws_and_questions_does_not_matter(seed: int) -> None:
     refused, wrong = draws(3, 300, seed, scale=2)
     rng = np.random.default_rng(seed)
     rows, columns = rng.permutation(3)[:, np.newaxis], rng.permutation(300)
@@ -115,7 +115,7 @@ def test_neither_the_order_of_draws_nor_that_of_questions_matters(seed: int) -> 
         assert turned.confidence_interval() == pytest.approx(result.confidence_interval(), abs=1e-9)
 
 
-def test_a_model_that_always_does_the_same_needs_no_correction() -> None:
+def test_deterministic_model_needs_no_correction() -> None:
     refused, wrong = draws(1, 500, 7)
     result = corrected_refusal_index(np.tile(refused, (3, 1)), np.tile(wrong, (3, 1)))
     assert result.refusal_reliability == result.error_reliability == 1
@@ -148,11 +148,11 @@ NEARLY = [True, True, False, True, False, False]
         ([NEARLY, MIXED], [MIXED, TURNED], "error_reliability_not_positive"),
     ],
 )
-def test_undefined_has_a_reason_and_no_estimate(refused, wrong, reason: str) -> None:
+def test_undefined_result_has_reason_and_no_estimate(refused, wrong, reason: str) -> None:
     assert_undefined(corrected_refusal_index(refused, wrong), reason)
 
 
-def test_without_a_question_of_two_scored_draws_it_is_undefined() -> None:
+def test_result_is_undefined_without_repeated_questions() -> None:
     scored = [YES, NO]
     assert_undefined(corrected_refusal_index([MIXED, MIXED], [MIXED, MIXED], scored), "no_repeated_questions")
     spearman = mid_rank_spearman([MIXED, MIXED], [MIXED, MIXED], scored)
@@ -171,7 +171,7 @@ def assert_undefined(result, reason: str) -> None:
     assert np.isnan(result.confidence_interval()).all()
 
 
-def test_a_correction_beyond_one_is_at_the_boundary_and_says_so() -> None:
+def test_correction_beyond_one_is_boundary_with_reason() -> None:
     rng = np.random.default_rng(1)
     latent = rng.standard_normal(60)
     refused, wrong = (0.7 * latent + rng.standard_normal((2, 2, 60))) > 0
@@ -185,7 +185,7 @@ def test_a_correction_beyond_one_is_at_the_boundary_and_says_so() -> None:
     assert high == 1
 
 
-def of_cells(*counts: int) -> tuple[np.ndarray, np.ndarray]:
+def outcomes_from_counts(*counts: int) -> tuple[np.ndarray, np.ndarray]:
     """Refusals and errors of a table in the order of `ContingencyTable`."""
     return tuple(np.repeat(column, counts) for column in ([True, True, False, False], [True, False, True, False]))
 
@@ -195,9 +195,9 @@ RHO_582 = simulation.RHO
 FILLED = 40, 1, 231, 28
 
 
-def test_an_empty_cell_of_a_model_that_always_does_the_same_leaves_the_profile_limit_of_its_table() -> None:
+def test_empty_cell_of_deterministic_model_keeps_profile_limit() -> None:
     """The limit is .095 (facts, section 13); a table with half a question added would give [.345, .531]."""
-    refused, wrong = of_cells(*SPARSE)
+    refused, wrong = outcomes_from_counts(*SPARSE)
     result = corrected_refusal_index([refused, refused], [wrong, wrong], single=(refused, wrong))
     assert (result.estimate, result.status, result.reason) == (1, "boundary", "zero_cell:refused_right")
     assert result.confidence_interval() == pytest.approx((0.095, 1), abs=5e-4)
@@ -206,7 +206,7 @@ def test_an_empty_cell_of_a_model_that_always_does_the_same_leaves_the_profile_l
 
 
 def test_the_other_empty_cell_mirrors_the_interval() -> None:
-    refused, wrong = of_cells(*SPARSE)
+    refused, wrong = outcomes_from_counts(*SPARSE)
     results = [corrected_refusal_index([refused, refused], [one, one]) for one in (wrong, ~wrong)]
     assert results[1].reason == "zero_cell:refused_wrong"
     assert results[1].estimate == -1
@@ -215,7 +215,7 @@ def test_the_other_empty_cell_mirrors_the_interval() -> None:
     )
 
 
-def fall_of_the_likelihood(cells: np.ndarray, rho: float) -> float:
+def log_likelihood_drop(cells: np.ndarray, rho: float) -> float:
     """How far the log-likelihood of a table lies below its maximum at this rho, both thresholds free, by SciPy."""
 
     def lost(thresholds: np.ndarray) -> float:
@@ -232,8 +232,8 @@ def fall_of_the_likelihood(cells: np.ndarray, rho: float) -> float:
 
 
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.9999999])
-def test_the_limit_of_an_empty_cell_against_its_likelihood_and_a_jackknife_of_the_reliability(level: float) -> None:
-    refused, wrong = (np.tile(one, (2, 1)) for one in of_cells(*SPARSE))
+def test_empty_cell_limit_against_likelihood_and_jackknife(level: float) -> None:
+    refused, wrong = (np.tile(one, (2, 1)) for one in outcomes_from_counts(*SPARSE))
     moved, other = np.arange(0, 8), np.arange(60, 100)
     refused[1, moved], wrong[1, other] = ~refused[1, moved], ~wrong[1, other]
     result = corrected_refusal_index(refused, wrong)
@@ -250,14 +250,14 @@ def test_the_limit_of_an_empty_cell_against_its_likelihood_and_a_jackknife_of_th
     # The limit of the reliability that makes the interval longer; at the last level the other limit is negative.
     assert (limit < 0) == (level > 0.95)
     q = math.tanh(math.atanh(result.reliability) + math.copysign(stats.norm.isf((1 - level) / 2), limit) * error)
-    # Of a Poisson cell that nothing falls into, no more may be expected than -log(1 - level).
-    assert fall_of_the_likelihood(cells, limit * q) == pytest.approx(-math.log(1 - level), rel=0.03)
+    # For a Poisson cell with a count of 0, the expected count is at most -log(1 - level).
+    assert log_likelihood_drop(cells, limit * q) == pytest.approx(-math.log(1 - level), rel=0.03)
 
 
-def test_single_responses_fill_an_empty_cell_and_the_reason_says_so() -> None:
-    refused, wrong = of_cells(*FILLED)
+def test_single_responses_fill_empty_cell_with_reason() -> None:
+    refused, wrong = outcomes_from_counts(*FILLED)
     again = refused.copy(), wrong.copy()
-    scored = np.tile(~(refused & ~wrong), (2, 1))  # the one question that fills the cell was drawn once
+    scored = np.tile(~(refused & ~wrong), (2, 1))  # the one question in the cell was sampled once
     result = corrected_refusal_index([refused, again[0]], [wrong, again[1]], scored, single=(refused, wrong))
     assert (result.status, result.reason) == ("boundary", "estimated_from_single_responses:refused_right")
     assert result.estimate == pytest.approx(refusal_index(ContingencyTable(*FILLED)).estimate, abs=1e-12)
@@ -265,8 +265,8 @@ def test_single_responses_fill_an_empty_cell_and_the_reason_says_so() -> None:
     assert low < result.estimate < high == 1
 
 
-def test_an_estimate_from_single_responses_beyond_the_limit_of_the_pairs_widens_their_interval() -> None:
-    refused, wrong = of_cells(300, 30, 60, 110)
+def test_single_response_estimate_beyond_pair_limit_widens_interval() -> None:
+    refused, wrong = outcomes_from_counts(300, 30, 60, 110)
     scored = np.tile(~(refused & wrong), (2, 1))  # no pair of draws is refused and wrong
     found = corrected_refusal_index([refused, refused], [wrong, wrong], scored, single=(refused, wrong))
     assert found.reason == "estimated_from_single_responses:refused_wrong"
@@ -275,8 +275,8 @@ def test_an_estimate_from_single_responses_beyond_the_limit_of_the_pairs_widens_
     assert high == found.estimate > 0.5
 
 
-def test_an_estimate_from_single_responses_has_their_standard_error() -> None:
-    refused, wrong = of_cells(*FILLED)
+def test_single_response_estimate_uses_their_standard_error() -> None:
+    refused, wrong = outcomes_from_counts(*FILLED)
     scored = np.tile(~(refused & ~wrong), (2, 1))
     found = corrected_refusal_index([refused, refused], [wrong, wrong], scored, single=(refused, wrong))
     alone, questions = refusal_index(ContingencyTable(*FILLED)), found._quotient.influence
@@ -284,17 +284,17 @@ def test_an_estimate_from_single_responses_has_their_standard_error() -> None:
     assert np.linalg.norm(questions[0]) * slope == pytest.approx(alone.standard_error, rel=1e-6)
 
 
-def test_a_gate_asks_an_index_at_the_boundary_for_all_of_the_error_on_one_side() -> None:
+def test_gate_puts_all_error_on_one_side_for_boundary_index() -> None:
     """A bound is passed where the cell would be empty with a probability of .05, by the likelihood, not of .10."""
     index = refusal_index(ContingencyTable(*SPARSE))
     low, high = index_interval(index)(0.9)
     assert high == 1
     rho = 2 * math.sin(low * math.asin(0.5))
-    assert fall_of_the_likelihood(np.array(SPARSE, float), rho) == pytest.approx(-math.log(0.05), rel=1e-3)
+    assert log_likelihood_drop(np.array(SPARSE, float), rho) == pytest.approx(-math.log(0.05), rel=1e-3)
 
 
-def test_an_interval_of_everything_is_not_identified() -> None:
-    """A coin that refuses and errs with the same probabilities on every question says nothing of dependence."""
+def test_full_range_interval_is_reported_as_not_identified() -> None:
+    """A model that refuses and errs with constant probabilities carries no information about dependence."""
     rng = np.random.default_rng(3)
     found = [corrected_refusal_index(rng.random((2, 300)) < 0.4, rng.random((2, 300)) < 0.6) for _ in range(12)]
     defined = [one for one in found if one.estimate not in (None, -1, 1)]
@@ -304,7 +304,7 @@ def test_an_interval_of_everything_is_not_identified() -> None:
         assert (one.status, one.reason) == ("not_identified", "no_value_ruled_out")
 
 
-def test_six_questions_with_two_empty_cells_are_at_minus_one_and_hardly_bounded() -> None:
+def test_two_empty_cells_give_minus_one_with_a_wide_interval() -> None:
     result = corrected_refusal_index([MIXED, MIXED], [TURNED, TURNED])
     assert (result.estimate, result.status) == (-1, "boundary")
     assert result.reason == "zero_cell:refused_wrong+answered_right"
@@ -314,7 +314,7 @@ def test_six_questions_with_two_empty_cells_are_at_minus_one_and_hardly_bounded(
 
 
 @given(st.integers(0, 10_000), st.integers(5, 60), st.floats(0.02, 0.98), st.floats(0.02, 0.98), st.floats(0.2, 9))
-def test_property_the_estimate_lies_in_every_interval(seed: int, n: int, r: float, mu: float, slope: float) -> None:
+def test_estimate_lies_in_every_interval_property(seed: int, n: int, r: float, mu: float, slope: float) -> None:
     rng = np.random.default_rng(seed)
     x, own = rng.standard_normal((2, n))
     width = math.hypot(1, slope)
@@ -337,8 +337,8 @@ def test_property_the_estimate_lies_in_every_interval(seed: int, n: int, r: floa
 
 
 @pytest.mark.parametrize("counts", [SPARSE, FILLED, (710, 30, 210, 50), (0, 3, 5, 2)])
-def test_the_index_of_a_deterministic_model_is_ri_with_its_own_interval(counts) -> None:
-    refused, wrong = of_cells(*counts)
+def test_deterministic_model_index_and_interval_equal_ri(counts) -> None:
+    refused, wrong = outcomes_from_counts(*counts)
     found, expected = deterministic_refusal_index(refused, wrong), refusal_index(ContingencyTable(*counts))
     assert (found.estimate, found.rho, found.status, found.reason) == (
         expected.estimate,
@@ -371,8 +371,8 @@ def test_deterministic_models_are_compared_ranked_and_joined() -> None:
 
 
 @pytest.mark.parametrize("counts", [(37, 16, 6, 1), (20, 3, 8, 9), (30, 0, 0, 30)])
-def test_a_deterministic_model_does_not_differ_from_repeated_samples_that_are_all_alike(counts) -> None:
-    refused, wrong = of_cells(*counts)
+def test_deterministic_model_equals_identical_repeated_samples(counts) -> None:
+    refused, wrong = outcomes_from_counts(*counts)
     alike = corrected_refusal_index([refused, refused], [wrong, wrong], single=(refused, wrong))
     difference = compare_corrected(alike, deterministic_refusal_index(refused, wrong))
     assert difference.estimate == pytest.approx(0, abs=1e-12)
@@ -380,7 +380,7 @@ def test_a_deterministic_model_does_not_differ_from_repeated_samples_that_are_al
     assert difference.reliability_pvalue is None
 
 
-def test_a_cell_that_no_draw_fills_counts_little_among_prompts() -> None:
+def test_prompt_with_empty_cell_has_little_weight() -> None:
     """Two prompts, of which one refuses 8% and has no question that was refused and right (an independent review)."""
     rng, found = np.random.default_rng(4), []
     for _ in range(60):
@@ -390,11 +390,11 @@ def test_a_cell_that_no_draw_fills_counts_little_among_prompts() -> None:
         refused = [3 * x + rng.standard_normal((2, 300)) > stats.norm.isf(r) * math.hypot(1, 3) for r in (0.08, 0.62)]
         prompts = [corrected_refusal_index(one, wrong, single=(one[0], wrong[0])) for one in refused]
         found.append(joint_corrected_refusal_index(prompts).estimate)
-    assert np.median(found) == pytest.approx(0.582, abs=0.08)  # with half a question taken at its word .38
+    assert np.median(found) == pytest.approx(0.582, abs=0.08)  # .38 if the added half question were taken at face value
 
 
 @pytest.mark.parametrize("design", [{"weight": np.tile([1.0, 2.0], 250)}, {"cluster": np.arange(500) // 5}])
-def test_a_deterministic_model_keeps_the_interval_of_its_sampling_design(design) -> None:
+def test_deterministic_model_uses_interval_of_sampling_design(design) -> None:
     refused, wrong = (row[0] for row in draws(1, 500, 3, scale=3))
     found = deterministic_refusal_index(refused, wrong, **design)
     expected = refusal_index(refused=refused, wrong=wrong, **design)
@@ -402,8 +402,8 @@ def test_a_deterministic_model_keeps_the_interval_of_its_sampling_design(design)
     assert found.confidence_interval() == pytest.approx(expected.confidence_interval(), abs=1e-9)
 
 
-def test_an_empty_cell_over_clusters_counts_them_as_one_question_each() -> None:
-    refused, wrong = of_cells(*SPARSE)
+def test_empty_cell_counts_each_cluster_as_one_question() -> None:
+    refused, wrong = outcomes_from_counts(*SPARSE)
     cluster = np.arange(300) % 30
     lows = [
         corrected_refusal_index([refused, refused], [wrong, wrong], **design).confidence_interval().low
@@ -415,13 +415,13 @@ def test_an_empty_cell_over_clusters_counts_them_as_one_question_each() -> None:
 
 
 @others_nightly("rates", simulation.SEVERAL_PROMPTS)
-def test_coverage_of_prompts_of_which_one_has_an_empty_cell(rates) -> None:
+def test_coverage_when_one_prompt_has_an_empty_cell(rates) -> None:
     for row in simulation.joint_rows(rates, 1000, 60, np.random.default_rng(5)):
         assert row.holds, row
 
 
 @others_nightly("scenario", simulation.SPARSE[:3], ids=str)
-def test_coverage_where_cells_are_empty(scenario: simulation.Scenario) -> None:
+def test_coverage_with_empty_cells(scenario: simulation.Scenario) -> None:
     rng = np.random.default_rng(6)
     results = [simulation.corrected(simulation.draw(scenario, rng)) for _ in range(200)]
     assert sum((one.reason or "").startswith("zero_cell") for one in results) > 20
@@ -444,11 +444,11 @@ def two_phase(seed: int, n: int = 3000, repeated: int = 500, slope: float = 3.0)
     return refused, wrong, np.tile(np.arange(n) < repeated, (2, 1)), (refused[0], wrong[0])
 
 
-def test_repeated_questions_stand_for_all_as_if_weighted_by_hand() -> None:
+def test_repeated_question_weights_match_explicit_copies() -> None:
     refused, wrong, scored, single = two_phase(1)
     cells = 2 * ~single[0] + ~single[1]
     every, some = np.bincount(cells), np.bincount(cells[:500])
-    # As many copies of each question as it stands for, to a hundredth.
+    # As many copies of each question as it represents, to two decimals.
     copies = np.repeat(np.arange(500), np.round(100 * every[cells[:500]] / some[cells[:500]]).astype(int))
     expected = corrected_refusal_index(refused[:, copies], wrong[:, copies])
     result = corrected_refusal_index(refused, wrong, scored, single=single)
@@ -457,7 +457,7 @@ def test_repeated_questions_stand_for_all_as_if_weighted_by_hand() -> None:
         assert getattr(result, name) == pytest.approx(getattr(expected, name), abs=1e-4), name
 
 
-def test_single_draws_make_the_interval_narrower_and_leave_what_is_repeated_everywhere_alone() -> None:
+def test_single_draws_narrow_interval_only_if_some_questions_lack_repeats() -> None:
     refused, wrong, scored, single = two_phase(2)
     (low, high), (alone_low, alone_high) = (
         corrected_refusal_index(refused, wrong, scored, single=each).confidence_interval() for each in (single, None)
@@ -470,9 +470,9 @@ def test_single_draws_make_the_interval_narrower_and_leave_what_is_repeated_ever
     )
 
 
-def test_answers_of_the_first_pass_are_not_taken_for_forced_ones() -> None:
+def test_first_pass_answers_are_not_treated_as_forced_answers() -> None:
     refused, wrong, scored, single = two_phase(3)
-    other = (single[0], np.where(single[0], single[1], ~single[1]))  # every first-pass answer graded the other way
+    other = (single[0], np.where(single[0], single[1], ~single[1]))  # every first-pass answer with the opposite grade
     estimates = [corrected_refusal_index(refused, wrong, scored, single=each).estimate for each in (single, other)]
     assert estimates[1] == pytest.approx(estimates[0], abs=1e-9)
 
@@ -488,17 +488,17 @@ def test_interval_against_resampled_questions() -> None:
     assert interval == pytest.approx(tuple(np.quantile(found, [0.1, 0.9])), abs=0.02)
 
 
-def test_a_stratum_without_repeated_questions_is_joined_with_others() -> None:
+def test_stratum_without_repeats_is_merged_with_others() -> None:
     refused, wrong, scored, single = two_phase(6, n=600, repeated=60)
     cells = 2 * ~single[0] + ~single[1]
-    scored = scored & (cells != 1)  # no question that was refused and right is drawn twice
+    scored = scored & (cells != 1)  # no question that was refused and right is sampled twice
     result = corrected_refusal_index(refused, wrong, scored, single=single)
     assert result.n == 600
     assert result.status != "undefined"
 
 
-def test_the_interval_lies_around_the_estimate_and_is_as_wide_as_the_jackknife_says() -> None:
-    """At reliabilities that differ, and a correlation so high that what is not known of them counts, too."""
+def test_interval_contains_estimate_and_matches_jackknife_width() -> None:
+    """With unequal reliabilities and a correlation so high that their uncertainty matters."""
     rng = np.random.default_rng(4)
     x, y = rng.standard_normal((2, 400))
     wrong = 3 * x + rng.standard_normal((2, 400)) > -0.6
@@ -510,12 +510,12 @@ def test_the_interval_lies_around_the_estimate_and_is_as_wide_as_the_jackknife_s
     assert high - low == pytest.approx(math.sqrt(399 * np.var(without)), rel=0.1)
 
 
-def test_prompts_are_joined_by_sums_of_both_parts_of_the_quotient() -> None:
+def test_joint_index_sums_numerators_and_denominators_over_prompts() -> None:
     _, wrong = draws(2, 2000, 4, scale=2)
     prompts = [corrected_refusal_index(draws(2, 2000, 4, scale=b)[0], wrong) for b in (1, 4)]
     joint = joint_corrected_refusal_index(prompts)
     assert min(one.estimate for one in prompts) < joint.estimate < max(one.estimate for one in prompts)
-    # Of these very prompts.
+    # With these prompts held fixed.
     widths = [high - low for low, high in (one.interval_at(1.96) for one in (joint, *prompts))]
     assert widths[0] < widths[1]
     assert joint_corrected_refusal_index(prompts[:1]) is prompts[0]
@@ -524,7 +524,7 @@ def test_prompts_are_joined_by_sums_of_both_parts_of_the_quotient() -> None:
     assert joint_corrected_refusal_index([never]).reason == "nobody_refused"
 
 
-def test_a_joint_interval_widens_with_what_prompts_differ_by_and_a_difference_holds_them_fixed() -> None:
+def test_joint_interval_widens_with_prompt_spread_but_difference_does_not() -> None:
     rng = np.random.default_rng(3)
     x, y = rng.standard_normal((2, 4000))
     wrong = 3 * x + rng.standard_normal((2, 4000)) > 0
@@ -548,7 +548,7 @@ def test_a_joint_interval_widens_with_what_prompts_differ_by_and_a_difference_ho
     assert fixed[1] - fixed[0] < widths[1]
 
 
-def test_what_cannot_be_joined_is_an_error() -> None:
+def test_incompatible_joint_inputs_are_an_error() -> None:
     with pytest.raises(ValueError, match="one prompt or more, got none"):
         joint_corrected_refusal_index([])
     other = [corrected_refusal_index(*draws(2, n, 1, scale=2)) for n in (100, 200)]
@@ -564,18 +564,18 @@ def test_what_cannot_be_joined_is_an_error() -> None:
         (([True] * 5, [True] * 5), "one value for each of the 6 questions, got 5"),
     ],
 )
-def test_single_draws_of_another_shape_are_an_error(single, message: str) -> None:
+def test_single_draws_of_wrong_shape_are_an_error(single, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         corrected_refusal_index([MIXED, MIXED], [MIXED, MIXED], single=single)
 
 
-def test_a_resample_without_estimate_rules_nothing_out() -> None:
+def test_undefined_resample_widens_percentiles_to_full_range() -> None:
     values = np.array([0.2, 0.4, 0.6, np.nan, 7.0])
     assert percentiles(values, 0.9999) == pytest.approx((-1, 1), abs=1e-3)
     assert percentiles(np.array([0.2, 0.4]), 0.5) == pytest.approx((0.25, 0.35))
 
 
-def test_intervals_repeat_and_refuse_bad_arguments() -> None:
+def test_intervals_are_reproducible_and_reject_bad_arguments() -> None:
     part, corrected = (estimate(*draws(2, 300, 5)) for estimate in (mid_rank_spearman, corrected_refusal_index))
     assert corrected.confidence_interval() == corrected.confidence_interval()
     assert part.confidence_interval(rng=3) == part.confidence_interval(rng=3)
@@ -615,7 +615,7 @@ def test_interval_of_the_mid_rank_spearman_against_its_definition() -> None:
     assert interval == pytest.approx(tuple(np.quantile(resampled, [0.1, 0.9])), abs=0.015)
 
 
-def test_with_atoms_the_two_correlations_differ_against_facts() -> None:
+def test_correlations_differ_for_atomic_distributions_against_facts() -> None:
     scenario = next(scenario for scenario in simulation.OTHERS if "atoms" in scenario.name)
     rng = np.random.default_rng(4)
     x = rng.standard_normal(20_000)
@@ -648,7 +648,7 @@ def test_simulated_bias_and_coverage(scenario: simulation.Scenario) -> None:
         assert row.holds, row
 
 
-def test_weights_of_one_and_clusters_of_one_question_change_nothing_but_students_quantile() -> None:
+def test_equal_weights_and_singleton_clusters_change_only_t_quantile() -> None:
     refused, wrong, scored, single = two_phase(7)
     plain = corrected_refusal_index(refused, wrong, scored, single=single)
     n = refused.shape[1]
@@ -658,7 +658,7 @@ def test_weights_of_one_and_clusters_of_one_question_change_nothing_but_students
         assert found.confidence_interval() == pytest.approx(plain.confidence_interval(), abs=2e-4)
 
 
-def test_a_weight_of_two_is_that_of_two_such_questions() -> None:
+def test_weight_of_two_equals_two_copies_of_a_question() -> None:
     refused, wrong, scored, single = two_phase(8, n=900, repeated=400)
     weight = np.where(np.arange(900) % 3 == 0, 2.0, 1.0)
     copies = np.repeat(np.arange(900), weight.astype(int))
@@ -669,7 +669,7 @@ def test_a_weight_of_two_is_that_of_two_such_questions() -> None:
     assert weighted.estimate == pytest.approx(twice.estimate, abs=1e-9)
 
 
-def test_questions_said_twice_are_no_more_than_once_where_they_are_one_cluster() -> None:
+def test_duplicates_within_a_cluster_add_no_information() -> None:
     refused, wrong, scored, single = two_phase(9, n=1500, repeated=400)
     plain = corrected_refusal_index(refused, wrong, scored, single=single)
     copies = np.tile(np.arange(1500), 2)
@@ -684,14 +684,14 @@ def test_questions_said_twice_are_no_more_than_once_where_they_are_one_cluster()
     assert again.confidence_interval() == pytest.approx(plain.confidence_interval(), abs=0.005)
 
 
-def test_a_single_cluster_leaves_no_interval_and_says_so() -> None:
+def test_single_cluster_has_no_interval_and_a_reason() -> None:
     refused, wrong, scored, single = two_phase(10)
     found = corrected_refusal_index(refused, wrong, scored, single=single, cluster=np.zeros(refused.shape[1]))
     assert (found.status, found.reason) == ("boundary", "one_cluster")
     assert np.isnan(found.confidence_interval()).all()
 
 
-def test_prompts_over_clusters_keep_the_weights_of_independent_questions() -> None:
+def test_clustered_prompts_keep_weights_of_independent_questions() -> None:
     wrong = draws(2, 900, 4, scale=2)[1]
     prompts = [draws(2, 900, 4, scale=b)[0] for b in (1, 4)]
     joint, over, alone = (

@@ -38,7 +38,7 @@ def arrays_of(questions) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_curves_against_brute_force_over_all_orders_of_the_ties(seed: int) -> None:
+def test_curves_against_brute_force_over_tie_orders(seed: int) -> None:
     rng = np.random.default_rng(seed)
     score, outcome = rng.integers(0, 3, 6), rng.random(6) < 0.5
     orders = [order for order in itertools.permutations(range(6)) if np.all(np.diff(score[list(order)]) <= 0)]
@@ -80,7 +80,7 @@ def test_area_under_the_accuracy_refusal_curve_against_theory(questions) -> None
 
 
 @given(QUESTIONS)
-def test_curves_depend_on_the_order_of_the_scores_only(questions) -> None:
+def test_curves_depend_only_on_score_order(questions) -> None:
     score, outcome = arrays_of(questions)
     for function in (risk_coverage_curve, empirical_accuracy_refusal_curve):
         np.testing.assert_array_equal(function(score, outcome), function(np.exp(score), outcome))
@@ -88,7 +88,7 @@ def test_curves_depend_on_the_order_of_the_scores_only(questions) -> None:
 
 
 def test_areas_against_facts_for_a_gaussian_refusal_score() -> None:
-    # Latent refusal score and error of correlation .5, error rate .92: section 7 of the facts about the method.
+    # Latent refusal score and error with correlation .5, error rate .92: section 7 of the facts about the method.
     rng, n = np.random.default_rng(12), 400_000
     refusal, noise = rng.standard_normal((2, n))
     wrong = 0.5 * refusal + np.sqrt(0.75) * noise > ndtri(0.08)
@@ -106,7 +106,7 @@ def test_least_area_against_theory_for_many_questions() -> None:
     assert least == pytest.approx(0.75 + 0.25 * np.log(0.25), abs=2e-5)
 
 
-def test_without_questions_or_without_difference() -> None:
+def test_curves_without_questions_or_with_constant_outcomes() -> None:
     assert aurc([], []) == aurc(np.array([]), np.array([], bool))
     assert (aurc([], []).status, aurc([], []).reason) == ("undefined", "no_questions")
     assert (aurc([1, 2], [True, True]).reason, aurc([1, 2], [False, False]).reason) == ("all_true", "all_false")
@@ -135,7 +135,7 @@ def columns_of(questions) -> tuple[np.ndarray, np.ndarray]:
 
 
 def area(kept_right: np.ndarray) -> float:
-    """Mean share of right answers among the questions kept, the most certain first, as lm-polygraph takes it."""
+    """Mean share of right answers among the questions kept, most certain first, as lm-polygraph computes it."""
     return float(np.mean(np.cumsum(kept_right) / np.arange(1, kept_right.size + 1)))
 
 
@@ -163,8 +163,8 @@ def test_ratio_against_the_areas_under_the_risk_coverage_curve(questions) -> Non
 
 
 @given(RIGHT_AND_WRONG)
-def test_with_an_oracle_for_the_rejected_the_ratio_is_that_of_the_roc_curve(questions) -> None:
-    # Malinin and Gales: errors left over all questions, with their straight line to 0 for random rejection.
+def test_malinin_gales_ratio_matches_roc_curve(questions) -> None:
+    # Malinin and Gales: remaining errors over all questions; random rejection is a straight line to 0.
     score, outcome = columns_of(questions)
 
     def area_below(order) -> float:
@@ -180,7 +180,7 @@ def test_with_an_oracle_for_the_rejected_the_ratio_is_that_of_the_roc_curve(ques
     ("outcome", "reason"),
     [([], "no_questions"), ([True], "all_true"), ([True, True], "all_true"), ([False, False, False], "all_false")],
 )
-def test_without_anything_to_gain_the_ratio_is_undefined(outcome, reason: str) -> None:
+def test_ratio_is_undefined_for_empty_or_constant_outcomes(outcome, reason: str) -> None:
     found = prediction_rejection_ratio(np.zeros(len(outcome)), np.array(outcome, bool))
     assert (found.estimate, found.status, found.reason) == (None, "undefined", reason)
 
@@ -208,7 +208,7 @@ def test_mean_and_standard_error_against_their_definition(questions, target: flo
 
 
 @given(ANSWERED_QUESTIONS, TARGETS)
-def test_interval_is_that_of_the_utility(questions, target: float) -> None:
+def test_interval_matches_utility_interval(questions, target: float) -> None:
     refused, wrong = (np.array(column) for column in zip(*questions, strict=True))
     found = value_at_target(refused, wrong, target)
     expected = utility(ContingencyTable.from_arrays(refused, wrong), found.penalty, confidence_level=0.9)
@@ -217,13 +217,13 @@ def test_interval_is_that_of_the_utility(questions, target: float) -> None:
     assert low <= found.estimate <= high
 
 
-def test_an_answer_at_the_target_is_worth_nothing() -> None:
+def test_answering_at_target_accuracy_has_value_0() -> None:
     wrong = np.arange(100) < 25
     assert value_at_target(np.zeros(100, bool), wrong, 0.75).estimate == pytest.approx(0, abs=1e-12)
     assert value_at_target(np.ones(100, bool), wrong, 0.75).estimate == 0
 
 
-def test_without_questions_the_value_is_undefined() -> None:
+def test_value_is_undefined_without_questions() -> None:
     found = value_at_target([], [], 0.5)
     assert (found.estimate, found.standard_error) == (None, None)
     assert (found.status, found.reason) == ("undefined", "no_questions")
@@ -256,7 +256,7 @@ def test_utility_threshold_against_brute_force(questions, penalty: float) -> Non
     assert (found.status == "ok") == (found.reason is None) == math.isfinite(found.cut)
 
 
-def test_utility_threshold_at_its_ends() -> None:
+def test_utility_threshold_when_answering_all_or_none() -> None:
     assert utility_threshold([1, 2], [True, True], 9).cut == -math.inf
     assert utility_threshold([1, 2], [True, True], 9).reason == "answer_all"
     refuse = utility_threshold([1, 2], [False, False], 1)
@@ -265,11 +265,11 @@ def test_utility_threshold_at_its_ends() -> None:
     none = utility_threshold([], [], 1)
     assert (none.cut, none.utility, none.coverage) == (None, None, None)
     assert (none.status, none.reason, none.n) == ("undefined", "no_questions", 0)
-    # A third of a right answer for each of three wrong ones: worth nothing, as refusing them is.
+    # Each of three wrong answers costs a third of the right one: answering all is worth 0, like refusing all.
     assert utility_threshold([1, 1, 1, 1], [True, False, False, False], 1 / 3).reason == "answer_all"
 
 
-def test_a_report_counts_the_questions_at_the_cut_as_answered() -> None:
+def test_report_counts_questions_at_cut_as_answered() -> None:
     score = np.repeat([1.0, 2.0, 3.0], [40, 30, 30])
     right = np.r_[np.zeros(40, bool), np.arange(30) < 18, np.arange(30) < 27]
     report = selective_report(score, right, 2.0, penalty=3, confidence_level=0.9)
@@ -284,14 +284,14 @@ def test_a_report_counts_the_questions_at_the_cut_as_answered() -> None:
 
 
 @pytest.mark.parametrize("right", [True, False])
-def test_interval_of_an_error_rate_of_0_or_1_against_theory(right: bool) -> None:
+def test_interval_of_error_rate_0_or_1_against_theory(right: bool) -> None:
     report = selective_report(np.zeros(20), np.full(20, right), 0.0)
     exact = binomtest(0 if right else 20, 20).proportion_ci(method="exact")
     assert (report.error_rate.low, report.error_rate.high) == pytest.approx(exact, abs=1e-12)
     assert report.penalty == 1
 
 
-def test_a_report_without_answers_or_questions_is_undefined() -> None:
+def test_report_is_undefined_without_answers_or_questions() -> None:
     refused = selective_report([1, 2], [True, False], math.inf)
     assert (refused.coverage.estimate, refused.utility.estimate) == (0, 0)
     assert (refused.error_rate.estimate, refused.error_rate.status) == (None, "undefined")
@@ -332,7 +332,7 @@ def holds(errors: int, n: int, max_error: float, level: float) -> bool:
 
 
 @given(SAMPLES, st.sampled_from([0.2, 0.4, 0.7]), st.sampled_from([0.6, 0.9]))
-def test_the_sequence_of_tests_against_the_binomial_tail(questions, max_error: float, level: float) -> None:
+def test_sequential_tests_against_binomial_tail(questions, max_error: float, level: float) -> None:
     score, difficulty = (np.array(column, float) for column in zip(*questions, strict=True))
     wrong = difficulty > score / 3
     grid = np.array([3.0, 6, 9, 12, 15])
@@ -366,7 +366,7 @@ def test_the_sequence_of_tests_against_the_binomial_tail(questions, max_error: f
     )
 
 
-def test_nothing_is_tested_behind_a_cut_that_fails() -> None:
+def test_testing_stops_at_first_failing_cut() -> None:
     # Three blocks of 100: wrong in none, in all, in none. Down to the last the rate is 1/3, within the bound again.
     score, wrong = np.repeat([3, 2, 1], 100), np.repeat([False, True, False], 100)
     found = risk_controlling_threshold(score, wrong, 0.45, grid=[1, 2, 3])
@@ -374,7 +374,7 @@ def test_nothing_is_tested_behind_a_cut_that_fails() -> None:
     assert [one.cut for one in found.tested] == [3, 2]
 
 
-def test_which_cut_is_tested_first_depends_on_the_grid_and_the_number_of_questions_alone() -> None:
+def test_first_tested_cut_depends_only_on_grid_and_question_count() -> None:
     rng = np.random.default_rng(1)
     firsts = {
         risk_controlling_threshold(rng.normal(0, scale, 300), rng.random(300) < 0.5, 0.3, grid=range(-5, 5))
@@ -383,14 +383,14 @@ def test_which_cut_is_tested_first_depends_on_the_grid_and_the_number_of_questio
         for scale in (0.1, 1, 10, 100)
     }
     assert len(firsts) == 1
-    # A value that stands twice in the grid counts twice: of 90 questions, at a bound of .3, it takes 22.
+    # A value that occurs twice in the grid counts twice: of 90 questions, at a bound of .3, it takes 22.
     questions = np.zeros(90), np.ones(90, bool), 0.3
     assert risk_controlling_threshold(*questions, grid=range(-5, 5)).tested[0].cut == 2
     assert risk_controlling_threshold(*questions, grid=[*range(-5, 4), 4, 4, 4]).tested[0].cut == 4
 
 
-def risk_beyond(cut: float, risk) -> float:
-    """Error rate among the questions whose uniform score is at least the cut, at a rate of errors by score."""
+def risk_above_cut(cut: float, risk) -> float:
+    """Error rate among questions whose uniform score is at least the cut, given the error rate by score."""
     return float(risk(np.linspace(cut, 1, 2001)[1:]).mean())
 
 
@@ -402,26 +402,26 @@ PROFILES = {
 
 
 @others_nightly("name", PROFILES)
-def test_the_bound_holds_in_the_stated_share_of_samples(name: str) -> None:
+def test_error_bound_holds_in_stated_share_of_samples(name: str) -> None:
     rng, risk, broken = np.random.default_rng(5), PROFILES[name], 0
     for _ in range(1000):
         score = rng.random(800)
         wrong = rng.random(800) < risk(score)
         grid = np.quantile(score[:400], np.arange(20) / 20)
         cut = risk_controlling_threshold(score[400:], wrong[400:], 0.2, grid=grid).cut
-        broken += cut is not None and risk_beyond(cut, risk) > 0.2
+        broken += cut is not None and risk_above_cut(cut, risk) > 0.2
     # At most one in ten, with a standard error of .0095; tests that are too cautious would break none.
     assert broken / 1000 < 0.12
     if name == "a little above the bound wherever the score is high":
         assert broken / 1000 > 0.03
 
 
-def test_without_questions_no_cut_holds() -> None:
+def test_no_cut_is_found_without_questions() -> None:
     found = risk_controlling_threshold([], [], 0.1, grid=[0.5])
     assert found == RiskThreshold(None, None, None, None, "undefined", "no_questions", 0.1, ())
 
 
-def test_five_right_answers_of_five_are_too_few_to_be_tried() -> None:
+def test_five_correct_answers_are_too_few_to_test() -> None:
     found = risk_controlling_threshold(np.arange(5.0, 10), np.zeros(5, bool), 0.2, grid=[5])
     assert (found.reason, found.tested) == ("too_few_questions", ())
 
@@ -439,7 +439,7 @@ def test_five_right_answers_of_five_are_too_few_to_be_tried() -> None:
         ({"wrong": [True, True]}, ValueError, "score and wrong must have one value"),
     ],
 )
-def test_invalid_input_of_the_test_is_an_error(changed, error, message: str) -> None:
+def test_invalid_risk_control_input_is_an_error(changed, error, message: str) -> None:
     options = {"score": [0.5], "wrong": [True], "max_error": 0.1, "grid": [0.5]} | changed
     with pytest.raises(error, match=message):
         risk_controlling_threshold(**options)

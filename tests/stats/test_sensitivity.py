@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import chi2, nchypergeom_fisher, norm
-from tests.tiers import dear_examples, others_nightly
+from tests.tiers import others_nightly, reduced_examples
 
 from refusal_index import ContingencyTable, refusal_index, refusal_index_many
 from refusal_index.stats import metrics, scoring_ranges, upper_orthant
@@ -60,7 +60,9 @@ def test_bounds_against_brute_force(counts, unknown_refused: int, unscored: int,
 
 
 @given(COUNTS, *[st.integers(0, 40)] * 3, st.sampled_from(["refused", "either", "answered"]), st.integers(0, 3))
-def test_bounds_shrink_as_answers_come(counts, refused: int, either: int, answered: int, came: str, cell: int) -> None:
+def test_bounds_shrink_as_answers_arrive(
+    counts, refused: int, either: int, answered: int, came: str, cell: int
+) -> None:
     before = missing_bounds(ContingencyTable(*counts), refused + 1, either + 1, answered + 1)
     cell = {"refused": cell % 2, "either": cell, "answered": 2 + cell % 2}[came]
     known = ContingencyTable(*np.add(counts, np.eye(4, dtype=int)[cell]))
@@ -69,7 +71,7 @@ def test_bounds_shrink_as_answers_come(counts, refused: int, either: int, answer
     assert before.low - 1e-12 <= after.low <= after.high <= before.high + 1e-12
 
 
-def test_many_that_are_missing_are_bounded_without_drawing() -> None:
+def test_bounds_with_many_missing_grades_against_brute_force() -> None:
     bounds = missing_bounds(ContingencyTable(700, 50, 200, 50), 300, 20_000, 100)
     for sign, found, cells in ((-1, bounds.low, (700, 350, 300, 50)), (1, bounds.high, (1000, 50, 200, 150))):
         moves = (0, 1, -1, 0) if sign < 0 else (1, 0, 0, -1)
@@ -89,7 +91,7 @@ def test_bounds_against_facts(share: float, low: float, high: float) -> None:
 
 
 @given(COUNTS, st.integers(0, 30), st.integers(0, 30))
-def test_bounds_widen_with_what_is_missing(counts, unknown_refused: int, unscored: int) -> None:
+def test_bounds_widen_with_missing_grades(counts, unknown_refused: int, unscored: int) -> None:
     table = ContingencyTable(*counts)
     less, more = missing_bounds(table, unknown_refused, unscored), missing_bounds(table, unknown_refused + 1, unscored)
     assert less.low <= refusal_index(table).estimate <= less.high or unknown_refused or unscored
@@ -99,7 +101,7 @@ def test_bounds_widen_with_what_is_missing(counts, unknown_refused: int, unscore
     assert more.high >= refusal_index_many(*np.add(less.high_table.counts, (1, 0, 0, 0))) - 1e-12
 
 
-def test_interval_of_bounds_reaches_from_the_lower_to_the_upper_completion() -> None:
+def test_bounds_interval_spans_both_completions() -> None:
     bounds = missing_bounds(ContingencyTable(710, 30, 210, 50), 15, 5)
     interval = bounds.confidence_interval(0.9)
     assert interval.low == refusal_index(bounds.low_table).confidence_interval(0.9).low < bounds.low
@@ -114,14 +116,14 @@ def test_interval_of_bounds_reaches_from_the_lower_to_the_upper_completion() -> 
             (0, 1, 0),
             -1,
             1,
-        ),  # the one that is missing is the only refusal, right or wrong, or there is none
-        ((5, 0, 6, 0), (3, 0, 0), -1, -1),  # all of them wrong leave nothing that is right
+        ),  # the missing grade is the only refusal, right or wrong, or there is no refusal
+        ((5, 0, 6, 0), (3, 0, 0), -1, -1),  # if all are wrong, nothing is right
         ((0, 5, 0, 6), (3, 0, 0), 1, 1),
         ((5, 6, 0, 0), (0, 0, 1), -1, 1),
-        ((4, 0, 0, 0), (0, 1, 0), 1, 1),  # defined only where the missing one is answered and right
+        ((4, 0, 0, 0), (0, 1, 0), 1, 1),  # defined only if the missing one is answered and right
     ],
 )
-def test_completions_without_an_index_are_left_out_of_the_bounds(counts, missing, low: float, high: float) -> None:
+def test_undefined_completions_are_left_out_of_bounds(counts, missing, low: float, high: float) -> None:
     bounds = missing_bounds(ContingencyTable(*counts), *missing)
     assert (bounds.low, bounds.high, bounds.status) == (low, high, "boundary")
 
@@ -130,12 +132,12 @@ def test_completions_without_an_index_are_left_out_of_the_bounds(counts, missing
     ("counts", "unknown_refused", "reason"),
     [((0, 0, 5, 6), 0, "nobody_refused"), ((5, 6, 0, 0), 2, "everybody_refused")],
 )
-def test_where_no_completion_has_an_index_there_are_no_bounds(counts, unknown_refused: int, reason: str) -> None:
+def test_bounds_are_undefined_if_all_completions_are(counts, unknown_refused: int, reason: str) -> None:
     bounds = missing_bounds(ContingencyTable(*counts), unknown_refused)
     assert (bounds.status, bounds.reason, bounds.low, bounds.high) == ("undefined", reason, None, None)
 
 
-def test_a_bound_at_the_boundary_says_so() -> None:
+def test_bound_at_boundary_has_boundary_status() -> None:
     bounds = missing_bounds(ContingencyTable(50, 0, 20, 30), unknown_refused=3)
     assert bounds.low < 1
     assert (bounds.high, bounds.status, bounds.reason) == (1, "boundary", "zero_cell:refused_right")
@@ -169,7 +171,7 @@ def test_scoring_rules_against_their_tables() -> None:
 
 
 @given(st.tuples(*[st.integers(0, 60)] * 8))
-def test_scoring_rules_give_the_index_of_their_tables_and_the_bounds_hold_them(counts) -> None:
+def test_scoring_rules_match_their_tables_and_lie_within_bounds(counts) -> None:
     results = scoring_rules(OutcomeCounts(*counts))
     assert all(result == refusal_index(result.table) for result in results.values())
     bounds = missing_bounds(ContingencyTable(*counts[:4]), counts[4] + counts[5], *counts[6:])
@@ -180,7 +182,7 @@ def test_scoring_rules_give_the_index_of_their_tables_and_the_bounds_hold_them(c
             assert bounds.low - 1e-12 <= inner[0] <= inner[1] <= bounds.high + 1e-12
 
 
-def test_a_number_that_is_no_count_is_an_error() -> None:
+def test_invalid_count_is_an_error() -> None:
     with pytest.raises(TypeError, match="unscored_first must be one number"):
         OutcomeCounts(1, 2, 3, 4, unscored_first=None)
 
@@ -199,7 +201,7 @@ def test_ranges_of_all_other_metrics_against_brute_force(missing: tuple[int, int
             assert (found.low, found.high) == pytest.approx((min(values), max(values))), found.name
 
 
-def test_a_refusal_rate_that_nothing_missing_can_change_is_one_number() -> None:
+def test_refusal_rate_unaffected_by_missing_grades_is_a_single_value() -> None:
     """Sixty questions, nine without a grade of their answer, all of which are known as refused or answered."""
     known = OutcomeCounts(13, 4, 17, 17, unscored_forced=4, unscored_answered=5)
     ranges = {found.name: found for found in scoring_ranges(known)}
@@ -222,9 +224,7 @@ def test_a_refusal_rate_that_nothing_missing_can_change_is_one_number() -> None:
         (OutcomeCounts(3, 2, 0, 0, unscored_first=3), "correct_given_attempted", "everybody_refused"),
     ],
 )
-def test_the_reason_is_that_of_a_rule_without_a_value_not_of_one_at_the_boundary(
-    counts: OutcomeCounts, metric: str, reason: str
-) -> None:
+def test_reason_comes_from_undefined_rule_not_boundary_rule(counts: OutcomeCounts, metric: str, reason: str) -> None:
     found = next(one for one in scoring_ranges(counts) if one.name == metric)
     assert (found.low, found.high, found.reason) == (None, None, reason)
 
@@ -281,7 +281,7 @@ def test_topics_of_the_same_rates_against_r() -> None:
 
 
 @given(st.tuples(*[st.integers(200, 3000)] * 4))
-def test_a_single_large_topic_is_the_plain_index(counts) -> None:
+def test_single_large_topic_matches_plain_index(counts) -> None:
     result, plain = within_topics(counts), refusal_index(ContingencyTable(*counts))
     assert result.pooled == plain.estimate
     assert result.estimate == pytest.approx(plain.estimate, abs=0.003)
@@ -290,9 +290,9 @@ def test_a_single_large_topic_is_the_plain_index(counts) -> None:
     assert interval.high - interval.low == pytest.approx(profile.high - profile.low, rel=0.06)
 
 
-@dear_examples(0.8)
+@reduced_examples(0.8)
 @given(st.lists(st.tuples(*[st.integers(1, 20)] * 4), min_size=1, max_size=4), st.randoms())
-def test_neither_the_order_nor_the_names_of_topics_matter(tables, random) -> None:
+def test_order_and_names_of_topics_do_not_matter(tables, random) -> None:
     shuffled = random.sample(tables, len(tables))
     result = within_topics(*tables)
     renamed = within_topics(*shuffled, names=[f"topic {i}" for i in range(len(tables))])
@@ -300,16 +300,16 @@ def test_neither_the_order_nor_the_names_of_topics_matter(tables, random) -> Non
     assert sorted(table.counts for table in renamed.tables.values()) == sorted(tables)
 
 
-@dear_examples(0.8)
+@reduced_examples(0.8)
 @given(st.lists(st.tuples(*[st.integers(1, 20)] * 4), min_size=1, max_size=4))
-def test_exchanging_refused_and_answered_turns_the_sign(tables) -> None:
+def test_swapping_refused_and_answered_flips_sign(tables) -> None:
     result, turned = within_topics(*tables), within_topics(*[(c, d, a, b) for a, b, c, d in tables])
     assert turned.estimate == pytest.approx(-result.estimate, abs=1e-6)
     low, high = result.confidence_interval()
     assert turned.confidence_interval() == pytest.approx((-high, -low), abs=1e-6)
 
 
-def test_topics_that_say_nothing_change_nothing_and_are_counted() -> None:
+def test_uninformative_topics_are_ignored_and_counted() -> None:
     silent = [(0, 0, 4, 5), (4, 5, 0, 0), (4, 0, 5, 0), (0, 4, 0, 5), (1, 0, 0, 0)]
     result, alone = within_topics(*TOPICS, *silent), within_topics(*TOPICS)
     assert result.rho == alone.rho
@@ -317,12 +317,12 @@ def test_topics_that_say_nothing_change_nothing_and_are_counted() -> None:
     assert result.pooled != alone.pooled
 
 
-def test_a_topic_with_an_empty_cell_takes_part() -> None:
+def test_topic_with_empty_cell_is_included() -> None:
     assert within_topics(*TOPICS[:2], (9, 0, 8, 9)).rho > within_topics(*TOPICS[:2]).rho
 
 
 @pytest.mark.parametrize(("tables", "end"), [([(3, 0, 8, 9), (4, 5, 0, 6)], 1), ([(0, 3, 8, 9), (4, 5, 6, 0)], -1)])
-def test_empty_cells_that_all_pull_one_way_are_at_the_boundary(tables, end: int) -> None:
+def test_empty_cells_all_in_one_direction_give_boundary(tables, end: int) -> None:
     result = within_topics(*tables)
     assert (result.estimate, result.rho, result.status) == (end, end, "boundary")
     assert result.reason == "zero_cell_in_every_topic"
@@ -334,7 +334,7 @@ def test_empty_cells_that_all_pull_one_way_are_at_the_boundary(tables, end: int)
     assert -2 * log_likelihood(rho, tables) == pytest.approx(chi2.ppf(0.95, 1), abs=1e-5)
 
 
-def test_no_topic_that_says_anything_is_undefined() -> None:
+def test_index_is_undefined_without_informative_topics() -> None:
     result = within_topics((0, 0, 4, 5), (4, 5, 0, 0))
     assert (result.estimate, result.rho, result.status, result.reason) == (
         None,
@@ -353,7 +353,7 @@ def test_simulated_bias_and_coverage_against_facts(scenario: simulation.Scenario
         assert row.holds, row
 
 
-def test_topics_may_be_text_in_an_array_of_objects() -> None:
+def test_topics_may_be_object_array_of_strings() -> None:
     arguments = [True, False, True, False, True], [True, False, False, False, True]
     names = np.array(["a", "b", "a", "b", "a"], dtype=object)
     assert set(within_topic_refusal_index(*arguments, names).tables) == {"a", "b"}

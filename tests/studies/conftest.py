@@ -1,4 +1,4 @@
-"""Cheaper studies, for tests of what does not depend on how often questions are drawn again."""
+"""Cheaper studies, for tests that do not depend on the number of resamples."""
 
 import pytest
 

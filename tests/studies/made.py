@@ -1,4 +1,4 @@
-"""Runs made for the tests of studies, and their cells counted without the package."""
+"""Synthetic runs for the tests of studies, and their cells counted without the package."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def cells(outcomes: pl.DataFrame) -> tuple[int, int, int, int]:
 
 
 def rates(outcomes: pl.DataFrame) -> dict[str, float]:
-    """Work out every metric but the index by hand, the weighted score with a penalty of 1."""
+    """Compute every metric except RI by hand, the weighted score with a penalty of 1."""
     n11, n10, n01, n00 = cells(outcomes)
     n = n11 + n10 + n01 + n00
     c, r = n00 / n, (n11 + n10) / n

@@ -1,4 +1,4 @@
-"""Outcome tables and runs made cell by cell for the tests of studies, and what every study must survive."""
+"""Synthetic outcome tables and runs for the tests of studies, and checks for every study."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def counts_of(run: ComparedRun, variant: str | None) -> tuple[int, int, int, int
 
 
 def check_files(study: Study) -> None:
-    """Draw the study and print its table, as its files are made."""
+    """Draw the study and print its table, as when its files are written."""
     assert study.caption.endswith(".")
     assert all(note.endswith(".") for note in study.notes)
     figure = study.figure()

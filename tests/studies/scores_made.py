@@ -1,4 +1,4 @@
-"""Scores of confidence made for the runs of tests, from the forced answers of their first draws."""
+"""Synthetic confidence scores for test runs, from the forced answers of their first draws."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def with_scores(
 ) -> ComparedRun:
     """Return the run with scores.
 
-    - `methods`: by name how far the scores of right answers lie above those of wrong ones; None for no score at all.
-    - `variants`: by method the variant that its scores are of.
-    - `asked`: by method how many of the questions it scores, from the first.
+    - `methods`: by name, how far scores of right answers exceed those of wrong ones; None for no score.
+    - `variants`: the variant of each method's scores.
+    - `asked`: how many of the first questions each method scores.
     """
     strengths = methods if isinstance(methods, Mapping) else dict.fromkeys(methods, 1.5)
     answers, rng, scores = forced_answers(run), np.random.default_rng(seed), []
@@ -52,13 +52,13 @@ def with_scores(
 
 
 def record(method: str, **changes: object) -> MethodRecord:
-    """Return a record of sixty answers that were asked once."""
+    """Return a record of sixty answers, each requested once."""
     plain = MethodRecord(method, None, 60, 60, Usage(6000, 300, 60), 12, 4.5, 1, 0, is_of_model=True)
     return dataclasses.replace(plain, **changes)
 
 
 def in_folder(run: ComparedRun, folder: Path, records: Sequence[MethodRecord], requests: int = 500) -> ComparedRun:
-    """Return the run with scores of these methods, from a folder that knows what it and they took."""
+    """Return the run with scores of these methods, from a folder that records their cost."""
     usage = {"requests": requests, "input_tokens": 9000, "output_tokens": 700, "cost": None}
     variants = [{"model": run.model, "dataset": run.dataset, "variant": name, "usage": usage} for name in run.variants]
     folder.mkdir(exist_ok=True)

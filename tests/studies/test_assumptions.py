@@ -48,9 +48,7 @@ def independent(counts) -> float:
     return sum(count * math.log(cell / n**2) for count, cell in zip(counts, cells, strict=True))
 
 
-def test_the_likelihoods_are_those_of_saturated_tables_and_of_independence_where_a_family_cannot_be_negative(
-    models, frame
-):
+def test_likelihoods_are_saturated_or_independent_against_their_formulas(models, frame):
     tables = [counts_of(run, variant) for run in models for variant in run.variants]
     rows = {row["family"]: row for row in frame.filter(part="single_tables").iter_rows(named=True)}
     full = np.mean([saturated(counts) for counts in tables])
@@ -71,7 +69,7 @@ def test_criteria_count_the_degrees_of_freedom_of_t_as_the_paper_does(frame):
     assert (t["gaussian_wins_log_likelihood"], t["gaussian_wins_aic"], t["ties"]) == (0.5, 1.0, 1.0)
 
 
-def test_the_test_over_variants_is_that_of_the_matched_outcomes(models, frame):
+def test_copula_test_over_variants_matches_stats(models, frame):
     for run in models:
         refused, wrong = (np.array([rows[name] for rows in run.variants.values()]) for name in ("refused", "wrong"))
         expected = {test.family: test for test in copula_tests(refused, wrong)}
@@ -104,7 +102,7 @@ def test_a_single_variant_has_the_table_without_the_test():
     check_files(study)
 
 
-def test_tables_without_an_index_are_left_out_or_make_it_impossible(models):
+def test_tables_without_ri_are_left_out_or_raise(models):
     silent = run_of(
         {v: table_rows(np.zeros(90), np.arange(90) % 2, model="z", variant=v) for v in THRESHOLDS}, model="z"
     )
@@ -116,7 +114,7 @@ def test_tables_without_an_index_are_left_out_or_make_it_impossible(models):
 
 
 @pytest.mark.slow
-def test_it_draws_and_prints_names_that_are_code_elsewhere(models):
+def test_hostile_names_are_drawn_and_printed_safely(models):
     check_files(copula_comparison.make([*models, make_run(HOSTILE, seed=4)], OPTIONS))
 
 
@@ -134,7 +132,7 @@ def misgraded(as_wrong: float, as_right: float) -> ContingencyTable:
 
 
 @pytest.mark.parametrize("name", list(ERRORS))
-def test_assuming_the_rates_that_were_put_in_gives_back_the_true_index(name):
+def test_assuming_the_simulated_rates_recovers_the_true_index(name):
     rate = 0.02
     as_wrong, as_right = ERRORS[name]
     rows = misgrading_rows(misgraded(rate * as_wrong, rate * as_right), OPTIONS)
@@ -143,7 +141,7 @@ def test_assuming_the_rates_that_were_put_in_gives_back_the_true_index(name):
     assert row["low"] < row["estimate"] < row["high"]
 
 
-def test_no_errors_leave_the_index_as_it_is_and_more_move_it_away_from_zero():
+def test_larger_assumed_error_rates_move_the_index_away_from_zero():
     table = ContingencyTable(*TRUTH)
     both = [row["estimate"] for row in misgrading_rows(table, OPTIONS) if row["name"] == "both"]
     assert both[0] == pytest.approx(refusal_index(table).estimate, abs=1e-12)
@@ -151,7 +149,7 @@ def test_no_errors_leave_the_index_as_it_is_and_more_move_it_away_from_zero():
     assert len(both) == len(RATES)
 
 
-def test_impossible_rates_are_undefined_and_said(few_resamples):
+def test_impossible_rates_are_undefined_and_reported(few_resamples):
     # 1 in 100 answers graded right: a grader that passes 5 in 100 wrong ones cannot have passed so few.
     n = 400
     refused, wrong = np.arange(n) % 2 == 0, np.arange(n) % 100 > 1
@@ -163,7 +161,7 @@ def test_impossible_rates_are_undefined_and_said(few_resamples):
     check_files(study)
 
 
-def test_forced_refusals_are_bounded_by_all_right_and_all_wrong_and_counted_as_wrong():
+def test_forced_refusals_count_as_wrong_with_bounds_for_all_right():
     counts = OutcomeCounts(200, 40, 100, 60, refused_again=20, unscored_first=3)
     rows = list(scoring_rows(counts, ContingencyTable(220, 40, 100, 60), 0.95))
     (bounds,) = (row for row in rows if row["name"] == "forced_refusals")
@@ -179,7 +177,7 @@ def test_forced_refusals_are_bounded_by_all_right_and_all_wrong_and_counted_as_w
     assert (rules["all_lowest"], rules["all_highest"]) == pytest.approx((everything["low"], everything["high"]))
 
 
-def test_a_run_counts_its_forced_refusals_and_its_misgrading_is_that_of_its_table():
+def test_run_counts_its_forced_refusals_for_the_bounds():
     run = make_run("a", n=300)
     rows = run.variants["normal"].with_row_index()
     again = rows.filter("refused", "wrong")["index"].head(9).to_list()
@@ -197,7 +195,7 @@ def test_a_run_counts_its_forced_refusals_and_its_misgrading_is_that_of_its_tabl
     assert (ranges["low"] <= ranges["high"]).all()
 
 
-def test_a_run_without_an_index_is_said():
+def test_run_without_ri_is_reported():
     silent = run_of({"normal": table_rows(np.zeros(30), np.arange(30) % 2)})
     with pytest.raises(NotPossibleError, match="nobody_refused"):
         grading_sensitivity.make([silent], OPTIONS)

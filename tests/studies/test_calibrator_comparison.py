@@ -81,7 +81,7 @@ def check_curve(curve: pl.DataFrame, score: np.ndarray, right: np.ndarray) -> No
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_bins_and_curves_of_every_method_are_those_of_its_scores(scored, study, method):
+def test_bins_and_curves_match_the_scores_of_each_method(scored, study, method):
     part = study.frame.filter(method=method)
     check_bins(part.filter(part="reliability"), *values_of(scored, method))
     check_curve(part.filter(part="roc"), *values_of(scored, method))
@@ -101,7 +101,7 @@ def test_methods_that_were_trained_are_marked(study):
     assert table.filter(score="likelihood")["of"].item() == "the model"
 
 
-def test_all_methods_are_shown_on_the_questions_that_all_of_them_score(drawn):
+def test_methods_are_compared_on_questions_that_all_of_them_score(drawn):
     run = with_scores(drawn, METHODS, asked={"self-consistency": 150})
     study = calibrator_comparison.make([run], OPTIONS)
     assert study.frame["questions"].unique().to_list() == [150]
@@ -121,7 +121,7 @@ def test_answers_without_a_grade_are_left_out_of_all_methods(scored):
     assert study.frame["questions"].unique().to_list() == [197]
 
 
-def test_a_method_without_scores_or_with_too_few_is_left_out_and_said(drawn):
+def test_methods_with_too_few_scores_are_left_out_and_reported(drawn):
     run = with_scores(drawn, {"likelihood": 1, "p-true": None, "topic": 1}, asked={"topic": 30})
     study = calibrator_comparison.make([run], OPTIONS)
     assert study.frame.filter(pl.col("part") != "index")["method"].unique().to_list() == ["likelihood"]
@@ -129,7 +129,7 @@ def test_a_method_without_scores_or_with_too_few_is_left_out_and_said(drawn):
     assert "a: topic alone is left out: it shares 30 questions with the others, of 200." in study.notes
 
 
-def test_of_scores_that_differ_between_prompts_those_of_the_one_that_stands_for_the_run_are_shown(drawn):
+def test_prompt_dependent_scores_use_the_reference_prompt(drawn):
     parts = [with_scores(drawn, ["p-answering"], variants={"p-answering": name}, seed=7) for name in drawn.variants]
     run = dataclasses.replace(drawn, confidence=pl.concat([one.confidence for one in parts]))
     study = calibrator_comparison.make([run], OPTIONS)
@@ -156,7 +156,7 @@ def test_the_index_of_each_prompt_is_over_the_same_questions(drawn):
         assert row["low"] < row["y"] < row["high"]
 
 
-def test_a_corrected_index_is_shown_only_where_there_is_one():
+def test_corrected_index_is_shown_only_if_available():
     run = with_scores(make_run("a", n=90, seed=1))
     study = calibrator_comparison.make([run], OPTIONS)
     index = study.frame.filter(part="index")
@@ -171,7 +171,7 @@ def test_a_corrected_index_is_shown_only_where_there_is_one():
         assert pair["y"][0] == pytest.approx(pair["y"][1], abs=1e-9)
 
 
-def test_a_run_without_scores_has_p_answering_of_its_further_draws(drawn):
+def test_run_without_scores_uses_p_answering_from_further_draws(drawn):
     study = calibrator_comparison.make([drawn], OPTIONS)
     draws = drawn.variants["normal"].partition_by("draw", maintain_order=True)
     share = np.mean([~rows["refused"].to_numpy() for rows in draws[1:]], axis=0)
@@ -181,7 +181,7 @@ def test_a_run_without_scores_has_p_answering_of_its_further_draws(drawn):
     check_curve(part.filter(part="roc"), share, right)
 
 
-def test_of_runs_without_scores_the_one_with_the_most_draws_stands_for_a_model(drawn, scored):
+def test_run_with_most_draws_represents_a_model_without_scores(drawn, scored):
     more = make_run("a", n=60, draws=12, seed=3, variants=("high",), label="a (more)")
     frame = calibrator_comparison.make([drawn, more], OPTIONS).frame.filter(part="roc")
     assert set(frame.select("model", "variant").iter_rows()) == {("a (more)", "high")}
@@ -189,13 +189,13 @@ def test_of_runs_without_scores_the_one_with_the_most_draws_stands_for_a_model(d
     assert set(only_scored["method"]) == set(METHODS), "scores go before draws"
 
 
-def test_few_values_are_said(drawn):
+def test_few_distinct_values_are_reported(drawn):
     study = calibrator_comparison.make([drawn, make_run("b", n=90, draws=2, variants=("normal",))], OPTIONS)
     assert any("b (P(Answering) 2)" in note for note in study.notes)
     assert study.frame.filter(model="b", part="roc").height == 3
 
 
-def test_runs_without_draws_or_without_wrong_answers_are_said():
+def test_runs_without_draws_or_wrong_answers_raise():
     with pytest.raises(NotPossibleError, match="repeated samples"):
         calibrator_comparison.make([make_run("a", draws=1)], OPTIONS)
     rows = pl.concat([table_rows(np.arange(20) % 2, np.zeros(20), draw=draw) for draw in range(3)])
@@ -205,20 +205,20 @@ def test_runs_without_draws_or_without_wrong_answers_are_said():
         calibrator_comparison.make([with_scores(run_of({"normal": rows}))], OPTIONS)
 
 
-def test_methods_without_a_question_in_common_are_said(drawn):
+def test_methods_without_common_questions_are_reported(drawn):
     scores = [Score(f"q{i}", "likelihood" if i < 100 else "p-true", (i % 7) / 7, i % 3 == 0) for i in range(200)]
     study = calibrator_comparison.make([dataclasses.replace(drawn, confidence=confidence_table(scores))], OPTIONS)
     assert "a: P(True) is left out: no question has its score and a grade, and those of the others." in study.notes
 
 
-def test_a_score_that_separates_has_a_curve_through_the_corner():
+def test_perfect_score_has_a_roc_curve_through_the_corner():
     rows = list(curve_rows(np.array([0.1, 0.2, 0.8, 0.9]), np.array([False, False, True, True]), OPTIONS))
     assert (0.0, 1.0) in [(row["x"], row["y"]) for row in rows if row["part"] == "roc"]
     assert {row["auroc"] for row in rows} == {1.0}
 
 
 @others_nightly("count", [1, 3, 4, 9])
-def test_it_draws_and_prints_few_methods_and_many(drawn, count):
+def test_few_and_many_methods_are_drawn_and_printed(drawn, count):
     names = ["p-answering", "topic", "p-ik", "likelihood", HOSTILE, *(f"method-{i}" for i in range(9))][:count]
     study = calibrator_comparison.make([with_scores(drawn, names)], OPTIONS)
     check_files(study)
@@ -226,7 +226,7 @@ def test_it_draws_and_prints_few_methods_and_many(drawn, count):
 
 
 @pytest.mark.slow
-def test_it_draws_and_prints_names_that_are_code_elsewhere(drawn, scored):
+def test_hostile_names_are_drawn_and_printed_safely(drawn, scored):
     others = [make_run(HOSTILE, n=60, draws=3, variants=("normal",)), with_scores(make_run("c", n=90), [HOSTILE])]
     check_files(calibrator_comparison.make([drawn, *others], OPTIONS))
     check_files(calibrator_comparison.make([scored, *others], OPTIONS))
@@ -250,7 +250,7 @@ def test_the_same_seed_gives_the_same_interval_around_the_estimate() -> None:
     assert wider.low < found.low < found.high < wider.high
 
 
-def test_the_gaps_are_those_of_the_bins_also_of_frequencies_at_their_ends() -> None:
+def test_interval_uses_same_bins_as_error_for_scores_at_bin_edges() -> None:
     # 0.07 * 100 is not 7 in floating point; with so many questions the interval is next to the estimate.
     share = np.repeat(np.arange(101) / 100, 400)
     right = np.tile(np.arange(400) < 100, 101)
@@ -262,11 +262,11 @@ def test_the_gaps_are_those_of_the_bins_also_of_frequencies_at_their_ends() -> N
 
 
 @pytest.mark.parametrize(("score", "right"), [([], []), ([1.0] * 9, [True] * 9), ([0.0, 1.0] * 5, [False, True] * 5)])
-def test_without_any_gap_there_is_no_interval(score, right) -> None:
+def test_interval_is_nan_without_calibration_gaps(score, right) -> None:
     assert np.isnan(calibration_error_interval(score, np.array(right, bool))).all()
 
 
-def test_an_interval_lies_within_0_and_1_and_reaches_to_the_estimate() -> None:
+def test_interval_lies_within_0_and_1_and_reaches_estimate() -> None:
     right = np.random.default_rng(1).random(60) < 0.5
     worst = calibration_error_interval(np.where(right, 0.01, 0.99), right, rng=0)
     assert 0.9 < worst.low <= worst.high <= 1
@@ -282,7 +282,7 @@ def test_invalid_input_is_an_error() -> None:
         calibration_error_interval([0.5], [True], confidence_level=95)
 
 
-def test_of_calibrated_scores_the_error_of_nought_is_covered() -> None:
+def test_interval_of_calibrated_scores_covers_zero_error() -> None:
     # The plain error of 200 questions is .07 on average. Of 40 intervals of 95% fewer than 34 hold 0 three times in
     # a thousand.
     rng = np.random.default_rng(7)

@@ -15,7 +15,7 @@ from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr, ndtri
 from scipy.stats import chi2
-from tests.tiers import dear_examples, others_nightly
+from tests.tiers import others_nightly, reduced_examples
 
 from refusal_index import ContingencyTable
 from refusal_index.plugins.studies.copulas import (
@@ -93,7 +93,7 @@ def test_the_gaussian_copula_is_the_tetrachoric_model() -> None:
     assert copula_upper_orthant(0.3, 0.6, 0.4) == upper_orthant(-special.ndtri(0.3), -special.ndtri(0.6), 0.4)
 
 
-def test_t_against_theory_tends_to_the_gaussian_and_has_the_same_quadrant() -> None:
+def test_t_copula_limit_and_quadrant_against_theory() -> None:
     assert float(copula_upper_orthant(0.3, 0.6, 0.4, "t", df=1e9)) == pytest.approx(
         float(copula_upper_orthant(0.3, 0.6, 0.4)), abs=1e-8
     )
@@ -107,7 +107,7 @@ def test_t_against_theory_tends_to_the_gaussian_and_has_the_same_quadrant() -> N
 
 @settings(deadline=None)
 @given(FAMILIES, RATES, RATES, st.floats(-6, 6), st.floats(0.01, 3))
-def test_a_cell_lies_within_the_bounds_and_rises_with_the_strength(family, r, mu, strength, more) -> None:
+def test_cell_is_within_bounds_and_increases_with_strength_property(family, r, mu, strength, more) -> None:
     spec = copula_family(family)
     strengths = np.clip([strength, strength + more], *spec.limits)
     weaker, stronger = spec.cell(np.array(r), np.array(mu), strengths)
@@ -126,7 +126,7 @@ def test_refusal_and_error_can_be_exchanged(family, r, mu, strength) -> None:
 
 @settings(deadline=None)
 @given(st.sampled_from(["clayton", "gumbel"]), RATES, RATES, st.floats(0, 6))
-def test_a_survival_form_is_the_form_seen_from_the_other_corner(family, r, mu, strength) -> None:
+def test_survival_copula_is_the_reflected_copula_property(family, r, mu, strength) -> None:
     parameter = float(copula_family(family).parameter(np.array(strength)))
     turned = r + mu - 1 + float(copula_upper_orthant(1 - r, 1 - mu, parameter, f"survival_{family}"))
     assert float(copula_upper_orthant(r, mu, parameter, family)) == pytest.approx(turned, abs=1e-14)
@@ -148,7 +148,7 @@ def test_frank_is_smooth_where_its_two_formulas_meet() -> None:
 
 
 @pytest.mark.parametrize("family", COPULA_NAMES)
-def test_ends_of_the_rates_and_of_the_parameter(family: str) -> None:
+def test_limits_of_rates_and_parameter(family: str) -> None:
     parameter = float(copula_family(family).parameter(np.array(0.5)))
     np.testing.assert_allclose(
         copula_upper_orthant([0, 1, 0.3], [0.4, 0.4, 1], parameter, family), [0, 0.4, 0.3], atol=1e-14
@@ -157,7 +157,7 @@ def test_ends_of_the_rates_and_of_the_parameter(family: str) -> None:
     assert float(copula_upper_orthant(0.3, 0.6, strongest, family)) == pytest.approx(0.3, abs=1e-11)
 
 
-def test_slopes_against_theory_of_the_normal_distribution() -> None:
+def test_slopes_against_normal_theory() -> None:
     r, mu, rho = np.array([0.03, 0.4, 0.97]), np.array([0.9, 0.9, 0.5]), 0.45
     h, k, spread = -special.ndtri(r), -special.ndtri(mu), math.sqrt(1 - rho * rho)
     spec, z = copula_family("gaussian"), np.full(3, math.atanh(rho))
@@ -168,7 +168,7 @@ def test_slopes_against_theory_of_the_normal_distribution() -> None:
     np.testing.assert_allclose(strength_slope(spec, r, mu, z), density * spread**2, rtol=1e-7)
 
 
-def test_index_of_a_t_copula_against_facts_drifts_with_the_refusal_rate() -> None:
+def test_index_of_a_t_copula_drifts_with_refusal_rate_against_facts() -> None:
     # Matched to the Gaussian of rho .45 at the mean rate, mu .90: the index of one prompt runs from .61 to .18.
     spec, mu, rates = copula_family("t"), 0.9, np.array([0.97, 0.45, 0.03])
     wanted, strengths = float(copula_upper_orthant(0.45, mu, 0.45)), np.linspace(0.3, 0.9, 601)
@@ -209,7 +209,7 @@ def saturated(table: ContingencyTable) -> float:
 
 
 @given(st.tuples(*[st.integers(1, 1500)] * 4))
-def test_all_families_that_cover_reach_one_likelihood_against_facts(counts) -> None:
+def test_covering_families_reach_the_saturated_likelihood_against_facts(counts) -> None:
     table = ContingencyTable(*counts)
     for family in COPULA_NAMES:
         fit = fit_copula(table, family)
@@ -244,7 +244,7 @@ def test_a_fit_against_brute_force_maximisation(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ONE_SIDED)
-def test_a_family_that_cannot_be_negative_sits_at_independence(family: str) -> None:
+def test_positive_only_family_falls_back_to_independence(family: str) -> None:
     fit = fit_copula(NEGATIVE, family)
     assert (fit.status, fit.reason) == ("boundary", "negative_dependence")
     assert fit.parameter == (1 if "gumbel" in family else 0)
@@ -264,7 +264,7 @@ def test_a_family_that_cannot_be_negative_sits_at_independence(family: str) -> N
         ((0, 40, 30, 30), "t", -1),
     ],
 )
-def test_a_zero_cell_is_perfect_dependence(counts, family: str, end: float) -> None:
+def test_zero_cell_gives_perfect_dependence(counts, family: str, end: float) -> None:
     table = ContingencyTable(*counts)
     fit = fit_copula(table, family)
     assert (fit.status, fit.parameter) == ("boundary", end)
@@ -301,7 +301,7 @@ def test_win_rates_share_ties_and_count_negative_tables() -> None:
     assert frank["log_likelihood"] == pytest.approx(expected, rel=1e-12)
 
 
-def test_counting_the_degrees_of_freedom_is_all_that_makes_t_lose_against_the_paper() -> None:
+def test_t_loses_only_by_its_degrees_of_freedom_against_the_paper() -> None:
     row = copula_win_rates([POSITIVE, NEGATIVE])[1]
     wins = [row[f"gaussian_wins_{name}"] for name in ("log_likelihood", "aic", "bic")]
     assert (row["family"], wins) == ("t", [0.5, 1.0, 1.0])
@@ -322,7 +322,7 @@ COUNTS = [[2467, 41], [460, 22], [405, 27], [468, 54], [330, 52]]
 
 
 def questions(counts) -> tuple[np.ndarray, np.ndarray]:
-    """Outcomes of the prompts, laxest first, of nested counts."""
+    """Outcomes of nested prompts, laxest first, from their counts."""
     table = np.asarray(counts)
     level = np.repeat(np.repeat(np.arange(len(table)), 2), table.ravel())
     wrong = np.repeat(np.tile([True, False], len(table)), table.ravel())
@@ -344,7 +344,7 @@ def test_moments_against_brute_force() -> None:
     scored = np.random.default_rng(2).random(refused.shape) < 0.8
 
     def parts(z: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Moments over their standard deviations, what a question adds to each, and their slopes in z."""
+        """Standardised moments, the contribution of each question, and their slopes in z."""
         gaps, added, slopes = [], [], []
         for r_row, w_row, s_row in zip(refused, wrong, scored, strict=True):
             r, w = r_row[s_row].astype(float), w_row[s_row].astype(float)
@@ -378,7 +378,7 @@ def test_moments_against_brute_force() -> None:
     assert result.pvalue == pytest.approx(chi2.sf(result.statistic, freedom), rel=1e-3)
 
 
-def test_a_table_that_a_family_predicts_exactly_has_statistic_zero() -> None:
+def test_exactly_predicted_table_has_statistic_zero() -> None:
     rates, mu = np.array([0.2, 0.5, 0.8]), 0.6
     for family in COPULA_NAMES:
         spec = copula_family(family)
@@ -399,13 +399,13 @@ def test_size_and_power_against_facts(name: str) -> None:
 
 
 @pytest.mark.nightly
-def test_size_where_nothing_is_nested() -> None:
+def test_size_without_nested_prompts() -> None:
     row = simulation.free_row(simulation.SCENARIOS["B"], 1000, 400, np.random.default_rng(11))
     assert row.holds, row
 
 
 @pytest.mark.nightly
-def test_power_against_facts_of_all_truths() -> None:
+def test_power_of_all_alternatives_against_facts() -> None:
     rng = np.random.default_rng(13)
     cells = [(name, truth) for name, power in simulation.POWER.items() for truth in power]
     rows = [row for name, truth in cells for row in simulation.nested_rows(simulation.SCENARIOS[name], truth, 250, rng)]
@@ -422,7 +422,7 @@ def test_families_are_sorted_by_fit() -> None:
     assert next(result for result in results if result.family == "gaussian").pvalue < 0.01
 
 
-@dear_examples(0.4)
+@reduced_examples(0.4)
 @given(st.integers(0, 1000), st.permutations(range(3)))
 def test_order_of_prompts_and_questions_does_not_matter(seed: int, order) -> None:
     refused, wrong = drawn(300, 0.4, seed)
@@ -432,7 +432,7 @@ def test_order_of_prompts_and_questions_does_not_matter(seed: int, order) -> Non
     assert other.parameter == pytest.approx(result.parameter, abs=1e-5)
 
 
-def test_prompts_that_are_all_repeated_count_as_once() -> None:
+def test_duplicated_prompts_count_once() -> None:
     refused, wrong = drawn(500, 0.4, 5)
     twice = [0, 1, 2, 0, 1, 2]
     once, again = copula_test(refused, wrong), copula_test(refused[twice], wrong[[0] * 6])
@@ -440,14 +440,14 @@ def test_prompts_that_are_all_repeated_count_as_once() -> None:
     assert again.statistic == pytest.approx(once.statistic, rel=1e-6)
 
 
-def test_many_prompts_of_one_copula_are_not_refuted() -> None:
-    """With the inverse of the covariance a third of such data sets were."""
+def test_many_prompts_with_one_copula_are_not_rejected() -> None:
+    """With the inverse of the covariance, a third of such data sets were rejected."""
     scenario = many.MANY[0]
     pvalues = [copula_test(*scenario.draw(np.random.default_rng(seed))).pvalue for seed in range(20)]
     assert sum(pvalue < 0.05 for pvalue in pvalues) <= 3
 
 
-def test_prompts_that_only_repeat_each_other_are_undefined() -> None:
+def test_identical_prompts_are_undefined() -> None:
     refused, wrong = drawn(500, 0.4, 5)
     result = copula_test(refused[[1, 1]], wrong[[1, 1]])
     assert (result.status, result.reason, result.statistic) == ("undefined", "tables_repeat_each_other", None)
@@ -463,7 +463,7 @@ def test_a_degenerate_prompt_is_left_out() -> None:
     assert (alone.status, alone.reason, alone.pvalue) == ("undefined", "fewer_than_two_tables", None)
 
 
-@dear_examples(0.6)
+@reduced_examples(0.6)
 @given(st.integers(0, 10_000), st.integers(2, 4), st.integers(3, 12))
 def test_a_handful_of_questions_gives_numbers_or_a_reason(seed: int, k: int, n: int) -> None:
     refused, wrong = np.random.default_rng(seed).random((2, k, n)) < 0.5
@@ -482,19 +482,19 @@ def test_tables_without_variation_have_no_statistic() -> None:
     assert (result.status, result.reason, result.pvalue) == ("undefined", "no_variation", None)
 
 
-def test_a_table_with_an_empty_cell_enters() -> None:
+def test_table_with_an_empty_cell_is_included() -> None:
     result = copula_test(*questions([[40, 0], [200, 30], [200, 80], [150, 100]]))
     assert (result.status, result.left_out) == ("ok", {})
     assert 1 < result.degrees_of_freedom <= 2
 
 
 @pytest.mark.parametrize("family", ["clayton", "survival_gumbel"])
-def test_a_family_that_cannot_be_negative_is_tested_at_independence(family: str) -> None:
+def test_positive_only_family_is_tested_at_independence(family: str) -> None:
     counts = [[60, 90], [70, 80], [90, 90], [120, 40]]
     result = copula_test(*questions(counts), family=family)
     assert (result.status, result.reason) == ("boundary", "independence")
     assert result.parameter == (0 if family == "clayton" else 1)
-    # No parameter was fitted, so that none is taken off.
+    # No parameter was fitted, so none is subtracted.
     assert 2 < result.degrees_of_freedom <= 3
 
 

@@ -47,19 +47,19 @@ def area_of(run, variant="normal") -> float:
     return float(np.mean((pairs > 0) + 0.5 * (pairs == 0)))
 
 
-def test_the_auroc_counts_pairs_of_right_and_wrong_questions(models, study):
+def test_auroc_against_counting_pairs_of_questions(models, study):
     rows = study.frame.filter(metric="refusal_index")
     assert rows["auroc"].to_list() == pytest.approx([area_of(run) for run in models])
     assert (rows["auroc_low"] < rows["auroc"]).all()
 
 
-def test_the_metric_is_that_of_the_first_draws(models, study):
+def test_metric_uses_the_first_draws(models, study):
     *_, n01, n00 = counts_of(models[3], "normal")
     value = study.frame.filter(metric="correct_given_attempted", model="m3")["value"].item()
     assert value == pytest.approx(n00 / (n01 + n00))
 
 
-def test_correlations_are_those_of_the_points_with_an_interval_over_models(study):
+def test_correlations_and_intervals_against_their_formulas(study):
     for _, rows in study.frame.group_by("metric"):
         row, x, y = rows.row(0, named=True), rows["value"].to_numpy(), rows["auroc"].to_numpy()
         r = np.corrcoef(x, y)[0, 1]
@@ -70,7 +70,7 @@ def test_correlations_are_those_of_the_points_with_an_interval_over_models(study
         assert row["interval_over"] == "models"
 
 
-def test_points_of_few_models_get_an_interval_that_is_marked_as_too_narrow():
+def test_interval_over_few_models_is_marked_as_too_narrow():
     runs = [make_run(f"m{i}", rho=0.3 * i, n=150, draws=2, seed=i, variants=("low", "high")) for i in range(3)]
     study = auroc_correlation.make(runs, OPTIONS)
     assert set(study.frame["interval_over"]) == {"points"}
@@ -78,7 +78,7 @@ def test_points_of_few_models_get_an_interval_that_is_marked_as_too_narrow():
     assert any("2 samples" in note and "towards 1/2" in note for note in study.notes)
 
 
-def test_without_variation_or_with_too_few_points_there_is_no_correlation():
+def test_constant_or_too_few_points_have_no_correlation():
     assert correlation([0.1, 0.1, 0.1], [0.5, 0.6, 0.7], n_models=3)["pearson"] is None
     assert correlation([0.1, 0.2], [0.5, 0.6], n_models=2)["pearson"] is None
     three = correlation([0.1, 0.2, 0.3], [0.5, 0.8, 0.7], n_models=3)
@@ -86,14 +86,14 @@ def test_without_variation_or_with_too_few_points_there_is_no_correlation():
     assert [three[name] for name in ("pearson_low", "pearson_high", "interval_over")] == [None, None, None]
 
 
-def test_a_perfect_correlation_has_no_interval_by_fishers_z():
+def test_perfect_correlation_has_no_fisher_interval():
     line = correlation([0.1, 0.2, 0.3, 0.7], [0.5, 0.6, 0.8, 0.9], n_models=4)
     assert line["spearman"] == pytest.approx(1)
     assert (line["spearman_low"], line["spearman_high"]) == (None, None)
     assert line["pearson_low"] is not None
 
 
-def test_the_interval_of_ranks_is_that_of_bonett_and_wright():
+def test_rank_correlation_interval_against_bonett_and_wright():
     x, y = [1, 2, 3, 4, 5, 6, 7], [2, 1, 4, 3, 7, 6, 5]
     found, r = correlation(x, y, n_models=7), spearmanr(x, y).statistic
     reach = 1.959963984540054 * math.sqrt((1 + r * r / 2) / (7 - 3))
@@ -102,7 +102,7 @@ def test_the_interval_of_ranks_is_that_of_bonett_and_wright():
     )
 
 
-def test_points_with_an_empty_cell_are_shown_apart_and_left_out_of_the_headline(models):
+def test_sparse_points_are_marked_and_excluded_from_the_headline(models):
     study_without = auroc_correlation.make(models, OPTIONS)
     rare = make_run("rare", rho=0.99, n=60, noise=0.01, error=-1.2, draws=4, seed=8, variants=("normal",))
     assert min(counts_of(rare, "normal")) < 5
@@ -118,7 +118,7 @@ def test_points_with_an_empty_cell_are_shown_apart_and_left_out_of_the_headline(
     assert "Spearman" in study.printed(study.frame).columns[1]
 
 
-def test_the_ceiling_is_the_root_of_both_reliabilities_by_resampled_questions(models, study):
+def test_correlation_ceiling_against_resampled_questions(models, study):
     row = study.frame.filter(metric="correct_rate").row(0, named=True)
     rng = np.random.default_rng(3)
     right = np.array(
@@ -127,7 +127,7 @@ def test_the_ceiling_is_the_root_of_both_reliabilities_by_resampled_questions(mo
     values, n = right[:, :, 0].mean(axis=1), right.shape[1]
     chosen = rng.integers(n, size=(2_000, n))
     draws = right[:, chosen, 0].mean(axis=2)
-    # What errors spread is their variance over models in a resample, on average.
+    # The noise is the mean variance of errors over models in a resample.
     noise = (draws - values[:, None]).var(axis=0, ddof=1).mean()
     reliability = 1 - noise / values.var(ddof=1)
     of_area = row["pearson_ceiling"] ** 2 / reliability
@@ -136,7 +136,7 @@ def test_the_ceiling_is_the_root_of_both_reliabilities_by_resampled_questions(mo
     assert of_area > 1 - max(((row["auroc_high"] - row["auroc_low"]) / 2) ** 2 / np.var(areas, ddof=1), 0.5)
 
 
-def test_p_answering_comes_from_the_run_with_the_most_draws_and_the_metric_from_the_one_with_most_questions(models):
+def test_p_answering_uses_most_draws_and_metrics_use_most_questions(models):
     drawn = make_run("m0", n=60, draws=9, seed=11, variants=("normal",), label="m0 (draws)")
     study = auroc_correlation.make([*models, drawn], OPTIONS)
     row = study.frame.filter(model="m0", metric="correct_rate").row(0, named=True)
@@ -146,7 +146,7 @@ def test_p_answering_comes_from_the_run_with_the_most_draws_and_the_metric_from_
     assert any(note.startswith("P(Answering) of 1 of 5 points comes from another run") for note in study.notes)
 
 
-def test_runs_without_draws_are_said(models):
+def test_runs_without_draws_are_reported(models):
     single = [make_run(f"s{i}", seed=i, draws=1) for i in range(3)]
     with pytest.raises(NotPossibleError, match="repeated samples"):
         auroc_correlation.make(single, OPTIONS)
@@ -154,7 +154,7 @@ def test_runs_without_draws_are_said(models):
     assert any(note.startswith("3 left out, since no question was drawn twice") for note in study.notes)
 
 
-def test_it_draws_and_prints_names_that_are_code_elsewhere(models):
+def test_hostile_names_are_drawn_and_printed_safely(models):
     check_files(
         auroc_correlation.make([*models, make_run(HOSTILE, n=80, draws=3, seed=4, variants=("normal",))], OPTIONS)
     )
@@ -175,7 +175,7 @@ def paper():
     return {row["predictor"]: row for row in study.frame.filter(source="paper").iter_rows(named=True)}
 
 
-def test_the_share_of_groups_is_that_of_the_analysis_of_variance():
+def test_explained_share_of_groups_against_anova():
     y = np.array([0.1, 0.2, 0.5, 0.6, 0.4, 0.9])
     groups = [y[:2], y[2:5], y[5:]]
     found = explained(y, design(pl.Series(["a", "a", "b", "b", "b", "c"])), 0)
@@ -185,7 +185,7 @@ def test_the_share_of_groups_is_that_of_the_analysis_of_variance():
     assert f_oneway(*groups).statistic == pytest.approx((share / freedom) / ((1 - share) / (6 - 1 - freedom)))
 
 
-def test_the_share_of_a_line_is_r_squared_and_shuffling_is_permutation():
+def test_share_of_a_line_against_r_squared_and_all_permutations():
     x, y = np.array([1.0, 2.0, 4.0, 8.0, 16.0]), np.array([0.1, 0.3, 0.2, 0.5, 0.4])
     found = explained(y, design(pl.Series(x), logarithmic=True), 0)
     assert found["share"] == pytest.approx(linregress(np.log(x), y).rvalue ** 2)
@@ -196,7 +196,7 @@ def test_the_share_of_a_line_is_r_squared_and_shuffling_is_permutation():
     assert found["share_beyond_chance"] == pytest.approx((found["share"] - 0.25) / 0.75)
 
 
-def test_what_cannot_be_said_has_a_reason():
+def test_undefined_shares_have_a_reason():
     y = np.array([0.1, 0.2, 0.3, 0.5])
     assert explained(y, design(pl.Series(["a", "b", "c", "d"])), 0)["reason"] == "each_model_by_itself"
     assert explained(y, design(pl.Series(["a"] * 4)), 0)["reason"] == "all_alike"
@@ -205,7 +205,7 @@ def test_what_cannot_be_said_has_a_reason():
     assert explained(y[:0], design(pl.Series([], dtype=pl.Float64)), 0)["reason"] == "fewer_than_four_models"
 
 
-def test_family_among_the_papers_models_is_the_largest_share_and_not_beyond_shuffling(paper):
+def test_family_explains_most_among_models_from_the_paper(paper):
     """By hand: nine families of sixteen models, so that shuffled indices give 8/15 on average."""
     assert paper["family"]["share"] == pytest.approx(0.776, abs=5e-4)
     assert paper["family"]["shuffled"] == pytest.approx(8 / 15)
@@ -228,7 +228,7 @@ def test_points_are_the_joint_indices_of_the_runs(runs):
     assert index_predictors.make(runs, OPTIONS).frame.equals(study.frame)
 
 
-def test_sparse_runs_are_left_out_and_too_few_are_said(runs):
+def test_sparse_runs_are_left_out_and_too_few_raise(runs):
     rare = made_run("rare", rho=0.999, right=0.05, n=60, variants=["low"])
     study = index_predictors.make([*runs, rare], OPTIONS)
     assert study.frame.filter(predictor="family")["models"].item() == 6

@@ -37,7 +37,7 @@ def usage_of(requests: int, cost: float | None = None) -> dict:
     return {"requests": requests, "input_tokens": 10 * requests, "output_tokens": 2 * requests, "cost": cost}
 
 
-def test_measured_and_needed(tmp_path):
+def test_measured_and_required_costs(tmp_path):
     run = with_usage(
         made_run(variants=["low", "high"], n=100), tmp_path, {"low": usage_of(150, 0.5), "high": usage_of(160, 0.25)}
     )
@@ -55,7 +55,7 @@ def test_measured_and_needed(tmp_path):
     assert (total["requests"], total["cost_usd"], total["questions"]) == (310, 0.75, 200)
 
 
-def test_what_is_not_known_is_not_zero(tmp_path):
+def test_unknown_costs_are_not_zero(tmp_path):
     run = with_usage(made_run(variants=["low", "high"], n=30), tmp_path, {"low": usage_of(40)})
     study = cost_table.make([run], OPTIONS)
     high, total = (study.frame.filter(variant=name).row(0, named=True) for name in ("high", "total"))
@@ -67,7 +67,7 @@ def test_what_is_not_known_is_not_zero(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"variants": [{}]}', '{"variants": 3}'])
-def test_a_summary_that_cannot_be_read_leaves_costs_unknown(tmp_path, content):
+def test_unreadable_summary_leaves_costs_unknown(tmp_path, content):
     run = dataclasses.replace(made_run(n=20), source=tmp_path)
     (tmp_path / "summary.json").write_text(content)
     study = cost_table.make([run], OPTIONS)
@@ -94,7 +94,7 @@ def agreement_by_hand(run, one: str, other: str) -> tuple[int, int]:
     return len(both), sum(answers[one][question] == answers[other][question] for question in both)
 
 
-def test_agreement_question_by_question():
+def test_agreement_against_counting_questions():
     run = made_run(n=300, draws=2)
     frame = prompt_agreement.make([run], OPTIONS).frame
     assert frame.height == 15
@@ -115,7 +115,7 @@ def test_the_diagonal_compares_two_draws_of_a_prompt():
     assert (row["both_answered"], row["same"]) == (len(both), sum(first[q] == second[q] for q in both))
 
 
-def test_without_repeats_there_is_no_diagonal_but_a_reason():
+def test_diagonal_without_repeats_is_undefined_with_a_reason():
     frame = prompt_agreement.make([made_run(n=200)], OPTIONS).frame
     same = frame.filter(pl.col("prompt") == pl.col("other_prompt"))
     assert same["reason"].unique().to_list() == ["no_second_draw"]
@@ -128,7 +128,7 @@ def test_forced_answers_of_another_variant_count():
     assert forced["both_answered"] > 50
 
 
-def test_forced_refusals_are_no_answers():
+def test_forced_refusals_do_not_count_as_answers():
     run = made_run(n=100, draws=2, variants=["low", "high"])
     for name, table in run.variants.items():
         run.variants[name] = table.with_columns(forced_grade=pl.lit("refused"))
@@ -136,19 +136,19 @@ def test_forced_refusals_are_no_answers():
     assert frame.filter(other_prompt="forced")["both_answered"].sum() == 0
 
 
-def test_nothing_in_common_is_said():
+def test_prompts_without_common_answers_raise():
     with pytest.raises(NotPossibleError, match="no two prompts of these answered a question in common"):
         prompt_agreement.make([made_run(variants=["low"], n=50)], OPTIONS)
 
 
-def test_pictures_and_print():
+def test_agreement_figure_and_printed_table():
     study = prompt_agreement.make([made_run("a", n=100), made_run("b", n=100, seed=2), made_run("c", n=90)], OPTIONS)
     assert len(study.figure().axes) == 4
     assert study.printed(study.frame).columns == ["Model", "Prompt", "low", "normal", "high", "highest", "forced"]
 
 
-def test_prompts_that_change_nothing_have_the_kappa_of_their_own_draws():
-    """Simulated: each question is right with a probability of its own, under both prompts alike."""
+def test_equivalent_prompts_reach_the_kappa_of_repeated_draws():
+    """Simulated: each question has its own probability of being right, the same under both prompts."""
     rng, n = np.random.default_rng(3), 4_000
     right = rng.beta(0.7, 0.7, size=n)
     tables = {}
@@ -187,7 +187,7 @@ def rows_of(frame: pl.DataFrame) -> dict[str, dict]:
     return {row["method"]: row for row in frame.iter_rows(named=True)}
 
 
-def test_the_numbers_are_those_that_were_measured(run, tmp_path):
+def test_costs_match_the_recorded_ones(run, tmp_path):
     found = rows_of(calibrator_cost.make([in_folder(run, tmp_path, RECORDS)], OPTIONS).frame)
     for one in RECORDS:
         row = found[one.method]
@@ -198,7 +198,7 @@ def test_the_numbers_are_those_that_were_measured(run, tmp_path):
     assert found["likelihood"]["cost_usd"] == 0.25
 
 
-def test_what_each_score_is_an_estimate_of_and_costs_in_the_papers_terms(run, tmp_path):
+def test_scores_are_described_with_cost_formulas_from_the_paper(run, tmp_path):
     found = rows_of(calibrator_cost.make([in_folder(run, tmp_path, RECORDS)], OPTIONS).frame)
     assert {name: (row["estimate_of"], row["cost"]) for name, row in found.items() if name != "refusal_index"} == {
         "likelihood": (MODEL, "N generations"),
@@ -211,7 +211,7 @@ def test_what_each_score_is_an_estimate_of_and_costs_in_the_papers_terms(run, tm
     assert cost_in_words(record("p-true", own_replies=1)) == "N generations + N judgements of the answer"
 
 
-def test_the_index_takes_the_refused_of_one_prompt_and_all_that_the_run_asked(run, tmp_path):
+def test_cost_of_the_index_for_one_prompt_and_for_the_whole_run(run, tmp_path):
     frame = calibrator_cost.make([in_folder(run, tmp_path, RECORDS)], OPTIONS).frame.filter(method="refusal_index")
     once, as_run = frame.iter_rows(named=True)
     refused = run.variants["low"].filter(draw=0)["refused"].sum()
@@ -223,13 +223,13 @@ def test_the_index_takes_the_refused_of_one_prompt_and_all_that_the_run_asked(ru
     assert as_run["cost"] == "at most 3 S N generations"
 
 
-def test_one_prompt_and_draw_is_one_line_with_what_it_took(tmp_path):
+def test_single_prompt_and_draw_is_one_row_with_its_cost(tmp_path):
     run = with_scores(made_run("m", n=60, variants=["low"]), ["likelihood"])
     frame = calibrator_cost.make([in_folder(run, tmp_path, RECORDS[:1])], OPTIONS).frame.filter(method="refusal_index")
     assert frame.select("variant", "requests", "draws").rows() == [("low", 500, 1)]
 
 
-def test_scores_that_nobody_measured_are_said_and_not_zero(run, tmp_path):
+def test_unmeasured_scores_are_reported_as_unknown_not_zero(run, tmp_path):
     made = in_folder(run, tmp_path, RECORDS[:1])
     added = with_scores(made, {"likelihood": 1, "ours": 1})
     study = calibrator_cost.make([added], OPTIONS)
@@ -241,7 +241,7 @@ def test_scores_that_nobody_measured_are_said_and_not_zero(run, tmp_path):
     check_files(study)
 
 
-def test_runs_of_which_nothing_was_measured_are_said(run, tmp_path):
+def test_runs_without_measured_costs_raise(run, tmp_path):
     with pytest.raises(NotPossibleError, match="refusal-index confidence"):
         calibrator_cost.make([run, with_scores(run)], OPTIONS)
     made = in_folder(run, tmp_path, RECORDS)
@@ -250,7 +250,7 @@ def test_runs_of_which_nothing_was_measured_are_said(run, tmp_path):
         calibrator_cost.make([made], OPTIONS)
 
 
-def test_it_draws_and_prints_one_method_and_many_runs(run, tmp_path):
+def test_one_method_and_many_runs_are_drawn_and_printed(run, tmp_path):
     check_files(calibrator_cost.make([in_folder(run, tmp_path, RECORDS[:1])], OPTIONS))
     hostile = [*RECORDS, record(HOSTILE)]
     runs = [in_folder(made_run(f"{HOSTILE}{i}", n=30), tmp_path / str(i), hostile) for i in range(4)]

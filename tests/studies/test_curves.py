@@ -36,14 +36,14 @@ GRID = np.linspace(0, 1, 2001)
 
 
 @given(RHO, RATE, PENALTY)
-def test_no_refusal_rate_is_better_against_brute_force(rho: float, mu: float, penalty: float) -> None:
+def test_best_refusal_rate_against_brute_force(rho: float, mu: float, penalty: float) -> None:
     best = best_refusal_rate(rho, mu, penalty)
     assert 0 <= best <= 1
     assert utility_at(GRID, rho, mu, penalty).max() <= utility_at(best, rho, mu, penalty) + 1e-12 * (1 + penalty)
 
 
 @given(st.floats(0.1, 0.99), st.floats(0.05, 0.95), st.sampled_from([0.5, 1, 3]))
-def test_at_the_best_rate_one_more_answer_is_worth_nothing(rho: float, mu: float, penalty: float) -> None:
+def test_marginal_utility_is_zero_at_the_best_rate_property(rho: float, mu: float, penalty: float) -> None:
     best = float(best_refusal_rate(rho, mu, penalty))
     assume(0.001 < best < 0.999)
     threshold = norm.isf(best)
@@ -58,7 +58,7 @@ def test_utility_at_the_ends_and_at_the_perfect_score() -> None:
     np.testing.assert_allclose(utility_at([0.2, 0.7], 1, [0.2, 0.7], 9), [0.8, 0.3], atol=1e-14)
 
 
-def test_a_score_that_ranks_nothing_answers_all_or_refuses_all() -> None:
+def test_uninformative_score_answers_all_or_refuses_all() -> None:
     # The penalty of 1 makes it worth answering from one half on.
     assert best_refusal_rate([0, 0, -0.5, 0], [0.49, 0.51, 0.51, 0.5], 1).tolist() == [0, 1, 1, 0]
     assert best_refusal_rate(0.7, [0, 1], 1).tolist() == [0, 1]
@@ -66,7 +66,7 @@ def test_a_score_that_ranks_nothing_answers_all_or_refuses_all() -> None:
     assert best_refusal_rate(1e-200, 0.4, 1) == 0
 
 
-def test_a_free_wrong_answer_and_a_price_beyond_measure() -> None:
+def test_zero_and_huge_penalties() -> None:
     free = best_operating_point(ContingencyTable(30, 20, 10, 40), 0)
     assert (free.refusal_rate, free.status, free.reason) == (0, "boundary", "answer_all")
     assert free.utility_at_best == pytest.approx(0.6, abs=1e-12)
@@ -76,7 +76,7 @@ def test_a_free_wrong_answer_and_a_price_beyond_measure() -> None:
 
 
 @given(COUNTS, PENALTY)
-def test_the_regret_is_what_today_lacks(counts, penalty: float) -> None:
+def test_regret_is_best_minus_current_utility_property(counts, penalty: float) -> None:
     table = ContingencyTable(*counts)
     point = best_operating_point(table, penalty)
     assert point.estimate >= 0
@@ -87,7 +87,7 @@ def test_the_regret_is_what_today_lacks(counts, penalty: float) -> None:
     assert point.estimate <= high
 
 
-def test_a_model_at_its_best_has_a_regret_that_may_be_zero() -> None:
+def test_interval_of_the_regret_includes_zero_at_the_optimum() -> None:
     scenario = simulation.at_its_best(0.5, 0.6, 1.0)
     table = ContingencyTable(*np.round(np.array(scenario.cells) * 100_000).astype(int))
     point = best_operating_point(table, 1)
@@ -109,7 +109,7 @@ def test_interval_of_the_regret_against_a_grid_over_posterior_draws() -> None:
     assert interval == pytest.approx(tuple(np.quantile(regrets, [0.025, 0.975])), abs=0.3 * regrets.std())
 
 
-def test_a_table_at_the_boundary_and_one_without_a_curve() -> None:
+def test_operating_point_of_boundary_and_undefined_tables() -> None:
     point = best_operating_point(ContingencyTable(5, 0, 2, 3), 1)
     assert (point.status, point.reason) == ("boundary", "zero_cell:refused_right")
     assert (point.refusal_rate, point.estimate) == pytest.approx((0.7, 0.2), abs=1e-12)
@@ -121,7 +121,7 @@ def test_a_table_at_the_boundary_and_one_without_a_curve() -> None:
     assert np.isnan(nothing.confidence_interval()).all()
 
 
-def test_a_seed_makes_the_interval_repeat() -> None:
+def test_interval_of_the_regret_is_reproducible_with_a_seed() -> None:
     point = best_operating_point(ContingencyTable(40, 10, 20, 30), 1)
     assert point.confidence_interval(rng=2) == point.confidence_interval(rng=np.random.default_rng(2))
     assert point.confidence_interval(rng=2) != point.confidence_interval(rng=3)
@@ -155,13 +155,13 @@ PENALTIES = (0.0, 1.0, 3.0, 9.0)
 
 
 def asked(rho: float, error_rate: float, rates, n: int, seed: int):
-    """Refusals at the given rates by one latent score, and errors that go with it."""
+    """Refusals at the given rates from one latent score, and errors correlated with it."""
     refusal, noise = np.random.default_rng(seed).standard_normal((2, n))
     wrong = rho * refusal + np.sqrt(1 - rho**2) * noise > -ndtri(error_rate)
     return refusal > -ndtri(np.array(rates))[:, np.newaxis], np.tile(wrong, (len(rates), 1))
 
 
-def test_a_model_that_follows_the_rule_shows_no_difference_and_one_that_ignores_it_does() -> None:
+def test_difference_is_shown_only_if_a_model_ignores_the_penalty() -> None:
     best = [float(best_refusal_rate(0.6, 0.6, penalty)) for penalty in PENALTIES]
     obeying = response_to_penalty(*asked(0.6, 0.6, best, 4000, 3), TARGETS, rng=1)
     for point in obeying.points:
@@ -172,7 +172,7 @@ def test_a_model_that_follows_the_rule_shows_no_difference_and_one_that_ignores_
     assert (ignoring.move.estimate, ignoring.move_excess.high < 0) == (0, True)
 
 
-def test_two_prompts_alike_have_the_best_points_of_their_one_table() -> None:
+def test_identical_prompts_have_the_best_points_of_their_table() -> None:
     refused, wrong = asked(0.5, 0.6, [0.3, 0.3], 1000, 4)
     found = response_to_penalty(refused, wrong, [0.5, 0.75], rng=1)
     table = ContingencyTable.from_arrays(refused[0], wrong[0])
@@ -185,10 +185,10 @@ def test_two_prompts_alike_have_the_best_points_of_their_one_table() -> None:
         assert point.best_refusal_rate.low < expected.refusal_rate < point.best_refusal_rate.high
 
 
-def test_intervals_of_the_move_and_of_what_is_earned_against_closed_forms() -> None:
+def test_intervals_of_move_and_utility_against_closed_forms() -> None:
     refused, wrong = asked(0.5, 0.6, [0.3, 0.6], 2000, 7)
     found = response_to_penalty(refused, wrong, [0.5, 0.75], rng=1)
-    # Means of what each question adds: to the share refused, and to what is earned at a price of 3.
+    # Means of each question's contribution to the change in refusal rate and to utility at a penalty of 3.
     moved = refused[1].astype(float) - refused[0]
     earned = np.where(refused[1], 0.0, np.where(wrong[1], -3.0, 1.0))
     for estimate, values in ((found.move, moved), (found.points[1].utility, earned)):
@@ -198,7 +198,7 @@ def test_intervals_of_the_move_and_of_what_is_earned_against_closed_forms() -> N
         assert (estimate.low, estimate.high) == pytest.approx(values.mean() + np.array([-reach, reach]), abs=reach / 8)
 
 
-def test_targets_are_put_in_rising_order_with_their_rows() -> None:
+def test_targets_are_sorted_with_their_rows() -> None:
     refused, wrong = asked(0.5, 0.6, [0.7, 0.2], 500, 5)
     found = response_to_penalty(refused, wrong, [0.9, 0.0], rng=1)
     assert [point.target for point in found.points] == [0.0, 0.9]
@@ -211,7 +211,7 @@ def test_the_same_seed_gives_the_same_intervals() -> None:
     assert first == second
 
 
-def test_without_a_refusal_there_is_no_curve_and_the_rest_is_said() -> None:
+def test_model_without_refusals_has_no_curve_but_other_numbers() -> None:
     refused, wrong = np.zeros((2, 50), bool), np.tile(np.arange(50) % 2 == 0, (2, 1))
     found = response_to_penalty(refused, wrong, [0.0, 0.5])
     assert (found.rho, found.error_rate) == (None, None)
@@ -229,7 +229,7 @@ def test_without_graded_questions_everything_is_undefined(scored) -> None:
     assert {estimate.status for estimate in numbers} == {"undefined"}
 
 
-def test_at_the_boundary_the_curve_is_that_of_perfect_order() -> None:
+def test_boundary_table_has_the_curve_of_perfect_ranking() -> None:
     refused = np.array([[True] * 6 + [False] * 4, [True] * 5 + [False] * 5])
     wrong = np.array([[True] * 7 + [False] * 3] * 2)
     found = response_to_penalty(refused, wrong, [0.5, 0.9], rng=1)
@@ -237,7 +237,7 @@ def test_at_the_boundary_the_curve_is_that_of_perfect_order() -> None:
 
 
 @pytest.mark.parametrize("targets", [[0.5], [0.5, 0.5], [0.5, 1.0], [50, 75], [-0.1, 0.5], [0.5, np.nan]])
-def test_targets_that_are_none_are_refused(targets) -> None:
+def test_invalid_confidence_targets_raise(targets) -> None:
     with pytest.raises(ValueError, match="targets must be 2 different confidences"):
         response_to_penalty([[True, False]] * 2, [[True, False]] * 2, targets)
 
@@ -261,13 +261,13 @@ def test_coverage_of_nominal_95_per_cent(rates, n: int) -> None:
 # --- The gap left where the refusal rate equals the error rate: against theory, against Cohen's kappa, coverage
 
 
-def test_at_one_half_it_is_the_arccosine():
+def test_gap_at_error_rate_one_half_against_theory():
     rho = np.array([-0.9, -0.3, 0.0, 0.4, 0.8, 1.0])
     assert gap_left(rho, 0.5) == pytest.approx(np.arccos(rho) * 2 / math.pi)
 
 
 @pytest.mark.parametrize(("rho", "mu"), [(0.5, 0.92), (0.3, 0.65), (-0.2, 0.4)])
-def test_it_is_one_less_kappa_of_a_bivariate_normal(rho, mu):
+def test_gap_against_one_minus_cohens_kappa(rho, mu):
     k = norm.ppf(mu)
     both = multivariate_normal.cdf([k, k], [0, 0], [[1, rho], [rho, 1]])
     agree = both + (1 - 2 * mu + both)
@@ -275,7 +275,7 @@ def test_it_is_one_less_kappa_of_a_bivariate_normal(rho, mu):
     assert gap_left(rho, mu) == pytest.approx(1 - kappa, abs=1e-7)
 
 
-def test_of_a_table_it_is_that_of_its_rho_whatever_it_refuses():
+def test_gap_of_a_table_uses_rho_and_error_rate_only():
     table = ContingencyTable(710, 30, 210, 50)
     found = remaining_gap(table)
     assert found.estimate == pytest.approx(float(gap_left(refusal_index(table).rho, 0.92)))
@@ -284,7 +284,7 @@ def test_of_a_table_it_is_that_of_its_rho_whatever_it_refuses():
     assert remaining_gap(even).estimate == pytest.approx(0.4)
 
 
-def test_undefined_is_a_reason_and_the_ends_are_exact():
+def test_undefined_gap_has_a_reason_and_limits_are_exact():
     undefined = remaining_gap(ContingencyTable(0, 0, 60, 40))
     assert (undefined.estimate, undefined.reason) == (None, "nobody_refused")
     assert math.isnan(undefined.confidence_interval(rng=0).low)
@@ -351,7 +351,7 @@ def test_intervals_against_r(name: str, counts, low: float, high: float) -> None
 
 
 @pytest.mark.parametrize("counts", [(30, 10, 20, 40), (3, 12, 40, 9)])
-def test_interval_of_f1_against_the_score_test_that_makes_it(counts) -> None:
+def test_interval_of_f1_against_inverting_the_score_test(counts) -> None:
     # 2 n11 - f1 (2 n11 + n10 + n01) has mean zero under a true F1, and a variance that this F1 gives, among the m
     # questions that were refused or wrong.
     both, either = counts[0], counts[1] + counts[2]
@@ -371,7 +371,7 @@ def test_interval_of_f1_against_the_score_test_that_makes_it(counts) -> None:
 
 
 @given(ANY_COUNTS)
-def test_every_interval_holds_its_estimate_or_there_is_a_reason(counts) -> None:
+def test_every_interval_contains_its_estimate_or_has_a_reason_property(counts) -> None:
     for metric in named(counts).values():
         if metric.status == "undefined":
             assert metric.reason
@@ -396,7 +396,7 @@ def test_undefined_metrics_say_why(counts, reasons) -> None:
 
 
 def test_coverage_of_f1() -> None:
-    # The number of questions refused or wrong is random here, and the interval is made as if it were fixed.
+    # The number of questions refused or wrong is random here, but the interval treats it as fixed.
     cells, n = np.array([0.25, 0.17, 0.35, 0.23]), 150
     truth = 2 * cells[0] / (2 * cells[0] + cells[1] + cells[2])
     tables = np.random.default_rng(8).multinomial(n, cells, size=2000).tolist()

@@ -68,7 +68,7 @@ def test_averages_of_the_papers_table(paper):
     assert [round(value, 2) for value in averages] == [0.48, 0.56, 0.24, 0.32]
 
 
-def test_the_contrast_of_the_papers_table_is_over_models(paper):
+def test_truth_contrast_over_models_from_paper_table(paper):
     """By hand: contrasts .29, .285, .24, .37, .01, of mean .239; Student's t with 4 degrees of freedom is 2.776."""
     own = paper.filter(statistic="truth_contrast")["estimate"].to_list()
     assert own == pytest.approx([0.29, 0.285, 0.24, 0.37, 0.01])
@@ -79,12 +79,12 @@ def test_the_contrast_of_the_papers_table_is_over_models(paper):
     assert average["variants"] == 5
 
 
-def test_the_contrast_of_one_model_has_the_interval_of_independent_indices():
+def test_contrast_of_one_model_assumes_independent_indices():
     kinds = ("simpleqa", "faitheval_counterfactual", "faitheval_unanswerable")
     runs = [
         made_run("m", dataset=name, rho=0.2 * i, seed=i, n=250, variants=["normal"]) for i, name in enumerate(kinds)
     ]
-    # Questions of their own: the indices err independently.
+    # Separate questions: the errors of the indices are independent.
     for number, run in enumerate(runs):
         own = pl.format("{} {}", pl.lit(number), "question")
         run.variants["normal"] = run.variants["normal"].with_columns(question=own)
@@ -108,22 +108,22 @@ def test_the_contrast_of_one_model_has_the_interval_of_independent_indices():
     assert study.printed(study.frame).columns == ["Model", *kinds, "available less unavailable"]
 
 
-def test_a_contrast_without_any_error_has_no_interval_of_no_width():
+def test_contrast_without_sampling_error_has_no_interval():
     runs = [made_run("m", dataset=name, n=200, variants=["normal"]) for name in ("simpleqa", "faitheval_unanswerable")]
     row = hallucination_table.make(runs, OPTIONS).frame.filter(statistic="truth_contrast").row(0, named=True)
     assert (row["estimate"], row["low"], row["high"]) == (0, None, None)
 
 
-def test_the_ceiling_of_w_knows_the_errors_of_every_index():
+def test_ceiling_of_w_accounts_for_errors_of_every_index():
     runs = [made_run(f"m{i}", dataset=dataset, rho=0.25 * i, n=400, seed=i) for i in range(4) for dataset in ("a", "b")]
     study = hallucination_table.make(runs, OPTIONS)
     found = study.frame.filter(statistic="kendall_w_ceiling").row(0, named=True)
-    # Both datasets ask the same questions and got the same answers: their errors are one, and W is 1.
+    # Both datasets have the same questions and answers: their errors are identical, and W is 1.
     assert found["estimate"] == pytest.approx(1)
     assert any("would reduce W to 1.00" in note for note in study.notes)
 
 
-def test_agreement_is_that_of_the_definitions():
+def test_agreement_against_its_definitions():
     runs = [
         made_run(f"m{i}", dataset=dataset, rho=0.2 * i, n=200, seed=10 * i + j)
         for i in range(3)
@@ -138,8 +138,8 @@ def test_agreement_is_that_of_the_definitions():
     assert found["winner_entropy"] == pytest.approx(-sum(p * math.log(p, 3) for p in shares))
 
 
-def test_within_a_mix_the_index_is_that_of_the_sources():
-    """Two sources of which one is refused and wrong throughout more often: the pooled index is larger."""
+def test_index_of_a_mix_is_computed_within_sources():
+    """Two sources, one of which is refused and wrong more often: the pooled index is larger."""
     easy = made_run(
         "m", dataset="faitheval_unanswerable+precise_wiki", rho=0.3, right=0.9, variants=["high"], n=600, topic="easy"
     )
@@ -163,7 +163,7 @@ def test_within_a_mix_the_index_is_that_of_the_sources():
     assert frame["within_source"][1] is None
 
 
-def test_one_dataset_is_not_enough_and_one_model_is_not_ranked():
+def test_single_dataset_raises_and_single_model_is_not_ranked():
     with pytest.raises(NotPossibleError, match="two datasets or more"):
         hallucination_table.make([made_run("a"), made_run("b")], OPTIONS)
     study = hallucination_table.make([made_run("a", dataset="x"), made_run("a", dataset="y", seed=1)], OPTIONS)

@@ -50,7 +50,7 @@ def test_the_weighted_column_has_a_penalty_of_one():
     assert np.abs(c - 0.2 * (1 - r) - printed).min() > 0.02
 
 
-def test_f_and_c_a_follow_from_the_rates_but_for_one_row_each():
+def test_f_score_and_c_a_of_the_paper_follow_from_rates_except_one_row_each():
     def reachable(row, formula):
         corners = [
             formula(row["correct_rate"] + dc, row["refusal_rate"] + dr)
@@ -69,7 +69,7 @@ def test_f_and_c_a_follow_from_the_rates_but_for_one_row_each():
     assert odd == {"f_score": {"Qwen3-235B"}, "correct_given_attempted": {"Qwen3-32B"}}
 
 
-def test_one_interval_misses_its_own_estimate():
+def test_one_interval_of_the_paper_excludes_its_estimate():
     name = "refusal_index"
     misses = ROWS.filter(~pl.col(name).is_between(f"{name}_low", f"{name}_high"))
     assert misses["model"].to_list() == ["Gemma-3-12B"]
@@ -101,7 +101,7 @@ def test_models_are_found_by_name_and_without_their_provider(tmp_path):
     assert family_of("acme/unknown", known) == "acme"
 
 
-def test_a_readers_own_table_of_models_comes_first(tmp_path):
+def test_user_table_of_models_takes_precedence(tmp_path):
     path = tmp_path / "models.csv"
     path.write_text("model,family,parameters_billion\nqwen2.5-72b,Mine,99\nacme/x,Acme,\n")
     known = known_models(path)
@@ -113,7 +113,7 @@ def test_a_readers_own_table_of_models_comes_first(tmp_path):
     ("content", "said"),
     [("model,size\nx,1\n", "add 'family'"), ("model,family,parameters_billion\nx,y,big\n", "could not be read")],
 )
-def test_a_table_of_models_that_cannot_be_used_is_said(tmp_path, content, said):
+def test_invalid_table_of_models_raises(tmp_path, content, said):
     path = tmp_path / "models.csv"
     path.write_text(content)
     with pytest.raises(ModelTableError, match=said):
@@ -140,12 +140,12 @@ def test_one_model_under_two_names_is_two_models():
     assert frame.filter(source="run")["dataset"].unique().to_list() == ["Ours"]
 
 
-def test_the_paper_stands_beside_simpleqa_whatever_it_is_called():
+def test_paper_context_appears_for_a_renamed_simpleqa():
     assert paper_context([named("acme/x", "X")]).height == 16
     assert paper_context([named("acme/x", "X", dataset="d", called="simpleqa")]).height == 0
 
 
-def test_size_and_family_are_those_of_the_model_unless_a_table_has_the_name(tmp_path):
+def test_size_and_family_come_from_the_model_unless_a_table_has_the_name(tmp_path):
     runs = [named("almanac/base", "Base", dataset="d"), named("almanac/small", "Small", dataset="d", seed=1)]
     plain = index_and_size.make(runs, OPTIONS).frame.filter(source="run")
     assert dict(zip(plain["model"], plain["parameters_billion"], strict=True)).keys() == {"Base", "Small"}
@@ -158,7 +158,7 @@ def test_size_and_family_are_those_of_the_model_unless_a_table_has_the_name(tmp_
     assert families.unique().to_list() == ["almanac"]
 
 
-def test_whether_the_truth_is_to_be_had_is_told_by_the_dataset_itself():
+def test_truth_availability_depends_on_the_original_dataset():
     runs = [
         named("acme/x", "X", dataset="faitheval_unanswerable", called="No answer"),
         named("acme/x", "X", dataset="faitheval_counterfactual", called="Other world"),
@@ -171,7 +171,7 @@ def test_whether_the_truth_is_to_be_had_is_told_by_the_dataset_itself():
 
 
 @one_fast("name", ["Large", "acme/one"])
-def test_what_a_run_took_is_found_under_any_name(tmp_path, name):
+def test_usage_of_a_run_is_found_under_any_name(tmp_path, name):
     folder = RunFolder(make_run(tmp_path / "one", "acme/one"))
     write_summary(tmp_path, {"one": (name, "Ours")})
     usage = {variant: Usage(100, 7, 5, None) for variant in ("low", "normal", "high", "highest")}

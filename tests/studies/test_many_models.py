@@ -1,4 +1,4 @@
-"""Every study is legible of one model, of two and of many: nothing is cut, and names and legends keep off the data."""
+"""Every study is legible for one, two and many models: no text is cut, and no name or legend covers the data."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def named(place: int) -> str:
 
 
 def labelled(run):
-    """Label a run as those that are read are, where a model has runs on several datasets; its prompts state targets."""
+    """Label a run as it is when a model has runs on several datasets; its prompts state targets."""
     return replace(run, label=f"{run.model}, {run.dataset}", settings=STATED)
 
 
@@ -87,7 +87,7 @@ def studies(runs, count, options):
             assert count < 3 or spec.name == "thinking"
 
 
-def out_of_view(figure):
+def hidden_tick_labels(figure):
     """Find the labels of ticks beyond an axis's limits, which Matplotlib keeps but does not draw."""
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
         low, high = sorted(axis.get_view_interval())
@@ -97,8 +97,8 @@ def out_of_view(figure):
 
 
 def cut_texts(figure):
-    """Find what of a drawn figure's texts lies outside of it, by more than two points."""
-    slack, frame, hidden = 2 * figure.dpi / 72, figure.bbox, set(out_of_view(figure))
+    """Find texts of a drawn figure that lie outside it by more than two points."""
+    slack, frame, hidden = 2 * figure.dpi / 72, figure.bbox, set(hidden_tick_labels(figure))
     for text in figure.findobj(lambda artist: hasattr(artist, "get_text")):
         shown = text.get_visible() and str(text.get_text()).strip() and text not in hidden
         # The box of a label with a leader includes the leader.
@@ -110,7 +110,7 @@ def cut_texts(figure):
 
 
 def problems_of(study, figure):
-    """Draw a figure, and find what of it is cut, or lies on a panel or a legend."""
+    """Draw a figure, and find parts that are cut or overlap a panel or a legend."""
     with style.house_style():
         figure.draw_without_rendering()
         yield from (("cut", text) for text in cut_texts(figure))
@@ -122,7 +122,7 @@ def problems_of(study, figure):
 @pytest.mark.parametrize(
     "count", [pytest.param(2, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, MANY))]
 )
-def test_nothing_is_cut_and_no_legend_lies_on_a_panel(runs, options, count) -> None:
+def test_no_text_is_cut_and_no_legend_covers_a_panel(runs, options, count) -> None:
     drawn = [study for study in studies(runs, count, options) if study.draw is not None]
     assert [(study.name, problem) for study in drawn for problem in problems_of(study, study.figure())] == []
     assert len(drawn) >= 14
@@ -134,12 +134,12 @@ def test_nothing_is_cut_and_no_legend_lies_on_a_panel(runs, options, count) -> N
     [pytest.param(FORMATS[:2], marks=pytest.mark.slow), pytest.param(FORMATS, marks=pytest.mark.nightly)],
     ids=["tables", "pictures"],
 )
-def test_every_study_marks_runs_that_lack_grades_and_says_so(runs, options, tmp_path, formats) -> None:
+def test_every_study_marks_runs_with_missing_grades(runs, options, tmp_path, formats) -> None:
     lacking = {place: [without_grades(run) for run in runs[place]] for place in range(2)}
     made = list(studies(lacking, 2, options))
     for study in made:
         assert study.caption.endswith(BIASED), study.name
-        # Tables and figures that name models mark them; the ranking's stability is of all runs, and names none.
+        # Tables and figures that name models mark them; ranking stability covers all runs and names none.
         models = study.marked["model"].drop_nulls() if "model" in study.frame else pl.Series([MARK])
         assert models.str.ends_with(MARK).any(), study.name
         files = {path.suffix: path for path in write_study(study, tmp_path, formats)}
@@ -158,7 +158,7 @@ def test_every_study_marks_runs_that_lack_grades_and_says_so(runs, options, tmp_
 
 
 def without_grades(run):
-    """Take the grades of every third question."""
+    """Remove the grades of every third question."""
     grades = ("refused", "wrong", "first_grade", "forced_grade")
     gone = pl.int_range(pl.len()) % 3 == 0
     tables = {
@@ -168,7 +168,7 @@ def without_grades(run):
     return replace(run, variants=tables)
 
 
-def test_a_run_without_grades_is_marked_in_every_format_and_a_complete_one_is_not(tmp_path, monkeypatch) -> None:
+def test_only_incomplete_runs_are_marked_in_every_format(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(precision, "RESAMPLES", 50)
     incomplete, whole = (made_run(name, n=60, seed=seed, variants=["low"]) for seed, name in enumerate(("a", "b")))
     make = study_spec("results_table").make
@@ -189,7 +189,7 @@ def test_a_run_without_grades_is_marked_in_every_format_and_a_complete_one_is_no
     assert "† Incomplete" in page
 
 
-def test_names_are_short_and_no_others() -> None:
+def test_shortened_names_are_unique() -> None:
     long = [f"a-provider/of/the-model-{'x' * 30}-{place}" for place in range(3)]
     alike = ["one-long-provider/some-model-name", "two-long-provider/some-model-name"]
     same = ["y" * 30 + "z" * 30, "y" * 31 + "z" * 30]
@@ -214,13 +214,13 @@ def test_a_legend_adds_its_height_and_stays_within_the_width() -> None:
         assert len({text.get_text() for text in legend.get_texts()}) == 9
 
 
-def test_models_of_one_size_stand_side_by_side_around_it() -> None:
+def test_models_of_equal_size_are_spread_around_it() -> None:
     frame = side_by_side(pl.DataFrame({SIZE: [7.0, 70.0, 7.0, *[700.0] * 30]}))
     places = frame[DRAWN_AT].log10()
     assert places[1] == pytest.approx(math.log10(70))
     assert (places[0] + places[2]) / 2 == pytest.approx(math.log10(7))
     assert places[2] - places[0] == pytest.approx(0.04 * 2)
-    # Of many the first and the last stay near their size, too.
+    # Of many models, the first and last stay near their size, too.
     crowd = places[3:].to_numpy()
     assert np.ptp(crowd) == pytest.approx(0.25 * 2)
     assert np.all(np.diff(crowd) > 0)
@@ -228,7 +228,7 @@ def test_models_of_one_size_stand_side_by_side_around_it() -> None:
 
 
 def test_operating_points_of_every_panel_are_in_view(runs, options) -> None:
-    # The first model is right the least: limits made for it would cut off the others.
+    # The first model is the least accurate: limits made for it would cut off the others.
     study = operating_point.make([runs[place][0] for place in (0, 8)], options)
     figure = study.figure()
     highest = study.frame.select(pl.max_horizontal("correct_rate", "correct_rate_high").max()).item()
@@ -241,7 +241,7 @@ def test_operating_points_of_every_panel_are_in_view(runs, options) -> None:
     "name",
     ["auroc_correlation", "attenuation", "calibrator_comparison", "index_and_size", "thinking", "ranking_stability"],
 )
-def test_what_is_not_possible_with_32_runs_is_one_line_with_a_count_and_no_paragraph_of_names(name):
+def test_error_for_many_runs_is_short_and_counts_notes(name):
     runs = [made_run(f"provider/model-number-{i}", n=30, seed=i, variants=["normal"]) for i in range(32)]
     with pytest.raises(NotPossibleError) as error:
         study_spec(name).make(runs, StudyOptions())
@@ -252,7 +252,7 @@ def test_what_is_not_possible_with_32_runs_is_one_line_with_a_count_and_no_parag
         assert f"({len(error.value.notes)} note" in error.value.short
 
 
-def test_many_notes_are_cut_where_all_studies_are_shown():
+def test_notes_are_limited_when_all_studies_are_shown():
     study = Study(pl.DataFrame(), notes=[f"Note {i}." for i in range(40)], name="name")
     shown = few_notes(study)
     assert shown[:2] == ("Note 0.", "Note 1.")

@@ -51,7 +51,7 @@ def frame(run):
     return attenuation.make([run], OPTIONS).frame
 
 
-def test_crossed_draws_show_the_attenuated_index_and_the_correction_the_true_one(frame):
+def test_crossed_draws_are_attenuated_and_the_correction_recovers_the_truth(frame):
     expected = float(attenuated_refusal_index(TRUTH, 1.0, 1.0))
     crossed = frame.filter(kind=CROSSED).row(0, named=True)
     assert crossed["low"] < expected < crossed["high"]
@@ -62,7 +62,7 @@ def test_crossed_draws_show_the_attenuated_index_and_the_correction_the_true_one
         assert (row["refusal_reliability"], row["error_reliability"]) == pytest.approx((0.5, 0.5), abs=0.06)
 
 
-def test_counts_of_draws_go_up_to_all_and_more_draws_narrow_the_interval(frame):
+def test_more_draws_narrow_the_corrected_interval(frame):
     rows = frame.filter(kind=CORRECTED)
     assert rows["draws"].to_list() == [2, 3, 5, 6]
     widths = (rows["high"] - rows["low"]).to_list()
@@ -80,8 +80,8 @@ def test_each_row_is_the_estimate_of_its_draws(run, frame):
     assert (row["estimate"], row["uncorrected"]) == (three.estimate, three.uncorrected)
 
 
-def test_what_cannot_be_corrected_is_undefined_with_its_reason():
-    # Of every question the second draw does the opposite: the reliability is negative.
+def test_uncorrectable_index_is_undefined_with_a_reason():
+    # The second draw of every question does the opposite: the reliability is negative.
     refused, wrong = np.arange(300) % 2 == 0, np.arange(300) % 3 == 0
     rows = pl.concat([table_rows(refused, wrong), table_rows(~refused, wrong, draw=1)])
     study = attenuation.make([run_of({"normal": rows})], OPTIONS)
@@ -95,14 +95,14 @@ def test_what_cannot_be_corrected_is_undefined_with_its_reason():
     check_files(study)
 
 
-def test_variants_drawn_once_are_said(run):
+def test_variants_sampled_once_are_reported(run):
     study = attenuation.make([run, make_run("b", n=60, variants=("low",))], OPTIONS)
     assert any(note.startswith("b, low is left out") for note in study.notes)
     with pytest.raises(NotPossibleError, match="two samples or more"):
         attenuation.make([make_run("b", n=60)], OPTIONS)
 
 
-def test_it_draws_and_prints_names_that_are_code_elsewhere():
+def test_hostile_names_are_drawn_and_printed_safely():
     check_files(
         attenuation.make([make_run(HOSTILE, n=80, draws=2, seed=1), make_run("b", n=80, draws=5, seed=2)], OPTIONS)
     )
@@ -123,13 +123,13 @@ def spread():
     return spread_frame(TABLE, OPTIONS)
 
 
-def test_sizes_are_those_below_the_number_of_questions_with_fifty_subsets_each(spread):
+def test_subset_sizes_are_below_the_number_of_questions(spread):
     assert spread["size"].unique(maintain_order=True).to_list() == [size for size in SIZES if size < 1000]
     assert set(spread["subsets"]) == {N_SUBSETS}
     assert spread.height == 3 * spread["size"].n_unique()
 
 
-def test_the_metrics_of_many_tables_are_those_of_each():
+def test_vectorised_metrics_match_single_tables():
     counts = np.array([[10, 5, 20, 15], [3, 1, 0, 9], [0, 0, 20, 30], [7, 3, 0, 0]])
     values = metrics_of_counts(counts.astype(float))
     for row, table in enumerate(counts):
@@ -139,7 +139,7 @@ def test_the_metrics_of_many_tables_are_those_of_each():
             assert (None if math.isnan(found) else found) == (expected[name] and pytest.approx(expected[name]))
 
 
-def test_the_prediction_is_what_subsets_of_real_questions_show(spread):
+def test_predicted_spread_against_simulated_subsets(spread):
     cells = np.repeat(np.arange(4), TABLE.counts)
     rng = np.random.default_rng(5)
     drawn = np.array([np.bincount(rng.choice(cells, 400, replace=False), minlength=4) for _ in range(4000)])
@@ -149,7 +149,7 @@ def test_the_prediction_is_what_subsets_of_real_questions_show(spread):
         assert row["predicted_standard_deviation"] == pytest.approx(values[name].std(ddof=1), rel=0.06)
 
 
-def test_new_questions_scatter_as_the_standard_error_says_and_subsets_less(spread):
+def test_predicted_spread_for_new_questions_against_standard_error(spread):
     row = spread.filter(metric="refusal_index", size=500).row(0, named=True)
     error = refusal_index(TABLE).standard_error
     assert row["predicted_for_new_questions"] == pytest.approx(error * math.sqrt(1000 / 500), rel=1e-9)
@@ -161,14 +161,14 @@ def test_new_questions_scatter_as_the_standard_error_says_and_subsets_less(sprea
     assert c_a["predicted_for_new_questions"] == pytest.approx(expected)
 
 
-def test_the_subsets_lie_about_the_prediction_within_the_interval_of_their_spread(spread):
+def test_spread_intervals_mostly_contain_the_prediction(spread):
     inside = spread.filter(spread["cv_low"] <= spread["predicted_cv"], spread["predicted_cv"] <= spread["cv_high"])
     assert inside.height >= 0.8 * spread.height
     row = spread.row(0, named=True)
     assert row["cv"] == pytest.approx(row["standard_deviation"] / row["estimate"])
 
 
-def test_questions_for_a_cv_of_a_tenth_are_planned_for_new_questions(spread):
+def test_questions_for_a_cv_of_ten_percent_match_the_plan(spread):
     scenario = PlanningScenario.from_table(TABLE)
     for name in COMPARED:
         planned = spread.filter(metric=name)["questions_for_cv_10"][0]
@@ -187,7 +187,7 @@ def test_subsets_without_an_index_are_counted():
     assert row["boundary"] > 0
 
 
-def test_one_variant_stands_for_a_run_and_small_or_undefined_runs_are_said():
+def test_one_variant_represents_a_run_and_unusable_runs_are_reported():
     silent = run_of({"normal": table_rows(np.zeros(90), np.arange(90) % 2, model="z")}, model="z")
     study = sample_size.make([make_run("a", n=130), make_run("b", n=40), silent], OPTIONS)
     assert set(study.frame.select("model", "variant").iter_rows()) == {("a", "normal")}
@@ -197,7 +197,7 @@ def test_one_variant_stands_for_a_run_and_small_or_undefined_runs_are_said():
         sample_size.make([silent], OPTIONS)
 
 
-def test_an_index_about_zero_is_said_to_make_its_share_meaningless():
+def test_index_near_zero_gets_a_note_about_its_cv():
     study = sample_size.make([make_run("a", rho=0.0, n=300)], OPTIONS)
     assert any("does not differ significantly from 0" in note for note in study.notes)
 

@@ -71,7 +71,7 @@ def entropy_of(scores: np.ndarray) -> float:
 
 
 def without(metric: np.ndarray, effect: np.ndarray) -> np.ndarray:
-    """Residuals of the better of the rising and the falling function, equal covariates pooled."""
+    """Residuals of the better of the increasing and decreasing fits, with equal covariates pooled."""
     y, x = metric.ravel(), effect.ravel()
     _, group, sizes = np.unique(x, return_inverse=True, return_counts=True)
     means = np.bincount(group, y) / sizes
@@ -84,7 +84,7 @@ def cell(frame: pl.DataFrame, metric: str, removed: str, fit_over: str | None = 
     return frame.filter(pl.col("fit_over").eq_missing(fit_over), metric=metric, removed=removed).row(0, named=True)
 
 
-def test_scores_are_those_of_the_counts(models):
+def test_scores_against_counts(models):
     grid = grid_of(models, penalty=1.0)
     assert (grid.models, grid.settings) == (NAMES, ("d, low", "d, normal", "d, high"))
     n11, n10, n01, n00 = counts_of(models[2], "normal")
@@ -94,7 +94,7 @@ def test_scores_are_those_of_the_counts(models):
     assert grid.scores["weighted_score"][1, 2] == pytest.approx(-n01 / n)
 
 
-def test_w_and_winner_entropy_are_those_of_the_ranks(models, study):
+def test_w_and_winner_entropy_against_ranks(models, study):
     scores = grid_of(models, penalty=1.0).scores
     for name in COMPARED:
         row = cell(study.frame, name, "nothing", None)
@@ -103,13 +103,13 @@ def test_w_and_winner_entropy_are_those_of_the_ranks(models, study):
 
 
 @pytest.mark.parametrize("removed", ["correct_rate", "refusal_rate"])
-def test_residuals_are_those_of_an_isotonic_regression_over_all_models(models, study, removed):
+def test_residuals_against_scipy_isotonic_regression(models, study, removed):
     scores = grid_of(models, penalty=1.0).scores
     row = cell(study.frame, "refusal_index", removed)
     assert row["kendall_w"] == pytest.approx(w_of(without(scores["refusal_index"], scores[removed])), abs=1e-6)
 
 
-def test_a_rate_leaves_nothing_of_itself_and_weighted_nothing_of_both(study):
+def test_rates_explain_themselves_and_the_weighted_score(study):
     for metric, removed in (
         ("correct_rate", "correct_rate"),
         ("refusal_rate", "refusal_rate"),
@@ -124,7 +124,7 @@ def test_the_tie_correction_can_only_raise_w(study):
     assert (known["kendall_w_tie_corrected"] >= known["kendall_w"] - 1e-12).all()
 
 
-def test_random_rankings_agree_as_theory_says(study):
+def test_agreement_of_random_rankings_against_theory(study):
     row = cell(study.frame, "refusal_index", "nothing", None)
     assert row["random_kendall_w"] == pytest.approx(1 / 3, abs=4 * 0.24 / math.sqrt(SHUFFLES))
     assert row["random_kendall_w_low"] < row["random_kendall_w"] < row["random_kendall_w_high"]
@@ -136,7 +136,7 @@ def test_the_same_seed_gives_the_same_frame(models, few_resamples):
     assert not stability_frame(scores, 1).equals(stability_frame(scores, 2))
 
 
-def test_the_printed_table_has_the_shape_of_the_paper(study):
+def test_printed_table_has_the_layout_of_the_paper(study):
     table = paper_layout(study.frame)
     assert table["metric"].to_list() == ["Random", "Correct", "Refused", "C/A", "F", "Weighted", "RI"]
     assert table.width == 1 + 2 * 4 + 1
@@ -146,20 +146,20 @@ def test_the_printed_table_has_the_shape_of_the_paper(study):
     assert table.filter(metric="Correct")["W -Correct"].item() == "-"
 
 
-def test_the_ceiling_of_w_is_below_one_and_above_w_of_settings_that_disagree(study):
+def test_ceiling_of_w_is_at_most_one_and_lower_for_noisy_metrics(study):
     rows = study.frame.filter(removed="nothing")
     assert rows["kendall_w_ceiling"].null_count() == 0
     assert (rows["kendall_w_ceiling"] <= 1).all()
     index = rows.filter(metric="refusal_index").row(0, named=True)
     assert index["kendall_w_ceiling_low"] < index["kendall_w_ceiling"] < index["kendall_w_ceiling_high"] <= 1
-    # Rates of 300 questions hardly scatter, the index does.
+    # Rates of 300 questions have little noise; the index has more.
     assert rows.filter(metric="correct_rate")["kendall_w_ceiling"].item() > index["kendall_w_ceiling"]
     assert (
         study.frame.filter(pl.col("removed") != "nothing")["kendall_w_ceiling"].null_count() == study.frame.height - 6
     )
 
 
-def test_a_setting_that_a_model_lacks_or_in_which_it_has_no_index_is_left_out_and_said(models, few_resamples):
+def test_settings_with_missing_or_undefined_ri_are_left_out_and_reported(models, few_resamples):
     unfinished = make_run("e", variants=("low", "normal"), n=300, seed=8)
     study = ranking_stability.make([*models, unfinished], DEFAULT_OPTIONS)
     assert study.frame["n_settings"].unique().to_list() == [2]
@@ -173,7 +173,7 @@ def test_a_setting_that_a_model_lacks_or_in_which_it_has_no_index_is_left_out_an
     assert any("d, low is left out: RI of e is undefined" in note for note in study.notes)
 
 
-def test_one_model_or_one_setting_is_said_in_a_sentence(models):
+def test_single_model_or_setting_raises(models):
     with pytest.raises(NotPossibleError, match="two models or more"):
         ranking_stability.make(models[:1], DEFAULT_OPTIONS)
     with pytest.raises(NotPossibleError, match="the settings that they share d, low"):
@@ -183,7 +183,7 @@ def test_one_model_or_one_setting_is_said_in_a_sentence(models):
 
 
 @pytest.mark.slow
-def test_it_draws_and_prints_names_that_are_code_elsewhere(models, few_resamples):
+def test_hostile_names_are_drawn_and_printed_safely(models, few_resamples):
     check_files(ranking_stability.make([*models[:2], make_run(HOSTILE, seed=5, n=300)], DEFAULT_OPTIONS))
 
 
@@ -208,7 +208,7 @@ def test_estimates_are_the_joint_index_of_each_model_over_its_variants(three_mod
     assert all(one >= other for one, other in pairwise(frame["estimate"]))
 
 
-def test_letters_are_shared_by_what_cannot_be_told_apart(three_models):
+def test_indistinguishable_models_share_letters(three_models):
     letters = dict(
         ranking_with_ties.make(three_models, OPTIONS).frame.filter(part="model").select("model", "letters").iter_rows()
     )
@@ -216,7 +216,7 @@ def test_letters_are_shared_by_what_cannot_be_told_apart(three_models):
     assert not set(letters["a"]) & set(letters["c"])
 
 
-def test_differences_are_those_of_the_ranking_and_have_simultaneous_intervals(three_models):
+def test_differences_and_simultaneous_intervals_match_the_ranking(three_models):
     pairs = ranking_with_ties.make(three_models, OPTIONS).frame.filter(part="difference")
     expected = rank(three_models, CompareOptions(seed=OPTIONS.seed)).ranking.pairs
     assert [tuple(row) for row in pairs.select("estimate", "low", "high", "pvalue_max_t").iter_rows()] == [
@@ -224,7 +224,7 @@ def test_differences_are_those_of_the_ranking_and_have_simultaneous_intervals(th
     ]
 
 
-def test_many_pairs_are_all_in_the_frame_and_those_with_the_first_are_drawn():
+def test_frame_has_all_pairs_but_only_those_with_the_best_model_are_drawn():
     frame = ranking_with_ties.make([make_run(f"m{i}", rho=0.1 * i, n=120, seed=i) for i in range(7)], OPTIONS).frame
     pairs = frame.filter(part="difference")
     assert pairs.height == 21 > MAX_PAIRS
@@ -233,7 +233,7 @@ def test_many_pairs_are_all_in_the_frame_and_those_with_the_first_are_drawn():
     assert set(pairs.filter("drawn")["model"]) == {first}
 
 
-def test_datasets_are_ranked_each_by_itself_and_a_lone_model_is_said(three_models):
+def test_datasets_are_ranked_separately_and_a_single_model_is_reported(three_models):
     study = ranking_with_ties.make([*three_models, make_run("a", dataset="other", rho=0.3)], OPTIONS)
     assert set(study.frame["dataset"]) == {"d"}
     assert any("other is left out" in note for note in study.notes)
@@ -241,13 +241,13 @@ def test_datasets_are_ranked_each_by_itself_and_a_lone_model_is_said(three_model
         ranking_with_ties.make(three_models[:1], OPTIONS)
 
 
-def test_models_without_a_variant_in_common_are_said():
+def test_models_without_a_common_variant_raise():
     runs = [make_run("a", variants=("low", "normal")), make_run("b", variants=("high",), seed=1)]
     with pytest.raises(NotPossibleError, match="share a prompt"):
         ranking_with_ties.make(runs, OPTIONS)
 
 
-def test_a_model_that_never_refuses_is_shown_unranked_with_its_reason(three_models):
+def test_model_that_never_refuses_is_unranked_with_a_reason(three_models):
     n = 400
     silent = run_of({v: table_rows(np.zeros(n), np.arange(n) % 2, model="z", variant=v) for v in THRESHOLDS}, model="z")
     study = ranking_with_ties.make([*three_models, silent], OPTIONS)
@@ -257,7 +257,7 @@ def test_a_model_that_never_refuses_is_shown_unranked_with_its_reason(three_mode
     check_files(study)
 
 
-def test_of_two_runs_of_a_model_the_one_with_more_graded_questions_stands_for_it():
+def test_run_with_more_graded_questions_represents_its_model():
     few, many = make_run("a", n=50, label="a (few)"), make_run("a", n=80, label="a (many)", seed=1)
     chosen, notes = chosen_runs([few, many, make_run("b")])
     assert [run.label for run in chosen] == ["a (many)", "b"]
@@ -267,7 +267,7 @@ def test_of_two_runs_of_a_model_the_one_with_more_graded_questions_stands_for_it
     assert (reference_variant(few), reference_variant(make_run("c", variants=("low", "high")))) == ("normal", "low")
 
 
-def test_names_that_are_code_elsewhere_are_drawn_as_text(three_models):
+def test_hostile_names_are_drawn_as_text(three_models):
     study = ranking_with_ties.make([*three_models, make_run(HOSTILE, rho=0.2, seed=7)], OPTIONS)
     check_files(study)
     assert HOSTILE in study.frame["model"].to_list()

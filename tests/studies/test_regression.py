@@ -1,4 +1,4 @@
-"""Regressions against SciPy's, and who is in them."""
+"""Regressions against SciPy, and which runs they include."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def study(runs):
     return index_and_accuracy.make(runs, OPTIONS)
 
 
-def test_a_line_is_that_of_scipy():
+def test_regression_line_against_scipy():
     rng = np.random.default_rng(1)
     x = rng.uniform(size=12)
     y = 0.3 * x + rng.normal(size=12)
@@ -85,7 +85,7 @@ def test_a_single_variant_keeps_its_own_intervals():
     assert (row["value_low"], row["value_high"]) == pytest.approx((middle - half, middle + half), abs=1e-6)
 
 
-def test_too_few_models_is_said_and_simpleqa_brings_the_papers(runs, few_resamples):
+def test_too_few_models_raise_and_simpleqa_adds_those_of_the_paper(runs, few_resamples):
     with pytest.raises(NotPossibleError, match="three models or more"):
         index_and_accuracy.make(runs[:2], OPTIONS)
     study = index_and_accuracy.make([made_run("openai/gpt-x", dataset="simpleqa", n=80)], OPTIONS)
@@ -104,7 +104,7 @@ def test_a_run_without_an_index_is_left_out(runs):
     assert any("undefined: never" in note for note in study.notes)
 
 
-def test_a_run_with_an_empty_cell_is_drawn_apart_and_is_in_the_second_numbers_only(runs, study):
+def test_sparse_run_is_marked_and_excluded_from_the_headline(runs, study):
     before = study
     rare = made_run("rare", rho=0.999, right=0.05, n=60, variants=["low"])
     study = index_and_accuracy.make([*runs, rare], OPTIONS)
@@ -121,7 +121,7 @@ def test_a_run_with_an_empty_cell_is_drawn_apart_and_is_in_the_second_numbers_on
     assert all("With 1 more, at the boundary" in note for note in study.notes if "R squared" in note)
 
 
-def test_the_noise_ceiling_is_the_product_of_both_reliabilities_by_resampled_questions(runs, study):
+def test_noise_ceiling_against_resampled_questions(runs, study):
     rows = study.frame.filter(metric="refusal_rate")
     refused = np.array([[t["refused"].to_numpy() for t in run.variants.values()] for run in runs]).mean(axis=1)
     wrong = np.array([[t["wrong"].to_numpy() for t in run.variants.values()] for run in runs])
@@ -135,12 +135,12 @@ def test_the_noise_ceiling_is_the_product_of_both_reliabilities_by_resampled_que
     def reliability(values, draws):
         return 1 - (draws - draws.mean(axis=0)).var(axis=1, ddof=1).mean() / values.var(ddof=1)
 
-    # The joint index scatters much as the mean of the variants' does.
+    # The joint index varies much like the mean over variants.
     expected = reliability(rows["value"].to_numpy(), rates) * reliability(rows["refusal_index"].to_numpy(), indices)
     assert rows["r_squared_ceiling"][0] == pytest.approx(expected, abs=0.06)
 
 
-def test_p_is_never_printed_as_nought():
+def test_p_values_are_never_printed_as_zero():
     row = {
         "source": "run",
         "points": 5,
@@ -159,7 +159,7 @@ def test_p_is_never_printed_as_nought():
     assert "unknown (noise exceeds spread of the index)" in regression_note(row, "size")
 
 
-def test_size_is_regressed_by_its_logarithm(tmp_path, runs):
+def test_size_regression_uses_log_parameters(tmp_path, runs):
     path = tmp_path / "models.csv"
     path.write_text("model,family,parameters_billion\nm0,A,1\nm1,A,3\nm2,B,10\nm3,B,100\n")
     study = index_and_size.make(runs, StudyOptions(models=path))
@@ -173,18 +173,18 @@ def test_size_is_regressed_by_its_logarithm(tmp_path, runs):
     assert study.figure().axes
 
 
-def test_sizes_that_nobody_knows_are_asked_for(runs):
+def test_unknown_sizes_raise_and_ask_for_a_table(runs):
     with pytest.raises(NotPossibleError, match="table of models"):
         index_and_size.make(runs, OPTIONS)
 
 
-def test_size_on_simpleqa_stands_among_the_papers():
+def test_size_study_on_simpleqa_includes_the_paper():
     frame = index_and_size.make([made_run("x/Qwen2.5-72B", dataset="simpleqa", n=80)], OPTIONS).frame
     assert frame.filter(source="paper").height == 10
     assert frame.filter(source="run")["parameters_billion"].to_list() == [72]
 
 
-def test_names_of_others_are_drawn(runs, few_resamples):
+def test_hostile_model_names_are_drawn(runs, few_resamples):
     study = index_and_accuracy.make([*runs[:2], made_run(HOSTILE, n=100, seed=9)], OPTIONS)
     figure = study.figure()
     figure.draw_without_rendering()

@@ -37,7 +37,7 @@ NAMES = {"t0": 0.0, "t50": 0.5, "t75": 0.75, "t90": 0.9}
 
 
 def run_at(rates, *, model: str = "m", n: int = 2000, rho: float = 0.6, error_rate: float = 0.6, seed: int = 3):
-    """Return a run whose variants refuse at the given rates by one latent score."""
+    """Return a run whose variants refuse at the given rates from one latent score."""
     refusal, noise = np.random.default_rng(seed).standard_normal((2, n))
     wrong = rho * refusal + math.sqrt(1 - rho**2) * noise > -ndtri(error_rate)
     tables = {}
@@ -62,7 +62,7 @@ def verdicts(study, model: str) -> list[str]:
     return study.frame.filter(model=model, part="target")["verdict"].to_list()
 
 
-def test_who_follows_shows_no_difference_and_who_does_not_refuses_too_much_then_too_little(study):
+def test_verdicts_distinguish_following_from_ignoring_the_penalty(study):
     assert verdicts(study, "obeys") == ["no difference shown"] * 4
     assert verdicts(study, "ignores") == ["too much", "too little", "too little", "too little"]
     first, second = study.notes
@@ -72,7 +72,7 @@ def test_who_follows_shows_no_difference_and_who_does_not_refuses_too_much_then_
     assert "it changes too little. There is no significant response." in second
 
 
-def test_what_is_earned_is_a_right_answer_less_the_stated_price_of_a_wrong_one(study):
+def test_utility_uses_the_stated_penalty(study):
     row = study.frame.filter(model="ignores", variant="t75").row(0, named=True)
     table = run_at([0.4] * 4).variants["t75"]
     answered = table.filter(~table["refused"])
@@ -83,7 +83,7 @@ def test_what_is_earned_is_a_right_answer_less_the_stated_price_of_a_wrong_one(s
     assert f", {row['best_utility']:.2f}, " in study.notes[1].partition("; at best ")[2]
 
 
-def test_targets_are_those_of_the_settings_or_else_of_the_names():
+def test_targets_come_from_settings_or_else_from_names():
     run = run_at([0.4] * 4, n=20)
     assert targets_of(run) == NAMES
     stated = {"prompts": {"targets": {"t0": 0.2, "t50": 0.6, "gone": 0.7, "t75": "high", "t90": 1.5}}}
@@ -91,7 +91,7 @@ def test_targets_are_those_of_the_settings_or_else_of_the_names():
     assert targets_of(made_run("other", n=20)) == {}
 
 
-def test_scores_of_confidence_show_what_their_best_cut_would_have_earned():
+def test_confidence_scores_show_the_utility_of_their_best_threshold():
     run = with_scores(run_at([0.4] * 4, n=300), {"likelihood": 3.0})
     study = response_to_penalty.make([run], OPTIONS)
     cuts = study.frame.filter(part="threshold")
@@ -121,7 +121,7 @@ def test_a_model_on_two_datasets_has_a_panel_a_row_and_a_sentence_for_each():
     assert best[:4] != best[4:]
 
 
-def test_a_model_that_never_refuses_has_no_curve_and_the_sentence_says_so():
+def test_model_that_never_refuses_has_no_curve_and_a_sentence_says_so():
     study = response_to_penalty.make([run_at([0.0] * 4, n=200)], OPTIONS)
     assert verdicts(study, "m") == ["not known"] * 4
     assert "the best change is undefined (no refusals). A question earns " in study.notes[0]
@@ -129,7 +129,7 @@ def test_a_model_that_never_refuses_has_no_curve_and_the_sentence_says_so():
     study.figure()
 
 
-def test_without_two_targets_it_is_not_possible():
+def test_fewer_than_two_targets_raise():
     with pytest.raises(NotPossibleError, match="under two confidence targets or more"):
         response_to_penalty.make([made_run("m", n=50)], OPTIONS)
 
@@ -139,7 +139,7 @@ def test_files_and_hostile_names():
     check_files(response_to_penalty.make(runs, OPTIONS))
 
 
-def test_of_variants_that_state_one_target_the_first_counts_and_the_others_are_named():
+def test_first_variant_with_a_repeated_target_counts_and_others_are_named():
     run = run_at([0.1, 0.3, 0.5, 0.7], n=200)
     stated = {"prompts": {"targets": {"t0": 0.5, "t50": 0.5, "t75": 0.9, "t90": 0.5}}}
     alike = dataclasses.replace(run, settings=stated)
@@ -148,7 +148,7 @@ def test_of_variants_that_state_one_target_the_first_counts_and_the_others_are_n
     assert found.notes[0].endswith(" Left out because another prompt states the same target: t50, t90.")
 
 
-def test_one_target_alone_is_not_followed():
+def test_single_repeated_target_raises():
     run = run_at([0.1, 0.3, 0.5, 0.7], n=50)
     with pytest.raises(NotPossibleError):
         response_to_penalty.make(
@@ -179,7 +179,7 @@ def pair():
     ]
 
 
-def test_the_difference_is_that_of_compare_joint_over_shared_questions(pair):
+def test_difference_matches_compare_joint_over_shared_questions(pair):
     study = thinking.make(pair, OPTIONS)
     row = study.frame.filter(metric="refusal_index").row(0, named=True)
     more, less = (outcome_matrix(list(run.variants.values())).arrays for run in pair)
@@ -190,7 +190,7 @@ def test_the_difference_is_that_of_compare_joint_over_shared_questions(pair):
     assert (row["low"], row["high"], row["pvalue"]) == pytest.approx((low, high, expected.pvalue))
 
 
-def test_with_one_variant_the_other_metrics_are_those_of_compare_metrics():
+def test_other_metrics_of_one_variant_match_compare_metrics():
     runs = [
         thinking_run(effort=effort, rho=0.5, seed=seed, n=200, variants=["normal"])
         for seed, effort in enumerate(("high", "low"))
@@ -211,7 +211,7 @@ def test_runs_are_ordered_by_effort_and_switch():
     assert [thinking_of(run)[2] for run in order[:4]] == ["/no_think", "as it is", "/think", "effort low"]
 
 
-def test_only_runs_that_are_alike_otherwise_are_pairs(pair):
+def test_only_otherwise_identical_runs_form_pairs(pair):
     other_grader = thinking_run("/think", grader="other", label="g")
     other_model = thinking_run("/think", model="n", label="n")
     without_settings = made_run("m")
@@ -234,7 +234,7 @@ def test_an_index_at_the_boundary_has_a_difference_without_an_interval():
     assert row["low"] is None
 
 
-def test_it_draws_and_prints_names_that_are_code_elsewhere(pair):
+def test_hostile_names_are_drawn_and_printed_safely(pair):
     hostile = [
         thinking_run(switch, model=HOSTILE_NAME, n=120, seed=4) for switch in ("/think", HOSTILE_NAME + "no_think")
     ]

@@ -50,7 +50,7 @@ def index_of(outcomes: pl.DataFrame) -> float:
     return 6 / np.pi * np.arcsin(rho / 2)
 
 
-def test_every_metric_is_that_of_the_counts(runs):
+def test_every_metric_against_counts(runs):
     frame = results_table.make(runs, OPTIONS).frame
     for run in runs:
         for variant, outcomes in run.variants.items():
@@ -66,7 +66,7 @@ def test_every_metric_is_that_of_the_counts(runs):
             assert (own["estimate"] < own["high"]).all()
 
 
-def test_bootstrap_intervals_of_all_six_metrics_are_those_of_resampled_questions(runs):
+def test_bootstrap_intervals_against_resampled_questions(runs):
     study = results_table.make(runs, OPTIONS)
     name, (variant, outcomes) = runs[0].label, next(iter(runs[0].variants.items()))
     rng, n = np.random.default_rng(7), outcomes.height
@@ -97,7 +97,7 @@ def test_the_printed_table_has_each_row_once(runs):
     assert shown == f"{index['estimate']:.3f} [{index['low']:.3f}, {index['high']:.3f}]"
 
 
-def test_labels_of_prompts_are_beside_their_points(runs):
+def test_prompt_labels_are_near_their_points(runs):
     study = iso_refusal_index.make(runs, OPTIONS)
     figure = study.figure()
     with house_style():
@@ -111,7 +111,7 @@ def test_labels_of_prompts_are_beside_their_points(runs):
         assert distance < 14, variant
 
 
-def test_the_joint_row_stands_once_a_run(runs):
+def test_runs_with_several_prompts_have_one_joint_row(runs):
     frame = results_table.make([*runs, made_run("c", variants=["low"])], OPTIONS).frame
     joint = frame.filter(pl.col("variant") == "joint")
     assert joint["model"].to_list() == ["a", "b"]
@@ -119,7 +119,7 @@ def test_the_joint_row_stands_once_a_run(runs):
     assert joint["estimate"][0] == pytest.approx(mean["estimate"].mean(), abs=0.05)
 
 
-def test_the_penalty_is_in_the_caption_with_both_of_the_papers(runs):
+def test_caption_states_the_penalty_and_those_of_the_paper(runs):
     study = results_table.make(runs, StudyOptions(penalty=0.2))
     assert "penalty of 0.2" in study.caption
     assert "a penalty of 1" in study.caption
@@ -128,7 +128,7 @@ def test_the_penalty_is_in_the_caption_with_both_of_the_papers(runs):
     assert row["estimate"] == pytest.approx(expected["correct_rate"] - 0.2 * (1 - expected["refusal_rate"]))
 
 
-def test_what_is_undefined_is_a_reason_and_what_is_missing_is_said():
+def test_undefined_values_have_reasons_and_missing_ones_are_reported():
     given = [made_run(variants=["none"], n=50), made_run("x", unscored=3, n=50, seed=2)]
     study = study_spec("results_table").make(given, OPTIONS)
     assert any("x: answers left out because they have no grade: 12 of 200" in note for note in study.notes)
@@ -142,7 +142,7 @@ def test_what_is_undefined_is_a_reason_and_what_is_missing_is_said():
     study.figure()
 
 
-def test_the_papers_rows_follow_for_simpleqa():
+def test_paper_rows_are_added_for_simpleqa():
     frame = results_table.make([made_run(dataset="simpleqa", n=60)], OPTIONS).frame
     paper = frame.filter(pl.col("source") == "paper")
     assert paper["model"].n_unique() == 16
@@ -161,7 +161,7 @@ def test_points_of_the_plane_are_the_rates(runs):
     assert points.height == 8
 
 
-def test_contours_keep_their_score():
+def test_contours_have_a_constant_score():
     frame = accuracy_refusal_plane.make([made_run(n=400)], StudyOptions(penalty=0.5)).frame
     contours = frame.filter(pl.col("kind") == "contour")
     kept = {
@@ -176,7 +176,7 @@ def test_contours_keep_their_score():
             assert formula(row["correct_rate"], row["refusal_rate"]) == pytest.approx(row["level"], abs=1e-9)
 
 
-def test_index_contours_are_bivariate_normal_and_share_their_ends():
+def test_index_contours_against_the_bivariate_normal():
     run = made_run(n=400)
     frame = accuracy_refusal_plane.make([run], OPTIONS).frame
     mu = np.mean([rates(outcomes)["error_rate"] for outcomes in run.variants.values()])
@@ -192,7 +192,7 @@ def test_index_contours_are_bivariate_normal_and_share_their_ends():
     assert ends.to_list() == pytest.approx([1 - mu] * 6)
 
 
-def test_several_models_have_no_common_index_contours_but_curves_of_their_own(runs):
+def test_several_models_have_separate_curves_instead_of_index_contours(runs):
     frame = accuracy_refusal_plane.make(runs, OPTIONS).frame
     assert not frame.filter(pl.col("kind") == "contour", pl.col("panel") == "refusal_index").height
     curves = frame.filter(pl.col("kind") == "curve")
@@ -218,19 +218,19 @@ def test_other_datasets_are_left_out_and_named(module, runs):
 
 
 @pytest.mark.parametrize("module", [results_table, accuracy_refusal_plane, iso_refusal_index])
-def test_nothing_to_show_is_said(module):
+def test_study_without_runs_raises(module):
     with pytest.raises(NotPossibleError, match="one run or more"):
         module.make([], OPTIONS)
 
 
-def test_a_run_without_a_grade_has_no_place_in_the_plane():
+def test_plane_of_a_run_without_grades_raises():
     for module in (accuracy_refusal_plane, iso_refusal_index):
         with pytest.raises(NotPossibleError, match="no answer of these has a grade"):
             module.make([made_run(n=5, unscored=5)], OPTIONS)
 
 
 @pytest.mark.slow
-def test_pictures_are_drawn(runs):
+def test_plane_figures_are_drawn(runs):
     for module in (accuracy_refusal_plane, iso_refusal_index):
         assert module.make([*runs, made_run("e", n=60, seed=4)], OPTIONS).figure().axes
     context = accuracy_refusal_plane.make([made_run(dataset="simpleqa", n=60)], OPTIONS)
@@ -238,7 +238,7 @@ def test_pictures_are_drawn(runs):
     assert context.figure().axes
 
 
-def test_runs_on_one_dataset_are_called_by_their_models():
+def test_runs_on_one_dataset_are_labelled_by_model():
     run, other = made_run("a", n=60), made_run("a", dataset="other", n=60, seed=1)
     labelled = [dataclasses.replace(one, label=f"a, {one.dataset}") for one in (run, other)]
     assert set(accuracy_refusal_plane.make(labelled, OPTIONS).frame["model"].drop_nulls()) == {"a"}
@@ -258,7 +258,7 @@ def rows():
     return list(operating_point_rows(TABLE, OPTIONS))
 
 
-def test_the_curve_runs_from_all_answered_through_today_to_all_refused(rows):
+def test_curve_runs_from_all_answered_to_all_refused(rows):
     curve = [row for row in rows if row["part"] == "curve"]
     assert (curve[0]["refusal_rate"], curve[0]["correct_rate"]) == (0.0, pytest.approx(0.5))
     assert (curve[-1]["refusal_rate"], curve[-1]["correct_rate"]) == (1.0, pytest.approx(0.0))
@@ -270,7 +270,7 @@ def test_the_curve_runs_from_all_answered_through_today_to_all_refused(rows):
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
-def test_no_other_point_of_the_curve_is_worth_more_than_the_best(rows, penalty):
+def test_best_point_of_the_curve_against_brute_force(rows, penalty):
     (best,) = (row for row in rows if row["part"] == "best" and row["penalty"] == penalty)
     r = np.linspace(0, 1, 4001)
     c = correct_rate_at(r, refusal_index(TABLE).rho, 0.5)
@@ -284,7 +284,7 @@ def test_no_other_point_of_the_curve_is_worth_more_than_the_best(rows, penalty):
     assert 0 <= best["low"] <= best["estimate"] <= best["high"]
 
 
-def test_metrics_are_those_of_the_counts(rows):
+def test_metrics_against_counts(rows):
     both, needless, missed, fine = COUNTS
     found = {(row["name"], row.get("penalty")): row["estimate"] for row in rows if row["part"] == "metric"}
     for penalty in PENALTIES:
@@ -300,7 +300,7 @@ def test_the_regret_interval_is_reproducible(rows):
     assert list(operating_point_rows(TABLE, OPTIONS)) == rows
 
 
-def test_where_refusals_tell_nothing_the_best_is_an_end():
+def test_uninformative_refusals_have_the_best_point_at_an_end():
     best = [row for row in operating_point_rows(ContingencyTable(100, 100, 120, 100), OPTIONS) if row["part"] == "best"]
     assert {row["refusal_rate"] for row in best} <= {0.0, 1.0}
     assert {row["reason"] for row in best} <= {"answer_all", "refuse_all"}
@@ -322,7 +322,7 @@ def test_other_variants_are_observed_and_not_fitted():
     assert set(frame.filter(part="curve")["variant"]) == {"normal"}
 
 
-def test_a_run_without_an_index_is_said():
+def test_run_without_ri_is_reported():
     silent = run_of({"normal": table_rows(np.zeros(30), np.arange(30) % 2, model="z")}, model="z")
     study = operating_point.make([silent, make_run("a", n=90)], OPTIONS)
     assert any(note.startswith("z, normal is left out") for note in study.notes)
@@ -330,12 +330,12 @@ def test_a_run_without_an_index_is_said():
         operating_point.make([silent], OPTIONS)
 
 
-def test_it_draws_and_prints_names_that_are_code_elsewhere():
+def test_hostile_names_are_drawn_and_printed_safely():
     runs = [make_run(f"{HOSTILE}{i}", n=90, seed=i, dataset=None, variants=("low", "high")) for i in range(4)]
     check_files(operating_point.make(runs, OPTIONS))
 
 
-def test_the_gap_left_is_one_a_model_and_is_printed():
+def test_remaining_gap_of_each_model_is_printed():
     run = make_run("m", rho=0.6, n=400, variants=("normal",))
     study = operating_point.make([run], OPTIONS)
     row = study.frame.filter(part="gap").row(0, named=True)

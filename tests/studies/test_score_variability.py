@@ -61,7 +61,7 @@ def test_averages_of_the_papers_table():
         assert averaged[name].to_list() == pytest.approx(printed, abs=0.005)
 
 
-def test_spreads_are_those_of_the_definitions(runs, study):
+def test_spreads_against_their_definitions(runs, study):
     for run in runs:
         by_variant = [rates(outcomes) for outcomes in run.variants.values()]
         for metric in METRICS[:4]:
@@ -90,13 +90,13 @@ def test_the_weighted_score_has_both_penalties_and_both_signs(runs, study):
     assert third.filter(metric="weighted_score", model="a")["penalty"].to_list() == [0.5, 1.0, 0.2]
 
 
-def test_averages_stand_below_and_are_means(study):
+def test_averages_are_means_over_models(study):
     for metric in METRICS[:4]:
         own = [row_of(study.frame, model, metric)["cv"] for model in ("a", "b")]
         assert row_of(study.frame, AVERAGE, metric)["cv"] == pytest.approx(statistics.fmean(own))
 
 
-def test_intervals_hold_their_estimates_and_shrink_with_questions(study):
+def test_intervals_contain_their_estimates_and_shrink_with_questions(study):
     frame = study.frame.filter(pl.col("model") != AVERAGE, pl.col("metric") != "refusal_index")
     assert (frame["delta_low"] < frame["delta_absolute"]).all()
     assert (frame["delta_absolute"] < frame["delta_high"]).all()
@@ -112,7 +112,7 @@ def test_the_same_seed_gives_the_same_intervals(runs, study):
     assert not score_variability.make(runs, StudyOptions(seed=1)).frame.equals(study.frame)
 
 
-def test_a_mean_that_cannot_be_told_from_zero_is_said_and_not_averaged(few_resamples):
+def test_mean_not_significantly_different_from_zero_is_not_averaged(few_resamples):
     runs = [made_run("none", rho=0.0, n=300), made_run("some", rho=0.6, n=300, seed=3)]
     study = score_variability.make(runs, OPTIONS)
     assert any(note.startswith("The mean of RI does not differ significantly from 0 for none:") for note in study.notes)
@@ -140,7 +140,7 @@ def test_the_papers_ratio_of_relative_variabilities():
     assert rows["f_score"]["ratio_low"] == pytest.approx(0.092 / 0.22)
 
 
-def test_the_ratio_is_of_mean_coefficients_and_its_interval_is_paired(runs, study):
+def test_ratio_uses_mean_coefficients_and_a_paired_interval(runs, study):
     rows = study.frame.filter(model="ratio")
     assert rows["metric"].to_list() == ["correct_given_attempted", "f_score", "weighted_score", "heuristic"]
     own = [row_of(study.frame, model, "refusal_index")["cv"] for model in ("a", "b")]
@@ -151,7 +151,7 @@ def test_the_ratio_is_of_mean_coefficients_and_its_interval_is_paired(runs, stud
     assert any(note.startswith("Coefficient of variation of RI divided by that of each metric") for note in study.notes)
 
 
-def test_the_interval_of_the_ratio_takes_chance_out():
+def test_coverage_of_the_ratio_interval():
     """Simulated: RI's true coefficient is .08, seen as .13; percentiles of resamples cover .16 of the time."""
     rng, covered = np.random.default_rng(4), 0
     prompts = np.array([-1.2, -0.4, 0.3, 1.3])
@@ -175,7 +175,7 @@ def test_the_interval_of_the_ratio_takes_chance_out():
     assert covered >= 0.93 * 150
 
 
-def test_what_chance_alone_spreads_is_the_spread_of_a_metric_that_no_prompt_moves(few_resamples):
+def test_chance_variation_matches_a_metric_unaffected_by_prompts(few_resamples):
     """Prompts that are independent repetitions of one: all of their spread is chance."""
     found, chance = [], []
     for seed in range(6):
@@ -193,7 +193,7 @@ def test_what_chance_alone_spreads_is_the_spread_of_a_metric_that_no_prompt_move
     assert statistics.fmean(found) == pytest.approx(statistics.fmean(chance), rel=0.5)
 
 
-def test_print_and_picture(study):
+def test_variability_table_and_figure(study):
     table = study.printed(study.frame)
     assert table["Measure"].unique(maintain_order=True).len() == 5
     assert table["Model"].to_list()[:3] == ["a", "b", AVERAGE]

@@ -1,4 +1,4 @@
-"""Curves and refusals counted question by question; which prompts a threshold beats, by hand where it is plain."""
+"""Curves and refusals counted question by question; which prompts a threshold beats, by hand in clear cases."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def study(run):
     return score_or_refusal.make([run], OPTIONS)
 
 
-def test_the_curve_of_a_score_counts_the_right_answers_left_at_every_share_refused(run, study):
+def test_curve_of_a_score_against_counting_right_answers(run, study):
     rows = run.confidence.filter(method="likelihood").sort("confidence")
     right = ~rows["wrong"].to_numpy()
     curve = study.frame.filter(part="curve", method="likelihood")
@@ -41,7 +41,7 @@ def test_the_curve_of_a_score_counts_the_right_answers_left_at_every_share_refus
             assert row["correct_rate"] == pytest.approx(right[refused:].sum() / 300)
 
 
-def test_the_refusals_of_each_prompt_are_held_against_the_same_forced_answers(run, study):
+def test_refusals_of_each_prompt_use_the_same_forced_answers(run, study):
     wrong = forced_answers(run)["wrong"].to_numpy()
     for variant, outcomes in run.variants.items():
         refused = outcomes["refused"].to_numpy()
@@ -69,8 +69,8 @@ def test_each_score_is_compared_with_each_prompt_at_its_refusal_rate(run, study)
     assert verdicts == {"likelihood": BEATEN, "p-ik": NOT_TOLD, "topic": BEATS}
 
 
-def test_what_is_plain_is_called_so():
-    """The model refuses exactly its errors; one score does the same, another the contrary."""
+def test_clear_cases_get_the_expected_verdict():
+    """The model refuses exactly its errors; one score does the same, another the opposite."""
     wrong = np.arange(100) < 40
     scores = [(f"q{i}", i / 100, bool(wrong[i])) for i in range(100)]
     table = confidence_table(
@@ -89,7 +89,7 @@ def test_what_is_plain_is_called_so():
     assert contrary["verdict"] == BEATS
 
 
-def test_scores_of_other_answers_are_left_out_and_said(run):
+def test_scores_of_other_answers_are_left_out_and_reported(run):
     own = run.confidence.filter(method="likelihood").with_columns(
         method=pl.lit("verbalised-number"), wrong=~pl.col("wrong"), **{"pass": pl.lit("probe")}
     )
@@ -106,7 +106,7 @@ def test_prompts_that_refuse_nothing_or_all_have_a_point_and_a_note(run):
     assert "a: nothing to compare under silent, which refused no question or all." in study.notes
 
 
-def test_questions_whose_first_pass_has_no_grade_are_left_out_of_that_prompt_alone(run):
+def test_ungraded_questions_are_left_out_of_that_prompt_only(run):
     gone = pl.col("question_id").is_in(["q0", "q1"])
     low = run.variants["low"].with_columns(refused=pl.when(~gone).then("refused"))
     frame = score_or_refusal.make([dataclasses.replace(run, variants={**run.variants, "low": low})], OPTIONS).frame
@@ -117,7 +117,7 @@ def test_questions_whose_first_pass_has_no_grade_are_left_out_of_that_prompt_alo
     ]
 
 
-def test_runs_that_allow_no_comparison_are_said(run):
+def test_runs_without_a_possible_comparison_raise(run):
     with pytest.raises(NotPossibleError, match="confidence scores") as error:
         score_or_refusal.make([make_run("a")], OPTIONS)
     assert error.value.notes == ()
@@ -129,7 +129,7 @@ def test_runs_that_allow_no_comparison_are_said(run):
         score_or_refusal.make([dataclasses.replace(run, variants=silent)], OPTIONS)
 
 
-def test_the_table_says_what_becomes_of_the_refusals(study):
+def test_printed_table_states_the_verdicts(study):
     table = study.printed(study.frame)
     assert table.columns[-1] == "refusals are"
     assert table.height == 9
@@ -137,7 +137,7 @@ def test_the_table_says_what_becomes_of_the_refusals(study):
 
 
 @others_nightly("count", [1, 9])
-def test_it_draws_and_prints_few_methods_and_many_runs(count):
+def test_few_methods_and_many_runs_are_drawn_and_printed(count):
     names = ["p-answering", "topic", "p-ik", HOSTILE, *(f"method-{i}" for i in range(9))][:count]
     alone = with_scores(make_run(HOSTILE, n=90), names)
     check_files(score_or_refusal.make([alone], OPTIONS))

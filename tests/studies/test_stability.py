@@ -93,7 +93,7 @@ def test_agreement_does_not_depend_on_order_or_scale(scores: np.ndarray, random)
             assert 0 <= ours.estimate <= 1 + 1e-12
 
 
-def test_full_agreement_is_one_and_its_winner_has_no_entropy() -> None:
+def test_full_agreement_has_w_1_and_zero_winner_entropy() -> None:
     scores = np.array([[1, 2, 3, 4], [0.1, 0.5, 0.6, 0.9], [5, 6, 7, 8]])
     assert kendall_w(scores).estimate == 1
     assert winner_entropy(scores).estimate == 0
@@ -203,7 +203,7 @@ def test_two_covariates_against_quadratic_programming() -> None:
 
 
 @given(COLUMN, COLUMN, COLUMN)
-def test_sums_of_monotonic_functions_leave_exactly_nothing(first, second, noise) -> None:
+def test_sums_of_monotonic_functions_leave_zero_residuals_property(first, second, noise) -> None:
     metric = np.cbrt(first) - np.exp(second / 9)
     assert not isotonic_residuals(metric, first, second).any()
     assert not isotonic_residuals(np.cbrt(first), first).any()
@@ -212,7 +212,7 @@ def test_sums_of_monotonic_functions_leave_exactly_nothing(first, second, noise)
 
 @settings(deadline=None)
 @given(COLUMN, COLUMN, COLUMN)
-def test_residuals_are_those_of_a_projection(metric, first, second) -> None:
+def test_residuals_are_orthogonal_to_the_fit_property(metric, first, second) -> None:
     residuals = isotonic_residuals(metric, first, second)
     fit = metric - residuals
     assert abs(residuals.sum()) < 1e-6
@@ -223,14 +223,14 @@ def test_residuals_are_those_of_a_projection(metric, first, second) -> None:
     assert np.sum(residuals**2) <= np.sum(isotonic_residuals(metric, first) ** 2) + 1e-6
 
 
-def test_the_direction_is_the_best_over_all_models() -> None:
+def test_direction_is_chosen_over_all_models() -> None:
     # One model rises by little and one falls by much: the common direction leaves all of the rise.
     metric, covariate = np.array([[0.0, 5.0], [1.0, 0.0]]), np.array([[0.0, 0.0], [1.0, 1.0]])
     expected = [[-0.5, 0.0], [0.5, 0.0]]
     np.testing.assert_allclose(isotonic_residuals(metric, covariate, fit_over="model"), expected, atol=1e-12)
 
 
-def test_a_fit_over_models_is_one_for_each() -> None:
+def test_fit_over_models_equals_separate_fits() -> None:
     rng = np.random.default_rng(5)
     metric, covariate = rng.random((2, 5, 3))
     metric = np.sort(metric, axis=0)
@@ -304,13 +304,13 @@ def test_rows_are_the_agreement_of_the_residuals(fit_over: str) -> None:
         (CORRECT - (1 - REFUSED), {"both"}),
     ],
 )
-def test_metrics_that_are_sums_of_the_rates_leave_nothing_to_rank(metric, explained, fit_over: str) -> None:
+def test_metrics_determined_by_the_rates_leave_no_ranking(metric, explained, fit_over: str) -> None:
     rows = stability(metric, fit_over=fit_over)
     for removed, row in rows.items():
         assert (row["reason"] == "all_tied") == (row["kendall_w"] is None) == (removed in explained)
 
 
-def test_fits_for_each_model_take_a_perfectly_stable_metric_away() -> None:
+def test_fits_per_model_remove_a_perfectly_stable_metric() -> None:
     constant = np.broadcast_to(np.add(MODEL, [0.1, 0, 0.3, 0, 0.2, 0]), (8, 6))
     by_model = stability(constant, fit_over="model")
     assert by_model["nothing"]["kendall_w"] == 1
@@ -332,12 +332,12 @@ def test_baseline_of_the_raw_metric_against_theory() -> None:
     assert row["random_kendall_w"] == pytest.approx(1 / 8, abs=0.008)
 
 
-def test_regression_lowers_what_random_values_reach() -> None:
+def test_regression_lowers_the_random_baseline() -> None:
     by_model = stability(STABLE, fit_over="model")
     assert by_model["both"]["random_kendall_w"] < 0.3 * by_model["nothing"]["random_kendall_w"]
 
 
-def test_seeds_repeat() -> None:
+def test_same_seed_gives_the_same_rows() -> None:
     assert stability(STABLE) == stability(STABLE)
 
 
@@ -357,19 +357,19 @@ def test_invalid_input_of_the_procedure_is_an_error(arguments, options, message:
 # --- Reliability, disattenuated correlations and the ceiling of Kendall's W, against theory and simulated truth
 
 
-def test_reliability_is_one_less_mean_squared_error_over_variance_for_independent_estimates():
+def test_reliability_of_independent_estimates_against_its_formula():
     values, errors = np.array([0.1, 0.3, 0.2, 0.6]), np.array([0.1, 0.05, 0.1, 0.15])
     found = reliability(values, errors**2)
     assert found.estimate == pytest.approx(1 - np.mean(errors**2) / values.var(ddof=1))
     assert found.true_variance == pytest.approx(values.var(ddof=1) - np.mean(errors**2))
 
 
-def test_an_error_that_all_share_spreads_nothing():
+def test_common_error_does_not_lower_reliability():
     values = [0.1, 0.3, 0.2, 0.6]
     assert reliability(values, np.full((4, 4), 7.0)).estimate == pytest.approx(1)
 
 
-def test_noise_beyond_the_spread_is_undefined_with_a_reason_and_not_clipped():
+def test_noise_exceeding_the_spread_is_undefined_with_a_reason():
     found = reliability([0.1, 0.2, 0.15], [0.04] * 3)
     assert (found.estimate, found.status, found.reason) == (None, "undefined", "noise_exceeds_spread")
     assert found.true_variance == pytest.approx(0.0025 - 0.04)
@@ -401,7 +401,7 @@ def simulated(n_models: int, replicates: int, seed: int) -> np.ndarray:
     return np.array(rows, float)
 
 
-def test_errors_that_both_sides_share_are_taken_out_of_a_simulated_correlation():
+def test_shared_errors_are_removed_from_a_simulated_correlation():
     observed, corrected, reliable, ceiling = np.nanmean(simulated(60, 150, 5), axis=0)
     # Theory: (.3 + .8 * .125) / (.5 + .125) = .64 as it is, .60 in truth, reliability .8; standard error about .008.
     assert observed == pytest.approx(0.64, abs=0.03)
@@ -410,7 +410,7 @@ def test_errors_that_both_sides_share_are_taken_out_of_a_simulated_correlation()
     assert ceiling == pytest.approx(0.80, abs=0.02)
 
 
-def test_settings_that_differ_by_errors_only_agree_as_far_as_the_ceiling():
+def test_settings_that_differ_only_by_noise_reach_the_ceiling():
     rng, settings, models = np.random.default_rng(2), 4, 8
     of_questions = np.kron(np.eye(settings), np.eye(models)) * 0.01
     covariance = of_questions + np.kron(np.ones((settings, settings)), np.eye(models)) * 0.004
@@ -429,7 +429,7 @@ def test_settings_that_differ_by_errors_only_agree_as_far_as_the_ceiling():
     assert np.mean(found) < 0.85
 
 
-def test_a_ceiling_without_rankings_or_beyond_the_noise_has_a_reason():
+def test_undefined_ceiling_has_a_reason():
     assert kendall_w_ceiling([[0.1, 0.2, 0.3]], np.eye(3)).reason == "one_setting"
     assert kendall_w_ceiling([[0.1, 0.2, 0.3]] * 2, np.eye(6)).reason == "noise_exceeds_spread"
     exact = kendall_w_ceiling([[0.1, 0.2, 0.3]] * 2, np.zeros((6, 6)), rng=0)
@@ -444,7 +444,7 @@ def test_a_ceiling_without_rankings_or_beyond_the_noise_has_a_reason():
         ([1, 2, 3], [np.nan] * 3, "finite"),
     ],
 )
-def test_what_does_not_fit_is_said(values, covariance, message):
+def test_mismatched_values_and_covariances_raise(values, covariance, message):
     with pytest.raises(ValueError, match=message):
         reliability(values, covariance)
     with pytest.raises(ValueError, match="the same models"):
@@ -485,7 +485,7 @@ def test_averages_against_the_papers_table() -> None:
 
 
 @given(FOUR)
-def test_four_values_bound_the_variation_by_their_range(values) -> None:
+def test_variation_of_four_values_is_bounded_by_their_range_property(values) -> None:
     refusal = np.argsort(np.argsort(values))
     delta = normalized_difference(values, refusal).estimate
     assert 1 / np.sqrt(8) - 1e-9 <= coefficient_of_variation(values).estimate / delta <= 1 / 2 + 1e-9
@@ -493,7 +493,7 @@ def test_four_values_bound_the_variation_by_their_range(values) -> None:
     assert 1 / np.sqrt(6) - 1e-9 <= sample <= 1 / np.sqrt(3) + 1e-9
 
 
-def test_the_papers_variation_is_the_populations() -> None:
+def test_paper_uses_the_population_coefficient_of_variation() -> None:
     # The refusal rate is largest and smallest at the ends of Delta by definition, so the bounds above apply.
     ratios_low, ratios_high = (CV[:, 1] - 0.005) / (DELTA[:, 1] + 0.005), (CV[:, 1] + 0.005) / (DELTA[:, 1] - 0.005)
     assert np.all(ratios_high > 1 / np.sqrt(8))
@@ -510,7 +510,7 @@ def test_signs_of_a_metric_with_a_negative_mean() -> None:
     assert reverse.estimate == pytest.approx(result.estimate, rel=1e-12)
 
 
-def test_the_difference_is_between_prompts_not_between_extremes_of_the_metric() -> None:
+def test_difference_is_between_extreme_prompts_not_extreme_values() -> None:
     assert normalized_difference([0.3, 0.9, 0.1, 0.3], [1, 2, 3, 4]).estimate == 0
     assert normalized_difference([0.2, 0.4, 0.1, 0.5], [1, 1, 2, 2]).estimate == pytest.approx(0, abs=1e-12)
 

@@ -46,13 +46,13 @@ def test_variants_darken_with_caution():
     assert shades == sorted(shades, reverse=True)
 
 
-def test_models_have_distinct_looks_past_the_last_colour():
+def test_models_keep_distinct_styles_beyond_the_last_colour():
     names = [f"m{i}" for i in range(20)]
     colours, markers = style.model_colours(names), style.model_markers(names)
     assert len({(colours[name], markers[name]) for name in names}) == len(names)
 
 
-def test_text_of_others_is_drawn_as_text():
+def test_untrusted_text_is_drawn_literally():
     shown = style.safe_text(HOSTILE, 200)
     assert "\x1b" not in shown
     assert "\u202e" not in shown
@@ -77,13 +77,13 @@ def test_the_style_leaves_global_settings_alone():
     assert dict(mpl.rcParams) == before
 
 
-def test_a_readers_own_settings_do_not_change_a_figure():
+def test_user_settings_do_not_change_a_figure():
     with mpl.rc_context({"lines.dashed_pattern": (9, 9), "axes.facecolor": "red"}), style.house_style():
         assert mpl.rcParams["axes.facecolor"] == style.PAPER
         assert mpl.rcParams["lines.dashed_pattern"] == [3.7, 1.6]
 
 
-def test_labels_keep_apart_and_inside():
+def test_labels_of_points_do_not_overlap():
     rng = np.random.default_rng(5)
     points = [tuple(point) for point in rng.uniform(0.1, 0.9, (12, 2))]
     with style.house_style():
@@ -100,7 +100,7 @@ def test_labels_keep_apart_and_inside():
         assert shared is None or shared.width * shared.height < 0.5 * min(one.width * one.height, 500)
 
 
-def test_a_figure_draws_the_frame_and_a_table_has_none():
+def test_study_draws_its_frame_and_a_table_only_study_has_no_figure():
     seen = []
 
     def draw(figure, frame):
@@ -148,7 +148,7 @@ def test_the_same_study_gives_the_same_bytes(tmp_path, hostile, written):
 
 
 @pytest.mark.slow
-def test_pictures_carry_no_dates_and_no_markup_of_others(written):
+def test_figures_contain_no_dates_or_untrusted_markup(written):
     text = written["results_table.svg"].decode()
     ElementTree.fromstring(text)  # noqa: S314 - our own
     assert "<script" not in text
@@ -166,7 +166,7 @@ def test_csv_cells_cannot_be_formulas(hostile):
     assert float(weighted["estimate"]) == hostile.frame.filter(pl.col("metric") == "weighted_score")["estimate"][0]
 
 
-def test_latex_prints_text_of_others_as_text(hostile):
+def test_latex_escapes_untrusted_text(hostile):
     text = tex_text(hostile)
     assert "\\input" not in text
     assert "\\textbackslash{}input" in text
@@ -198,26 +198,26 @@ def test_latex_of_a_long_frame_says_where_the_rest_is():
     assert "\\label{tab:some-study}" in text
 
 
-def test_latex_sets_numbers_to_the_right_with_real_minus_signs():
+def test_latex_right_aligns_numbers_with_minus_signs():
     table = pl.DataFrame({"name": ["gpt-4.1"], "value": [-0.5], "cell": ["-0.300 [-0.400, 0.100]"]})
     text = latex_table(table, "Caption.", "s")
     assert "{lrr}" in text
     assert "gpt-4.1 & $-$0.500 & $-$0.300 [$-$0.400, 0.100]" in text
 
 
-def test_a_table_only_has_no_pictures(tmp_path):
+def test_table_only_study_has_no_figure_files(tmp_path):
     study = Study(pl.DataFrame({"x": [1]}), caption="Caption.", name="s", title="S")
     assert [path.name for path in write_study(study, tmp_path)] == ["s.csv", "s.tex"]
 
 
-def test_a_place_that_cannot_be_written_is_said(tmp_path):
+def test_unwritable_output_folder_raises(tmp_path):
     (tmp_path / "file").write_text("")
     study = Study(pl.DataFrame({"x": [1]}), caption="Caption.", name="s", title="S")
     with pytest.raises(WritingError, match="choose another place"):
         write_study(study, tmp_path / "file")
 
 
-def test_the_page_of_a_folder_shows_all_and_is_harmless(tmp_path, hostile):
+def test_index_page_lists_everything_and_is_harmless(tmp_path, hostile):
     run = made_run(HOSTILE, n=10)
     paths = write_study(hostile, tmp_path, ["csv", "svg"])
     text = index_text([(hostile, paths)], [("x", "X", "It needs <b>more</b>.")], [run], ["a_file cannot be read."])
@@ -231,5 +231,5 @@ def test_the_page_of_a_folder_shows_all_and_is_harmless(tmp_path, hostile):
     assert len(re.findall(r"(?<!\\)\|", table_row)) == 4  # three columns, whatever the name holds
 
 
-def test_markdown_of_links_and_images():
+def test_markdown_escapes_links_and_images():
     assert markdown("![x](y) [a](b)") == "\\!\\[x\\](y) \\[a\\](b)"

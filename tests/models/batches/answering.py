@@ -1,4 +1,4 @@
-"""A scripted model and scripted graders: what they say depends on what is asked alone, however it gets to them."""
+"""A scripted model and scripted graders: replies depend only on the request, not on how it arrives."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def questions(count: int) -> list[Question]:
 def talks(
     count: int = 3, kind: GraderKind = GraderKind.EXACT, draws: int = 1, variants: Sequence[str] = ("low", "high")
 ) -> list[Conversation]:
-    """Return conversations about questions, those about one side by side."""
+    """Return conversations about questions, grouped by question."""
     prompts = load_prompt_set("default")
     procedures = {name: TwoPass(kind, Protocol(prompts, name, kind)) for name in variants}
     return [Conversation(each, name, procedures[name], draws) for each in questions(count) for name in variants]
 
 
 def store_of(conversations: Sequence[Conversation], path: Any = None) -> ReplyStore:
-    """Return a store that knows what is asked."""
+    """Return a store that knows the required questions."""
     store = ReplyStore(path)
     for one in conversations:
         store.require(one.variant, {one.question: one.draws})
@@ -72,7 +72,7 @@ def store_of(conversations: Sequence[Conversation], path: Any = None) -> ReplySt
 
 @dataclass
 class Script:
-    """Says the same whenever it is asked the same, and takes down what it is asked."""
+    """Give the same reply to the same request, and record all requests."""
 
     salt: int = 0
     asked: list[ModelRequest] = field(default_factory=list)
@@ -101,8 +101,10 @@ def explain(error: Exception, asked: Role) -> Failure:
     return classify_error(error, str(error), NAMES[asked])
 
 
-def conversed(conversations: Sequence[Conversation], script: Script, settings: Settings = SETTINGS) -> ReplyStore:
-    """Return what comes of asking one question after the other, as every other engine does."""
+def answered_in_sequence(
+    conversations: Sequence[Conversation], script: Script, settings: Settings = SETTINGS
+) -> ReplyStore:
+    """Return the store after asking one question after the other, as every other engine does."""
     store = store_of(conversations)
     assignment = Assignment("sums", "", conversations, settings, store)
     asyncio.run(execute_concurrently(assignment, script.send, explain, 1))
@@ -114,7 +116,7 @@ def became(conversations: Sequence[Conversation], store: ReplyStore) -> list[lis
 
 
 def kept(store: ReplyStore) -> dict[tuple[Any, ...], Completion]:
-    """Return the replies of a store by their places."""
+    """Return the replies of a store by their keys."""
     return {
         (one.question_id, one.variant, one.reply.pass_, one.reply.role, one.draw, one.attempt): one
         for one in store.replies()
@@ -144,7 +146,7 @@ def anthropic_line(name: str, replies: Sequence[Said]) -> dict[str, Any]:
 
 
 LINES = {"openai": openai_line, "compatible": openai_line, "anthropic": anthropic_line}
-"""How results stand in each format."""
+"""How a result is written in each format."""
 
 PASSING: Mapping[str, Any] = {"code": "batch_expired", "message": "This request could not be executed in time."}
 

@@ -1,7 +1,7 @@
-"""A stand-in of Anthropic's message batches on this machine, for its official client.
+"""A local stand-in for Anthropic's message batches, for its official client.
 
 Batches begin in_progress, may be canceling, and end; each of their requests then has succeeded, errored, expired or was
-canceled. As at Anthropic's there is no metadata, and a batch's counts say nothing but processing before it has ended.
+canceled. As with Anthropic, there is no metadata, and before a batch ends its counts show only processing.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Batch:
 
 @dataclass
 class AnthropicApi:
-    """The server's state, and how it behaves.
+    """The server's state and behaviour.
 
-    - `looks`: how often a batch is looked at before it has ended.
-    - `outcome`: from a request's id and how often it came before to ``succeeded``, ``errored``, ``expired``.
-    - `answer_lost`: how many of the next batches are made without word of it.
+    - `looks`: how many polls a batch takes to end.
+    - `outcome`: maps a request's id and its earlier attempts to ``succeeded``, ``errored`` or ``expired``.
+    - `answer_lost`: how many of the next batches are created without a response.
     - `refusal`: status and message with which the next batches are refused.
     """
 

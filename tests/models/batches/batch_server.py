@@ -1,4 +1,4 @@
-"""The embedded models' own batches, in a thread of this process, and what was asked of them."""
+"""The embedded models' batch server in a thread of this process, and its requests."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.faults.almanac import faulty_app
 
 
 @contextmanager
-def in_a_thread(app: web.Application) -> Iterator[str]:
-    """Serve an application while the block runs, and give its address."""
+def serve_in_thread(app: web.Application) -> Iterator[str]:
+    """Serve an application while the block runs, and yield its address."""
     ready, loop, stop = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
     address: list[str] = []
 
@@ -48,12 +48,12 @@ def in_a_thread(app: web.Application) -> Iterator[str]:
 def almanac(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *middlewares: Middleware, **options: Any
 ) -> Iterator[Server]:
-    """Serve the embedded models as a provider that the model openai-api/almanac/... is asked at."""
+    """Serve the embedded models as the provider of openai-api/almanac/..."""
     log = folder / "requests.jsonl"
     log.unlink(missing_ok=True)
     app = faulty_app(ModelPool(model_names(), model_folder), RequestLog(log), **options)
     app.middlewares.extend(middlewares)
-    with in_a_thread(app) as url:
+    with serve_in_thread(app) as url:
         monkeypatch.setenv("ALMANAC_BASE_URL", url)
         monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
         yield Server(url, log)

@@ -1,4 +1,4 @@
-"""A run in a process of its own that is killed, for tests of what is left then."""
+"""A run in a separate process that is killed, for tests of what remains."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def kill_once(process: subprocess.Popen[bytes], moment: Callable[[], bool], pati
 
 
 def settled(count: Callable[[], int], seconds: float = 3.0) -> int:
-    """Wait until a count has stood still for so long, and return it."""
+    """Wait until a count has not changed for so many seconds, and return it."""
     seen, since = count(), time.monotonic()
     while time.monotonic() - since < seconds:
         time.sleep(0.05)

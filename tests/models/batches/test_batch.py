@@ -30,7 +30,7 @@ from refusal_index.runs.plan import prepare
 from refusal_index.runs.settings import Limits, Settings
 from refusal_index.runs.sweep import execute_sweep, prepare_sweep
 from tests.faults.almanac import BatchFaults
-from tests.models.batches.batch_server import almanac, in_a_thread
+from tests.models.batches.batch_server import almanac, serve_in_thread
 
 MODEL = "openai-api/almanac/small"
 SMALL = {"limit": 8, "variants": "low,high", "draws": 1}
@@ -75,12 +75,12 @@ def journal(folder="run"):
     return [json.loads(line) for line in (Path(folder) / "batches.jsonl").read_text().splitlines()]
 
 
-def test_the_table_is_that_of_every_other_engine_and_each_request_is_asked_once(serving, local):
+def test_batch_table_matches_other_engines_and_requests_are_sent_once(serving, local):
     with serving() as server:
         run, notes = evaluate()
         assert outcomes(run).equals(local)
         assert len(server.asked()) == len(set(server.asked())) > 16
-        assert len(server.batches()) == 2, "one for the first passes, one for the forced"
+        assert len(server.batches()) == 2, "one for the first passes, one for the forced passes"
         evaluate()
         assert len(server.batches()) == 2, "a complete run asks for nothing"
     assert any("1 batch at almanac: 1 " in note for note in notes)
@@ -89,7 +89,7 @@ def test_the_table_is_that_of_every_other_engine_and_each_request_is_asked_once(
 
 
 @pytest.mark.slow
-def test_the_files_that_were_handed_over_are_deleted_when_their_results_are_stored(serving):
+def test_uploaded_files_are_deleted_once_results_are_stored(serving):
     with serving() as server:
         evaluate()
         deleted = [one["path"] for one in server.entries() if one["method"] == "DELETE" and one["status"] == 200]
@@ -105,15 +105,15 @@ def test_the_files_that_were_handed_over_are_deleted_when_their_results_are_stor
         BatchFaults(delay=0.05, expire=0.3, fail=0.2, batches=2),
     ],
 )
-def test_batches_that_expire_fail_in_part_or_take_long_are_completed(serving, local, faults):
+def test_expired_failed_and_slow_batches_are_completed(serving, local, faults):
     with serving(faults=faults) as server:
         run, _ = evaluate(max_retries=8)
         assert outcomes(run).equals(local)
-        assert len(server.asked()) == len(set(server.asked())), "what came is taken, the rest alone is asked again"
+        assert len(server.asked()) == len(set(server.asked())), "results are kept and only the rest is sent again"
 
 
 @pytest.mark.slow
-def test_a_batch_that_is_cancelled_elsewhere_is_completed_too(serving, local):
+def test_batch_cancelled_elsewhere_is_completed(serving, local):
     cancelled = []
 
     async def cancel(self, batch, look=OpenAIBatchApi.look):
@@ -129,7 +129,7 @@ def test_a_batch_that_is_cancelled_elsewhere_is_completed_too(serving, local):
     assert any("1 cancelling" in note or "1 cancelled" in note for note in notes)
 
 
-def test_detached_it_submits_and_ends_and_the_same_command_collects(serving, local):
+def test_detached_run_submits_and_the_same_command_collects(serving, local):
     with serving(faults=BatchFaults(delay=0.1)) as server:
         with pytest.raises(
             WaitingError, match=r"^1 batch with 16 requests at almanac is in flight; run the same command"
@@ -145,7 +145,7 @@ def test_detached_it_submits_and_ends_and_the_same_command_collects(serving, loc
 
 
 @pytest.mark.slow
-def test_detached_again_and_again_it_comes_to_its_end(serving, local):
+def test_repeated_detached_commands_complete_the_run(serving, local):
     ended = []
     with serving(faults=BatchFaults(delay=0.05)) as server:
         for _ in range(100):
@@ -163,11 +163,11 @@ def test_detached_again_and_again_it_comes_to_its_end(serving, local):
 
 
 class Killed(BaseException):
-    """Nothing handles it, as nothing handles a kill."""
+    """Not caught anywhere, like a kill."""
 
 
 @pytest.mark.parametrize("moment", ["uploaded", "submitted", "collected"])
-def test_killed_as_it_writes_it_finds_the_batch_again_and_pays_for_it_once(serving, local, monkeypatch, moment):
+def test_run_killed_while_writing_finds_its_batch_and_pays_once(serving, local, monkeypatch, moment):
     def killed(self, *_, **__):
         raise Killed
 
@@ -184,7 +184,7 @@ def test_killed_as_it_writes_it_finds_the_batch_again_and_pays_for_it_once(servi
     assert journal()[-1]["event"] == "collected"
 
 
-def test_a_submission_whose_answer_is_lost_is_looked_for_before_it_is_made_again(serving, local):
+def test_lost_submission_response_is_looked_up_before_resubmitting(serving, local):
     lost = []
 
     @web.middleware
@@ -201,7 +201,7 @@ def test_a_submission_whose_answer_is_lost_is_looked_for_before_it_is_made_again
 
 
 @pytest.mark.slow
-def test_a_submission_that_may_have_arrived_is_never_made_again_where_nobody_lists_batches(serving):
+def test_uncertain_submission_is_not_repeated_without_a_batch_list(serving):
     @web.middleware
     async def losing(request, handler):
         if (request.method, request.path) == ("GET", "/v1/batches"):
@@ -223,11 +223,11 @@ def test_a_submission_that_may_have_arrived_is_never_made_again_where_nobody_lis
         key = journal()[0]["key"]
         with pytest.raises(RunFailedError, match="whether a batch arrived"):
             evaluate(engine_option=("poll=0.01", f"forget={key}"))
-        assert len(server.batches()) == 2, "as told"
+        assert len(server.batches()) == 2, "as requested"
 
 
 @pytest.mark.slow
-def test_another_address_is_not_taken_for_the_one_where_a_batch_may_be(serving, monkeypatch):
+def test_changed_base_url_raises_while_a_batch_may_be_in_flight(serving, monkeypatch):
     with serving():
         monkeypatch.setattr(Journal, "submitted", lambda *_, **__: pytest.fail("not so far"))
         monkeypatch.setattr(OpenAIBatchApi, "submit", lambda *_: asyncio.sleep(0, Killed()).throw(Killed))
@@ -241,7 +241,7 @@ def test_another_address_is_not_taken_for_the_one_where_a_batch_may_be(serving, 
 
 
 @pytest.mark.slow
-def test_a_batch_that_is_gone_ends_the_run_with_a_way_on(serving, local):
+def test_missing_batch_ends_the_run_with_advice(serving, local):
     @web.middleware
     async def forgetting(request, handler):
         if request.method == "GET" and request.path.startswith("/v1/batches/"):
@@ -257,7 +257,7 @@ def test_a_batch_that_is_gone_ends_the_run_with_a_way_on(serving, local):
 
 
 @pytest.mark.slow
-def test_a_torn_journal_is_read_as_far_as_it_is_whole(serving, local):
+def test_run_resumes_from_a_truncated_journal(serving, local):
     with serving(faults=BatchFaults(delay=0.05)) as server:
         with pytest.raises(WaitingError):
             evaluate(detach=True)
@@ -268,13 +268,13 @@ def test_a_torn_journal_is_read_as_far_as_it_is_whole(serving, local):
         assert len(server.batches()) == 2
 
 
-def test_a_server_without_batches_is_told_of_at_once(monkeypatch, serving):
+def test_server_without_batches_raises_at_once(monkeypatch, serving):
     async def chat(_request):
         return web.json_response({})
 
     app = web.Application()
     app.router.add_post("/v1/chat/completions", chat)
-    with in_a_thread(app) as url:
+    with serve_in_thread(app) as url:
         monkeypatch.setenv("ALMANAC_BASE_URL", url)
         with pytest.raises(
             RunFailedError, match=r"small: http://\S+ does not accept batches .*404.*: .* --engine direct"
@@ -284,7 +284,7 @@ def test_a_server_without_batches_is_told_of_at_once(monkeypatch, serving):
 
 
 @pytest.mark.slow
-def test_a_batch_that_is_too_large_is_not_sent_over_and_over_and_smaller_ones_are_taken(serving, local, monkeypatch):
+def test_oversized_batch_is_sent_once_and_smaller_ones_are_accepted(serving, local, monkeypatch):
     monkeypatch.setattr(batches, "MAX_REQUESTS", 5)
     with serving() as server:
         with pytest.raises(RunFailedError, match=r"small: a batch was refused \(too_many_tasks: .*5"):
@@ -296,7 +296,7 @@ def test_a_batch_that_is_too_large_is_not_sent_over_and_over_and_smaller_ones_ar
 
 
 @pytest.mark.slow
-def test_a_file_that_is_too_large_is_told_of_with_what_to_do(serving, monkeypatch):
+def test_oversized_file_error_gives_advice(serving, monkeypatch):
     monkeypatch.setattr(server, "MAX_FILE_SIZE", 2_000)
     with (
         serving(),
@@ -314,7 +314,7 @@ def test_an_unknown_model_ends_the_run_at_once(serving):
 
 
 @pytest.mark.slow
-def test_batches_for_which_there_is_no_room_yet_wait_for_the_others(serving, local, monkeypatch):
+def test_batches_over_the_token_limit_wait_for_others(serving, local, monkeypatch):
     """OpenAI refuses a batch while too many tokens are in flight."""
     refused = []
 
@@ -336,7 +336,7 @@ def test_batches_for_which_there_is_no_room_yet_wait_for_the_others(serving, loc
 
 
 @pytest.mark.slow
-def test_time_that_is_up_ends_the_waiting_and_the_batch_goes_on(serving, local):
+def test_time_limit_ends_waiting_and_the_batch_continues(serving, local):
     with serving(faults=BatchFaults(delay=0.3)) as server:
         with pytest.raises(WaitingError, match=r"the time of 0.2 seconds is up; .*1 batch with 16 requests at almanac"):
             evaluate(max_time=0.2, engine_option=("poll=30",))
@@ -346,7 +346,7 @@ def test_time_that_is_up_ends_the_waiting_and_the_batch_goes_on(serving, local):
 
 
 @pytest.mark.slow
-def test_interrupted_it_says_what_stays_on_its_way(serving, local):
+def test_interrupt_reports_batches_in_flight(serving, local):
     notes = []
     budget = Budget(Limits())
 
@@ -373,7 +373,7 @@ def test_interrupted_it_says_what_stays_on_its_way(serving, local):
 
 
 @pytest.mark.slow
-def test_a_budget_of_requests_holds_and_what_is_on_its_way_costs_nothing_more(serving, local):
+def test_request_budget_holds_for_batches(serving, local):
     with serving() as server:
         run, _ = evaluate(max_requests=10)
         assert "budget of 10 requests" in run.ended
@@ -384,7 +384,7 @@ def test_a_budget_of_requests_holds_and_what_is_on_its_way_costs_nothing_more(se
 
 
 @pytest.mark.slow
-def test_variants_that_are_left_out_later_lose_nothing_that_was_paid_for(serving, local):
+def test_omitting_variants_later_keeps_paid_replies(serving, local):
     with serving(faults=BatchFaults(delay=0.05)) as server:
         with pytest.raises(WaitingError):
             evaluate(detach=True)
@@ -395,7 +395,7 @@ def test_variants_that_are_left_out_later_lose_nothing_that_was_paid_for(serving
 
 
 class Listing:
-    """A provider that shows these batches, and these lines of results."""
+    """A provider that lists these batches and result lines."""
 
     account = Account("openai-api/almanac/any", "almanac", "any", "http://127.0.0.1:9/v1")
 
@@ -445,19 +445,19 @@ def found(states, *, keeps_keys=True):
         ([{"total": 3}, {"total": 0, "file": "file-9"}, {"age": 4 * DAY}], None),
     ],
 )
-def test_a_lost_submission_is_found_by_our_key_or_our_file_and_what_cannot_be_it_does_not_matter(shown, expected):
+def test_lost_submission_is_found_by_key_or_file(shown, expected):
     assert found(shown) == expected
 
 
 @pytest.mark.parametrize(
     "one", [{}, {"age": -2 * DAY}, {"age": 2 * DAY}, {"age": None}, {"file": "file-9"}, {"total": 0}]
 )
-def test_a_batch_that_may_be_the_lost_one_is_asked_about(one):
+def test_possible_match_for_a_lost_batch_raises(one):
     with pytest.raises(UnreadableReplyError, match="may be this one, such as batch_0"):
         found([one])
 
 
-def test_without_keys_and_files_one_of_the_same_size_is_taken_and_any_other_is_asked_about():
+def test_lost_batch_without_key_or_file_is_matched_by_size():
     assert found([{"total": 3}, {"age": 2 * DAY}, {"age": -DAY}], keeps_keys=False) == 2
     assert found([{"total": 3, "age": 4 * DAY}], keeps_keys=False) is None
     with pytest.raises(UnreadableReplyError, match="batch_0"):
@@ -465,7 +465,7 @@ def test_without_keys_and_files_one_of_the_same_size_is_taken_and_any_other_is_a
 
 
 @pytest.mark.parametrize("is_guess", [True, False])
-def test_a_batch_that_is_given_up_is_cancelled_unless_it_may_be_anothers(is_guess):
+def test_forgotten_batch_is_cancelled_unless_its_match_is_a_guess(is_guess):
     client, entry = in_doubt(provider := Listing())
     cancelled = []
     provider.cancel = provider.delete = lambda name: asyncio.sleep(0, cancelled.append(name))
@@ -475,8 +475,8 @@ def test_a_batch_that_is_given_up_is_cancelled_unless_it_may_be_anothers(is_gues
     assert not client.entries
 
 
-def test_of_results_that_lack_some_all_that_came_is_kept_and_failures_do_not_stand_for_answers():
-    """Two are said to be answered and two to have failed: one answer and two failures are not all."""
+def test_incomplete_results_are_kept_and_failures_are_not_answers():
+    """The state reports two answers and two failures, so one answer and two failures are incomplete."""
     failures = [{"custom_id": f"ri-{number}", "response": {"status_code": 500, "body": {}}} for number in (3, 4)]
     body = {"choices": [{"message": {"content": "Lima"}}]}
     lines = [json.dumps(one) for one in ({"custom_id": "ri-1", "response": {"body": body}}, *failures)]
@@ -497,7 +497,7 @@ def test_of_results_that_lack_some_all_that_came_is_kept_and_failures_do_not_sta
         (0, "expired", 0, False),
     ],
 )
-def test_a_batch_less_than_a_tenth_of_which_is_of_use_ends_the_run(matched, status, answered, ends):
+def test_batch_with_under_ten_percent_usable_results_ends_the_run(matched, status, answered, ends):
     client, ids = BatchClient(MODEL, Listing(), Journal(), 0), [f"ri-{number}" for number in range(20)]
     entry = client._journal.begin("almanac", "http://127.0.0.1:9/v1", MODEL, ids)
     results = {one: RequestResult(one, is_empty=place >= matched) for place, one in enumerate(ids)}
@@ -506,7 +506,7 @@ def test_a_batch_less_than_a_tenth_of_which_is_of_use_ends_the_run(matched, stat
         client.check_matched(entry, state, results)
 
 
-def test_batches_of_few_requests_end_the_run_together_and_the_same_few_never_do():
+def test_small_useless_batches_end_the_run_only_together():
     client, state = BatchClient(MODEL, Listing(), Journal(), 0), State("batch_1", "completed", ended=True)
     few, others = (client._journal.begin("almanac", "p", MODEL, [f"{name}-{n}" for n in range(6)]) for name in "ab")
     for _ in range(6):
@@ -524,13 +524,13 @@ def test_batches_of_few_requests_end_the_run_together_and_the_same_few_never_do(
         (("requests=1.5",), "requests: expected a number from 1"),
     ],
 )
-def test_options_that_are_none_are_told(serving, options, told):
+def test_invalid_engine_options_raise(serving, options, told):
     with serving(), pytest.raises(SettingError, match=told):
         evaluate(engine_option=options)
 
 
 @pytest.mark.slow
-def test_a_server_that_is_down_is_told_of_at_once_and_the_waiting_ends_after_a_while(serving, local, monkeypatch):
+def test_unreachable_batch_server_is_reported_once_and_waiting_ends(serving, local, monkeypatch):
     down, notes = [], []
 
     @web.middleware
@@ -553,11 +553,11 @@ def test_a_server_that_is_down_is_told_of_at_once_and_the_waiting_ends_after_a_w
         assert outcomes(run).equals(local)
         assert len(server.batches()) == 2
         assert len(server.asked()) == len(set(server.asked()))
-    assert sum("cannot be polled" in note for note in notes) == 1, "said once, not at every look"
+    assert sum("cannot be polled" in note for note in notes) == 1, "reported once, not at every poll"
 
 
 @pytest.mark.slow
-def test_a_set_bears_with_a_server_that_is_down_tells_of_it_and_ends_after_a_while(serving, monkeypatch):
+def test_sweep_reports_an_unreachable_server_and_ends_after_a_while(serving, monkeypatch):
     monkeypatch.setattr(providers, "OUTAGE", 0.3)
     Path("set.toml").write_text(
         f'name = "set"\n[defaults]\nengine = "batch"\nengine_option = ["poll=0.05"]\nlimit = 4\nvariants = "low"\n'
@@ -591,7 +591,7 @@ def test_a_set_bears_with_a_server_that_is_down_tells_of_it_and_ends_after_a_whi
 
 
 @pytest.mark.slow
-def test_a_batch_at_another_address_is_collected_there_and_not_given_up(serving, local, monkeypatch):
+def test_batch_at_another_address_is_kept_until_collected(serving, local, monkeypatch):
     with serving(faults=BatchFaults(delay=0.1)) as server:
         with pytest.raises(WaitingError):
             evaluate(detach=True)
@@ -605,7 +605,7 @@ def test_a_batch_at_another_address_is_collected_there_and_not_given_up(serving,
 
 
 @pytest.mark.slow
-def test_a_batch_to_give_up_that_nobody_knows_is_named_and_one_given_up_before_is_not(serving, local):
+def test_forgetting_an_unknown_batch_raises_and_a_forgotten_one_does_not(serving, local):
     with serving(faults=BatchFaults(delay=0.05)):
         with pytest.raises(WaitingError):
             evaluate(detach=True)
@@ -615,7 +615,7 @@ def test_a_batch_to_give_up_that_nobody_knows_is_named_and_one_given_up_before_i
                 SettingError, match=f"forget: no batch 'ri-no' was submitted from here; in flight: {key}"
             ):
                 evaluate(engine=engine_name, engine_option=("forget=ri-no", f"forget={key}"))
-        assert journal()[-1]["event"] == "submitted", "none is given up as long as one is unknown"
+        assert journal()[-1]["event"] == "submitted", "none is forgotten if one is unknown"
         run, _ = evaluate(engine="direct", engine_option=(f"forget={key}",))
         assert outcomes(run).equals(local)
         assert journal()[-1]["event"] == "given_up"

@@ -1,4 +1,4 @@
-"""Runs in the batches of Anthropic: a stand-in on this machine, and its official client."""
+"""Runs with Anthropic's message batches: a local stand-in and the official client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from refusal_index.plugins.batches.journal import Journal
 from refusal_index.runs.engine import RunFailedError, Underway
 from tests.faults.world import answer, write_questions
 from tests.models.batches.anthropic_api import AnthropicApi
-from tests.models.batches.batch_server import in_a_thread
+from tests.models.batches.batch_server import serve_in_thread
 
 CLAUDE = "anthropic/claude-any"
 BATCH = {"engine": "batch", "engine_option": ("poll=0.01",), "out": "run", "max_retries": 8, "grader": "exact"}
@@ -48,7 +48,7 @@ def journal():
 
 
 class Killed(BaseException):
-    """Nothing handles it, as nothing handles a kill."""
+    """Not caught anywhere, like a kill."""
 
 
 def say(messages):
@@ -65,7 +65,7 @@ def sums(tmp_path):
 def claude(monkeypatch):
     def serve(api):
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-0123456789abcdef")
-        server = in_a_thread(api.app())
+        server = serve_in_thread(api.app())
         url = server.__enter__()
         running.append(server)
         monkeypatch.setenv("ANTHROPIC_BASE_URL", url.removesuffix("/v1"))
@@ -78,8 +78,8 @@ def claude(monkeypatch):
 
 
 @pytest.fixture
-def spoken(sums):
-    """The outcomes of the same answers within this process."""
+def direct_outcomes(sums):
+    """The outcomes of the same answers in this process."""
     return outcomes(ri.evaluate(say, out="local", grader="exact", **sums))
 
 
@@ -90,36 +90,38 @@ def by_chance(name, earlier):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("outcome", [lambda *_: "succeeded", by_chance])
-def test_anthropics_batches_give_the_same_table(claude, sums, spoken, outcome):
+def test_anthropics_batches_give_the_same_table(claude, sums, direct_outcomes, outcome):
     api = claude(AnthropicApi(outcome=outcome))
     run, notes = evaluate(**sums)
-    assert outcomes(run).equals(spoken)
+    assert outcomes(run).equals(direct_outcomes)
     assert "1 batch at anthropic: 1 in progress; 0 of 48 done" in notes
     if outcome is not by_chance:
         assert len(api.asked) == len(set(api.asked))
 
 
 @pytest.mark.slow
-def test_each_role_has_batches_of_its_own(claude, sums, spoken):
+def test_each_role_has_separate_batches(claude, sums, direct_outcomes):
     api = claude(AnthropicApi())
     run, _ = evaluate(**{**sums, "grader": "anthropic/judge"})
     assert (
-        outcomes(run).select("question_id", "refused", "wrong").equals(spoken.select("question_id", "refused", "wrong"))
+        outcomes(run)
+        .select("question_id", "refused", "wrong")
+        .equals(direct_outcomes.select("question_id", "refused", "wrong"))
     )
     assert [len({one["params"]["model"] for one in batch.requests}) for batch in api.batches] == [1] * len(api.batches)
     assert {batch.requests[0]["params"]["model"] for batch in api.batches} == {"claude-any", "judge"}
 
 
 @pytest.mark.slow
-def test_anthropics_batch_whose_answer_is_lost_is_found_by_its_time_and_size(claude, sums, spoken):
+def test_lost_anthropic_batch_is_found_by_time_and_size(claude, sums, direct_outcomes):
     api = claude(AnthropicApi(answer_lost=1))
     run, _ = evaluate(**sums)
-    assert outcomes(run).equals(spoken)
+    assert outcomes(run).equals(direct_outcomes)
     assert (len(api.batches), len(api.asked)) == (2, len(set(api.asked)))
 
 
 @pytest.mark.slow
-def test_a_strangers_batch_of_the_same_size_is_put_back_when_its_results_are_seen(claude, sums, spoken, monkeypatch):
+def test_foreign_batch_of_the_same_size_is_rejected_by_its_results(claude, sums, direct_outcomes, monkeypatch):
     api = claude(AnthropicApi(looks=1))
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "submitted", lambda *_, **__: (_ for _ in ()).throw(Killed))
@@ -129,17 +131,15 @@ def test_a_strangers_batch_of_the_same_size_is_put_back_when_its_results_are_see
     stranger = [{**one, "custom_id": f"other-{number}"} for number, one in enumerate(own.requests)]
     own.id = "msgbatch_own"
     api.batches.insert(0, type(own)("msgbatch_other", stranger, own.created, 1, own.host))
-    own.created += timedelta(hours=30)  # by a clock that is ahead
+    own.created += timedelta(hours=30)  # its clock is ahead
     run, _ = evaluate(**sums)
-    assert outcomes(run).equals(spoken)
-    assert len(api.batches) == 3, "the stranger's, that of the first passes, and that of the forced"
+    assert outcomes(run).equals(direct_outcomes)
+    assert len(api.batches) == 3, "the foreign one, the first passes and the forced passes"
     assert "not_it" in [one["event"] for one in journal()]
 
 
 @pytest.mark.slow
-def test_a_lost_submission_is_not_made_again_while_anthropic_lists_a_batch_that_nobody_here_knows(
-    claude, sums, spoken, monkeypatch
-):
+def test_lost_submission_is_not_repeated_while_an_unknown_batch_is_listed(claude, sums, direct_outcomes, monkeypatch):
     api = claude(AnthropicApi(looks=1))
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "submitted", lambda *_, **__: (_ for _ in ()).throw(Killed))
@@ -154,12 +154,12 @@ def test_a_lost_submission_is_not_made_again_while_anthropic_lists_a_batch_that_
     assert len(api.batches) == 1
     other.created -= timedelta(days=4)
     run, _ = evaluate(**sums)
-    assert outcomes(run).equals(spoken)
+    assert outcomes(run).equals(direct_outcomes)
     assert len(api.batches) == 3
 
 
 @pytest.mark.slow
-def test_anthropics_results_that_are_not_of_the_batch_are_paid_for_once(claude, sums, monkeypatch):
+def test_anthropic_results_of_another_batch_are_not_paid_for_twice(claude, sums, monkeypatch):
     def foreign(self, one, *, canceled, result=AnthropicApi.result):
         return {**result(self, one, canceled=canceled), "custom_id": "other"}
 
@@ -172,7 +172,7 @@ def test_anthropics_results_that_are_not_of_the_batch_are_paid_for_once(claude, 
 
 
 @pytest.mark.slow
-def test_anthropics_refusal_ends_the_run_at_once(claude, sums):
+def test_rejected_anthropic_batch_ends_the_run_at_once(claude, sums):
     api = claude(AnthropicApi(refusal=(400, "your credit balance is too low")))
     with pytest.raises(RunFailedError, match=r"a batch was refused .*credit balance is too low.*add credit"):
         evaluate(**sums)
@@ -180,20 +180,20 @@ def test_anthropics_refusal_ends_the_run_at_once(claude, sums):
     assert [one["event"] for one in journal()] == ["begun", "given_up"]
 
 
-def test_a_client_that_is_not_installed_is_named_with_how_to_get_it(monkeypatch):
+def test_missing_client_package_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-0123456789abcdef")
     monkeypatch.setitem(sys.modules, "anthropic", None)
     with pytest.raises(ModelError, match=r"package anthropic .*pip install 'refusal-index\[batch\]'"):
         evaluate(limit=2)
 
 
-def test_a_key_that_is_missing_is_named(monkeypatch):
+def test_missing_key_error_names_the_variable(monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(ModelError, match="expected a key in ANTHROPIC_API_KEY, found none"):
         evaluate(limit=2)
 
 
 @pytest.mark.parametrize("model", ["google/gemini-2.5-flash", "mistral/mistral-large-2411", "grok/grok-4"])
-def test_a_provider_whose_batches_are_not_supported_is_named_with_what_to_do_instead(model):
+def test_provider_without_batch_support_raises_with_advice(model):
     with pytest.raises(ModelError, match=f"model '{model}': .*leave out engine batch to send requests one at a time"):
         evaluate(model, limit=2)

@@ -1,4 +1,4 @@
-"""The engine `command`: what it runs, with which words, what it stores, and that no secret and no process is left."""
+"""The engine `command`: what it runs, its arguments, what it stores, and that no secret or process is left behind."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def carry(settings: Settings, names=NAMES, kind=GraderKind.EXACT, meanwhile=None
     return store
 
 
-def test_a_wave_is_one_call_without_a_shell_and_with_the_models_own_name():
+def test_each_round_is_one_command_without_a_shell():
     settings = program(words="--model={model} '{model} {replies}; touch pwned' $(touch pwned)")
     store = carry(settings)
     ((words, _),) = calls()
@@ -91,7 +91,7 @@ def test_a_wave_is_one_call_without_a_shell_and_with_the_models_own_name():
     assert words[1].endswith(".replies.jsonl; touch pwned")
     assert not Path("pwned").exists()
     assert len(list(store.replies())) == 6
-    assert [one.suffix for one in Path("rounds").iterdir()] == [".log"], "what is in the store lies nowhere else"
+    assert [one.suffix for one in Path("rounds").iterdir()] == [".log"], "stored replies are kept nowhere else"
 
 
 def test_a_placeholder_in_a_models_name_is_not_replaced():
@@ -104,7 +104,7 @@ def test_the_command_is_run_for_the_model_and_then_for_the_grader():
     assert [words for words, _ in calls()][:2] == [["org/model"], ["org/judge"]]
 
 
-def test_replies_that_were_written_before_a_kill_are_stored_and_not_asked_for_again():
+def test_replies_written_before_a_kill_are_stored_and_not_repeated():
     settings, conversations = program(), talks(3, GraderKind.EXACT)
     with store_of(conversations) as empty:
         pending = pending_of(question_states(conversations, empty, settings, NAMES))
@@ -120,12 +120,12 @@ def test_replies_that_were_written_before_a_kill_are_stored_and_not_asked_for_ag
     assert not list(folder.glob("*.jsonl"))
 
 
-def test_a_request_that_fails_for_good_is_not_sent_again_and_the_others_are_stored():
+def test_permanently_failing_request_is_sent_once_and_others_are_stored():
     assert len(list(carry(program(fails=True)).replies())) == 5
     assert len(calls()) == 1
 
 
-def test_the_last_lines_of_a_program_that_fails_are_told_and_no_secret_is_written(monkeypatch):
+def test_failing_program_output_is_reported_without_secrets(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hush-hush-from-the-environment")
     before = "print('loading', sys.argv[3:], flush=True); sys.exit('no memory, ' + os.environ['HF_TOKEN'])"
     settings = program(before, words="--api-key hush-one-word --key=hush-other-word")
@@ -139,7 +139,7 @@ def test_the_last_lines_of_a_program_that_fails_are_told_and_no_secret_is_writte
     assert "hush" not in said
 
 
-def test_of_long_output_the_last_whole_lines_are_kept():
+def test_long_output_keeps_the_last_whole_lines():
     before = "print('x' * 100); print('y' * 2**18 + ' hush'); print('10 %', end='\\r'); sys.exit('the end')"
     with pytest.raises(RunFailedError, match="wrote no replies: 10 % / the end "):
         carry(program(before))
@@ -147,7 +147,7 @@ def test_of_long_output_the_last_whole_lines_are_kept():
     assert log.read_text() == "10 %\nthe end"
 
 
-def test_what_a_program_answered_before_it_failed_is_stored():
+def test_replies_of_a_failing_program_are_stored():
     settings = program(after="sys.exit(3)")
     with pytest.raises(RunFailedError, match="ended with status 3: no output"):
         carry(settings)
@@ -155,7 +155,7 @@ def test_what_a_program_answered_before_it_failed_is_stored():
     assert len(calls()) == 1
 
 
-def test_a_program_that_ends_well_without_a_file_of_replies_fails_at_once():
+def test_program_that_writes_no_replies_fails_at_once():
     with pytest.raises(RunFailedError, match="ended with status 0 and wrote no replies: nothing to do"):
         carry(program(before="sys.exit(print('nothing to do'))"))
     assert len(calls()) == 1
@@ -181,7 +181,7 @@ def test_an_interruption_ends_the_program():
 
 
 @pytest.mark.slow
-def test_a_killed_process_takes_the_program_with_it(tmp_path):
+def test_killing_the_process_ends_the_program(tmp_path):
     sending = program(before="time.sleep(60)").sending
     settings = {"model": "vllm/org/model", "variants": "low", "grader": "exact", "count": 3}
     settings |= {"engine": "command", "command": sending.command}
@@ -203,13 +203,13 @@ def test_a_killed_process_takes_the_program_with_it(tmp_path):
         ("no-such-program {requests} {replies}", "command: found no program 'no-such-program' on the PATH"),
     ],
 )
-def test_a_command_that_cannot_be_run_is_refused_before_anything_is_sent(command, told, tmp_path):
+def test_invalid_command_raises_before_any_request(command, told, tmp_path):
     with pytest.raises(SettingError, match=told):
         ri.evaluate("almanac/small", limit=2, engine="command", command=command, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_braces_that_are_no_placeholder_are_left_alone():
+def test_braces_that_are_not_placeholders_are_kept():
     assert command_words("true {requests} {replies} '{\"n\": 1}' {}")[3:] == ['{"n": 1}', "{}"]
 
 
@@ -220,12 +220,12 @@ def test_braces_that_are_no_placeholder_are_left_alone():
         ({Role.MODEL: "vllm/--option"}, "model 'vllm/--option': expected a name that does not start with '-'"),
     ],
 )
-def test_a_model_that_the_command_cannot_answer_for_is_refused(names, told):
+def test_models_the_command_cannot_serve_raise(names, told):
     with pytest.raises(ModelError, match=told):
         command_engine(program(), names, {})
 
 
-def test_a_command_without_its_engine_and_the_old_name_of_the_engine_are_refused():
+def test_command_without_its_engine_and_the_old_engine_name_raise():
     with pytest.raises(SettingError, match="command: requires engine command, got direct"):
         check_engines_own(Settings.from_values(command="true").sending)
     with pytest.raises(SettingError) as error:
@@ -236,7 +236,7 @@ def test_a_command_without_its_engine_and_the_old_name_of_the_engine_are_refused
     )
 
 
-def test_a_folder_that_leads_elsewhere_is_refused():
+def test_symlinked_rounds_folder_raises():
     Path("elsewhere").mkdir()
     Path("rounds").symlink_to("elsewhere")
     with pytest.raises(ModelError, match="expected a folder for requests and replies"):
@@ -260,7 +260,7 @@ def test_a_command_in_a_run_json_is_never_run(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_command_is_kept_in_no_file_of_the_run(tmp_path):
+def test_command_is_not_stored_in_the_run(tmp_path):
     command = f"{OURS} --output-tmp-dir kept-nowhere"
     run = ri.evaluate("almanac/small", limit=2, variants="low", engine="command", command=command, out=tmp_path / "run")
     assert run.is_complete
@@ -269,7 +269,7 @@ def test_a_command_is_kept_in_no_file_of_the_run(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_embedded_model_gives_the_same_table_as_the_local_engine(tmp_path):
+def test_embedded_model_gives_the_same_table_as_the_direct_engine(tmp_path):
     given = {"limit": 40, "draws": 2, "repeat_questions": 10}
     here = ri.evaluate("almanac/base", **given, out=tmp_path / "here")
     there = ri.evaluate("almanac/base", **given, engine="command", command=OURS, out=tmp_path / "there")
@@ -278,7 +278,7 @@ def test_the_embedded_model_gives_the_same_table_as_the_local_engine(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_while_the_program_works_ends_complete(tmp_path):
+def test_run_killed_while_the_program_works_can_be_completed(tmp_path):
     settings = {"model": "almanac/base", "engine": "command", "command": OURS, "variants": "low,high", "limit": 60}
     out, rounds = tmp_path / "run", tmp_path / "run" / "rounds"
     process = start(json.dumps(settings), out, {})

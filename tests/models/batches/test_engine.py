@@ -1,4 +1,4 @@
-"""The engine of rounds over an executor in memory: what is sent again, what ends it, what is told, what may be used."""
+"""The batch engine over an in-memory executor: retries, what ends a run, events and budgets."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from refusal_index.runs.engine import Assignment, Event, Finished, Replied, RunF
 from refusal_index.runs.execute import execute_rounds
 from refusal_index.runs.settings import Limits, Settings
 from refusal_index.runs.store import ReplyStore, StoreError
-from tests.models.batches.answering import NAMES, SETTINGS, Script, became, conversed, kept, store_of, talks
+from tests.models.batches.answering import NAMES, SETTINGS, Script, answered_in_sequence, became, kept, store_of, talks
 
 PASSING = Failure("busy", "openai/any")
 LASTING = Failure("no credit", "openai/any", FailureKind.LASTING, "add credit")
 OWN = Failure("too long", "openai/any", FailureKind.REQUEST)
 
 Fate = Callable[[Pending, int], Failure | bool | None]
-"""What becomes of a request sent for the n-th time: a failure, an answer (None), or nothing at all (False)."""
+"""The result of a request sent for the n-th time: a failure, an answer (None) or nothing at all (False)."""
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def at_once(monkeypatch):
 
 
 class InMemory:
-    """Answers by a script, so many results at a time."""
+    """Answers by a script, ``at_once`` results at a time."""
 
     def __init__(self, script: Script, fate: Fate = lambda _one, _time: None, at_once: int = 1000) -> None:
         self.script, self.fate, self.at_once = script, fate, at_once
@@ -109,9 +109,7 @@ def carry(
     st.integers(0, 10**6), st.sampled_from([GraderKind.EXACT, GraderKind.MODEL, GraderKind.AGREE]), st.integers(1, 3),
     st.integers(1, 5), st.sampled_from([1, 2, 1000]), st.sampled_from([1, 3, None]),
 )  # fmt: skip
-def test_it_comes_to_the_end_of_every_other_engine_and_tells_of_each_question_once(
-    salt, kind, draws, at_once, most, largest
-):
+def test_batch_engine_matches_sequential_requests_property(salt, kind, draws, at_once, most, largest):
     conversations, told = talks(3, kind, draws), list[Event]()
     executor = InMemory(
         Script(salt), lambda one, time: PASSING if (int(one.custom_id[-2:], 16) + time) % 3 == 0 else None, at_once
@@ -119,7 +117,7 @@ def test_it_comes_to_the_end_of_every_other_engine_and_tells_of_each_question_on
     executor.most_choices, executor.max_requests = most, largest
     store, breaker = carry(conversations, executor, progress=told.append)
     assert breaker.reason is None
-    assert became(conversations, store) == became(conversations, conversed(conversations, Script(salt)))
+    assert became(conversations, store) == became(conversations, answered_in_sequence(conversations, Script(salt)))
     finished = Counter((one.variant, one.question_id) for one in told if isinstance(one, Finished))
     assert finished == Counter((one.variant, one.question.question_id) for one in conversations)
     responses = sum(one.requests for one in store.replies())
@@ -127,18 +125,18 @@ def test_it_comes_to_the_end_of_every_other_engine_and_tells_of_each_question_on
     assert not store.failures()
 
 
-def test_no_wave_is_larger_than_its_executor_takes():
+def test_round_size_respects_the_executor_limit():
     executor = InMemory(Script(1))
     executor.max_requests = 3
     conversations = talks(5)
     store, _ = carry(conversations, executor)
     assert {len(one) for one in executor.rounds[:3]} == {3}
-    assert became(conversations, store) == became(conversations, conversed(conversations, Script(1)))
+    assert became(conversations, store) == became(conversations, answered_in_sequence(conversations, Script(1)))
     asked = [name for round_ in executor.rounds for name in round_]
-    assert len(set(asked)) == len(asked), "nothing is asked twice"
+    assert len(set(asked)) == len(asked), "no request is sent twice"
 
 
-def test_an_executor_is_closed_before_an_error_of_the_store_goes_on(monkeypatch):
+def test_executor_is_closed_before_a_store_error_propagates(monkeypatch):
     executor, closed = InMemory(Script(1), at_once=1), list[bool]()
 
     async def carried(
@@ -161,9 +159,9 @@ def test_an_executor_is_closed_before_an_error_of_the_store_goes_on(monkeypatch)
     assert closed == [True]
 
 
-def test_what_was_finished_before_is_told_of_and_not_asked():
+def test_finished_questions_are_reported_and_not_requested():
     conversations, script = talks(2), Script(1)
-    store = conversed(conversations, Script(1))
+    store = answered_in_sequence(conversations, Script(1))
     told: list[Event] = []
     executor = InMemory(script)
     carry(conversations, executor, store=store, progress=told.append)
@@ -171,7 +169,7 @@ def test_what_was_finished_before_is_told_of_and_not_asked():
     assert [type(one) for one in told] == [Finished] * 4
 
 
-def test_each_wave_is_told_of():
+def test_each_round_is_reported():
     told: list[Event] = []
     executor = InMemory(Script(1))
     carry(talks(3), executor, progress=told.append)
@@ -181,8 +179,8 @@ def test_each_wave_is_told_of():
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
 @pytest.mark.parametrize("fate", [PASSING, False])
-def test_a_failure_that_passes_is_sent_again_so_often_and_no_oftener(retries, fate):
-    """Nothing that came back is as good as a failure; what several variants share is one request."""
+def test_transient_failure_is_retried_exactly_max_retries_times(retries, fate):
+    """A missing result counts as a failure; a request shared by several variants is sent once."""
     conversations = talks(1, draws=2)
     executor = InMemory(Script(1), lambda one, _: fate if one.ask.request.pass_.is_shared else None)
     store, breaker = carry(conversations, executor, SETTINGS.changed(max_retries=retries))
@@ -193,7 +191,7 @@ def test_a_failure_that_passes_is_sent_again_so_often_and_no_oftener(retries, fa
     assert told == {"busy" if fate else "no result came back"}
 
 
-def test_it_fails_once_too_often_for_one_variant_and_the_other_is_finished():
+def test_one_variant_fails_and_the_other_finishes():
     conversations = talks(1)
     executor = InMemory(Script(2), lambda one, _: PASSING if one.ask.conversation.variant == "low" else None)
     told: list[Event] = []
@@ -203,7 +201,7 @@ def test_it_fails_once_too_often_for_one_variant_and_the_other_is_finished():
 
 
 @pytest.mark.parametrize("fate", [OWN, LASTING])
-def test_a_failure_that_does_not_pass_is_not_sent_again(fate):
+def test_permanent_failure_is_not_retried(fate):
     executor = InMemory(Script(1), lambda one, _: fate if one.ask.conversation.question.question_id == "q0" else None)
     store, breaker = carry(talks(3), executor)
     assert {executor.times[name] for name in executor.times} == {1}
@@ -213,7 +211,7 @@ def test_a_failure_that_does_not_pass_is_not_sent_again(fate):
 
 
 @pytest.mark.parametrize("fate", [OWN, LASTING, PASSING])
-def test_failures_of_twenty_questions_in_a_row_end_it(fate):
+def test_twenty_failed_questions_in_a_row_end_the_run(fate):
     executor = InMemory(Script(1), lambda _one, _time: fate, at_once=1)
     _, breaker = carry(talks(25), executor, SETTINGS.changed(max_retries=0))
     assert "failed for 20 questions in a row" in breaker.reason
@@ -222,13 +220,13 @@ def test_failures_of_twenty_questions_in_a_row_end_it(fate):
     assert sum(executor.times.values()) == 2 * 19 + 1, "each under two variants"
 
 
-def test_requests_at_fault_themselves_end_nothing_once_one_has_worked():
+def test_invalid_requests_do_not_end_the_run_once_one_has_worked():
     executor = InMemory(Script(1), lambda one, _: OWN if one.ask.conversation.question.question_id != "q0" else None, 1)
     _, breaker = carry(talks(30), executor)
     assert breaker.reason is None
 
 
-def test_a_server_that_is_not_there_ends_it_at_once():
+def test_unreachable_server_ends_the_run_at_once():
     unreachable = replace(PASSING, kind=FailureKind.DOUBTFUL, advice="check the base URL")
     executor = InMemory(Script(1), lambda _one, _time: unreachable, at_once=1)
     _, breaker = carry(talks(25), executor)
@@ -236,7 +234,7 @@ def test_a_server_that_is_not_there_ends_it_at_once():
     assert "check the base URL" in breaker.reason
 
 
-def test_a_wave_in_which_nothing_worked_is_waited_after(monkeypatch):
+def test_failed_rounds_are_followed_by_exponential_backoff(monkeypatch):
     waited: list[float] = []
 
     async def wait(_self: CircuitBreaker, seconds: float) -> None:
@@ -251,15 +249,15 @@ def test_a_wave_in_which_nothing_worked_is_waited_after(monkeypatch):
     assert waited == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
 
 
-def test_a_server_that_gives_fewer_choices_is_asked_for_one_at_a_time():
+def test_server_with_fewer_choices_gets_single_requests():
     conversations, executor = talks(1, draws=4, variants=("low",)), InMemory(Script(3))
     executor.most_choices = 1
     store, _ = carry(conversations, executor)
     assert [len(round_) for round_ in executor.rounds] == [2, 6]
-    assert became(conversations, store) == became(conversations, conversed(conversations, Script(3)))
+    assert became(conversations, store) == became(conversations, answered_in_sequence(conversations, Script(3)))
 
 
-def test_an_executor_that_gives_one_reply_is_asked_for_one_at_a_time():
+def test_executor_without_choices_gets_single_requests():
     executor = InMemory(Script(3))
     executor.gives_choices = False
     carry(talks(1, draws=4, variants=("low",)), executor)
@@ -267,7 +265,7 @@ def test_an_executor_that_gives_one_reply_is_asked_for_one_at_a_time():
 
 
 @pytest.mark.parametrize("most", [1, 4, 9])
-def test_a_budget_of_requests_holds_over_waves_and_commands(most):
+def test_request_budget_holds_across_rounds_and_commands(most):
     conversations, script = talks(6), Script(4)
     store, counts = store_of(conversations), []
     for number in range(1, 40):
@@ -282,17 +280,17 @@ def test_a_budget_of_requests_holds_over_waves_and_commands(most):
         assert f"the budget of {number * most} requests is used up" in breaker.reason
         assert len(script.asked) == number * most
     assert set(counts[:-1]) == {most}
-    assert became(conversations, store) == became(conversations, conversed(conversations, Script(4)))
+    assert became(conversations, store) == became(conversations, answered_in_sequence(conversations, Script(4)))
 
 
-def test_failures_are_paid_for_out_of_a_budget_of_requests():
+def test_failures_count_towards_the_request_budget():
     executor = InMemory(Script(1), lambda _one, _time: PASSING)
     _, breaker = carry(talks(2), executor, budget=Budget(Limits(max_requests=7)))
     assert "the budget of 7 requests is used up" in breaker.reason
     assert [len(round_) for round_ in executor.rounds] == [4, 3]
 
 
-def test_what_an_earlier_command_sent_is_collected_and_counted_without_being_sent():
+def test_requests_in_flight_are_collected_and_counted_but_not_resent():
     conversations = talks(5)
     first = InMemory(Script(1), lambda _one, _time: False)
     carry(conversations, first, SETTINGS.changed(max_retries=0))
@@ -304,7 +302,7 @@ def test_what_an_earlier_command_sent_is_collected_and_counted_without_being_sen
     assert "the budget of 8 requests is used up" in breaker.reason
 
 
-def test_what_is_on_its_way_is_collected_though_nothing_may_be_sent():
+def test_requests_in_flight_are_collected_when_the_budget_is_spent():
     conversations = talks(5)
     first = InMemory(Script(1), lambda _one, _time: False)
     carry(conversations, first, SETTINGS.changed(max_retries=0))
@@ -316,7 +314,7 @@ def test_what_is_on_its_way_is_collected_though_nothing_may_be_sent():
     assert breaker.planned or breaker.reason is None
 
 
-def test_a_budget_in_dollars_begins_with_one_request_and_is_not_exceeded_by_much():
+def test_dollar_budget_starts_with_one_request_and_holds():
     settings = SETTINGS.changed(price="1000,1000")  # a cent each
     executor = InMemory(Script(1))
     _, breaker = carry(talks(40), executor, settings, budget=Budget(Limits(max_cost=0.2)))
@@ -326,7 +324,7 @@ def test_a_budget_in_dollars_begins_with_one_request_and_is_not_exceeded_by_much
     assert 19 <= sum(map(len, executor.rounds)) <= 20
 
 
-def test_time_that_is_up_ends_it_between_waves():
+def test_time_limit_ends_the_run_between_rounds():
     now = [0.0]
     executor = InMemory(Script(1))
     executor.after = lambda: now.__setitem__(0, 100.0)
@@ -336,7 +334,7 @@ def test_time_that_is_up_ends_it_between_waves():
     assert "the time of 50 seconds is up" in breaker.reason
 
 
-def test_an_interruption_ends_it_in_order_with_what_came():
+def test_interrupt_ends_the_run_and_keeps_replies():
     conversations, budget = talks(10), Budget(Limits())
     executor = InMemory(Script(1), at_once=3)
     executor.after = lambda: budget.end("interrupted")
@@ -348,7 +346,7 @@ def test_an_interruption_ends_it_in_order_with_what_came():
     assert len(executor.rounds) == 1
 
 
-def test_what_lasts_fails_the_run():
+def test_lasting_failure_ends_the_run():
     executor = InMemory(Script(1), lambda _one, _time: LASTING)
     store, engine = store_of(talks(25)), BatchEngine(SETTINGS, NAMES, {}, executor)
     asked = execute_rounds(
@@ -373,7 +371,7 @@ def test_the_executor_is_opened_with_the_folder_of_the_store(tmp_path):
     assert others == [None, None]
 
 
-def test_a_store_that_cannot_be_written_ends_it(tmp_path):
+def test_unwritable_store_ends_the_run(tmp_path):
     conversations, breaker = talks(2), CircuitBreaker()
     store = store_of(conversations, tmp_path / "replies.sqlite")
     executor = InMemory(Script(1))
@@ -387,7 +385,7 @@ def test_a_store_that_cannot_be_written_ends_it(tmp_path):
 JUDGE = "python:tests.runs.models:judge"
 
 
-def test_a_function_grades_within_the_process_and_the_executor_is_asked_for_the_rest():
+def test_function_grades_in_process_and_the_executor_gets_the_rest():
     conversations = talks(4, GraderKind.MODEL)
     names = {Role.MODEL: "openai/any", Role.GRADER: JUDGE}
     executor, seen = InMemory(Script(6)), []
@@ -401,7 +399,7 @@ def test_a_function_grades_within_the_process_and_the_executor_is_asked_for_the_
     assert None not in became(conversations, store)
 
 
-def test_functions_are_called_so_many_at_a_time_and_each_lot_is_stored_before_the_next(monkeypatch):
+def test_function_calls_respect_max_connections_and_are_stored_in_groups(monkeypatch):
     conversations = talks(7, GraderKind.MODEL)
     names = {Role.MODEL: "openai/any", Role.GRADER: JUDGE}
     store, at_work, seen = store_of(conversations), [], []
@@ -416,10 +414,10 @@ def test_functions_are_called_so_many_at_a_time_and_each_lot_is_stored_before_th
     monkeypatch.setattr(engines.DirectEngine, "send", judged)
     carry(conversations, InMemory(Script(6)), SETTINGS.changed(max_connections=3), names=names, store=store)
     assert max(number for number, _ in seen) == 3
-    assert [there for _, there in seen[:4]] == [0, 0, 0, 3], "what was said before is in the store"
+    assert [there for _, there in seen[:4]] == [0, 0, 0, 3], "earlier verdicts are in the store"
 
 
-def test_a_function_that_raises_is_asked_again_and_told_of():
+def test_raising_function_is_retried_and_reported():
     conversations = talks(2, GraderKind.MODEL)
     names = {Role.MODEL: "openai/any", Role.GRADER: "python:tests.runs.models:judge_nonsense"}
     store, _ = carry(conversations, InMemory(Script(6)), SETTINGS.changed(max_retries=1), names=names)

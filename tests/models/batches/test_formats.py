@@ -53,11 +53,11 @@ def line_of(style: str, asked: Role = Role.MODEL, **changes: Any) -> dict[str, A
         *((name, "compatible") for name in ("vllm/any", "openai-api/openai/any", "google/any", "almanac/base", "x")),
     ],
 )
-def test_a_provider_has_its_format(name, style):
+def test_format_of_each_provider(name, style):
     assert format_of(name).name == style
 
 
-def test_files_hold_as_many_requests_as_providers_take():
+def test_file_limits_match_those_of_providers():
     assert {one.name: (one.most_requests, one.most_bytes, one.gives_choices) for one in FORMATS.values()} == {
         "openai": (50_000, 200_000_000, True),
         "compatible": (50_000, 200_000_000, True),
@@ -66,7 +66,7 @@ def test_files_hold_as_many_requests_as_providers_take():
 
 
 @pytest.mark.parametrize("style", list(FORMATS))
-def test_a_request_is_one_line_whatever_it_holds(style):
+def test_request_is_always_one_line(style):
     ask = ask_of()
     odd = replace(ask.request, messages=(Message("user", "one\ntwo\r\u2028three \ud83d"),))
     line = to_line("ri-1", replace(ask, request=odd), FORMATS[style], "any")
@@ -76,7 +76,7 @@ def test_a_request_is_one_line_whatever_it_holds(style):
 
 
 @pytest.mark.parametrize("style", ["openai", "compatible"])
-def test_requests_to_openai_and_its_like(style):
+def test_openai_compatible_request_lines(style):
     line = line_of(style, draws=3)
     body = line.pop("body")
     assert line == {"custom_id": "ri-1", "method": "POST", "url": "/v1/chat/completions"}
@@ -84,7 +84,7 @@ def test_requests_to_openai_and_its_like(style):
     assert ("max_tokens" in body) is (style == "compatible")
 
 
-def test_requests_to_anthropic_hold_neither_what_it_refuses_nor_what_it_does_not_know():
+def test_anthropic_requests_omit_unsupported_parameters():
     line = line_of("anthropic", max_tokens=77, temperature=1.7, logprobs=True)
     params = line.pop("params")
     assert line == {"custom_id": "ri-1"}
@@ -94,7 +94,7 @@ def test_requests_to_anthropic_hold_neither_what_it_refuses_nor_what_it_does_not
     assert set(FORMATS["anthropic"].leaves_out) == {"temperature", "top_p", "seed", "logprobs"}
 
 
-def test_a_system_message_has_a_place_of_its_own_at_anthropic():
+def test_anthropic_system_message_is_a_separate_field():
     ask = ask_of(placement=Placement.SYSTEM)
     system, user = (one.content for one in ask.request.messages)
     params = anthropic_params(ask, "any")
@@ -110,14 +110,14 @@ def test_a_system_message_has_a_place_of_its_own_at_anthropic():
         ("high", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}),
     ],
 )
-def test_reasoning_effort_at_anthropic(effort, expected):
+def test_anthropic_reasoning_effort(effort, expected):
     params = line_of("anthropic", reasoning_effort=effort)["params"]
     assert {name: params[name] for name in ("thinking", "output_config") if name in params} == expected
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("effort", [None, "none", "minimal", "low", "medium", "high"])
-def test_requests_to_anthropic_are_what_its_client_takes(effort):
+def test_anthropic_requests_against_the_types_of_its_client(effort):
     batch = pytest.importorskip("anthropic.types.messages.batch_create_params")
     params = pytest.importorskip("anthropic.types.message_create_params")
     for asked in (Role.MODEL, Role.GRADER):
@@ -140,7 +140,7 @@ def openai(status: Any = 200, body: Any = None, error: Any = None) -> RequestRes
     return result({"id": "1", "custom_id": "a", "response": {"status_code": status, "body": body}, "error": error})
 
 
-def test_an_answer_of_openai_and_its_like():
+def test_openai_compatible_answers_are_read():
     found = openai(body=chat([LIMA, ("Cuzco", StopReason.LENGTH)]))
     assert found.response.replies == [LIMA, ("Cuzco", StopReason.LENGTH)]
     assert (found.custom_id, found.response.input_tokens, found.response.output_tokens) == ("a", 7, 3)
@@ -152,7 +152,7 @@ BAD = {"error": {"message": "too long", "type": "invalid_request_error", "code":
 
 
 @pytest.mark.parametrize(("body", "error"), [(BAD, None), ({}, BAD), ({}, BAD["error"])])
-def test_a_prompt_that_is_refused_with_400_has_a_reply_as_over_http(body, error):
+def test_prompt_rejected_with_400_becomes_a_reply_as_over_http(body, error):
     assert openai(400, body, error).response.replies == [("too long", StopReason.LENGTH)]
 
 
@@ -174,7 +174,7 @@ def test_a_prompt_that_is_refused_with_400_has_a_reply_as_over_http(body, error)
         (lambda: openai(404, {"error": {"message": "no such model"}}), FailureKind.LASTING, "no such model"),
         (lambda: openai(429, {"error": {"code": "insufficient_quota", "message": "pay"}}), FailureKind.LASTING, "pay"),
         (lambda: openai(400, {"error": {"code": "batch_expired", "message": "late"}}), FailureKind.PASSING, "late"),
-        # vLLM's failures stand beside a response
+        # vLLM reports failures next to a response
         (lambda: openai(400, None, "Unsupported endpoint"), FailureKind.REQUEST, "Unsupported endpoint"),
         (lambda: openai(400, None, {"error": {"message": "too long", "code": 400}}), FailureKind.REQUEST, "too long"),
         (lambda: openai(200, chat([LIMA]), {"message": "half of it", "code": 500}), FailureKind.PASSING, "half of it"),
@@ -186,7 +186,7 @@ def test_a_prompt_that_is_refused_with_400_has_a_reply_as_over_http(body, error)
         (lambda: openai("200", "text"), FailureKind.PASSING, "no choices"),
     ],
 )  # fmt: skip
-def test_a_failure_of_openai_and_its_like(found, kind, told):
+def test_openai_compatible_failures_are_classified(found, kind, told):
     failure = found().failure
     assert failure.kind is kind
     assert told in failure.message
@@ -207,7 +207,7 @@ def test_a_failure_of_openai_and_its_like(found, kind, told):
         (5, FailureKind.PASSING, "no reason given"),
     ],
 )
-def test_a_request_that_was_not_answered_at_all(error, kind, told):
+def test_unanswered_requests_are_classified(error, kind, told):
     failure = result({"custom_id": "a", "response": None, "error": error}).failure
     assert (failure.kind, told in failure.message) == (kind, True), failure.message
 
@@ -238,17 +238,17 @@ TEXT = {"type": "text", "text": "Lima"}
         (message(TEXT, stop=["odd"]), LIMA),
     ],
 )  # fmt: skip
-def test_an_answer_of_anthropic(given, expected):
+def test_anthropic_answers_are_read(given, expected):
     assert anthropic(message=given).response.replies == [expected]
 
 
-def test_a_part_for_text_without_text_is_no_answer_of_anthropic():
-    """It was kept as an empty one."""
+def test_anthropic_text_block_without_text_is_a_failure():
+    """It used to be stored as an empty answer."""
     found = anthropic(message=message({"type": "text"}, {"type": "text", "text": None}))
     assert (found.failure.kind, found.failure.message) == (FailureKind.PASSING, "the response holds no text")
 
 
-def test_usage_of_anthropic():
+def test_anthropic_usage_is_read():
     found = anthropic(message=message(TEXT, usage={"input_tokens": 7, "output_tokens": 3})).response
     assert (found.input_tokens, found.output_tokens) == (7, 3)
     for odd in (None, 5, [], {"input_tokens": "7"}, {"input_tokens": True}, {"output_tokens": math.nan}):
@@ -280,12 +280,12 @@ def errored(name: str) -> dict[str, Any]:
         (lambda: anthropic(message={"content": "Lima"}), FailureKind.PASSING, "no content"),
     ],
 )
-def test_a_failure_of_anthropic(found, kind, told):
+def test_anthropic_failures_are_classified(found, kind, told):
     failure = found().failure
     assert (failure.kind, told in failure.message) == (kind, True), failure.message
 
 
-def test_no_key_and_nothing_that_a_terminal_obeys_is_in_what_is_said_of_a_failure(monkeypatch):
+def test_failure_messages_contain_no_keys_or_control_characters(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "very-secret-value")
     echo = {"message": "Incorrect API key very-secret-value, sk-proj-3fGh8jKl2mNp5qRs \x1b[2J\x07\u202e" + "x" * 10**6}
     for found in (
@@ -300,7 +300,7 @@ def test_no_key_and_nothing_that_a_terminal_obeys_is_in_what_is_said_of_a_failur
         assert len(said) < 400
 
 
-def test_a_failure_that_lasts_is_told_apart():
+def test_lasting_failures_are_distinguished():
     assert openai(401, {}).failure.kind is FailureKind.LASTING
     assert openai(500, {}).failure.kind is not FailureKind.LASTING
     assert openai(200, chat([LIMA])).failure is None
@@ -317,7 +317,7 @@ DOCUMENTS = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), DOCUMENTS, max_size=5))
-def test_no_document_ends_anything(document):
+def test_arbitrary_documents_never_crash_property(document):
     try:
         found = result({**document, "custom_id": "a"})
     except ResultError:
@@ -333,7 +333,7 @@ LIMA_REPLY, CUZCO = ("Lima", StopReason.STOP), ("Cuzco", StopReason.STOP)
 
 @pytest.fixture
 def read(tmp_path):
-    """Return what puts lines into files, a list for each, and reads them."""
+    """Return a function that writes each list of lines to a file and reads the files."""
     opened = []
 
     def of(*files: list[Any]) -> StagedResults:
@@ -352,7 +352,7 @@ def read(tmp_path):
 
 
 def count(staged: StagedResults) -> int:
-    """Return the number of results, each looked at once."""
+    """Return the number of stored results."""
     return int(staged._connection.execute("SELECT count(*) FROM results").fetchone()[0])
 
 
@@ -363,7 +363,7 @@ def replies(staged: StagedResults, name: str) -> list[Any]:
     return list(result.response.replies)
 
 
-def test_results_of_every_format_lie_side_by_side(read):
+def test_results_of_all_formats_can_be_mixed(read):
     staged = read([openai_line("a", [LIMA_REPLY, CUZCO])], [anthropic_line("b", [LIMA_REPLY])])
     assert count(staged) == 2
     assert [replies(staged, name) for name in "ab"] == [[LIMA_REPLY, CUZCO], [LIMA_REPLY]]
@@ -372,7 +372,7 @@ def test_results_of_every_format_lie_side_by_side(read):
 
 
 @pytest.mark.parametrize("lines", list(permutations([0, 1, 2])))
-def test_a_success_stands_before_a_failure_in_whatever_order_they_come(read, lines):
+def test_success_takes_precedence_over_failure_in_any_order(read, lines):
     known = [openai_line("a", [LIMA_REPLY]), failed_line("a", "openai"), failed_line("a", "openai")]
     for files in ([[known[one] for one in lines]], [[known[one]] for one in lines]):
         staged = read(*files)
@@ -380,7 +380,7 @@ def test_a_success_stands_before_a_failure_in_whatever_order_they_come(read, lin
         assert (count(staged), staged.contradicting.count) == (1, 0)
 
 
-def test_of_two_replies_the_first_stays_and_the_other_is_named(read, tmp_path):
+def test_first_of_two_replies_is_kept_and_the_other_is_named(read, tmp_path):
     staged = read([openai_line("a", [LIMA_REPLY])], [openai_line("b", [LIMA_REPLY]), openai_line("a", [CUZCO])])
     assert replies(staged, "a") == [LIMA_REPLY]
     assert staged.contradicting.count == 1
@@ -389,19 +389,19 @@ def test_of_two_replies_the_first_stays_and_the_other_is_named(read, tmp_path):
     ]
 
 
-def test_the_same_reply_twice_is_no_contradiction_however_it_is_written(read):
+def test_repeated_reply_in_another_format_is_not_a_contradiction(read):
     once = openai_line("a", [LIMA_REPLY])
     staged = read([once, once, {**once, "id": "2"}, anthropic_line("a", [LIMA_REPLY])])
     assert (count(staged), staged.contradicting.count) == (1, 0)
 
 
-def test_a_file_that_is_read_twice_is_read_once(read, tmp_path):
+def test_file_given_twice_counts_once(read, tmp_path):
     staged = read([openai_line("a", [LIMA_REPLY])])
     staged.read(tmp_path / "0.jsonl")
     assert (count(staged), staged.contradicting.count) == (1, 0)
 
 
-def test_what_nobody_looked_up_is_named_replies_apart_from_failures(read):
+def test_unused_results_are_named_with_failures_listed_separately(read):
     names = [f"other-{number}" for number in range(MAX_NAMED + 3)]
     staged = read(
         [
@@ -440,7 +440,7 @@ DEEP = b'{"custom_id": "a", "response": ' + b"[" * 100_000 + b"]" * 100_000 + b"
         (b"\x1b[2J" * 5, "cannot be read"),
     ],
 )
-def test_a_line_that_holds_no_result_is_named_and_the_others_are_read(read, tmp_path, line, told):
+def test_invalid_result_line_is_named_and_others_are_read(read, tmp_path, line, told):
     staged = read([openai_line("b", [LIMA_REPLY]), line, b"", b"  ", openai_line("c", [LIMA_REPLY])])
     assert count(staged) == 2
     assert staged.unreadable.count == 1
@@ -452,8 +452,8 @@ def test_a_line_that_holds_no_result_is_named_and_the_others_are_read(read, tmp_
 
 
 @pytest.mark.slow
-def test_values_as_deep_as_can_just_be_read_end_nothing(read):
-    """What is read from a shallow place may be too deep for a deeper one."""
+def test_deeply_nested_values_do_not_crash(read):
+    """A value that can be read near the top of the stack may be too deep further down."""
     lines = []
     for depth in range(100, 1000, 3):
         nested: Any = 0
@@ -473,24 +473,24 @@ def test_values_as_deep_as_can_just_be_read_end_nothing(read):
     assert any(one is None for one in found)
 
 
-def test_bytes_before_the_first_line_and_ends_of_lines_of_another_system_are_no_part_of_it(read):
+def test_byte_order_mark_and_crlf_are_ignored(read):
     line = json.dumps(openai_line("a", [("one\u2028two", StopReason.STOP)]), ensure_ascii=False).encode()
     staged = read([b"\xef\xbb\xbf" + line + b"\r"])
     assert replies(staged, "a") == [("one\u2028two", StopReason.STOP)]
 
 
-def test_an_id_with_half_a_surrogate_pair_or_nul_is_an_id_like_any_other(read):
+def test_ids_may_contain_lone_surrogates_or_nul(read):
     staged = read([openai_line("\ud83d", [LIMA_REPLY]), openai_line("a\0b", [LIMA_REPLY])])
     assert count(staged) == 2
     assert all(one.isprintable() for one in staged.unused().named)
 
 
-def test_a_line_of_ten_megabytes_is_a_line(read):
+def test_ten_megabyte_line_is_read(read):
     text = "x" * 10_000_000
     assert replies(read([openai_line("a", [(text, StopReason.STOP)])]), "a") == [(text, StopReason.STOP)]
 
 
-def test_a_line_without_end_is_left_out_by_name_and_the_ones_about_it_are_read(read, monkeypatch):
+def test_overlong_line_is_skipped_and_named(read, monkeypatch):
     whole = [openai_line(name, [LIMA_REPLY]) for name in ("a", "b")]
     monkeypatch.setattr(request_files, "MAX_LINE", len(json.dumps(whole[0])) + 1)
     for endless in (b"[" * 5_000, json.dumps(openai_line("c", [("x" * 5_000, StopReason.STOP)])).encode()):
@@ -500,7 +500,7 @@ def test_a_line_without_end_is_left_out_by_name_and_the_ones_about_it_are_read(r
         assert replies(staged, "b") == [LIMA_REPLY]
 
 
-def test_more_lines_than_go_to_the_disk_at_once(read, monkeypatch):
+def test_results_larger_than_one_write_are_read(read, monkeypatch):
     staged = read([openai_line(str(number), [LIMA_REPLY]) for number in range(10)], [openai_line("9", [CUZCO])])
     assert count(staged) == 10
     assert staged.contradicting.count == 1
@@ -510,14 +510,14 @@ def test_more_lines_than_go_to_the_disk_at_once(read, monkeypatch):
 
 
 @pytest.mark.parametrize("make", [Path, Path.mkdir])
-def test_a_file_that_cannot_be_read_is_an_error_that_says_so(tmp_path, make):
+def test_unreadable_result_file_raises(tmp_path, make):
     path = tmp_path / "results.jsonl"
     make(path)
     with StagedResults() as staged, pytest.raises(ResultFileError, match=r"results\.jsonl: expected a file of results"):
         staged.read(path)
 
 
-def test_no_room_for_what_is_put_aside_is_told(tmp_path):
+def test_full_disk_for_temporary_files_raises(tmp_path):
     path = tmp_path / "results.jsonl"
     path.write_text(json.dumps(openai_line("a", [LIMA_REPLY])))
     with StagedResults() as staged:
@@ -526,7 +526,7 @@ def test_no_room_for_what_is_put_aside_is_told(tmp_path):
             staged.read(path)
 
 
-def test_nothing_is_left_of_it():
+def test_temporary_database_is_closed():
     with StagedResults() as staged:
         pass
     with pytest.raises(sqlite3.ProgrammingError):

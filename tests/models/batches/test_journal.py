@@ -1,4 +1,4 @@
-"""The journal of batches: what a kill leaves of it is enough, and what is wrong with it is told."""
+"""The journal of batches: it survives a kill, and errors in it are reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def path(tmp_path):
 
 
 def filled(path):
-    """A journal with a batch that was collected, one that was submitted, and one that was begun."""
+    """A journal with one batch collected, one submitted and one begun."""
     journal = Journal(path)
     done, sent, begun = (journal.begin(*ABOUT, [f"{name}-1", f"{name}-2"]) for name in ("done", "sent", "begun"))
     journal.uploaded(done.key, "file-1")
@@ -47,7 +47,7 @@ def filled(path):
     return journal, sent.key, begun.key
 
 
-def test_what_is_on_its_way_is_read_back_as_it_was_written(path):
+def test_batches_in_flight_round_trip(path):
     journal, sent, begun = filled(path)
     again = Journal(path)
     assert again.entries == journal.entries
@@ -56,7 +56,7 @@ def test_what_is_on_its_way_is_read_back_as_it_was_written(path):
     assert all(one.size == 2 and one.model == "openai/gpt-4.1" for one in again.entries)
 
 
-def test_two_engines_of_one_command_write_into_it_and_neither_loses_a_word_of_the_others(path):
+def test_two_engines_share_a_journal_without_losing_entries(path):
     first, second = Journal(path), Journal(path)
     one = first.begin(*ABOUT, ["a"])
     other = second.begin(*ABOUT[:2], "openai/another", ["b"])
@@ -68,7 +68,7 @@ def test_two_engines_of_one_command_write_into_it_and_neither_loses_a_word_of_th
     assert len(path.read_bytes().splitlines()) == 5
 
 
-def test_a_batch_is_in_the_journal_on_the_disk_before_begin_returns(path, monkeypatch):
+def test_begin_flushes_the_batch_to_disk_before_returning(path, monkeypatch):
     flushed = []
     monkeypatch.setattr(module.os, "fsync", lambda descriptor: flushed.append(os.fstat(descriptor).st_size))
     Journal(path).begin(*ABOUT, ["a"])
@@ -76,7 +76,7 @@ def test_a_batch_is_in_the_journal_on_the_disk_before_begin_returns(path, monkey
 
 
 @given(st.floats(0, 1))
-def test_cut_anywhere_it_tells_of_every_line_that_was_whole(tmp_path_factory, share):
+def test_truncated_journal_keeps_every_whole_line_property(tmp_path_factory, share):
     path = tmp_path_factory.mktemp("cut") / JOURNAL
     filled(path)
     whole = path.read_bytes()
@@ -89,10 +89,10 @@ def test_cut_anywhere_it_tells_of_every_line_that_was_whole(tmp_path_factory, sh
     assert {one.key for one in journal.entries} == set(began) - gone
     more = journal.begin(*ABOUT, ["more"])
     assert more in Journal(path).entries
-    assert len(Journal(path).entries) == len(journal.entries), "the torn line is gone, and nothing else"
+    assert len(Journal(path).entries) == len(journal.entries), "only the torn line is lost"
 
 
-def test_results_that_nobody_asked_for_yet_stay_wanted(path):
+def test_results_not_collected_yet_stay_pending(path):
     journal = Journal(path)
     key = journal.begin(*ABOUT, ["a", "b", "c"]).key
     journal.submitted(key, "batch-1")
@@ -103,7 +103,7 @@ def test_results_that_nobody_asked_for_yet_stay_wanted(path):
     assert not Journal(path).entries
 
 
-def test_a_batch_that_is_not_the_one_it_was_taken_for_is_not_taken_again(path):
+def test_wrongly_matched_batch_is_not_matched_again(path):
     journal = Journal(path)
     key = journal.begin(*ABOUT, ["a"]).key
     journal.submitted(key, "batch-1")
@@ -125,7 +125,7 @@ def test_a_batch_that_is_not_the_one_it_was_taken_for_is_not_taken_again(path):
         "[" * 100_000,
     ],
 )
-def test_a_line_that_is_none_is_an_error_that_names_file_and_line(path, line):
+def test_invalid_journal_line_raises_with_file_and_line(path, line):
     filled(path)
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(JournalError, match=rf"{JOURNAL}: line 8: expected .* paid for again"):
@@ -133,7 +133,7 @@ def test_a_line_that_is_none_is_an_error_that_names_file_and_line(path, line):
 
 
 @pytest.mark.parametrize("name", ["../../files/x", "a b", "", "x" * 1001, "a\nb", 7, None])
-def test_a_name_that_would_change_an_address_is_none(path, name):
+def test_batch_name_unsafe_in_a_url_raises(path, name):
     _, sent, _ = filled(path)
     with path.open("a") as file:
         file.write(json.dumps({"event": "submitted", "key": sent, "batch": name}) + "\n")
@@ -141,7 +141,7 @@ def test_a_name_that_would_change_an_address_is_none(path, name):
         Journal(path)
 
 
-def test_a_provider_that_gives_such_a_name_is_told_of_and_it_is_not_written(path):
+def test_unsafe_batch_name_from_a_provider_is_not_written(path):
     journal, sent, _ = filled(path)
     with pytest.raises(JournalError, match="expected a batch in a valid form"):
         journal.submitted(sent, "b/../../c")
@@ -151,7 +151,7 @@ def test_a_provider_that_gives_such_a_name_is_told_of_and_it_is_not_written(path
 @pytest.mark.parametrize(
     "name", ["b/../../c", "batch_sk-planted-0123456789abcdef", "sk-live-0123456789abcdef", None, 7]
 )
-def test_a_providers_name_that_is_none_or_holds_a_key_is_refused_and_the_key_not_shown(name, monkeypatch):
+def test_unusable_provider_id_raises_without_showing_the_key(name, monkeypatch):
     monkeypatch.setenv("FAKE_API_KEY", "sk-planted-0123456789abcdef")
     assert usable("batch_0123456789abcdef") == "batch_0123456789abcdef"
     with pytest.raises(UnreadableReplyError, match="expected a plain id") as caught:
@@ -159,7 +159,7 @@ def test_a_providers_name_that_is_none_or_holds_a_key_is_refused_and_the_key_not
     assert "0123456789abcdef" not in describe_error(caught.value)
 
 
-def test_a_link_in_its_place_is_not_followed(path, tmp_path):
+def test_symlinked_journal_is_not_followed(path, tmp_path):
     (tmp_path / "elsewhere").write_text("precious")
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(JournalError, match="expected a plain file, got a symbolic link"):
@@ -167,18 +167,18 @@ def test_a_link_in_its_place_is_not_followed(path, tmp_path):
     assert (tmp_path / "elsewhere").read_text() == "precious"
 
 
-def test_nothing_is_begun_where_it_cannot_be_written(tmp_path):
+def test_no_batch_begins_if_the_journal_cannot_be_written(tmp_path):
     with pytest.raises(NotWrittenError, match="no batch is submitted without a record of it"):
         Journal(tmp_path / "no such folder" / JOURNAL).begin(*ABOUT, ["a"])
 
 
-def test_without_a_folder_it_is_kept_in_memory():
+def test_journal_without_a_folder_is_kept_in_memory():
     journal = journal_of(None)
     journal.begin(*ABOUT, ["a"])
     assert len(journal.entries) == 1
 
 
-def test_another_engine_is_kept_from_paying_again_and_told_how_they_are_collected(path):
+def test_other_engines_raise_while_batches_are_in_flight(path):
     _, sent, begun = filled(path)
     folder = RunFolder(path.parent)
     with ReplyStore(None) as store:
@@ -189,7 +189,7 @@ def test_another_engine_is_kept_from_paying_again_and_told_how_they_are_collecte
             refuse_in_flight(folder, store)
 
 
-def test_what_two_models_of_one_role_have_answered_is_not_on_its_way(tmp_path):
+def test_answered_requests_of_two_models_are_not_in_flight(tmp_path):
     journal = journal_of(RunFolder(tmp_path))
     with ReplyStore(None) as store:
         for model, sha256 in (("openai/writer", "1" * 64), ("openai/answerer", "2" * 64)):

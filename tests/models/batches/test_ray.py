@@ -62,7 +62,7 @@ from tests.models.test_direct import sums
 from tests.tiers import others_nightly
 
 pytestmark = [
-    # Ray's own: names that it will rename, and sockets that it leaves to the garbage collector
+    # From Ray: deprecated names, and sockets that it leaves to the garbage collector
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -75,7 +75,7 @@ KEY = "sk-very-secret"
 
 @pytest.fixture(scope="module")
 def here():
-    """Be connected to a cluster on this machine: each run takes the connection that is there."""
+    """Connect to a cluster on this machine; each run uses this connection."""
     with cluster(None):
         yield
 
@@ -96,7 +96,7 @@ def shards(out: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_embedded_model_gives_the_same_table_as_the_local_engine(here, tmp_path):
+def test_embedded_model_gives_the_same_table_as_the_direct_engine(here, tmp_path):
     given = {"limit": 40, "draws": 2, "repeat_questions": 10}
     local = ri.evaluate("almanac/base", out=tmp_path / "local", **given)
     ours = ri.evaluate("almanac/base", engine="ray", engine_option=["shard=32"], out=tmp_path / "ray", **given)
@@ -106,7 +106,7 @@ def test_the_embedded_model_gives_the_same_table_as_the_local_engine(here, tmp_p
 
 
 @pytest.mark.nightly
-def test_a_server_is_asked_by_actors_and_its_key_is_in_no_file_of_rays(here, ray_plan, plan_for):
+def test_ray_actors_leave_no_key_in_ray_files(here, ray_plan, plan_for):
     with FakeApi(sums, max_choices=8) as api:
         ours = run(ray_plan(api.url, count=20, draws=3, repeat_questions=5))
         sent = len(api.answered)
@@ -117,11 +117,11 @@ def test_a_server_is_asked_by_actors_and_its_key_is_in_no_file_of_rays(here, ray
     session = Path(ray._private.worker.global_worker.node.get_session_dir_path())
     found = [one for one in session.rglob("*") if one.is_file() and KEY.encode() in one.read_bytes()]
     assert not found
-    assert any(one.stat().st_size for one in session.rglob("*.log")), "they were looked through"
+    assert any(one.stat().st_size for one in session.rglob("*.log")), "there are logs to search"
 
 
 @pytest.mark.nightly
-def test_a_refused_request_a_burst_of_429_and_a_hang_are_values_and_end_nothing(here, ray_plan):
+def test_rejections_rate_limits_and_hangs_do_not_end_the_run(here, ray_plan):
     asked: list[tuple[str, float]] = []
 
     def fault(message: str, sent_before: int):
@@ -143,7 +143,7 @@ def test_a_refused_request_a_burst_of_429_and_a_hang_are_values_and_end_nothing(
         derived = run(plan)
     answered = {question for question, *_ in cells(derived)}
     assert answered >= {f"q{number}" for number in range(12) if number != 3}
-    assert sum("What is 3 plus" in question for question, _ in asked) == 1, "one at fault itself is not sent again"
+    assert sum("What is 3 plus" in question for question, _ in asked) == 1, "an invalid request is not sent again"
     times = [moment for question, moment in asked if "What is 5 plus" in question]
     assert min(b - a for a, b in pairwise(times)) >= 3, "as long as the server asks for"
     files = [one for one in plan.folder.path.rglob("*") if one.is_file()]
@@ -152,11 +152,11 @@ def test_a_refused_request_a_burst_of_429_and_a_hang_are_values_and_end_nothing(
         (failed,) = [one.failures["normal"] for one in store.each_question() if one.failures]
         filtered = [one for one in store.replies() if one.reply.stop_reason is StopReason.CONTENT_FILTER]
     assert "400: no such thing, says [key]" in failed
-    assert {one.question_id for one in filtered} == {"q4"}, "a prompt that is refused is a reply, as of every engine"
+    assert {one.question_id for one in filtered} == {"q4"}, "a rejected prompt is a reply, as with every engine"
 
 
 @pytest.mark.nightly
-def test_a_refused_key_ends_the_run_after_few_requests(here, ray_plan):
+def test_rejected_key_ends_the_run_after_few_requests(here, ray_plan):
     def fault(_message: str, _sent_before: int):
         return web.json_response({"error": {"message": "bad key"}}, status=401)
 
@@ -169,7 +169,7 @@ def test_a_refused_key_ends_the_run_after_few_requests(here, ray_plan):
 
 
 @pytest.mark.nightly
-def test_shards_that_an_earlier_command_left_are_taken_and_only_the_others_asked(here, ray_plan, tmp_path):
+def test_shards_of_an_earlier_command_are_reused(here, ray_plan, tmp_path):
     with FakeApi(sums) as api:
         first = ray_plan(api.url, f"storage=file://{tmp_path}/far", count=12)
         whole = run(first)
@@ -190,12 +190,12 @@ def test_shards_that_an_earlier_command_left_are_taken_and_only_the_others_asked
     assert len(asked) == len(bodies) - 2
     assert not set(kept.values()) & set(asked)
     assert [one.name for one in (again.folder.path / "rounds").iterdir()] == ["storage"]
-    assert len(list((tmp_path / "far").iterdir())) == 2, "each run has a folder of its own, whatever its is called"
+    assert len(list((tmp_path / "far").iterdir())) == 2, "each run has its own folder, whatever its name"
     assert list(far.read()) == []
 
 
 def ids_of(plan) -> dict[str, str]:
-    """Return the ids of the first round of a plan, and what each asks."""
+    """Return the ids of the first round of a plan with the prompt of each."""
     with ReplyStore(None) as store:
         conversations = [
             Conversation(question, variant, plan.procedures[variant], draws)
@@ -210,8 +210,8 @@ def ids_of(plan) -> dict[str, str]:
 
 @pytest.mark.slow
 @others_nightly("after", [23, 0, 7, 41, 58])
-def test_a_killed_driver_repeats_only_its_own_shards(here, after, ray_plan, tmp_path):
-    """Moments are counted in answers, and a little later by chance: within and between shards, waves and groups."""
+def test_killed_driver_repeats_only_shards_in_flight(here, after, ray_plan, tmp_path):
+    """Kill times are counted in answers, so that they fall within and between shards and rounds."""
     count = 60
     with FakeApi(sums, lambda _message, _sent: 0.1) as api:
         given = {
@@ -236,7 +236,7 @@ def test_a_killed_driver_repeats_only_its_own_shards(here, after, ray_plan, tmp_
         after_all = sum(api.received.values())
     whole = count + count // 2  # each first pass, and the forced passes of the odd half
     assert len(cells(derived)) == count
-    assert after_all - before == whole - kept, "what was kept is not asked again, and all else is"
+    assert after_all - before == whole - kept, "only requests without a stored reply are sent again"
     assert shards(out) == [], "what is in the store lies nowhere else"
     assert before - kept <= 2 * 4 + 4, "no more is lost than the shards in flight"
 
@@ -258,7 +258,7 @@ def leftover(out: Path) -> int:
     return len(ids - there)
 
 
-def test_an_address_without_a_cluster_is_told_within_seconds():
+def test_address_without_a_cluster_raises_within_seconds():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -269,7 +269,7 @@ def test_an_address_without_a_cluster_is_told_within_seconds():
 
 
 @pytest.mark.nightly
-def test_what_is_no_cluster_is_told_within_seconds():
+def test_server_that_is_not_ray_raises_within_seconds():
     silent = socket.create_server(("127.0.0.1", 0))
     with silent, FakeApi(sums) as api:
         for address in (api.url.split("/")[2], f"127.0.0.1:{silent.getsockname()[1]}"):
@@ -282,7 +282,7 @@ def test_what_is_no_cluster_is_told_within_seconds():
 @pytest.mark.parametrize(
     "address", ["head", "ray://head:10001", "head:0", "head:99999", ":6379", "http://me:pw@head:1"]
 )
-def test_an_address_that_is_none_is_told(address):
+def test_invalid_ray_address_raises(address):
     with pytest.raises(ModelError, match="expected HOST:PORT of a cluster") as caught:
         check_address(address)
     assert "pw@" not in str(caught.value)
@@ -297,7 +297,7 @@ def test_an_address_that_is_none_is_told(address):
         ("tensor-parallel-size=2", "expected one of shard, storage, concurrency, vllm.NAME"),
     ],
 )
-def test_an_option_that_is_none_is_told(option, told):
+def test_invalid_ray_option_raises(option, told):
     with pytest.raises(SettingError, match=told):
         read_options([tuple(option.split("="))])
 
@@ -305,20 +305,20 @@ def test_an_option_that_is_none_is_told(option, told):
 @pytest.mark.parametrize(
     ("name", "told"), [("almanac/gone", "no embedded model 'gone'"), ("fake/any", "FAKE_BASE_URL"), ("any", "PROVIDER")]
 )
-def test_a_model_that_cannot_be_asked_is_told_before_a_cluster_is_looked_for(name, told, monkeypatch):
+def test_invalid_model_raises_before_connecting_to_a_cluster(name, told, monkeypatch):
     monkeypatch.delenv("FAKE_BASE_URL", raising=False)
     with pytest.raises(SettingError, match=told):
         ray_engine(Settings.from_values(model=name), {Role.MODEL: name}, {})
 
 
-def test_a_missing_package_is_told_with_how_to_get_it(monkeypatch):
+def test_missing_ray_package_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr("refusal_index.plugins.batches.command.NEEDED", ("ray", "no_such_package"))
     with pytest.raises(ModelError, match=r"needs no_such_package; pip install 'refusal-index\[ray\]'"):
         ray_engine(Settings.from_values(), {Role.MODEL: "almanac/base"}, {})
 
 
 @pytest.mark.parametrize("place", ["{}/shards", "file://{}/shards", "memory://{}"])
-def test_a_shard_is_there_whole_or_not_at_all(place, tmp_path):
+def test_shards_are_written_atomically(place, tmp_path):
     kept = Shards(place.format(tmp_path))
     kept.make()
     assert kept.is_here
@@ -344,12 +344,12 @@ def test_a_shard_is_there_whole_or_not_at_all(place, tmp_path):
     assert kept.is_here == ("memory" in place)
 
 
-def test_storage_of_an_unknown_kind_is_told():
+def test_unknown_storage_url_raises():
     with pytest.raises(ModelError, match=r"engine_option: expected the URL of a folder in storage"):
         Shards("nosuch://me:hush-hush@bucket/path")
 
 
-def test_runs_that_share_a_storage_have_names_that_stay_theirs(tmp_path):
+def test_runs_sharing_storage_have_stable_distinct_names(tmp_path):
     folders = [tmp_path / one / "run" for one in ("a", "b")]
     for one in folders:
         one.mkdir(parents=True)
@@ -359,7 +359,7 @@ def test_runs_that_share_a_storage_have_names_that_stay_theirs(tmp_path):
     assert storage_name(moved / "rounds") == first
 
 
-def test_a_name_that_leads_elsewhere_is_refused(tmp_path):
+def test_storage_name_outside_the_folder_raises(tmp_path):
     (tmp_path / "rounds").mkdir()
     (tmp_path / "rounds" / "storage").write_text("../another")
     with pytest.raises(ModelError, match=r"storage: expected the name of this run's shards, got '\.\./another'"):
@@ -371,12 +371,12 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path):
 
 
 @pytest.mark.nightly
-def test_nothing_is_told_to_the_makers_of_ray(here):
+def test_ray_usage_statistics_are_disabled(here):
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
 
 
 @pytest.mark.nightly
-def test_an_interruption_keeps_all_that_was_on_its_way(tmp_path):
+def test_interrupt_keeps_all_replies_in_flight(tmp_path):
     with FakeApi(sums, lambda _message, _sent: 0.3) as api:
         given = {"model": "openai-api/fake/any", "variants": "normal", "max_connections": 4, "engine": "ray"}
         given |= {"grader": "exact", "engine_option": ["shard=8", "concurrency=2"], "count": 100}
@@ -410,21 +410,21 @@ def nodes(monkeypatch):
 
 
 @pytest.mark.nightly
-def test_a_run_outlives_a_node_with_its_actors_and_pays_for_its_shards_in_flight_alone(nodes, plan_for):
+def test_run_survives_a_lost_node_and_repeats_only_its_shards(nodes, plan_for):
     count, second = 60, next(iter(nodes.worker_nodes))
     killing, killed = threading.Event(), threading.Event()
 
     def kill() -> None:
         workers = psutil.Process(second.all_processes["raylet"][0].process.pid).children(recursive=True)
         nodes.remove_node(second, allow_graceful=False)
-        for worker in workers:  # those of a machine that is gone go with it; here they would notice after a while
+        for worker in workers:  # on a lost machine they would be gone; here they would only notice after a while
             with suppress(psutil.NoSuchProcess):
                 worker.kill()
         killed.set()
 
     def slow(_message: str, _sent_before: int) -> float:
         on_their_way = sum(api.received.values()) - len(api.answered)
-        # More than one actor sends at a time: both are in the midst of it, and stay there until one node is gone.
+        # More than one actor is sending: both are in the middle of it and stay there until one node is gone.
         if on_their_way > 2 and not killing.is_set():
             killing.set()
             threading.Thread(target=kill).start()
@@ -438,7 +438,7 @@ def test_a_run_outlives_a_node_with_its_actors_and_pays_for_its_shards_in_flight
     assert killed.is_set()
     assert len(cells(derived)) == count
     whole = count + count // 2
-    assert whole < sent <= whole + 4, "the shard of the lost node is asked again, and no other"
+    assert whole < sent <= whole + 4, "only the shard of the lost node is sent again"
     assert not list((plan.folder.path / "rounds" / "shards").glob("*.jsonl"))
 
 
@@ -452,7 +452,7 @@ def test_two_nodes_share_the_work_on_an_embedded_model(nodes, tmp_path):
     assert ours.outcomes.rows() == local.outcomes.rows()
 
 
-# --- What surrounds vLLM on a cluster: its configuration, what its stages get, and what becomes of what they give.
+# --- vLLM on a cluster: its configuration, the input of its stages and the handling of their output.
 # The stage itself needs GPUs; where these tests run there are none, and a stand-in with the columns of Ray's own
 # stage takes its place
 
@@ -478,17 +478,17 @@ def generated(row: Mapping[str, Any], tokens: int = 3) -> dict[str, Any]:
     return {**from_vllm({**row, **told}), ERROR: ""}
 
 
-def test_the_engine_of_vllm_gets_the_arguments_that_were_given():
+def test_vllm_engine_gets_the_given_arguments():
     options = read_options([("vllm.tensor-parallel-size", "2"), ("vllm.dtype", "bfloat16"), ("concurrency", "3")])
     config = config_of("org/model", options)
     assert config.model_source == "org/model"
     given = {name: value for name, value in config.engine_kwargs.items() if name != "task_type"}
     assert given == {"tensor_parallel_size": 2, "dtype": "bfloat16"}
     assert (config.batch_size, config.concurrency) == (256, 3)
-    assert config.should_continue_on_error, "else one prompt that is too long would end the wave"
+    assert config.should_continue_on_error, "otherwise one overlong prompt would end the round"
 
 
-def test_a_request_reaches_vllm_with_its_seed_and_a_length_of_its_own():
+def test_vllm_request_has_its_seed_and_maximum_length():
     (row, *_) = tables()[0].to_pylist()
     told = to_vllm(row)
     body = json.loads(row["body"])
@@ -502,7 +502,7 @@ def test_a_request_reaches_vllm_with_its_seed_and_a_length_of_its_own():
     ("read", "written", "longest", "reason"),
     [(20, 4095, None, "stop"), (20, 4096, None, "length"), (100, 412, 512, "length"), (100, 411, 512, "stop")],
 )
-def test_a_reply_of_the_greatest_length_counts_as_cut(read, written, longest, reason):
+def test_reply_of_maximum_length_counts_as_truncated(read, written, longest, reason):
     (row, *_) = tables()[0].to_pylist()
     counts = {"generated_text": "x", "num_input_tokens": read, "num_generated_tokens": written}
     found = read_shard([from_vllm({**row, **counts}, longest)["line"]], NAME)[row["custom_id"]].response
@@ -512,7 +512,7 @@ def test_a_reply_of_the_greatest_length_counts_as_cut(read, written, longest, re
 
 
 @pytest.mark.nightly
-def test_batches_around_the_stage_are_kept_as_they_come_and_failures_are_values(tmp_path):
+def test_stage_results_are_written_as_they_come_and_failures_are_values(tmp_path):
     shards = Shards(str(tmp_path))
     mark = shards.make()
     with cluster(None):
@@ -534,29 +534,29 @@ def test_batches_around_the_stage_are_kept_as_they_come_and_failures_are_values(
     ] * 2
 
 
-def test_one_reply_a_request_is_asked_for_since_the_stage_hands_on_no_more():
+def test_vllm_requests_ask_for_one_reply_each():
     assert not RayExecutor(Settings.from_values(model=NAME), NAMES).gives_choices
     assert RayExecutor(Settings.from_values(), {Role.MODEL: "almanac/base"}).gives_choices
 
 
 @pytest.mark.parametrize(("setting", "value"), [("logprobs", True), ("reasoning_effort", "low")])
-def test_what_the_stage_does_not_hand_on_is_refused(setting, value):
+def test_settings_unsupported_by_the_vllm_stage_raise(setting, value):
     with pytest.raises(ModelError, match=rf"does not support {setting}; choose engine command"):
         ray_engine(Settings.from_values(model=NAME, **{setting: value}), {Role.MODEL: NAME}, {})
 
 
 @pytest.mark.nightly
-def test_weights_on_a_cluster_without_a_gpu_are_told_in_one_line():
+def test_cluster_without_a_gpu_raises_one_line():
     with cluster(None), pytest.raises(ModelError, match="expected a GPU on a node of the cluster, found none"):
         check_gpus(NAMES.values())
 
 
 @pytest.mark.slow
-def test_the_stages_of_rays_are_put_together_around_the_weights(tmp_path, capsys):
+def test_ray_stages_are_assembled_in_order(tmp_path, capsys):
     options = RayOptions(shard=4, vllm={"max_model_len": 512})
     with cluster(None):
         through_vllm(tables(), f"vllm/{model_folder('base')}", Shards(str(tmp_path), "mark"), options).explain()
     plan = capsys.readouterr().out.rpartition("Optimized")[2]
     order = [plan.index(one) for one in ("(write_shard)", "vLLMEngineStageUDF", "ChatTemplateUDF", "Input")]
     assert order == sorted(order)
-    assert "_postprocess)->MapBatches(write_shard)" in plan, "kept by whoever puts it into lines, and no step later"
+    assert "_postprocess)->MapBatches(write_shard)" in plan, "results are written by the step that formats them"

@@ -37,8 +37,8 @@ from tests.models.batches.answering import (
     NAMES,
     SETTINGS,
     Script,
+    answered_in_sequence,
     became,
-    conversed,
     dumped,
     failed_line,
     kept,
@@ -73,8 +73,8 @@ def id_of(
     return one.custom_id
 
 
-def test_an_id_is_the_same_in_any_process_and_what_every_provider_takes():
-    """Written down: a release that makes others could not find what an earlier one has in flight."""
+def test_custom_id_is_stable_and_accepted_by_every_provider():
+    """Pinned: a release with other ids could not find batches that an earlier one has in flight."""
     assert custom_id("openai/gpt-4.1", "0" * 64) == "ri-4702eb08b83b0376d5b5be6f0319472f64418c7b"
     assert id_of() == id_of()
     store = store_of(talks(20, GraderKind.MODEL, 2))
@@ -82,7 +82,7 @@ def test_an_id_is_the_same_in_any_process_and_what_every_provider_takes():
         assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", one.custom_id)
 
 
-def test_an_id_tells_all_that_is_asked_and_whom():
+def test_custom_id_depends_on_everything_in_the_request():
     question = talks(1)[0].question
     refused = (first("q0", "low", REFUSED),)
     ids = {
@@ -108,7 +108,7 @@ def test_an_id_tells_all_that_is_asked_and_whom():
     assert len(set(ids.values())) == len(ids), ids
 
 
-def test_a_second_attempt_of_a_grader_has_an_id_of_its_own():
+def test_second_grader_attempt_has_another_id():
     talk, said = talks(1, GraderKind.MODEL)[0], [first("q0", "low", ANSWERED)]
     unread = Completion("q0", "low", 0, Reply(Pass.FIRST, Role.GRADER, "who knows"))
     once, again = id_of(talk=talk, said=tuple(said)), id_of(talk=talk, said=(*said, unread))
@@ -116,7 +116,7 @@ def test_a_second_attempt_of_a_grader_has_an_id_of_its_own():
 
 
 @given(st.integers(2, 300), st.integers(1, 120))
-def test_ids_do_not_depend_on_how_many_draws_go_into_one_request(draws, most):
+def test_ids_do_not_depend_on_draws_per_request_property(draws, most):
     talk = replace(talks(1)[0], draws=draws)
     one_each = [one.custom_id for one in pending_of([QuestionState([talk], SETTINGS, NAMES)], singly=True)]
     together = pending_of([QuestionState([talk], SETTINGS.changed(max_choices=most), NAMES)])
@@ -126,23 +126,23 @@ def test_ids_do_not_depend_on_how_many_draws_go_into_one_request(draws, most):
     assert max(one.ask.n for one in together) == min(most, draws)
 
 
-def test_requests_of_many_draws_are_those_that_other_engines_send():
+def test_requests_with_many_draws_match_other_engines():
     settings = SETTINGS.changed(max_choices=2)
     conversations, script = talks(2, draws=5), Script()
-    conversed(conversations, script, settings)
+    answered_in_sequence(conversations, script, settings)
     asked = {(one.sha256, one.n) for one in script.asked}
     waved = {(one.ask.sha256, one.ask.n) for one in wave_of(conversations, store_of(conversations), settings)}
     assert waved == asked
 
 
-def test_a_request_is_the_one_that_every_engine_sends():
+def test_requests_match_those_of_every_engine():
     for talk in talks(2):
         (each,) = next_requests(talk, [])
         (one,) = pending_of([QuestionState([talk], SETTINGS, NAMES)])
         assert one.ask == model_request(SETTINGS, talk, each)
 
 
-def test_what_several_variants_share_is_asked_once():
+def test_request_shared_by_variants_is_sent_once():
     conversations = talks(2)
     store = store_of(conversations)
     store.put([first(f"q{n}", variant, REFUSED) for n in range(2) for variant in ("low", "high")])
@@ -150,7 +150,7 @@ def test_what_several_variants_share_is_asked_once():
     assert len(wave_of(talks(2, draws=3), store_of([]), singly=True)) == 2 * (2 * 3 + 3)
 
 
-def test_a_reply_that_was_set_aside_is_asked_for_with_another_seed():
+def test_retired_reply_is_requested_with_another_seed():
     conversations = talks(1)
     store = store_of(conversations)
     before = wave_of(conversations, store)
@@ -161,7 +161,7 @@ def test_a_reply_that_was_set_aside_is_asked_for_with_another_seed():
     assert (low.custom_id, low.ask.seed) != (before[0].custom_id, before[0].ask.seed)
 
 
-def test_talks_hold_a_forced_answer_once_however_many_variants_share_it():
+def test_shared_forced_answer_is_held_once_per_question():
     conversations = talks(2)
     store = store_of(conversations)
     forced = Completion("q0", "", 0, Reply(Pass.FORCED, Role.MODEL, ANSWERED))
@@ -173,14 +173,14 @@ def test_talks_hold_a_forced_answer_once_however_many_variants_share_it():
 
 
 WAVES = {GraderKind.EXACT: 2, GraderKind.MODEL: 6, GraderKind.AGREE: 10}
-"""At most: the two passes, and two attempts of each grader in each of them; four where a grader is read at once."""
+"""The most rounds: the two passes, and two attempts of each grader in each pass."""
 
 
 @example(0, GraderKind.MODEL, 1, False)
 @given(st.integers(0, 10**6), st.sampled_from(list(WAVES)), st.integers(1, 3), st.booleans())
-def test_a_few_waves_come_to_the_same_end_as_one_request_after_the_other(salt, kind, draws, singly):
+def test_rounds_match_sequential_requests_property(salt, kind, draws, singly):
     conversations, script = talks(3, kind, draws), Script(salt)
-    expected = conversed(conversations, Script(salt))
+    expected = answered_in_sequence(conversations, Script(salt))
     names = NAMES if kind.models else {Role.MODEL: NAMES[Role.MODEL]}
     store, waves = store_of(conversations), 0
     while pending := pending_of(question_states(conversations, store, SETTINGS, names), singly=singly):
@@ -208,7 +208,7 @@ def test_a_few_waves_come_to_the_same_end_as_one_request_after_the_other(salt, k
         (GraderKind.AGREE, [ANSWERED, "?", "C", "?", "C", ANSWERED, "?", "A", "?", "A"]),
     ],
 )
-def test_the_longest_way_takes_as_many_waves_as_are_told(kind, texts):
+def test_longest_sequence_takes_the_stated_number_of_rounds(kind, texts):
     conversations = talks(1, kind, variants=("low",))
     store = store_of(conversations)
     for text in texts:
@@ -219,7 +219,7 @@ def test_the_longest_way_takes_as_many_waves_as_are_told(kind, texts):
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_a_question_of_which_nothing_is_due_has_no_request(count):
+def test_finished_question_has_no_request(count):
     conversations = talks(count)
     store = store_of(conversations)
     store.put([first(f"q{n}", variant, ANSWERED) for n in range(count) for variant in ("low", "high")])
@@ -258,9 +258,9 @@ def answered(pending: list[Pending], *replies: tuple[str, StopReason] | None) ->
     st.integers(1, 3),
     st.sampled_from(list(FORMATS)),
 )
-def test_any_order_any_files_repeated_and_partly_failed_come_to_the_same_end(salt, kind, draws, style):
+def test_merging_does_not_depend_on_order_files_or_repeats_property(salt, kind, draws, style):
     conversations, script, chance = talks(3, kind, draws), Script(salt), random.Random(salt)
-    expected, store = conversed(conversations, Script(salt)), store_of(conversations)
+    expected, store = answered_in_sequence(conversations, Script(salt)), store_of(conversations)
     singly = not FORMATS[style].gives_choices or chance.random() < 0.3
     earlier: list[Path] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -300,8 +300,8 @@ def test_any_order_any_files_repeated_and_partly_failed_come_to_the_same_end(sal
 
 
 @given(st.integers(0, 10**6), st.sampled_from([GraderKind.EXACT, GraderKind.MODEL]), st.integers(1, 3))
-def test_the_results_of_all_waves_at_once_make_the_run_that_they_came_of(salt, kind, draws):
-    """Also where a reply is not kept word for word: what grades it was asked about the text that is kept."""
+def test_merging_all_rounds_at_once_reproduces_the_run_property(salt, kind, draws):
+    """Even if a reply is stored with changes: its grading request contains the stored text."""
     conversations, script = talks(3, kind, draws), Script(salt)
     store, results = store_of(conversations), {}
     while pending := due_now(conversations, store):
@@ -314,7 +314,7 @@ def test_the_results_of_all_waves_at_once_make_the_run_that_they_came_of(salt, k
     assert not due_now(conversations, copy)
 
 
-def test_a_key_in_a_reply_is_kept_from_the_grader_too(monkeypatch):
+def test_keys_in_replies_are_redacted_before_grading(monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "very-secret-value")
     conversations = talks(1, GraderKind.MODEL, variants=("low",))
     store = store_of(conversations)
@@ -328,7 +328,7 @@ def test_a_key_in_a_reply_is_kept_from_the_grader_too(monkeypatch):
 
 def test_choices_and_single_replies_fill_the_same_draws():
     conversations, script = talks(2, draws=4), Script(5)
-    expected = became(conversations, conversed(conversations, Script(5)))
+    expected = became(conversations, answered_in_sequence(conversations, Script(5)))
     for singly in (False, True):
         store = store_of(conversations)
         pending = due_now(conversations, store, singly=singly)
@@ -340,10 +340,10 @@ def test_choices_and_single_replies_fill_the_same_draws():
         )
         assert became(conversations, store) == expected
         requests = [one.requests for one in store.replies()]
-        assert (len(requests), sum(requests)) == (24, (6, 24)[singly]), "what came along cost no request"
+        assert (len(requests), sum(requests)) == (24, (6, 24)[singly]), "extra choices cost no request"
 
 
-def test_fewer_choices_than_asked_leave_the_others_due():
+def test_missing_choices_stay_due():
     conversations, script = talks(1, draws=4, variants=("low",)), Script(5)
     store = store_of(conversations)
     for draws in ([0, 0], [2, 2]):
@@ -352,10 +352,10 @@ def test_fewer_choices_than_asked_leave_the_others_due():
         two_each = {one.custom_id: RequestResult(one.custom_id, script.response(one.ask, 2)) for one in pending}
         taken(conversations, store, two_each)
     assert not due_now(conversations, store)
-    assert became(conversations, store) == became(conversations, conversed(conversations, Script(5)))
+    assert became(conversations, store) == became(conversations, answered_in_sequence(conversations, Script(5)))
 
 
-def test_a_choice_without_an_answer_is_asked_for_again_and_more_than_asked_are_left_out():
+def test_empty_choice_is_requested_again_and_extra_choices_are_ignored():
     conversations = talks(1, draws=3, variants=("low",))
     store = store_of(conversations)
     first = [one for one in due_now(conversations, store) if one.ask.request.pass_ is Pass.FIRST]
@@ -368,7 +368,7 @@ def test_a_choice_without_an_answer_is_asked_for_again_and_more_than_asked_are_l
     assert (again.ask.pending.draw, again.ask.n) == (1, 1)
 
 
-def test_a_draw_that_came_along_with_another_is_kept_and_its_own_result_is_compared():
+def test_extra_draw_is_kept_and_a_later_result_is_compared():
     conversations = talks(1, draws=2, variants=("low",))
     store = store_of(conversations)
     one_each = [one for one in due_now(conversations, store, singly=True) if one.ask.request.pass_ is Pass.FIRST]
@@ -380,7 +380,7 @@ def test_a_draw_that_came_along_with_another_is_kept_and_its_own_result_is_compa
 
 
 @pytest.mark.parametrize("others", [("<answer>5</answer>", StopReason.STOP), (ANSWERED_REPLY[0], StopReason.LENGTH)])
-def test_the_first_reply_stays_and_another_one_is_named(others):
+def test_first_reply_is_kept_and_a_different_one_is_reported(others):
     conversations = talks(1, variants=("low",))
     store, (pending,) = store_of(conversations), due_now(conversations, store_of(conversations))
     taken(conversations, store, answered([pending], ANSWERED_REPLY))
@@ -403,7 +403,7 @@ def test_every_choice_is_compared(place):
     assert taken(conversations, store, answered(pending, *replies)).differing == 1
 
 
-def test_choices_behind_one_without_an_answer_are_compared_with_their_own_draws():
+def test_choices_after_an_empty_one_are_compared_with_their_draws():
     conversations = talks(1, draws=3, variants=("low",))
     store = store_of(conversations)
     pending = [one for one in due_now(conversations, store) if one.ask.request.pass_ is Pass.FIRST]
@@ -414,7 +414,7 @@ def test_choices_behind_one_without_an_answer_are_compared_with_their_own_draws(
     assert taken(conversations, store, answered(pending, None, REFUSED_REPLY, ANSWERED_REPLY)).differing == 1
 
 
-def test_a_draw_is_taken_once_however_many_responses_hold_it():
+def test_draw_is_stored_once_even_if_several_responses_hold_it():
     conversations = talks(1, draws=3, variants=("low",))
     store = store_of(conversations)
     one_each = [one for one in due_now(conversations, store, singly=True) if one.ask.request.pass_ is Pass.FIRST]
@@ -429,7 +429,7 @@ def test_a_draw_is_taken_once_however_many_responses_hold_it():
     ]
 
 
-def test_a_verdict_counts_though_a_draw_before_came_out_the_same_since():
+def test_verdict_counts_after_an_earlier_draw_gave_the_same_answer():
     conversations = talks(1, GraderKind.MODEL, draws=2, variants=("low",))
     store = store_of(conversations)
     first, second, *_ = due_now(conversations, store, singly=True)
@@ -441,7 +441,7 @@ def test_a_verdict_counts_though_a_draw_before_came_out_the_same_since():
     assert not [one for one in due_now(conversations, store) if one.ask.request.role is Role.GRADER]
 
 
-def test_a_failure_of_what_is_kept_is_nothing():
+def test_failure_of_a_stored_reply_is_ignored():
     conversations = talks(1, variants=("low",))
     store, (pending,) = store_of(conversations), due_now(conversations, store_of(conversations))
     taken(conversations, store, answered([pending], ANSWERED_REPLY))
@@ -449,7 +449,7 @@ def test_a_failure_of_what_is_kept_is_nothing():
     assert taken(conversations, store, late) == MergeCounts()
 
 
-def test_a_reply_that_was_set_aside_is_known_and_not_taken_again():
+def test_retired_reply_is_recognised_and_not_stored_again():
     conversations = talks(1, variants=("low",))
     store, (pending,) = store_of(conversations), due_now(conversations, store_of(conversations))
     taken(conversations, store, answered([pending], ("", StopReason.LENGTH)))
@@ -458,7 +458,7 @@ def test_a_reply_that_was_set_aside_is_known_and_not_taken_again():
     assert len(due_now(conversations, store)) == 1
 
 
-def test_a_question_is_told_to_be_finished_once_under_each_variant_when_a_shared_answer_comes():
+def test_shared_answer_finishes_a_question_once_per_variant():
     conversations, told = talks(2), list[Event]()
     store, watch = store_of(conversations), Callbacks(told.append)
     taken(conversations, store, answered(due_now(conversations, store), REFUSED_REPLY), watch)
@@ -471,7 +471,7 @@ def test_a_question_is_told_to_be_finished_once_under_each_variant_when_a_shared
     assert len([one for one in told if isinstance(one, Finished)]) == 4
 
 
-def test_a_shared_request_that_failed_is_told_of_for_each_variant_and_counted_once():
+def test_failed_shared_request_is_reported_per_variant_and_counted_once():
     conversations, told = talks(1), []
     store = store_of(conversations)
     taken(conversations, store, answered(due_now(conversations, store), REFUSED_REPLY))
@@ -482,7 +482,7 @@ def test_a_shared_request_that_failed_is_told_of_for_each_variant_and_counted_on
     assert told == [("low", "late"), ("high", "late")]
 
 
-def test_a_failed_draw_is_told_of_once_while_others_of_its_question_come():
+def test_failed_draw_is_reported_once_while_others_arrive():
     conversations, told = talks(1, draws=3, variants=("low",)), []
     store = store_of(conversations)
     pending = due_now(conversations, store, singly=True)
@@ -492,7 +492,7 @@ def test_a_failed_draw_is_told_of_once_while_others_of_its_question_come():
     assert (found.replies, found.failed, told) == (5, 1, [pending[1].custom_id])
 
 
-def test_a_response_without_an_answer_is_a_failure_that_may_pass():
+def test_response_without_an_answer_is_a_retryable_failure():
     conversations, told = talks(1, variants=("low",)), []
     store = store_of(conversations)
     pending = due_now(conversations, store)
@@ -502,24 +502,24 @@ def test_a_response_without_an_answer_is_a_failure_that_may_pass():
     assert "holds no answer" in told[0].message
 
 
-def test_results_of_others_change_nothing():
+def test_results_of_other_requests_change_nothing():
     conversations = talks(1)
     store = store_of(conversations)
     assert taken(conversations, store, answered(due_now(talks(2)[2:], store), ANSWERED_REPLY)) == MergeCounts(pending=2)
     assert not kept(store)
 
 
-def test_what_is_told_of_is_in_the_store_first(monkeypatch):
+def test_replies_are_stored_before_they_are_reported(monkeypatch):
     monkeypatch.setattr(rounds, "STORED_TOGETHER", 3)
     conversations = talks(4)
     store = store_of(conversations)
     held: list[int] = []
     watch = Callbacks(lambda event: held.append(len(list(store.replies()))) if isinstance(event, Replied) else None)
     taken(conversations, store, answered(due_now(conversations, store), ANSWERED_REPLY), watch)
-    assert held == [4, 4, 4, 4, 8, 8, 8, 8], "a question's replies go together, few at a time"
+    assert held == [4, 4, 4, 4, 8, 8, 8, 8], "a question's replies are stored together, a few questions at a time"
 
 
-def test_a_store_that_cannot_be_written_ends_it_with_nothing_told(tmp_path):
+def test_unwritable_store_raises_before_any_event(tmp_path):
     conversations, told = talks(1), list[Event]()
     store = store_of(conversations, tmp_path / "replies.sqlite")
     results = answered(due_now(conversations, store), ANSWERED_REPLY)
@@ -529,7 +529,7 @@ def test_a_store_that_cannot_be_written_ends_it_with_nothing_told(tmp_path):
     assert not told
 
 
-def test_absurd_counts_of_tokens_are_none():
+def test_absurd_token_counts_are_stored_as_zero():
     conversations = talks(1, variants=("low",))
     store = store_of(conversations)
     (pending,) = due_now(conversations, store)
