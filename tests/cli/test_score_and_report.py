@@ -263,14 +263,14 @@ def printed(capsys: pytest.CaptureFixture[str], shown: Summary) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
-def show_rows(lines: list[str], first: str) -> list[list[str]]:
+def prompt_rows(lines: list[str], first: str) -> list[list[str]]:
     """Return the cells of a prompt's row in each table."""
     return [line.split("  ") for line in lines if line.startswith(f"{first}  ")]
 
 
 def test_a_row_shows_the_estimates_to_three_digits(capsys):
     lines = printed(capsys, summary(normal=(710, 30, 210, 50)))
-    index, rates = ([cell.strip() for cell in row if cell] for row in show_rows(lines, "normal")[:2])
+    index, rates = ([cell.strip() for cell in row if cell] for row in prompt_rows(lines, "normal")[:2])
     # correct 50/1000, refused 740/1000, C/A 50/260, F 2*50/(1000+260), weighted 0.050 - 0.260, error 920/1000
     assert index == ["normal", "1,000", "0.482", "[0.360, 0.592]", "not known", "ok", "0", "-"]
     assert rates[1::2] == ["0.050", "0.740", "0.192", "0.079", "-0.210", "0.920"]
@@ -278,7 +278,7 @@ def test_a_row_shows_the_estimates_to_three_digits(capsys):
 
 def test_undefined_and_boundary_rows_give_status_and_reason(capsys):
     lines = printed(capsys, summary(low=(0, 0, 60, 40), high=(40, 0, 20, 40)))
-    (undefined, rates, *_), (boundary, *_) = show_rows(lines, "low"), show_rows(lines, "high")
+    (undefined, rates, *_), (boundary, *_) = prompt_rows(lines, "low"), prompt_rows(lines, "high")
     assert "undefined" in [cell.strip() for cell in undefined]
     assert "0.000" in rates, "the rates are known all the same"
     assert not any("[" in cell for cell in undefined)
