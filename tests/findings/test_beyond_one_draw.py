@@ -20,7 +20,7 @@ from refusal_index.findings.sensitivity import outcome_counts, sensitivity
 from refusal_index.findings.summary import Summary, summarise
 from refusal_index.render.format import to_text
 from refusal_index.render.sentences import sentence
-from refusal_index.render.summary import summary_blocks, summary_document
+from refusal_index.render.summary import first_screen, summary_blocks, summary_document
 from refusal_index.runs.writing import as_json
 from refusal_index.stats import (
     METRIC_NAMES,
@@ -158,6 +158,15 @@ def test_corrected_index_is_undefined_without_repeated_draws():
     text = to_text(summary_blocks(summarise(table)))
     assert "RI" in {column.strip() for line in text.splitlines() for column in line.split("  ")}
     assert "orrected" not in text
+
+
+def test_corrected_index_that_is_not_identified_is_not_shown_as_a_number():
+    rng = np.random.default_rng(3)
+    draws = [table_of(rng.random(300) < 0.4, rng.random(300) < 0.6, "normal", draw) for draw in range(2)]
+    summary = summarise(pl.concat(draws))
+    assert summary.corrected.status == "not_identified"
+    assert summary.corrected.estimate is not None
+    assert "Corrected RI not identified" in to_text(first_screen(summary)).splitlines()
 
 
 def at_temperature_0(*tables: pl.DataFrame) -> Summary:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import httpx2
 import pytest
 from aiohttp import web
 from inspect_ai.model import GenerateConfig, ModelOutput
@@ -13,6 +14,7 @@ from inspect_ai.model import GenerateConfig, ModelOutput
 import refusal_index as ri
 from refusal_index.data.outcome import Question
 from refusal_index.models.failures import CircuitBreaker, NoAnswerError
+from refusal_index.models.openai_client import post_chat
 from refusal_index.models.requests import ModelRequest, Response
 from refusal_index.plugins.inspect.client import choices_of, places_without_answer, resolve_model
 from refusal_index.protocol import Conversation, GraderKind, Protocol, StopReason, TwoPass, load_prompt_set
@@ -221,3 +223,11 @@ def test_functions_exchange_encodable_text(tmp_path):
     run = {"grader": grader, "grader_name": "g", "model_name": "m", "variants": "high"}
     found = ri.evaluate(lambda messages: scripted(messages[-1]["content"]), QUESTIONS, out=tmp_path / "r", **run)
     assert found.outcomes["wrong"].to_list() == [False]
+
+
+def test_body_of_a_response_that_no_hook_normalised_is_parsed() -> None:
+    class Client:
+        async def post(self, *_: object, **__: object) -> httpx2.Response:
+            return httpx2.Response(201, content=b'{"choices": []}')
+
+    assert asyncio.run(post_chat(Client(), b"{}", 5.0)) == {"choices": []}

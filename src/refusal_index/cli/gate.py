@@ -175,10 +175,10 @@ def _print(result: GateResult, written: Iterable[Path], *, as_json: bool) -> Non
             console.document(gate_document(result))
         else:
             console.show(gate_blocks(result))
-            if result.guards:
-                files = ", ".join(map(str, written))
-                note = f"Written: {files}" if files else "Add --out FILE.html for all numbers and changed questions."
-                console.show(["", note])
+            if files := ", ".join(map(str, written)):
+                console.show(["", f"Written: {files}"])
+            elif result.guards:
+                console.show(["", "Add --out FILE.html for all numbers and changed questions."])
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # Rich turns the first into the second
         console.print_no_more()

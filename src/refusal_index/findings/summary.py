@@ -336,7 +336,7 @@ class Summary:
     @property
     def has_caution_levels(self) -> bool:
         """Whether its prompts have the names of the default set, which say how much caution they ask for."""
-        return all(variant.variant in CAUTION_LEVELS for variant in self.variants)
+        return bool(self.variants) and all(variant.variant in CAUTION_LEVELS for variant in self.variants)
 
     @property
     def usage(self) -> Usage:

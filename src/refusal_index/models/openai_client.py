@@ -55,9 +55,10 @@ async def post_chat(client: AsyncOpenAI, content: bytes, attempt_timeout: float)
     """
     try:
         async with asyncio.timeout(attempt_timeout):
-            return (await client.post(CHAT, cast_to=httpx2.Response, content=content)).extensions[BODY]
+            response = await client.post(CHAT, cast_to=httpx2.Response, content=content)
     except TimeoutError:
         raise TimeoutError(f"no response within {attempt_timeout:g} seconds") from None
+    return response.extensions[BODY] if BODY in response.extensions else json.loads(response.content)
 
 
 CONCURRENCY = 100

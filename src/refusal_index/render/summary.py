@@ -43,6 +43,7 @@ from refusal_index.render.format import (
     title,
     with_interval,
 )
+from refusal_index.render.format import estimate as estimate_text
 from refusal_index.render.sections import report_sections
 from refusal_index.render.sentences import caveat_line, description, phrase, sentence
 from refusal_index.stats import Estimate, RankedRun
@@ -338,8 +339,7 @@ def _opening(summary: Summary) -> Iterator[Block]:
         shown = with_interval(index.estimate, index.low, index.high, index.reason, 2)
         yield f"{METRICS[INDEX].label} {shown}   {scale(index)}".rstrip()
         if (corrected := summary.corrected) is not None:
-            shown = with_interval(corrected.estimate, corrected.low, corrected.high, corrected.reason, 2)
-            yield f"{METRICS[CORRECTED].label} {shown}"
+            yield f"{METRICS[CORRECTED].label} {estimate_text(corrected, 2)}"
         yield from (sentence(verdict(index)), "")
 
 

@@ -284,7 +284,7 @@ async def _completions(
             breaker.open(reason, planned=True)
             raise EndedError
         with budget.one_request():
-            return as_stored(to_completions(request, await send(request)))
+            return to_completions(request, await send(request))
 
     completions = await send_with_retries(
         once,
@@ -296,6 +296,7 @@ async def _completions(
     )
     budget.count(completions, assignment.settings.accounts.prices)
     try:
+        completions = as_stored(completions)
         await assignment.replies.put(completions)
     except StoreError as error:
         advice = "" if isinstance(error, StoreGoneError) else ": free some disk space"
