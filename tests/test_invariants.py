@@ -61,7 +61,7 @@ def check(place: object, found: Found) -> None:
         assert low - SLACK <= (low if estimate is None else estimate) <= high + SLACK, told
 
 
-# --- what is written: documents of a run, a comparison, a ranking, a gate and a threshold
+# --- Written documents
 
 
 def check_document(document: Any, place: str = "") -> None:
@@ -143,7 +143,7 @@ def test_property_every_number_of_a_threshold_lies_in_its_interval(table, option
     check_document(found.to_document())
 
 
-# --- what is computed: every public function whose result has an interval
+# --- Results of public functions
 
 
 def results(found: Any) -> Iterator[tuple[Any, Found]]:
@@ -281,7 +281,7 @@ def _has_interval(kind: Any) -> bool:
     return own or any(_has_interval(hint) for name, hint in hints.items() if not name.startswith("_"))
 
 
-# --- what is published: the frames of the studies
+# --- Frames of the studies
 
 
 UNNAMED = ("estimate", "y", "agreement", "refusal_index", "value", "correct_rate")
@@ -326,7 +326,7 @@ def test_property_every_number_of_a_study_lies_in_its_interval(runs, name, monke
         check(column, found)
 
 
-# --- how it is shown
+# --- Rendering
 
 
 @given(st.floats(-1e-3, 1), st.integers(0, 2))

@@ -19,7 +19,7 @@ from refusal_index.plugins.almanac.batches import NEXT, CountedBatch
 from refusal_index.plugins.almanac.chat_api import JsonResponse, in_order, parse_line
 from refusal_index.plugins.almanac.server import ModelPool, RequestLog, listening
 
-# --- Files and batches: the openai client over real HTTP, against what its chat completions say
+# --- Files and batches
 
 DATA = Path(__file__).parent / "data"
 URL = "/v1/chat/completions"
@@ -576,7 +576,7 @@ def test_batch_fails_with_server_error_if_processing_raises(monkeypatch, caplog)
     assert "ZeroDivisionError" in caplog.text
 
 
-# --- The parts of batches that need no server: states, faults, lines, and many requests at once
+# --- The parts of batches that need no server
 
 STATES = {"validating", "failed", "in_progress", "finalizing", "completed", "expired", "cancelling", "cancelled"}
 

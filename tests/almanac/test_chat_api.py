@@ -14,7 +14,7 @@ from refusal_index.plugins.almanac.llama import GenerationResult, GenerationSett
 from refusal_index.plugins.almanac.models import ChatTokenizer
 from refusal_index.protocol import Message, TokenLogprob
 
-# --- Reading requests: every field of the API that is understood, and an error for every one that is not
+# --- Reading requests
 
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -161,7 +161,7 @@ def test_joined_chunks_equal_the_response():
     assert last["usage"]["total_tokens"] == 17
 
 
-# --- The conversation format: against transformers' chat template, and no message can forge another
+# --- The conversation format
 
 START, END = 1, 2
 

@@ -8,7 +8,7 @@ import pytest
 from refusal_index.plugins.almanac import decoding
 from refusal_index.plugins.almanac.decoding import PrefixStore, attend_rows, attend_shared, shared_length, weigh
 
-# --- Attention in parts: against the softmax over everything at once, in float64
+# --- Chunked attention matches the softmax over everything
 
 
 def softmax_attention(queries, keys, values):
@@ -57,7 +57,7 @@ def test_rows_attend_only_to_unmasked_keys():
         np.testing.assert_allclose(found[row, step, 0], expected, atol=1e-6)
 
 
-# --- The prefix store: it finds what prompts share, settles on it, and stays within its capacity
+# --- The prefix store
 
 BEGINNING = np.arange(10, 90)
 

@@ -17,7 +17,7 @@ from refusal_index.plugins.almanac.decoding import Cohort, compute_prefix, run
 from refusal_index.plugins.almanac.llama import GenerationSettings, Llama, draw, log_probabilities, sample, uniforms
 from refusal_index.plugins.almanac.models import read_config
 
-# --- The forward pass: against transformers, and against itself however the work is divided
+# --- The forward pass
 
 TIED = Path(__file__).parent / "data" / "tied"
 TOLERANCE = 1e-5
@@ -159,7 +159,7 @@ def test_untied_head_equal_to_the_embedding_matches_a_tied_one(folder, tmp_path,
     np.testing.assert_array_equal(next_logits(Llama.load(copy), *prompts), tied)
 
 
-# --- Sampling: against exact probabilities, and each reply's randomness its own
+# --- Sampling
 
 LOGITS = np.array([2.0, -1.0, 0.5, 0.5, 1.9, -20.0, 0.0], dtype=np.float32)
 

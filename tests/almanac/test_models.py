@@ -17,7 +17,7 @@ from refusal_index.plugins.almanac.runtime import Runtime
 from refusal_index.protocol import Message, exact_grade, load_prompt_set, read_reply
 from refusal_index.stats import corrected_refusal_index, rank_runs, refusal_index
 
-# --- The registry: only the published files are ever loaded
+# --- The registry of models
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_unknown_model_error_has_no_suggestion_without_a_near_name():
     assert "did you mean" not in str(caught.value)
 
 
-# --- Evidence on the models that come with the package
+# --- The published models
 
 
 @pytest.fixture(params=model_names())
@@ -113,7 +113,7 @@ def test_replies_do_not_depend_on_concurrent_requests(runtime):
     assert together[:1] == alone
 
 
-# --- The siblings differ as their card says, and the statistics find it: ties, differences, sampling noise
+# --- Differences between the published models
 
 N_QUESTIONS, DRAWS, VARIANT = 1000, 2, "normal"
 

@@ -26,7 +26,7 @@ from refusal_index.plugins.almanac.models import ChatTokenizer
 from refusal_index.plugins.almanac.runtime import Runtime, hidden_states, shared_runtime
 from refusal_index.protocol import Message, load_prompt_set
 
-# --- The runtime: replies that do not depend on company, and no request left waiting
+# --- The runtime
 
 GROUPED = Path(__file__).parent / "data" / "grouped"
 SHARED = "the mayor of the town of Bramwick was born in the year 1871 and who wrote the book about the river "
@@ -293,7 +293,7 @@ def test_blas_threads_are_one_while_the_model_runs_and_restored_after(monkeypatc
     assert all(threads == {1} for threads in during)
 
 
-# --- The hidden states: against transformers, against the model's own replies, and against company
+# --- The hidden states
 
 TOLERANCE = 1e-5
 SHARED_START = "the mayor of the town of Bramwick was born in the year 1871 and "

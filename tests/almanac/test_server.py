@@ -27,7 +27,7 @@ from refusal_index.plugins.almanac.runtime import Runtime
 from refusal_index.plugins.almanac.server import ModelPool, RequestLog, create_app, listening
 from refusal_index.protocol import Message
 
-# --- The server: the openai client over real HTTP, and hostile or broken clients beside it
+# --- The server over HTTP
 
 DATA = Path(__file__).parent / "data"
 HELLO = [{"role": "user", "content": "Who wrote the book?"}]
@@ -393,7 +393,7 @@ def test_a_thousand_requests_at_once_are_all_answered():
     assert set(with_http(use)) == {200}
 
 
-# --- The command: it starts, says where, answers, logs, and ends on a signal with nothing on its lips
+# --- The command serve
 
 COMMAND = [sys.executable, "-W", "error", "-c", "from refusal_index.cli import main; main()", "serve"]
 

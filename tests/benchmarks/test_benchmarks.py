@@ -27,7 +27,7 @@ from refusal_index.findings.metrics import METRICS
 from refusal_index.stats import refusal_index
 from refusal_index.stats.intervals import spearman
 
-# --- The simulation of release gates: its models are what their names say, and errors and power are what is
+# --- Simulation of release gates
 # promised
 
 BASE = Model(REFUSAL, ERROR, RHO)
@@ -76,7 +76,7 @@ def test_every_scenario_holds(scenario):
     assert all(row.holds for row in scenario_rows(scenario, 400, np.random.default_rng(4)))
 
 
-# --- The benchmark of many choices, tiny: that it counts what it says it counts. It asserts no speed
+# --- Benchmark of many choices
 
 
 @pytest.mark.slow
@@ -93,7 +93,7 @@ def test_startup_cost_is_subtracted():
     assert Measured(10, 1000, 10, cpu=5.0, asking=1, memory=1).per_thousand(start) == pytest.approx(3.0)
 
 
-# --- The benchmark of outcome tables, tiny: that it measures what it says it measures. It asserts no speed
+# --- Benchmark of outcome tables
 
 
 @pytest.mark.slow
@@ -123,7 +123,7 @@ def test_simulated_models_have_the_intended_indices_and_rates():
     assert rates == sorted(rates)
 
 
-# --- The comparison of two revisions: what counts as a difference, and what does not
+# --- The comparison of two revisions
 
 
 @pytest.mark.parametrize(

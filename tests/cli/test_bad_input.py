@@ -23,7 +23,7 @@ from tests.data.test_folder import make_run
 from tests.studies.made import made_run
 from tests.tiers import one_fast
 
-# --- Bad input gets one clear line, exit status 2, and nothing is lost
+# --- Bad input
 
 
 def invoke(*arguments: str) -> tuple[int, str]:
@@ -168,7 +168,7 @@ def test_json_is_the_only_standard_output():
     assert json.loads(result.stdout)["variants"][0]["variant"] == "low"
 
 
-# --- Paths on the command line: no output goes into a run's folder, and odd names end in one line
+# --- Paths on the command line
 
 INPUTS = {
     *("add", "baseline", "candidate", "config", "data", "file", "files", "folder", "forced", "input_file", "labels"),
@@ -290,7 +290,7 @@ def test_run_works_in_a_folder_named_with_control_characters(command):
         assert all(character.isprintable() for character in done.output.replace("\n", "")), done.output
 
 
-# --- Several runs as input: the same exit statuses and the same words of every command that takes them
+# --- Several runs as input
 
 COMMANDS = {
     "compare": ("--variants", "normal"),

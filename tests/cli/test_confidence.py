@@ -19,7 +19,7 @@ from refusal_index.runs.settings import COMPARABILITY_VERSION
 from tests.cli.making import outcomes
 from tests.tiers import others_nightly
 
-# --- `confidence --add` and `--out`: scores of anyone's go into a run's folder and come out again
+# --- `confidence --add` and `--out`
 
 HOSTILE = ("=1+1", "[bold]x[/a]", "\x1b[31mred", "@SUM(A1)", "a\x00b", "safe\u202egnp", "one\r\ntwo", "x" * 5000)
 
@@ -184,7 +184,7 @@ def test_run_without_outcomes_must_be_finished_first(command, ran):
     assert (done.exit_code, "holds no outcomes yet" in done.stderr) == (2, True)
 
 
-# --- `score`, `report` and `compare` show the scores that lie in a run's folder, or in the columns of a table
+# --- Confidence in score, report and compare
 
 RUN = ("run", "--limit", "60", "--variants", "normal", "--draws", "2", "--logprobs")
 METHODS = "likelihood,p-answering"
@@ -329,7 +329,7 @@ def test_opened_run_has_scores_and_its_report_includes_later_ones(run):
     assert 'id="run-1-confidence"' in page(bare.report("later.html"))
 
 
-# --- Confidence over HTTP, end to end: what the server was asked is counted there
+# --- Confidence over HTTP, end to end
 
 MODEL = ("--model", "openai-api/almanac/base")
 DRAWN = ("--limit", "12", "--variants", "low", "--draws", "3", "--logprobs")

@@ -16,7 +16,7 @@ from refusal_index.runs.plan import check_name, grader_of
 from refusal_index.runs.settings import SETTINGS, Settings
 from refusal_index.runs.sweep import DATASET_KEYS, MODEL_KEYS, Config, ConfigError, config_names, read_config
 
-# --- Configurations: every key is an option of the command, and what cannot be used is named before anything is
+# --- Configuration files
 # asked
 
 CONFIG = """
@@ -190,7 +190,7 @@ def test_unknown_configuration_error_lists_known_names(given, tmp_path, monkeypa
     assert all(name in str(caught.value) for name in config_names())
 
 
-# --- The examples of docs/configurations.md work, and what it lists is all there is
+# --- The examples of docs/configurations.md
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configurations.md").read_text(encoding="utf-8")
 PAGE_CONFIG, PROMPTS, PARAPHRASE = re.findall(r"```toml[^\n]*\n(.*?)```", PAGE, re.DOTALL)
@@ -234,7 +234,7 @@ def test_dry_run_table_matches_command_output(command, monkeypatch):
     assert [line.rstrip() for line in shown.splitlines()] == [line.rstrip() for line in said.splitlines()[2:7]]
 
 
-# --- The paper's models as configurations: 16 of them, decoded as the paper says, by names that providers know
+# --- Configurations of the paper's models
 
 ROWS = (  # of the paper's table on SimpleQA
     *("Gemma-3-12B", "Qwen2.5-72B", "Qwen3-32B", "Qwen3-32B-Think", "Qwen3-235B", "Mistral-123B", "Llama-3.1-70B"),

@@ -23,7 +23,7 @@ from refusal_index.protocol import load_prompt_set, prompt_set_names
 from refusal_index.runs.plan import ALMANAC_LIMIT
 from refusal_index.runs.settings import DEFAULT_GRADER, SETTINGS
 
-# --- What the commands say of themselves is what they do
+# --- Help texts
 
 
 def said(*arguments: str) -> str:
@@ -114,7 +114,7 @@ def test_penalty_and_confidence_level_defaults_match_the_summary():
     assert DEFAULT_CONFIDENCE_LEVEL == 0.95
 
 
-# --- Help in groups, whole on a narrow terminal, and there before anything heavy is loaded
+# --- Grouped help
 
 TOLD = {name: told for group in GROUPS.values() for name, told in group.items()}
 NAMES = {

@@ -24,7 +24,7 @@ from refusal_index.runs.engine import Begun, Opened
 from refusal_index.runs.progress import counting, progress_bar
 from tests.tiers import one_fast, others_nightly
 
-# --- Whatever replies, ids, topics, variants and models are called, no output obeys it, and none of it ends a
+# --- Hostile text in every output
 # command
 
 HOSTILE = {
@@ -137,7 +137,7 @@ def test_markup_like_names_do_not_break_the_progress_bar(monkeypatch):
     assert "asking [/b]" in shown.file.getvalue()
 
 
-# --- Whatever a model, a topic, a variant or a file is called, the terminal shows it and obeys none of it
+# --- Hostile text on the terminal
 
 MARKUP = ("[/a]", "x[/y]", "[bold]loud[/bold]", ":boom: [link=https://a.b]c[/link]")
 OBEYED_TEXT = "\x1b[31mred\x9b \u202eltr\u2069\r\n\ttab\u200b"

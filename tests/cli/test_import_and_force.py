@@ -16,7 +16,7 @@ from tests.cli.making import PIPELINE, outcomes, stored, write_sums
 from tests.cli.serving import finish, start
 from tests.models.fake_api import FakeApi, is_grading
 
-# --- `import`: somebody else's first pass becomes an outcome table, and what it says alone is printed
+# --- `import`
 
 ANSWERS = "problem,target,predicted_answer,grade\n" + "".join(
     f"Question {n}?,{n},reply {n},{grade}\n" for n, grade in enumerate("AAABBBBCCC" * 2)
@@ -176,7 +176,7 @@ def test_swapped_passes_are_bad_input_and_write_nothing(run):
     assert read_outcomes("o.csv")["wrong"].to_list() == [False]
 
 
-# --- `force`: the second pass on a first pass that others asked, within the process and over HTTP, killed on the
+# --- `force`
 # way
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"

@@ -19,7 +19,7 @@ from tests.cli.making import outcomes
 from tests.cli.serving import Server, finish, serving, start
 from tests.tiers import one_fast
 
-# --- SIGTERM, as a cluster sends it, and SIGHUP, as a closed terminal does: they interrupt a command at any moment
+# --- SIGTERM and SIGHUP
 
 PROGRAM = """
 import atexit, os, signal
@@ -105,7 +105,7 @@ def test_closed_terminal_ends_the_command_cleanly():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
 
 
-# --- Commands in batches that are killed at random moments, against a server that goes on and counts
+# --- Batch commands killed at random
 
 KNOWN = ["variant", "question_id", "refused", "wrong", "first_reply", "forced_reply"]
 OPTIONS = ("--engine-option", "poll=0.05", "--engine-option", "requests=12", "--engine", "batch")

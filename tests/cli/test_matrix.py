@@ -24,7 +24,7 @@ from tests.faults.almanac import BatchFaults
 from tests.models.batches.batch_server import almanac
 from tests.models.fake_api import FakeApi, is_grading, question_of
 
-# --- `run --config`: each model on each dataset, checked before the first request, resumed, none stopped by
+# --- `run --config`
 # another
 
 CONFIG = """
@@ -310,7 +310,7 @@ def test_set_budget_includes_finished_runs_and_explains_incomplete_ones(run):
         assert run(api, *budget, "100").exit_code == 0
 
 
-# --- A matrix over HTTP: three models, two datasets, four variants against ``serve``, killed twice, paid for once
+# --- A set of runs over HTTP
 
 CONNECTIONS = 8
 ALMANAC, OWN = 24, 20
@@ -373,7 +373,7 @@ def test_matrix_killed_twice_completes_without_repeated_requests(server, folder)
     assert len(server.answered()) == before, "a finished set sends nothing"
 
 
-# --- A matrix in batches: the first rounds of all runs are in flight at once; and what batches cost
+# --- A set of runs in batches
 
 KNOWN = ["variant", "question_id", "refused", "wrong", "first_reply", "forced_reply"]
 BATCH_CONFIG = """

@@ -257,10 +257,10 @@ def test_unanswered_stays_unanswered_and_failed_grades_are_retried(ask):
         assert "low q2: BadRequestError" in failing.stdout
         assert KEY not in failing.output
         api._fault = None
-        mended = ask(api, *grade)
+        fixed = ask(api, *grade)
     assert outcomes("model").filter(question_id="q2")["wrong"].to_list() == [False] * 2
     assert outcomes("model").filter(question_id="q5")["unscored_reason"].to_list() == ["request_failed"] * 2
-    assert "low q5: not answered in the run that is regraded: BadRequestError" in mended.stdout
+    assert "low q5: not answered in the run that is regraded: BadRequestError" in fixed.stdout
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from tests.cli.making import LOW, PIPELINE, outcomes, stored, write_sums
 from tests.models.fake_api import FakeApi, is_grading
 from tests.tiers import one_fast
 
-# --- `run` on the embedded model: folders that are found again, own questions, own prompts, prices, Ctrl-C
+# --- `run` on the embedded model
 
 COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
 
@@ -381,7 +381,7 @@ def test_run_ended_before_further_draws_is_incomplete(command, pipeline):
         assert command("score", scored).exit_code == 0
 
 
-# --- The main job as a newcomer meets it: the embedded model, its questions, all four variants
+# --- The default run
 
 VARIANTS = ["low", "normal", "high", "highest"]
 
@@ -439,7 +439,7 @@ def test_base_model_has_a_refusal_index_above_chance(run):
     assert all(variant["draws"] is None for variant in summary["variants"]), "every question is asked once"
 
 
-# --- End to end on the embedded model: a file of questions with context and choices, from the command to the table
+# --- Questions with context and choices, end to end
 
 RECORDS = [
     {
@@ -502,7 +502,7 @@ def test_repeated_context_run_sends_nothing_and_score_rebuilds_it(command):
     assert Path("there/outcomes.parquet").read_bytes() == before
 
 
-# --- Functions of one's own as model and as grader, from the command line to the table; what they do wrong is told
+# --- User functions as model and grader
 
 HERE = "python:tests.cli.some_pipeline"
 COUNT = 12

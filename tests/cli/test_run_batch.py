@@ -19,7 +19,7 @@ from refusal_index.plugins.almanac.runtime import Runtime
 from refusal_index.protocol import Message
 from tests.cli.serving import COMMAND, Server
 
-# --- A file of requests in, a file of results out: as ``vllm run-batch`` does it, by a real model
+# --- Batch files
 
 URL = "/v1/chat/completions"
 RUN = ("run-batch", "-i", "in.jsonl", "-o", "out.jsonl", "--model", "almanac/base")
@@ -198,7 +198,7 @@ def test_requests_are_read_no_faster_than_in_flight_limit(command, monkeypatch):
     assert 1 < max(ahead) <= MAX_IN_FLIGHT + 1
 
 
-# --- A server in a process of its own, its batches beside ``run-batch``: one file of requests, the same replies
+# --- Batches of the server match run-batch
 
 
 def submit(client: openai.OpenAI, **metadata: str) -> str:

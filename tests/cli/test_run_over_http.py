@@ -14,7 +14,7 @@ from tests.cli.serving import finish, kill_once, start
 from tests.models.fake_api import FakeApi, Fault, is_grading, question_of
 from tests.tiers import others_nightly
 
-# --- End to end over HTTP: the commands as a user types them, against ``refusal-index serve``, killed on the way
+# --- Commands over HTTP, end to end
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_model_without_simpleqa_knowledge_is_reported_clearly(server, tmp_path):
     assert any(reason in said for reason in ("knows next to nothing", "undefined", "limit"))
 
 
-# --- End to end over HTTP: each task of FaithEval, from a file of its columns
+# --- FaithEval over HTTP, end to end
 
 COUNT = 30
 
@@ -102,7 +102,7 @@ def test_task_sends_only_necessary_requests_and_resumes_without_any(server, tmp_
     assert len(server.answered()) == before
 
 
-# --- What a provider cannot or will not do is told: failing questions, a grader that is not there, no keys in any
+# --- Provider failures
 # word
 
 QUESTIONS = 60
@@ -163,9 +163,9 @@ def test_more_than_two_percent_failing_gives_exit_status_1_and_names_them(ask):
         assert "\x1b[31m" not in result.output
         api._fault = None
         sent = len(api.answered)
-        mended = ask(api)
-        assert mended.exit_code == 0
-        assert "not finished" not in mended.stdout
+        fixed = ask(api)
+        assert fixed.exit_code == 0
+        assert "not finished" not in fixed.stdout
         assert len(api.answered) == sent + 2
 
 

@@ -32,7 +32,7 @@ from refusal_index.stats import SampledTable, metrics
 from tests.cli.making import LOW
 from tests.render.making import rows
 
-# --- `score`: the table from outcomes alone, and a run's derived files made again
+# --- `score`
 
 LINES = ["refused,wrong", *["1,1"] * 71, *["1,0"] * 3, *["0,1"] * 21, *["0,0"] * 5]
 TABLE = ContingencyTable(refused_wrong=71, refused_right=3, answered_wrong=21, answered_right=5)
@@ -241,7 +241,7 @@ def test_show_rejects_mixed_folders_and_missing_paths(command, ran):
         assert done.stderr.startswith("error: ")
 
 
-# --- What a table on the terminal says, and that nobody else's text can make the terminal say more
+# --- Tables on the terminal
 
 CELLS = [(True, True), (True, False), (False, True), (False, False)]
 HOSTILE = "[bold]x[/bold] :boom: \x1b[31mred\x9b \u202eltr\u2069 \u200b\r\n\ttab\ud800"
@@ -395,7 +395,7 @@ def test_usage_is_summed_over_variants_with_known_costs(low, high, told):
     assert total_usage(summarise(tables)) is None
 
 
-# --- `--cluster` and `--weight`: of score, compare and report, over files and folders
+# --- `--cluster` and `--weight`
 
 FAMILY_CELLS = np.random.default_rng(3).integers(0, 4, (2, 30))[:, :, np.newaxis].repeat(8, axis=2).reshape(2, -1)
 FAMILY_CELLS = np.where(np.random.default_rng(4).random(FAMILY_CELLS.shape) < 0.6, FAMILY_CELLS, 3 - FAMILY_CELLS)
@@ -470,7 +470,7 @@ def _text(values: np.ndarray):
     return pl.Series(values).cast(pl.String)
 
 
-# --- `refusal-index report`: where it writes, what it refuses, what it says
+# --- `refusal-index report`
 
 
 def _run(*arguments: str | Path) -> Result:

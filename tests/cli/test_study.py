@@ -16,7 +16,7 @@ from refusal_index.data.outcome_table import read_outcomes, write_outcomes
 from refusal_index.plugins.studies.study import STUDY_NAMES, study_specs
 from tests.studies.made import HOSTILE, made_run
 
-# --- The commands study and paper: what they write, say, and refuse
+# --- The commands study and paper
 
 Invoke = Callable[..., Result]
 
@@ -208,7 +208,7 @@ def test_run_with_stated_penalties_suggests_its_study(invoke):
     assert f" {earned:.2f} at 0.75; at best " in told
 
 
-# --- The studies of scores are in `paper` where the runs hold scores, and say what is lacking where they do not
+# --- Studies of confidence scores
 
 RUN = ("run", "--limit", "60", "--variants", "low,normal", "--draws", "3")
 METHODS = "p-answering,self-consistency,likelihood,text-classifier"

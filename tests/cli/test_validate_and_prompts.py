@@ -15,7 +15,7 @@ from refusal_index.cli.inputs import MAX_PROBLEMS
 from refusal_index.protocol import FORCED, load_prompt_set, prompt_set_names
 from tests.cli.making import PIPELINE
 
-# --- `validate` says what is in a file of questions, or everything that is wrong with it, and what it takes to
+# --- Validate
 # know
 
 
@@ -160,7 +160,7 @@ def test_bad_arguments_get_one_clear_line(tmp_path, arguments, expected):
     assert all(part in result.stderr for part in expected), result.stderr
 
 
-# --- `prompts` shows a set as it is asked, says what tells its variants apart, and explains what cannot be used
+# --- Prompts
 
 SET = """
 name = "mine \\u001b[31m"

@@ -46,7 +46,7 @@ from tests.confidence import answering
 from tests.runs.models import ASKED, LOCAL, ROWS
 from tests.tiers import one_fast
 
-# --- What is asked beside the two passes
+# --- Requests of confidence methods
 
 QUESTION = Question("q", "How much is 2 + 2?", "4", choices=("3", "4"))
 PROMPT_SET = load_prompt_set("default")
@@ -102,7 +102,7 @@ def test_probe_answer_is_graded_by_the_grader_of_the_run():
     assert graded.wrong is False
 
 
-# --- What methods ask, as data: words do not change under a name
+# --- Prompts of confidence methods do not change
 
 WORDS = {
     "verbalised-number": "3567b255a3038641",
@@ -156,7 +156,7 @@ def test_scale_is_increasing_symmetric_and_within_icd_203_ranges():
     assert [one + other for one, other in zip(values, reversed(values), strict=True)] == pytest.approx([1] * 7)
 
 
-# --- Verbalised confidence and P(True) from the question to the table, with functions and embedded models as
+# --- Verbalised confidence and P(True), end to end
 # models
 
 ASKED_METHODS = ["p-true", "verbalised-number", "verbalised-words", "verbalised-number-after", "verbalised-words-after"]

@@ -33,7 +33,7 @@ from refusal_index.plugins.confidence.trained import (
 from refusal_index.stats import AurocResult, auroc
 from tests.confidence.made_up import by_topic, evidence_of
 
-# --- Methods that are trained: noise teaches them nothing, and a topic that leaks is taken away by grouped folds
+# --- Trained methods
 
 TRAINED = [one.name for one in METHODS.values() if Need.TRAINING in one.needs and Need.WEIGHTS not in one.needs]
 SEEING_TOPICS = ["topic", "p-ik", "text-classifier"]
@@ -198,7 +198,7 @@ def test_scikit_learn_is_not_imported_before_a_method_is_used():
     assert done.stdout == "[]\n"
 
 
-# --- Folds: nothing is scored by what saw it, or its group; the same seed gives the same ones
+# --- Folds
 
 
 def half_right(size: int) -> list[bool | None]:

@@ -21,7 +21,7 @@ from refusal_index.data.outcome_table import Identification, outcome_table, read
 from refusal_index.data.run_json import default_run_name
 from refusal_index.errors import RunFolderError
 
-# --- The run folder: the same settings resume, others are refused by name, and nothing is half written
+# --- The run folder
 
 SETTINGS = {"model": "m", "variants": ("low", "high"), "generation": {"temperature": 0.0, "max_tokens": 256}}
 
@@ -167,7 +167,7 @@ def test_run_names_are_safe_for_file_systems_and_differ_with_the_settings(model)
     assert name != default_run_name(model + "'", "simple qa", SETTINGS)
 
 
-# --- The folder of a set, read: its runs under the names that it has for them, and what is wrong with it
+# --- Reading the folder of a set
 
 NAMES = {"one": ("Large", "Ours"), "two": ("Small", "Ours")}
 

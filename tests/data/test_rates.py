@@ -31,7 +31,7 @@ from refusal_index.errors import OutcomeTableError
 from refusal_index.stats import metrics
 from refusal_index.stats.baseline import DEFAULT_PAYOFFS
 
-# --- Published rates: which reading of them is right, what is impossible, and what rounding leaves open
+# --- Published rates
 
 NAMES = ("correct_rate", "refusal_rate", "forced_accuracy")
 HEADER = "model,correct_rate,refusal_rate,forced_accuracy,n"
@@ -191,7 +191,7 @@ def test_score_command_accepts_rates(tmp_path, monkeypatch):
     assert CliRunner().invoke(app, ["score"]).exit_code != 0
 
 
-# --- The counts: against counting by hand, and refused never mixed with unscored
+# --- The counts
 
 maybe = st.sampled_from([True, False, None])
 

@@ -28,7 +28,7 @@ from refusal_index.render.summary import tally_blocks
 from refusal_index.runs.reuse import import_file, joined
 from refusal_index.stats import ContingencyTable
 
-# --- First passes as an outcome table and back, which of them are forced, and what they say without
+# --- First passes as an outcome table
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
 
@@ -140,7 +140,7 @@ def test_a_table_of_two_columns_is_a_first_pass_without_questions(tmp_path):
         questions_to_force(passes, "two.csv")
 
 
-# --- Files that hold both passes, in their rows or in two files, and what else there is to say about them
+# --- Files with both passes
 
 COUNTS = ContingencyTable(50, 14, 60, 76)  # 64 refused
 

@@ -19,7 +19,7 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.conclusions import tallies
 from refusal_index.runs.reuse import import_file
 
-# --- Rows of graded answers: the words of others for grades, their columns, and files that cannot be used
+# --- Rows of graded answers
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
 
@@ -205,7 +205,7 @@ def test_broken_graded_parquet_file_is_rejected(tmp_path):
         read(path)
 
 
-# --- Samples of lm-evaluation-harness: which metric is the grade, and what the file's place says
+# --- Samples of lm-evaluation-harness
 
 
 def sample(doc_id: int, **changes: object) -> dict[str, object]:
@@ -375,7 +375,7 @@ def test_files_in_the_wrong_order_raise_and_show_the_right_order(written_samples
     check_order(first, Path("a.jsonl"), Path("b.jsonl"))
 
 
-# --- Evidence against real data: five models on SimpleQA in Czech, and one model that may decline on SQuAD 2
+# --- Real data
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 MODELS = (

@@ -18,7 +18,7 @@ from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.data.tables import Problems
 from refusal_index.errors import OutcomeTableError
 
-# --- A user's own questions: what is good is read whole, what is wrong is named with its line
+# --- A user's own questions
 
 
 def file(tmp_path: Path, text: str, name: str = "mine.csv", encoding: str = "utf-8") -> Path:
@@ -392,7 +392,7 @@ def test_a_parquet_file_is_read_part_by_part(tmp_path, monkeypatch):
     assert problem.line == 14
 
 
-# --- Questions in memory: those of a file of the same rows, and the same words for what is wrong
+# --- Questions in memory
 
 RECORDS = [
     {"id": 7, "Problem": " Who? ", "gold": "B", "choices": ["Ann", "Bob"], "context": "Bob was it.", "ok": True},

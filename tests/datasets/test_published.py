@@ -19,7 +19,7 @@ from refusal_index.data.datasets import PUBLISHED, DatasetError, cache_directory
 from refusal_index.data.files import sha256_of
 from tests.datasets.local_server import Answer, LocalServer
 
-# --- SimpleQA: against the official file where it is at hand, and for the download against a local server
+# --- SimpleQA
 
 SIMPLEQA = PUBLISHED["simpleqa"]
 REAL = Path(__file__).parents[3] / "shared" / "data" / "simpleqa"
@@ -156,7 +156,7 @@ def test_malformed_metadata_is_refused_and_never_run(tmp_path, metadata):
         replace(SIMPLEQA, sha256=digest(content)).load(path)
 
 
-# --- FaithEval: files of exactly the published columns, in every format, and what is refused
+# --- FaithEval
 
 ABOUT_TEXT = [
     {"qid": "50f8", "question": "Who?", "context": "One text.", "answers": ["unknown", "no answer"]},
@@ -324,7 +324,7 @@ def test_a_broken_parquet_file_is_named(tmp_path):
         load_dataset("faitheval_unanswerable", data=path)
 
 
-# --- PreciseWikiQA: both forms of a set are read whole, the real one of 9,999 questions too
+# --- PreciseWikiQA
 
 REAL_WIKI = Path(__file__).parents[3] / "shared" / "data" / "precise_wiki" / "precisewiki_negative_answers.json"
 FROZEN = [
@@ -369,7 +369,7 @@ def test_json_object_of_questions_is_read_with_text_ids(tmp_path):
 
 def test_the_real_set_of_9999_questions_loads():
     if not REAL_WIKI.is_file():
-        pytest.skip("needs the real set beside the repository")
+        pytest.skip("needs the real data set in ../shared")
     questions = load_dataset("precise_wiki", data=REAL_WIKI).questions
     assert len(questions) == len({question.question_id for question in questions}) == 9_999
     pairs = json.loads(REAL_WIKI.read_text(encoding="utf-8"))
@@ -405,7 +405,7 @@ def test_missing_precise_wiki_file_error_says_how_to_build_one():
         load_dataset("precise_wiki")
 
 
-# --- Evidence that a download is whole and what was expected, or an error that says why, and that nothing else is
+# --- Verification of downloads
 # kept
 
 CONTENT = b"question,answer\nWho?,Ann\n"

@@ -143,7 +143,7 @@ def test_questions_checksum_changes_with_anything_asked_or_accepted(change):
     assert replace(plain, questions=(replace(plain.questions[0], **change),)).questions_sha256 != plain.questions_sha256
 
 
-# --- Mixes: as many questions of each part, seeded, each with its source, also in samples of them
+# --- Mixes
 
 
 def part(name: str, count: int, grader: str = "model", gold: str | None = "!") -> Dataset:

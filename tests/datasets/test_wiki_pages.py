@@ -25,7 +25,7 @@ from refusal_index.plugins.wiki.questions import (
 )
 from tests.models.wiki_writer import page
 
-# --- Reading pages: the columns of GoodWiki and of plain files, in every format, and what cannot be used
+# --- Reading pages
 
 GOODWIKI_SCHEMA = {
     "pageid": pl.Int64,
@@ -160,7 +160,7 @@ def test_a_missing_file_is_named(tmp_path):
         read_pages(tmp_path / "absent.jsonl")
 
 
-# --- Cutting pages: nothing is lost between headings, and pieces are as long as they should be
+# --- Cutting pages
 
 PAGE = """The lead.
 
@@ -227,7 +227,7 @@ def test_no_text_is_lost_if_no_piece_is_too_short():
     assert "".join("".join(piece.text for piece in pieces).split()) == "".join(text.split())
 
 
-# --- The draw: the same for a seed whatever the order of the file, one section a page before any second one
+# --- Sampling of sections
 
 LENGTHS = Lengths(400, 2000)
 

@@ -31,7 +31,7 @@ from refusal_index.plugins.wiki.questions import (
 from refusal_index.protocol import Completion, Pass, Reply, Role, StopReason
 from refusal_index.runs.budget import UsageCounter
 
-# --- What replies become: every reason has its planted cases, and hostile text stays material
+# --- Reading of writer replies
 
 TEXT = "The lighthouse of Arland was finished in 1871 by Ada Bergström. It is 31.5 metres tall. 灯台は東京にある。"
 ARLAND = Candidate("pw-1", "Arland", "Sights", TEXT)
@@ -207,7 +207,7 @@ def test_normalised_folds_case_width_and_punctuation():
     assert normalised("\uff37HO  was\t'Big-Tom'?") == "who was big tom"
 
 
-# --- The draw goes on until there are enough questions, gives difficulties equal shares, and repeats itself
+# --- Number and difficulty of sampled questions
 
 
 def sections(level: str | None, count: int) -> list[Candidate]:
@@ -299,7 +299,7 @@ def test_property_wanted_number_is_reached_if_available_and_reproducible(sizes, 
     assert len(set(ids)) == len(ids)
 
 
-# --- The frozen file and its record: whole or not there, and never taken for another build's
+# --- The question file and its record
 
 SETTINGS = {"seed": 0, "writer": {"model": "a/b"}}
 ULM = Candidate("pw-1", "Ulm", "Minster", "text", "3", "Towns", "77")

@@ -17,7 +17,7 @@ import refusal_index as ri
 from tests.docs.blocks import ROOT, Block, blocks, pages
 from tests.docs.running import agrees, command_lines, has_part, nearly_agrees, problem_with, run_bash, run_python
 
-# --- Every block of code in the README and on the site does what the page says
+# --- Code blocks of the README and the site
 
 ASKING = frozenset(
     {
@@ -155,7 +155,7 @@ def test_makefile_has_every_target_named_on_pages():
     assert not [target for target in named if f"\n{target}:" not in makefile]
 
 
-# --- Inside loops that run already: the notebook of the documentation, and its server
+# --- Inside a running event loop
 
 NOTEBOOK = ROOT / "docs/notebooks/evaluate.ipynb"
 QUESTIONS = [{"question": "What is the capital of Peru?", "answer": "Lima"}, {"question": "Who?", "answer": "Ann"}]

@@ -31,7 +31,7 @@ from refusal_index.render.summary import summary_document
 from refusal_index.runs.store import STORE_VERSION, TABLES
 from tests.docs.blocks import ROOT, blocks
 
-# --- The reference names everything that there is, and nothing else
+# --- The reference is complete
 
 NOT_THERE = ("__version__", "stats")
 PYTHON = ROOT / "docs/reference/python"
@@ -126,7 +126,7 @@ def test_the_gallery_shows_every_study():
     assert sum(path.stat().st_size for path in pictures) < 1.5e6
 
 
-# --- What the pages for contributors say of the code is so: its packages, its paths, the lines of the example
+# --- Pages for contributors match the code
 
 PACKAGE = ROOT / "src/refusal_index"
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()

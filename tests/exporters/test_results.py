@@ -170,7 +170,7 @@ def test_any_text_becomes_a_plain_path_component_property(text):
     assert 0 < len(part) <= 60
 
 
-# --- What a summary says of what answers are worth, on which the ranges and descriptions of metrics depend
+# --- Payoffs in a summary
 
 
 def test_weights_set_the_score_range_and_appear_in_the_description():

@@ -37,7 +37,7 @@ from refusal_index.stats import (
 )
 from refusal_index.stats.baseline import Payoffs
 
-# --- What a summary says beyond one table: the joint index, repeated draws, other decisions; all as `stats` has it
+# --- Combined RI, repeated samples and other decisions
 
 N = 600
 VARIANTS = {"low": -0.8, "normal": 0.0, "high": 0.8}
@@ -356,7 +356,7 @@ def test_summary_json_includes_pooled_draws_and_sensitivity():
     assert {rule["rule"] for rule in variant["sensitivity"]["rules"]} >= {"refused_again_right", "all_lowest"}
 
 
-# --- What several prompts say together: how far they lie apart, and when that is serious
+# --- Agreement of prompts
 
 BEYOND_CHANCE = HomogeneityTest(40.0, 3.0, 1e-8, "ok", None)
 CHANCE = HomogeneityTest(2.0, 3.0, 0.57, "ok", None)

@@ -39,7 +39,7 @@ from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import summary_document
 from refusal_index.stats import ContingencyTable, Estimate, compare_with_refusals, refusal_index
 
-# --- What scores come to: against direct computation, and in words
+# --- Summaries of confidence scores
 
 N = 400
 
@@ -376,7 +376,7 @@ def test_index_of_refusals_matches_contingency_table(table, scores, summary):
     assert summary.against[1].refusal_index.refusals == pytest.approx(refusal_index(counted).estimate, abs=1e-9)
 
 
-# --- What scores rest on, written beside them and read again, and nothing else taken for it
+# --- Records of confidence methods
 
 LIKELIHOOD = MethodRecord(
     "likelihood", None, 9, 9, Usage(900, 50, 9, 0.5), 4, 1.25, 1, 0, is_of_model=True, needs=("log probabilities",)

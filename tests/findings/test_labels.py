@@ -16,7 +16,7 @@ from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.labels import SHEET, audit_sheet, changes_document, grade_changes, read_labels, write_sheet
 from refusal_index.stats import GraderLabels
 
-# --- A sheet of grades to label, and what the labels say: against counts made by hand
+# --- Sheets of labels
 
 N = 300
 
@@ -207,7 +207,7 @@ def test_missing_label_column_error_names_the_column(tmp_path):
         read_labels(path, table())
 
 
-# --- Two graders on the same replies: planted tables, and what of them counts once
+# --- Agreement of graders
 
 RIGHT, WRONG, REFUSED, UNKNOWN = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED
 

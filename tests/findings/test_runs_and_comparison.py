@@ -31,7 +31,7 @@ from refusal_index.stats import (
     refusal_index,
 )
 
-# --- Runs side by side: which questions are compared, what runs are called, and that the numbers are those of
+# --- Comparing runs
 # `stats`
 
 N = 400
@@ -399,7 +399,7 @@ def test_run_with_undefined_index_is_unranked_with_a_reason(tmp_path):
         assert [(run.row, run.reason) for run in found.unranked] == [(2, "nobody_refused")]
 
 
-# --- Outcomes put side by side: matched by question id, gaps where there is no grade
+# --- Matched outcomes
 
 CELLS = st.sampled_from([None, (False, False), (False, True), (True, False), (True, True)])
 RUNS = st.lists(st.dictionaries(st.sampled_from("abcdefgh"), CELLS, min_size=1), min_size=1, max_size=4)

@@ -34,7 +34,7 @@ from refusal_index.render.summary import summary_document, summary_table
 from refusal_index.runs.writing import as_json
 from refusal_index.stats import METRIC_NAMES, ContingencyTable, metrics, missing_bounds
 
-# --- The summary: its numbers are those of `stats`, and each caution comes exactly when it should
+# --- The summary
 
 RIGHT, WRONG = Outcome(False, False), Outcome(False, True)
 REFUSED_RIGHT, REFUSED_WRONG = Outcome(True, False), Outcome(True, True)
@@ -256,7 +256,7 @@ def test_unforced_first_pass_has_only_metrics_without_forced_answers():
     assert "50 refused questions still lack their forced answers" in message(variant, "forced_not_asked")
 
 
-# --- A table in a file gives the same summary, to the bit, as in memory, though most of it is never read at once
+# --- A summary of a file equals one from memory
 
 NUMBER = pl.col("question_id").str.slice(1).cast(pl.Int64)
 
@@ -334,7 +334,7 @@ def test_grade_changes_against_a_file_match_in_memory(tmp_path: Path):
     assert found.cells
 
 
-# --- Questions without a grade: the range that they leave by brute force over the table, and whether failures
+# --- Unscored questions
 # refuse
 
 CELLS = [(True, True), (True, False), (False, True), (False, False)]

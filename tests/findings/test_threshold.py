@@ -110,7 +110,7 @@ def in_half(half: frozenset[str]) -> pl.Expr:
     return pl.col("question_id").is_in(list(half))
 
 
-# --- halves
+# --- Halves
 
 
 def questions(n: int, cluster: Any = None) -> pl.DataFrame:
@@ -157,7 +157,7 @@ def test_all_methods_of_a_run_are_judged_on_the_same_half():
     assert set(theirs.table["question_id"]) < set(mine.table["question_id"]) == mine.halves.second
 
 
-# --- the choice
+# --- Choice of a threshold
 
 
 def test_threshold_choice_matches_stats_on_the_first_half():
@@ -196,7 +196,7 @@ def test_different_seed_gives_a_different_split():
     assert first.halves != other.halves
 
 
-# --- the report
+# --- The threshold report
 
 
 def test_threshold_report_matches_stats_on_the_second_half():
@@ -398,7 +398,7 @@ def test_threshold_text_says_a_method_was_trained_on_both_halves():
     )
 
 
-# --- the virtual run
+# --- The virtual run
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl", "csv.gz"])
@@ -489,7 +489,7 @@ def test_cut_is_shown_with_as_few_digits_as_give_the_same_answers(cut, scores, s
     assert [one >= float(shown) for one in scores] == [one >= cut for one in scores]
 
 
-# --- which scores
+# --- Which scores are used
 
 
 def test_scores_that_differ_by_variant_require_choosing_one():
@@ -611,7 +611,7 @@ def test_threshold_frame_and_document_contain_unrounded_numbers():
     assert document["cut"] == found.found.cut
 
 
-# --- the error bound
+# --- The error bound
 
 
 PROFILES = {

@@ -25,7 +25,7 @@ from refusal_index.render.summary import first_screen, summary_blocks, summary_t
 from refusal_index.stats import refusal_index
 from refusal_index.stats.intervals import normal_quantile, proportion
 
-# --- The metrics of a first pass that nobody forced, some of whose questions have no right answer
+# --- First-pass metrics
 
 UNASKED = Outcome(True, None, Grade.REFUSED, unscored_reason=FORCED_NOT_ASKED)
 SETTLED = Outcome(True, True, Grade.REFUSED, Grade.INCORRECT)  # there is no right answer, so no forced request was made
@@ -179,8 +179,8 @@ def test_answerability_rates_can_be_gate_guards() -> None:
         assert found.verdict == "inconclusive"
 
 
-# --- Evidence against real data: two models' BixBench answers with and without an option to refuse. The reference
-# counts and estimates are those of `tables.csv` beside the data
+# --- Real data: BixBench
+# counts and estimates from `tables.csv` in the folder of the data
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "bixbench"
 FILES = {

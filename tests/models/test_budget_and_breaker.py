@@ -26,7 +26,7 @@ from tests.models.fake_api import FakeApi
 from tests.models.test_direct import sums
 from tests.tiers import others_nightly
 
-# --- A budget ends a run in order: exactly so many requests, no more dollars, no more seconds; and it resumes
+# --- Budgets
 
 
 def execute_plan(plan: Plan) -> Run:
@@ -142,7 +142,7 @@ def exceeded(limits: Limits) -> str | None:
     return budget.used_up()
 
 
-# --- What ends a run in order: failures in a row, an outage, being told to; and what a real run says then
+# --- Reasons that end a run
 
 COUNT = 40
 NO = Failure("no", "openai/any", FailureKind.LASTING)

@@ -44,7 +44,7 @@ from refusal_index.protocol.procedure import PendingRequest
 from refusal_index.runs.settings import Settings
 from tests.models.batches.answering import questions
 
-# --- OpenAI's chat format: what a request's body holds for whom, and what is read of any response whatever it
+# --- OpenAI's chat format
 # holds
 
 STOP = StopReason.STOP
@@ -247,7 +247,7 @@ def test_arbitrary_responses_never_crash_property(body):
     assert isinstance(response.input_tokens, int)
 
 
-# --- Responses are read up to a limit, and put into the usual form before anyone parses them
+# --- Size limit and normalisation of responses
 
 CHAT = "http://server/v1/chat/completions"
 BODY = {"choices": [{"index": 0, "message": {"content": "Lima"}, "finish_reason": "stop"}]}

@@ -38,7 +38,7 @@ from tests.models.fake_api import FakeApi, is_forced, is_grading, question_of
 from tests.runs import models
 from tests.tiers import others_nightly
 
-# --- The engine that sends requests one by one, against a scripted server: what is sent, kept, and made of faults
+# --- The direct engine
 
 KEY = "sk-very-secret-0123456789abcdef"
 TABLE = [
@@ -439,7 +439,7 @@ def test_cancelling_keeps_received_replies(plan_for, model):
     assert len(api.answered) == 12
 
 
-# --- The engine against a scripted server: what is sent, what is shared, what becomes of faults
+# --- Sharing of forced requests
 
 
 def sums(message: str) -> str:
@@ -510,9 +510,9 @@ def test_permanent_400_is_reported_and_other_questions_count(plan_for, model):
         assert derived.outcomes["refused"].null_count() == 1
         sent = len(api.answered)
         api._fault = None
-        mended = run(plan_for(api.url, model=model))
+        fixed = run(plan_for(api.url, model=model))
         assert len(api.answered) == sent + 2, "only the missing question is asked, in both passes"
-    assert not mended.missing
+    assert not fixed.missing
 
 
 @both_clients

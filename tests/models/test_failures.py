@@ -33,7 +33,7 @@ from refusal_index.plugins.inspect.client import resolve_model
 from tests.models.conftest import INSPECT_MODEL, both_clients, results, run
 from tests.models.fake_api import FakeApi
 
-# --- What an error comes down to: by the status of the response, by the words of its body, by the connection
+# --- Classification of errors
 
 
 class HttpError(RuntimeError):
@@ -157,7 +157,7 @@ def test_truncated_response_is_retried(error):
     assert classify_error(wrapped(error()), "told", "openai/any").kind is FailureKind.PASSING
 
 
-# --- One number says how often a request is sent; between attempts it waits, longer and longer, or as it is told
+# --- Retries and delays
 
 
 class Waiting(CircuitBreaker):
@@ -264,7 +264,7 @@ def test_breaker_that_opens_during_a_wait_prevents_another_attempt(monkeypatch):
     assert attempts == [1]
 
 
-# --- What a provider says reaches the user, also where it says 200 and means an error
+# --- Messages of providers
 
 HTML = "<html><head><title>Bad gateway</title><style>p {color: red}</style></head><body><p>try later</p></body></html>"
 

@@ -24,7 +24,7 @@ from refusal_index.runs.settings import Settings
 from tests.models.conftest import results, run
 from tests.models.fake_api import FakeApi, is_forced, is_grading, question_of
 
-# --- The forced pass against a scripted server: what is sent, what is kept, what becomes of faults
+# --- The forced pass
 
 GRADES = [Grade.CORRECT, Grade.REFUSED, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED, Grade.REFUSED]
 PASSES = tuple(
@@ -146,7 +146,7 @@ def test_rows_of_two_models_name_both(first, forced, expected):
     assert model_name(first, forced) == expected
 
 
-# --- Context, choices, no right answer and two graders, against scripted servers: what is sent, what is kept
+# --- Context, choices and two graders
 
 REFUSED = "<answer>UNANSWERED</answer>"
 QUESTIONS = (

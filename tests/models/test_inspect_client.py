@@ -50,7 +50,7 @@ from refusal_index.plugins.inspect.client import (
 from refusal_index.protocol import StopReason, load_prompt_set
 from refusal_index.redaction import redacted
 
-# --- From a model's name to a model, or one line that says why not
+# --- Resolving model names
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_the_embedded_models_are_among_the_providers():
     assert {"almanac", "openai", "anthropic", "openai-api", "vllm", "hf"} <= set(provider_names())
 
 
-# --- What passes between Inspect and a provider: no key, and no response without a reply
+# --- Requests and responses of Inspect providers
 
 OWN, ENVIRONMENT = "sk-own-key", "very-secret-token"
 
@@ -294,7 +294,7 @@ def test_guarding_a_provider_twice_changes_nothing():
     assert provider.generate is once
 
 
-# --- Many choices of one response: packed and taken out again they are what came, in its order
+# --- Many choices of one response
 
 REASONS = {"stop": StopReason.STOP, "max_tokens": StopReason.LENGTH, "content_filter": StopReason.CONTENT_FILTER}
 CAME = st.lists(st.tuples(st.text(max_size=4), st.sampled_from(list(REASONS))), min_size=1, max_size=20)
@@ -397,7 +397,7 @@ def test_provider_takes_no_arguments_and_is_registered_with_inspect():
     assert isinstance(get_model("almanac/base", memoize=False).api, AlmanacAPI)
 
 
-# --- Inspect in another release, which lacks a name that this package uses, is one line that says what to install
+# --- Incompatible releases of Inspect
 
 PACKAGE = Path(refusal_index.__path__[0])
 

@@ -32,7 +32,7 @@ from refusal_index.stats import CELL_NAMES
 from tests.models.fake_api import FakeApi, is_grading, question_of
 from tests.models.test_keys import every_content
 
-# --- Inspect's way: the tasks that its own command finds
+# --- The Inspect task
 
 
 @pytest.mark.slow
@@ -145,7 +145,7 @@ def test_echoed_key_is_in_no_file_of_inspect_eval(tmp_path):
     assert not any(b"sk-very-secret" in content for content in contents.values())
 
 
-# --- A question goes into an Inspect sample and comes back the same, from the task's state and from a log
+# --- Questions as Inspect samples
 
 QUESTIONS = {
     "plain": Question("a", "Who?", "Ann"),
@@ -173,7 +173,7 @@ def test_plain_question_has_no_metadata():
     assert to_dataset("x", [talk(QUESTIONS["plain"])])[0].metadata == {}
 
 
-# --- Inspect's metrics are the statistics of the same counts, and NaN wherever those are undefined
+# --- Inspect metrics
 
 
 def metrics(unscored: int = 0, **counts: int) -> dict[str, float]:

@@ -23,7 +23,7 @@ from refusal_index.redaction import redacted
 from tests.models.conftest import both_clients, make_dataset
 from tests.models.fake_api import FakeApi, completion, is_forced, question_of
 
-# --- No key is in a run's folder or in what a command prints, whatever a provider, a function or a URL says
+# --- Keys never leak
 
 KEY, PASSWORD, ARGUMENT = "fK+/3key-of mine!", "hush&hush-password", "argument-of-a-url"
 ROWS = [{"id": one.question_id, "question": one.text, "answer": one.gold} for one in make_dataset(6).questions]
@@ -154,7 +154,7 @@ def test_keys_are_redacted_from_tracebacks_and_streams(inside):
     assert_no_key({"stdout": ran.stdout, "stderr": ran.stderr.replace(repr(KEY).encode(), b"")})
 
 
-# --- Where a model is asked: from its name and the environment, or a line that says what is missing
+# --- Addresses and accounts
 
 URL = "http://127.0.0.1:8000/v1"
 

@@ -24,7 +24,7 @@ from refusal_index.runs.store import ReplyStore
 from tests.models.conftest import INSPECT_MODEL, both_clients, run
 from tests.models.fake_api import FakeApi, completion, is_grading
 
-# --- Every kind of response: an answer, none, or something that is kept and says why it cannot be scored
+# --- Every kind of response
 
 CALL = {"id": "c", "type": "function", "function": {"name": "search", "arguments": "{}"}}
 TEXT = "<answer>1</answer>"
@@ -143,7 +143,7 @@ def test_only_draws_with_null_choices_are_requested_again(plan_for, model):
     assert derived.outcomes["first_reply"].to_list() == [TEXT] * 3
 
 
-# --- What a provider says that a response took may be nonsense: its reply is kept all the same
+# --- Malformed usage
 
 
 @pytest.mark.slow
@@ -183,7 +183,7 @@ def test_unstorable_reply_ends_the_run_and_is_reported(monkeypatch):
     assert "a reply cannot be kept (OverflowError: too large); no further requests are sent" in breaker.reason
 
 
-# --- Evidence that a reply which was cut inside an emoji is kept, graded by a model and scored, whoever carries it
+# --- Replies cut inside a character
 
 HALF = "cut \ud83d"
 QUESTIONS = [

@@ -19,7 +19,7 @@ from tests.models.conftest import both_clients, results, run
 from tests.models.fake_api import FakeApi, is_forced, is_grading, question_of
 from tests.models.test_direct import sums
 
-# --- Questions drawn repeatedly: what is sent, what is kept, and what a later run adds
+# --- Repeated samples
 
 COUNT, REPEATED = 12, 5
 
@@ -175,7 +175,7 @@ def test_the_plan_says_how_many_questions_are_repeated(plan_for, draws, repeat, 
     assert repeated(plan_for("http://127.0.0.1", count=COUNT, draws=draws, repeat_questions=repeat)) == expected
 
 
-# --- `--retry`: what is unscored though every reply came is asked again, by reason, and nothing else is
+# --- `--retry`
 
 GRADED = {"grader": "openai-api/fake/judge"}
 

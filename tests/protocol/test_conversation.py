@@ -37,7 +37,7 @@ from refusal_index.protocol import (
     used_completions,
 )
 
-# --- A conversation is a function of its replies: any order and any number of interruptions end in the same
+# --- Replaying a conversation
 # outcomes
 
 GOLD = Question("q", "What is the capital of Peru?", "Lima")
@@ -291,7 +291,7 @@ def test_regrading_retires_verdicts_but_not_model_replies():
     assert completions_to_retire(talk, [answer, *verdicts], ASKED_AGAIN) == verdicts
 
 
-# --- Regrading: whoever grades, what they grade is what was said, and the model is asked no more
+# --- Regrading
 
 QUESTION = Question("q", "What is the capital of Peru?", "Lima")
 REGRADED_WITHOUT_GOLD = Question("q", "Who was it?", None)
@@ -373,7 +373,7 @@ def test_regrading_without_a_first_reply_raises():
         Regrading(GraderKind.EXACT).step(QUESTION, [])
 
 
-# --- Seeds: what tells requests apart tells their seeds apart, and nothing else does
+# --- Seeds of requests
 
 FIRST = Request(Pass.FIRST, Role.MODEL, ())
 FORCED = Request(Pass.FORCED, Role.MODEL, ())

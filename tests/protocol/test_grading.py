@@ -40,7 +40,7 @@ from refusal_index.protocol.grading import (
 )
 from refusal_index.protocol.replies import FUNCTIONS, detector_of
 
-# --- Grading by a model: what the grader is asked, that replies cannot give it orders, how it is read
+# --- Grading by a model
 
 QUESTION = Question("q", "In what city is the Louvre?", "Paris, France", aliases=("Lutetia",))
 
@@ -263,7 +263,7 @@ def test_no_gold_prompt_hash_is_fixed_and_none_if_unused():
     )
 
 
-# --- The rules of the graders that are no model, and for what each of them needs
+# --- Rule-based graders
 
 PLAIN = Question("plain", "Who?", "Ann")
 CHOICES = Question("choices", "Who?", "Ann", choices=("Ann", "Bob"))
@@ -376,7 +376,7 @@ def test_undecided_rule_gives_a_specific_unscored_reason(kind, of, monkeypatch):
     assert unscored_reason(GraderKind.EXACT, CHOICES) == "choice_ambiguous", "choices are compared as such"
 
 
-# --- The grader of multiple choice: what names a choice, and what names none or two
+# --- The multiple-choice grader
 
 CAPITAL = Question(
     "q", "What is the capital of Peru?", "Lima", ("Ciudad de los Reyes",), choices=("Cuzco", "Lima", "Quito")

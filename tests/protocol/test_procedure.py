@@ -31,7 +31,7 @@ from refusal_index.protocol import (
 )
 from refusal_index.protocol.procedure import next_step
 
-# --- The two-pass procedure: scripted conversations, and what holds for any reply whatsoever
+# --- The two-pass procedure
 
 PROMPTS = load_prompt_set("default")
 VARIANTS = tuple(PROMPTS.variants)
@@ -466,7 +466,7 @@ def test_a_choice_is_graded_by_rule_and_unscored_where_letter_and_text_disagree(
     assert (outcome.wrong, outcome.unscored_reason) == (wrong, reason)
 
 
-# --- The forced pass alone is the second half of the two passes, word for word
+# --- The forced pass alone
 
 WITHOUT_ALIAS = Question("q1", "What is the capital of Peru?", "Lima")
 
@@ -512,7 +512,7 @@ def test_a_model_grades_the_forced_answer():
     assert outcome.wrong is False
 
 
-# --- Forcing what was answered, for questions drawn repeatedly: what is asked, and which answer counts
+# --- Forcing answered questions
 
 PROTOCOL = Protocol(load_prompt_set("default"), "normal", GraderKind.EXACT)
 RIGHT_REPLY, WRONG_REPLY, REFUSED_REPLY = (

@@ -25,7 +25,7 @@ from refusal_index.protocol.replies import (
     without_reasoning,
 )
 
-# --- The reading of replies: which text counts as the answer, what is a refusal, and what nobody can tell
+# --- Reading replies
 
 HOSTILE_LENGTH = 100_000
 
@@ -214,7 +214,7 @@ def test_reasoning_is_cut_out_and_the_rest_is_kept():
     assert without_reasoning(" <think>a</think> b <thinking>c</thinking> d ") == "b  d"
 
 
-# --- Log probabilities as JSON: there and back, OpenAI's own format, and what is refused
+# --- Log probabilities as JSON
 
 LOGPROBS = st.floats(-1e4, 0)
 TEXTS = st.text(max_size=4)
@@ -316,7 +316,7 @@ def test_invalid_logprobs_are_rejected_with_the_expected_format(text, told):
     assert len(str(error.value)) < 400
 
 
-# --- Prompt lengths: the longest variant counts, with the context, and too long ones are named
+# --- Prompt lengths
 
 PROMPTS = load_prompt_set("default")
 SHORT = Question("short", "Who?", "Ann")

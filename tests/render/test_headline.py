@@ -23,7 +23,7 @@ from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 from tests.cli.test_score_and_report import summary, table
 from tests.render.making import counts_table, report_run, rows
 
-# --- The first screen: against simulation, against the summary, and against what must never be said
+# --- The headline of the report
 
 
 def two_draws(n: int) -> pl.DataFrame:
@@ -280,7 +280,7 @@ def test_report_explains_that_index_1_concerns_order_only(tmp_path: Path) -> Non
     assert "refuses only questions it would get wrong, as long as there are any" in page
 
 
-# --- The first screen fits into 80 columns and 20 lines, holds the numbers by definition, and hides nothing
+# --- The first screen of the terminal
 # serious
 
 FOUR = {

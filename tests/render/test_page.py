@@ -31,7 +31,7 @@ from refusal_index.runs.writing import as_json
 from refusal_index.stats import CELL_NAMES, METRIC_NAMES, accuracy_refusal_curve
 from tests.render.making import HOSTILE, VARIANTS, counts_table, report_run, rows
 
-# --- The file as a whole: parsed, and held against what it promises
+# --- The HTML file
 
 
 class _Parsed(HTMLParser):
@@ -317,7 +317,7 @@ def test_is_report_recognises_only_reports(tmp_path: Path, one: str) -> None:
     assert not is_report(tmp_path / "outcomes.csv")
 
 
-# --- What the page holds of the questions: recomputed row by row in plain Python
+# --- Questions in the report
 
 
 def _cell(row: dict[str, Any]) -> str:

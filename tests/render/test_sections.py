@@ -44,7 +44,7 @@ from tests.render.making import HOSTILE, report_run, rows
 from tests.render.test_page import _Parsed
 from tests.scores import Score, confidence_table
 
-# --- The section on confidence: where there are scores, and only there, with the numbers that the summary holds
+# --- The confidence section
 
 METHODS = (
     "likelihood",
@@ -220,7 +220,7 @@ def test_confidence_section_fits_any_width_and_draws_every_curve(
     assert page.run("document.documentElement.dataset.owned ?? ''") == ""
 
 
-# --- The steps of a training in a report: what is said of them, what is drawn, and where nothing is
+# --- The training section
 
 
 def headline(found: PanelOfSteps) -> str:
@@ -420,7 +420,7 @@ def test_charts_have_text_descriptions():
     assert 'aria-label="Refused over steps, from 0.' in section.html
 
 
-# --- The verdict of a gate on top of the report: found at once, the same as the command's, and nothing in it is
+# --- The gate section
 # obeyed
 
 

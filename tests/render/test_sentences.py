@@ -24,7 +24,7 @@ from refusal_index.render.sentences import description, fill, sentence, sentence
 from refusal_index.stats import METRIC_NAMES
 from refusal_index.stats.baseline import Payoffs
 
-# --- Every statement has a sentence and every sentence a statement; every metric has one row and one description
+# --- Statements and sentences
 
 PACKAGE = Path(refusal_index.__file__).parent
 FOLDERS = ("findings", "render", "runs", "plugins/confidence", "plugins/training")
@@ -109,7 +109,7 @@ def test_numbers_of_the_report_are_typeset_and_names_are_not():
     assert fill(template, values, typeset=True) == "\u22120.25 50% a -1"
 
 
-# --- Text of others: nothing of it is obeyed, all of it can be read
+# --- Hostile text
 
 _KEPT = "\n\t\u200c\u200d"
 

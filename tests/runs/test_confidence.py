@@ -25,7 +25,7 @@ from refusal_index.runs.writing import rebuild
 from tests.runs import models
 from tests.runs.models import ASKED, LOCAL, ROWS
 
-# --- Scores of confidence for a run: what is asked, what is not asked twice, and what stays as it was
+# --- Confidence scores of a run
 
 EMBEDDED = {"limit": 30, "variants": "low,high", "out": "run"}
 SAMPLED = ("p-answering", "self-consistency", "answer-entropy")
@@ -285,7 +285,7 @@ def test_only_confidence_prompts_are_requested_if_answers_exist():
     assert {one.reply.pass_ for one in _own(run.path)} == {Pass.PROBE}
 
 
-# --- What scores rest on is counted in the replies: of the run, beside it, and of graders where grades enter
+# --- Requests counted for confidence scores
 
 METHODS = ("p-answering", "self-consistency", "likelihood", "p-true", "p-ik", "text-classifier")
 DRAWS = 3

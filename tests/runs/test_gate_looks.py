@@ -34,7 +34,7 @@ from refusal_index.runs.writing import run_to_completion
 from refusal_index.stats import GroupSequential
 from tests.runs.models import ASKED, LOCAL, number_in
 
-# --- Candidates that are asked while they are judged: verdicts, where they stop, and what is refused before it is
+# --- Gates that evaluate the candidate
 # paid
 
 ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(400)]
@@ -396,7 +396,7 @@ def test_embedded_models_get_the_expected_verdicts():
     assert verdicts == {"base": "pass", "rash": "fail", "small": "fail"}
 
 
-# --- ``ri.gate`` on models that are asked: functions, and the embedded ones against themselves and each other
+# --- ri.gate on models
 
 GATE_ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(120)]
 

@@ -33,7 +33,7 @@ from refusal_index.runs.writing import rebuild, run_to_completion
 from tests.runs.models import ASKED, LOCAL, answer, number_in
 from tests.tiers import one_fast, others_nightly
 
-# --- Runs in looks: where they stop, what they hold then, and that they go on from there, whoever carries them
+# --- Interim looks
 
 ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(300)]
 SETTINGS = {
@@ -285,7 +285,7 @@ def test_tampered_goal_or_stop_raises(key, expected, tampered):
         rebuild(run.path)
 
 
-# --- Further draws that were asked for and are missing: whatever tells of a run tells of them until they are there
+# --- Missing repeated samples
 
 DRAWN_ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(60)]
 ONCE_ASKED = 60 + 30  # odd numbers are refused, and asked again

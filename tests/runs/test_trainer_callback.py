@@ -31,7 +31,7 @@ from tests.runs.training import trainer_of
 torch = pytest.importorskip("torch")
 pytest.importorskip("accelerate")
 
-# --- The callback within real trainers: the training is the same with it, and goes on without its endpoint
+# --- The callback in real trainers
 
 FEW: dict[str, Any] = {"limit": 4, "max_tokens": 6, "batch_size": 3}
 
@@ -201,7 +201,7 @@ def test_run_folder_is_not_accepted_as_a_panel(tmp_path: Path):
         ri.RefusalIndexCallback(trainer, out=tmp_path)
 
 
-# --- A real training of an embedded model with the real callback, its checkpoints watched, and the report of both
+# --- Training an embedded model with the callback
 
 STEPS, SAVE, QUESTIONS = 200, 50, 60
 

@@ -20,7 +20,7 @@ from refusal_index.stats import metrics, refusal_index
 from refusal_index.stats.contingency import ContingencyTable
 from tests.tiers import others_nightly
 
-# --- Metrics over the steps of a training: bands that hold at once, and a change point that keeps its level
+# --- Metrics over the steps of a training
 
 
 def steps(k: int, n: int, rng: np.random.Generator, shift: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -203,7 +203,7 @@ def test_wrong_arguments_are_named(changed: dict, message: str):
         metric_over_steps(refused, wrong, **changed)
 
 
-# --- The summary of a panel: what it keeps of checkpoints, and in which order they stand
+# --- The summary of a panel
 
 
 def failed(name: str, error: str = "gone") -> CellResult:
@@ -247,7 +247,7 @@ def test_failed_checkpoint_replaces_only_failed_ones(tmp_path: Path) -> None:
     assert (after["runs"], after["complete"]) == (document["runs"], True)
 
 
-# --- Steps as the summary of a set has them, and what of them may be told as a change
+# --- Steps in the summary of a set
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from tests.runs import models
 from tests.runs.models import ASKED, LOCAL, ROWS, TABLE, cells
 from tests.tiers import one_fast
 
-# --- Several clients, one run: the same requests, the same table, and what was begun is finished
+# --- Several clients, one run
 
 SMALL = {"limit": 30, "variants": "low,high"}
 
@@ -100,7 +100,7 @@ def test_each_request_has_its_own_seed_and_content_hash():
                 assert seen[ask.sha256].question_id == talk.question.question_id
 
 
-# --- One run by each client: the embedded model in this process, through Inspect, and over HTTP; row for row the
+# --- The same run by each client
 # same
 
 SERVED = "openai-api/almanac/base"

@@ -37,7 +37,7 @@ from refusal_index.runs.engine import Event, Progress, Replied
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.settings import Limits
 
-# --- Checkpoints evaluated as they come: each once, resumed, half-written ones left alone, and what fails told
+# --- Evaluating checkpoints
 
 VALUES = {"limit": 6, "variants": ("normal",), "temperature": 0.0}
 
@@ -264,7 +264,7 @@ def test_watch_rejects_other_folders_as_output(tmp_path: Path):
     assert "config" in set_document(out)
 
 
-# --- Checkpoints as a training leaves them: their order, and whether they are whole
+# --- Order and completeness of checkpoints
 
 
 def safetensors(values: int = 8, *, lost: int = 0) -> bytes:
@@ -398,7 +398,7 @@ def test_unreadable_checkpoint_does_not_hide_the_others(tmp_path: Path, monkeypa
     assert [one.lacks for one in found] == ["it cannot be read (Permission denied)", None]
 
 
-# --- What tells weights apart: each of them
+# --- Digests of weights
 
 
 @pytest.mark.parametrize("place", [-1, -150_000, -399_000])

@@ -13,7 +13,7 @@ from refusal_index.stats.arguments import checked_matrices
 from refusal_index.stats.contingency import cell_codes, row_tables
 from refusal_index.stats.estimate import cohen_kappa
 
-# --- Arguments that NumPy would take in silence, or with an error that does not name them
+# --- Invalid arguments
 
 REFUSED, WRONG = [True, True, False, False, True], [True, False, True, False, True]
 TABLE = ContingencyTable(710, 30, 210, 50)
@@ -127,7 +127,7 @@ def test_the_largest_count_still_gives_an_index() -> None:
     assert many.estimate == pytest.approx(refusal_index(ContingencyTable(8, 1, 4, 4)).estimate, abs=1e-12)
 
 
-# --- The matrices of several runs: what they take, what they refuse, what is counted from them
+# --- The matrices of several runs
 
 REFUSED_IN_RUNS = np.array([[True, True, False, False], [False, True, False, True]])
 WRONG_IN_RUNS = np.array([[True, False, True, False], [True, True, False, False]])

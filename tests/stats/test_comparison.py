@@ -35,7 +35,7 @@ from refusal_index.stats.comparison import (
     point_estimate,
 )
 
-# --- Two runs compared: differences, standard errors, tests and intervals
+# --- Two runs compared
 
 
 def runs(seed: int = 1, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
@@ -384,7 +384,7 @@ def test_errors_list_the_metrics_and_name_the_penalty() -> None:
         metric_influence(*outcomes((1, 1, 1, 1)), metric="weighted_score", penalty=-1)
 
 
-# --- Two indices tested where a cell is too empty for a standard error
+# --- Two indices with sparse cells
 
 CELLS = st.integers(0, 15)
 

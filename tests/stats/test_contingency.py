@@ -21,7 +21,7 @@ from refusal_index.stats.contingency import effective_number, satterthwaite
 from refusal_index.stats.estimate import student_quantile, two_sided_pvalue
 from refusal_index.stats.intervals import cell_influence, spearman_slope
 
-# --- The table of counts: what it takes, what it refuses, what it derives
+# --- The table of counts
 
 
 def test_counts_and_rates() -> None:
@@ -119,7 +119,7 @@ def test_arrays_of_counts_are_validated(values, error: type[Exception], message:
         refusal_index_many(1, 1, values, 1)
 
 
-# --- Clusters and weights: variance, degrees of freedom and intervals, and what bad input says
+# --- Clusters and weights
 
 SIZES = [1, 2, 3, 4, 5, 6, 7, 30]
 

@@ -15,7 +15,7 @@ from tests.tiers import others_nightly
 from refusal_index.stats import compare_corrected, corrected_refusal_index, rank_corrected
 from refusal_index.stats.corrected import CorrectedDifference, influence_range
 
-# --- Two models compared without the noise of single draws
+# --- Corrected differences between two models
 
 RNG = np.random.default_rng
 
@@ -274,7 +274,7 @@ def test_simulated_coverage_and_bias_of_first_draws(scenario: simulation.Scenari
         assert row.holds, row
 
 
-# --- How far one question can move the corrected index: against moving it, one at a time
+# --- Influence of one question on the corrected index
 
 N = 800
 

@@ -15,7 +15,7 @@ from refusal_index import ConfidenceInterval, ContingencyTable, refusal_index, r
 from refusal_index.stats import Estimate, metrics
 from refusal_index.stats.estimate import cohen_kappa
 
-# --- The estimate, its standard error, and what it says when there is none
+# --- The estimate and its standard error
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
 COUNTS = st.tuples(*[st.integers(1, 5000)] * 4)
@@ -167,7 +167,7 @@ def test_many_accepts_integral_floats() -> None:
     assert refusal_index_many(4.0, 1.0, 2.0, 3.0) == refusal_index_many(4, 1, 2, 3)
 
 
-# --- The one shape of an estimate: None with a reason where results have NaN intervals
+# --- Estimates without a value
 
 
 @pytest.mark.parametrize("counts", [(710, 30, 210, 50), (5, 0, 3, 2), (0, 0, 60, 40), (0, 0, 0, 0)])
@@ -187,7 +187,7 @@ def test_each_interval_end_is_converted_independently() -> None:
     assert ConfidenceInterval(math.nan, 0.0).or_none() == (None, 0.0)
 
 
-# --- Cohen's kappa: against its definition on a textbook table, and what is undefined
+# --- Cohen's kappa
 
 
 def test_kappa_against_textbook_values():

@@ -340,7 +340,7 @@ def test_confidence_level_in_percent_is_an_error() -> None:
         joint_refusal_index(*drawn(1)).confidence_interval(95)
 
 
-# --- Models compared by their joint index: against resampled questions, against a single prompt, and by simulation
+# --- Models compared by their joint index
 
 
 def data(seed: int = 1, index: int = 2) -> tuple[np.ndarray, np.ndarray]:

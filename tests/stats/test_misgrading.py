@@ -422,7 +422,7 @@ def test_simulated_coverage_with_differential_grader_errors(scenario) -> None:
     assert all(row.holds for row in rows), [row for row in rows if not row.holds]
 
 
-# --- How many labels a half-width takes
+# --- Number of labels needed
 
 LARGE_TABLE = ContingencyTable(900, 100, 700, 300)
 

@@ -32,7 +32,7 @@ from refusal_index.stats.non_inferiority import (
     verdict_of,
 )
 
-# --- Pass, fail and inconclusive: against normal theory, against binomial probabilities, and by simulation
+# --- Pass, fail and inconclusive
 
 
 def normal_guard(estimate: float, error: float, limit: float = -0.1, higher: bool = True, name: str = "x") -> Guard:
@@ -218,7 +218,7 @@ def test_invalid_alpha_and_empty_guards_are_rejected(alpha):
         judge_guards([])
 
 
-# --- Looks at a run that is not over: boundaries against published ones and simulation, and what is made of them
+# --- Interim looks
 
 FIVE = (0.2, 0.4, 0.6, 0.8, 1.0)
 

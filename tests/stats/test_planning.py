@@ -35,7 +35,7 @@ from refusal_index.stats.planning import (
     questions_to_tell_apart,
 )
 
-# --- Expected scenarios, how many questions they take, and what these buy
+# --- Scenarios and sample sizes
 
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 SCENARIO = PlanningScenario(refusal_rate=0.74, error_rate=0.92, refusal_index=0.48)
@@ -216,7 +216,7 @@ def test_stopping_at_a_width_keeps_coverage_but_peeking_does_not() -> None:
     assert rows[0].value > 0.2
 
 
-# --- Telling two models apart
+# --- Power to distinguish two models
 
 FIRST, SECOND = PlanningScenario(0.5, 0.8, 0.42), PlanningScenario(0.42, 0.78, 0.30)
 

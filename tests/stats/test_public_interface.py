@@ -22,7 +22,7 @@ from benchmarks import estimator
 from refusal_index import ContingencyTable, stats
 from refusal_index import refusal_index as index_function
 
-# --- The public names, what importing them costs, and the benchmark that times them
+# --- Public names and import cost
 
 STATS_NAMES = """
     AccuracyRefusalCurve Adjustment AtLook AurcResult AurocResult BetweenPrompts BoundaryPair
@@ -94,7 +94,7 @@ def test_public_names_do_not_shadow_stats_modules() -> None:
     assert modules & set(stats.__all__) == set()
 
 
-# --- Every public function of the statistics says what it takes, gives and refuses, each in a section of its
+# --- Docstrings of public functions
 # docstring
 
 FUNCTIONS = {name: value for name, value in vars(stats).items() if name in stats.__all__ and inspect.isfunction(value)}
@@ -184,7 +184,7 @@ def test_documented_exceptions_are_raised(name: str) -> None:
     assert type(refused.value).__name__ in (inspect.getdoc(FUNCTIONS[name]) or "").partition("Raises")[2]
 
 
-# --- Seeded numbers that users see are the same, whatever processor the linear algebra library was written for
+# --- Seeded numbers on other processors
 
 PROGRAM = """
 import json

@@ -27,7 +27,7 @@ from refusal_index.stats.ranking import (
     step_down_max_t,
 )
 
-# --- Rankings: order, ties, adjusted tests
+# --- Rankings
 
 
 def runs(n: int = 800, k: int = 5, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:

@@ -238,7 +238,7 @@ def test_invalid_input_of_the_value_is_an_error() -> None:
         value_at_target([True], [True, False], 0.5)
 
 
-# --- The cut of a score with the highest utility, and what a cut is worth on other questions
+# --- The threshold with the highest utility
 
 SCORED_QUESTIONS = st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=30)
 
@@ -322,7 +322,7 @@ def test_invalid_cuts_and_penalties_are_errors() -> None:
             function([True, False])
 
 
-# --- The cut of a score that holds a bound on the error rate among the answered
+# --- The threshold that bounds the error rate
 
 SAMPLES = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), min_size=20, max_size=120)
 

@@ -229,7 +229,7 @@ def test_reason_comes_from_undefined_rule_not_boundary_rule(counts: OutcomeCount
     assert (found.low, found.high, found.reason) == (None, None, reason)
 
 
-# --- The index that topics share
+# --- RI common to all topics
 
 CELLS = (np.array([True, True, False, False]), np.array([True, False, True, False]))
 

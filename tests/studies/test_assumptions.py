@@ -22,7 +22,7 @@ from refusal_index.plugins.studies.copulas import COPULA_NAMES, copula_tests
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import ContingencyTable, OutcomeCounts, refusal_index
 
-# --- The likelihood of a saturated table by its formula; the test as `stats` has it; what is left out
+# --- The Gaussian copula against alternatives
 
 OPTIONS = StudyOptions()
 
@@ -118,7 +118,7 @@ def test_hostile_names_are_drawn_and_printed_safely(models):
     check_files(copula_comparison.make([*models, make_run(HOSTILE, seed=4)], OPTIONS))
 
 
-# --- The correction undoes errors put in on purpose; bounds are those of the two extreme completions
+# --- Correction of planted grading errors
 
 TRUTH = (4000, 1000, 2500, 2500)
 

@@ -22,7 +22,7 @@ from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.render.format import number
 from refusal_index.stats import corrected_refusal_index, expected_calibration_error, refusal_index
 
-# --- Bins, errors, curves, areas and indices recomputed question by question; the same questions for all methods
+# --- Calibrator comparison
 
 OPTIONS = StudyOptions()
 METHODS = {"likelihood": 2.0, "self-consistency": 1.0, "p-ik": 0.5}
@@ -232,7 +232,7 @@ def test_hostile_names_are_drawn_and_printed_safely(drawn, scored):
     check_files(calibrator_comparison.make([scored, *others], OPTIONS))
 
 
-# --- An interval of the calibration error that covers small errors, too
+# --- Interval of the calibration error
 
 
 def draw_scores(n: int, rng: np.random.Generator, claim) -> tuple[np.ndarray, np.ndarray]:

@@ -34,7 +34,7 @@ from refusal_index.plugins.studies.copulas import (
 from refusal_index.stats import upper_orthant
 from refusal_index.stats.estimator import density, tetrachoric
 
-# --- Copula families: the cell each predicts
+# --- Copula families
 
 RATES = st.floats(0.001, 0.999)
 FAMILIES = st.sampled_from(COPULA_NAMES)
@@ -197,7 +197,7 @@ def test_degrees_of_freedom_must_be_positive() -> None:
         copula_upper_orthant(0.5, 0.5, 0.5, "t", df=0)
 
 
-# --- Copulas fitted to one table: saturation, families that cannot be negative, win rates
+# --- Copulas fitted to one table
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "stats/golden.json").read_text())
 POSITIVE, NEGATIVE = ContingencyTable(710, 30, 210, 50), ContingencyTable(400, 50, 500, 50)
@@ -316,7 +316,7 @@ def test_four_counts_are_not_a_table() -> None:
         fit_copula((1, 1, 1, 1))
 
 
-# --- The test by moments whether several prompts share one copula
+# --- Whether prompts share one copula
 
 COUNTS = [[2467, 41], [460, 22], [405, 27], [468, 54], [330, 52]]
 

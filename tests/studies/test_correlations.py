@@ -23,7 +23,7 @@ from refusal_index.plugins.studies.correlations import (
 from refusal_index.plugins.studies.inputs import run_index
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
-# --- AUROC by counting pairs, correlations and Fisher's interval by their formulas, and where the draws come from
+# --- AUROC and correlations
 
 OPTIONS = StudyOptions()
 
@@ -160,7 +160,7 @@ def test_hostile_names_are_drawn_and_printed_safely(models):
     )
 
 
-# --- Shares of variance against group means and SciPy's lines, shuffling against all permutations, the paper's
+# --- Shares of variance
 # models
 
 

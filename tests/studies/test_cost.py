@@ -18,7 +18,7 @@ from refusal_index.plugins.studies.cost import MODEL, PREDICTOR, TRAINED, calibr
 from refusal_index.plugins.studies.prompts import prompt_agreement
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
-# --- What was paid, from the summary in a folder; and agreement counted question by question
+# --- Cost and agreement
 
 OPTIONS = StudyOptions()
 
@@ -167,7 +167,7 @@ def test_equivalent_prompts_reach_the_kappa_of_repeated_draws():
     assert prompt_agreement.make([once], OPTIONS).frame["kappa_ceiling"].null_count() == frame.height
 
 
-# --- What scores took, from the record in a run's folder, beside what the two passes took
+# --- Cost of confidence scores
 
 TRAINED_ON = {"training_examples": 55, "n_folds": 5, "seed": 0, "groups": 40, "grouped_by": "topic"}
 RECORDS = [

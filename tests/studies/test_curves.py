@@ -148,7 +148,7 @@ def test_coverage_of_the_regret(scenario) -> None:
     assert row.holds, row
 
 
-# --- A model that follows the stated penalty, one that ignores it, and what cannot be told
+# --- Responses to a stated penalty
 
 TARGETS = (0.0, 0.5, 0.75, 0.9)
 PENALTIES = (0.0, 1.0, 3.0, 9.0)
@@ -258,7 +258,7 @@ def test_coverage_of_nominal_95_per_cent(rates, n: int) -> None:
     assert (hits[1, :2] / replicates).min() > 0.88
 
 
-# --- The gap left where the refusal rate equals the error rate: against theory, against Cohen's kappa, coverage
+# --- The remaining gap at equal refusal and error rates
 
 
 def test_gap_at_error_rate_one_half_against_theory():

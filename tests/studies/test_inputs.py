@@ -32,7 +32,7 @@ from refusal_index.render.report import read_report_runs
 from refusal_index.render.summary import summary_document
 from refusal_index.runs.writing import as_json
 
-# --- The paper's rows against each other: what its columns must be to each other, and its regressions
+# --- The paper's tables are consistent
 
 ROWS = paper_rows()
 
@@ -122,7 +122,7 @@ def test_invalid_table_of_models_raises(tmp_path, content, said):
         known_models(tmp_path / "none.csv")
 
 
-# --- Runs that a set calls otherwise: shown and told apart by these names, looked up by those of their outcomes
+# --- Names of runs in a set
 
 OPTIONS = StudyOptions()
 

@@ -33,7 +33,7 @@ from refusal_index.stats import (
     refusal_index,
 )
 
-# --- The correction finds the index that the draws were made with, and one sample of each shows the closed form
+# --- Correction and precision
 
 OPTIONS = StudyOptions()
 RHO = 0.6
@@ -108,7 +108,7 @@ def test_hostile_names_are_drawn_and_printed_safely():
     )
 
 
-# --- Spread over subsets against subsets drawn again, the closed form by the influence function, and what is left
+# --- Spread over subsets
 # out
 
 TABLE = ContingencyTable(420, 80, 300, 200)

@@ -38,7 +38,7 @@ from refusal_index.plugins.studies.rankings import (
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import joint_refusal_index
 
-# --- W and entropy recomputed from ranks, residuals by isotonic regression written again, and what is left out
+# --- Agreement of rankings
 
 DEFAULT_OPTIONS = StudyOptions()
 SHUFFLES = 60
@@ -187,7 +187,7 @@ def test_hostile_names_are_drawn_and_printed_safely(models, few_resamples):
     check_files(ranking_stability.make([*models[:2], make_run(HOSTILE, seed=5, n=300)], DEFAULT_OPTIONS))
 
 
-# --- The ranking is that of the joint index over matched questions, and says what it leaves out
+# --- Rankings by combined RI
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from refusal_index.plugins.studies.responses import (
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import compare_joint, compare_metrics, utility_threshold
 
-# --- A model that follows a stated penalty and one that ignores it, by their outcomes alone or with a run's
+# --- Responses of a run
 # settings
 
 OPTIONS = StudyOptions()
@@ -156,7 +156,7 @@ def test_single_repeated_target_raises():
         )
 
 
-# --- Which runs are pairs, and differences against those of the comparison of two runs
+# --- Pairs of runs
 
 
 def thinking_run(switch="", effort=None, *, label=None, grader="exact", max_tokens=4096, model="m", **given):

@@ -27,7 +27,7 @@ from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, 
 from refusal_index.plugins.studies.style import house_style
 from refusal_index.stats import ContingencyTable, correct_rate_at, metrics, refusal_index
 
-# --- The results table and the plane: every number recomputed from counts, every contour from its formula
+# --- The results table and the plane
 
 OPTIONS = StudyOptions()
 
@@ -247,7 +247,7 @@ def test_runs_on_one_dataset_are_labelled_by_model():
     assert set(accuracy_refusal_plane.make(twice, OPTIONS).frame["model"].drop_nulls()) == {"a (one)", "a (two)"}
 
 
-# --- The best point beats a fine grid of others; utilities and abstention metrics by their definitions
+# --- Best operating point and abstention metrics
 
 COUNTS = (300, 100, 200, 400)
 TABLE = ContingencyTable(*COUNTS)

@@ -262,7 +262,7 @@ def test_invalid_input_is_an_error(metric, covariate, message: str) -> None:
         isotonic_residuals(metric, covariate)
 
 
-# --- The whole procedure: agreement of settings on a metric without the effects of correct rate and refusal rate
+# --- The stability study
 
 RNG = np.random.default_rng(20)
 MODEL, SETTING = RNG.uniform(0, 0.3, 6), RNG.uniform(0, 0.2, (8, 1))
@@ -451,7 +451,7 @@ def test_mismatched_values_and_covariances_raise(values, covariance, message):
         disattenuated_correlation([1, 2, 3], [1, 2], [0] * 3, [0] * 2)
 
 
-# --- Variability of a metric over prompts
+# --- Variability of a metric across prompts
 
 # The paper's table "Score variability across different refusal rates", as printed: accuracy, refusal, C/A, F-score,
 # weighted score and RI, for Mistral-123B, Qwen3-235B ("Qwen2-35B"), Qwen2.5-72B, Qwen3-32B and Gemma-3-12B.

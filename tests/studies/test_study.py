@@ -32,7 +32,7 @@ from refusal_index.plugins.studies.study import (
 )
 from refusal_index.plugins.studies.style import MAX_ROWS, escaped, label_points, latex_table
 
-# --- The look: text of others stays text, nothing global is touched, and labels cover neither each other nor
+# --- Figures
 # points
 
 
@@ -125,7 +125,7 @@ def test_every_study_has_its_texts_and_every_text_is_used():
         assert all(f'"{code}"' in source for code in codes)
 
 
-# --- Files of a study: the same bytes each time, and harmless whatever a model is called
+# --- Files of a study
 
 OPTIONS = StudyOptions()
 

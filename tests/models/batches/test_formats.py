@@ -33,7 +33,7 @@ from refusal_index.protocol import Message, Placement, Role, StopReason
 from tests.models.batches.answering import anthropic_line, chat, failed_line, openai_line
 from tests.models.test_chat import ANY_JSON, ask_of
 
-# --- Request files as providers take them, and results in every shape that they give, each read for what it says
+# --- Request and result files
 
 STOP = StopReason.STOP
 LIMA = ("Lima", STOP)
@@ -326,7 +326,7 @@ def test_arbitrary_documents_never_crash_property(document):
         assert found.failure.message.isprintable()
 
 
-# --- Results on the disk: whatever the files hold, each reply is found by its id, and what is none is named
+# --- Results on disk
 
 LIMA_REPLY, CUZCO = ("Lima", StopReason.STOP), ("Cuzco", StopReason.STOP)
 

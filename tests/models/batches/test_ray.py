@@ -68,7 +68,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
-# --- Waves in shards on a cluster of one machine: the same table, failures as values, and keys where they belong
+# --- Shards on one node
 
 KEY = "sk-very-secret"
 
@@ -392,7 +392,7 @@ def test_interrupt_keeps_all_replies_in_flight(tmp_path):
     assert replies(RunFolder(out)) + leftover(out) == sent
 
 
-# --- Waves on a cluster of two nodes, one of which is killed with all that runs on it
+# --- Two nodes, one of which is killed
 
 ON_EACH = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
 
@@ -452,7 +452,7 @@ def test_two_nodes_share_the_work_on_an_embedded_model(nodes, tmp_path):
     assert ours.outcomes.rows() == local.outcomes.rows()
 
 
-# --- vLLM on a cluster: its configuration, the input of its stages and the handling of their output.
+# --- vLLM on a cluster
 # The stage itself needs GPUs; where these tests run there are none, and a stand-in with the columns of Ray's own
 # stage takes its place
 

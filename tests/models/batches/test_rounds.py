@@ -47,7 +47,7 @@ from tests.models.batches.answering import (
     talks,
 )
 
-# --- Waves: all that is due, each request once, with an id that says what it is; and the same end as one by one
+# --- Rounds of requests
 
 REFUSED, ANSWERED = "<answer>UNANSWERED</answer>", "<answer>4</answer>"
 
@@ -172,20 +172,20 @@ def test_shared_forced_answer_is_held_once_per_question():
     assert [each.variant for each in one.conversations] == ["low", "high"]
 
 
-WAVES = {GraderKind.EXACT: 2, GraderKind.MODEL: 6, GraderKind.AGREE: 10}
+ROUNDS = {GraderKind.EXACT: 2, GraderKind.MODEL: 6, GraderKind.AGREE: 10}
 """The most rounds: the two passes, and two attempts of each grader in each pass."""
 
 
 @example(0, GraderKind.MODEL, 1, False)
-@given(st.integers(0, 10**6), st.sampled_from(list(WAVES)), st.integers(1, 3), st.booleans())
+@given(st.integers(0, 10**6), st.sampled_from(list(ROUNDS)), st.integers(1, 3), st.booleans())
 def test_rounds_match_sequential_requests_property(salt, kind, draws, singly):
     conversations, script = talks(3, kind, draws), Script(salt)
     expected = answered_in_sequence(conversations, Script(salt))
     names = NAMES if kind.models else {Role.MODEL: NAMES[Role.MODEL]}
-    store, waves = store_of(conversations), 0
+    store, rounds = store_of(conversations), 0
     while pending := pending_of(question_states(conversations, store, SETTINGS, names), singly=singly):
-        waves += 1
-        assert waves <= WAVES[kind]
+        rounds += 1
+        assert rounds <= ROUNDS[kind]
         assert len({one.custom_id for one in pending}) == len(pending)
         results = {one.custom_id: RequestResult(one.custom_id, script.response(one.ask)) for one in pending}
         taken = ResultMerger(results, store).merge(question_states(conversations, store, SETTINGS, names))
@@ -226,7 +226,7 @@ def test_finished_question_has_no_request(count):
     assert not wave_of(conversations, store)
 
 
-# --- Results come in any order, in any files, twice, or not at all: the end is that of asking one after the other
+# --- Results in any order, repeated or missing
 
 REFUSED_REPLY, ANSWERED_REPLY = (
     ("<answer>UNANSWERED</answer>", StopReason.STOP),
