@@ -28,7 +28,6 @@ from refusal_index.stats import refusal_index
 from refusal_index.stats.intervals import spearman
 
 # --- Simulation of release gates
-# promised
 
 BASE = Model(REFUSAL, ERROR, RHO)
 

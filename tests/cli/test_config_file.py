@@ -17,7 +17,6 @@ from refusal_index.runs.settings import SETTINGS, Settings
 from refusal_index.runs.sweep import DATASET_KEYS, MODEL_KEYS, Config, ConfigError, config_names, read_config
 
 # --- Configuration files
-# asked
 
 CONFIG = """
 [defaults]

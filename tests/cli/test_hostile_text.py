@@ -25,7 +25,6 @@ from refusal_index.runs.progress import counting, progress_bar
 from tests.tiers import one_fast, others_nightly
 
 # --- Hostile text in every output
-# command
 
 HOSTILE = {
     "markup": "[/a] [bold]b",

@@ -177,7 +177,6 @@ def test_swapped_passes_are_bad_input_and_write_nothing(run):
 
 
 # --- `force`
-# way
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 

@@ -25,7 +25,6 @@ from tests.models.batches.batch_server import almanac
 from tests.models.fake_api import FakeApi, is_grading, question_of
 
 # --- `run --config`
-# another
 
 CONFIG = """
 [defaults]

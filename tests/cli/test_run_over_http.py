@@ -103,7 +103,6 @@ def test_task_sends_only_necessary_requests_and_resumes_without_any(server, tmp_
 
 
 # --- Provider failures
-# word
 
 QUESTIONS = 60
 KEY = "sk-very-secret"

@@ -16,7 +16,6 @@ from refusal_index.protocol import FORCED, load_prompt_set, prompt_set_names
 from tests.cli.making import PIPELINE
 
 # --- Validate
-# know
 
 
 def run(*arguments: str) -> Result:

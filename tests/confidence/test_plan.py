@@ -157,7 +157,6 @@ def test_scale_is_increasing_symmetric_and_within_icd_203_ranges():
 
 
 # --- Verbalised confidence and P(True), end to end
-# models
 
 ASKED_METHODS = ["p-true", "verbalised-number", "verbalised-words", "verbalised-number-after", "verbalised-words-after"]
 STATING = "python:tests.confidence.answering:stating"

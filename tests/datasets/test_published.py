@@ -406,7 +406,6 @@ def test_missing_precise_wiki_file_error_says_how_to_build_one():
 
 
 # --- Verification of downloads
-# kept
 
 CONTENT = b"question,answer\nWho?,Ann\n"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

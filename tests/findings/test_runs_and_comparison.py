@@ -32,7 +32,6 @@ from refusal_index.stats import (
 )
 
 # --- Comparing runs
-# `stats`
 
 N = 400
 THRESHOLDS = {"low": 0.3, "high": -0.3}

@@ -335,7 +335,6 @@ def test_grade_changes_against_a_file_match_in_memory(tmp_path: Path):
 
 
 # --- Unscored questions
-# refuse
 
 CELLS = [(True, True), (True, False), (False, True), (False, False)]
 ROWS = [*CELLS, (True, None), (False, None), (None, None)]

@@ -180,7 +180,6 @@ def test_answerability_rates_can_be_gate_guards() -> None:
 
 
 # --- Real data: BixBench
-# counts and estimates from `tables.csv` in the folder of the data
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "bixbench"
 FILES = {

@@ -45,7 +45,6 @@ from refusal_index.runs.settings import Settings
 from tests.models.batches.answering import questions
 
 # --- OpenAI's chat format
-# holds
 
 STOP = StopReason.STOP
 

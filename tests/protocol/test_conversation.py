@@ -38,7 +38,6 @@ from refusal_index.protocol import (
 )
 
 # --- Replaying a conversation
-# outcomes
 
 GOLD = Question("q", "What is the capital of Peru?", "Lima")
 NO_GOLD = replace(GOLD, gold=None)

@@ -12,7 +12,7 @@ from scipy import stats as scipy_stats
 
 from refusal_index.cli import console
 from refusal_index.data.outcome_table import Identification
-from refusal_index.findings.conclusions import Headline, headline, pairs, verdict
+from refusal_index.findings.conclusions import Headline, headline, pairs, strength
 from refusal_index.findings.metrics import Statement
 from refusal_index.findings.summary import summarise
 from refusal_index.render.report import ReportRun, write_report
@@ -76,20 +76,20 @@ def test_share_of_ordered_pairs_is_half_at_index_0_and_1_at_index_1() -> None:
 def test_verdict_claims_only_what_both_interval_ends_support(
     estimate: float | None, low: float | None, high: float | None, code: str, steps: list[str] | None
 ) -> None:
-    found = verdict(Estimate(estimate, low, high))
+    found = strength(Estimate(estimate, low, high))
     assert found.code == code
     assert steps is None or list(found.values.values()) == steps
 
 
 def test_verdict_sentences() -> None:
-    assert sentence(verdict(Estimate(0.3, 0.2, 0.39)), "page") == "Its refusals are weakly correlated with its errors."
-    said = sentence(verdict(Estimate(0.24, -0.03, 0.49)), "page")
+    assert sentence(strength(Estimate(0.3, 0.2, 0.39)), "page") == "Refusals are weakly correlated with errors."
+    said = sentence(strength(Estimate(0.24, -0.03, 0.49)), "page")
     assert said == "Refusals are at most moderately correlated with errors, if at all."
 
 
 def test_every_verdict_fits_one_terminal_line() -> None:
     ends = [place / 20 for place in range(-20, 21)]
-    verdicts = [verdict(Estimate(low, low, high)) for low in ends for high in ends if low <= high]
+    verdicts = [strength(Estimate(low, low, high)) for low in ends for high in ends if low <= high]
     assert {one.code for one in verdicts} >= {"runs_against", "no_sign", "sign_unsettled", "follows_unsettled"}
     assert max(len(sentence(one)) for one in verdicts) <= 80
 
@@ -104,10 +104,12 @@ def by_title(run: ReportRun) -> dict[str, Statement]:
 
 @pytest.mark.parametrize("counts", [(50, 0, 30, 60), (600, 2, 398, 0)])
 def test_meaningless_index_gives_no_conclusion(counts: tuple[int, int, int, int]) -> None:
-    found = headline_of_run(report_run(counts_table(*counts)))
+    run = report_run(counts_table(*counts))
+    found = headline_of_run(run)
     assert found.index.estimate is not None
     assert found.verdict.code == "no_conclusion"
     assert found.pairs is None
+    assert sentence(found.verdict) in first_screen(run.summary)
 
 
 def test_the_first_screen_says_which_index_it_shows() -> None:
@@ -281,7 +283,6 @@ def test_report_explains_that_index_1_concerns_order_only(tmp_path: Path) -> Non
 
 
 # --- The first screen of the terminal
-# serious
 
 FOUR = {
     "low": (80, 20, 300, 600),
@@ -296,7 +297,7 @@ def test_four_prompts_take_at_most_20_lines_of_80_columns_at_any_width(capsys, m
     monkeypatch.setenv("COLUMNS", columns)
     console.show(first_screen(summary(**FOUR)))
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) <= 20 - 3  # a run adds what it used, how to see more, and its files
+    assert len(lines) <= 20 - 5  # a run adds a blank line, what it used, two commands, and its report
     assert max(map(len, lines)) <= 80
 
 

@@ -421,7 +421,6 @@ def test_charts_have_text_descriptions():
 
 
 # --- The gate section
-# obeyed
 
 
 def both(text: str = "", temperature: float = 0.0) -> tuple[list[ReportRun], GateResult]:

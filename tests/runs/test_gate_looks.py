@@ -35,7 +35,6 @@ from refusal_index.stats import GroupSequential
 from tests.runs.models import ASKED, LOCAL, number_in
 
 # --- Gates that evaluate the candidate
-# paid
 
 ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(400)]
 SETTINGS: dict[str, Any] = {

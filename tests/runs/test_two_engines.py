@@ -101,7 +101,6 @@ def test_each_request_has_its_own_seed_and_content_hash():
 
 
 # --- The same run by each client
-# same
 
 SERVED = "openai-api/almanac/base"
 DRAWN_TWICE = {"limit": 12, "variants": "low,high", "draws": 2}

@@ -95,7 +95,6 @@ def test_public_names_do_not_shadow_stats_modules() -> None:
 
 
 # --- Docstrings of public functions
-# docstring
 
 FUNCTIONS = {name: value for name, value in vars(stats).items() if name in stats.__all__ and inspect.isfunction(value)}
 

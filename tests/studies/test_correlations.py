@@ -161,7 +161,6 @@ def test_hostile_names_are_drawn_and_printed_safely(models):
 
 
 # --- Shares of variance
-# models
 
 
 @pytest.fixture(scope="module")

@@ -109,7 +109,6 @@ def test_hostile_names_are_drawn_and_printed_safely():
 
 
 # --- Spread over subsets
-# out
 
 TABLE = ContingencyTable(420, 80, 300, 200)
 

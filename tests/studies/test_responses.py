@@ -30,7 +30,6 @@ from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import compare_joint, compare_metrics, utility_threshold
 
 # --- Responses of a run
-# settings
 
 OPTIONS = StudyOptions()
 NAMES = {"t0": 0.0, "t50": 0.5, "t75": 0.75, "t90": 0.9}

@@ -33,7 +33,6 @@ from refusal_index.plugins.studies.study import (
 from refusal_index.plugins.studies.style import MAX_ROWS, escaped, label_points, latex_table
 
 # --- Figures
-# points
 
 
 def luminance(colour: str) -> float:

@@ -212,18 +212,14 @@ def headline(summary: Summary, about: Mapping[str, Any], paper: Sequence[float] 
     """
     index = summary.index or Estimate(None, status="undefined")
     rates = [variant.table.error_rate for variant in summary.variants if variant.table.n]
-    shared = frozenset.intersection(
-        *(frozenset(warning.code for warning in variant.warnings) for variant in summary.variants)
-    )
-    meaningless = bool(shared & MEANINGLESS)
     by_refusals = sorted(summary.variants, key=lambda variant: variant.metric("refusal_rate").estimate or 0.0)
     example = by_refusals[(len(by_refusals) - 1) // 2]
     return Headline(
         index=index,
-        verdict=Statement("no_conclusion", "serious") if meaningless and index.estimate is not None else verdict(index),
+        verdict=verdict(summary),
         example=example,
         observed=observed(example),
-        pairs=None if meaningless else pairs(index, sum(rates) / len(rates) if rates else None),
+        pairs=None if _is_meaningless(summary) else pairs(index, sum(rates) / len(rates) if rates else None),
         lacking=lacking(summary),
         indices=indices(summary, None if summary.corrected is None else {"": summary.corrected}),
         certainty=tuple(_certainty(summary, about, index)),
@@ -232,14 +228,27 @@ def headline(summary: Summary, about: Mapping[str, Any], paper: Sequence[float] 
     )
 
 
-def verdict(index: Estimate) -> Statement:
+def verdict(summary: Summary) -> Statement:
+    """State how strongly refusals are correlated with errors, unless a caveat of every variant forbids a conclusion."""
+    index = summary.index or Estimate(None, status="undefined")
+    if index.estimate is not None and _is_meaningless(summary):
+        return Statement("no_conclusion", "serious")
+    return strength(index)
+
+
+def _is_meaningless(summary: Summary) -> bool:
+    codes = (frozenset(warning.code for warning in variant.warnings) for variant in summary.variants)
+    return not MEANINGLESS.isdisjoint(frozenset.intersection(*codes))
+
+
+def strength(index: Estimate) -> Statement:
     """State how strongly refusals are correlated with errors, from both ends of the interval of the index.
 
-    >>> verdict(Estimate(0.36, 0.33, 0.39))
+    >>> strength(Estimate(0.36, 0.33, 0.39))
     Statement(code='follows', severity='conclusion', values={'step': 'weakly'})
-    >>> verdict(Estimate(0.36, 0.25, 0.47)).code, verdict(Estimate(0.36, 0.02, 0.70)).code
+    >>> strength(Estimate(0.36, 0.25, 0.47)).code, strength(Estimate(0.36, 0.02, 0.70)).code
     ('follows_between', 'follows_unsettled')
-    >>> verdict(Estimate(0.24, -0.03, 0.49))
+    >>> strength(Estimate(0.24, -0.03, 0.49))
     Statement(code='sign_unsettled', severity='conclusion', values={'last': 'moderately'})
     """
     low, high = index.low, index.high

@@ -340,7 +340,7 @@ def _opening(summary: Summary) -> Iterator[Block]:
         yield f"{METRICS[INDEX].label} {shown}   {scale(index)}".rstrip()
         if (corrected := summary.corrected) is not None:
             yield f"{METRICS[CORRECTED].label} {estimate_text(corrected, 2)}"
-        yield from (sentence(verdict(index)), "")
+        yield from (sentence(verdict(summary)), "")
 
 
 def first_screen(summary: Summary) -> Iterator[Block]:

@@ -453,8 +453,6 @@ def test_two_nodes_share_the_work_on_an_embedded_model(nodes, tmp_path):
 
 
 # --- vLLM on a cluster
-# The stage itself needs GPUs; where these tests run there are none, and a stand-in with the columns of Ray's own
-# stage takes its place
 
 NAME = "vllm/org/model"
 NAMES = {Role.MODEL: NAME, Role.GRADER: "vllm/org/judge"}
