@@ -95,9 +95,9 @@ def document(content: Any) -> None:
 
 def print_no_more(descriptor: int | None = None) -> None:
     """Discard remaining output: if its reader has gone, Python would fail again at exit."""
-    descriptor_of_null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(descriptor_of_null, sys.stdout.fileno() if descriptor is None else descriptor)
-    os.close(descriptor_of_null)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno() if descriptor is None else descriptor)
+    os.close(null)
 
 
 def _escaped(line: str) -> str:

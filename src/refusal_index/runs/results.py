@@ -339,11 +339,11 @@ def derive_into(target: Path, folder: RunFolder, store: ReplyStore, prices: Pric
     sums = _sums(settings["prompts"]["variants"], store, procedure_of(settings))
     with (
         _raising_os_errors(target),
-        TemporaryDirectory(TEMPORARY_SUFFIX, f"{target.name}.", target.parent) as folder_of_parts,
+        TemporaryDirectory(TEMPORARY_SUFFIX, f"{target.name}.", target.parent) as parts_folder,
     ):
         written: dict[str, list[Path]] = {variant: [] for variant in sums.variants}
         for variant, part in _parts(settings, store, sums):
-            path = Path(folder_of_parts, f"{sum(map(len, written.values()))}.parquet")
+            path = Path(parts_folder, f"{sum(map(len, written.values()))}.parquet")
             part.write_parquet(path, compression="lz4")
             written[variant].append(path)
         _check_begun(folder, sums)

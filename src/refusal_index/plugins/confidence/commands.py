@@ -178,13 +178,8 @@ def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Blo
     )
     rows = [
         *(
-            (
-                request.name,
-                f"{request.questions:,}",
-                amount(request.requests, request.most),
-                f"{request.input_tokens:,}",
-            )
-            for request in pending
+            (load.name, f"{load.questions:,}", amount(load.requests, load.most), f"{load.input_tokens:,}")
+            for load in pending
         ),
         ("total", "", amount(n_least, n_most), f"{tokens:,}"),
     ]

@@ -318,16 +318,9 @@ def verbalised(evidence: Evidence, prompt: Prompt, parse: Read) -> pl.DataFrame:
     >>> verbalised(evidence, prompt, read_number).rows()
     [('q1', 0.85, False, 'probe')]
     """
-    replies = {
-        question_id: probe_replies[0]
-        for question_id, probe_replies in evidence.probes.get(prompt.name, {}).items()
-        if probe_replies
-    }
-    scored = (
-        replies
-        if prompt.is_graded
-        else {question_id: evidence.answers[question_id] for question_id in replies if question_id in evidence.answers}
-    )
+    probes, answers = evidence.probes.get(prompt.name, {}), evidence.answers
+    replies = {question_id: probe[0] for question_id, probe in probes.items() if probe}
+    scored = replies if prompt.is_graded else {name: answers[name] for name in replies if name in answers}
 
     def confidence(question_id: str, _answer: Answer) -> float | None:
         stated = stated_confidence(replies[question_id], beside_answer=prompt.is_graded)

@@ -102,12 +102,8 @@ def confidence_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
         yield from ("", sentence(method.verdict()))
     columns = ("target", *chain.from_iterable((target, f"interval of {target}") for target in summary[0].targets))
     rows = ((method.name, *chain.from_iterable(map(estimate_cells, method.targets.values()))) for method in summary)
-    yield from (
-        "",
-        sentence(Statement("confidence_targets", "scope")),
-        "",
-        Table.from_rows(columns, rows, left=("target",)),
-    )
+    yield from ("", sentence(Statement("confidence_targets", "scope")), "")
+    yield Table.from_rows(columns, rows, left=("target",))
 
 
 def measures_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
@@ -143,17 +139,8 @@ def measures_table(summary: Sequence[MethodSummary]) -> Table:
             f"{method.questions:,}",
             number(method.accuracy),
             *estimate_cells(method.auroc),
-            *map(
-                number,
-                (
-                    method.ece,
-                    method.rms_calibration_error,
-                    method.smooth_ece,
-                    method.brier.estimate,
-                    method.aurc,
-                    method.prr,
-                ),
-            ),
+            *map(number, (method.ece, method.rms_calibration_error, method.smooth_ece)),
+            *map(number, (method.brier.estimate, method.aurc, method.prr)),
         )
         for method in summary
     )
@@ -171,11 +158,8 @@ def against_table(summary: Sequence[MethodSummary]) -> Table:
     rows = (
         (
             *(method.name, comparison.variant or "all", f"{comparison.questions:,}", f"{comparison.refused:,}"),
-            *(
-                *cells(comparison.refusal_index),
-                *cells(comparison.answered_error_rate),
-                phrase(comparison.verdict, "short_verdict"),
-            ),
+            *(*cells(comparison.refusal_index), *cells(comparison.answered_error_rate)),
+            phrase(comparison.verdict, "short_verdict"),
         )
         for method in summary
         for comparison in method.against

@@ -206,13 +206,10 @@ class MethodSummary:
         verdicts = [
             (
                 verdict,
-                [
-                    Statement("verdict_under", "conclusion", {"compared": comparison, "numbers": numbers})
-                    for comparison in comparisons
-                ],
+                [Statement("verdict_under", "conclusion", {"compared": item, "numbers": numbers}) for item in group],
             )
-            for verdict, comparisons in grouped
-            if comparisons
+            for verdict, group in grouped
+            if group
         ]
         named = any(comparison.variant for comparison in self.against)
         return Statement("score_or_refusals", "conclusion", {"name": self.name, "verdicts": verdicts, "named": named})

@@ -150,16 +150,16 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
 def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None:
     """Draw a panel per method, and below them the ROC curves and the statistics."""
     looks, variants = scores.method_looks(curves), index["variant"].unique(maintain_order=True).to_list()
-    labels, columns = [method_look.label for method_look in looks.values()], min(COLUMNS, len(looks))
+    labels, columns = [look.label for look in looks.values()], min(COLUMNS, len(looks))
     grid = 0.5 + math.ceil(len(looks) / columns) * WIDTH / max(3, columns)
     numbers = max(3.0, 1.5 + ROW * (len(looks) + len(variants)))
     figure.set_size_inches(WIDTH, grid + numbers)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]
     panels = style.panel_grid(above, labels, columns, ("Score", "Share right"), sharex=True, sharey=True)
-    for panel, (method, method_look) in zip(panels, looks.items(), strict=True):
+    for panel, (method, look) in zip(panels, looks.items(), strict=True):
         bins = curves.filter(part="reliability", method=method)
         _prepare(panel)
-        _draw_bins(panel, bins, method_look)
+        _draw_bins(panel, bins, look)
         # In the corner that is free of points.
         taken = bins.filter((pl.col("x") > 0.5) & (pl.col("low") < 0.2)).height
         corner: dict[str, Any] = {"x": 0, "y": 1, "va": "top"} if taken else {"x": 1, "y": 0, "ha": "right"}
@@ -175,8 +175,8 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
     style.name_rows((area, error), labels, 6.5)
     area.axvline(0.5, color=style.PALE, linewidth=1, zorder=1)
     error.tick_params(labelleft=False)
-    for text, (method, method_look) in zip(area.get_yticklabels(), looks.items(), strict=True):
-        text.set_color(style.GREY if method == scores.TOPIC else method_look.colour)
+    for text, (method, look) in zip(area.get_yticklabels(), looks.items(), strict=True):
+        text.set_color(style.GREY if method == scores.TOPIC else look.colour)
     # RI of each variant, with corrected RI below it.
     indices = lower.subplots()
     for row in index.drop_nulls("y").iter_rows(named=True):
@@ -193,14 +193,14 @@ def _prepare(panel: Axes) -> None:
     panel.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), aspect="equal", xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
 
 
-def _draw_bins(panel: Axes, bins: pl.DataFrame, method_look: scores.MethodLook, *, alone: bool = True) -> None:
-    panel.plot(bins["x"], bins["y"], color=method_look.colour, linewidth=0.9, linestyle=method_look.line, zorder=2)
+def _draw_bins(panel: Axes, bins: pl.DataFrame, look: scores.MethodLook, *, alone: bool = True) -> None:
+    panel.plot(bins["x"], bins["y"], color=look.colour, linewidth=0.9, linestyle=look.line, zorder=2)
     if alone:
-        panel.vlines(bins["x"], bins["low"], bins["high"], color=method_look.colour, linewidth=0.9, zorder=2)
+        panel.vlines(bins["x"], bins["low"], bins["high"], color=look.colour, linewidth=0.9, zorder=2)
         mark: dict[str, Any] = {
-            "marker": method_look.marker,
-            "color": method_look.face or method_look.colour,
-            "edgecolors": method_look.colour,
+            "marker": look.marker,
+            "color": look.face or look.colour,
+            "edgecolors": look.colour,
         }
         areas = 8 + 50 * bins["count"] / bins["questions"]
         panel.scatter(bins["x"], bins["y"], s=areas, zorder=3, clip_on=False, **mark)
@@ -210,28 +210,19 @@ def _draw_roc(panel: Axes, curves: pl.DataFrame, looks: Looks) -> None:
     _prepare(panel)
     has_several = curves["method"].n_unique() > 1
     for (method,), part in curves.group_by("method", maintain_order=True):
-        roc, method_look = part.filter(part="roc"), looks[str(method)]
+        roc, look = part.filter(part="roc"), looks[str(method)]
         if not has_several:
-            panel.fill_between(roc["x"], roc["low"], roc["high"], color=method_look.colour, alpha=0.12, linewidth=0)
-        panel.plot(roc["x"], roc["y"], color=method_look.colour, linestyle=method_look.line, linewidth=1.2)
+            panel.fill_between(roc["x"], roc["low"], roc["high"], color=look.colour, alpha=0.12, linewidth=0)
+        panel.plot(roc["x"], roc["y"], color=look.colour, linestyle=look.line, linewidth=1.2)
 
 
 def _draw_numbers(area: Axes, error: Axes, rows: Iterable[tuple[float, dict[str, Any]]], looks: Looks) -> None:
     """Draw AUROC and ECE of the methods with their intervals, at the given heights."""
     for height, row in rows:
-        method_look = looks[row["method"]]
+        look = looks[row["method"]]
         for panel, name in ((area, "auroc"), (error, "ece")):
             xs = style.ends(row, name)
-            style.mark(
-                panel,
-                row[name],
-                height,
-                method_look.colour,
-                method_look.marker,
-                xs=xs,
-                face=method_look.face,
-                width=1.1,
-            )
+            style.mark(panel, row[name], height, look.colour, look.marker, xs=xs, face=look.face, width=1.1)
     area.set_title("AUROC")
     error.set_title("ECE")
     error.set_xlim(left=0)

@@ -70,8 +70,8 @@ def points_of(
             if (model, run.dataset, variant) not in draws:
                 single.append(shown)
                 continue
-            source, matrix_of_draws = draws[model, run.dataset, variant]
-            score, right = p_answering(matrix_of_draws)
+            source, drawn = draws[model, run.dataset, variant]
+            score, right = p_answering(drawn)
             area = auroc(score, right)
             if area.estimate is None:
                 undefined.append(f"{shown} ({area.reason})")
@@ -79,16 +79,12 @@ def points_of(
             if source is not run:
                 other_points.append(shown)
             where = {"model": model, "dataset": run.dataset, "variant": scores.variant}
-            sampled = {
-                "draws": len(matrix_of_draws.refused),
-                "questions": len(matrix_of_draws.question_ids),
-                "drawn_in": source.label,
-            }
+            sampled = {"draws": len(drawn.refused), "questions": len(drawn.question_ids), "drawn_in": source.label}
             area_columns = inputs.with_ends(
                 {AREA: Estimate.of(area, area.confidence_interval(options.confidence_level))}
             )
             row = {**where, "sparse": precision.is_sparse([scores.table]), **sampled, **area_columns}
-            usable = matrix_of_draws.of_questions(usable_questions(matrix_of_draws)).question_ids
+            usable = drawn.of_questions(usable_questions(drawn)).question_ids
             errors = {
                 name: _by_question(run, matrix.question_ids, by_variant[index])
                 for name, by_variant in influences.items()

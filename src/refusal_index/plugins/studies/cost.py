@@ -198,13 +198,8 @@ def _index_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    input_tokens, output_tokens = usage.input_tokens, usage.output_tokens
-    return {
-        "requests": usage.requests,
-        "input_tokens": input_tokens,
-        "output_tokens": output_tokens,
-        "cost_usd": usage.cost,
-    }
+    tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    return {"requests": usage.requests, **tokens, "cost_usd": usage.cost}
 
 
 def estimate_of(record: MethodRecord) -> str:

@@ -95,12 +95,8 @@ def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str
     refused, wrong, scored = outcome_matrix([run.variants[name] for name in names]).arrays
     level = options.confidence_level
     response = curves.response_to_penalty(refused, wrong, stated, scored, confidence_level=level, rng=options.seed)
-    where = {
-        "model": inputs.model_name(run),
-        "dataset": run.dataset,
-        "rho": response.rho,
-        "error_rate": response.error_rate,
-    }
+    fitted = {"rho": response.rho, "error_rate": response.error_rate}
+    where = {"model": inputs.model_name(run), "dataset": run.dataset, **fitted}
     for name, point in zip(names, response.points, strict=True):
         yield {
             **where,

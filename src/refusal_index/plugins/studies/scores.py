@@ -235,14 +235,8 @@ def method_looks(frame: pl.DataFrame) -> dict[str, MethodLook]:
 def method_handles(frame: pl.DataFrame, *, are_filled: bool = False) -> list[Line2D]:
     """Return the legend entries of methods, with open markers for trained predictors."""
     return [
-        style.handle(
-            method_look.label,
-            method_look.colour,
-            method_look.marker,
-            method_look.line,
-            face=None if are_filled else method_look.face,
-        )
-        for method_look in method_looks(frame).values()
+        style.handle(look.label, look.colour, look.marker, look.line, face=None if are_filled else look.face)
+        for look in method_looks(frame).values()
     ]
 
 

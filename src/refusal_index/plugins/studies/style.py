@@ -298,13 +298,8 @@ _LEGEND: dict[str, Any] = {"fontsize": 6.5, "handletextpad": 0.2, "columnspacing
 def title_with_key(axes: Axes, title: str, looks: Mapping[str, tuple[str, str, str]]) -> None:
     """Add a title above a panel, and below it a key of the markers with their colours and fills."""
     handles = [handle(name, colour, marker, face=face) for name, (marker, colour, face) in looks.items()]
-    legend_options: dict[str, Any] = {
-        "bbox_to_anchor": (0.0, 1.0),
-        "borderaxespad": 0.0,
-        "borderpad": 0.2,
-        "ncols": len(looks),
-    }
-    axes.legend(handles=handles, loc="lower left", **legend_options, **_LEGEND)
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.0, "borderpad": 0.2}
+    axes.legend(handles=handles, ncols=len(looks), **place, **_LEGEND)
     axes.set_title(title, pad=16)
 
 

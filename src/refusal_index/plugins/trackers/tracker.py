@@ -371,13 +371,8 @@ class Counts:
     def to_log(self) -> dict[str, float]:
         """Return the counts by name, including the cost if it is known."""
         cost, (input_tokens, output_tokens) = self._usage.cost(self._plan.prices), self._usage.tokens
-        usage = {
-            "requests": self._usage.requests,
-            "input_tokens": input_tokens,
-            "output_tokens": output_tokens,
-            "cost": cost,
-        }
-        counts = {**self._counts, **usage}
+        usage = {"requests": self._usage.requests, "input_tokens": input_tokens, "output_tokens": output_tokens}
+        counts = {**self._counts, **usage, "cost": cost}
         return {f"progress/{name}": float(value) for name, value in counts.items() if value is not None}
 
     def _count(self, conversation: Conversation, store: ReplyStore) -> None:

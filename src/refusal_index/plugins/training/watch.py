@@ -536,9 +536,5 @@ def _plan(watch: Watch, checkpoint: Checkpoint) -> Plan:
     settings = Settings.from_values(**{**watch.values, "model": model_of(watch.template, checkpoint)})
     plan = prepare(settings, runs=watch.out)
     identity = {**plan.identity, "weights": weights_digest(checkpoint)}
-    return replace(
-        plan,
-        folder=RunFolder(watch.out / checkpoint.name),
-        identity=identity,
-        title=(checkpoint.name, plan.dataset.name),
-    )
+    folder, title = RunFolder(watch.out / checkpoint.name), (checkpoint.name, plan.dataset.name)
+    return replace(plan, folder=folder, identity=identity, title=title)
