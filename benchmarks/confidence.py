@@ -51,11 +51,11 @@ def _measure(out: Path, model: str, methods: Sequence[str], group: str = "auto",
 
 def _lines(summaries: Sequence[MethodSummary]) -> Iterator[str]:
     yield f"{'method':<22}{'answers':>8}{'right':>7}{'AUROC':>7}  {'95% interval':<16}{'ECE':>6}{'Brier':>7}"
-    for one in summaries:
-        area, brier = one.auroc, one.brier.estimate
+    for summary in summaries:
+        area, brier = summary.auroc, summary.brier.estimate
         yield (
-            f"{one.method:<22}{one.questions:>8,}{one.accuracy:>7.3f}{area.estimate:>7.3f}  "
-            f"[{area.low:.3f}, {area.high:.3f}]  {one.ece:>6.3f}{brier:>7.3f}"
+            f"{summary.method:<22}{summary.questions:>8,}{summary.accuracy:>7.3f}{area.estimate:>7.3f}  "
+            f"[{area.low:.3f}, {area.high:.3f}]  {summary.ece:>6.3f}{brier:>7.3f}"
         )
 
 

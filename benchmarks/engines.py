@@ -95,7 +95,7 @@ def measure(engine: str, options: Sequence[str], folder: Path) -> Measured:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if requests is None:
         summary = json.loads((folder / "summary.json").read_text())
-        requests = sum(one["usage"]["requests"] for one in summary["variants"])
+        requests = sum(variant["usage"]["requests"] for variant in summary["variants"])
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     table = pl.read_parquet(folder / "outcomes.parquet").sort(KEYS).drop("model")
     return Measured(engine, requests, time.monotonic() - started, processor, table)

@@ -5,10 +5,12 @@
     python -m benchmarks.faults --only 'kill -9' --engine functions
     python -m benchmarks.faults --write benchmarks/faults.md
     python -m benchmarks.faults --soak 100000
+    python -m benchmarks.faults --rules docs/what-happens-when.md
 
 Each scenario runs the command in its own process against a server on loopback, and compares its outcome table with
 that of an undisturbed run. A soak test follows: many requests over 500 connections, one in twenty with a fault. With
-`--fast`, each engine runs one scenario of each group, Ray a single one, without the soak test.
+`--fast`, each engine runs one scenario of each group, Ray a single one, without the soak test. With `--rules`, nothing
+runs: the rules that the scenarios show are written into the tables of a page.
 """
 
 from __future__ import annotations
@@ -23,18 +25,19 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 
-from tests.faults.carrying import NotPossibleHereError, carry
 from tests.faults.page import page, table
+from tests.faults.rules import with_tables
 from tests.faults.scenario import ENGINES, SOAKED, Engine, Row, Scenario
+from tests.faults.scenario_run import NotPossibleHereError, run_scenario
 from tests.faults.soak import soak
 from tests.faults.table import KEPT, SCENARIOS
 
 
-def run_scenario(pair: tuple[Scenario, Engine]) -> Row | str:
+def row_or_reason(pair: tuple[Scenario, Engine]) -> Row | str:
     """Run a scenario with an engine; return an explanation if this machine cannot run it."""
     scenario, engine = pair
     try:
-        row = carry(scenario, engine)
+        row = run_scenario(scenario, engine)
     except NotPossibleHereError as error:
         return f"{scenario.title}: {error}"
     except Exception as error:
@@ -62,23 +65,30 @@ def main() -> int:
     parser.add_argument("--fast", action="store_true", help="one scenario of each group with each engine, no soak test")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of scenarios to run at a time")
     parser.add_argument("--write", type=Path, help="write the results into this page of the documentation")
+    parser.add_argument(
+        "--rules", type=Path, help="write the rules into this page of the documentation, and run nothing"
+    )
     parser.add_argument("--soak", type=int, default=3000, help="requests of the soak test; 0 for none")
     arguments = parser.parse_args()
+    if arguments.rules is not None:
+        document = arguments.rules.read_text(encoding="utf-8")
+        arguments.rules.write_text(with_tables(document), encoding="utf-8")
+        return 0
     began = time.monotonic()
-    chosen = [one for one in SCENARIOS if re.search(arguments.only, f"{one.group}: {one.title}")]
-    engines = [one for one in ENGINES if arguments.engine in (None, one.name)]
+    chosen = [scenario for scenario in SCENARIOS if re.search(arguments.only, f"{scenario.group}: {scenario.title}")]
+    engines = [engine for engine in ENGINES if arguments.engine in (None, engine.name)]
     pairs = [(scenario, engine) for scenario, engine in product(chosen, engines) if engine.name in scenario.engines]
     if arguments.fast:
         pairs = one_of_each_group(pairs)
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        results = list(pool.map(run_scenario, pairs))
+        results = list(pool.map(row_or_reason, pairs))
     rows = [one for one in results if isinstance(one, Row)]
     is_soaked = arguments.soak and not arguments.only and not arguments.fast
     soaked = [soak(engine, arguments.soak) for engine in engines if engine in SOAKED] if is_soaked else []
     print(table(rows, soaked))
-    for one in results:
-        if isinstance(one, str):
-            print(f"not run: {one}")
+    for result in results:
+        if isinstance(result, str):
+            print(f"not run: {result}")
     broken = [row for row in rows if row.broken]
     for row in broken:
         print(f"broken: {row.engine}: {row.scenario.title}: {'; '.join(row.broken)}")

@@ -168,7 +168,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Measured]:
 
             def record(label: str, seconds: float) -> None:
                 """Record the time of a client, and the requests that the server answered meanwhile."""
-                answers = answered(log)[sum(one.requests for one in measurements.values()) :]
+                answers = answered(log)[sum(measurement.requests for measurement in measurements.values()) :]
                 measurements[label] = Measured(len(answers), seconds, throughput(answers))
 
             for client in arguments.client or MODELS:
@@ -176,14 +176,14 @@ def measure(arguments: argparse.Namespace) -> dict[str, Measured]:
                 path.write_text("\n".join(map(json.dumps, same_requests(folder / client))))
             for client in ["openai", *(one for one in arguments.client or MODELS if one != "openai")]:
                 record(f"bare {client}", bare(client, path, url, arguments.connections))
-    assert len({one.requests for one in measurements.values()}) == 1, measurements
+    assert len({measurement.requests for measurement in measurements.values()}) == 1, measurements
     return measurements
 
 
 def best(clients: list[Measured]) -> Measured:
     """Return the shortest time and the highest rate, since other work on the machine can only slow a client down."""
-    rates = [one.rate for one in clients if one.rate is not None]
-    return Measured(clients[0].requests, min(one.seconds for one in clients), max(rates, default=None))
+    rates = [client.rate for client in clients if client.rate is not None]
+    return Measured(clients[0].requests, min(client.seconds for client in clients), max(rates, default=None))
 
 
 def main() -> None:

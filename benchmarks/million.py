@@ -32,10 +32,11 @@ from refusal_index.data.datasets import Dataset
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
 from refusal_index.plugins.batches.request_files import Reopened, reopened, take_replies, write_requests
-from refusal_index.runs.plan import open_store, prepare
+from refusal_index.runs.plan import prepare
+from refusal_index.runs.rebuild import rebuild
 from refusal_index.runs.results import derive_into
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.writing import rebuild
+from refusal_index.runs.store import open_store
 
 SIZES = (250_000, 500_000, 1_000_000)
 VARIANTS = "low,normal,high,highest"
@@ -112,7 +113,7 @@ def reopen(place: Place) -> Reopened:
 def write(place: Place, number: int) -> int:
     """Write the request files of the pending round."""
     written = write_requests(reopen(place), place.out.with_name(f"round{number}.jsonl"), "openai")
-    return sum(one.requests for one in written.files)
+    return sum(file.requests for file in written.files)
 
 
 def plant(place: Place, number: int) -> int:
@@ -166,7 +167,7 @@ def derived(place: Place, number: int) -> int:
 def scored(place: Place) -> int:
     """Write all results of the run, as `refusal-index score` does, and return the number of replies."""
     summary = rebuild(place.run.path).summary
-    return sum(one.usage.requests for one in summary.variants if one.usage)
+    return sum(variant.usage.requests for variant in summary.variants if variant.usage)
 
 
 def copied(place: Place, kind: str, number: int) -> int:

@@ -92,6 +92,7 @@ def _variant(model: str, variant: str, refused: np.ndarray, wrong: np.ndarray) -
         weight=pl.lit(None, pl.Float64),
         question=pl.format("Who received the prize of the society in the year in which it met {} times?", "number"),
         gold=pl.format("Person {}", "number"),
+        reading=pl.when(is_refused).then(pl.lit("wording")).otherwise(pl.lit("answer")),
         first_reply=pl.when(is_refused).then(pl.lit("I don't know.")).otherwise(answer),
         forced_reply=pl.when(is_refused).then(answer),
         schema_version=pl.lit(SCHEMA_VERSION, pl.Int64),
@@ -139,7 +140,7 @@ def measure(work: str, path: Path, repetitions: int = 1) -> Measured:
     return min((Measured(**_in_new_process(task)) for _ in range(repetitions)), key=lambda one: one.wall)
 
 
-def made(path: Path, models: int, questions: int) -> int:
+def write_table(path: Path, models: int, questions: int) -> int:
     """Write the table in a new process, since a process's peak memory is inherited by those that it starts."""
     rows: int = _in_new_process(json.dumps({"path": str(path), "models": models, "questions": questions}))["rows"]
     return rows
@@ -177,7 +178,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for models in sorted({max(1, arguments.models // 4), max(1, arguments.models // 2), arguments.models}):
             path = Path(folder) / f"{models}.parquet"
-            rows = made(path, models, arguments.questions)
+            rows = write_table(path, models, arguments.questions)
             for work in WORK:
                 one = measure(work, path, arguments.repetitions)
                 each = one.wall / rows * 1e6

@@ -42,8 +42,24 @@ ROUNDED = {"likelihood": 1e-5, "threshold_error": 1e-5}
 
 SHOWN = 20  # differences to print per command
 
-RENAMED = {"inspect": "direct", "grave": "serious"}  # the default engine; a severity
+RENAMED = {
+    "inspect": "direct",  # the default engine
+    "grave": "serious",  # a severity
+    "warnings": "caveats",  # a key of summaries
+    "lacking": "missing_answers",  # codes of statements
+    "labels_lacking": "labels_missing",
+    "pull": "shift",  # a value of statements
+    "there": "stored",  # counts of dry runs
+    "foreseen": "known_replies",
+    "twice_all_answers": "full_two_pass_answers",  # a column of a study
+    "stopped.of": "planned",  # keys below others
+    "gate_looks.of": "questions",
+    "confidence.of": "scored_pass",
+}
 """Names in commands and results that changed, from older trees to this tree."""
+
+RENAMED_BESIDE = {("penalty", "truthfulness_weights"): "weighted_score_p", ("penalty", "delta_signed"): "p"}
+"""Keys that changed only where another key stands beside them: p of the weighted score, in summaries and in a study."""
 
 OLDER_SPELLINGS = {
     r"^study --all": "paper",
@@ -52,7 +68,7 @@ OLDER_SPELLINGS = {
     r"^((?:compare|gate|plan) .*)--variants": r"\1--variant",
     r"^(run .*)--half-width (\S+)": r"\1--until half-width=\2",
 }
-"""Patterns in this tree's commands, and their spelling in older trees, which have no `RENAMED_OPTIONS`."""
+"""Patterns in this tree's commands, and their spelling in trees before the options were renamed."""
 
 VOLATILE = re.compile(
     r"seconds|_at\b|version|created|timestamp|folder|path|elapsed|run_id|sha256|digest|checksum|evaluation_id"
@@ -226,9 +242,8 @@ def results(tree: Path, commands: Mapping[str, str], limit: int) -> dict[str, An
 
 def _as_in(tree: Path, command: str) -> str:
     """Return a command in the spelling of a tree."""
-    if not any(
-        "RENAMED_OPTIONS" in one.read_text(encoding="utf-8") for one in (tree / "src/refusal_index/cli").glob("*.py")
-    ):
+    statistics = tree / "docs" / "statistics.md"
+    if "`run --half-width" not in statistics.read_text(encoding="utf-8"):
         for pattern, older in OLDER_SPELLINGS.items():
             command = re.sub(pattern, older, command)
     return command
@@ -279,12 +294,17 @@ def values_of(path: Path) -> Any:
     return READERS[path.suffix](path)
 
 
-def renamed(document: Any, names: Mapping[str, str]) -> Any:
-    """Rename keys and codes in a document."""
+def renamed(document: Any, names: Mapping[str, str], parent: str = "") -> Any:
+    """Rename keys and codes in a document; a name such as ``stopped.of`` is a key below another key."""
     if isinstance(document, dict):
-        return {names.get(key, key): renamed(value, names) for key, value in document.items()}
+        beside = {key: new for (key, other), new in RENAMED_BESIDE.items() if other in document}
+        new_names = {**names, **beside}
+        return {
+            new_names.get(f"{parent}.{key}", new_names.get(key, key)): renamed(value, names, key)
+            for key, value in document.items()
+        }
     if isinstance(document, list):
-        return [renamed(value, names) for value in document]
+        return [renamed(value, names, parent) for value in document]
     return names.get(document, document) if isinstance(document, str) else document
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from PIL import Image
 
 from refusal_index.data.datasets import load_dataset
-from refusal_index.data.folder import read_runs
+from refusal_index.findings.run_results import read_runs
 from refusal_index.plugins.studies.study import (
     NotPossibleError,
     Study,

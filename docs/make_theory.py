@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from scipy.stats import norm
 
-from refusal_index.plugins.studies.copulas import CopulaName, copula_upper_orthant, fit_copula
 from refusal_index.plugins.studies.style import (
     CELL_COLOURS,
     GREY,
@@ -34,6 +33,7 @@ from refusal_index.stats import (
     tetrachoric,
     upper_orthant,
 )
+from refusal_index.stats.copulas import CopulaName, copula_upper_orthant, fit_copula
 
 PICTURES = Path(__file__).parent / "assets" / "theory"
 WIDTH = 7.4

@@ -1,9 +1,10 @@
 """Settings and hooks shared by all tests."""
 
 import gc
+import os
 import signal
 import ssl
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import settings
 from refusal_index.models import failures
 from refusal_index.plugins.almanac import models, provider, runtime
 from refusal_index.plugins.almanac.models import ChatTokenizer
-from refusal_index.runs import plan
+from refusal_index.runs import identity
 
 # No deadline: a busy machine makes any example slow. `make test` and `make test-all` run the same examples every time,
 # so that a change passes or fails on its own merits; `make nightly` tries new ones.
@@ -23,49 +24,66 @@ settings.register_profile("thorough", deadline=None, max_examples=50, derandomiz
 settings.register_profile("nightly", deadline=None, max_examples=200)
 settings.load_profile("fast")
 
-# Background processes of a shell ignore Ctrl-C, which tests of interruptions send to themselves.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
-failures.FIRST_WAIT = 0.001  # tests do not wait for a server to recover
+@pytest.fixture(scope="session", autouse=True)
+def interrupts_and_collections() -> Iterator[None]:
+    """Deliver Ctrl-C, which background processes of a shell ignore, and collect garbage less often.
 
-# Thousands of runs read the same certificates, versions and questions. None of them changes while the tests run.
-ssl.create_default_context = cache(ssl.create_default_context)
-plan.version = cache(plan.version)
-provider.load = cache(provider.load)
-
-gc.set_threshold(50_000, 20, 20)  # a full collection takes 0.2 s once Inspect and SciPy are loaded
-
-
-@cache
-def _remembering(folder: Path) -> ChatTokenizer:
-    tokenizer = ChatTokenizer(folder)
-    tokenizer._encode = lru_cache(maxsize=2**15)(tokenizer._encode)  # type: ignore[method-assign]
-    return tokenizer
+    Tests of interruptions send Ctrl-C to themselves. A full collection takes 0.2 s once Inspect and SciPy are loaded.
+    """
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    threshold = gc.get_threshold()
+    gc.set_threshold(50_000, 20, 20)
+    yield
+    gc.set_threshold(*threshold)
+    signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
 
 
-def _tokenizer(folder: Path) -> ChatTokenizer:
-    """Encode each prompt of an embedded model once, as most tests ask about the same few questions."""
-    return _remembering(folder) if folder.parent == models.model_folder("base").parent else ChatTokenizer(folder)
+@pytest.fixture(scope="session", autouse=True)
+def short_waits_and_cached_reads() -> Iterator[None]:
+    """Retry and write without waiting, and read certificates, versions, questions and tokenizers once.
 
+    Thousands of runs read the same ones, and none of them changes while the tests run. Tests kill processes, not the
+    machine, so files need not reach the disk.
+    """
+    embedded = models.model_folder("base").parent
 
-models.ChatTokenizer = runtime.ChatTokenizer = _tokenizer  # type: ignore[assignment, misc]
+    @cache
+    def cached_tokenizer(folder: Path) -> ChatTokenizer:
+        tokenizer = ChatTokenizer(folder)
+        tokenizer._encode = lru_cache(maxsize=2**15)(tokenizer._encode)  # type: ignore[method-assign]
+        return tokenizer
+
+    def load_tokenizer(folder: Path) -> ChatTokenizer:
+        """Encode each prompt of an embedded model once, as most tests ask about the same few questions."""
+        return cached_tokenizer(folder) if folder.parent == embedded else ChatTokenizer(folder)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(failures, "FIRST_WAIT", 0.001)
+        patch.setattr(os, "fsync", lambda _descriptor: None)
+        patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
+        patch.setattr(identity, "version", cache(identity.version))
+        patch.setattr(provider, "load", cache(provider.load))
+        patch.setattr(models, "ChatTokenizer", load_tokenizer)
+        patch.setattr(runtime, "ChatTokenizer", load_tokenizer)
+        yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     """Collect doctests from the package only: scanning the docstrings of tests takes seconds in every worker."""
     found = yield
-    return [one for one in found if not isinstance(one, DoctestModule)]
+    return [collector for collector in found if not isinstance(collector, DoctestModule)]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Keep halves of surrogate pairs out of the report of a failing test: workers cannot send them."""
     report = yield
-    told = report.longreprtext
-    if told != (sent := _encodable(told)):
-        report.longrepr = sent
-    report.sections = [(_encodable(name), _encodable(text)) for name, text in report.sections]
+    text = report.longreprtext
+    if text != (encodable := _encodable(text)):
+        report.longrepr = encodable
+    report.sections = [(_encodable(name), _encodable(output)) for name, output in report.sections]
     return report
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from refusal_index.cli import Command
-from refusal_index.data.datasets import Loader
+from refusal_index.data.datasets import DatasetSource
+from refusal_index.findings.metrics import Rendering
 from refusal_index.models.requests import ModelProvider, OtherModels
 from refusal_index.plugins.almanac import commands as almanac_commands
 from refusal_index.plugins.almanac import provider
-from refusal_index.plugins.batches import command, engine, provider_executor
 from refusal_index.plugins.batches import commands as batches_commands
+from refusal_index.plugins.batches import engines
 from refusal_index.plugins.confidence import commands as confidence_commands
 from refusal_index.plugins.confidence.scores import refresh_scores
 from refusal_index.plugins.confidence.section import SECTION as CONFIDENCE
 from refusal_index.plugins.inspect import client, export_log, foreign_log
-from refusal_index.plugins.lm_eval import read_samples
+from refusal_index.plugins.lm_eval.samples import read_samples
 from refusal_index.plugins.studies import commands as studies_commands
 from refusal_index.plugins.studies.assumptions import copula_comparison, grading_sensitivity
 from refusal_index.plugins.studies.calibrator_comparison import calibrator_comparison
@@ -38,9 +39,9 @@ from refusal_index.plugins.trackers.tracker import Exporter, TrackerClass
 from refusal_index.plugins.training import commands as training_commands
 from refusal_index.plugins.training.section import SECTION as PANEL
 from refusal_index.plugins.wiki import commands as wiki_commands
+from refusal_index.render import shown
 from refusal_index.render.sections import Section
-from refusal_index.runs.engine import MakeEngine
-from refusal_index.runs.execute import Outstanding
+from refusal_index.runs.engine import EngineKind
 from refusal_index.runs.reuse import Importer
 from refusal_index.runs.writing import RefreshScores
 
@@ -55,12 +56,12 @@ COMMANDS: Mapping[str, Command] = {
     "study": studies_commands.study,
     "watch": training_commands.watch,
 }
-DATASETS: Mapping[str, Loader] = {"almanac": provider.load}
-EXECUTORS: Mapping[str, MakeEngine] = {
-    "batch": provider_executor.batch_engine,
-    "command": command.command_engine,
-    "files": engine.FilesEngine,
-    "ray": command.ray_engine,
+DATASETS: Mapping[str, DatasetSource] = {"almanac": provider.DATASET}
+EXECUTORS: Mapping[str, EngineKind] = {
+    "batch": engines.BATCH,
+    "command": engines.COMMAND,
+    "files": engines.FILES,
+    "ray": engines.RAY,
 }
 EXPORTERS: Mapping[str, Exporter] = {
     "csv": CsvTable,
@@ -98,8 +99,8 @@ STUDIES: Sequence[StudySpec] = (
 SECTIONS: Mapping[str, Section] = {"confidence": CONFIDENCE, "panel": PANEL}
 TRACKERS: Mapping[str, TrackerClass] = {"mlflow": MlflowTracker, "wandb": WandbTracker}
 OTHER_MODELS: OtherModels = client
-OUTSTANDING: Outstanding = provider_executor
 REFRESH_CONFIDENCE: RefreshScores = refresh_scores
+SHOWN: Rendering = shown
 
 REGISTERED: Mapping[str, Mapping[str, object]] = {
     "commands": COMMANDS,
@@ -110,11 +111,11 @@ REGISTERED: Mapping[str, Mapping[str, object]] = {
     "models": MODELS,
     "report_sections": SECTIONS,
     "trackers": TRACKERS,
-    "studies": {one.name: one for one in STUDIES},
+    "studies": {study.name: study for study in STUDIES},
     "hooks": {
         "other_models": OTHER_MODELS,
-        "outstanding": OUTSTANDING,
         "refresh_confidence": REFRESH_CONFIDENCE,
+        "shown": SHOWN,
         "trackers": tracker,
     },
 }

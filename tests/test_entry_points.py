@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import subprocess
 import sys
 import tomllib
@@ -14,17 +15,28 @@ from typer.testing import CliRunner
 
 from refusal_index import entry_points
 from refusal_index.cli import CORE, GROUPS, app
-from refusal_index.data.datasets import dataset_names, load_dataset
+from refusal_index.data.datasets import (
+    DatasetError,
+    dataset_names,
+    dataset_source,
+    default_limit,
+    load_dataset,
+    usual_grader,
+)
 from refusal_index.data.imports import ReadOptions
 from refusal_index.data.outcome_table import ConfidenceError
+from refusal_index.data.run_json import Price
+from refusal_index.models.requests import provider_of
 from refusal_index.models.settings import SettingError
+from refusal_index.plugins.almanac import provider
 from refusal_index.plugins.confidence import plan, scores
 from refusal_index.plugins.confidence.scores import confidence_scores
 from refusal_index.plugins.trackers.results import ExportError
 from refusal_index.plugins.trackers.tracker import export_runs
 from refusal_index.protocol import GraderKind
 from refusal_index.runs.api import evaluate
-from refusal_index.runs.plan import grader_of
+from refusal_index.runs.engines import check_engines_own, check_limits, check_sends, note_on, prices_as_sent
+from refusal_index.runs.graders import grader_of
 from refusal_index.runs.reuse import import_file
 from refusal_index.runs.settings import Settings
 from tests import registered
@@ -49,9 +61,10 @@ def fresh() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", REGISTERED)
-def test_registered_entry_points_are_installed_and_importable(kind):
+def test_registered_entry_points_are_installed_and_importable(kind, monkeypatch):
     assert {name: one.value for name, one in entry_points.own_plugins(kind).items()} == REGISTERED[kind]
-    loaded = {name: entry_points.load(one) for name, one in entry_points.own_plugins(kind).items()}
+    monkeypatch.setattr(provider, "load", inspect.unwrap(provider.load))  # tests cache it
+    loaded = {name: entry_points.load(plugin) for name, plugin in entry_points.own_plugins(kind).items()}
     if kind != "task_files":
         assert registered.REGISTERED[kind] == loaded, "mypy checks these against their interfaces"
 
@@ -80,13 +93,13 @@ def test_own_plugins_load_without_scanning_distributions(line):
 @pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize("plugins", [None, "[console_scripts]\nrefusal-index = refusal_index.cli:main\n"])
 def test_uninstalled_or_outdated_package_gives_a_one_line_error(plugins, monkeypatch, tmp_path):
-    def found(name):
+    def distribution(name):
         if plugins is None:
             raise importlib.metadata.PackageNotFoundError(name)
         (tmp_path / "entry_points.txt").write_text(plugins)
         return importlib.metadata.Distribution.at(tmp_path)
 
-    monkeypatch.setattr(importlib.metadata, "distribution", found)
+    monkeypatch.setattr(importlib.metadata, "distribution", distribution)
     done = CliRunner().invoke(app, ["study"])
     assert done.exit_code == 2
     assert "reinstall" in done.stderr
@@ -94,10 +107,12 @@ def test_uninstalled_or_outdated_package_gives_a_one_line_error(plugins, monkeyp
 
 
 PLUGIN = """
+from refusal_index.data.datasets import DatasetSource
 from refusal_index.data.datasets.dataset import Dataset
-from refusal_index.data.first_pass import FirstPass
+from refusal_index.data.first_pass import FirstPass, FirstPasses
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.plugins.confidence.method import Method, score_each
+from refusal_index.runs.engine import EngineKind
 
 SUFFIX = ".txt"
 
@@ -106,11 +121,22 @@ ASKED = Question("q1", "What is the capital of Peru?", "Lima")
 def questions(data):
     return Dataset("capitals", (ASKED,), "0" * 64, "memory", "exact", "none")
 
+COUNTRIES = DatasetSource(questions, "one question", "choice", limit=7, takes_file=False)
+
+def engine(settings, names, objects):
+    raise NotImplementedError
+
+DECLARED = EngineKind(
+    engine, settings=frozenset({"ray_address"}), sends=False, tests_graders=False, in_batches=True
+)
+
 def passes(file, options):
-    return (FirstPass(ASKED, None, None, Grade.CORRECT),)
+    return FirstPasses((FirstPass(ASKED, None, None, Grade.CORRECT),))
 
 def scores(evidence):
     return score_each(evidence.answers, lambda question_id, answer: 0.5)
+
+PROVIDER = object()
 
 COIN = Method("coin", "the toss of a coin", scores)
 
@@ -126,13 +152,20 @@ def another(fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     metadata = tmp_path / "another-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.4\nName: another\nVersion: 1.0\n")
+    executors = (
+        "broken = no_such_module:engine",
+        "declared = another_plugin:DECLARED",
+        "plain = another_plugin:engine",
+    )
     kinds = {
-        "datasets": "capitals = another_plugin:questions",
+        "datasets": "capitals = another_plugin:questions\ncountries = another_plugin:COUNTRIES",
+        "executors": "\n".join(executors),
         "importers": "atlas = another_plugin:passes",
         "graders": "lenient = another_plugin:grade",
         "exporters": "titles = another_plugin",
         "confidence_methods": "coin = another_plugin:COIN",
         "commands": "study = another_plugin:questions",
+        "models": "\n".join(f"{name} = another_plugin:PROVIDER" for name in ("atlas", "together", "openai-api")),
     }
     lines = (f"[{PREFIX}{kind}]\n{line}\n" for kind, line in kinds.items())
     (metadata / "entry_points.txt").write_text("\n".join(lines))
@@ -148,10 +181,63 @@ def test_a_dataset_of_a_plugin_is_loaded_and_listed():
 
 
 @pytest.mark.usefixtures("another")
+def test_a_dataset_of_a_plugin_declares_its_defaults_or_has_none():
+    assert (default_limit("capitals"), usual_grader("capitals"), dataset_source("capitals").note) == (None, None, "")
+    assert (default_limit("countries"), usual_grader("countries")) == (7, "choice")
+    assert dataset_source("countries").note in CliRunner().invoke(app, ["ls"]).stdout
+    assert default_limit("capitals+countries") is None
+    assert usual_grader("no such dataset") is None
+    with pytest.raises(DatasetError, match=r"1 file \(capitals\)"):
+        load_dataset("capitals+countries", data=["a.csv", "b.csv", "c.csv"])
+
+
+@pytest.mark.usefixtures("another")
+def test_an_engine_of_a_plugin_that_declares_nothing_checks_its_own_options():
+    sending = Settings.from_values(engine="plain", engine_option=["poll=2"], detach=True).sending
+    check_engines_own(sending)
+    check_sends(sending)
+    check_limits(Settings.from_values(engine="plain", max_requests=5))
+    assert note_on(sending, ["openai/gpt-4.1"]) is None
+
+
+@pytest.mark.usefixtures("another")
+def test_an_engine_of_a_plugin_is_treated_as_it_declares():
+    settings = Settings.from_values(engine="declared", price="2,8", batch_rate=0.5)
+    check_engines_own(settings.changed(ray_address="auto").sending)
+    with pytest.raises(SettingError, match="detach: requires engine batch, got declared"):
+        check_engines_own(settings.changed(detach=True).sending)
+    with pytest.raises(SettingError, match="ray_address: requires engine declared or ray, got direct"):
+        check_engines_own(Settings.from_values(ray_address="auto").sending)
+    with pytest.raises(SettingError, match=r"got declared; choose one of direct, batch, command, plain, ray$"):
+        check_sends(settings.sending)
+    with pytest.raises(SettingError, match="max_requests: engine declared sends nothing itself"):
+        check_limits(settings.changed(max_requests=5))
+    assert "does not first test the grader" in note_on(settings.sending, ["openai/gpt-4.1"])
+    assert prices_as_sent(settings).model == Price(1, 4)
+    assert prices_as_sent(settings.changed(engine="plain")).model == Price(2, 8)
+
+
+@pytest.mark.usefixtures("another")
 def test_a_format_of_a_plugin_is_imported(tmp_path):
     (tmp_path / "file.atlas").write_text("anything")
     found = import_file(tmp_path / "file.atlas", "atlas", ReadOptions(name="me"))
     assert [(one.model, one.question.question_id) for one in found.passes] == [("me", "q1")]
+
+
+@pytest.mark.usefixtures("another")
+def test_provider_of_a_plugin_is_found_by_its_prefix():
+    provider, model = provider_of("atlas/large")
+    assert provider is sys.modules["another_plugin"].PROVIDER
+    assert model == "large"
+
+
+@pytest.mark.usefixtures("another")
+@pytest.mark.parametrize("name", ["together/any", "openai-api/fake/any"])
+def test_plugin_with_the_name_of_a_provider_is_refused_and_not_imported(monkeypatch, name):
+    monkeypatch.delitem(sys.modules, "another_plugin", raising=False)
+    with pytest.raises(entry_points.PluginError, match=r"another: it registers models named .* update or uninstall"):
+        provider_of(name)
+    assert "another_plugin" not in sys.modules
 
 
 @pytest.mark.usefixtures("another")

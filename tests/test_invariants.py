@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 
 from refusal_index import stats
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.folder import ComparedRun, compared_runs
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.outcome_table import ConfidenceError, Identification, outcome_table
-from refusal_index.findings.comparison import CompareOptions, compare_pair
+from refusal_index.findings.comparison import compare_pair
 from refusal_index.findings.gate import decide
 from refusal_index.findings.gate_policy import Policy
 from refusal_index.findings.ranking import rank
+from refusal_index.findings.run_results import RunResults, runs_of_table
 from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
 from refusal_index.findings.summary import summarise
 from refusal_index.plugins.confidence.summary import NAME, summarise_outcomes
@@ -95,8 +96,8 @@ def outcomes(draw: st.DrawFn, model: str) -> pl.DataFrame:
     return outcome_table(rows)
 
 
-def run_of(table: pl.DataFrame) -> ComparedRun:
-    (run,) = compared_runs(Path("table.parquet"), table, {})
+def run_of(table: pl.DataFrame) -> RunResults:
+    (run,) = runs_of_table(Path("table.parquet"), table, {})
     return run
 
 
@@ -104,7 +105,7 @@ def run_of(table: pl.DataFrame) -> ComparedRun:
 @given(outcomes("a"), st.booleans())
 def test_property_every_number_of_a_run_lies_in_its_interval(table, is_deterministic):
     scored = with_scores(run_of(table))
-    sections = {NAME: summarise_outcomes(table.lazy(), scored.confidence, 0.95)}
+    sections = {NAME: summarise_outcomes(table.lazy(), scored.confidence, DEFAULT_ANALYSIS)}
     summary = replace(summarise(table, is_deterministic=is_deterministic), sections=sections)
     check_document(summary_document(summary))
     for found in decide_otherwise(table, DecisionOptions()):
@@ -116,9 +117,9 @@ def test_property_every_number_of_a_run_lies_in_its_interval(table, is_determini
 @given(outcomes("a"), outcomes("b"), st.sampled_from(("refusal_index", "corrected_refusal_index")))
 def test_property_every_number_of_a_comparison_and_a_ranking_lies_in_its_interval(first, second, metric):
     runs = [run_of(first), run_of(second)]
-    check_document(compare_pair(runs, CompareOptions(variant="low")).to_document())
+    check_document(compare_pair(runs, Analysis(variant="low")).to_document())
     if metric == "refusal_index" or all(table["draw"].max() for table in (first, second)):
-        check_document(rank(runs, CompareOptions(variant="low", metric=metric)).to_document())
+        check_document(rank(runs, Analysis(variant="low", metric=metric)).to_document())
 
 
 @reduced_examples(0.4)
@@ -155,7 +156,7 @@ def results(found: Any) -> Iterator[tuple[Any, Found]]:
         yield found, Found(getattr(found, "estimate", None), found.low, found.high, _reason(found) or _is_range(found))
     parts: Any = found if isinstance(found, tuple | list) else ()
     if is_dataclass(found):
-        parts = (getattr(found, one.name) for one in fields(found) if not one.name.startswith("_"))
+        parts = (getattr(found, field.name) for field in fields(found) if not field.name.startswith("_"))
     for part in parts:
         if is_dataclass(part) or isinstance(part, tuple):
             yield from results(part)
@@ -209,6 +210,8 @@ def of_models(refused: np.ndarray, wrong: np.ndarray, cluster: np.ndarray) -> It
     yield "rank_runs", stats.rank_runs(refused, wrong, n_resamples=100, rng=0)
     yield "joint_refusal_index", stats.joint_refusal_index(refused, wrong)
     yield "compare_joint", stats.compare_joint(*both)
+    for family in ("gaussian", *stats.OTHER_COPULAS):
+        yield "compare_under_copula", stats.compare_under_copula(*both, family=family, cluster=cluster)
     yield "rank_joint", stats.rank_joint(*both, n_resamples=100, rng=0)
 
 
@@ -222,6 +225,8 @@ def of_grades(
         stats.prediction_powered(*both, labelled=labelled[np.newaxis], truly_wrong=truly[np.newaxis]),
     )
     yield "missing_bounds", stats.missing_bounds(table, 1, 1, 1)
+    some = table.answered_wrong // 2, table.answered_right // 2
+    yield "reading_bounds", stats.reading_bounds(table, some[0], 0, some[1], 0)
     counts = stats.OutcomeCounts(*table.counts, 1, 1, 1)
     yield "scoring_ranges", stats.scoring_ranges(counts)
     yield "scoring_rules", tuple(stats.scoring_rules(counts).values())
@@ -260,7 +265,7 @@ OF_STUDIES = {"abstention_metrics"}
 def test_properties_cover_every_public_estimator_with_an_interval():
     known = {name for name, _ in calls(np.random.default_rng(0), 30, 0.5, 0.5)}
     functions = [one for name in stats.__all__ if inspect.isfunction(one := getattr(stats, name))]
-    with_interval = {one.__name__ for one in functions if _has_interval(_returned(one))}
+    with_interval = {function.__name__ for function in functions if _has_interval(_returned(function))}
     assert with_interval - BY_RESAMPLING == known - OF_STUDIES
 
 
@@ -302,10 +307,12 @@ def frame_results(frame: pl.DataFrame) -> Iterator[tuple[str, Found]]:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> list[ComparedRun]:
+def runs(tmp_path_factory) -> list[RunResults]:
     """Three models with three draws and scores, at different rates."""
     folder, methods = tmp_path_factory.mktemp("runs"), ("p-answering", "likelihood")
-    made = (made_run(f"m{one}", n=60, seed=one, draws=3, rho=0.2 + 0.3 * one, right=0.4) for one in range(3))
+    made = (
+        made_run(f"m{number}", n=60, seed=number, draws=3, rho=0.2 + 0.3 * number, right=0.4) for number in range(3)
+    )
     return [
         in_folder(with_scores(run, methods), folder / run.label, [record(name) for name in methods]) for run in made
     ]

@@ -40,6 +40,7 @@ def export_model(trained: Path, name: str) -> None:
             "eos_token": "<|im_end|>",
             "pad_token": "<|endoftext|>",
             "model_max_length": 1024,
+            "model_input_names": ["input_ids", "attention_mask"],  # a Llama model accepts no token types
         },
     )
     write_checksums()

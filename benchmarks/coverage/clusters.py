@@ -117,7 +117,9 @@ def of_two_runs(scenario: Scenario, replicates: int, rng: np.random.Generator) -
 
 def of_prompts(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     """Coverage of the joint index of four prompts and of its differences, and size of the homogeneity test."""
-    joint, difference, homogeneous = [], [], []
+    joint: list[bool] = []
+    difference: list[bool] = []
+    rejected: list[bool] = []
     for _ in range(replicates):
         cluster = scenario.draw_clusters(rng)
         refused, wrong = draw(scenario, cluster, 2, rng, PROMPTS)
@@ -126,11 +128,14 @@ def of_prompts(scenario: Scenario, replicates: int, rng: np.random.Generator) ->
             continue
         low, high = found.confidence_interval()
         joint.append(low <= spearman(scenario.rho) <= high)
-        homogeneous.append((found.homogeneity.pvalue or 0.0) <= 0.05)
+        if found.homogeneity.pvalue is not None:
+            rejected.append(found.homogeneity.pvalue <= 0.05)
         pvalue = compare_joint(refused, wrong, cluster=cluster).pvalue
         difference += [] if pvalue is None else [pvalue > 0.05]
     yield share(str(scenario), "coverage, joint index of four prompts", sum(joint), len(joint), 0.93, 0.97)
-    yield share(str(scenario), "rejections of homogeneity, four prompts", sum(homogeneous), len(joint), 0.03, 0.07)
+    yield share(
+        str(scenario), "rejections of homogeneity, four prompts", sum(rejected), max(len(rejected), 1), 0.03, 0.07
+    )
     yield share(str(scenario), "coverage of joint differences", sum(difference), len(difference), 0.93, 0.97)
 
 
@@ -220,7 +225,7 @@ def true_metrics(scenario: Scenario) -> tuple[float, ...]:
     scores: tuple[Callable[..., Floats], ...] = (correct_given_attempted, f_score)
     found = (float(score(c, r)) for score in scores)
     i = 1 - c - r
-    weighted = float(weighted_score(c, r, penalty=1))
+    weighted = float(weighted_score(c, r, p=1))
     of_refusals = refused_wrong / r, refused_wrong / mu, refused_right / (1 - mu)
     return c, r, *found, weighted, i / (1 - c), 100 * (c - i), c - i, mu, *of_refusals, spearman(scenario.rho)
 

@@ -162,7 +162,7 @@ def true_metrics(cells: Floats) -> Floats:
             refusal_rate,
             correct_given_attempted(correct_rate, refusal_rate),
             f_score(correct_rate, refusal_rate),
-            weighted_score(correct_rate, refusal_rate, penalty=1),
+            weighted_score(correct_rate, refusal_rate, p=1),
             cells[2] / (1 - correct_rate),
             100 * (correct_rate - cells[2]),
             correct_rate - cells[2],

@@ -15,14 +15,12 @@ import numpy as np
 from benchmarks.coverage.row import Row, share
 from scipy.special import ndtri
 
-from refusal_index.plugins.studies.copulas import (
+from refusal_index.plugins.studies.copulas import Moments, fit_common_strength, moments
+from refusal_index.stats.copulas import (
     COPULA_NAMES,
     CopulaName,
-    Moments,
     copula_family,
     copula_upper_orthant,
-    fit_common_strength,
-    moments,
     strength_of_table,
 )
 

@@ -19,7 +19,7 @@ from benchmarks.coverage.row import Row, share
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
-from refusal_index.findings.gate_policy import index_interval
+from refusal_index.findings.guards import index_interval
 from refusal_index.stats import (
     CorrectedRefusalIndexResult,
     corrected_refusal_index,
@@ -208,7 +208,7 @@ def _covers(single: tuple[BoolArray, BoolArray], index: float) -> bool:
 
 def sparse_rows(name: str, index: float, results: list[CorrectedRefusalIndexResult], replicates: int) -> Iterator[Row]:
     """Coverage if cells may be empty, estimates outside their intervals, and passes of a gate at its limit."""
-    found = [(one, one.confidence_interval()) for one in results if one.estimate is not None]
+    found = [(result, result.confidence_interval()) for result in results if result.estimate is not None]
     covered = sum(low <= index <= high for _, (low, high) in found)
     outside = sum(not low <= (one.estimate or 0.0) <= high for one, (low, high) in found)
     passed = sum(index_interval(one)(0.9).low > index for one, _ in found)

@@ -130,6 +130,13 @@ SPREADS = tuple(
     )
     for between in (0.05, 0.1, 0.2)
 )
+# Prompts that refuse so rarely that some of them have an empty cell.
+SPARSE = (
+    Scenario(500, (0.05, 0.07, 0.1, 0.5, 0.7), 0.95, 0.4, 0.8),
+    Scenario(500, (0.05, 0.07, 0.1, 0.5, 0.7), 0.8, 0.6, 0.8),
+    Scenario(500, (0.03, 0.06, 0.1, 0.3), 0.95, 0.4, 0.8),
+    Scenario(1000, (0.02, 0.05, 0.3, 0.8), 0.8, 0.6, 0.8),
+)
 FAST_SCENARIOS = (SCENARIOS[0], SCENARIOS[3], SCENARIOS[16], *MANY)
 
 
@@ -140,6 +147,8 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     for scenario in MANY:
         yield from rows_of(scenario, replicates, rng)
         yield copula_row(scenario, max(replicates // 2, 20), rng)
+    for scenario in SPARSE:
+        yield from sparse_rows(scenario, replicates, rng)
     for spread in SPREADS:
         yield from spread_rows(spread, replicates, rng)
 
@@ -147,22 +156,47 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
 def rows_of(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     """Coverage of the joint interval and of one that treats prompts as independent; size of the homogeneity test."""
     truth = _index(scenario.rho)
-    covered = as_independent = rejected = 0
+    covered = as_independent = tested = rejected = 0
     for _ in range(replicates):
         result = joint_refusal_index(*scenario.draw(rng))
         low, high = result.confidence_interval()
         covered += low <= truth <= high
         as_independent += covers_as_independent(result, scenario.rho)
-        rejected += (result.homogeneity.pvalue or 0.0) < 0.05
+        pvalue = result.homogeneity.pvalue
+        tested += pvalue is not None
+        rejected += pvalue is not None and pvalue < 0.05
     yield share(str(scenario), "coverage of the joint interval", covered, replicates, 0.93, 0.97)
     yield share(str(scenario), "coverage if prompts are treated as independent", as_independent, replicates, 0.0, 0.93)
-    yield share(str(scenario), "size of the homogeneity test", rejected, replicates, 0.03, 0.07)
+    yield share(str(scenario), "size of the homogeneity test", rejected, max(tested, 1), 0.03, 0.07)
+
+
+def sparse_rows(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """Size of the homogeneity test where prompts were left out at the boundary, with and without the rule for it."""
+    left_out = rejected_by_all = tested = rejected = 0
+    for _ in range(replicates):
+        result = joint_refusal_index(*scenario.draw(rng))
+        spread = result.between_prompts.spread
+        if spread is None or all(variant.status != "boundary" for variant in result.variants):
+            continue
+        left_out += 1
+        rejected_by_all += spread.pvalue() < 0.05
+        pvalue = result.homogeneity.pvalue
+        tested += pvalue is not None
+        rejected += pvalue is not None and pvalue < 0.05
+    name = f"{scenario}, prompts left out at the boundary"
+    # for information: what the rule prevents, and what it costs
+    yield share(name, "size if homogeneity were always tested", rejected_by_all, max(left_out, 1), 0.0, 0.3)
+    yield share(name, "share in which homogeneity is tested", tested, max(left_out, 1), 0.0, 1.0)
+    if tested:
+        yield share(name, "size of the homogeneity test where it is made", rejected, tested, 0.0, 0.07)
 
 
 def copula_row(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Row:
     """Size of the test for a common Gaussian copula of all prompts."""
-    rejected = sum((copula_test(*scenario.draw(rng)).pvalue or 0.0) < 0.05 for _ in range(replicates))
-    return share(str(scenario), "size of the copula test", rejected, replicates, 0.03, 0.07)
+    pvalues = [copula_test(*scenario.draw(rng)).pvalue for _ in range(replicates)]
+    defined = [pvalue for pvalue in pvalues if pvalue is not None]
+    rejected = sum(pvalue < 0.05 for pvalue in defined)
+    return share(str(scenario), "size of the copula test", rejected, max(len(defined), 1), 0.03, 0.07)
 
 
 def spread_rows(spread: Spread, replicates: int, rng: np.random.Generator) -> Iterator[Row]:

@@ -12,10 +12,10 @@
   };
   const UNDEFINED = {
     no_questions: "there is no question",
-    nobody_refused: "no question was refused, and who never refuses does not show what the refusals are worth",
-    everybody_refused: "every question was refused, and who always refuses makes no choice that could be judged",
-    all_wrong: "every answer was wrong, even when forced: where nothing is known, no refusal can be a mistake",
-    all_right: "every answer was right, even when forced: where all is known, no refusal can be well placed",
+    nobody_refused: "no question was refused, so there are no refusals to judge",
+    everybody_refused: "every question was refused, so the model made no choice that could be judged",
+    all_wrong: "every answer was wrong, even when forced, so no refusal could be a mistake",
+    all_right: "every answer was right, even when forced, so no refusal could be justified",
   };
   const LESS_THAN_USUAL = 5;
 
@@ -113,8 +113,8 @@
       attempted: byId("attempted").value !== "",
     });
     if (problem) {
-      tellBad([new BadField("correct", `these rates fit no table of ${whole(read.n)} questions: ${problem}, by ${by}; `
-        + "is this share of the questions that you say, and mu of all of them?")]);
+      tellBad([new BadField("correct", `these rates fit no table of ${whole(read.n)} questions: ${problem}, by ${by}. `
+        + "Check what each rate is a share of: mu is a share of all questions.")]);
       return null;
     }
     byId("table-of-rates").textContent = `The table: ${CELLS.map((cell, place) => `${whole(counts[place])} ${CELL_WORDS[cell]}`).join(", ")}.`;
@@ -146,10 +146,10 @@
     if (ends === null) return "The interval cannot be computed: the likelihood of these counts is flat to the last digit.";
     if (status === "boundary") {
       const empty = CELLS.filter((_, cell) => counts[cell] === 0).map((cell) => CELL_WORDS[cell]);
-      return `At the boundary: no question was ${empty.join(", or ")}, so that the index is exactly ${index}. Go by the interval.`;
+      return `At the boundary: no question was ${empty.join(" or ")}, so RI is exactly ${index}. Use the interval.`;
     }
     const few = CELLS.filter((_, cell) => counts[cell] < LESS_THAN_USUAL).map((cell) => CELL_WORDS[cell]);
-    return few.length ? `Fewer than ${LESS_THAN_USUAL} questions were ${few.join(", or ")}: take the interval for a rough one.` : "";
+    return few.length ? `Fewer than ${LESS_THAN_USUAL} questions were ${few.join(" or ")}: the interval is approximate.` : "";
   }
 
   function tellPlan(found, halfWidth, level) {
@@ -157,13 +157,13 @@
     const { refused, n: all } = marginsOf(found.counts);
     byId("plan").dataset.reason = reason ?? "";
     if (n === null) {
-      const why = reason === "perfect_correlation" ? "an index of exactly 1 or -1 has no standard error" : "an undefined index has none";
+      const why = reason === "perfect_correlation" ? "an RI of exactly 1 or -1 has no standard error" : "RI is undefined";
       byId("plan").replaceChildren(`No number of questions for an interval of ±${halfWidth}: ${why}.`);
       return;
     }
     byId("plan").replaceChildren(
-      `An interval of ±${halfWidth} takes `, shown("questions", n, whole(n)), ` questions and ${whole(n * refused / all)} forced answers, if they are like these.`,
-      reason ? ` A cell is expected to hold fewer than ${LESS_THAN_USUAL} of them, and the index may then come out at 1 or -1.` : "",
+      `An interval of ±${halfWidth} needs about `, shown("questions", n, whole(n)), ` questions and ${whole(n * refused / all)} forced answers, at the rates and RI of this table.`,
+      reason ? ` Fewer than ${LESS_THAN_USUAL} of them are expected in a cell, so RI may be exactly 1 or -1.` : "",
     );
   }
 
@@ -267,8 +267,8 @@
     svg.append(...grid(at, ticks), ...curves(found, ends, at, mu, top), drawn("circle", { class: "point", cx: at.x(r), cy: at.y(c), r: 5 }));
     picture.replaceChildren(svg);
     caption.textContent = found.rho === null
-      ? "The point of this table, between the lines of an index of 1, above, and of 0, below: it lies on every curve."
-      : "The point of this table, on the curve of its index and error rate; shaded are the curves of the interval. The thin lines are an index of 1, above, and of 0, below; grey is what cannot be, more right than answered.";
+      ? "The point of this table, between the lines of RI 1 (above) and RI 0 (below). It lies on every curve."
+      : "The point of this table on the curve of its RI and error rate, with the curves of the interval shaded. Thin lines: RI 1 (above) and RI 0 (below). Grey: impossible, since more would be right than answered.";
   }
 
   /* The whole */
@@ -278,7 +278,7 @@
   function forget() {
     last = null;
     const bad = [...form.querySelectorAll("[aria-invalid]")].map((field) => field.labels[0].textContent);
-    byId("headline").textContent = `Needs a look: ${bad.join("; ")}.`;
+    byId("headline").textContent = `Check: ${bad.join("; ")}.`;
     for (const id of ["range", "caution", "plan", "numbers", "plane", "plane-caption"]) byId(id).replaceChildren();
   }
 

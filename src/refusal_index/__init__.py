@@ -12,14 +12,15 @@ from refusal_index.errors import RefusalIndexError
 
 if TYPE_CHECKING:
     from refusal_index import stats
+    from refusal_index.findings.run_results import RunResults, open_run
     from refusal_index.plugins.confidence.scores import confidence_scores
     from refusal_index.plugins.confidence.threshold import threshold
     from refusal_index.plugins.studies.api import study
     from refusal_index.plugins.trackers.tracker import export
     from refusal_index.plugins.training.callback import RefusalIndexCallback
+    from refusal_index.replies import grade_reply, read_reply
     from refusal_index.runs.api import dry_run, evaluate, evaluate_async
     from refusal_index.runs.gate import compare, gate, rank
-    from refusal_index.runs.writing import Run, open_run
     from refusal_index.stats import (
         ConfidenceInterval,
         ContingencyTable,
@@ -36,7 +37,7 @@ __all__ = [
     "RefusalIndexCallback",
     "RefusalIndexError",
     "RefusalIndexResult",
-    "Run",
+    "RunResults",
     "__version__",
     "compare",
     "confidence_scores",
@@ -45,8 +46,10 @@ __all__ = [
     "evaluate_async",
     "export",
     "gate",
+    "grade_reply",
     "open_run",
     "rank",
+    "read_reply",
     "refusal_index",
     "refusal_index_many",
     "stats",
@@ -55,9 +58,10 @@ __all__ = [
 ]
 
 _PLACES = {
+    "replies": ("grade_reply", "read_reply"),
     "runs.api": ("dry_run", "evaluate", "evaluate_async"),
     "runs.gate": ("compare", "gate", "rank"),
-    "runs.writing": ("Run", "open_run"),
+    "findings.run_results": ("RunResults", "open_run"),
     "plugins.confidence.scores": ("confidence_scores",),
     "plugins.confidence.threshold": ("threshold",),
     "plugins.studies.api": ("study",),

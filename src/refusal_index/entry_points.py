@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, text_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -86,19 +86,28 @@ def load(plugin: EntryPoint) -> Any:
     """
     try:
         return plugin.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         source = plugin.dist.name if plugin.dist else plugin.value
         if source == DISTRIBUTION:
             raise  # an extra is missing, or a bug
         raise PluginError(
             f"{source}: its plugin {plugin.name!r} ({plugin.value}) cannot be loaded ({type(error).__name__}: "
-            f"{error}); update or uninstall {source}"
+            f"{text_of(error)}); update or uninstall {source}"
         ) from error
 
 
 def hook(name: str) -> Any:
-    """Import the hook of this package with the given name, such as ``outstanding``."""
-    return load(own_plugins("hooks")[name])
+    """Import the hook of this package with the given name, such as ``shown``.
+
+    Raises
+    ------
+    PluginError
+        If the package's metadata is older than its code.
+    """
+    plugin = own_plugins("hooks").get(name)
+    if plugin is None:
+        raise not_registered("hooks")
+    return load(plugin)
 
 
 def not_registered(kind: str) -> PluginError:

@@ -14,6 +14,7 @@ the package that raises them; the documentation lists all.
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
 from os import PathLike, fspath
@@ -118,11 +119,46 @@ def listed(names: Iterable[str], limit: int = 12) -> str:
     return ", ".join(shown[:limit]) + (", ..." if len(shown) > limit else "") if shown else "none"
 
 
+def text_of(error: BaseException) -> str:
+    """Return the message of an error, which may be of any class; empty if it cannot be read.
+
+    >>> text_of(ValueError("no index"))
+    'no index'
+    """
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 def shortened(value: object, width: int = 60) -> str:
     """Format a value for a message, cut to `width` characters.
 
     >>> shortened("x" * 100, width=10)
     "'xxxxxx..."
     """
-    shown = repr(value)
+    try:
+        shown = repr(value)
+    except Exception:  # of a class of the user's
+        shown = f"<{type(value).__name__}>"
     return shown if len(shown) <= width else shown[: width - 3] + "..."
+
+
+CONTROL_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories of control characters, direction marks and line separators."""
+
+
+def escape(text: str) -> str:
+    r"""Return text with control and direction characters replaced by visible escapes.
+
+    >>> escape('a\x1b[31mb')
+    'a\\x1b[31mb'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        character.encode("unicode_escape").decode()
+        if unicodedata.category(character) in CONTROL_CATEGORIES
+        else character
+        for character in text
+    )

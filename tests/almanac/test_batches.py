@@ -27,13 +27,13 @@ LONG = [{"role": "user", "content": "\n" * 200}]
 ENDED = {"completed", "failed", "expired", "cancelled"}
 
 
-def asked(number, **changes):
+def chat_request(number, **changes):
     messages = [{"role": "user", "content": f"Who wrote book {number % 7}?"}]
     return {"model": "tied", "messages": messages, "seed": number, "max_tokens": 8, "temperature": 0.9} | changes
 
 
 def line(number, **changes):
-    whole = {"custom_id": f"q-{number}", "method": "POST", "url": URL, "body": asked(number)} | changes
+    whole = {"custom_id": f"q-{number}", "method": "POST", "url": URL, "body": chat_request(number)} | changes
     return {name: value for name, value in whole.items() if value is not None}
 
 
@@ -41,7 +41,7 @@ def lines(count):
     return [line(number) for number in range(count)]
 
 
-def packed(entries):
+def json_lines(entries):
     return b"".join((entry if isinstance(entry, bytes) else json.dumps(entry).encode()) + b"\n" for entry in entries)
 
 
@@ -63,8 +63,8 @@ def with_client(use, log_path=None, **options):
     return asyncio.run(run())
 
 
-async def started(client, entries, **options):
-    file = await client.files.create(file=("wave.jsonl", packed(entries)), purpose="batch")
+async def create_batch(client, entries, **options):
+    file = await client.files.create(file=("wave.jsonl", json_lines(entries)), purpose="batch")
     return await client.batches.create(
         **{"input_file_id": file.id, "endpoint": URL, "completion_window": "24h"} | options
     )
@@ -81,8 +81,8 @@ async def states(client, batch, until=ENDED):
     return seen
 
 
-async def ended(client, entries, **options):
-    return (await states(client, await started(client, entries, **options)))[-1]
+async def run_batch(client, entries, **options):
+    return (await states(client, await create_batch(client, entries, **options)))[-1]
 
 
 async def rows(client, file_id):
@@ -98,16 +98,16 @@ async def results(client, batch):
     return await rows(client, batch.output_file_id), await rows(client, batch.error_file_id)
 
 
-def said(body):
+def replies_and_usage(body):
     return [(choice["message"]["content"], choice["finish_reason"]) for choice in body["choices"]], body["usage"]
 
 
 def test_batch_replies_match_chat_completions():
     async def use(client):
-        batch = await ended(client, lines(300))
+        batch = await run_batch(client, lines(300))
         alone = {}
         for number in range(0, 300, 10):
-            reply = await client.chat.completions.create(**asked(number))
+            reply = await client.chat.completions.create(**chat_request(number))
             alone[f"q-{number}"] = json.loads(reply.to_json(exclude_unset=False))
         return batch, await results(client, batch), alone
 
@@ -128,7 +128,7 @@ def test_batch_replies_match_chat_completions():
 
 def test_batch_passes_through_every_state_with_timestamps():
     async def use(client):
-        return await states(client, await started(client, lines(5)))
+        return await states(client, await create_batch(client, lines(5)))
 
     seen = with_client(use, faults=BatchFaults(delay=0.15))
     assert [one.status for one in seen] == ["validating", "in_progress", "finalizing", "completed"]
@@ -142,13 +142,13 @@ def test_batch_passes_through_every_state_with_timestamps():
 
 def test_rejected_chat_requests_are_in_the_error_file_with_their_status():
     wrong = [
-        line(1, body=asked(1, messages=LONG)),
-        line(2, body=asked(2, temperature=-1)),
-        line(3, body=asked(3, stream=True)),
+        line(1, body=chat_request(1, messages=LONG)),
+        line(2, body=chat_request(2, temperature=-1)),
+        line(3, body=chat_request(3, stream=True)),
     ]
 
     async def use(client):
-        batch = await ended(client, [line(0), *wrong])
+        batch = await run_batch(client, [line(0), *wrong])
         return batch, await results(client, batch)
 
     batch, (output, errors) = with_client(use)
@@ -160,14 +160,14 @@ def test_rejected_chat_requests_are_in_the_error_file_with_their_status():
         "q-2": (400, None),
         "q-3": (400, None),
     }
-    told = {name: one["response"]["body"]["error"] for name, one in errors.items()}
-    assert told["q-1"]["code"] == "context_length_exceeded"
-    assert (told["q-2"]["param"], told["q-3"]["param"]) == ("temperature", "stream")
+    messages = {name: one["response"]["body"]["error"] for name, one in errors.items()}
+    assert messages["q-1"]["code"] == "context_length_exceeded"
+    assert (messages["q-2"]["param"], messages["q-3"]["param"]) == ("temperature", "stream")
 
 
 def test_no_output_file_if_every_request_fails():
     async def use(client):
-        return await ended(client, [line(number, body=asked(number, n=-1)) for number in range(3)])
+        return await run_batch(client, [line(number, body=chat_request(number, n=-1)) for number in range(3)])
 
     batch = with_client(use)
     assert (batch.status, batch.output_file_id, batch.request_counts.failed) == ("completed", None, 3)
@@ -191,8 +191,8 @@ def test_no_output_file_if_every_request_fails():
         ([line(0), b"", line(1), line(0)], [("duplicate_custom_id", 4, "custom_id")]),
         ([line(0, method="GET")], [("invalid_method", 1, "method")]),
         ([line(0), line(1, url="/v1/embeddings")], [("url_mismatch", 2, "url")]),
-        ([line(0), line(1, body=asked(1, model="grouped"))], [("model_mismatch", 2, "body.model")]),
-        ([line(n, body=asked(n, model="gpt-4.1")) for n in range(3)], [("model_not_found", 1, "body.model")]),
+        ([line(0), line(1, body=chat_request(1, model="grouped"))], [("model_mismatch", 2, "body.model")]),
+        ([line(n, body=chat_request(n, model="gpt-4.1")) for n in range(3)], [("model_not_found", 1, "body.model")]),
         ([line(0, body={"messages": []})], [("missing_required_parameter", 1, "body.model")]),
         ([], [("empty_file", None, None)]),
         ([b"", b"  "], [("empty_file", None, None)]),
@@ -203,18 +203,18 @@ def test_invalid_input_file_fails_the_batch_and_names_the_lines(entries, expecte
     monkeypatch.setattr(batches, "MAX_REQUESTS", 8)
 
     async def use(client):
-        return await ended(client, entries)
+        return await run_batch(client, entries)
 
     batch = with_client(use)
     assert (batch.status, batch.output_file_id, batch.error_file_id) == ("failed", None, None)
-    assert [(one.code, one.line, one.param) for one in batch.errors.data] == expected
+    assert [(statement.code, statement.line, statement.param) for statement in batch.errors.data] == expected
     assert all(one.message for one in batch.errors.data)
     assert batch.failed_at
 
 
 def test_at_most_a_hundred_line_errors_are_reported():
     async def use(client):
-        return await ended(client, [b"{"] * 1000)
+        return await run_batch(client, [b"{"] * 1000)
 
     batch = with_client(use)
     assert [one.line for one in batch.errors.data] == list(range(1, 101))
@@ -222,7 +222,7 @@ def test_at_most_a_hundred_line_errors_are_reported():
 
 def test_expired_batch_keeps_completed_requests_and_names_the_rest():
     async def use(client):
-        first, second = await ended(client, lines(10)), await ended(client, lines(10))
+        first, second = await run_batch(client, lines(10)), await run_batch(client, lines(10))
         return first, await results(client, first), second
 
     first, (output, errors), second = with_client(use, faults=BatchFaults(expire=0.35, batches=1))
@@ -231,28 +231,28 @@ def test_expired_batch_keeps_completed_requests_and_names_the_rest():
     assert first.completed_at is None
     assert set(output) == {f"q-{number}" for number in range(6)}
     assert set(errors) == {f"q-{number}" for number in range(6, 10)}
-    assert {(one["response"], one["error"]["code"]) for one in errors.values()} == {(None, "batch_expired")}
+    assert {(error["response"], error["error"]["code"]) for error in errors.values()} == {(None, "batch_expired")}
     assert (second.status, second.request_counts.completed) == ("completed", 10), "only the first batch had to expire"
 
 
 def test_share_of_requests_fails_and_retries_may_succeed():
     async def use(client):
-        batch = await ended(client, lines(200))
+        batch = await run_batch(client, lines(200))
         output, errors = await results(client, batch)
-        again = await ended(client, [line(int(name[2:])) for name in errors])
+        again = await run_batch(client, [line(int(name[2:])) for name in errors])
         return batch, output, errors, again
 
     batch, output, errors, again = with_client(use, faults=BatchFaults(fail=0.3))
     assert 30 < len(errors) < 90
     assert (batch.request_counts.completed, batch.request_counts.failed) == (len(output), len(errors))
-    assert {one["response"]["status_code"] for one in errors.values()} == {429, 500}
+    assert {error["response"]["status_code"] for error in errors.values()} == {429, 500}
     assert output.keys().isdisjoint(errors)
     assert 0 < again.request_counts.failed < len(errors)
 
 
 def test_cancelled_batch_finishes_and_keeps_requests_in_progress():
     async def use(client):
-        batch = await started(client, lines(3000))
+        batch = await create_batch(client, lines(3000))
         while not (await client.batches.retrieve(batch.id)).request_counts.completed:
             await asyncio.sleep(0.01)
         cancelled = await client.batches.cancel(batch.id)
@@ -272,7 +272,7 @@ def test_cancelled_batch_finishes_and_keeps_requests_in_progress():
 
 def test_batch_cancelled_before_validation_has_no_files():
     async def use(client):
-        batch = await started(client, lines(3))
+        batch = await create_batch(client, lines(3))
         await client.batches.cancel(batch.id)
         return (await states(client, batch))[-1]
 
@@ -282,7 +282,7 @@ def test_batch_cancelled_before_validation_has_no_files():
 
 def test_batches_are_listed_newest_first_with_their_metadata_page_by_page():
     async def use(client):
-        made = [await started(client, lines(2), metadata={"wave": str(number)}) for number in range(5)]
+        made = [await create_batch(client, lines(2), metadata={"wave": str(number)}) for number in range(5)]
         page = await client.batches.list(limit=2)
         every = [batch async for batch in client.batches.list(limit=2)]
         with pytest.raises(openai.BadRequestError, match="after"):
@@ -300,28 +300,28 @@ def test_batches_are_listed_newest_first_with_their_metadata_page_by_page():
 def test_two_batches_at_once_do_not_mix():
     async def use(client):
         both = [
-            await started(client, lines(40)),
-            await started(client, [line(n, body=asked(n, model="grouped")) for n in range(40)]),
+            await create_batch(client, lines(40)),
+            await create_batch(client, [line(n, body=chat_request(n, model="grouped")) for n in range(40)]),
         ]
         done = [(await states(client, batch))[-1] for batch in both]
         return [(await results(client, batch))[0] for batch in done], [
-            await results(client, await ended(client, lines(40)))
+            await results(client, await run_batch(client, lines(40)))
         ]
 
     (tied, grouped), [(again, _)] = with_client(use)
-    assert {name: said(one["response"]["body"]) for name, one in tied.items()} == {
-        name: said(one["response"]["body"]) for name, one in again.items()
+    assert {name: replies_and_usage(one["response"]["body"]) for name, one in tied.items()} == {
+        name: replies_and_usage(one["response"]["body"]) for name, one in again.items()
     }
     assert {one["response"]["body"]["model"] for one in grouped.values()} == {"grouped"}
     assert len(tied) == len(grouped) == 40
 
 
 def test_files_round_trip_and_can_be_listed_and_deleted():
-    content = packed(lines(4))
+    content = json_lines(lines(4))
 
     async def use(client):
         file = await client.files.create(file=("wave-1.jsonl", content), purpose="batch")
-        batch = await ended(client, lines(1))
+        batch = await run_batch(client, lines(1))
         listed = [one async for one in client.files.list()]
         brought = [one async for one in client.files.list(purpose="batch")]
         back = (await client.files.content(file.id)).content
@@ -420,7 +420,7 @@ def test_batch_outlives_its_input_file_and_its_output_supports_ranges():
     async def use():
         async with served(faults=BatchFaults(delay=0.1)) as url:
             async with openai.AsyncOpenAI(base_url=url, api_key="sk-none") as client:
-                batch = (await states(client, await started(client, lines(20)), until={"in_progress"}))[-1]
+                batch = (await states(client, await create_batch(client, lines(20)), until={"in_progress"}))[-1]
                 await client.files.delete(batch.input_file_id)
                 last = (await states(client, batch))[-1]
                 whole = (await client.files.content(last.output_file_id)).content
@@ -432,7 +432,7 @@ def test_batch_outlives_its_input_file_and_its_output_supports_ranges():
 
 
 def test_file_larger_than_the_body_limit_is_accepted():
-    content = packed(line(n, body=asked(n, user="x" * 3000)) for n in range(1500))
+    content = json_lines(line(n, body=chat_request(n, user="x" * 3000)) for n in range(1500))
     assert len(content) > 4 << 20
 
     async def use(client):
@@ -458,7 +458,7 @@ def test_file_larger_than_the_body_limit_is_accepted():
 def test_batch_with_unsupported_options_is_rejected(options, param):
     async def use(client):
         with pytest.raises(openai.BadRequestError) as caught:
-            await started(client, lines(1), **options)
+            await create_batch(client, lines(1), **options)
         return caught.value.param, [batch async for batch in client.batches.list()]
 
     assert with_client(use) == (param, [])
@@ -472,7 +472,7 @@ def test_unknown_ids_give_404_and_outputs_are_rejected_as_input():
         ask = {"endpoint": URL, "completion_window": "24h"}
         with pytest.raises(openai.NotFoundError, match="file-none"):
             await client.batches.create(input_file_id="file-none", **ask)
-        batch = await ended(client, lines(1))
+        batch = await run_batch(client, lines(1))
         with pytest.raises(openai.BadRequestError, match="batch_output"):
             await client.batches.create(input_file_id=batch.output_file_id, **ask)
 
@@ -523,7 +523,7 @@ def test_a_batch_outlives_its_client():
     async def use():
         async with served() as url:
             async with openai.AsyncOpenAI(base_url=url, api_key="sk-none") as client:
-                batch = await started(client, lines(500), metadata={"run": "one"})
+                batch = await create_batch(client, lines(500), metadata={"run": "one"})
             async with openai.AsyncOpenAI(base_url=url, api_key="sk-other") as client:
                 [found] = [one async for one in client.batches.list() if one.metadata == {"run": "one"}]
                 last = (await states(client, found))[-1]
@@ -534,13 +534,13 @@ def test_a_batch_outlives_its_client():
 
 def test_log_has_one_line_per_executed_batch_request(tmp_path):
     async def use(client):
-        batch = await ended(client, [*lines(8), line(8, body=asked(8, messages=LONG)), line(9), line(10)])
+        batch = await run_batch(client, [*lines(8), line(8, body=chat_request(8, messages=LONG)), line(9), line(10)])
         return batch.id
 
     batch = with_client(use, tmp_path / "log.jsonl", faults=BatchFaults(expire=0.15))
     text = (tmp_path / "log.jsonl").read_text()
     entries = [json.loads(one) for one in text.splitlines()]
-    inside = [one for one in entries if one["path"] == URL]
+    inside = [entry for entry in entries if entry["path"] == URL]
     assert Counter((one["custom_id"], one["status"]) for one in inside) == {
         **{(f"q-{number}", 200): 1 for number in range(8)},
         ("q-8", 400): 1,
@@ -548,9 +548,9 @@ def test_log_has_one_line_per_executed_batch_request(tmp_path):
     assert {(one["batch"], one["method"]) for one in inside} == {(batch, "POST")}
     assert {one["seed"] for one in inside if one["status"] == 200} == set(range(8))
     assert all(one["total_tokens"] > one["completion_tokens"] for one in inside if one["status"] == 200)
-    [made] = [one for one in entries if (one["method"], one["path"]) == ("POST", "/v1/batches")]
+    [made] = [entry for entry in entries if (entry["method"], entry["path"]) == ("POST", "/v1/batches")]
     assert (made["batch"], made["status"]) == (batch, 200)
-    assert sum((one["method"], one["path"]) == ("POST", "/v1/files") for one in entries) == 1
+    assert sum((entry["method"], entry["path"]) == ("POST", "/v1/files") for entry in entries) == 1
     assert "Who wrote" not in text
 
 
@@ -558,7 +558,7 @@ def test_stopped_server_drops_its_batches_and_leaves_no_files(tmp_path, monkeypa
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     async def use(client):
-        await started(client, lines(3000))
+        await create_batch(client, lines(3000))
         await client.files.create(file=("a.jsonl", b"{}"), purpose="batch")
         assert len(list(tmp_path.rglob("*"))) > 2
 
@@ -569,10 +569,10 @@ def test_stopped_server_drops_its_batches_and_leaves_no_files(tmp_path, monkeypa
 def test_batch_fails_with_server_error_if_processing_raises(monkeypatch, caplog):
     async def use(client):
         monkeypatch.setattr("refusal_index.plugins.almanac.batches.result_line", lambda *_: 1 / 0)
-        return await ended(client, lines(3))
+        return await run_batch(client, lines(3))
 
     batch = with_client(use)
-    assert (batch.status, [one.code for one in batch.errors.data]) == ("failed", ["server_error"])
+    assert (batch.status, [statement.code for statement in batch.errors.data]) == ("failed", ["server_error"])
     assert "ZeroDivisionError" in caplog.text
 
 

@@ -141,16 +141,16 @@ async def readings(runtime: Runtime, variant: str, seed: int) -> np.ndarray:
     """Return, shape (questions, draws, 2), whether each reply refused and whether it was right."""
     prompts = load_prompt_set("default")
 
-    async def one(number, question):
+    async def grades_of(number, question):
         text = "\n\n".join(prompts.render(variant, question.text))
         drawn = await runtime.complete(
             [Message("user", text)], temperature=0.7, top_p=0.95, max_tokens=64, n=DRAWS, seed=seed + number
         )
         read = [read_reply(reply.text) for reply in drawn]
-        return [(reading.refused, exact_grade(question, reading.answer) == "correct") for reading in read]
+        return [(reading.refused, exact_grade(question, reading) == "correct") for reading in read]
 
     questions = sample(load_dataset("almanac"), N_QUESTIONS, 0).questions
-    return np.array(await asyncio.gather(*(one(number, question) for number, question in enumerate(questions))))
+    return np.array(await asyncio.gather(*(grades_of(number, question) for number, question in enumerate(questions))))
 
 
 @pytest.fixture(scope="module")

@@ -303,18 +303,20 @@ def conversation(*texts: str) -> list[Message]:
     return [Message("user", text) for text in texts]
 
 
-def asked(count: int, *variants: str) -> list[list[Message]]:
+def conversations_about(count: int, *variants: str) -> list[list[Message]]:
     prompts, questions = load_prompt_set("default"), load_dataset("almanac").questions[:count]
-    return [conversation("\n\n".join(prompts.render(name, one.text))) for one in questions for name in variants]
+    return [
+        conversation("\n\n".join(prompts.render(name, question.text))) for question in questions for name in variants
+    ]
 
 
 def test_hidden_states_match_transformers_in_every_layer(folder):
     """`make_fixtures.py` wrote what transformers gives as ``output_hidden_states``."""
-    talks = [[Message(**message) for message in one] for one in CONVERSATIONS]
+    conversations = [[Message(**message) for message in one] for one in CONVERSATIONS]
     expected = np.load(folder / "states.npy")
     runtime = Runtime(folder)
-    found = hidden_states(runtime, talks)
-    alone = np.concatenate([hidden_states(runtime, [one]) for one in talks])
+    found = hidden_states(runtime, conversations)
+    alone = np.concatenate([hidden_states(runtime, [one]) for one in conversations])
     assert found.dtype == np.float32
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, atol=TOLERANCE)
@@ -324,12 +326,12 @@ def test_hidden_states_match_transformers_in_every_layer(folder):
 @pytest.mark.parametrize("name", ["base", "small"])
 def test_last_hidden_state_gives_the_next_token_probabilities(name):
     """The embedded models' output head is their embedding, applied to the last hidden state as in transformers."""
-    runtime, (talk,) = shared_runtime(name), asked(1, "normal")
+    runtime, (talk,) = shared_runtime(name), conversations_about(1, "normal")
     (reply,) = asyncio.run(runtime.complete(talk, max_tokens=1, top_logprobs=20))
     scores = hidden_states(name, [talk])[0, -1].astype(float) @ runtime.model.weights.embedding.T
     logs = np.sort(scores - np.log(np.exp(scores - scores.max()).sum()) - scores.max())[::-1]
-    told = [logprob for _, logprob in reply.logprobs[0].alternatives]
-    np.testing.assert_allclose(logs[:20], told, atol=1e-4)
+    logprobs = [logprob for _, logprob in reply.logprobs[0].alternatives]
+    np.testing.assert_allclose(logs[:20], logprobs, atol=1e-4)
 
 
 def test_shared_prefixes_of_conversations_are_computed_once(monkeypatch):
@@ -337,12 +339,12 @@ def test_shared_prefixes_of_conversations_are_computed_once(monkeypatch):
     monkeypatch.setattr(
         Llama, "forward", lambda self, tokens, *rest: ran.append(len(tokens)) or forward(self, tokens, *rest)
     )
-    talks = asked(60, "low", "highest")
-    together = hidden_states("base", talks)
+    conversations = conversations_about(60, "low", "highest")
+    together = hidden_states("base", conversations)
     encode = shared_runtime("base").tokenizer.encode
-    assert sum(ran) < 0.2 * sum(len(encode(talk)) for talk in talks)
-    some = range(0, len(talks), 17)
-    alone = np.concatenate([hidden_states("base", [talks[place]]) for place in some])
+    assert sum(ran) < 0.2 * sum(len(encode(conversation)) for conversation in conversations)
+    some = range(0, len(conversations), 17)
+    alone = np.concatenate([hidden_states("base", [conversations[place]]) for place in some])
     np.testing.assert_allclose(together[some], alone, atol=1e-4)
 
 
@@ -357,13 +359,13 @@ TALKS = st.lists(st.tuples(st.booleans(), st.text("abc ", max_size=12)), max_siz
 @pytest.mark.nightly
 @given(TALKS, st.integers(1, 5), st.sampled_from([1, 60, 2560]))
 def test_hidden_states_do_not_depend_on_batching_or_order_property(tiny, drawn, together, most):
-    talks = [conversation(SHARED_START * shares + text) for shares, text in drawn]
+    conversations = [conversation(SHARED_START * shares + text) for shares, text in drawn]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(states, "_BATCH_SIZE", together)
         patch.setattr(states, "_MAX_TOKENS", most)
-        found = hidden_states(tiny, talks)
-    assert found.shape == (len(talks), 3, 24)
-    for one, talk in zip(found, talks, strict=True):
+        found = hidden_states(tiny, conversations)
+    assert found.shape == (len(conversations), 3, 24)
+    for one, talk in zip(found, conversations, strict=True):
         np.testing.assert_allclose(one, hidden_states(tiny, [talk])[0], atol=TOLERANCE)
 
 

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 import openai
@@ -182,6 +183,63 @@ def test_unknown_routes_get_an_api_shaped_error(method, path, status):
     found, answer = with_http(use)
     assert found == status
     assert path in answer["error"]["message"]
+
+
+def exchange_raw(request, log_path=None):
+    """Send bytes as they are; return the lines of the response's head, and its body."""
+
+    async def run():
+        async with server(log_path) as url:
+            reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+            writer.write(request)
+            response = await asyncio.wait_for(reader.read(), 10)
+            writer.close()
+            return response
+
+    head, _, body = asyncio.run(run()).decode().partition("\r\n\r\n")
+    return head.split("\r\n"), body
+
+
+HOSTILE_PATHS = ["%00", "%0a%1b%5b2J", "%0d%0aX-Evil:%201", "%ff", "..%2f..%2fetc%2fpasswd", "%e2%80%ae", "%", "%zz"]
+
+
+@pytest.mark.parametrize("name", HOSTILE_PATHS)
+@pytest.mark.parametrize("path", ["/files/{}", "/files/{}/content", "/batches/{}", "/{}", "/files?after={}"])
+def test_hostile_names_in_paths_are_not_found_and_escaped(tmp_path, caplog, path, name):
+    request = f"GET /v1{path.format(name)} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode()
+    head, body = exchange_raw(request, tmp_path / "log.jsonl")
+    assert head[0] in ("HTTP/1.1 404 Not Found", "HTTP/1.1 400 Bad Request")
+    assert not any(line.startswith("X-Evil") for line in head)
+    assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
+    assert body.isprintable()
+    assert all(line.isprintable() for line in (tmp_path / "log.jsonl").read_text().splitlines())
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [b"GET /a\x1b[2J HTTP/1.1", b"GET /\x00 HTTP/1.1", b"GET http://[::1 HTTP/1.1", b"GET /" + b"x" * 9000],
+)
+def test_request_that_is_not_http_is_an_error_400_and_one_line(caplog, request_line):
+    head, _ = exchange_raw(request_line + b"\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+    assert head[0] == "HTTP/1.0 400 Bad Request"
+    (record,) = caplog.records
+    assert record.exc_info is None
+    assert record.getMessage().startswith("rejected a request that is not valid HTTP: ")
+    assert record.getMessage().isprintable()
+
+
+@pytest.mark.parametrize("name", [b"a\x1b[2J", b"a\x00", b"a\x07", b"\xff", b"\xed\xa0\x80", "\u202e".encode()])
+def test_uploaded_file_with_control_characters_in_its_name_is_refused(caplog, name):
+    parts = [(b'name="purpose"', b"batch"), (b'name="file"; filename="' + name + b'"', b"{}")]
+    form = b"".join(b"--x\r\nContent-Disposition: form-data; %s\r\n\r\n%s\r\n" % part for part in parts) + b"--x--\r\n"
+    lines = ["POST /v1/files HTTP/1.1", "Host: 127.0.0.1", "Connection: close", f"Content-Length: {len(form)}"]
+    head = "\r\n".join([*lines, "Content-Type: multipart/form-data; boundary=x", "", ""])
+    status, answer = exchange_raw(head.encode() + form)
+    assert status[0] == "HTTP/1.1 400 Bad Request"
+    assert answer.isprintable()
+    assert json.loads(answer)["error"]["type"] == "invalid_request_error"
+    assert not caplog.records
 
 
 def test_a_failure_of_the_server_is_an_error_500_and_the_next_request_works(monkeypatch, caplog):

@@ -6,18 +6,20 @@ import numpy as np
 import polars as pl
 import pytest
 from benchmarks.coverage.gate import (
-    ERROR,
-    REFUSAL,
-    RHO,
-    SCENARIOS,
+    WORLDS,
+    Lacking,
     Model,
     Scenario,
+    World,
+    baseline_of,
     candidate_of,
     correct_rate,
+    recommended,
     scenario_rows,
+    scenarios,
 )
 from benchmarks.many_choices import Measured, bench
-from benchmarks.outcomes import THRESHOLDS, WORK, made, made_up_outcomes, measure, write
+from benchmarks.outcomes import THRESHOLDS, WORK, made_up_outcomes, measure, write, write_table
 from benchmarks.same_outcomes import differences, renamed, values_of
 from tests.tiers import others_nightly
 
@@ -29,7 +31,7 @@ from refusal_index.stats.intervals import spearman
 
 # --- Simulation of release gates
 
-BASE = Model(REFUSAL, ERROR, RHO)
+BASE = baseline_of(World())
 
 
 def numbers(model: Model) -> dict[str, float]:
@@ -55,6 +57,22 @@ def test_gate_errors_are_bounded_and_power_is_sufficient(scenario):
     assert all(row.holds for row in scenario_rows(scenario, 200, np.random.default_rng(3)))
 
 
+def test_recommended_number_equals_that_of_an_independent_simulation():
+    assert recommended(World(0.4, 0.55)) == pytest.approx(3553, abs=1.5)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        Scenario("refusal_index", 1, 1000, world=WORLDS[0], lacking=Lacking(0.1, 0.02, "candidate")),
+        Scenario("none", 0, 3000, world=WORLDS[0], lacking=Lacking(0.2, 0.0)),
+    ],
+    ids=str,
+)
+def test_gate_errs_no_more_often_where_answers_are_lacking(scenario):
+    assert all(row.holds for row in scenario_rows(scenario, 40, np.random.default_rng(7)))
+
+
 @pytest.mark.slow
 @others_nightly("replicates", [30, 400])
 def test_several_looks_err_no_more_often_than_one_look(replicates):
@@ -70,7 +88,9 @@ def test_clear_case_stops_before_using_all_questions():
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+@pytest.mark.parametrize(
+    "scenario", [scenario for scenario in scenarios() if scenario.n is not None and scenario.n <= 4000], ids=str
+)
 def test_every_scenario_holds(scenario):
     assert all(row.holds for row in scenario_rows(scenario, 400, np.random.default_rng(4)))
 
@@ -98,7 +118,7 @@ def test_startup_cost_is_subtracted():
 @pytest.mark.slow
 def test_each_workload_runs_in_its_own_process(tmp_path):
     path = tmp_path / "few.parquet"
-    assert made(path, models=2, questions=60) == 2 * 4 * 60
+    assert write_table(path, models=2, questions=60) == 2 * 4 * 60
     one = measure("read and summarised", path)
     assert one.found == 2 * 4 * len(METRICS) + 2  # and a joint estimate of each model
     assert one.wall > 0 < one.cpu
@@ -156,3 +176,16 @@ def test_renamed_keys_and_codes_are_translated():
     assert renamed(older, {"index": "refusal_index"}) == {
         "refusal_index": [{"metric": "refusal_index", "text": "the index"}]
     }
+    nested = {"stopped": {"of": 1}, "confidence": [{"of": 2}], "of": 3}
+    assert renamed(nested, {"stopped.of": "planned", "confidence.of": "scored_pass"}) == {
+        "stopped": {"planned": 1},
+        "confidence": [{"scored_pass": 2}],
+        "of": 3,
+    }
+
+
+def test_penalty_is_translated_only_where_it_was_p_of_the_weighted_score():
+    older = {"summary": {"penalty": 1, "truthfulness_weights": []}, "row": {"penalty": 1, "delta_signed": 2}}
+    newer = {"summary": {"weighted_score_p": 1, "truthfulness_weights": []}, "row": {"p": 1, "delta_signed": 2}}
+    of_a_wrong_answer = {"penalty": 1, "utility": 0}
+    assert renamed({**older, "threshold": of_a_wrong_answer}, {}) == {**newer, "threshold": of_a_wrong_answer}

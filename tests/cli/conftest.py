@@ -30,7 +30,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a finished run of the embedded model; tests must not change it."""
     out = tmp_path_factory.mktemp("finished") / "r"
     assert CliRunner().invoke(app, [*LOW, "--out", str(out)], catch_exceptions=False).exit_code == 0
@@ -38,9 +38,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def ran(finished: Path, command: Command) -> Path:
+def run_folder(finished_run: Path, command: Command) -> Path:
     """Put a finished run of `LOW` into the working folder, as ``r``."""
-    return Path(shutil.copytree(finished, "r"))
+    return Path(shutil.copytree(finished_run, "r"))
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ class Server:
         made = (entry for entry in self.entries() if (entry["method"], entry["path"]) == ("POST", "/v1/batches"))
         return [entry["batch"] for entry in made if entry["status"] == 200]
 
-    def asked(self) -> list[str]:
+    def answered_ids(self) -> list[str]:
         """Return the ids of all requests that were answered in batches."""
         return [entry["custom_id"] for entry in self.answered() if "custom_id" in entry]
 

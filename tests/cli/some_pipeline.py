@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 
 from refusal_index.data.outcome import Question
@@ -16,20 +17,30 @@ class State:
     asked
         Every message that was answered.
     stops_after, stopping
-        After how many replies every further call raises, and what.
+        After how many replies every further call raises, and what. For KeyboardInterrupt, the process is interrupted
+        once, as by Ctrl-C.
     """
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.prompts: list[str] = []
         self.stops_after: int | None = None
         self.stopping: BaseException = RuntimeError("out of quota")
+        self._interrupted_after: int | None = None
         self._lock = threading.Lock()
 
     def take(self, message: str) -> None:
         with self._lock:
-            if self.stops_after is not None and len(self.asked) >= self.stops_after:
+            if self.stops_after is not None and len(self.prompts) >= self.stops_after:
+                if isinstance(self.stopping, KeyboardInterrupt):
+                    self._interrupt()
+                    raise RuntimeError("interrupted")
                 raise self.stopping
-            self.asked.append(message)
+            self.prompts.append(message)
+
+    def _interrupt(self) -> None:
+        if self._interrupted_after != self.stops_after:
+            self._interrupted_after = self.stops_after
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 state = State()

@@ -14,8 +14,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from refusal_index.data.folder import SET_VERSION
 from refusal_index.data.outcome_table import write_outcomes
+from refusal_index.data.run_sets import SET_VERSION
 from refusal_index.plugins.studies import study
 from refusal_index.plugins.studies.study import study_spec
 from tests.cli.making import LOW
@@ -49,7 +49,7 @@ CASES = {
     "no key": (["--model", "openai/gpt-4.1"], ["openai/gpt-4.1", "OPENAI_API_KEY"]),
     "no key of the grader": (
         ["--limit", "3", "--grader", "openai/gpt-4o-mini"],
-        ["openai/gpt-4o-mini", "OPENAI_API_KEY", "--grader exact"],
+        ["openai/gpt-4o-mini", "OPENAI_API_KEY", "--grader includes"],
     ),
     "unknown provider": (["--model", "opnai/gpt-4.1"], ["'opnai'", "openai/gpt-4.1"]),
     "unknown sibling": (["--model", "almanac/bas"], ["'bas'", "base"]),
@@ -63,8 +63,6 @@ CASES = {
     "unreadable price": (["--price", "cheap"], ["--price", "2.5,10", "cheap"]),
     "unreadable price of the grader": (["--grader-price", "1"], ["--grader-price", "2.5,10", "'1'"]),
     "unknown engine": (["--limit", "3", "--engine", "dirct"], ["--engine", "'dirct'", "'direct'"]),
-    "a removed option": (["--limit", "3", "--batch"], ["error: --batch: renamed; use --engine batch"]),
-    "a removed engine": (["--engine", "inspect"], ["engine 'inspect' is now 'direct', the default"]),
     "more repeated questions than there are": (
         ["--limit", "20", "--repeat-questions", "21"],
         ["--repeat-questions: expected at most 20, as many as are asked, got 21"],
@@ -222,7 +220,7 @@ def with_stubs(name: str, given: dict[str, str]) -> list[str]:
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
-    return {str(one): one.read_bytes() if one.is_file() else None for one in folder.rglob("*")}
+    return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
 def test_output_options_match_the_known_list():
@@ -232,10 +230,10 @@ def test_output_options_match_the_known_list():
 
 
 @one_fast(("name", "param"), sorted(OUTPUTS, key=lambda one: one[0] != "run-batch"))
-def test_outputs_are_never_written_into_a_run_folder(ran, command, name, param):
+def test_outputs_are_never_written_into_a_run_folder(run_folder, command, name, param):
     """``run-batch -o r/replies.sqlite`` destroyed the replies that were paid for, with exit status 0."""
-    Path("link").symlink_to(ran / "replies.sqlite")
-    before = contents(ran)
+    Path("link").symlink_to(run_folder / "replies.sqlite")
+    before = contents(run_folder)
     for place in ("r", "r/new.csv", "link", "r/logs/new", "r/outcomes.parquet", "r/replies.sqlite"):
         if name in RUN_FOLDERS:
             if place == "r":  # its own command resumes there
@@ -246,24 +244,24 @@ def test_outputs_are_never_written_into_a_run_folder(ran, command, name, param):
         done = command(*line)
         assert done.exit_code == 2, (line, done.output)
         assert f"{place} lies in the folder of" in done.stderr, (line, done.stderr)
-    assert contents(ran) == before
+    assert contents(run_folder) == before
 
 
-def test_gate_candidate_is_not_written_into_a_run_folder(ran, command):
-    before = contents(ran)
+def test_gate_candidate_is_not_written_into_a_run_folder(run_folder, command):
+    before = contents(run_folder)
     done = command("gate", "r/new", "--run", "--limit", "20", "--variants", "low", "--at-least", "refusal_index=0")
-    assert (done.exit_code, contents(ran)) == (2, before)
+    assert (done.exit_code, contents(run_folder)) == (2, before)
     assert "r/new lies in the folder of the run" in done.stderr
 
 
-def test_only_report_writes_the_page_of_a_run(ran, command):
-    page = (ran / "report.html").read_bytes()
+def test_only_report_writes_the_page_of_a_run(run_folder, command):
+    page = (run_folder / "report.html").read_bytes()
     assert command(*with_stubs("study", {"name": "results_table", "out": "r/report.html"})).exit_code == 2
-    assert (ran / "report.html").read_bytes() == page
+    assert (run_folder / "report.html").read_bytes() == page
     assert command("report", "r", "--out", "r/report.html").exit_code == 0
 
 
-def test_run_batch_may_write_below_rounds_of_a_run(ran, command):
+def test_run_batch_may_write_below_rounds_of_a_run(run_folder, command):
     """``run --engine command`` has it write below ``rounds/``."""
     Path("requests.jsonl").write_text("")
     done = command("run-batch", "-i", "requests.jsonl", "-o", "r/rounds/replies.jsonl", "--model", "almanac/base")
@@ -306,7 +304,7 @@ def of_inputs(command, monkeypatch):
     few = tuple(study_spec(name) for name in ("results_table", "ranking_with_ties"))
     monkeypatch.setattr(study, "study_specs", lambda: few)
     for model in "ab":
-        write_outcomes(pl.concat(list(made_run(model, n=60).variants.values())), Path(f"{model}.parquet"))
+        write_outcomes(pl.concat(list(made_run(model, n=60).tables.values())), Path(f"{model}.parquet"))
     Path("empty.csv").touch()
     return lambda name, *inputs: command(*name.split(), *inputs, *COMMANDS[name])
 
@@ -341,10 +339,10 @@ def test_exit_status_is_2_if_only_one_model_is_left(of_inputs):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_lists_exit_statuses(command, name):
-    said = " ".join(command(*name.split(), "--help").stdout.split())
-    assert "Exit status: 0 done" in said
-    assert "1 done without a run that could not be read" in said
-    assert "folders of sets" in said
+    output = " ".join(command(*name.split(), "--help").stdout.split())
+    assert "Exit status: 0 done" in output
+    assert "1 done without a run that could not be read" in output
+    assert "folders of sets" in output
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -358,9 +356,9 @@ def test_set_uses_its_own_names_and_skips_runs_not_started(of_inputs, name):
     assert result.exit_code == 1
     assert result.stderr.startswith("left out: set/three has not started yet")
     made = [Path(f) for f in ("made/results_table.csv", "made.html") if Path(f).exists()]
-    shown = result.stdout + "".join(path.read_text(encoding="utf-8") for path in made)
-    assert "Large, thinking" in shown
-    assert "Small" in shown
+    output = result.stdout + "".join(path.read_text(encoding="utf-8") for path in made)
+    assert "Large, thinking" in output
+    assert "Small" in output
 
 
 def test_report_of_a_set_is_written_to_its_folder(command):

@@ -83,8 +83,8 @@ def expected_reasons(sections: list[dict[str, Any]]) -> Counter[str]:
     """Count the faults planted in the sections that were tried."""
     planted = Counter[str]()
     first_duplicate = True
-    for one in sections:
-        fault = "nothing_to_ask" if not one["section"] else fault_of(number_of(one["title"]))
+    for section in sections:
+        fault = "nothing_to_ask" if not section["section"] else fault_of(number_of(section["title"]))
         if fault == "duplicate" and first_duplicate:
             first_duplicate = False
         elif fault:
@@ -134,19 +134,19 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FakeApi]:
 def test_questions_match_their_sections_and_sources(built):
     questions = lines(built[0] / "wiki.jsonl")
     assert len({one["question_id"] for one in questions}) == len({one["question"] for one in questions}) == 20
-    for one in questions:
-        number = number_of(one["title"])
-        assert int(one["answer"]) - 1500 - number in {0, 1}
-        assert one["section"].split(" > ")[0] == "Sights"
-        assert (one["topic"], one["difficulty"]) == (f"Towns of region {number % 3}", str(number % 4))
-        assert one["revision"] == str(5000 + number)
+    for question in questions:
+        number = number_of(question["title"])
+        assert int(question["answer"]) - 1500 - number in {0, 1}
+        assert question["section"].split(" > ")[0] == "Sights"
+        assert (question["topic"], question["difficulty"]) == (f"Towns of region {number % 3}", str(number % 4))
+        assert question["revision"] == str(5000 + number)
 
 
 def test_the_frozen_set_loads_as_a_dataset(built):
     file = built[0] / "wiki.jsonl"
     dataset = load_dataset("precise_wiki", data=file)
     assert [(q.question_id, q.text, q.gold, q.topic) for q in dataset.questions] == [
-        (one["question_id"], one["question"], one["answer"], one["topic"]) for one in lines(file)
+        (line["question_id"], line["question"], line["answer"], line["topic"]) for line in lines(file)
     ]
     assert dataset.sha256 == record(str(file))["file"]["sha256"]
 
@@ -162,9 +162,9 @@ def test_every_engine_builds_the_same_file_with_the_same_record(engine, built, t
         assert build(*command).exit_code == 0
     assert Path("wiki.jsonl").read_bytes() == (built[0] / "wiki.jsonl").read_bytes()
     assert record() == record(str(built[0] / "wiki.jsonl"))
-    asked = [one["seed"] for one in lines(log) if one["path"] == "/v1/chat/completions"]
+    asked = [line["seed"] for line in lines(log) if line["path"] == "/v1/chat/completions"]
     assert sorted(asked) == sorted(body["seed"] for body in built[1].answered)
-    assert (len(Server(url, log).asked()) == len(asked)) is (engine == "batch")
+    assert (len(Server(url, log).answered_ids()) == len(asked)) is (engine == "batch")
 
 
 @pytest.mark.slow
@@ -183,7 +183,7 @@ def test_detached_build_is_collected_and_never_paid_for_twice(built, tmp_path, m
         assert "--engine batch" in refused.stderr
         assert build(*command, *batches).exit_code == 0
     assert Path("wiki.jsonl").read_bytes() == (built[0] / "wiki.jsonl").read_bytes()
-    assert len(Server(url, log).asked()) == len(built[1].answered)
+    assert len(Server(url, log).answered_ids()) == len(built[1].answered)
 
 
 @pytest.mark.slow
@@ -200,8 +200,8 @@ def test_functions_build_the_same_questions(engine, built):
 @pytest.mark.slow
 def test_stopped_build_resumes_without_repeating_requests(monkeypatch):
     def used_up(message: str, sent_before: int) -> web.StreamResponse | None:
-        told = {"error": {"message": "no more", "type": "t", "code": None}}
-        return web.json_response(told, status=401) if len(api.answered) >= 30 else None
+        body = {"error": {"message": "no more", "type": "t", "code": None}}
+        return web.json_response(body, status=401) if len(api.answered) >= 30 else None
 
     write_pages(Path("pages.jsonl"), 60)
     with FakeApi(writer, used_up) as api:
@@ -217,8 +217,8 @@ def test_stopped_build_resumes_without_repeating_requests(monkeypatch):
 def test_each_request_has_its_own_seed_and_each_role_its_settings(built):
     answered = built[1].answered
     assert len({body["seed"] for body in answered}) == len(answered)
-    told = {(is_question(b["messages"][-1]["content"]), b["model"], b["temperature"], b["top_p"]) for b in answered}
-    assert told == {(True, "writer", 0.7, 0.9), (False, "answerer", 0.3, 0.9)}
+    sampling = {(is_question(b["messages"][-1]["content"]), b["model"], b["temperature"], b["top_p"]) for b in answered}
+    assert sampling == {(True, "writer", 0.7, 0.9), (False, "answerer", 0.3, 0.9)}
 
 
 @pytest.mark.slow
@@ -249,7 +249,7 @@ def test_different_seed_samples_different_sections(api):
     write_pages(Path("pages.jsonl"), 80)
     build("--questions", "12")
     build("--questions", "12", "--seed", "1", out="other.jsonl")
-    assert {one["question"] for one in lines("other.jsonl")} != {one["question"] for one in lines("wiki.jsonl")}
+    assert {line["question"] for line in lines("other.jsonl")} != {line["question"] for line in lines("wiki.jsonl")}
 
 
 @pytest.mark.slow
@@ -284,8 +284,8 @@ def test_model_with_unreadable_output_stops_the_build_with_reasons(monkeypatch):
 
 def test_rejected_key_stops_the_build_and_is_never_shown(monkeypatch):
     def refused(message: str, sent_before: int) -> web.StreamResponse:
-        told = {"error": {"message": "bad key sk-very-secret", "type": "t", "code": None}}
-        return web.json_response(told, status=401)
+        body = {"error": {"message": "bad key sk-very-secret", "type": "t", "code": None}}
+        return web.json_response(body, status=401)
 
     write_pages(Path("pages.jsonl"), 60)
     with FakeApi(writer, refused) as api:
@@ -311,7 +311,7 @@ def test_section_with_permanent_request_failure_is_skipped_and_named(monkeypatch
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
         build("--questions", "100")
     assert record()["counts"]["rejected"]["request_failed"] == 3
-    failed = [one for one in lines("wiki.jsonl.build/sections.jsonl") if one["reason"] == "request_failed"]
+    failed = [line for line in lines("wiki.jsonl.build/sections.jsonl") if line["reason"] == "request_failed"]
     assert {one["title"] for one in failed} == {"Town 11"}
     assert all("too rude" in one["detail"] for one in failed)
 
@@ -332,7 +332,7 @@ def test_filtered_and_truncated_replies_are_distinguished(monkeypatch):
         build("--questions", "100")
     assert record()["counts"]["rejected"]["content_filter"] == 2
     assert "request_failed" not in record()["counts"]["rejected"]
-    assert "Town 12" in {one["title"] for one in lines("wiki.jsonl")}
+    assert "Town 12" in {line["title"] for line in lines("wiki.jsonl")}
 
 
 def test_a_dry_run_sends_nothing_and_counts_requests(api):
@@ -371,7 +371,6 @@ CASES = {
     "no key": ("pages.jsonl", "w.jsonl", [], ["OPENAI_API_KEY"]),
     "no provider": ("pages.jsonl", "w.jsonl", ["--writer", "gpt"], ["PROVIDER/NAME"]),
     "no such engine": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--engine", "dirct"], ["--engine", "'direct'"]),
-    "a removed option": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--batch"], ["--batch: renamed; use --engine batch"]),
     "files, which nobody could answer": (
         "pages.jsonl",
         "w.jsonl",
@@ -414,8 +413,8 @@ def test_stopped_build_gives_same_result_as_uninterrupted_build(monkeypatch):
     """A key that is rejected after some replies stops it."""
 
     def used_up(message: str, sent_before: int) -> web.StreamResponse | None:
-        told = {"error": {"message": "no more", "type": "t", "code": None}}
-        return web.json_response(told, status=401) if len(api.answered) >= enough else None
+        body = {"error": {"message": "no more", "type": "t", "code": None}}
+        return web.json_response(body, status=401) if len(api.answered) >= enough else None
 
     write_pages(Path("pages.jsonl"), 40)
     with FakeApi(writer, used_up) as api:
@@ -466,17 +465,17 @@ def test_killed_and_interrupted_build_gives_same_result_with_few_repeats(monkeyp
                 assert process.poll() is None, process.communicate()
                 time.sleep(0.02)
             process.send_signal(ending)
-            said = process.communicate()[1]
-            assert process.returncode == (130 if ending is signal.SIGINT else -signal.SIGKILL), said
+            output = process.communicate()[1]
+            assert process.returncode == (130 if ending is signal.SIGINT else -signal.SIGKILL), output
             assert not Path("killed.jsonl").exists()
-        said = finish(start("killed.jsonl"))
+        output = finish(start("killed.jsonl"))
         sent = Counter(body["seed"] for body in api.answered)
         used = record("killed.jsonl")["usage"]
         assert len(sent) == used["writer"]["requests"] + used["answerer"]["requests"]
         assert sum(sent.values()) - len(sent) <= 2 * 8, "only what was in flight at a kill"
 
         before = len(api.answered)
-        assert finish(start("killed.jsonl")) == said
+        assert finish(start("killed.jsonl")) == output
         assert len(api.answered) == before, "a finished build sends nothing"
 
         finish(start("whole.jsonl"))

@@ -76,7 +76,7 @@ MORE: dict[tuple[str, ...], list[list[str]]] = {
         ["--config", "gift/run.toml", "--dry-run", "--json", "--out", "set"],
     ],
     ("confidence",): [
-        *(["gift", "--method", one, *more] for one in METHODS for more in ([], ["--dry-run"])),
+        *(["gift", "--method", method, *more] for method in METHODS for more in ([], ["--dry-run"])),
         *(["gift", *more] for more in (["--list"], ["--out", "made.csv"], ["--add", "gift/scores.csv"])),
         ["gift", "--method", "p-true", "--engine", "batch"],
         ["gift", "--method", "p-true"],
@@ -86,7 +86,7 @@ MORE: dict[tuple[str, ...], list[list[str]]] = {
         ["first.csv", "--model", "almanac/base", "--out", "made"],
         ["first.csv", "--model", "almanac/base", "--out", "forced"],
     ],
-    ("requests",): [[one, "--out", "made.jsonl"] for one in FOLDERS],
+    ("requests",): [[folder, "--out", "made.jsonl"] for folder in FOLDERS],
     ("replies",): [["gift", "gift/replies.jsonl"]],
     ("watch",): [["checkpoints", "--model-template", one, "--once"] for one in ("{name}", "python:{name}:f")],
     ("report",): [["gift", "regraded", "forced", "set", "--out", "made.html"]],
@@ -117,20 +117,20 @@ def commands(command: Any = None, *path: str) -> Iterator[tuple[tuple[str, ...],
 COMMANDS = dict(commands())
 
 
-def given(name: tuple[str, ...]) -> list[list[str]]:
+def arguments_of(name: tuple[str, ...]) -> list[list[str]]:
     """Return the arguments that a command is tried with: its own folder four times over, and those that go deeper."""
     found = MORE.get(name, [])
     if name not in {("run",), ("serve",)}:
-        needed = [one for one in COMMANDS[name].params if one.param_type_name == "option" and one.required]
+        needed = [param for param in COMMANDS[name].params if param.param_type_name == "option" and param.required]
         options = [word for one in needed for word in (one.opts[0], ALWAYS.get(one.name, "gift"))]
         options += CHEAPLY if name == ("study",) else []
-        places = [one for one in COMMANDS[name].params if one.param_type_name == "argument"]
+        places = [param for param in COMMANDS[name].params if param.param_type_name == "argument"]
         found = [[*[folder] * len(places), *options] for folder in FOLDERS] + found
     return found
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def folder_of_runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Return a function that makes a folder with runs of every kind, once for each kind of name."""
 
     @functools.cache
@@ -178,7 +178,7 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def forget() -> None:
     """Forget the untrusted code, so that the next import runs it again."""
-    for name in [one for one in sys.modules if one.partition(".")[0] == "gift"]:
+    for name in [module for module in sys.modules if module.partition(".")[0] == "gift"]:
         del sys.modules[name]
 
 
@@ -224,12 +224,12 @@ def renamed(document: Any) -> Any:
 @pytest.mark.slow
 @one_fast("kind", KINDS)
 @pytest.mark.parametrize("name", COMMANDS, ids=" ".join)
-def test_no_command_imports_code_named_by_a_folder(name, kind, made, mark, monkeypatch):
+def test_no_command_imports_code_named_by_a_folder(name, kind, folder_of_runs, mark, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     for one in (FUNCTION, "gift.x") if name == ("watch",) else ():
         checkpoint(Path("checkpoints") / one)
-    for arguments in given(name):
-        lay_out(made(kind), mark)
+    for arguments in arguments_of(name):
+        lay_out(folder_of_runs(kind), mark)
         ended = CliRunner().invoke(app, [*name, *arguments], catch_exceptions=False)
         assert not mark.exists(), (arguments, mark.read_text(), ended.output)
         assert ended.exit_code in (0, 1, 2, 3), (arguments, ended.output)
@@ -237,7 +237,7 @@ def test_no_command_imports_code_named_by_a_folder(name, kind, made, mark, monke
 
 
 CALLS: dict[str, list[Callable[[], Any]]] = {
-    "confidence_scores": [lambda one=one: ri.confidence_scores("gift", one) for one in METHODS],
+    "confidence_scores": [lambda one=method: ri.confidence_scores("gift", one) for method in METHODS],
     "study": [lambda: ri.study("results_table", ["gift", "regraded"])],
     "export": [lambda one=one: ri.export("gift", one, "made") for one in ("csv", "every-eval-ever")],
     "compare": [lambda: ri.compare("gift", "regraded")],
@@ -246,8 +246,8 @@ CALLS: dict[str, list[Callable[[], Any]]] = {
     "threshold": [lambda: ri.threshold("gift", "self-consistency", penalty=1.0)],
     "evaluate": [lambda: ri.evaluate("almanac/base", limit=20, variants="low", out="gift")],
     "dry_run": [lambda: ri.dry_run("almanac/base", limit=20, variants="low", out="gift")],
-    "Run": [lambda: used(ri.open_run("gift")), lambda: used(ri.open_run("regraded"))],
-    "open_run": [lambda one=one: ri.open_run(one) for one in FOLDERS],
+    "RunResults": [lambda: used(ri.open_run("gift")), lambda: used(ri.open_run("regraded"))],
+    "open_run": [lambda one=folder: ri.open_run(one) for folder in FOLDERS],
     "RefusalIndexCallback": [lambda: ri.RefusalIndexCallback(None, out="set", model=None)],
 }
 """Calls that go deeper than the plain ones."""
@@ -269,7 +269,11 @@ def plainly(name: str) -> Iterator[Callable[[], Any]]:
     if not callable(found) or found is RefusalIndexError:
         return
     parameters = inspect.signature(found).parameters.values()
-    needed = [one for one in parameters if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
+    needed = [
+        parameter
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+    ]
     for folder in FOLDERS:
         given = [folder] * max(len(needed), 1)
         yield functools.partial(found, *given)
@@ -279,10 +283,10 @@ def plainly(name: str) -> Iterator[Callable[[], Any]]:
 @pytest.mark.slow
 @one_fast("kind", KINDS)
 @pytest.mark.parametrize("name", ri.__all__)
-def test_no_public_function_imports_code_named_by_a_folder(name, kind, made, mark, monkeypatch):
+def test_no_public_function_imports_code_named_by_a_folder(name, kind, folder_of_runs, mark, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     for call in (*plainly(name), *CALLS.get(name, [])):
-        lay_out(made(kind), mark)
+        lay_out(folder_of_runs(kind), mark)
         with suppress(RefusalIndexError, TypeError, ValueError, AttributeError):
             found = call()
             if inspect.iscoroutine(found):
@@ -291,8 +295,8 @@ def test_no_public_function_imports_code_named_by_a_folder(name, kind, made, mar
 
 
 @one_fast("kind", KINDS)
-def test_commands_without_requests_work_without_the_function(kind, made, mark):
-    lay_out(made(kind), mark)
+def test_commands_without_requests_work_without_the_function(kind, folder_of_runs, mark):
+    lay_out(folder_of_runs(kind), mark)
     for words in (
         ["confidence", "gift", "--method", ",".join(SEND_NOTHING)],
         ["confidence", "gift", "--method", "p-true", "--dry-run"],
@@ -320,8 +324,8 @@ def test_commands_without_requests_work_without_the_function(kind, made, mark):
         ("the grader", ["--model", "almanac/small"], "that of the run, 'almanac/base', got 'almanac/small'"),
     ],
 )
-def test_commands_with_requests_require_the_name_again(kind, options, lacks, made, mark):
-    lay_out(made(kind), mark)
+def test_commands_with_requests_require_the_name_again(kind, options, lacks, folder_of_runs, mark):
+    lay_out(folder_of_runs(kind), mark)
     ended = CliRunner().invoke(app, ["confidence", "gift", "--method", "p-true", *options])
     assert (ended.exit_code, ended.stdout) == (2, "")
     assert lacks in ended.stderr
@@ -331,8 +335,8 @@ def test_commands_with_requests_require_the_name_again(kind, options, lacks, mad
 
 
 @one_fast("kind", KINDS)
-def test_function_named_on_the_command_line_is_called(kind, made, mark):
-    lay_out(made(kind), mark)
+def test_function_named_on_the_command_line_is_called(kind, folder_of_runs, mark):
+    lay_out(folder_of_runs(kind), mark)
     theirs, graders = KINDS[kind]
     model, grader = ["--model", theirs], ["--grader", ",".join(graders) or "exact"]
     words = ["confidence", "gift", "--method", "verbalised-number", *model, *grader]
@@ -341,23 +345,23 @@ def test_function_named_on_the_command_line_is_called(kind, made, mark):
     assert mark.read_text() == ("asked" if theirs == FUNCTION else "imported")
 
 
-def test_python_api_requires_the_name_again_or_the_function(made, mark):
-    lay_out(made("the grader"), mark)
+def test_python_api_requires_the_name_again_or_the_function(folder_of_runs, mark):
+    lay_out(folder_of_runs("the grader"), mark)
     scores = functools.partial(ri.confidence_scores, "gift", "verbalised-number")
     with pytest.raises(RefusalIndexError, match=rf"^grader: expected '{GRADERS[0]}', got nothing"):
         scores()
     with pytest.raises(RefusalIndexError, match=rf"^grader: expected '{GRADERS[0]}', got nothing"):
         scores(model=lambda messages: "<answer>Lima</answer>")
     assert not mark.exists()
-    said = "<answer>Lima</answer><confidence>7</confidence>"
-    assert 0.07 in scores(model=lambda messages: said, grader=lambda *_: True)["confidence"].to_list()
+    text = "<answer>Lima</answer><confidence>7</confidence>"
+    assert 0.07 in scores(model=lambda messages: text, grader=lambda *_: True)["confidence"].to_list()
     assert not mark.exists(), "what is handed over is asked in its place"
-    lay_out(made("the model and both graders"), mark)
+    lay_out(folder_of_runs("the model and both graders"), mark)
     scores(model=FUNCTION, grader=",".join(GRADERS))
     assert mark.read_text() == "asked"
 
 
-def test_grader_is_rejected_for_a_rule_graded_run(made, mark):
-    lay_out(made("the model"), mark)
+def test_grader_is_rejected_for_a_rule_graded_run(folder_of_runs, mark):
+    lay_out(folder_of_runs("the model"), mark)
     with pytest.raises(RefusalIndexError, match=r"^grader: expected none, since 'exact' graded"):
         ri.confidence_scores("gift", "p-answering", grader=lambda *_: True)

@@ -12,9 +12,10 @@ import polars as pl
 import pytest
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.folder import RunFolder, read_runs
+from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
 from refusal_index.findings.planning import scenarios_of
+from refusal_index.findings.run_results import read_runs
 from refusal_index.stats import (
     PlanningScenario,
     expected_half_width,
@@ -146,14 +147,14 @@ def repeated(tmp_path, monkeypatch) -> Path:
 
 def test_repeated_draws_are_compared_by_corrected_ri_without_sampling_noise(command, repeated):
     arguments = ("compare", "steady.parquet", "random.parquet", "--full")
-    said = command(*arguments).stdout
-    index, corrected = (next(x for x in said.splitlines() if x.startswith(name)) for name in ("RI ", "corrected RI"))
+    output = command(*arguments).stdout
+    index, corrected = (next(x for x in output.splitlines() if x.startswith(name)) for name in ("RI ", "corrected RI"))
     assert "<.0001" in index
     assert "<.0001" not in corrected
-    assert "or at temperature 0: 1,000." in said
-    assert "RI and corrected RI disagree" in said
-    assert "The models differ in how random they are" in said
-    assert "RI is the primary comparison" in " ".join(said.split())
+    assert "or at temperature 0: 1,000." in output
+    assert "RI and corrected RI disagree" in output
+    assert "The models differ in how random they are" in output
+    assert "RI is the primary comparison" in " ".join(output.split())
     (variant,) = json.loads(command(*arguments, "--json").stdout)["variants"]
     found = variant["metrics"]["corrected_refusal_index"]
     assert f"{found['estimate']:.3f}" in corrected
@@ -165,9 +166,9 @@ def test_repeated_draws_are_compared_by_corrected_ri_without_sampling_noise(comm
 def test_ranking_uses_ri_unless_corrected_index_is_requested(command, repeated):
     arguments = ("compare", "steady.parquet", "random.parquet", "never.parquet")
     corrected = ("--metric", "corrected_refusal_index")
-    said = command(*arguments).stdout
-    assert "orrected RI" not in said
-    assert "never is not ranked: undefined (no refusals)." in said
+    output = command(*arguments).stdout
+    assert "orrected RI" not in output
+    assert "never is not ranked: undefined (no refusals)." in output
     assert "corrected RI" in command(*arguments, *corrected).stdout
     document = json.loads(command(*arguments, "--json").stdout)
     assert document["metric"] == "refusal_index"
@@ -178,9 +179,9 @@ def test_ranking_uses_ri_unless_corrected_index_is_requested(command, repeated):
 
 
 def test_compare_shows_only_ri_without_repeated_draws(command, runs):
-    said = command("compare", "good.parquet", "poor.parquet", "--full").stdout
-    assert any(line.startswith("RI ") for line in said.splitlines())
-    assert "orrected RI" not in said
+    output = command("compare", "good.parquet", "poor.parquet", "--full").stdout
+    assert any(line.startswith("RI ") for line in output.splitlines())
+    assert "orrected RI" not in output
     ranked = " ".join(command("compare", *(f"{name}.parquet" for name in INDICES), "--full").stdout.split())
     assert "RI, combined" in ranked
     done = command("compare", *(f"{name}.parquet" for name in INDICES), "--metric", "corrected_refusal_index")
@@ -197,8 +198,9 @@ def test_different_questions_are_compared_unpaired_with_a_note(command, runs):
 def test_unmatched_questions_are_counted(command, runs):
     write_outcomes(table_of("more", 0.5, ids=range(100, N + 100)), Path("more.parquet"))
     done = command("compare", "good.parquet", "more.parquet", "--variants", "low")
-    said = " ".join(done.stdout.split())
-    assert "400 questions matched; left out because a run has no grade for them: 100 of good, 100 of more" in said
+    output = " ".join(done.stdout.split())
+    assert "400 questions matched" in output
+    assert "100 of good, 100 of more" in output
 
 
 def test_different_settings_of_compared_runs_are_reported(command, runs):
@@ -241,6 +243,14 @@ def test_incomparable_input_is_rejected_in_one_line(command, runs, arguments, sa
     assert re.search(says, done.stderr)
 
 
+def test_prompt_to_compare_is_an_error_that_says_what_to_do_if_the_tables_name_none(command):
+    for name in ("one", "two"):
+        Path(f"{name}.csv").write_text("question_id,refused,wrong\na,1,1\nb,1,0\nc,0,1\nd,0,0\n")
+    done = command("compare", "one.csv", "two.csv", "--variants", "normal")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: one names no prompt, got 'normal' to compare; leave the option out")
+
+
 def test_rows_without_ids_are_never_matched(command, runs):
     for name in ("one", "two"):
         Path(f"{name}.csv").write_text("refused,wrong\n" + "1,1\n1,0\n0,1\n0,0\n" * 30)
@@ -268,9 +278,9 @@ def test_plan_handles_runs_without_shared_questions_or_an_index(command, runs):
 
 def test_plan_prints_power_for_a_given_number_of_questions(command):
     rates = ("--refusal-rate", ".5", "--error-rate", ".7", "--refusal-index", ".4")
-    said = command("plan", *rates, "-n", "300", "--difference", ".2").stdout
+    output = command("plan", *rates, "-n", "300", "--difference", ".2").stdout
     expected = power_to_tell_apart(PlanningScenario(0.5, 0.7, 0.4), PlanningScenario(0.5, 0.7, 0.2), 300)
-    assert f"With 300 questions each, the chance is {100 * expected.power:.0f}%" in said
+    assert f"With 300 questions each, the chance is {100 * expected.power:.0f}%" in output
 
 
 def test_plan_from_rates_matches_stats(command):
@@ -296,12 +306,11 @@ def test_plan_from_run_has_blocks_per_variant_and_difference(command, runs):
 
 def test_plan_reports_missing_grades_of_its_run(command, tmp_path):
     """Answers without a grade may bias every rate that a plan assumes."""
-    run = pl.concat(made_run(n=60, unscored=20, variants=["low"]).variants.values())
+    run = pl.concat(made_run(n=60, unscored=20, variants=["low"]).tables.values())
     write_outcomes(run, tmp_path / "a.parquet")
-    said = " ".join(command("plan", str(tmp_path / "a.parquet")).stdout.split())
-    assert said.startswith(
-        "Incomplete: m has missing grades, so its RI is only known within a range: low 20 of 60 (RI "
-    )
+    output = " ".join(command("plan", str(tmp_path / "a.parquet")).stdout.split())
+    assert output.startswith("Incomplete: m ")
+    assert "low 20 of 60 (RI " in output
 
 
 def test_plan_for_two_runs_uses_their_observed_correlation(command, runs):
@@ -350,12 +359,12 @@ def test_first_sentence_of_plan_covers_every_prompt_and_counts_requests(command,
     needed = [questions_for_half_width(scenario, 0.1).n for scenario in scenarios]
     n = max(needed)
     requests = sum(n * (1 + scenario.refusal_rate) for scenario in scenarios)
-    said = command("plan", "fair.parquet", "--request-cost", ".5").stdout
-    assert said.startswith(f"{n:,} questions are needed to measure RI to within +-0.100")
-    assert f"at most {requests:,.0f} requests for all 2 prompts" in said
-    assert f"${requests / 2:,.2f}" in said
+    output = command("plan", "fair.parquet", "--request-cost", ".5").stdout
+    assert output.startswith(f"{n:,} questions are needed to measure RI to within +-0.100")
+    assert f"at most {requests:,.0f} requests for all 2 prompts" in output
+    assert f"${requests / 2:,.2f}" in output
     for name, questions in zip(("low", "high"), needed, strict=True):
-        (row,) = (line.split() for line in said.splitlines() if line.startswith(f"{name} "))
+        (row,) = (line.split() for line in output.splitlines() if line.startswith(f"{name} "))
         assert row[-2] == f"{questions:,}"
 
 
@@ -376,11 +385,11 @@ def test_budget_plan_splits_questions_and_repeats_for_corrected_index(command, r
     slopes = ("--corrected", "--refusal-slope", "3", "--full")
     plan = split_budget(SCENARIO, 4000, refusal_slope=3)
     by_requests = command("plan", *RATES, "--budget-requests", "4000", *slopes).stdout
-    shown = [f"{plan.n:,}", f"{plan.repeated:,}", f"{plan.requests:,.0f}", f"{plan.half_width:.3f}"]
-    assert row_of(by_requests) == shown
+    cells = [f"{plan.n:,}", f"{plan.repeated:,}", f"{plan.requests:,.0f}", f"{plan.half_width:.3f}"]
+    assert row_of(by_requests) == cells
     assert f"run --limit {plan.n} --draws 2 --repeat-questions {plan.repeated}" in " ".join(by_requests.split())
     by_cost = command("plan", *RATES, "--budget-cost", "8", "--request-cost", ".002", *slopes).stdout
-    assert row_of(by_cost) == shown
+    assert row_of(by_cost) == cells
     assert "$8.00" in by_cost
     from_run = command(
         "plan", "fair.parquet", "--variants", "low", "--budget-requests", "3000", "--corrected", "--full"
@@ -393,9 +402,9 @@ def test_budget_plan_splits_questions_and_repeats_for_corrected_index(command, r
 
 def test_plan_for_corrected_index_samples_every_question_twice(command):
     plan = repeats_half_width(SCENARIO, 700, 700, refusal_slope=2, error_slope=2)
-    said = command("plan", *RATES, "--corrected", "-n", "700", "--full").stdout
-    assert row_of(said) == ["700", "700", "2,800", f"{plan.half_width:.3f}"]
-    assert "run --limit 700 --draws 2" in said
+    output = command("plan", *RATES, "--corrected", "-n", "700", "--full").stdout
+    assert row_of(output) == ["700", "700", "2,800", f"{plan.half_width:.3f}"]
+    assert "run --limit 700 --draws 2" in output
     narrow = row_of(command("plan", *RATES, "--corrected", "--half-width", ".1", "--full").stdout)
     assert float(narrow[-1]) == pytest.approx(0.1, abs=0.0006)
 

@@ -36,56 +36,56 @@ def scores(path: str, ran: Path, method: str = "mine", count: int = 20) -> str:
     return path
 
 
-def test_added_scores_are_stored_without_changing_the_run(command, ran):
-    before = files(ran)
-    done = command("confidence", "r", "--add", scores("s.jsonl", ran), "--column", "confidence=p")
+def test_added_scores_are_stored_without_changing_the_run(command, run_folder):
+    before = files(run_folder)
+    done = command("confidence", "r", "--add", scores("s.jsonl", run_folder), "--column", "confidence=p")
     assert done.exit_code == 0, done.output
-    table = read_confidence(ran / "confidence.parquet")
-    assert table["wrong"].to_list() == outcomes(ran)["wrong"].to_list()
+    table = read_confidence(run_folder / "confidence.parquet")
+    assert table["wrong"].to_list() == outcomes(run_folder)["wrong"].to_list()
     assert table["variant"].unique().to_list() == ["low"]
-    now, shown = files(ran), {"confidence.parquet", "summary.json", "report.html"}
+    now, shown = files(run_folder), {"confidence.parquet", "summary.json", "report.html"}
     assert {name: now[name] for name in before.keys() - shown} == {name: before[name] for name in before.keys() - shown}
     assert [one["method"] for one in json.loads(now["summary.json"])["confidence"]] == ["mine"]
     assert done.stdout.splitlines()[1].split() == ["mine", "20", "0", "20"]
     assert "the answer that counts" in done.stdout
 
 
-def test_added_method_replaces_only_its_own_scores(command, ran):
+def test_added_method_replaces_only_its_own_scores(command, run_folder):
     for method, count in (("a", 20), ("b", 20), ("a", 5)):
-        path = scores("s.jsonl", ran, method, count)
+        path = scores("s.jsonl", run_folder, method, count)
         done = command("confidence", "r", "--add", path, "--column", "confidence=p")
     assert "Earlier scores of the same methods are replaced: a." in " ".join(done.stdout.split())
-    table = read_confidence(ran / "confidence.parquet")
+    table = read_confidence(run_folder / "confidence.parquet")
     assert table["method"].to_list() == ["b"] * 20 + ["a"] * 5
 
 
-def test_unnamed_method_gets_file_name_or_given_name(command, ran):
-    Path("s.csv").write_text(f"question_id,confidence\n{outcomes(ran)['question_id'][0]},.5\n")
+def test_unnamed_method_gets_file_name_or_given_name(command, run_folder):
+    Path("s.csv").write_text(f"question_id,confidence\n{outcomes(run_folder)['question_id'][0]},.5\n")
     for options, name in (([], "s"), (["--name", "mine"], "mine")):
         assert command("confidence", "r", "--add", "s.csv", *options).exit_code == 0
-        assert read_confidence(ran / "confidence.parquet")["method"].to_list()[-1] == name
+        assert read_confidence(run_folder / "confidence.parquet")["method"].to_list()[-1] == name
 
 
 @pytest.mark.slow
 @others_nightly("out", ["o.csv.gz", "o.csv", "o.jsonl", "o.parquet"])
-def test_exported_scores_can_be_imported_again(command, ran, out):
+def test_exported_scores_can_be_imported_again(command, run_folder, out):
     for text in HOSTILE:
-        row = {"question_id": outcomes(ran)["question_id"][0], "method": text, "confidence": 0.5}
+        row = {"question_id": outcomes(run_folder)["question_id"][0], "method": text, "confidence": 0.5}
         Path("s.jsonl").write_text(json.dumps(row))
         assert command("confidence", "r", "--add", "s.jsonl").exit_code == 0
     assert command("confidence", "r", "--out", out).exit_code == 0
     again = command("confidence", "r", "--out", out)
     assert again.exit_code == 2
     assert "already exists" in again.stderr
-    table = read_confidence(ran / "confidence.parquet")
+    table = read_confidence(run_folder / "confidence.parquet")
     assert table["method"].to_list() == list(HOSTILE)
-    (ran / "confidence.parquet").unlink()
+    (run_folder / "confidence.parquet").unlink()
     assert command("confidence", "r", "--add", out).exit_code == 0
-    assert read_confidence(ran / "confidence.parquet").equals(table)
+    assert read_confidence(run_folder / "confidence.parquet").equals(table)
 
 
-def test_hostile_text_is_escaped_when_printed(command, ran):
-    first = outcomes(ran)["question_id"][0]
+def test_hostile_text_is_escaped_when_printed(command, run_folder):
+    first = outcomes(run_folder)["question_id"][0]
     rows = [{"question_id": text, "method": text, "confidence": 0.5} for text in HOSTILE]
     rows += [{"question_id": first, "method": text, "confidence": 0.5} for text in HOSTILE]
     Path("s.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -98,28 +98,28 @@ def test_hostile_text_is_escaped_when_printed(command, ran):
     assert json.loads(document.stdout)["unknown"] == len(HOSTILE)
 
 
-def test_scores_for_unknown_answers_are_named_and_counted(command, ran):
-    ids = [outcomes(ran)["question_id"][0], "strange", "stranger"]
+def test_scores_for_unknown_answers_are_named_and_counted(command, run_folder):
+    ids = [outcomes(run_folder)["question_id"][0], "strange", "stranger"]
     Path("s.csv").write_text("id,confidence\n" + "".join(f"{one},.5\n" for one in ids))
-    said = " ".join(command("confidence", "r", "--add", "s.csv").stdout.split())
-    assert "2 scores belong to answers that the run does not have; excluded (first: question_id 'strange'" in said
-    assert read_confidence(ran / "confidence.parquet").height == 1
+    output = " ".join(command("confidence", "r", "--add", "s.csv").stdout.split())
+    assert "2 scores belong to answers that the run does not have; excluded (first: question_id 'strange'" in output
+    assert read_confidence(run_folder / "confidence.parquet").height == 1
 
 
-def test_uqlm_prompts_are_matched_to_questions(command, ran):
-    texts = outcomes(ran)["question"].to_list()
+def test_uqlm_prompts_are_matched_to_questions(command, run_folder):
+    texts = outcomes(run_folder)["question"].to_list()
     frame = pl.DataFrame({"prompt": [f"In a word: {text}" for text in texts], "exact_match": [0.8] * len(texts)})
     frame.write_csv("u.csv")
     done = command("confidence", "r", "--add", "u.csv", "--json")
     assert json.loads(done.stdout)["by_text"] == 20
-    assert read_confidence(ran / "confidence.parquet")["method"].unique().to_list() == ["exact_match"]
+    assert read_confidence(run_folder / "confidence.parquet")["method"].unique().to_list() == ["exact_match"]
 
 
-def test_unbounded_uncertainties_are_named(command, ran):
-    first = outcomes(ran)["question_id"][0]
+def test_unbounded_uncertainties_are_named(command, run_folder):
+    first = outcomes(run_folder)["question_id"][0]
     Path("p.csv").write_text(f"question_id,PTrue,MeanTokenEntropy\n{first},.1,2\n")
-    said = " ".join(command("confidence", "r", "--add", "p.csv").stdout.split())
-    assert "Excluded: 'MeanTokenEntropy', uncertainties that no formula turns into a confidence." in said
+    output = " ".join(command("confidence", "r", "--add", "p.csv").stdout.split())
+    assert "Excluded: 'MeanTokenEntropy', uncertainties that no formula turns into a confidence." in output
 
 
 BAD = {
@@ -141,19 +141,19 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_bad_input_is_one_line_and_changes_nothing(command, ran, kind):
+def test_bad_input_is_one_line_and_changes_nothing(command, run_folder, kind):
     name, content, options, told = BAD[kind]
     Path(name).write_text(content)
-    before = files(ran)
+    before = files(run_folder)
     done = command("confidence", "r", "--add", name, *options)
     assert done.exit_code == 2, done.output
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
     assert all(one in done.stderr for one in told), done.stderr
-    assert files(ran) == before
+    assert files(run_folder) == before
 
 
-def test_pickle_is_rejected(command, ran):
+def test_pickle_is_rejected(command, run_folder):
     Path("ue_manager_seed1").write_bytes(pickle.dumps({"estimations": {}}))
     done = command("confidence", "r", "--add", "ue_manager_seed1")
     assert done.exit_code == 2
@@ -161,7 +161,7 @@ def test_pickle_is_rejected(command, ran):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["r", "--out", "o.csv"], "r has no scores"),
         (["r", "--column", "a=b"], "--column: expected --add FILE, whose scores it describes"),
@@ -170,17 +170,17 @@ def test_pickle_is_rejected(command, ran):
         (["absent", "--add", "s.csv"], "absent: expected the folder of a run"),
     ],
 )
-def test_missing_input_is_named(command, ran, arguments, told):
+def test_missing_input_is_named(command, run_folder, arguments, message):
     Path("s.csv").write_text("question_id,confidence\nq,.5\n")
     done = command("confidence", *arguments)
-    assert (done.exit_code, told in done.stderr) == (2, True), done.output
+    assert (done.exit_code, message in done.stderr) == (2, True), done.output
     assert not Path("absent").exists()
 
 
-def test_run_without_outcomes_must_be_finished_first(command, ran):
-    shutil.copytree(ran, "u")
+def test_run_without_outcomes_must_be_finished_first(command, run_folder):
+    shutil.copytree(run_folder, "u")
     Path("u/outcomes.parquet").unlink()
-    done = command("confidence", "u", "--add", scores("s.jsonl", ran), "--column", "confidence=p")
+    done = command("confidence", "u", "--add", scores("s.jsonl", run_folder), "--column", "confidence=p")
     assert (done.exit_code, "holds no outcomes yet" in done.stderr) == (2, True)
 
 
@@ -220,13 +220,13 @@ def test_confidence_adds_scores_to_summary_and_report(run):
 @pytest.mark.slow
 def test_score_prints_measures_and_rerunning_confidence_changes_nothing(command, run):
     assert command("score", "r").exit_code == 0
-    said = command("show", "r").stdout
+    output = command("show", "r").stdout
     before = {name: (run / name).read_bytes() for name in ("summary.json", "report.html", "confidence.parquet")}
     assert command("confidence", "r", "--method", METHODS).exit_code == 0
     assert {name: (run / name).read_bytes() for name in before} == before
-    lines = [line.split()[:2] for line in said.splitlines()]
+    lines = [line.split()[:2] for line in output.splitlines()]
     assert ["likelihood", "60"] in lines
-    folded = " ".join(said.split())
+    folded = " ".join(output.split())
     assert "refusals under normal (RI " in folded
     document = json.loads(command("score", "r", "--json").stdout)
     assert document["confidence"] == json.loads(before["summary.json"])["confidence"]
@@ -251,8 +251,8 @@ def test_score_column_of_a_table_is_shown_as_a_method(command, run):
     scores = read_confidence(run / "confidence.parquet").filter(method="likelihood").select("question_id", "confidence")
     outcomes = pl.read_parquet(run / "outcomes.parquet")
     outcomes.join(scores, on="question_id", how="left").write_parquet("own.parquet")
-    said = " ".join(command("show", "own.parquet").stdout.split())
-    assert "confidence (normal) 60" in said
+    output = " ".join(command("show", "own.parquet").stdout.split())
+    assert "confidence (normal) 60" in output
     assert command("report", "own.parquet", "--out", "own.html").exit_code == 0
     assert 'id="run-1-confidence"' in page(Path("own.html"))
 
@@ -278,9 +278,9 @@ def test_compare_shows_methods_of_two_runs_side_by_side(command, run):
     assert "Brier" not in command("compare", "r", "worse").stdout
 
 
-def test_run_without_scores_does_not_mention_confidence(command, ran):
-    said = command("score", "r").stdout
-    assert "confidence" not in said
+def test_run_without_scores_does_not_mention_confidence(command, run_folder):
+    output = command("score", "r").stdout
+    assert "confidence" not in output
     assert json.loads(Path("r/summary.json").read_text())["confidence"] == []
 
 
@@ -391,7 +391,7 @@ def test_cost_is_reported_before_and_after_with_a_price(command):
     dry = command(*priced, "--dry-run").stdout
     tokens = int(dry.split("total")[1].split()[1].replace(",", ""))
     assert f"about ${(1000 * tokens + 2000 * 50 * 6) / 1e6:,.2f}, at 50 tokens per reply" in dry
-    said = command(*priced).stdout.split("Sent: 6 requests, ")[1]
-    read, written = (int(said.split()[place].replace(",", "")) for place in (0, 3))
+    output = command(*priced).stdout.split("Sent: 6 requests, ")[1]
+    read, written = (int(output.split()[place].replace(",", "")) for place in (0, 3))
     assert read == tokens
-    assert said.split()[5] == f"${(1000 * read + 2000 * written) / 1e6:,.2f}"
+    assert output.split()[5] == f"${(1000 * read + 2000 * written) / 1e6:,.2f}"

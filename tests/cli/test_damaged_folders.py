@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 import refusal_index as ri
 from refusal_index.data import files
 from refusal_index.errors import NotWrittenError, RefusalIndexError
-from refusal_index.runs.writing import rebuild
+from refusal_index.runs.rebuild import rebuild
 from tests.cli.making import LOW
 from tests.models.checksums import write_checksums
 from tests.tiers import one_fast
@@ -79,10 +79,10 @@ DAMAGE: tuple[Callable[[Path], None], ...] = (half, pipe, zero, garbage, link, f
 
 
 @pytest.fixture
-def other(ran: Path) -> Path:
+def other(run_folder: Path) -> Path:
     """Put another finished run next to the first, and a file that must not change."""
     Path("mine").write_text("mine")
-    shutil.copytree(ran, "other")
+    shutil.copytree(run_folder, "other")
     run = pl.read_parquet("other/outcomes.parquet").with_columns(model=pl.lit("other"))
     run.write_parquet("other/outcomes.parquet")
     return Path("other")
@@ -96,27 +96,27 @@ def one_line(ended) -> None:
 
 @one_fast("damage", DAMAGE)
 @pytest.mark.parametrize("name", DERIVED)
-def test_run_and_score_rebuild_derived_files(ran, other, command, name, damage):
-    before = pl.read_parquet(ran / "outcomes.parquet")
+def test_run_and_score_rebuild_derived_files(run_folder, other, command, name, damage):
+    before = pl.read_parquet(run_folder / "outcomes.parquet")
     for arguments in MAKE.values():
-        damage(ran / name)
+        damage(run_folder / name)
         ended = command(*arguments)
         if damage is folder:  # a folder may hold a user's files
             one_line(ended)
             assert f"r/{name} cannot be written (expected a plain file, got a folder)" in ended.stderr
-            (ran / name).rmdir()
+            (run_folder / name).rmdir()
             command(*arguments)
         else:
             assert ended.exit_code == 0, ended.output
-        assert pl.read_parquet(ran / "outcomes.parquet").equals(before)
-        assert json.loads((ran / "summary.json").read_text())["variants"]
-        assert (ran / name).is_file()
+        assert pl.read_parquet(run_folder / "outcomes.parquet").equals(before)
+        assert json.loads((run_folder / "summary.json").read_text())["variants"]
+        assert (run_folder / name).is_file()
     assert Path("mine").read_text() == "mine"
 
 
 @one_fast("damage", DAMAGE)
-def test_readers_name_damaged_outcomes_and_the_rebuild_command(ran, other, command, damage):
-    damage(ran / "outcomes.parquet")
+def test_readers_name_damaged_outcomes_and_the_rebuild_command(run_folder, other, command, damage):
+    damage(run_folder / "outcomes.parquet")
     for arguments in READ.values():
         ended = command(*arguments)
         if arguments[0] == "study":  # for the other run only
@@ -131,8 +131,8 @@ def test_readers_name_damaged_outcomes_and_the_rebuild_command(ran, other, comma
 
 
 @one_fast("damage", DAMAGE)
-def test_readers_do_not_depend_on_a_damaged_summary(ran, other, command, damage):
-    damage(ran / "summary.json")
+def test_readers_do_not_depend_on_a_damaged_summary(run_folder, other, command, damage):
+    damage(run_folder / "summary.json")
     for arguments in READ.values():
         assert command(*arguments).exit_code == 0
     with pytest.raises(RefusalIndexError, match=r"r/summary\.json cannot be read.*'refusal-index score r' rebuilds it"):
@@ -141,14 +141,14 @@ def test_readers_do_not_depend_on_a_damaged_summary(ran, other, command, damage)
 
 @one_fast("damage", DAMAGE)
 @pytest.mark.parametrize("name", PAID)
-def test_unrecoverable_damage_is_named_without_requests_or_writes(ran, other, command, name, damage):
-    damage(ran / name)
-    kept = {path.name: path.read_bytes() for path in ran.iterdir() if path.is_file() and path.name != ".lock"}
+def test_unrecoverable_damage_is_named_without_requests_or_writes(run_folder, other, command, name, damage):
+    damage(run_folder / name)
+    kept = {path.name: path.read_bytes() for path in run_folder.iterdir() if path.is_file() and path.name != ".lock"}
     for arguments in (*MAKE.values(), *LOOK.values()):
         ended = command(*arguments)
         one_line(ended)
         assert f"r/{name}" in ended.stderr
-    assert {name: (ran / name).read_bytes() for name in kept} == kept
+    assert {name: (run_folder / name).read_bytes() for name in kept} == kept
     assert Path("mine").read_text() == "mine"
 
 
@@ -173,9 +173,9 @@ def settings_of(path: Path, section: str, **changes: object) -> None:
         ("settings", "regraded_from", "../../other"),
         ("settings", "comparability_version", "1"),
         ("settings", "seed", 0.5),
-        ("about", "penalty", "lots"),
-        ("about", "penalty", -1),
-        ("about", "penalty", float("inf")),
+        ("about", "weighted_score_p", "lots"),
+        ("about", "weighted_score_p", -1),
+        ("about", "weighted_score_p", float("inf")),
         ("about", "price", {"input": "free", "output": 1}),
         ("about", "price", 2),
         ("about", "price", {"temperature": 0}),
@@ -183,8 +183,8 @@ def settings_of(path: Path, section: str, **changes: object) -> None:
         ("about", "grader_price", {"input": 1}),
     ],
 )
-def test_settings_of_wrong_types_are_named(ran, other, command, section, key, value):
-    settings_of(ran, section, **{key: value})
+def test_settings_of_wrong_types_are_named(run_folder, other, command, section, key, value):
+    settings_of(run_folder, section, **{key: value})
     for arguments in (("score", "r"), ("report", "r", "--out", "page.html")):
         ended = command(*arguments)
         one_line(ended)
@@ -192,44 +192,46 @@ def test_settings_of_wrong_types_are_named(ran, other, command, section, key, va
 
 
 @pytest.mark.parametrize("key", ["model", "dataset", "prompts", "seed"])
-def test_missing_settings_are_named(ran, command, key):
-    document = json.loads((ran / "run.json").read_text())
+def test_missing_settings_are_named(run_folder, command, key):
+    document = json.loads((run_folder / "run.json").read_text())
     del document["settings"][key]
-    (ran / "run.json").write_text(json.dumps(document))
+    (run_folder / "run.json").write_text(json.dumps(document))
     ended = command("score", "r")
     one_line(ended)
     assert f"lacks {key}" in ended.stderr
 
 
 @pytest.mark.parametrize("value", [{"model": None}, {"model": "../x", "path": "/etc/passwd"}])
-def test_first_pass_is_read_only_from_the_run_folder(ran, command, value):
-    settings_of(ran, "settings", first_pass=value)
+def test_first_pass_is_read_only_from_the_run_folder(run_folder, command, value):
+    settings_of(run_folder, "settings", first_pass=value)
     ended = command("score", "r")
     one_line(ended)
 
 
-def test_regraded_folder_is_compared_only_with_its_own_files(ran, command):
-    settings_of(ran, "settings", regraded_from={"grader": {"name": "x"}, "path": "../other"})
+def test_regraded_folder_is_compared_only_with_its_own_files(run_folder, command):
+    settings_of(run_folder, "settings", regraded_from={"grader": {"name": "x"}, "path": "../other"})
     ended = command("score", "r")
     one_line(ended)
     assert "r/before.parquet" in ended.stderr
 
 
-def test_report_of_a_hostile_folder_is_harmless(ran, command):
+def test_report_of_a_hostile_folder_is_harmless(run_folder, command):
     hostile = "</script><script>alert(1)</script><img src=x onerror=alert(1)><a href='javascript:alert(1)'>x</a>"
-    settings_of(ran, "settings", model=hostile, **{f"{hostile}": {hostile: [hostile]}})
-    settings_of(ran, "about", versions={hostile: hostile}, prompt_set={hostile: hostile}, dataset={"source": hostile})
+    settings_of(run_folder, "settings", model=hostile, **{f"{hostile}": {hostile: [hostile]}})
+    settings_of(
+        run_folder, "about", versions={hostile: hostile}, prompt_set={hostile: hostile}, dataset={"source": hostile}
+    )
     assert command("score", "r").exit_code == 0
-    page = (ran / "report.html").read_text()
+    page = (run_folder / "report.html").read_text()
     assert "&lt;script&gt;alert(1)" in page
     for live in ("<script>alert", "<img src=x", "<a href='javascript", 'href="javascript'):
         assert live not in page
     assert "default-src 'none'" in html.unescape(page)
 
 
-def test_broken_run_in_a_comparison_is_named(ran, other, command):
+def test_broken_run_in_a_comparison_is_named(run_folder, other, command):
     shutil.copytree(other, "third")
-    half(ran / "outcomes.parquet")
+    half(run_folder / "outcomes.parquet")
     table = pl.read_parquet("third/outcomes.parquet").with_columns(model=pl.lit("third"))
     table.write_parquet("third/outcomes.parquet")
     ended = command("compare", "other", "r", "third")
@@ -250,8 +252,8 @@ def full_disk(monkeypatch) -> Iterator[None]:
         yield
 
 
-def test_full_disk_while_summarising_is_one_line_and_keeps_old_files(ran, command, full_disk):
-    before = {name: (ran / name).read_bytes() for name in DERIVED}
+def test_full_disk_while_summarising_is_one_line_and_keeps_old_files(run_folder, command, full_disk):
+    before = {name: (run_folder / name).read_bytes() for name in DERIVED}
     for arguments in MAKE.values():
         ended = command(*arguments)
         one_line(ended)
@@ -262,14 +264,14 @@ def test_full_disk_while_summarising_is_one_line_and_keeps_old_files(ran, comman
     one_line(ended)
     assert ended.exit_code == 1
     assert "r/report.html cannot be written (No space left on device)" in ended.stderr
-    assert {name: (ran / name).read_bytes() for name in DERIVED} == before
-    assert not [path for path in ran.iterdir() if path.name.endswith(".tmp")]
+    assert {name: (run_folder / name).read_bytes() for name in DERIVED} == before
+    assert not [path for path in run_folder.iterdir() if path.name.endswith(".tmp")]
     with pytest.raises(NotWrittenError, match="every reply is kept"):
-        rebuild(ran)
+        rebuild(run_folder)
 
 
 @pytest.mark.slow
-def test_real_full_disk_is_reported(ran, command):
+def test_real_full_disk_is_reported(run_folder, command):
     Path("small").mkdir()
     mounted = ("mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", "small")
     if not shutil.which("mount") or subprocess.run(mounted, capture_output=True, check=False).returncode:
@@ -277,7 +279,7 @@ def test_real_full_disk_is_reported(ran, command):
     try:
         for name in (*PAID, "outcomes.parquet", "summary.json"):
             Path("small/r").mkdir(exist_ok=True)
-            shutil.copy(ran / name, Path("small/r") / name)
+            shutil.copy(run_folder / name, Path("small/r") / name)
         before = {path.name: path.read_bytes() for path in Path("small/r").iterdir()}
         with suppress(OSError), Path("small/filler").open("wb", buffering=0) as file:
             while file.write(b"x" * 512):
@@ -305,8 +307,8 @@ def test_invalid_path_values_are_rejected(given, tmp_path, monkeypatch):
             ri.study("results_table", [given])
 
 
-def test_report_to_an_unwritable_place_raises(ran):
-    run = ri.open_run(ran)
+def test_report_to_an_unwritable_place_raises(run_folder):
+    run = ri.open_run(run_folder)
     Path("place").mkdir()
     for place in ("place", "mine/report.html"):
         Path("mine").write_text("mine")
@@ -314,8 +316,8 @@ def test_report_to_an_unwritable_place_raises(ran):
             run.report(place)
 
 
-def test_named_pipe_at_report_path_does_not_block(ran, command):
-    pipe(ran / "report.html")
+def test_named_pipe_at_report_path_does_not_block(run_folder, command):
+    pipe(run_folder / "report.html")
     one_line(command("report", "r"))
 
 
@@ -361,8 +363,8 @@ FUZZED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], d
     st.lists(st.tuples(st.integers(0, 2**20), st.binary(min_size=1, max_size=6)), min_size=1, max_size=6),
     st.one_of(st.none(), st.integers(0, 2**20)),
 )
-def test_readers_succeed_or_explain_with_any_changed_bytes_property(finished, other, name, changes, length):
-    work = copied(finished)
+def test_readers_succeed_or_explain_with_any_changed_bytes_property(finished_run, other, name, changes, length):
+    work = copied(finished_run)
     content = bytearray((work / name).read_bytes()) or bytearray(b"\n")
     for place, given_bytes in changes:
         start = place % len(content)
@@ -395,8 +397,8 @@ def places(document: object, *path: str | int) -> Iterator[tuple[str | int, ...]
 @pytest.mark.timeout(1800)
 @FUZZED
 @given(st.sampled_from(["run.json", "summary.json"]), st.integers(0, 2**20), JSON)
-def test_readers_succeed_or_explain_with_any_document_value_property(finished, other, name, number, value):
-    work = copied(finished)
+def test_readers_succeed_or_explain_with_any_document_value_property(finished_run, other, name, number, value):
+    work = copied(finished_run)
     document = json.loads((work / name).read_text())
     found = list(places(document))
     *path, last = found[number % len(found)]
@@ -422,8 +424,8 @@ VALUES = (
 @pytest.mark.timeout(1800)
 @FUZZED
 @given(st.integers(0, 2**20), VALUES)
-def test_readers_succeed_or_explain_with_any_store_value_property(finished, other, number, value):
-    work = copied(finished)
+def test_readers_succeed_or_explain_with_any_store_value_property(finished_run, other, number, value):
+    work = copied(finished_run)
     with closing(sqlite3.connect(work / "replies.sqlite")) as connection:
         tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         columns = [(name, one[1]) for name in tables for one in connection.execute(f"PRAGMA table_info({name})")]
@@ -440,8 +442,8 @@ def test_readers_succeed_or_explain_with_any_store_value_property(finished, othe
 @pytest.mark.timeout(1800)
 @FUZZED
 @given(st.integers(0, 2**20), VALUES)
-def test_readers_succeed_or_explain_with_any_outcome_value_property(finished, other, number, value):
-    work = copied(finished)
+def test_readers_succeed_or_explain_with_any_outcome_value_property(finished_run, other, number, value):
+    work = copied(finished_run)
     table = pl.read_parquet(work / "outcomes.parquet")
     name = table.columns[number % table.width]
     cells: list[object] = table[name].to_list()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.protocol.cost import by_itself
 from refusal_index.runs import dry_run
 from tests.cli.making import PIPELINE, outcomes, stored, write_sums
 from tests.tiers import others_nightly
@@ -75,7 +74,7 @@ def test_almanac_requests_are_exact_and_tokens_within_ten_percent(command, model
     used = usage(command, *arguments)
     refused = refused_questions()
     assert 0 < refused < limit
-    assert found["foreseen"] == 4 * limit
+    assert found["known_replies"] == 4 * limit
     assert found["first"]["requests"] == exactly(4 * limit)
     assert found["forced"]["requests"] == exactly(refused)
     assert found["requests"] == exactly(used["requests"])
@@ -94,14 +93,14 @@ def test_assumed_refusal_share_sends_nothing_and_keeps_first_pass_exact(command)
     used = usage(command, *SIZE)
     refused = refused_questions()
     found = estimate(command, *SIZE, "--assume-refusal", "0.5")
-    assert found["foreseen"] == 0
+    assert found["known_replies"] == 0
     assert found["first"]["requests"] == exactly(4 * LIMIT)
     assert found["forced"]["requests"] == {"least": 0, "expected": LIMIT / 2, "most": LIMIT}
     for which in ("input_tokens", "output_tokens"):
         assert tokens(found, which) == pytest.approx(used[which], rel=0.1)
-    told = estimate(command, *SIZE, "--assume-refusal", str(refused / LIMIT))
-    assert told["requests"]["expected"] == used["requests"]
-    assert tokens(told, "input_tokens") == pytest.approx(used["input_tokens"], rel=0.001)
+    estimated = estimate(command, *SIZE, "--assume-refusal", str(refused / LIMIT))
+    assert estimated["requests"]["expected"] == used["requests"]
+    assert tokens(estimated, "input_tokens") == pytest.approx(used["input_tokens"], rel=0.001)
 
 
 @pytest.mark.slow
@@ -110,18 +109,26 @@ def test_requests_are_exact_with_repeated_draws(command, more):
     arguments = ("--limit", "12", "--draws", "3", "--variants", "low,high", *more)
     found = estimate(command, *arguments)
     used = usage(command, *arguments)
-    assert found["foreseen"] == (2 * 5 if "--repeat-questions" in more else 0)
+    assert found["known_replies"] == (2 * 5 if "--repeat-questions" in more else 0)
     assert found["requests"] == exactly(used["requests"])
     for which in ("input_tokens", "output_tokens"):
         assert tokens(found, which) == pytest.approx(used[which], rel=0.1)
 
 
+def test_each_grader_is_checked_by_three_requests(command, monkeypatch):
+    monkeypatch.setenv("FAKE_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("FAKE_API_KEY", "none")
+    graders = "openai-api/fake/one,openai-api/fake/two"
+    found = estimate(command, "--limit", "5", "--variants", "low", "--grader", graders)
+    assert found["grader_checks"] == 2 * 3
+
+
 @pytest.mark.slow
-def test_model_grading_requests_and_one_grader_check_are_counted(command):
+def test_model_grading_requests_and_three_checks_of_each_grader_are_counted(command):
     """An embedded model grades nothing well, so that only requests can be compared, not grades."""
     half = ("--assume-refusal", "0.5")
     found = estimate(command, "--limit", "5", "--variants", "low", "--grader", "almanac/base,almanac/rash", *half)
-    assert found["grader_checks"] == 2
+    assert found["grader_checks"] == 2 * 3
     assert found["grading"]["requests"] == {"least": 0, "expected": 2 * (2.5 + 2.5), "most": 2 * 2 * (5 + 5)}
 
 
@@ -150,7 +157,7 @@ def test_dry_run_subtracts_stored_replies_of_a_stopped_run(command, pipeline):
     assert len(there) == 47
     left = estimate(command, *arguments, "--assume-refusal", "0")
     assert stored("r") == there
-    assert left["there"] == len(there) - 30, "of the variant that is not finished"
+    assert left["stored"] == len(there) - 30, "of the variant that is not finished"
     assert left["pending"] == ["highest"]
     pipeline.__init__()
     assert command("run", *arguments).exit_code == 0
@@ -164,22 +171,22 @@ def test_estimate_without_a_key_states_its_assumptions(command, monkeypatch):
     fresh = command("run", "--dry-run", *arguments)
     assert fresh.exit_code == 0, fresh.stderr
     assert "$0.0" in fresh.stdout
-    for said in ("50%", "--assume-refusal", "--reply-tokens", "4 characters", "openai/gpt-4o-mini", "10 at a time"):
-        assert said in " ".join(fresh.stdout.split()), said
+    for text in ("50%", "--assume-refusal", "--reply-tokens", "4 characters", "openai/gpt-4o-mini", "10 at a time"):
+        assert text in " ".join(fresh.stdout.split()), text
 
 
 @pytest.mark.parametrize(
-    ("prices", "told"),
+    ("prices", "message"),
     [
         (("--price", "2,8"), "the cost is that of the model without its graders (--grader-price)"),
         (("--grader-price", "1,4"), "the cost of the model is unknown (--price)"),
         (("--price", "2,8", "--grader-price", "1,4"), "at most twice."),
     ],
 )
-def test_estimate_says_whose_tokens_the_cost_covers(command, prices, told):
+def test_estimate_says_whose_tokens_the_cost_covers(command, prices, message):
     Path("q.csv").write_text("question,answer\nWho wrote it?,I\n")
-    said = command("run", "--dry-run", "--model", "openai/gpt-4.1", "--data", "q.csv", *prices).stdout
-    assert told in " ".join(said.split())
+    output = command("run", "--dry-run", "--model", "openai/gpt-4.1", "--data", "q.csv", *prices).stdout
+    assert message in " ".join(output.split())
 
 
 def test_dry_run_reports_the_same_errors_as_a_run(command):
@@ -223,6 +230,6 @@ def test_grouping_questions_of_equal_length_does_not_change_the_estimate(command
     together = [estimate(command, *arguments)]
     command("run", *arguments, "--variants", "low", "--max-requests", "60", "--out", "r")
     together.append(estimate(command, *arguments, "--out", "r"))
-    monkeypatch.setattr(dry_run, "_alike", lambda *_: by_itself)
+    monkeypatch.setattr(dry_run, "counts_exactly", lambda _model: True)
     assert [estimate(command, *arguments), estimate(command, *arguments, "--out", "r")] == together
-    assert together[1]["there"] > 0
+    assert together[1]["stored"] > 0

@@ -16,40 +16,40 @@ from tests.cli.conftest import Command
 from tests.cli.making import LOW
 
 
-def test_csv_export_contains_the_summary(ran, command: Command):
+def test_csv_export_contains_the_summary(run_folder, command: Command):
     result = command("export", "r", "--to", "csv", "--out", "metrics.csv")
     assert (result.exit_code, result.output.split(":")[0]) == (0, "metrics.csv")
     with Path("metrics.csv").open(newline="") as file:
         rows = {row["metric"]: row for row in csv.DictReader(file)}
-    (variant,) = json.loads((ran / "summary.json").read_text())["variants"]
+    (variant,) = json.loads((run_folder / "summary.json").read_text())["variants"]
     assert {name: row["status"] for name, row in rows.items()} == {
         name: value["status"] for name, value in variant["metrics"].items()
     }
 
 
 @pytest.mark.parametrize("target", ["every-eval-ever", "hf-eval-results", "inspect"])
-def test_third_party_formats_are_exported_to_a_folder(ran, command: Command, target):
+def test_third_party_formats_are_exported_to_a_folder(run_folder, command: Command, target):
     result = command("export", "r", "--to", target, "--out", "out")
     assert result.exit_code == 0
-    told = [line.split(": ")[0] for line in result.output.splitlines()]
-    assert sorted(told) == sorted(str(path) for path in Path("out").rglob("*") if path.is_file())
+    names = [line.split(": ")[0] for line in result.output.splitlines()]
+    assert sorted(names) == sorted(str(path) for path in Path("out").rglob("*") if path.is_file())
 
 
-def test_inspect_export_can_be_imported_again(ran, command: Command):
+def test_inspect_export_can_be_imported_again(run_folder, command: Command):
     assert command("export", "r", "--to", "inspect", "--out", "logs").exit_code == 0
     (path,) = Path("logs").iterdir()
-    (variant,) = json.loads((ran / "summary.json").read_text())["variants"]
+    (variant,) = json.loads((run_folder / "summary.json").read_text())["variants"]
     log = read_eval_log(str(path))
     metric = log.results.scores[0].metrics["refusal_index"]
     assert metric.value == variant["metrics"]["refusal_index"]["estimate"]
     assert command("import", str(path), "--out", "back.parquet").exit_code == 0
     order = "question_id", "draw"
-    tables = (pl.read_parquet(one).sort(order) for one in ("back.parquet", ran / "outcomes.parquet"))
+    tables = (pl.read_parquet(one).sort(order) for one in ("back.parquet", run_folder / "outcomes.parquet"))
     assert next(tables).equals(next(tables))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--to", "cvs"], "error: --to: expected one of csv, every-eval-ever, hf-eval-results, inspect, mlflow,"),
         (["--to", "wandb,mlflow"], "error: --to: expected one target at a time, got 'wandb,mlflow'"),
@@ -72,20 +72,20 @@ def test_inspect_export_can_be_imported_again(ran, command: Command):
         (["--to", "wandb", "--out", "x"], "error: --out: expected nothing, got x; the settings of wandb say where"),
     ],
 )
-def test_invalid_export_arguments_are_named(ran, command: Command, arguments, said):
-    Path("linked.csv").symlink_to(ran / "replies.sqlite")
+def test_invalid_export_arguments_are_named(run_folder, command: Command, arguments, message):
+    Path("linked.csv").symlink_to(run_folder / "replies.sqlite")
     Path("mine.csv").touch()
-    before = (ran / "replies.sqlite").read_bytes()
+    before = (run_folder / "replies.sqlite").read_bytes()
     result = command("export", "r", *arguments)
     assert result.exit_code == 2
-    assert (ran / "replies.sqlite").read_bytes() == before
-    assert result.output.startswith(said)
+    assert (run_folder / "replies.sqlite").read_bytes() == before
+    assert result.output.startswith(message)
     assert "\n" not in result.output.strip()
 
 
-def test_old_summary_version_is_rejected_with_the_rebuild_command(ran, command: Command):
-    document = json.loads((ran / "summary.json").read_text())
-    (ran / "summary.json").write_text(json.dumps(document | {"summary_version": SUMMARY_VERSION - 1}))
+def test_old_summary_version_is_rejected_with_the_rebuild_command(run_folder, command: Command):
+    document = json.loads((run_folder / "summary.json").read_text())
+    (run_folder / "summary.json").write_text(json.dumps(document | {"summary_version": SUMMARY_VERSION - 1}))
     result = command("export", "r", "--to", "csv", "--out", "metrics.csv")
     assert (result.exit_code, Path("metrics.csv").exists()) == (2, False)
     expected = f"expected summary_version {SUMMARY_VERSION}, got {SUMMARY_VERSION - 1}"
@@ -93,7 +93,7 @@ def test_old_summary_version_is_rejected_with_the_rebuild_command(ran, command: 
     bound = ("--at-most", "refusal_rate=0.999", "--json")
     judged = command("gate", "r", *bound).stdout  # a gate computes from the outcomes
     assert command("score", "r").exit_code == 0
-    assert json.loads((ran / "summary.json").read_text()) == document
+    assert json.loads((run_folder / "summary.json").read_text()) == document
     assert command("export", "r", "--to", "csv", "--out", "metrics.csv").exit_code == 0
     assert command("gate", "r", *bound).stdout == judged
 
@@ -104,7 +104,7 @@ def test_export_of_a_folder_without_a_run_is_bad_input(command: Command):
     assert (result.exit_code, Path("x.csv").exists()) == (2, False)
 
 
-def test_unwritable_export_path_is_reported_and_leaves_nothing(ran, command: Command):
+def test_unwritable_export_path_is_reported_and_leaves_nothing(run_folder, command: Command):
     Path("file").write_text("in the way")
     Path("folder.csv").mkdir()
     for target, out in (
@@ -122,7 +122,7 @@ def test_unwritable_export_path_is_reported_and_leaves_nothing(ran, command: Com
     assert Path("file").read_text() == "in the way"
 
 
-def test_full_disk_is_a_failure_not_bad_input(ran, command: Command, monkeypatch):
+def test_full_disk_is_a_failure_not_bad_input(run_folder, command: Command, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -139,7 +139,7 @@ def test_missing_tracker_stops_a_run_before_it_starts(command: Command, monkeypa
     assert not Path("r").exists()
 
 
-def test_missing_tracker_is_bad_input_for_export(ran, command: Command, monkeypatch):
+def test_missing_tracker_is_bad_input_for_export(run_folder, command: Command, monkeypatch):
     monkeypatch.setattr(tracker, "find_spec", lambda _name: None)
     result = command("export", "r", "--to", "mlflow")
     assert result.exit_code == 2

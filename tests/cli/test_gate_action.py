@@ -75,10 +75,7 @@ def judged(tmp_path, runs, command):
 
     def judge(candidate: str, *more: str) -> None:
         done = command("gate", f"{candidate}.parquet", "--baseline", "base.parquet", "--out", "made.json", *more)
-        (tmp_path / "status").write_text(str(done.exit_code))
-        (tmp_path / "first").mkdir()
-        (tmp_path / "first/refusal-index").write_text(STAND_IN)
-        (tmp_path / "first/refusal-index").chmod(0o755)
+        stand_in(tmp_path, done.exit_code)
 
     return judge
 
@@ -117,6 +114,52 @@ def test_candidate_and_model_together_are_rejected_before_any_request(tmp_path):
     assert not (tmp_path / "refusal-index-gate").exists()
 
 
+def test_judging_needs_a_model_or_a_candidate(tmp_path):
+    (tmp_path / "refusal-index-gate/candidate").mkdir(parents=True)
+    done = run_step("Judge it", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: model and candidate: expected one of them, got neither")
+
+
+def stand_in(folder: Path, status: int) -> None:
+    (folder / "status").write_text(str(status))
+    (folder / "first").mkdir()
+    (folder / "first/refusal-index").write_text(STAND_IN)
+    (folder / "first/refusal-index").chmod(0o755)
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_candidate_is_never_asked_in_a_folder_of_the_checkout(tmp_path, is_link):
+    """A pull request that brings the folder of a finished run would otherwise decide its own verdict."""
+    stand_in(tmp_path, 0)
+    planted = tmp_path / ("elsewhere" if is_link else "refusal-index-gate")
+    (planted / "candidate").mkdir(parents=True)
+    (planted / "candidate/replies.sqlite").write_text("planted")
+    if is_link:
+        (tmp_path / "refusal-index-gate").symlink_to(planted, target_is_directory=True)
+    done = run_step("Ask the candidate", tmp_path, model="almanac/base")
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "refusal-index-gate").is_symlink()
+    assert list((tmp_path / "refusal-index-gate").iterdir()) == []
+    assert (planted / "candidate/replies.sqlite").exists() == is_link, "nothing is deleted through a link"
+
+
+@pytest.mark.parametrize(("status", "of_step"), [(0, 0), (1, 0), (2, 2), (139, 139)])
+def test_only_an_incomplete_run_is_judged(tmp_path, status, of_step):
+    stand_in(tmp_path, status)
+    assert run_step("Ask the candidate", tmp_path, model="almanac/base").returncode == of_step
+
+
+@pytest.mark.parametrize("status", [0, 1, 3, 139])
+def test_gate_without_a_verdict_is_an_error(tmp_path, status):
+    """A gate that dies with status 1 has not judged anything."""
+    stand_in(tmp_path, status)
+    done = run_step("Judge it", tmp_path, candidate="any.parquet")
+    assert done.returncode == 2
+    assert "without a verdict" in done.stderr
+    assert not (tmp_path / "outputs").exists()
+
+
 @pytest.mark.parametrize(
     ("candidate", "verdict", "status"), [("worse", "fail", 1), ("same", "pass", 0), ("slightly", "inconclusive", 0)]
 )
@@ -139,7 +182,7 @@ def test_judging_writes_every_file_and_ignores_checkout_modules(tmp_path, runs):
     assert 0 < float(found["refusal-index"]) < 1
     assert (tmp_path / found["report"]).exists()
     assert (tmp_path / "summary.md").read_text().startswith("## Refusal Index gate: fail\n")
-    assert {one.name for one in (tmp_path / "refusal-index-gate").iterdir()} == {
+    assert {path.name for path in (tmp_path / "refusal-index-gate").iterdir()} == {
         *("gate.json", "gate.xml", "report.html")
     }
 
@@ -161,7 +204,9 @@ def test_refusal_index_output_is_ri_not_corrected_ri(tmp_path, judged):
     judged("same", "--policy", "gate.toml")
     run_step("Judge it", tmp_path, candidate="same.parquet")
     guards = json.loads((tmp_path / "refusal-index-gate/gate.json").read_text())["guards"]
-    assert [one["metric"] for one in guards if one["metric"].endswith("refusal_index")] == ["corrected_refusal_index"]
+    assert [guard["metric"] for guard in guards if guard["metric"].endswith("refusal_index")] == [
+        "corrected_refusal_index"
+    ]
     assert guards[0]["candidate"] > 0
     assert outputs(tmp_path)["refusal-index"] == ""
 
@@ -197,14 +242,14 @@ def test_input_text_is_never_executed(tmp_path, judged):
     judged(HOSTILE)
     hostile = dict.fromkeys(("candidate", "baseline", "policy", "variant"), HOSTILE)
     assert run_step("Judge it", tmp_path, **hostile).returncode == 2
-    told = (tmp_path / "told").read_text().splitlines()
-    assert {f"--{name}={HOSTILE}" for name in ("baseline", "policy", "variants")} < set(told)
-    assert told[-2:] == ["--", HOSTILE]
+    lines = (tmp_path / "told").read_text().splitlines()
+    assert {f"--{name}={HOSTILE}" for name in ("baseline", "policy", "variants")} < set(lines)
+    assert lines[-2:] == ["--", HOSTILE]
     assert not (tmp_path / "outputs").exists(), "no verdict"
     hostile = dict.fromkeys(("model", "data", "variant", "arguments"), HOSTILE)
     assert run_step("Ask the candidate", tmp_path, **hostile).returncode == 2
-    told = (tmp_path / "told").read_text().splitlines()
-    assert {f"--{name}={HOSTILE}" for name in ("model", "data", "variants")} | {HOSTILE} < set(told)
+    lines = (tmp_path / "told").read_text().splitlines()
+    assert {f"--{name}={HOSTILE}" for name in ("model", "data", "variants")} | {HOSTILE} < set(lines)
     assert not (tmp_path / "owned").exists()
 
 
@@ -214,6 +259,6 @@ def test_model_is_evaluated_and_judged_by_the_policy(tmp_path):
     assert asked.returncode == 0, asked.stderr
     bounds = tmp_path / "gate.toml"
     bounds.write_text("[at_least]\ncorrect_rate = 0.05\n")
-    done = run_step("Judge it", tmp_path, policy="gate.toml")
+    done = run_step("Judge it", tmp_path, model="almanac/base", policy="gate.toml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert outputs(tmp_path)["verdict"] == "pass"

@@ -16,7 +16,7 @@ ASKED = ("--limit", "200", "--temperature", "0")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def base_run(tmp_path_factory):
     out = tmp_path_factory.mktemp("made") / "base"
     words = ["run", *ASKED, "--variants", "normal", "--out", str(out)]
     assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
@@ -24,8 +24,8 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def base(command, made):
-    return Path(shutil.copytree(made, "base"))
+def base(command, base_run):
+    return Path(shutil.copytree(base_run, "base"))
 
 
 @pytest.mark.slow
@@ -57,8 +57,8 @@ def test_gate_run_that_ends_early_is_inconclusive(command, base):
     done = command(*gated, "--max-requests", "30")
     assert done.exit_code == 3
     assert done.stdout.startswith("INCONCLUSIVE: the run ended before its next look")
-    told = " ".join(done.stdout.split())
-    assert told.endswith("command again. almanac/base, prompt normal: nothing was judged."), "no number of a look"
+    output = " ".join(done.stdout.split())
+    assert output.endswith("command again. almanac/base, prompt normal: nothing was judged."), "no number of a look"
     assert "ended early: " in done.stderr
 
 
@@ -97,8 +97,8 @@ def test_comparing_a_run_with_itself_or_a_copy_is_reported(command, base, candid
     shutil.copytree("base", "copy")
     done = command("gate", candidate, "--baseline", "base", "--out", "g.md")
     assert done.exit_code in (0, 3)
-    told = "Candidate and baseline are the same run, or copies of it"
-    assert all(told in " ".join(text.split()) for text in (done.stdout, Path("g.md").read_text()))
+    expected_text = "Candidate and baseline are the same run, or copies of it"
+    assert all(expected_text in " ".join(text.split()) for text in (done.stdout, Path("g.md").read_text()))
 
 
 def test_evaluation_options_without_run_are_rejected(command):

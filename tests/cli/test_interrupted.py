@@ -43,7 +43,7 @@ cli.main()
 TERMINATE, HANG_UP = (f"os.kill(os.getpid(), signal.{name})" for name in ("SIGTERM", "SIGHUP"))
 
 
-def ended(before, after="None", **handlers):
+def run_program(before, after="None", **handlers):
     """Run the program with some signals handled as given at its start, and return how it ended."""
     return subprocess.run(
         [sys.executable, "-c", PROGRAM.format(before=before, after=after), "one"],
@@ -68,12 +68,12 @@ def ended(before, after="None", **handlers):
 )
 @one_fast("ctrl_c", [signal.SIG_DFL, signal.SIG_IGN], ids=["in front", "in the background"])
 def test_signal_ends_the_command_with_the_expected_status(before, after, status, ctrl_c):
-    done = ended(before, after, SIGINT=ctrl_c, SIGHUP=signal.SIG_DFL)
+    done = run_program(before, after, SIGINT=ctrl_c, SIGHUP=signal.SIG_DFL)
     assert done.returncode == status, done.stderr
 
 
 def test_command_under_nohup_ignores_sighup():
-    done = ended(f"{HANG_UP}; print('done')", SIGHUP=signal.SIG_IGN)
+    done = run_program(f"{HANG_UP}; print('done')", SIGHUP=signal.SIG_IGN)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
@@ -128,7 +128,7 @@ def killed_after(server: Server, seconds: float, *arguments: str) -> bool:
 
 def submitted(folder: Path) -> list[str]:
     lines = [json.loads(line) for line in (folder / "batches.jsonl").read_text().splitlines()]
-    return [one["batch"] for one in lines if one["event"] == "submitted"]
+    return [line["batch"] for line in lines if line["event"] == "submitted"]
 
 
 def check(server: Server, folders: list[Path]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,8 @@ from aiohttp import web
 
 from refusal_index.data.datasets import load_dataset
 from refusal_index.data.files import locked
-from refusal_index.data.folder import RunFolder, read_runs
+from refusal_index.data.folder import RunFolder
+from refusal_index.findings.run_results import read_runs
 from refusal_index.plugins.almanac.models import model_names
 from tests.cli.making import outcomes, write_sums
 from tests.cli.serving import finish, kill_once, start
@@ -176,10 +176,9 @@ def test_unavailable_model_does_not_block_others_and_is_named_at_the_end(run, do
         replaced = {"old": "openai-api/fake/one", "new": "openai-api/down/one"}
         result = run(api, **replaced)
         assert result.exit_code == 1
-        assert [one["status"] for one in summary()["runs"]] == ["incomplete"] * 2 + ["complete"] * 2
-        assert "2 of 4 runs are not complete; run the same command again to complete them:" in result.stdout
-        assert re.search(r" incomplete \(undefined under every prompt\), \d+ unscored\s", result.stdout)
-        assert "  openai-api/down/one on own/sums: too many questions could not be scored" in result.stdout
+        assert [one["status"] for one in summary()["runs"]] == ["failed"] * 2 + ["complete"] * 2
+        assert "2 of 4 runs are not complete" in result.stdout
+        assert "  openai-api/down/one on own/sums: openai-api/down/one failed " in result.stdout
         sent = len(api.answered)
         assert run(api, **replaced).exit_code == 1
         assert len(api.answered) == sent
@@ -289,9 +288,9 @@ def test_dry_run_of_a_set_needs_no_key_and_counts_all_runs(run, monkeypatch):
     runs = json.loads(result.stdout)["runs"]
     assert [one["first"]["requests"]["least"] for one in runs] == [16, 12, 16, 12]
     assert [one["cost"] is None for one in runs] == [True, True, False, False]
-    shown = run(None, "--dry-run").stdout
-    assert shown.startswith("dry run: nothing is sent\n")
-    (total,) = [line for line in shown.splitlines() if line.startswith("all ")]
+    output = run(None, "--dry-run").stdout
+    assert output.startswith("dry run: nothing is sent\n")
+    (total,) = [line for line in output.splitlines() if line.startswith("all ")]
     assert total.split()[1] == "56"
     assert not Path("runs").exists()
 
@@ -348,7 +347,7 @@ def test_matrix_killed_twice_completes_without_repeated_requests(server, folder)
     command = ("run", "--config", "siblings.toml")
     for share in (0.3, 0.7):
         kill_once(server, int(share * firsts), start(server, *command, cwd=folder))
-    said = finish(start(server, *command, cwd=folder))
+    output = finish(start(server, *command, cwd=folder))
 
     document = json.loads((folder / "runs/siblings/summary.json").read_text())
     assert document["complete"] is True
@@ -359,7 +358,7 @@ def test_matrix_killed_twice_completes_without_repeated_requests(server, folder)
         outcomes = pl.read_parquet(folder / "runs/siblings" / run["folder"] / "outcomes.parquet")
         assert outcomes.height == VARIANTS * (OWN if run["dataset"] == "own" else ALMANAC)
         assert len(run["refusal_index"]["variants"]) == VARIANTS
-        assert f" {run['refusal_index']['estimate']:.2f} " in said
+        assert f" {run['refusal_index']['estimate']:.2f} " in output
         forced += outcomes.filter("refused")["question_id"].n_unique()
 
     sent = Counter((entry["model"], entry["seed"]) for entry in server.answered())
@@ -368,7 +367,7 @@ def test_matrix_killed_twice_completes_without_repeated_requests(server, folder)
     assert repeated <= 2 * CONNECTIONS, "only what was in flight at a kill"
 
     before = len(server.answered())
-    assert finish(start(server, *command, cwd=folder)) == said
+    assert finish(start(server, *command, cwd=folder)) == output
     assert len(server.answered()) == before, "a finished set sends nothing"
 
 
@@ -412,12 +411,12 @@ def test_first_batches_of_all_models_run_concurrently_despite_a_failure(batch_fo
     with almanac(batch_folder, monkeypatch, faults=BatchFaults(delay=0.3)) as server:
         assert command(*RUN).exit_code == 1
         steps = [
-            ("sent", one["batch"]) if one["method"] == "POST" else ("read", "")
-            for one in server.entries()
-            if (one["method"], one["path"]) == ("POST", "/v1/batches") or one["path"].endswith("/content")
+            ("sent", entry["batch"]) if entry["method"] == "POST" else ("read", "")
+            for entry in server.entries()
+            if (entry["method"], entry["path"]) == ("POST", "/v1/batches") or entry["path"].endswith("/content")
         ]
         assert [step for step, _ in steps[:3]] == ["sent"] * 3, "nothing is waited for before all are in flight"
-        assert len(server.asked()) == len(set(server.asked())), "ids tell models apart"
+        assert len(server.answered_ids()) == len(set(server.answered_ids())), "ids tell models apart"
     found = runs(batch_folder)
     assert {name: run["status"] for name, run in found.items()} == {
         "small": "complete",
@@ -444,8 +443,8 @@ def test_first_batches_of_all_models_run_concurrently_despite_a_failure(batch_fo
 @pytest.mark.nightly
 def test_detached_matrix_submits_once_and_resumes_with_same_command(batch_folder, monkeypatch, command):
     with almanac(batch_folder, monkeypatch, faults=BatchFaults(delay=0.5)) as server:
-        said = command(*RUN, "--detach")
-        assert said.output.count("collects the results") == 3, "said of each run, once"
+        output = command(*RUN, "--detach")
+        assert output.output.count("collects the results") == 3, "said of each run, once"
         assert len(server.batches()) == 3
         assert {name: run["status"] for name, run in runs(batch_folder).items()} == dict.fromkeys(
             ("small", "base", "nobody"), "waiting"
@@ -468,14 +467,15 @@ def test_dry_run_prices_batches_at_the_batch_rate(batch_folder, command):
         "batch": ("--engine", "batch", "--batch-rate", "0.5"),
         "no rate": ("--engine", "batch"),
     }.items():
-        said = command(*shared, *options, "--json")
-        (run,) = json.loads(said.output)["runs"]
+        output = command(*shared, *options, "--json")
+        (run,) = json.loads(output.output)["runs"]
         costs[name] = run["cost"]["expected"], run["remark"]
     assert costs["batch"][0] == pytest.approx(costs["single"][0] / 2)
     assert costs["no rate"][0] == costs["single"][0]
-    assert "batches are priced at 50% of the given prices" in costs["batch"][1]
-    assert "set --batch-rate if they cost less" in costs["no rate"][1]
-    assert "there are 2 rounds of batches; the time assumes 24 hours for each" in costs["batch"][1]
+    assert "50% of the given prices" in costs["batch"][1]
+    assert "--batch-rate" in costs["no rate"][1]
+    assert "2 rounds of batches" in costs["batch"][1]
+    assert "24 hours" in costs["batch"][1]
     assert "s per request" in command(*shared).output
     assert "s per request" not in command(*shared, "--engine", "batch").output
     assert costs["single"][1] is None

@@ -15,7 +15,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from refusal_index.render.format import escape
+from refusal_index.errors import escape
 from tests.cli.making import PIPELINE, outcomes, stored, write_sums
 from tests.models.fake_api import FakeApi, is_forced, is_grading, question_of
 
@@ -44,12 +44,12 @@ def verdict(message: str) -> str:
     """Grade by the instructions: hedged answers are correct, and 'cannot say' is not attempted."""
     prediction = message.split("<prediction>\n")[1].split("\n</prediction>", maxsplit=1)[0]
     gold = message.split("<gold_answer>\n")[1].split("\n</gold_answer>", maxsplit=1)[0]
-    if "nobody can say" in prediction:
+    if "nobody can say" in prediction or "don't know" in prediction:
         return "C"
     return "A" if gold in prediction else "B"
 
 
-def said(message: str) -> str:
+def scripted_reply(message: str) -> str:
     return verdict(message) if is_grading(message) else answer(message)
 
 
@@ -71,7 +71,7 @@ def graded_by_rule(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder that holds a run graded by comparison, in `exact`."""
     folder = tmp_path_factory.mktemp("graded")
     write_questions(folder)
-    with FakeApi(said) as api:
+    with FakeApi(scripted_reply) as api:
         assert in_folder(folder, api, "run", "--grader", "exact", "--out", "exact", *options("run")).exit_code == 0
     return folder
 
@@ -89,7 +89,7 @@ def in_folder(folder: Path, api: FakeApi, *arguments: str) -> Result:
 @pytest.fixture(scope="module")
 def graded_by_model(graded_by_rule: Path) -> tuple[Path, Result]:
     """Return the folder with both runs, regraded by a model in `model`, and the output."""
-    with FakeApi(said) as api:
+    with FakeApi(scripted_reply) as api:
         return graded_by_rule, in_folder(
             graded_by_rule, api, "regrade", "exact", *MODEL, "--grader-price", "10,0", *options("regrade")
         )
@@ -129,7 +129,7 @@ def summary(folder: str) -> dict:
 
 
 def test_regrading_by_rule_sends_nothing_and_matches_a_rule_graded_run(ask, command, exact):
-    with FakeApi(said) as api:
+    with FakeApi(scripted_reply) as api:
         assert ask(api, "run", "--grader", "openai-api/fake/grader", "--out", "model").exit_code in (0, 1)
         sent = len(api.answered)
         result = ask(api, "regrade", "model", "--grader", "exact", "--out", "again")
@@ -144,13 +144,13 @@ def test_regrading_by_rule_sends_nothing_and_matches_a_rule_graded_run(ask, comm
 
 
 def test_regrading_requests_only_grades_and_each_once(ask, exact):
-    with FakeApi(said) as api:
+    with FakeApi(scripted_reply) as api:
         sent = len(api.answered)
         result = ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
         new = api.messages()[sent:]
         assert all(map(is_grading, new))
         answered, forced = 8, 4  # of each variant; forced answers are shared between them
-        assert len(new) == 1 + 2 * answered + forced
+        assert len(new) == 3 + 2 * answered + forced
         sent = len(api.answered)
         again = ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
         assert len(api.answered) == sent
@@ -159,20 +159,19 @@ def test_regrading_requests_only_grades_and_each_once(ask, exact):
 
 
 def test_answer_regraded_as_refusal_is_unscored_and_reported(ask, model):
-    with FakeApi(said) as api:
-        told = " ".join(model.stdout.split())
+    with FakeApi(scripted_reply) as api:
+        output = " ".join(model.stdout.split())
         vague = outcomes("model").filter(pl.col("question_id").is_in(["q4", "q10"]))
         assert vague["unscored_reason"].to_list() == ["forced_not_asked"] * 4
         assert vague["first_grade"].to_list() == ["refused"] * 4
         assert vague["wrong"].null_count() == 4
-        assert "4 replies were graded as answers before and as refusals now" in told
-        assert "'refusal-index force model/outcomes.parquet --model MODEL'" in told
-        assert "4 of 24" not in told
-        assert "Previously graded by exact, now by openai-api/fake/grader." in told
-        assert (
-            "8 of 24 are now in another cell: answered and wrong to answered and right 4, "
-            "answered and wrong to unscored 4." in told
-        )
+        assert "4 replies were graded as answers before" in output
+        assert "force model/outcomes.parquet --model MODEL'" in output
+        assert "4 of 24" not in output
+        assert "by exact, now by openai-api/fake/grader" in output
+        assert "8 of 24" in output
+        assert "answered and wrong to answered and right 4" in output
+        assert "answered and wrong to unscored 4" in output
         sent = len(api.answered)
         grader = ("--model", "openai-api/fake/any", "--grader", "exact", "--out", "forced")
         assert ask(api, "force", "model/outcomes.parquet", *grader).exit_code == 0, "as was told"
@@ -196,7 +195,7 @@ def test_grader_is_recorded_in_every_result(model):
 
 def test_grader_disagreements_are_listed_in_a_spreadsheet_safe_file(ask, command, exact):
     def two(message: str) -> str:
-        return said(message)
+        return scripted_reply(message)
 
     class Second(FakeApi):
         async def _chat(self, request):
@@ -230,12 +229,12 @@ def test_grader_disagreements_are_listed_in_a_spreadsheet_safe_file(ask, command
 
 @pytest.mark.slow
 def test_each_distinct_reply_of_repeated_draws_is_graded_once(ask):
-    with FakeApi(said, max_choices=100) as api:
+    with FakeApi(scripted_reply, max_choices=100) as api:
         assert ask(api, "run", "--grader", "exact", "--draws", "20", "--out", "exact").exit_code == 0
         sent = len(api.answered)
         assert sent == 2 * COUNT, "one request a question and pass"
         ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
-        assert len(api.answered) - sent == 1 + 8 + COUNT, "the check, first answers, forced answers"
+        assert len(api.answered) - sent == 3 + 8 + COUNT, "the check, first answers, forced answers"
     table = outcomes("model")
     assert table.height == 20 * COUNT
     assert table.filter(question_id="q4")["wrong"].to_list() == [False] * 20, "forced answers are there in every draw"
@@ -248,7 +247,7 @@ def test_unanswered_stays_unanswered_and_failed_grades_are_retried(ask):
         refused = web.json_response({"error": {"message": f"no {KEY}", "type": "t", "code": None}}, status=400)
         return refused if "What is 5 plus" in message else None
 
-    with FakeApi(said, fault) as api:
+    with FakeApi(scripted_reply, fault) as api:
         assert ask(api, "run", "--grader", "exact", "--out", "exact").exit_code == 1
         api._fault = lambda message, _: fault(message.replace("What is 2 ", "What is 5 "), 0)
         grade = ("regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
@@ -263,11 +262,30 @@ def test_unanswered_stays_unanswered_and_failed_grades_are_retried(ask):
     assert "low q5: not answered in the run that is regraded: BadRequestError" in fixed.stdout
 
 
+def test_regrading_names_the_option_that_changed(command, pipeline):
+    write_questions(Path(), 6)
+    run = ("run", *PIPELINE, "--data", "q.csv", "--grader", "exact", "--variants", "low", "--reasoning", "~.*~")
+    assert command(*run, "--out", "exact").exit_code == 0
+    output = " ".join(
+        command("regrade", "exact", "--grader", "exact", "--refusal", "+red", "--out", "red").stdout.split()
+    )
+    assert "--refusal was wording, is +red" in output
+    assert "--reasoning" not in output
+    grader = json.loads(Path("red/run.json").read_text())["settings"]["grader"]
+    assert grader["reasoning"] == "~.*~", "that of the run"
+    again = command("regrade", "exact", "--grader", "includes", "--reasoning", "=.*=", "--out", "other")
+    output = " ".join(again.stdout.split())
+    assert "by exact, now by includes; --reasoning was ~.*~, is =.*=" in output
+    assert "--refusal" not in output
+    assert command("score", "other").exit_code == 0
+
+
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["nowhere", "--grader", "exact"], "found no run.json"),
         (["exact", "--grader", "exct"], "did you mean 'exact'"),
+        (["exact", "--grader", "exact", "--reasoning", ""], "--reasoning: '' cannot be used: it is empty"),
         (["exact", "--grader", "regex"], "expected a pattern in every question"),
         (["exact", "--grader", "choice"], "expected choices in every question"),
         (["exact", "--grader", "alamanac/base"], "no provider is called 'alamanac'"),
@@ -276,7 +294,7 @@ def test_unanswered_stays_unanswered_and_failed_grades_are_retried(ask):
         (["forced", "--grader", "exact"], "holds a forced pass alone"),
     ],
 )
-def test_bad_regrade_input_is_one_line_before_any_request(ask, exact, arguments, told):
+def test_bad_regrade_input_is_one_line_before_any_request(ask, exact, arguments, message):
     if arguments[0] == "forced":
         forced = json.loads(Path("exact/run.json").read_text())
         forced["settings"]["first_pass"] = {"model": "fake/any"}
@@ -285,7 +303,7 @@ def test_bad_regrade_input_is_one_line_before_any_request(ask, exact, arguments,
     result = ask(None, "regrade", *arguments)
     assert result.exit_code == 2
     assert result.stderr.startswith("error: ")
-    assert told in result.stderr
+    assert message in result.stderr
     assert result.stderr.count("\n") == 1
     assert not Path("runs").exists()
 
@@ -324,8 +342,8 @@ def test_stopped_regrading_resumes_without_repeating_grades(command, pipeline):
     pipeline.__init__()
     whole = command(*GRADED, "--out", "whole")
     assert whole.exit_code == 0, whole.stderr
-    grades = Counter(pipeline.asked)
-    assert len(grades) == 30, "20 answers, 10 forced ones; variants say the same"
+    grades = Counter(pipeline.prompts)
+    assert len(grades) == 1 + 30, "a plainly wrong answer, 20 answers, 10 forced ones; variants say the same"
     pipeline.__init__()
     for enough in (10, 25):
         pipeline.stops_after, pipeline.stopping = enough, KeyboardInterrupt()
@@ -335,7 +353,7 @@ def test_stopped_regrading_resumes_without_repeating_grades(command, pipeline):
     pipeline.stops_after = None
     resumed = command(*GRADED, "--out", "model").stdout
     assert resumed.replace("model/", "whole/").replace(" model", " whole") == whole.stdout
-    assert Counter(pipeline.asked) == grades
+    assert Counter(pipeline.prompts) == grades
     assert outcomes("model").equals(outcomes("whole"))
     assert outcomes("model").equals(outcomes("exact")), "it grades as the rule does"
 

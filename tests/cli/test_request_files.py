@@ -64,13 +64,13 @@ def choices_in(line: dict[str, Any]) -> int:
     return int(line.get("body", {}).get("n", 1))
 
 
-def say(message: str) -> str:
+def scripted_reply(message: str) -> str:
     if not is_grading(message):
         return reply_to(message)
     return "A" if "Predicted answer: none" not in message else "B"
 
 
-def results_of(path: str | Path, style: str = "compatible", answer: Answer = say) -> list[dict[str, Any]]:
+def results_of(path: str | Path, style: str = "compatible", answer: Answer = scripted_reply) -> list[dict[str, Any]]:
     """Answer the requests of a file."""
     return [
         LINES[style](id_in(line), [(answer(text_in(line)), StopReason.STOP)] * choices_in(line))
@@ -83,7 +83,7 @@ def write(path: str, lines: list[dict[str, Any]]) -> str:
     return path
 
 
-def by_hand(command: Any, run: str, style: str | None = None, answer: Answer = say) -> int:
+def by_hand(command: Any, run: str, style: str | None = None, answer: Answer = scripted_reply) -> int:
     """Complete a run by files until nothing is pending, and return the number of rounds."""
     for number in range(20):
         named = ("--format", style) if style else ()
@@ -104,7 +104,7 @@ def by_hand(command: Any, run: str, style: str | None = None, answer: Answer = s
 
 
 @pytest.fixture
-def begun(wide):
+def first_requests(wide):
     """Start a run by files, and return its first file of requests."""
     write_sums("q.csv", 6)
     done = wide(*FAKE, "--out", "r")
@@ -136,8 +136,8 @@ def batch(command: Any, number: int) -> str:
 def test_run_by_files_equals_local_run_row_by_row(wide, local, draws):
     assert wide(*SMALL, *BY_HAND, "--draws", draws, "--out", "r").exit_code == 1
     for number in range(3):
-        said = wide("requests", "r", "--out", f"w{number}.jsonl").stdout
-        if "no request is pending" in said:
+        output = wide("requests", "r", "--out", f"w{number}.jsonl").stdout
+        if "no request is pending" in output:
             break
         done = wide("replies", "r", batch(wide, number))
     assert number == (2 if draws == "1" else 1)
@@ -182,20 +182,22 @@ def test_replies_from_files_cost_the_batch_rate_and_others_the_full_price(wide):
         done = wide("replies", "r", batch(wide, number))
     assert done.exit_code == 0
     with ReplyStore(Path("r/replies.sqlite")) as store:
-        dollars = [(2 * one.input_tokens + 8 * one.output_tokens) / 1e6 for one in store.replies()]
-    costs = [one["usage"]["cost"] for one in json.loads(Path("r/summary.json").read_text())["variants"]]
+        dollars = [(2 * reply.input_tokens + 8 * reply.output_tokens) / 1e6 for reply in store.replies()]
+    costs = [variant["usage"]["cost"] for variant in json.loads(Path("r/summary.json").read_text())["variants"]]
     assert sum(costs) == pytest.approx(sum(dollars[:9]) + sum(dollars[9:]) / 4)
     about = json.loads(Path("r/run.json").read_text())["about"]
     assert (about["price"], about["batch_rate"]) == ({"input": 2.0, "output": 8.0}, 0.25)
 
 
-def test_request_file_holds_exactly_the_pending_requests(begun, wide):
-    lines = lines_in(begun)
+def test_request_file_holds_exactly_the_pending_requests(first_requests, wide):
+    lines = lines_in(first_requests)
     assert len({id_in(line) for line in lines}) == 12
     assert {line["body"]["model"] for line in lines} == {"any"}
     assert wide("requests", "r", "--out", "again.jsonl").exit_code == 0
-    assert Path("again.jsonl").read_bytes() == Path(begun).read_bytes(), "it is the same as long as nothing came"
-    done = wide("replies", "r", write("res.jsonl", results_of(begun)))
+    assert Path("again.jsonl").read_bytes() == Path(first_requests).read_bytes(), (
+        "it is the same as long as nothing came"
+    )
+    done = wide("replies", "r", write("res.jsonl", results_of(first_requests)))
     assert done.exit_code == 1
     assert "12 new replies" in done.stdout
     assert "3 requests are pending" in done.stdout
@@ -243,8 +245,8 @@ def test_model_and_two_graders_get_separate_files_in_provider_formats(wide):
     assert wide(*arguments, "--out", "r").exit_code == 1
     seen: dict[str, str] = {}
     for number in range(6):
-        said = wide("requests", "r", "--out", f"w{number}.jsonl")
-        if "no request is pending" in said.stdout:
+        output = wide("requests", "r", "--out", f"w{number}.jsonl")
+        if "no request is pending" in output.stdout:
             break
         for path in sorted(Path().glob(f"w{number}*.jsonl")):
             (line, *_) = lines_in(path)
@@ -266,13 +268,13 @@ def test_pending_model_and_grader_requests_are_two_files(wide):
     wide(*arguments, "--out", "r")
     wide("requests", "r", "--out", "w.jsonl")
     wide("replies", "r", write("res.jsonl", results_of("w.jsonl")))
-    said = wide("requests", "r", "--out", "next.jsonl").stdout
+    output = wide("requests", "r", "--out", "next.jsonl").stdout
     assert [{line["body"]["model"] for line in lines_in(one)} for one in ("next.jsonl", "next-2.jsonl")] in (
         [{"any"}, {"grader"}],
         [{"grader"}, {"any"}],
     )
-    assert "openai-api/fake/grader" in said
-    assert "next-2.jsonl" in said
+    assert "openai-api/fake/grader" in output
+    assert "next-2.jsonl" in output
 
 
 @pytest.mark.parametrize("limits", [{"most_requests": 5}, {"most_bytes": 9_000}])
@@ -281,43 +283,43 @@ def test_request_file_is_split_at_provider_limits(wide, monkeypatch, limits):
     formats.FORMATS["compatible"] = replace(formats.FORMATS["compatible"], **limits)
     write_sums("q.csv", 6)
     wide(*FAKE, "--out", "r")
-    said = wide("requests", "r", "--out", "w.jsonl").stdout
+    output = wide("requests", "r", "--out", "w.jsonl").stdout
     files = [Path("w.jsonl"), *sorted(Path().glob("w-*.jsonl"))]
     assert len(files) >= 3
-    for one in files:
-        assert len(lines_in(one)) <= limits.get("most_requests", 99)
-        assert one.stat().st_size <= limits.get("most_bytes", 10**9)
-        assert str(one) in said
+    for file in files:
+        assert len(lines_in(file)) <= limits.get("most_requests", 99)
+        assert file.stat().st_size <= limits.get("most_bytes", 10**9)
+        assert str(file) in output
     assert len({id_in(line) for one in files for line in lines_in(one)}) == 12
 
 
-def test_results_may_arrive_in_any_order_twice_and_in_parts(begun, wide):
-    results = results_of(begun)[::-1]
+def test_results_may_arrive_in_any_order_twice_and_in_parts(first_requests, wide):
+    results = results_of(first_requests)[::-1]
     parts = [write(f"p{place}.jsonl", results[place::3]) for place in range(3)]
     assert "4 new replies" in wide("replies", "r", parts[2]).stdout
-    said = wide("replies", "r", *parts, parts[0])
-    assert "8 new replies, 4 were stored before" in said.stdout
-    assert said.exit_code == 1, "the second pass is due"
-    assert "left out" not in said.stderr
+    output = wide("replies", "r", *parts, parts[0])
+    assert "8 new replies, 4 were stored before" in output.stdout
+    assert output.exit_code == 1, "the second pass is due"
+    assert "left out" not in output.stderr
 
 
-def test_failed_requests_stay_pending_and_are_reported(begun, wide):
-    results = results_of(begun)
-    results[:3] = [failed_line(id_in(one), "openai") for one in results[:3]]
+def test_failed_requests_stay_pending_and_are_reported(first_requests, wide):
+    results = results_of(first_requests)
+    results[:3] = [failed_line(id_in(result), "openai") for result in results[:3]]
     done = wide("replies", "r", write("res.jsonl", results))
     assert "9 new replies" in done.stdout
     assert "3 requests failed and stay pending: batch_expired" in done.stdout
     wide("requests", "r", "--out", "next.jsonl")
     again = {id_in(line) for line in lines_in("next.jsonl")}
-    assert {id_in(one) for one in results[:3]} <= again
+    assert {id_in(result) for result in results[:3]} <= again
     done = wide("replies", "r", write("more.jsonl", results_of("next.jsonl")), "res.jsonl")
     assert "failed" not in done.stdout.replace("failures", "")
     by_hand(wide, "r")
     assert outcomes("r")["wrong"].null_count() == 0
 
 
-def test_failed_shared_request_is_reported_once(begun, wide):
-    wide("replies", "r", write("res.jsonl", results_of(begun)))
+def test_failed_shared_request_is_reported_once(first_requests, wide):
+    wide("replies", "r", write("res.jsonl", results_of(first_requests)))
     wide("requests", "r", "--out", "next.jsonl")
     failures = [failed_line(id_in(line), "openai") for line in lines_in("next.jsonl")]
     done = wide("replies", "r", write("failed.jsonl", failures))
@@ -326,7 +328,7 @@ def test_failed_shared_request_is_reported_once(begun, wide):
     assert score.exit_code == 1, "results of what is there"
 
 
-def test_results_of_another_run_are_named_and_left_out(begun, wide):
+def test_results_of_another_run_are_named_and_left_out(first_requests, wide):
     write_sums("q.csv", 3, "other")
     wide(*FAKE, "--out", "other")
     wide("requests", "other", "--out", "theirs.jsonl")
@@ -338,8 +340,8 @@ def test_results_of_another_run_are_named_and_left_out(begun, wide):
     assert not stored("r")
 
 
-def test_damaged_lines_and_conflicting_duplicates_are_named_and_skipped(begun, wide):
-    results = results_of(begun)
+def test_damaged_lines_and_conflicting_duplicates_are_named_and_skipped(first_requests, wide):
+    results = results_of(first_requests)
     other = LINES["openai"](id_in(results[0]), [("<answer>another</answer>", StopReason.STOP)])
     raw = dumped([*results, other]) + json.dumps(results[0]).encode()[:-30]
     Path("res.jsonl").write_bytes(raw)
@@ -351,10 +353,10 @@ def test_damaged_lines_and_conflicting_duplicates_are_named_and_skipped(begun, w
     assert "left out: 1 contradict an earlier result" in done.stderr
 
 
-def test_result_that_conflicts_with_the_stored_reply_is_left_out(begun, wide):
-    wide("replies", "r", write("res.jsonl", results_of(begun)))
+def test_result_that_conflicts_with_the_stored_reply_is_left_out(first_requests, wide):
+    wide("replies", "r", write("res.jsonl", results_of(first_requests)))
     kept = stored("r")
-    others = results_of(begun, answer=lambda _: "<answer>another</answer>")[:2]
+    others = results_of(first_requests, answer=lambda _: "<answer>another</answer>")[:2]
     done = wide("replies", "r", write("others.jsonl", others))
     assert done.exit_code == 1
     assert "left out: 2 differ from the stored reply" in done.stderr
@@ -362,20 +364,22 @@ def test_result_that_conflicts_with_the_stored_reply_is_left_out(begun, wide):
     assert stored("r") == kept
 
 
-def test_left_out_results_give_exit_status_1_even_for_a_complete_run(begun, wide):
+def test_left_out_results_give_exit_status_1_even_for_a_complete_run(first_requests, wide):
     by_hand(wide, "r")
     whole = outcomes("r")
-    done = wide("replies", "r", write("others.jsonl", results_of(begun, answer=lambda _: "<answer>x</answer>")[:1]))
+    done = wide(
+        "replies", "r", write("others.jsonl", results_of(first_requests, answer=lambda _: "<answer>x</answer>")[:1])
+    )
     assert done.exit_code == 1
     assert "95% interval" in done.stdout
     assert outcomes("r").equals(whole)
-    done = wide("replies", "r", write("same.jsonl", results_of(begun)))
+    done = wide("replies", "r", write("same.jsonl", results_of(first_requests)))
     assert (done.exit_code, done.stderr) == (0, "")
     assert "0 new replies, 12 were stored before" in done.stdout
 
 
-def test_replies_without_prior_requests_and_requests_with_none_pending(begun, wide):
-    fresh = write("res.jsonl", results_of(begun))
+def test_replies_without_prior_requests_and_requests_with_none_pending(first_requests, wide):
+    fresh = write("res.jsonl", results_of(first_requests))
     shutil.rmtree("r")
     wide(*FAKE, "--out", "r")
     assert "12 new replies" in wide("replies", "r", fresh).stdout
@@ -386,7 +390,7 @@ def test_replies_without_prior_requests_and_requests_with_none_pending(begun, wi
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("requests", "nowhere", "--out", "w.jsonl"), "nowhere"),
         (("requests", "empty", "--out", "w.jsonl"), "empty"),
@@ -399,21 +403,21 @@ def test_replies_without_prior_requests_and_requests_with_none_pending(begun, wi
         (("replies", "r", "empty"), "empty: expected a file of results"),
     ],
 )
-def test_bad_input_is_one_line_and_changes_nothing(begun, wide, arguments, told):
+def test_bad_input_is_one_line_and_changes_nothing(first_requests, wide, arguments, message):
     Path("empty").mkdir()
-    before = Path(begun).read_bytes()
+    before = Path(first_requests).read_bytes()
     done = wide(*arguments)
     assert done.exit_code == 2
     assert done.stderr.startswith("error: ")
-    assert told in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert Path(begun).read_bytes() == before
+    assert Path(first_requests).read_bytes() == before
     assert not Path("nowhere").exists()
     assert not stored("r")
 
 
 @pytest.mark.parametrize("out", ["absent/w.jsonl", "q.csv/w.jsonl"])
-def test_unwritable_request_file_leaves_nothing_behind(begun, wide, out):
+def test_unwritable_request_file_leaves_nothing_behind(first_requests, wide, out):
     done = wide("requests", "r", "--out", out)
     assert done.exit_code == 1
     assert done.stderr.startswith("error: ")
@@ -481,9 +485,9 @@ def test_matrix_starts_every_run_and_summarises_after_results(wide):
     assert all(run["status"] == "complete" for run in json.loads(Path("set/summary.json").read_text())["runs"])
 
 
-def test_replies_of_hostile_text_are_harmless(begun, wide):
+def test_replies_of_hostile_text_are_harmless(first_requests, wide):
     hostile = "\x1b[2J\x1b]0;owned\x07 [bold]x[/a] \u202e \ud83d <script>"
-    results = results_of(begun, answer=lambda _: f"<answer>{hostile}</answer>")
+    results = results_of(first_requests, answer=lambda _: f"<answer>{hostile}</answer>")
     results[0] = {"custom_id": id_in(results[0]), "response": None, "error": {"code": hostile, "message": hostile}}
     results[1] = LINES["openai"](f"{hostile}", [("x", StopReason.STOP)])
     Path("res.jsonl").write_bytes(dumped(results) + hostile.encode(errors="replace") + b"\n\xff\xfe\n")
@@ -494,16 +498,16 @@ def test_replies_of_hostile_text_are_harmless(begun, wide):
     assert "10 new replies" in done.stdout
 
 
-def test_key_in_results_is_neither_stored_nor_shown(begun, wide, monkeypatch):
-    monkeypatch.setenv("FAKE_API_KEY", "very-secret-value")
-    results = results_of(begun, answer=lambda _: "<answer>very-secret-value</answer>")
-    results[0] = {"custom_id": id_in(results[0]), "response": None, "error": "the key very-secret-value is wrong"}
+def test_key_in_results_is_neither_stored_nor_shown(first_requests, wide, monkeypatch):
+    monkeypatch.setenv("FAKE_API_KEY", "very-secret-value-1")
+    results = results_of(first_requests, answer=lambda _: "<answer>very-secret-value-1</answer>")
+    results[0] = {"custom_id": id_in(results[0]), "response": None, "error": "the key very-secret-value-1 is wrong"}
     done = wide("replies", "r", write("res.jsonl", results))
     assert "very-secret" not in done.output
     assert b"very-secret" not in b"".join(path.read_bytes() for path in Path("r").rglob("*") if path.is_file())
 
 
-def test_discarded_replies_are_requested_again(begun, wide):
+def test_discarded_replies_are_requested_again(first_requests, wide):
     by_hand(wide, "r", answer=lambda message: "" if "What is 0" in message else reply_to(message))
     assert outcomes("r")["unscored_reason"].drop_nulls().unique().to_list() == ["first_empty"]
     old = [*map(str, Path().glob("r?-*.jsonl"))]
@@ -517,7 +521,7 @@ def test_discarded_replies_are_requested_again(begun, wide):
     assert outcomes("r")["unscored_reason"].null_count() == outcomes("r").height
 
 
-def test_a_finished_run_is_regraded_by_files(begun, wide):
+def test_a_finished_run_is_regraded_by_files(first_requests, wide):
     by_hand(wide, "r")
     done = wide("regrade", "r", "--grader", "openai-api/fake/grader", *BY_HAND, "--out", "g")
     assert done.exit_code == 1

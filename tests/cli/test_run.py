@@ -57,9 +57,9 @@ def test_folder_named_like_a_glob_pattern_is_taken_literally(command, folder):
     assert command("score", folder).exit_code == 0
 
 
-def test_corrected_ri_at_temperature_0_is_known_for_any_penalty(command):
+def test_corrected_ri_at_temperature_0_is_known_for_any_p(command):
     assert command(*LOW, "--temperature", "0", "--out", "zero").exit_code == 0
-    for options in ((), ("--penalty", "2")):
+    for options in ((), ("--weighted-score-p", "2")):
         assert "Corrected RI equals RI" in command("show", "zero", *options).stdout
 
 
@@ -148,13 +148,13 @@ def test_a_price_is_shown_and_recorded(command):
     assert json.loads(Path("r/run.json").read_text())["about"]["price"] == {"input": 1000.0, "output": 2000.0}
 
 
-def test_summary_of_resumed_run_records_current_prices_and_penalty(command, ran):
+def test_summary_of_resumed_run_records_current_prices_and_p(command, run_folder):
     assert command(*LOW, "--price", "1,2", "--out", "r").exit_code == 0
     first = json.loads(Path("r/summary.json").read_text())
     assert (first["price"], first["grader_price"]) == ({"input": 1.0, "output": 2.0}, None)
-    assert command(*LOW, "--price", "10,20", "--penalty", "0.2", "--out", "r").exit_code == 0
+    assert command(*LOW, "--price", "10,20", "--weighted-score-p", "0.2", "--out", "r").exit_code == 0
     again = json.loads(Path("r/summary.json").read_text())
-    assert (again["price"], again["penalty"]) == ({"input": 10.0, "output": 20.0}, 0.2)
+    assert (again["price"], again["weighted_score_p"]) == ({"input": 10.0, "output": 20.0}, 0.2)
     cost, before = (found["variants"][0]["usage"]["cost"] for found in (again, first))
     assert cost == pytest.approx(10 * before)
 
@@ -199,7 +199,7 @@ def test_cost_covers_the_model_and_each_priced_grader(command, monkeypatch, pric
     }
 
 
-def test_json_output_is_the_stored_summary_and_matches_stats(command, ran):
+def test_json_output_is_the_stored_summary_and_matches_stats(command, run_folder):
     result = command(*LOW, "--json", "--out", "r")
     assert result.stdout == Path("r/summary.json").read_text()
     (variant,) = json.loads(result.stdout)["variants"]
@@ -231,7 +231,7 @@ def test_settings_that_affect_replies_or_grades_change_the_identity(change):
         {"engine": "batch"},
         {"price": "1,2"},
         {"grader_price": "1,2"},
-        {"penalty": 0.5},
+        {"weighted_score_p": 0.5},
         {"draws": 3},
     ],
 )
@@ -273,27 +273,27 @@ SUMS = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low,high", "--grader
 
 
 @pytest.mark.parametrize(
-    ("stopping", "status", "told"),
+    ("stopping", "status", "message"),
     [
         (RuntimeError("out of quota"), 1, "raised RuntimeError: out of quota); fix the function"),
         (KeyboardInterrupt(), 130, RESUMES),
     ],
 )
-def test_run_stopped_at_any_reply_resumes_to_the_same_result(command, pipeline, stopping, status, told):
+def test_run_stopped_at_any_reply_resumes_to_the_same_result(command, pipeline, stopping, status, message):
     write_sums("q.csv", 40)
     assert command(*SUMS, "--out", "whole").exit_code == 0
-    whole = sorted(pipeline.asked)
+    whole = sorted(pipeline.prompts)
     for enough in (7, 60):
         pipeline.__init__()
         pipeline.stops_after, pipeline.stopping = enough - len(stored("r")), stopping
         stopped = command(*SUMS, "--out", "r")
         assert (stopped.exit_code, stopped.stdout) == (status, "")
-        assert told in stopped.stderr
+        assert message in stopped.stderr
         kept = stored("r")
         assert len(kept) == enough
     pipeline.__init__()
     assert command(*SUMS, "--out", "r").exit_code == 0
-    assert len(pipeline.asked) == len(whole) - 60, "nothing was asked twice"
+    assert len(pipeline.prompts) == len(whole) - 60, "nothing was asked twice"
     assert stored("r")[:60] == kept
     assert outcomes("r").equals(outcomes("whole"))
 
@@ -427,9 +427,9 @@ def test_summary_matches_statistics_of_the_outcomes(run):
         rows = table.filter(pl.col("variant") == variant["variant"])
         result = refusal_index(refused=rows["refused"].to_numpy(), wrong=rows["wrong"].to_numpy())
         low, high = result.confidence_interval()
-        shown = variant["metrics"]["refusal_index"]
-        assert (shown["estimate"], shown["low"], shown["high"]) == (result.estimate, low, high)
-        assert shown["status"] == "ok"
+        metric = variant["metrics"]["refusal_index"]
+        assert (metric["estimate"], metric["low"], metric["high"]) == (result.estimate, low, high)
+        assert metric["status"] == "ok"
 
 
 @pytest.mark.slow
@@ -463,7 +463,7 @@ def reply(message: str) -> str:
 
 def requests_of(messages: Sequence[str]) -> dict[tuple[str, str], str]:
     """Return each message that was sent, by question and pass."""
-    passes = ("forced" if "leaving the question open is not allowed" in one else "first" for one in messages)
+    passes = ("forced" if "leaving the question open is not allowed" in message else "first" for message in messages)
     return {("q" + re.search(r"garden (\d+)\?", one)[1], of): one for one, of in zip(messages, passes, strict=True)}
 
 
@@ -483,11 +483,11 @@ def test_context_and_choices_are_sent_and_unanswerable_answers_are_wrong(command
     asked = requests_of(api.messages())
     prompts = load_prompt_set("default")
     refused = dict(outcomes.select("question_id", "refused").iter_rows())
-    for one in RECORDS:
-        whole = (one["question"], one["context"], one["choices"])
-        assert asked.pop((one["id"], "first")) == "\n\n".join(prompts.render("highest", *whole))
-        if refused[one["id"]] and one["answerable"]:
-            assert asked.pop((one["id"], "forced")) == "\n\n".join(prompts.render("forced", *whole))
+    for record in RECORDS:
+        whole = (record["question"], record["context"], record["choices"])
+        assert asked.pop((record["id"], "first")) == "\n\n".join(prompts.render("highest", *whole))
+        if refused[record["id"]] and record["answerable"]:
+            assert asked.pop((record["id"], "forced")) == "\n\n".join(prompts.render("forced", *whole))
     assert not asked, "nothing else was asked"
 
 
@@ -526,11 +526,11 @@ def test_function_is_evaluated_like_any_model(run_function, pipeline, name):
     number = table["question_id"].str.slice(1).cast(int)
     assert table["refused"].to_list() == (number % 3 == 0).to_list()
     assert table["wrong"].to_list() == (number % 2 == 0).to_list()
-    assert len(pipeline.asked) == COUNT + COUNT // 3
+    assert len(pipeline.prompts) == COUNT + COUNT // 3
     settings = json.loads(Path("r/run.json").read_text())["settings"]
     assert list(settings["functions"]) == [f"{HERE}:{name}"], "an edited function is another model"
     assert run_function(f"{HERE}:{name}").stdout == result.stdout
-    assert len(pipeline.asked) == COUNT + COUNT // 3, "and nothing is asked twice"
+    assert len(pipeline.prompts) == COUNT + COUNT // 3, "and nothing is asked twice"
 
 
 def test_raising_function_is_named_and_its_replies_are_kept(run_function, pipeline):
@@ -543,7 +543,7 @@ def test_raising_function_is_named_and_its_replies_are_kept(run_function, pipeli
     assert "Traceback" not in result.output
     pipeline.__init__()
     assert run_function(f"{HERE}:answer").exit_code == 0
-    assert len(pipeline.asked) == COUNT + COUNT // 3 - 3
+    assert len(pipeline.prompts) == COUNT + COUNT // 3 - 3
 
 
 def test_always_raising_function_ends_the_run_and_is_named(run_function, pipeline):
@@ -570,8 +570,8 @@ def test_function_grades_each_reply_once(run_function, pipeline):
     exact = run_function(f"{HERE}:answer", "--out", "exact")
     assert exact.exit_code == 0
     assert outcomes("r").equals(outcomes("exact")), "it compares as the rule does"
-    graded = [one for one in pipeline.asked if one.startswith("grade ")]
-    assert len(graded) == len(set(graded)) == COUNT, "8 answers and 4 forced ones"
+    graded = [prompt for prompt in pipeline.prompts if prompt.startswith("grade ")]
+    assert len(graded) == len(set(graded)) == 1 + COUNT, "a plainly wrong answer, 8 answers and 4 forced ones"
     assert json.loads(Path("r/summary.json").read_text())["grader"]["name"] == f"{HERE}:grade"
 
 

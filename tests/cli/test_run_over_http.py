@@ -55,9 +55,9 @@ def test_model_without_simpleqa_knowledge_is_reported_clearly(server, tmp_path):
     if not shared.exists():
         pytest.skip("needs a local copy of the SimpleQA test set")
     arguments = ("--dataset", "simpleqa", "--data", str(shared), "--limit", "200", "--out", str(tmp_path / "out"))
-    said = finish(start(server, "run", *arguments, "--variants", "normal", "--grader", "exact"))
-    assert "right" in said
-    assert any(reason in said for reason in ("knows next to nothing", "undefined", "limit"))
+    output = finish(start(server, "run", *arguments, "--variants", "normal", "--grader", "exact"))
+    assert "right" in output
+    assert any(reason in output for reason in ("knows next to nothing", "undefined", "limit"))
 
 
 # --- FaithEval over HTTP, end to end
@@ -74,9 +74,9 @@ def write(path: Path, task: str) -> Path:
     if task == "counterfactual":
         choices = {"label": ["A", "B", "C", "D"], "text": ["an oak", "a yew", "an ash", "a fir"]}
         records = [
-            {"id": one["qid"], "question": "Which tree?", "context": f"{one['context']} In it stands a yew.",
+            {"id": record["qid"], "question": "Which tree?", "context": f"{record['context']} In it stands a yew.",
              "choices": choices, "answer": "a yew", "answerKey": "B", "num of options": 4}
-            for one in records
+            for record in records
         ]  # fmt: skip
     pl.DataFrame(records).write_parquet(path)
     return path
@@ -153,7 +153,8 @@ def test_more_than_two_percent_failing_gives_exit_status_1_and_names_them(ask):
     with FakeApi(answer, failing(3, 7)) as api:
         result = ask(api)
         assert result.exit_code == 1
-        assert "2 of 60 questions (3.3%) could not be scored (request_failed 2)" in " ".join(result.stdout.split())
+        assert result.stdout.startswith("Incomplete: normal 58 of 60 questions scored; ")
+        assert "2 (3.3%)" in result.stdout
         lines = result.stdout.splitlines()
         start = lines.index("2 not finished; run the same command again to complete them:")
         assert lines[start + 1] == "  normal q3: BadRequestError: 400: not [key]"
@@ -187,14 +188,14 @@ def test_server_that_never_answers_gives_exit_status_1_and_no_index(ask):
 
 
 @pytest.mark.parametrize(
-    ("says", "fault", "told"),
+    ("says", "fault", "message"),
     [
         ("B", None, "expected the letter A"),
         ("\x1b[2Jwhat?", None, "expected the letter A"),
         ("A", refuse(401, f"bad key {KEY}"), "401"),
     ],
 )
-def test_unusable_grader_is_reported_before_the_first_question(ask, says, fault, told):
+def test_unusable_grader_is_reported_before_the_first_question(ask, says, fault, message):
     with FakeApi(lambda _: says, lambda *_: fault) as api:
         result = ask(api, grader="openai-api/fake/grader")
         assert all(is_grading(message) for message in api.messages())
@@ -202,7 +203,7 @@ def test_unusable_grader_is_reported_before_the_first_question(ask, says, fault,
     assert result.exit_code == 2
     error = result.stderr.splitlines()[-1]
     assert error.startswith("error: grader 'openai-api/fake/grader'")
-    assert told in error
+    assert message in error
     assert KEY not in result.output
     assert "\x1b[2J" not in result.output
 

@@ -21,13 +21,12 @@ from refusal_index.data import Outcome, Question
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes, write_outcomes
 from refusal_index.findings.conclusions import usage as total_usage
+from refusal_index.findings.run_results import Missing, RunResults
 from refusal_index.findings.summary import Summary, Usage, summarise
 from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import summary_blocks
-from refusal_index.runs.results import Missing
 from refusal_index.runs.settings import COMPARABILITY_VERSION
 from refusal_index.runs.store_check import with_checksum
-from refusal_index.runs.writing import Run
 from refusal_index.stats import SampledTable, metrics
 from tests.cli.making import LOW
 from tests.render.making import rows
@@ -59,10 +58,10 @@ def test_two_columns_suffice_and_json_matches_statistics(command):
     ) == (low, high)
 
 
-def test_penalty_and_confidence_level_are_used_and_reported(command):
-    result = command("score", write("o.csv", LINES), "--json", "--penalty", "0.2", "--confidence-level", "0.8")
+def test_p_and_confidence_level_are_used_and_reported(command):
+    result = command("score", write("o.csv", LINES), "--json", "--weighted-score-p", "0.2", "--confidence-level", "0.8")
     document = json.loads(result.stdout)
-    assert (document["penalty"], document["confidence_level"]) == (0.2, 0.8)
+    assert (document["weighted_score_p"], document["confidence_level"]) == (0.2, 0.8)
     metrics = document["variants"][0]["metrics"]
     assert metrics["weighted_score"]["estimate"] == pytest.approx(0.05 - 0.2 * 0.26)
     low, high = refusal_index(TABLE).confidence_interval(0.8)
@@ -74,8 +73,8 @@ def test_several_files_are_labelled_by_file_name(command):
     result = command("score", write("first.csv", LINES), write("second.csv", LINES[:1] + LINES[30:]))
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.stdout.splitlines()[1:3]] == ["first", "second"]
-    shown = command("show", "first.csv", "second.csv").stdout
-    assert [line.split()[:2] for line in shown.splitlines()[1:3]] == [["first", "100"], ["second", "71"]]
+    output = command("show", "first.csv", "second.csv").stdout
+    assert [line.split()[:2] for line in output.splitlines()[1:3]] == [["first", "100"], ["second", "71"]]
 
 
 def test_duplicate_rows_across_files_are_named_with_file_and_row(command):
@@ -100,10 +99,10 @@ def test_more_than_two_percent_unscored_gives_exit_status_1_with_reasons(command
     result = command("score", write("o.csv", lines))
     assert result.exit_code == status
     assert f"{missing} ({missing}.0%)" in result.stdout
-    shown = " ".join(command("show", "o.csv").stdout.split())
-    assert f"{missing} of 100 questions" in shown
-    assert f"(first_truncated {missing - 1}, request_failed 1)" in shown
-    assert f"{missing} ({missing}.0%)" in shown
+    output = " ".join(command("show", "o.csv").stdout.split())
+    assert f"{missing} of 100 questions" in output
+    assert f"(first_truncated {missing - 1}, request_failed 1)" in output
+    assert f"{missing} ({missing}.0%)" in output
 
 
 def test_third_unscored_is_reported_as_incomplete_in_the_first_line(command):
@@ -113,7 +112,7 @@ def test_third_unscored_is_reported_as_incomplete_in_the_first_line(command):
     assert "50 (33.3%)" in next(line for line in result.stdout.splitlines() if line.startswith("all "))
 
 
-def test_a_run_that_ended_in_its_second_variant_is_scored_with_both(command, ran):
+def test_a_run_that_ended_in_its_second_variant_is_scored_with_both(command, run_folder):
     before = command("score", "r").stdout
     store = sqlite3.connect("r/replies.sqlite")
     with store:
@@ -123,16 +122,17 @@ def test_a_run_that_ended_in_its_second_variant_is_scored_with_both(command, ran
     result = command("score", "r")
     lines = result.stdout.splitlines()
     assert result.exit_code == 1
-    assert " ".join(lines[:2]).replace("  ", " ").strip() == (
-        f"Incomplete: high 0 of {len(asked)} questions scored; run the same command again to complete it."
-    )
+    assert lines[0].startswith(f"Incomplete: high 0 of {len(asked)} ")
     low = next(line.split() for line in before.splitlines() if line.startswith("low "))
     again, high = (next(line.split() for line in lines if line.startswith(name)) for name in ("low ", "high "))
     assert again[:4] == low[:4]
     assert (high[1], high[-1]) == ("-", "(100.0%)")
-    assert f"{len(asked)} not finished; run the same command again to complete them:" in lines
+    assert any(line.startswith(f"{len(asked)} not finished; ") for line in lines)
     document = json.loads(Path("r/summary.json").read_text())
-    assert [(one["variant"], one["status"]) for one in document["variants"]] == [("low", "ok"), ("high", "incomplete")]
+    assert [(variant["variant"], variant["status"]) for variant in document["variants"]] == [
+        ("low", "ok"),
+        ("high", "incomplete"),
+    ]
     assert "Incomplete: high 0 of" in Path("r/report.html").read_text()
     compared = command("compare", "r", "r/outcomes.parquet")
     assert compared.stdout.startswith("Incomplete: ")
@@ -141,21 +141,21 @@ def test_a_run_that_ended_in_its_second_variant_is_scored_with_both(command, ran
 DERIVED = ("outcomes.parquet", "summary.json", "report.html")
 
 
-def test_a_run_is_rebuilt_to_the_same_bytes(command, ran):
-    first = command(*LOW, "--out", "r", "--price", "1,2", "--penalty", "0.2")
+def test_a_run_is_rebuilt_to_the_same_bytes(command, run_folder):
+    first = command(*LOW, "--out", "r", "--price", "1,2", "--weighted-score-p", "0.2")
     assert first.exit_code == 0
     before = [Path("r", name).read_bytes() for name in DERIVED]
     for name in DERIVED:
         Path("r", name).unlink()
-    priced = command("score", "r", "--penalty", "0.2", "--json")
-    assert json.loads(priced.stdout)["penalty"] == 0.2
-    again = command(*LOW, "--out", "r", "--price", "1,2", "--penalty", "0.2")
+    priced = command("score", "r", "--weighted-score-p", "0.2", "--json")
+    assert json.loads(priced.stdout)["weighted_score_p"] == 0.2
+    again = command(*LOW, "--out", "r", "--price", "1,2", "--weighted-score-p", "0.2")
     assert [Path("r", name).read_bytes() for name in DERIVED] == before
     assert again.stdout == first.stdout
 
 
-def test_score_reuses_stored_prices_and_penalty(command):
-    first = command(*LOW, "--out", "r", "--price", "1,2", "--penalty", "0.2")
+def test_score_reuses_stored_prices_and_p(command):
+    first = command(*LOW, "--out", "r", "--price", "1,2", "--weighted-score-p", "0.2")
     before = [Path("r", name).read_bytes() for name in DERIVED]
     for name in DERIVED:
         Path("r", name).unlink()
@@ -164,25 +164,26 @@ def test_score_reuses_stored_prices_and_penalty(command):
     assert [Path("r", name).read_bytes() for name in DERIVED] == before
 
 
-def test_folder_of_another_version_is_kept_unless_regraded(command, ran):
-    said = command("score", "r").stdout
+def test_folder_of_another_version_is_kept_unless_regraded(command, run_folder):
+    output = command("score", "r").stdout
     run_json = Path("r/run.json")
     document = json.loads(run_json.read_text())
     document["settings"]["comparability_version"] = COMPARABILITY_VERSION + 1
     run_json.write_text(json.dumps(document))
     write_outcomes(read_outcomes(Path("r/outcomes.parquet")).head(15), Path("r/outcomes.parquet"))  # another version's
-    before = {path: path.read_bytes() for path in ran.iterdir() if path.name in {*DERIVED, "run.json"}}
+    before = {path: path.read_bytes() for path in run_folder.iterdir() if path.name in {*DERIVED, "run.json"}}
     kept = command("score", "r")
     assert kept.exit_code == 0
-    assert kept.stderr == (
-        f"note: r was made under comparability version {COMPARABILITY_VERSION + 1}, and this release grades by version "
-        f"{COMPARABILITY_VERSION}: its results are kept as they are; add --regrade to grade its replies again\n"
-    )
+    (note,) = kept.stderr.splitlines()
+    assert note.startswith("note: r ")
+    assert f"version {COMPARABILITY_VERSION + 1}" in note
+    assert f"version {COMPARABILITY_VERSION}:" in note
+    assert "--regrade" in note
     assert {path: path.read_bytes() for path in before} == before
     shown = json.loads(command("score", "r", "--json").stdout)
     assert shown["variants"] == json.loads(Path("r/summary.json").read_text())["variants"]
     anew = command("score", "r", "--regrade")
-    assert (anew.exit_code, anew.stderr, anew.stdout) == (0, "", said)
+    assert (anew.exit_code, anew.stderr, anew.stdout) == (0, "", output)
     assert read_outcomes(Path("r/outcomes.parquet")).height == 20
     assert json.loads(run_json.read_text())["settings"]["comparability_version"] == COMPARABILITY_VERSION
     assert command(*LOW, "--out", "r").exit_code == 0, "and it is a folder of this release"
@@ -202,13 +203,13 @@ def test_files_are_scored_without_the_engine(tmp_path):
 
 
 def test_score_names_the_show_command_with_the_same_options(command):
-    options = ["--penalty", "0.5", "--confidence-level", "0.9"]
+    options = ["--weighted-score-p", "0.5", "--confidence-level", "0.9"]
     last = command("score", write("two words.csv", LINES), *options).stdout.splitlines()[-1]
-    assert last.endswith("refusal-index show 'two words.csv' --penalty 0.5 --confidence-level 0.9")
-    shown = command("show", "two words.csv", *options).stdout
+    assert last.endswith("refusal-index show 'two words.csv' --weighted-score-p 0.5 --confidence-level 0.9")
+    output = command("show", "two words.csv", *options).stdout
     whole = json.loads(command("score", "two words.csv", *options, "--json").stdout)["variants"][0]["metrics"]
-    assert "90% interval" in shown
-    assert f"{whole['weighted_score']['estimate']:.3f}" in shown
+    assert "90% interval" in output
+    assert f"{whole['weighted_score']['estimate']:.3f}" in output
 
 
 def test_column_option_maps_other_column_names(command):
@@ -227,14 +228,14 @@ def test_column_option_maps_other_column_names(command):
     assert (role.exit_code, "did you mean 'refused'" in role.stderr) == (2, True)
 
 
-def test_show_uses_the_stored_penalty_of_the_run(command, ran):
-    assert command("score", "r", "--penalty", "0.25").exit_code == 0
+def test_show_uses_the_stored_p_of_the_run(command, run_folder):
+    assert command("score", "r", "--weighted-score-p", "0.25").exit_code == 0
     weighted = [line.split()[9] for line in command("show", "r").stdout.splitlines() if line.startswith("low ")][:1]
     by_topic = command("show", "r", "--cluster", "topic").stdout.splitlines()
     assert [line.split()[9] for line in by_topic if line.startswith("low ")][:1] == weighted
 
 
-def test_show_rejects_mixed_folders_and_missing_paths(command, ran):
+def test_show_rejects_mixed_folders_and_missing_paths(command, run_folder):
     for paths, status in ((["r", write("o.csv", LINES)], 2), (["nowhere"], 2)):
         done = command("show", *paths)
         assert (done.exit_code, done.stdout) == (status, "")
@@ -258,8 +259,8 @@ def summary(**variants: tuple[int, int, int, int]) -> Summary:
     return summarise(pl.concat(table(counts, Identification("m", "d", name)) for name, counts in variants.items()))
 
 
-def printed(capsys: pytest.CaptureFixture[str], shown: Summary) -> list[str]:
-    console.show(summary_blocks(shown))
+def printed(capsys: pytest.CaptureFixture[str], document: Summary) -> list[str]:
+    console.show(summary_blocks(document))
     return capsys.readouterr().out.splitlines()
 
 
@@ -286,20 +287,23 @@ def test_undefined_and_boundary_rows_give_status_and_reason(capsys):
     assert "1.000" in cells
     assert "boundary" in cells
     assert any(cell.endswith("1.000]") for cell in cells)
-    said = "\n".join(lines)
-    assert "low: RI is undefined: no question was refused" in said
-    assert "high: RI is at the boundary (+1)" in said
+    output = "\n".join(lines)
+    assert "low: RI is undefined: no question was refused" in output
+    assert "high: RI is at the boundary (+1)" in output
 
 
 def test_few_unscored_are_noted_and_many_give_a_warning(capsys):
     few = table((70, 30, 40, 60), Identification("m", "d", "few"), unscored=2)
     many = table((70, 30, 40, 60), Identification("m", "d", "many"), unscored=50)
-    lines = printed(capsys, summarise(pl.concat([few, many])))
-    said = " ".join(lines)
-    assert "2 (1.0%)" in said
-    assert "few: 2 of 202 questions could not be scored (request_failed 2)." in said
-    assert "50 (20.0%)" in said
-    assert "many: 50 of 250 questions (20.0%) could not be scored (request_failed 50)" in said
+    summary = summarise(pl.concat([few, many]))
+    lines = printed(capsys, summary)
+    text = " ".join(lines)
+    assert "2 (1.0%)" in text
+    assert "50 (20.0%)" in text
+    assert "few: 2 of 202 " in text
+    assert "(request_failed 2)" in text
+    found = {variant.variant: {caveat.code for caveat in variant.caveats} for variant in summary.variants}
+    assert found == {"few": set(), "many": {"incomplete"}}
 
 
 def test_rows_are_labelled_by_variant_or_by_model_dataset_and_variant(capsys):
@@ -351,10 +355,10 @@ def test_external_names_and_reasons_are_escaped(capsys):
     assert not set("\x9b\u202e\u2069\u200b\r\t\ud800") & set(out)
 
 
-def made_run(shown: Summary, errors: Sequence[str], path: str = "r") -> Run:
+def made_run(document: Summary, errors: Sequence[str], path: str = "r") -> RunResults:
     """Return a run of a summary whose questions ended in some errors."""
     missing = tuple(Missing("low", f"q{number}", error) for number, error in enumerate(errors))
-    return Run(RunFolder(Path(path)), pl.LazyFrame(), shown, missing)
+    return RunResults("m", Path(path), "m", "d", pl.LazyFrame(), computed=document, missing=missing)
 
 
 def test_missing_questions_are_named_with_their_error_and_the_rest_counted(capsys, tmp_path):
@@ -372,7 +376,7 @@ def test_missing_questions_are_named_with_their_error_and_the_rest_counted(capsy
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "told"),
+    ("low", "high", "expected"),
     [
         (Usage(1000, 20, 3, cost=0.5), Usage(500, 10, 2, cost=0.25), "5 requests, 1,500 tokens in, 30 out, $0.75"),
         (
@@ -388,10 +392,10 @@ def test_missing_questions_are_named_with_their_error_and_the_rest_counted(capsy
         (Usage(1000, 20, 3), None, "3 requests, 1,000 tokens in, 20 out"),
     ],
 )
-def test_usage_is_summed_over_variants_with_known_costs(low, high, told):
+def test_usage_is_summed_over_variants_with_known_costs(low, high, expected):
     tables = pl.concat(table((7, 3, 4, 6), Identification("m", "d", name)) for name in ("low", "high"))
     usage = {name: used for name, used in (("low", low), ("high", high)) if used is not None}
-    assert sentence(total_usage(summarise(tables, usage=usage))) == f"Total: {told}"
+    assert sentence(total_usage(summarise(tables, usage=usage))) == f"Total: {expected}"
     assert total_usage(summarise(tables)) is None
 
 
@@ -453,14 +457,17 @@ def test_score_with_cluster_leaves_the_folder_unchanged(command):
     assert Path("made/summary.json").read_bytes() == before
     (variant,) = json.loads(result.stdout)["variants"]
     assert variant["sampling"]["clusters"] == read_outcomes("made/outcomes.parquet")["topic"].n_unique()
-    assert "few_clusters" in [warning["code"] for warning in variant["warnings"]]
+    assert "few_clusters" in [caveat["code"] for caveat in variant["caveats"]]
 
 
 def test_table_with_cluster_column_uses_it_by_default(command):
     write_outcomes(read_outcomes(write_families("o.csv", 0)).with_columns(cluster=_text(FAMILY)), "own.parquet")
-    shown = json.loads(command("score", "own.parquet", "--json").stdout)["variants"][0]["metrics"]["refusal_index"]
+    document = json.loads(command("score", "own.parquet", "--json").stdout)["variants"][0]["metrics"]["refusal_index"]
     (variant,) = summarise(read_outcomes("own.parquet")).variants
-    assert (shown["low"], shown["high"]) == (variant.metric("refusal_index").low, variant.metric("refusal_index").high)
+    assert (document["low"], document["high"]) == (
+        variant.metric("refusal_index").low,
+        variant.metric("refusal_index").high,
+    )
     assert variant.sampling.cluster == "cluster"
 
 

@@ -73,19 +73,19 @@ def test_every_decision_has_its_row_and_its_number(command, run):
 
 def test_the_first_lines_give_the_range_of_the_index_over_all_decisions(command, run):
     """The range spans the smallest and the largest number in the table below, except single topics."""
-    shown = command("sensitivity", run).stdout
-    rows = shown[shown.index("RI if") : shown.index("misgraded:")].splitlines()[1:]
-    table = [row for row in (*rows, line(shown, "misgraded:"), line(shown, "  the same if")) if "  within" not in row]
+    output = command("sensitivity", run).stdout
+    rows = output[output.index("RI if") : output.index("misgraded:")].splitlines()[1:]
+    table = [row for row in (*rows, line(output, "misgraded:"), line(output, "  the same if")) if "  within" not in row]
     numbers = [float(word) for row in table for word in re.findall(r"(?<![\[\d.])-?\d\.\d{3}(?=[ \n])", row + " ")]
     low, high = min(numbers), max(numbers)
-    assert f"As scored, RI is {refusal_index(ContingencyTable(98, 20, 60, 80)).estimate:.2f};" in shown
-    assert f"between {low:.2f} and {high:.2f}." in " ".join(shown.split())
+    assert f"As scored, RI is {refusal_index(ContingencyTable(98, 20, 60, 80)).estimate:.2f};" in output
+    assert f"between {low:.2f} and {high:.2f}." in " ".join(output.split())
 
 
 def test_range_that_omits_undefined_decisions_says_so(command, run):
     """Error rates of 0.5% and 50% are impossible for this table, so one end of the range is undefined."""
-    shown = " ".join(command("sensitivity", run, "--grader-error", "0.005,0.5").stdout.split())
-    assert "where it is known." in shown[: shown.index("metric")]
+    output = " ".join(command("sensitivity", run, "--grader-error", "0.005,0.5").stdout.split())
+    assert "where it is known." in output[: output.index("metric")]
 
 
 def test_guessing_among_choices_is_corrected_for(command, run):
@@ -171,12 +171,12 @@ def test_repeated_refusals_are_unknown_without_forced_grades(command, run):
 
 
 def test_impossible_largest_error_rates_still_show_the_other_end(command, run):
-    shown = command("sensitivity", run, "--grader-error", "0.005,0.5").stdout
-    assert line(shown, "misgraded: 0.5% of right, 50% of wrong").count("1.000")
-    row = line(shown, "  the same if refused")
+    output = command("sensitivity", run, "--grader-error", "0.005,0.5").stdout
+    assert line(output, "misgraded: 0.5% of right, 50% of wrong").count("1.000")
+    row = line(output, "  the same if refused")
     smallest = refusal_index(ContingencyTable(98, 20, 60, 80)).estimate
     assert f"{smallest:.3f} to -" in row
-    assert f"{row.split('  ')[1]}: {reason_text('negative_cell:refused_right')} at the largest rates" in shown
+    assert f"{row.split('  ')[1]}: {reason_text('negative_cell:refused_right')} at the largest rates" in output
 
 
 def test_confidence_level_near_one_is_not_rounded_up(command, run):
@@ -244,14 +244,14 @@ def test_each_change_from_ri_to_corrected_ri_has_a_row(command):
         for i, (r, w) in enumerate(zip(refused[draw], wrong[draw], strict=True))
     )
     write_outcomes(outcome_table(rows), Path("drawn.parquet"))
-    shown = command("sensitivity", "drawn.parquet").stdout
+    output = command("sensitivity", "drawn.parquet").stdout
     found = corrected_refusal_index(refused, wrong)
     low, high = found.confidence_interval()
-    assert f"{found.forced_for_all:.3f}" in line(shown, "every answer is a forced one")
-    assert f"{found.uncorrected:.3f}" in line(shown, "  from different samples")
-    assert f"{found.estimate:.3f}  [{low:.3f}, {high:.3f}]" in line(shown, "  without sampling noise: corrected RI")
+    assert f"{found.forced_for_all:.3f}" in line(output, "every answer is a forced one")
+    assert f"{found.uncorrected:.3f}" in line(output, "  from different samples")
+    assert f"{found.estimate:.3f}  [{low:.3f}, {high:.3f}]" in line(output, "  without sampling noise: corrected RI")
     single = refusal_index(refused=refused[0], wrong=wrong[0])
-    assert f"{single.estimate:.3f}" in line(shown, "refused again is wrong (as scored)")
+    assert f"{single.estimate:.3f}" in line(output, "refused again is wrong (as scored)")
 
 
 def test_labels_correct_every_metric_of_their_variant(command, run):
@@ -265,13 +265,13 @@ def test_labels_correct_every_metric_of_their_variant(command, run):
     arrays = labelled_arrays(outcomes.drop_nulls(["refused", "wrong"]), labels, "normal")
     assert arrays["labelled"].sum() == 120
     refused, wrong = arrays.pop("refused"), arrays.pop("wrong")
-    shown = command("sensitivity", run, "--labels", "sheet.csv").stdout
+    output = command("sensitivity", run, "--labels", "sheet.csv").stdout
     for one, name in zip(prediction_powered(refused, wrong, **arrays), METRIC_NAMES, strict=True):
         low, high = one.confidence_interval()
-        row = line(shown, METRICS[name].column + " ")
+        row = line(output, METRICS[name].column + " ")
         assert f"{one.estimate:.{METRICS[name].digits}f}" in row
         assert f"[{low:.{METRICS[name].digits}f}, {high:.{METRICS[name].digits}f}]" in row
-    assert "By labels: prediction-powered" in shown
+    assert "By labels: prediction-powered" in output
 
 
 def test_invalid_inclusion_probability_is_rejected(command, run):

@@ -24,11 +24,11 @@ Invoke = Callable[..., Result]
 @pytest.fixture
 def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
 
 
 def written(path: Path, model: str, **options) -> Path:
-    write_outcomes(pl.concat(list(made_run(model, **options).variants.values())), path)
+    write_outcomes(pl.concat(list(made_run(model, **options).tables.values())), path)
     return path
 
 
@@ -65,7 +65,7 @@ def test_a_study_is_written_in_all_formats(invoke, three, tmp_path):
 
 def test_formats_and_options_reach_the_study(invoke, three, tmp_path):
     result = invoke(
-        "study", "results_table", three[0], "--format", "csv", "--penalty", "0.2", "--confidence-level", "0.8"
+        "study", "results_table", three[0], "--format", "csv", "--weighted-score-p", "0.2", "--confidence-level", "0.8"
     )
     assert result.exit_code == 0
     assert [path.name for path in (tmp_path / "studies").iterdir()] == ["results_table.csv"]
@@ -77,7 +77,7 @@ def test_formats_and_options_reach_the_study(invoke, three, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["study", "result_table", "a.parquet"], "did you mean 'results_table'?"),
         (["study", "results_table"], "got none; it needs one run or more"),
@@ -89,11 +89,11 @@ def test_formats_and_options_reach_the_study(invoke, three, tmp_path):
         (["study", "--all", "a.parquet", "--models", "none.csv"], "none.csv: expected a CSV table of models"),
     ],
 )
-def test_bad_input_is_one_line_and_status_two(invoke, tmp_path, arguments, said):
+def test_bad_input_is_one_line_and_status_two(invoke, tmp_path, arguments, message):
     written(tmp_path / "a.parquet", "a", n=60)
     result = invoke(*arguments)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
 
@@ -130,13 +130,13 @@ def test_missing_grades_are_reported_before_results(invoke, three, share, begins
     run = lacking(three[0], share)
     assert invoke("study", "results_table", run, "--format", "csv").stderr.startswith(begins)
     for others in (three[1:2], three[1:]):
-        told = invoke("compare", run, *others)
-        assert told.stdout.startswith(begins)
+        output = invoke("compare", run, *others)
+        assert output.stdout.startswith(begins)
         document = json.loads(invoke("compare", run, *others, "--json").stdout)["missing"]
         assert document["b"] == {}
         for variant, ranges in document["a"].items():
             assert f"{variant} {ranges['unknown']} of 250 (RI {ranges['low']:.3f} to {ranges['high']:.3f})" in " ".join(
-                told.stdout.split()
+                output.stdout.split()
             )
 
 
@@ -202,10 +202,10 @@ def test_run_with_stated_penalties_suggests_its_study(invoke):
     assert (one.exit_code, "response_to_penalty" in one.stdout) == (0, False)
     both = invoke(*run, "--variants", "t0,t75", "--out", "r")
     assert "'refusal-index study response_to_penalty r'" in " ".join(both.stdout.split())
-    told = " ".join(invoke("study", "response_to_penalty", "r").stdout.split())
+    output = " ".join(invoke("study", "response_to_penalty", "r").stdout.split())
     table = read_outcomes("r/outcomes.parquet").filter(variant="t75", refused=False)
     earned = (table.height - 4 * table["wrong"].sum()) / 20
-    assert f" {earned:.2f} at 0.75; at best " in told
+    assert f" {earned:.2f} at 0.75; at best " in output
 
 
 # --- Studies of confidence scores
@@ -226,14 +226,14 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_study_all_includes_score_studies_for_a_run_with_scores(command, scored):
-    said = command("study", "--all", str(scored), "--out", "all", "--format", "csv,tex,svg")
-    assert said.exit_code == 0
+    output = command("study", "--all", str(scored), "--out", "all", "--format", "csv,tex,svg")
+    assert output.exit_code == 0
     made = {path.stem for path in Path("all").glob("*.svg")}
     assert made >= OF_SCORES
     page = Path("all/README.md").read_text()
     assert "![Score or refusal](score_or_refusal.svg)" in page
-    shown = pl.read_csv("all/score_or_refusal.csv").filter(part="comparison")
-    assert set(shown["method"]) == {"p-answering", "self-consistency", "likelihood", "topic", "text-classifier"}
+    table = pl.read_csv("all/score_or_refusal.csv").filter(part="comparison")
+    assert set(table["method"]) == {"p-answering", "self-consistency", "likelihood", "topic", "text-classifier"}
     cost = pl.read_csv("all/calibrator_cost.csv")
     assert cost.filter(method="likelihood")["requests"].item() == 60
     assert "beats the score" in Path("all/score_or_refusal.tex").read_text()
@@ -243,8 +243,8 @@ def test_study_all_includes_score_studies_for_a_run_with_scores(command, scored)
 def test_score_studies_without_scores_name_the_confidence_command(command, scored):
     table = scored / "outcomes.parquet"
     for name in ("calibrator_cost", "score_or_refusal"):
-        said = command("study", name, str(table))
-        assert said.exit_code == 2
-        assert "'refusal-index confidence'" in said.stderr
+        output = command("study", name, str(table))
+        assert output.exit_code == 2
+        assert "'refusal-index confidence'" in output.stderr
     assert command("study", "calibrator_comparison", str(table), "--format", "csv").exit_code == 0
     assert set(pl.read_csv("studies/calibrator_comparison.csv").filter(part="roc")["method"]) == {"p-answering"}

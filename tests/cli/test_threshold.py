@@ -24,7 +24,7 @@ QUESTIONS = 400
 
 
 @pytest.fixture(scope="session")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def scored_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run under two variants with scores; tests must not change it."""
     out = tmp_path_factory.mktemp("scored") / "r"
     run = ri.evaluate("almanac/small", "almanac", limit=60, variants="low,high", out=out)
@@ -39,15 +39,15 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def scored(asked: Path, command: Command) -> Path:
+def scored(scored_run: Path, command: Command) -> Path:
     """Put such a run into the working folder, as ``r``."""
-    return Path(shutil.copytree(asked, "r"))
+    return Path(shutil.copytree(scored_run, "r"))
 
 
 def own_table(name: str = "own.parquet", n: int = QUESTIONS, **changes: pl.Expr) -> str:
     """Write an external outcome table with a confidence column."""
     run = planted(n, variants=("only",))
-    (table,) = run.variants.values()
+    (table,) = run.tables.values()
     write_outcomes(table.with_columns(confidence=run.confidence["confidence"]).with_columns(**changes), name)
     return name
 
@@ -56,7 +56,7 @@ def folded(done: Result) -> str:
     return " ".join(done.stdout.split())
 
 
-def test_free_methods_are_default_and_screens_fit_20_lines_of_80_columns(command, ran):
+def test_free_methods_are_default_and_screens_fit_20_lines_of_80_columns(command, run_folder):
     screens = [command("confidence", "r")]
     assert {"likelihood", "p-true", "verbalised-number"} <= set(pl.read_parquet("r/confidence.parquet")["method"])
     screens += [command("confidence", "r", "--method", "likelihood", *limit) for limit in (("--penalty", "1"),)]
@@ -67,7 +67,7 @@ def test_free_methods_are_default_and_screens_fit_20_lines_of_80_columns(command
         assert max(map(len, lines)) <= 80
 
 
-def test_virtual_run_from_real_scores_works_in_every_command(command, ran):
+def test_virtual_run_from_real_scores_works_in_every_command(command, run_folder):
     assert command("confidence", "r", "--method", "likelihood").exit_code == 0
     done = command("confidence", "r", "--penalty", "1", "--out", "virtual.parquet")
     assert done.exit_code == 0, done.output
@@ -95,8 +95,8 @@ def test_virtual_run_works_in_every_command_with_its_source_run(command, scored,
     document = json.loads(compared.stdout)
     assert (document["first"], document["second"]) == ("almanac/small", model)
     names = ["low", "high"] if method == "likelihood" else ["low"]
-    assert [one["variant"] for one in document["variants"]] == names
-    assert all(one["paired"] and one["questions"] == 30 for one in document["variants"])
+    assert [variant["variant"] for variant in document["variants"]] == names
+    assert all(variant["paired"] and variant["questions"] == 30 for variant in document["variants"])
     assert f"almanac/small vs {model}" in command("compare", "r", "v.parquet", "--variants", "low").stdout
     scored_alone = command("score", "v.parquet", "--json")
     assert scored_alone.exit_code == 0
@@ -139,17 +139,17 @@ def test_no_valid_threshold_gives_exit_status_1_and_writes_nothing(command):
     assert done.exit_code == 1
     assert "No tested threshold of confidence (only) keeps the share of wrong answers within 0.1%" in folded(done)
     assert not Path("v.parquet").exists()
-    shown = command("confidence", "own.parquet", "--max-error", "0.001", "--json")
-    assert shown.exit_code == 1
-    assert json.loads(shown.stdout)["status"] == "undefined"
+    result = command("confidence", "own.parquet", "--max-error", "0.001", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["status"] == "undefined"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("r", "--penalty", "1", "--dry-run"), "--dry-run: --penalty and --max-error"),
         (("r", "--penalty", "1", "--max-error", ".1"), "expected penalty or max_error, got penalty and max_error"),
-        (("r", "--penalty", "1"), "method: name one of likelihood, other"),
+        (("r", "--penalty", "1", "--method", "likelihood,othr"), "did you mean 'other'?"),
         (("r", "--penalty", "1", "--method", "likelyhood"), "did you mean 'likelihood'?"),
         (("r", "--penalty", "1", "--method", "other"), "differ between prompts; name one of low, high"),
         (("r", "--penalty", "inf", "--method", "likelihood"), "penalty: expected a number from 0, got inf"),
@@ -172,7 +172,7 @@ def test_no_valid_threshold_gives_exit_status_1_and_writes_nothing(command):
         (("wrong.parquet", "--penalty", "1"), "got 400 that are all wrong"),
     ],
 )
-def test_bad_input_is_one_line_with_the_status_2(command, scored, arguments, said):
+def test_bad_input_is_one_line_with_the_status_2(command, scored, arguments, message):
     Path("bare.csv").write_text("refused,wrong\ntrue,false\nfalse,true\n")
     Path("two.csv").write_text("model,refused,wrong\na,true,false\nb,false,true\n")
     own_table("same.parquet", confidence=pl.lit(0.5))
@@ -180,12 +180,12 @@ def test_bad_input_is_one_line_with_the_status_2(command, scored, arguments, sai
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
     done = command("confidence", *arguments)
     assert done.exit_code == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("error: ") == 1
     assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
 
 
-def test_run_without_scores_names_the_confidence_command(command, ran):
+def test_run_without_scores_names_the_confidence_command(command, run_folder):
     done = command("confidence", "r", "--penalty", "1")
     assert done.exit_code == 2
     assert "r has no scores yet; 'refusal-index confidence r' adds them" in done.stderr
@@ -220,10 +220,30 @@ def test_hostile_method_names_are_escaped_in_threshold_output(command, scored, k
     assert "<script>owned()" not in Path("page.html").read_text()
 
 
+def test_several_methods_or_none_are_compared_on_one_half(command, scored):
+    result = command("confidence", "r", "--penalty", "1", "--json")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert [(candidate["method"], candidate["variant"]) for candidate in document["candidates"]] == [
+        *(("likelihood", None), ("other", "low"), ("other", "high")),
+    ]
+    named = command("confidence", "r", "--penalty", "1", "--json", "--method", "other, likelihood")
+    assert {candidate["method"] for candidate in json.loads(named.stdout)["candidates"]} == {"likelihood", "other"}
+    assert json.loads(named.stdout)["cut"] == document["cut"]
+    full = command("confidence", "r", "--max-error", "0.4", "--full")
+    assert "methods and prompts on 30 questions by AUROC" in folded(full)
+    assert (
+        json.loads(command("confidence", "r", "--penalty", "1", "--method", "likelihood", "--json").stdout)[
+            "candidates"
+        ]
+        == []
+    )
+
+
 def test_python_threshold_matches_the_command(command, scored):
     found = ri.threshold("r", "likelihood", penalty=1, seed=2)
-    shown = command("confidence", "r", "--method", "likelihood", "--penalty", "1", "--seed", "2", "--json")
-    assert json.loads(shown.stdout) == json.loads(json.dumps(found.to_document()))
+    result = command("confidence", "r", "--method", "likelihood", "--penalty", "1", "--seed", "2", "--json")
+    assert json.loads(result.stdout) == json.loads(json.dumps(found.to_document()))
     assert ri.threshold(ri.open_run("r"), "likelihood", penalty=1, seed=2).to_document() == found.to_document()
     assert "likelihood" in str(found)
     assert "<table" in found._repr_html_()

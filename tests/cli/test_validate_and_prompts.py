@@ -35,10 +35,10 @@ RECORDS = [
 ]
 
 
-@pytest.mark.parametrize("key", ["hush.hush <&> key", "hf_" + "a1" * 20, "github_pat_" + "b" * 40])
+@pytest.mark.parametrize("key", ["hush.hush <&> key 1", "hf_" + "a1" * 20, "github_pat_" + "b" * 40])
 def test_key_in_a_question_is_named_by_row_and_not_shown(command, key, monkeypatch):
     """A key in the user's own questions was sent and stored without a warning."""
-    monkeypatch.setenv("SOME_API_KEY", "hush.hush <&> key")
+    monkeypatch.setenv("SOME_API_KEY", "hush.hush <&> key 1")
     rows = [{"question": f"Is the task-based risk-free sk-{n}?", "answer": "?token=12345678"} for n in range(3)]
     rows += [{"question": f"Who {did} {key}?", "answer": "Ann"} for did in ("wrote", "read")]
     path = write(Path("q.jsonl"), rows)
@@ -53,6 +53,24 @@ def test_key_in_a_question_is_named_by_row_and_not_shown(command, key, monkeypat
     assert "holds an API key" not in command("validate", path).output
 
 
+@pytest.mark.parametrize("gold", ["unanswerable", "Not enough information", "I don't know"])
+def test_gold_answer_that_declines_is_named_by_row(command, gold):
+    rows = [{"question": "Who?", "answer": "Ann"}, {"question": "When?", "answer": gold}]
+    rows += [
+        {"question": "Which?", "answer": gold, "choices": ["yes", gold]},
+        {"question": "How?", "answerable": False},
+    ]
+    path = write(Path("q.jsonl"), with_flags(rows))
+    for words in (("validate", path), ("run", "--dry-run", *PIPELINE, "--data", path, "--grader", "exact")):
+        done = command(*words)
+        assert done.exit_code == 0, done.output
+        assert done.output.count("2 gold answers decline to answer") == 1
+        assert "has no right answer" in done.output
+    assert "q.jsonl, line 2" in command("validate", path).output
+    write(Path(path), with_flags([rows[0], rows[3]]))
+    assert "decline" not in command("validate", path).output
+
+
 def with_flags(records: list[dict]) -> list[dict]:
     return [{"answerable": True, **record} for record in records]
 
@@ -60,33 +78,33 @@ def with_flags(records: list[dict]) -> list[dict]:
 def test_valid_file_is_summarised_with_its_first_prompt(tmp_path):
     result = run(write(tmp_path / "q.jsonl", with_flags(RECORDS)), "--column", "question=q", "--variants", "high")
     assert result.exit_code == 0, result.stderr
-    said = result.stdout
-    assert "4 questions, question in 'q', answer in 'answer'" in said
+    output = result.stdout
+    assert "4 questions, question in 'q', answer in 'answer'" in output
     for line in (
         *("3 with a context", "2 with choices", "1 with aliases", "1 with a pattern", "1 without a right answer"),
         *("2 topics, most often people (2), dates (1)", "longest context: 5,000 characters", "1 asked more than once"),
     ):
-        assert f"  {line}" in said
-    assert "with the prompt 'high'" in said
-    assert "  Question: Who was it?" in said
-    assert "  Bob was it." in said
-    assert said.rstrip().endswith("A) Ann\n  B) Bob")
-    assert "write <answer>UNANSWERED</answer>" in said
+        assert f"  {line}" in output
+    assert "with the prompt 'high'" in output
+    assert "  Question: Who was it?" in output
+    assert "  Bob was it." in output
+    assert output.rstrip().endswith("A) Ann\n  B) Bob")
+    assert "write <answer>UNANSWERED</answer>" in output
 
 
 def test_longest_prompt_covers_all_questions_and_variants(tmp_path):
-    said = run(write(tmp_path / "q.jsonl", with_flags(RECORDS)), "--column", "question=q").stdout
-    (line,) = [line for line in said.splitlines() if "longest prompt" in line]
+    output = run(write(tmp_path / "q.jsonl", with_flags(RECORDS)), "--column", "question=q").stdout
+    (line,) = [line for line in output.splitlines() if "longest prompt" in line]
     characters = int(line.split(": ")[1].split()[0].replace(",", ""))
     assert characters > 5_000 + 1_000
     assert f"about {characters // 4:,} tokens" in line
 
 
 def test_a_plain_file_has_a_short_summary(tmp_path):
-    said = run(write(tmp_path / "q.jsonl", [{"question": "Who?", "answer": "Ann"}])).stdout
-    assert "1 questions" in said
-    assert "context" not in said.partition("the first question")[0]
-    assert "0 asked more than once" in said
+    output = run(write(tmp_path / "q.jsonl", [{"question": "Who?", "answer": "Ann"}])).stdout
+    assert "1 questions" in output
+    assert "context" not in output.partition("the first question")[0]
+    assert "0 asked more than once" in output
 
 
 def test_every_problem_is_listed_with_its_line_and_the_status_is_2(tmp_path):
@@ -134,10 +152,10 @@ def test_too_long_prompt_is_named_by_line_and_by_own_id(tmp_path):
 
 def test_text_of_the_file_cannot_move_the_cursor(tmp_path):
     path = write(tmp_path / "q.jsonl", [{"question": "Who?\u001b[2J", "answer": "Ann", "topic": "\u202ex"}])
-    said = run(path).stdout
-    assert "\u001b" not in said
-    assert "\u202e" not in said
-    assert "Who?\\x1b[2J" in said
+    output = run(path).stdout
+    assert "\u001b" not in output
+    assert "\u202e" not in output
+    assert "Who?\\x1b[2J" in output
 
 
 @pytest.mark.parametrize(
@@ -188,12 +206,12 @@ def test_prompts_without_a_name_lists_packaged_sets(command):
 
 
 def test_every_variant_is_shown_as_sent(command):
-    said = command("prompts", "default", "--question", "Who wrote Persuasion?").stdout
+    output = command("prompts", "default", "--question", "Who wrote Persuasion?").stdout
     prompts = load_prompt_set("default")
-    assert prompts.hash in said
+    assert prompts.hash in output
     for name in (*prompts.variants, FORCED):
-        assert f"---- {name} ---" in said
-        assert "\n\n".join(prompts.render(name, "Who wrote Persuasion?")) in said
+        assert f"---- {name} ---" in output
+        assert "\n\n".join(prompts.render(name, "Who wrote Persuasion?")) in output
 
 
 def test_differences_between_variants_come_first(command):
@@ -206,9 +224,9 @@ def test_differences_between_variants_come_first(command):
 
 
 def test_variants_option_shows_one_variant(command):
-    said = command("prompts", "default", "--variants", "forced").stdout
-    assert said.count("\n---- ") == 1
-    assert said.rstrip().endswith("Question: Who wrote the novel Emma?")
+    output = command("prompts", "default", "--variants", "forced").stdout
+    assert output.count("\n---- ") == 1
+    assert output.rstrip().endswith("Question: Who wrote the novel Emma?")
     wrong = command("prompts", "default", "--variants", "forcd")
     assert (wrong.exit_code, "did you mean 'forced'" in wrong.stderr) == (2, True)
 

@@ -90,7 +90,7 @@ def test_changed_settings_are_rejected_once_each_and_panel_is_kept(command):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("watch", "gone", "--model-template", "hf/{path}"), "gone: expected the folder to which the training writes"),
         (("watch", ".", "--model-template", "hf/model"), "expected it to contain one of {path}, {name}, {step}"),
@@ -98,10 +98,10 @@ def test_changed_settings_are_rejected_once_each_and_panel_is_kept(command):
         (("watch", ".", "--model-template", "hf/{path}", "--dataset", "simpel"), "simpel"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_status_2(command, arguments, told):
+def test_bad_input_is_one_line_and_exit_status_2(command, arguments, message):
     result = command(*arguments)
     assert result.exit_code == 2
-    assert told in " ".join(result.stderr.split())
+    assert message in " ".join(result.stderr.split())
 
 
 def test_watch_reports_when_there_are_no_checkpoints(command):

@@ -29,11 +29,11 @@ def evidence_of(
     size = len(right)
     ids = [f"q{number:04}" for number in range(size)]
     named = topics or [f"topic {number % 5}" for number in range(size)]
-    said = texts or [word(rng) for _ in range(size)]
+    words = texts or [word(rng) for _ in range(size)]
     given = likelihood if likelihood is not None else rng.uniform(size=size).tolist()
     known = rng.normal(size=(size, 3, 6)).astype(np.float32) if states is None else states
     questions = {
-        one: Question(one, f"{text}?", "yes", topic=topic) for one, text, topic in zip(ids, said, named, strict=True)
+        one: Question(one, f"{text}?", "yes", topic=topic) for one, text, topic in zip(ids, words, named, strict=True)
     }
     answers = {one: answer_of(word(rng), grade, score) for one, grade, score in zip(ids, right, given, strict=True)}
     places = {one: place for place, one in enumerate(ids)}
@@ -41,8 +41,8 @@ def evidence_of(
 
 
 def answer_of(text: str, right: bool | None, likelihood: float | None) -> Answer:
-    said = None if likelihood is None else (TokenLogprob(text, float(np.log(likelihood))),)
-    return Answer(text, f"<answer>{text}</answer>", None if right is None else not right, said)
+    words = None if likelihood is None else (TokenLogprob(text, float(np.log(likelihood))),)
+    return Answer(text, f"<answer>{text}</answer>", None if right is None else not right, words)
 
 
 def word(rng: np.random.Generator) -> str:
@@ -53,14 +53,14 @@ def by_topic(leak: Callable[[int], float], n_topics: int, each: int, seed: int) 
     """Answers whose correctness depends only on their topic; states and texts reveal only the topic."""
     rng = np.random.default_rng(seed)
     topics = np.repeat(np.arange(n_topics), each)
-    right = rng.uniform(size=topics.size) < [leak(one) for one in topics]
+    right = rng.uniform(size=topics.size) < [leak(topic) for topic in topics]
     names = [word(rng) for _ in range(n_topics)]
     marks = rng.normal(size=(n_topics, 2 * n_topics))
     states = marks[topics] + 0.1 * rng.normal(size=(topics.size, 2 * n_topics))
     return evidence_of(
         right.tolist(),
-        [names[one] for one in topics],
+        [names[topic] for topic in topics],
         states=np.stack([states] * 3, axis=1).astype(np.float32),
-        texts=[f"{names[one]} {names[one]}" for one in topics],
+        texts=[f"{names[topic]} {names[topic]}" for topic in topics],
         seed=seed,
     )

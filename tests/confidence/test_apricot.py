@@ -10,13 +10,13 @@ import pytest
 
 from refusal_index.plugins.confidence import trained
 from refusal_index.plugins.confidence.hidden_states import WeightsError
-from refusal_index.plugins.confidence.method import lacking
+from refusal_index.plugins.confidence.method import missing_packages
 from refusal_index.plugins.confidence.plan import METHODS
 from refusal_index.plugins.confidence.trained import PUBLISHED, Recipe, apricot, fine_tuned
 from refusal_index.stats import auroc
 from tests.confidence.made_up import LETTERS, evidence_of, word
 
-LACKING = lacking(METHODS["apricot"].packages)
+LACKING = missing_packages(METHODS["apricot"].packages)
 QUICK = Recipe(steps=120, batch_size=16, learning_rate=2e-3, longest=64)
 
 pytestmark = [
@@ -70,11 +70,11 @@ def tokenizer_of_letters():
 def replying(right, seed=0):
     """Answers whose replies begin with a different letter if they are wrong."""
     evidence = evidence_of(right, seed=seed)
-    told = {
+    marked = {
         one: replace(answer, reply=f"{'zzzz' if answer.wrong else 'bbbb'}{answer.text}")
         for one, answer in evidence.answers.items()
     }
-    return replace(evidence, answers=told)
+    return replace(evidence, answers=marked)
 
 
 def test_apricot_learns_from_replies_and_is_reproducible(weights):
@@ -113,6 +113,8 @@ def test_long_texts_are_truncated(weights):
 def test_unloadable_weights_are_named(weights, broken, tmp_path):
     (tmp_path / "empty").mkdir()
     places = {**weights, broken: str(tmp_path / "empty")}
-    with pytest.raises(WeightsError, match=rf"apricot: the weights '{Path(places[broken])}' cannot be loaded") as told:
+    with pytest.raises(
+        WeightsError, match=rf"apricot: the weights '{Path(places[broken])}' cannot be loaded"
+    ) as marked:
         apricot(replying([True, False] * 10), **places, recipe=QUICK)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(marked.value)

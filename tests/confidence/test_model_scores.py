@@ -24,11 +24,11 @@ from refusal_index.plugins.confidence.model_scores import (
     self_consistency,
 )
 from refusal_index.protocol import StopReason, TokenLogprob
-from refusal_index.protocol.replies import IMPOSSIBLE
+from refusal_index.protocol.logprobs import IMPOSSIBLE
 
 # --- Scores from log probabilities, against theory
 
-LIKELIHOODS = [one for one in METHODS if one.name.startswith("likelihood")]
+LIKELIHOODS = [method for method in METHODS if method.name.startswith("likelihood")]
 TOKENS = tuple(
     TokenLogprob(text, math.log(share))
     for text, share in (("<answer>", 0.01), ("Ta", 0.5), ("lara", 0.25), ("</", 0.02), ("answer>", 0.03))
@@ -37,7 +37,7 @@ TOKENS = tuple(
 
 def scored(answer: Answer) -> dict[str, float | None]:
     known = Evidence({"q": Question("q", "?", "!")}, {"q": answer})
-    return {one.name: one.scores(known)["confidence"].item() for one in LIKELIHOODS}
+    return {likelihood.name: likelihood.scores(known)["confidence"].item() for likelihood in LIKELIHOODS}
 
 
 def test_product_geometric_mean_and_minimum_of_answer_tokens_against_theory():
@@ -53,7 +53,7 @@ def test_an_answer_without_log_probabilities_has_no_score():
 
 def test_answer_requested_without_logprobs_has_no_row():
     known = Evidence({"q": Question("q", "?", "!")}, {"q": Answer("Talara", "Talara", False)})
-    assert [one.scores(known).height for one in LIKELIHOODS] == [0, 0, 0]
+    assert [likelihood.scores(known).height for likelihood in LIKELIHOODS] == [0, 0, 0]
 
 
 def test_rounding_never_gives_a_probability_above_one():
@@ -61,7 +61,7 @@ def test_rounding_never_gives_a_probability_above_one():
 
 
 @pytest.mark.parametrize(
-    ("answer", "said", "expected"),
+    ("answer", "reply", "expected"),
     [
         ("Lima", ["Is it Lima? <answer>", "Lima", "</answer>"], ["Lima"]),
         ("Lima", ["<answer>", "Lima", "</answer>", " Lima", " it is"], ["Lima"]),
@@ -79,9 +79,9 @@ def test_rounding_never_gives_a_probability_above_one():
         "not found",
     ],
 )
-def test_answer_tokens_are_located(answer, said, expected):
-    tokens = [TokenLogprob(text, -1.0) for text in said]
-    assert [one.token for one in answer_tokens(answer, tokens)] == expected
+def test_answer_tokens_are_located(answer, reply, expected):
+    tokens = [TokenLogprob(text, -1.0) for text in reply]
+    assert [token.token for token in answer_tokens(answer, tokens)] == expected
 
 
 # --- Scores from repeated draws, against theory
@@ -120,7 +120,7 @@ def test_agreement_excludes_the_answer_itself_and_ignores_spelling():
 
 
 @pytest.mark.parametrize(
-    ("said", "certainty"),
+    ("reply", "certainty"),
     [
         (("a", "a", "a"), 1.0),
         (("a", "b", "c"), 0.0),
@@ -128,8 +128,8 @@ def test_agreement_excludes_the_answer_itself_and_ignores_spelling():
         (("a", "a", "b", "b"), 0.5),
     ],
 )
-def test_certainty_is_one_minus_normalised_entropy_against_theory(said, certainty):
-    (found,) = confidences(answer_entropy, evidence(*said))
+def test_certainty_is_one_minus_normalised_entropy_against_theory(reply, certainty):
+    (found,) = confidences(answer_entropy, evidence(*reply))
     assert found == pytest.approx(certainty, abs=1e-15)
     assert 0 <= found <= 1
 
@@ -200,7 +200,6 @@ def test_reply_with_letter_or_word_is_a_choice(true, false):
         "A) false",
         "B) true",
         "A good answer.",
-        "I think A",
         "not A",
         "It is true that Lima is the capital.",
         "<answer>UNANSWERED</answer>",
@@ -222,7 +221,7 @@ def test_unfinished_reply_is_not_a_choice(reason):
 
 
 @pytest.mark.parametrize(
-    ("said", "share"),
+    ("reply", "share"),
     [
         ("AAAAAAAAAA", 1.0),
         ("ABBBBBBBBB", 0.1),
@@ -233,8 +232,8 @@ def test_unfinished_reply_is_not_a_choice(reason):
         ("??????????", None),
     ],
 )
-def test_sampled_score_is_the_share_of_true_if_half_the_replies_choose(said, share):
-    assert believed([replied(one) for one in said]) == share
+def test_sampled_score_is_the_share_of_true_if_half_the_replies_choose(reply, share):
+    assert believed([replied(one) for one in reply]) == share
 
 
 @pytest.mark.parametrize(
@@ -295,7 +294,7 @@ def test_letter_bias_preserves_the_ranking_property(odds, leaning):
         share = 1 / (1 + math.exp(-log_odds))
         return choice_probability([place("A", {"A": share, "B": 1 - share})])
 
-    plain, leant = ([score(one + shift) for one in sorted(odds)] for shift in (0.0, leaning))
+    plain, leant = ([score(odd + shift) for odd in sorted(odds)] for shift in (0.0, leaning))
     assert plain == sorted(plain)
     assert leant == sorted(leant)
 

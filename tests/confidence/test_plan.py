@@ -40,8 +40,8 @@ from refusal_index.protocol import (
     used_completions,
     write_logprobs,
 )
-from refusal_index.runs.plan import open_store
 from refusal_index.runs.settings import Settings
+from refusal_index.runs.store import open_store
 from tests.confidence import answering
 from tests.runs.models import ASKED, LOCAL, ROWS
 from tests.tiers import one_fast
@@ -58,7 +58,7 @@ def probing(*, is_graded: bool = False, think: str = "") -> Probing:
     return Probing(GraderKind.EXACT, prompt, wording, {"q": "{question} 4"})
 
 
-def said(text: str, draw: int = 0, asked: Role = Role.MODEL) -> Completion:
+def completion(text: str, draw: int = 0, asked: Role = Role.MODEL) -> Completion:
     return Completion("q", "p-true", draw, Reply(Pass.PROBE, asked, text))
 
 
@@ -79,19 +79,21 @@ def test_prompt_inserts_question_and_answer_literally():
 
 @pytest.mark.parametrize("draws", [1, 3])
 def test_each_draw_is_requested_once(draws):
-    talk = Conversation(QUESTION, "p-true", probing(), draws)
-    (first,) = next_requests(talk, [])
+    conversation = Conversation(QUESTION, "p-true", probing(), draws)
+    (first,) = next_requests(conversation, [])
     assert (first.step.pass_, first.n) == (Pass.PROBE, draws)
-    replies = [said("A", draw) for draw in range(draws)]
-    assert next_requests(talk, replies) == []
-    assert used_completions(talk, replies) == replies
-    assert [one.wrong for one in completions_and_outcomes(talk, replies)[1]] == [None] * draws, "nobody grades these"
+    replies = [completion("A", draw) for draw in range(draws)]
+    assert next_requests(conversation, replies) == []
+    assert used_completions(conversation, replies) == replies
+    assert [one.wrong for one in completions_and_outcomes(conversation, replies)[1]] == [None] * draws, (
+        "nobody grades these"
+    )
 
 
 def test_probe_answer_is_graded_by_the_grader_of_the_run():
-    talk = Conversation(QUESTION, "p", probing(is_graded=True))
-    assert completions_and_outcomes(talk, [said("<answer>4</answer>")])[1][0].wrong is False
-    assert completions_and_outcomes(talk, [said("<answer>5</answer>")])[1][0].wrong is True
+    conversation = Conversation(QUESTION, "p", probing(is_graded=True))
+    assert completions_and_outcomes(conversation, [completion("<answer>4</answer>")])[1][0].wrong is False
+    assert completions_and_outcomes(conversation, [completion("<answer>5</answer>")])[1][0].wrong is True
     by_model = replace(probing(is_graded=True), grader=GraderKind.MODEL)
     step = by_model.step(QUESTION, [Reply(Pass.PROBE, Role.MODEL, "<answer>4</answer>")])
     assert (step.role, step.prediction) == (Role.GRADER, "4")
@@ -178,14 +180,14 @@ def measured(run: Path | str, *names: str) -> Confidence:
 def auxiliary(run: Path, of: Pass) -> list[Completion]:
     """Return the replies of one pass in a run's store that confidence methods asked for."""
     with open_store(RunFolder(run)) as store:
-        return [one for one in store.replies() if is_auxiliary(one.variant) and one.reply.pass_ is of]
+        return [reply for reply in store.replies() if is_auxiliary(reply.variant) and reply.reply.pass_ is of]
 
 
 def rows(found: Confidence, method: str) -> list[tuple[object, ...]]:
     return found.table.filter(pl.col("method") == method).select("confidence", "wrong", "pass").rows()
 
 
-def shown(values: Sequence[float | None], wrong: Sequence[bool], of: str) -> list[tuple[object, ...]]:
+def expected_rows(values: Sequence[float | None], wrong: Sequence[bool], of: str) -> list[tuple[object, ...]]:
     exact = [None if value is None else pytest.approx(value) for value in values]
     return [(value, is_wrong, of) for value, is_wrong in zip(exact, wrong, strict=True)]
 
@@ -197,8 +199,8 @@ def test_one_stage_scores_only_the_answer_in_the_same_reply():
     assert own_wrong != FORCED_WRONG
     numbers = [None if number == 5 else (90 - 10 * number) / 100 for number in range(8)]
     phrases = [None if number == 5 else VALUES[number % 7] for number in range(8)]
-    assert rows(found, "verbalised-number") == shown(numbers, own_wrong, "probe")
-    assert rows(found, "verbalised-words") == shown(phrases, own_wrong, "probe")
+    assert rows(found, "verbalised-number") == expected_rows(numbers, own_wrong, "probe")
+    assert rows(found, "verbalised-words") == expected_rows(phrases, own_wrong, "probe")
 
 
 def test_two_stages_score_the_forced_answer_shown_to_the_model():
@@ -206,8 +208,8 @@ def test_two_stages_score_the_forced_answer_shown_to_the_model():
     found = measured(run.path, "verbalised-number-after", "verbalised-words-after")
     numbers = [None if number == 5 else number / 10 for number in range(8)]
     phrases = [None if number == 5 else VALUES[number % 7] for number in range(8)]
-    assert rows(found, "verbalised-number-after") == shown(numbers, FORCED_WRONG, "forced")
-    assert rows(found, "verbalised-words-after") == shown(phrases, FORCED_WRONG, "forced")
+    assert rows(found, "verbalised-number-after") == expected_rows(numbers, FORCED_WRONG, "forced")
+    assert rows(found, "verbalised-words-after") == expected_rows(phrases, FORCED_WRONG, "forced")
     asked = auxiliary(run.path, Pass.PROBE)
     replies = {one.question_id: one.reply.text for one in asked if one.variant == "confidence/verbalised-number-after"}
     assert replies["q3"] == "It says 6. <confidence>30</confidence>"
@@ -220,7 +222,7 @@ def test_p_true_without_logprobs_is_the_share_of_ten_judgements():
     ASKED.clear()
     found = measured(run.path, "p-true")
     shares = [None if number == 5 else number / 10 for number in range(8)]
-    assert rows(found, "p-true") == shown(shares, FORCED_WRONG, "forced")
+    assert rows(found, "p-true") == expected_rows(shares, FORCED_WRONG, "forced")
     assert ASKED["p-true"] == 80
 
 

@@ -35,7 +35,9 @@ from tests.confidence.made_up import by_topic, evidence_of
 
 # --- Trained methods
 
-TRAINED = [one.name for one in METHODS.values() if Need.TRAINING in one.needs and Need.WEIGHTS not in one.needs]
+TRAINED = [
+    method.name for method in METHODS.values() if Need.TRAINING in method.needs and Need.WEIGHTS not in method.needs
+]
 SEEING_TOPICS = ["topic", "p-ik", "text-classifier"]
 
 
@@ -68,6 +70,19 @@ def test_random_labels_look_learned_on_the_training_data(noise):
     rng = np.random.default_rng(0)
     states, right = rng.normal(size=(500, 100)).astype(np.float32), rng.integers(0, 2, 500)
     assert auroc(probe(states, right.astype(float), states), right.astype(bool)).estimate > 0.7
+
+
+@pytest.mark.parametrize("method", TRAINED)
+def test_property_scores_trained_on_one_half_do_not_depend_on_grades_of_the_other(method, noise):
+    half = {one for number, one in enumerate(sorted(noise.answers)) if number % 2}
+    turned = {
+        one: answer if one in half else replace(answer, wrong=not answer.wrong) for one, answer in noise.answers.items()
+    }
+    found = METHODS[method].scores(noise.with_grades_of(half))
+    assert found["confidence"].null_count() == 0
+    assert found.filter(found["question_id"].is_in(half))["wrong"].null_count() == 0
+    assert found.equals(METHODS[method].scores(replace(noise, answers=turned).with_grades_of(half)))
+    assert not found["confidence"].equals(METHODS[method].scores(noise)["confidence"])
 
 
 @pytest.mark.parametrize("method", SEEING_TOPICS)
@@ -261,7 +276,7 @@ def test_ungrouped_question_does_not_join_a_group_named_like_its_id():
 
 
 @pytest.mark.parametrize(
-    ("counts", "said"),
+    ("counts", "message"),
     [
         ((5, 5, 5), None),
         ((4, 90, 94), "needs 5 right and 5 wrong answers to train on, .* there are 4 right and 90 wrong"),
@@ -269,11 +284,11 @@ def test_ungrouped_question_does_not_join_a_group_named_like_its_id():
         ((9, 9, 4), "needs 5 groups of questions, .* there are 4; group them by something else"),
     ],
 )
-def test_shortage_message_counts_what_is_missing(counts, said):
+def test_shortage_message_counts_what_is_missing(counts, message):
     found = shortage(*counts)
-    assert (found is None) == (said is None)
+    assert (found is None) == (message is None)
     if found is not None:
-        with pytest.raises(AssertionError, match=said):
+        with pytest.raises(AssertionError, match=message):
             raise AssertionError(found)
 
 

@@ -26,9 +26,9 @@ def installed():
         pytest.skip(f"needs {' and '.join(LACKING)}: pip install 'refusal-index[transformers]'")
 
 
-def asked(count: int, variant: str = "normal") -> list[str]:
+def rendered_prompts(count: int, variant: str = "normal") -> list[str]:
     prompts, questions = load_prompt_set("default"), load_dataset("almanac").questions[:count]
-    return ["\n\n".join(prompts.render(variant, one.text)) for one in questions]
+    return ["\n\n".join(prompts.render(variant, question.text)) for question in questions]
 
 
 def conversations(texts: list[str]) -> list[list[Message]]:
@@ -60,7 +60,7 @@ def test_remote_code_is_never_run_even_if_confirmed(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("name", ["base", "small", "rash"])
 def test_hidden_states_against_the_embedded_runtime_in_every_layer(name):
-    texts = asked(24)
+    texts = rendered_prompts(24)
     found = hidden_states(str(model_folder(name)), conversations(texts), batch_size=5)
     own = runtime.hidden_states(name, [[Message("user", text)] for text in texts])
     assert found.dtype == np.float32
@@ -71,10 +71,12 @@ def test_hidden_states_against_the_embedded_runtime_in_every_layer(name):
 @pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_hidden_states_do_not_depend_on_the_batch():
-    texts = ["Who?", *asked(3, "low"), "When was it?", "Who?"]
+    texts = ["Who?", *rendered_prompts(3, "low"), "When was it?", "Who?"]
     folder = str(model_folder("small"))
     found = hidden_states(folder, conversations(texts))
-    alone = np.concatenate([hidden_states(folder, one) for one in ([talk] for talk in conversations(texts))])
+    alone = np.concatenate(
+        [hidden_states(folder, one) for one in ([conversation] for conversation in conversations(texts))]
+    )
     np.testing.assert_allclose(found, alone, atol=TOLERANCE)
     assert hidden_states(folder, []).shape == (0, 4, 192)
 
@@ -83,7 +85,7 @@ def test_hidden_states_do_not_depend_on_the_batch():
 @pytest.mark.usefixtures("installed")
 @pytest.mark.filterwarnings("ignore")  # from transformers, about files damaged on purpose
 def test_unusable_weights_error_is_one_line(tmp_path):
-    talks = conversations(["Who?"])
+    several = conversations(["Who?"])
     broken = folder_without("broken", tmp_path)
     (tmp_path / "broken" / "model.safetensors").write_bytes(b"torn")
     bare = folder_without("bare", tmp_path, "tokenizer_config.json", chat_template=None)
@@ -95,6 +97,6 @@ def test_unusable_weights_error_is_one_line(tmp_path):
         (small, "takes 10 tokens and the model reads at most 8"),
     ):
         with pytest.raises(WeightsError, match=told) as error:
-            hidden_states(folder, talks)
+            hidden_states(folder, several)
         assert str(error.value).startswith(f"hf/{folder}: ")
         assert "\n" not in str(error.value)

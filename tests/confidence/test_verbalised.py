@@ -218,14 +218,14 @@ def test_any_reply_has_a_confidence_between_0_and_1_or_none(text):
         assert read(text) is None or 0 <= read(text) <= 1
 
 
-@pytest.mark.parametrize(("name", "said"), [(ONE_STAGE[0], "90%"), (ONE_STAGE[1], "very likely")])
-def test_one_stage_score_belongs_to_the_answer_in_that_reply(name, said):
+@pytest.mark.parametrize(("name", "reply"), [(ONE_STAGE[0], "90%"), (ONE_STAGE[1], "very likely")])
+def test_one_stage_score_belongs_to_the_answer_in_that_reply(name, reply):
     replies = {
-        "q2": [replied(f"<answer>Lima</answer><confidence>{said}</confidence>", wrong=True)],
-        "q1": [replied(f"<confidence>{said}</confidence> <answer>Lima</answer>", wrong=False)],
-        "q3": [replied(f"<answer>Lima</answer> {said}", wrong=False)],
-        "q4": [replied(f"Lima <confidence>{said}</confidence>", wrong=True)],  # of what is not known
-        "q5": [replied(f"<answer>Lima <confidence>{said}</confidence></answer>", wrong=True)],
+        "q2": [replied(f"<answer>Lima</answer><confidence>{reply}</confidence>", wrong=True)],
+        "q1": [replied(f"<confidence>{reply}</confidence> <answer>Lima</answer>", wrong=False)],
+        "q3": [replied(f"<answer>Lima</answer> {reply}", wrong=False)],
+        "q4": [replied(f"Lima <confidence>{reply}</confidence>", wrong=True)],  # of what is not known
+        "q5": [replied(f"<answer>Lima <confidence>{reply}</confidence></answer>", wrong=True)],
         "q6": [],
     }
     other = dict.fromkeys(replies, replied("Cusco", wrong=None))
@@ -238,14 +238,14 @@ def test_one_stage_score_belongs_to_the_answer_in_that_reply(name, said):
     ]
 
 
-@pytest.mark.parametrize(("name", "said"), [(TWO_STAGES[0], "25"), (TWO_STAGES[1], "unlikely")])
-def test_two_stage_score_belongs_to_the_forced_answer(name, said):
+@pytest.mark.parametrize(("name", "reply"), [(TWO_STAGES[0], "25"), (TWO_STAGES[1], "unlikely")])
+def test_two_stage_score_belongs_to_the_forced_answer(name, reply):
     replies = {
-        "q2": [replied(f"<confidence>{said}</confidence>")],
-        "q1": [replied(f"<confidence>{said}</confidence>", wrong=True)],
+        "q2": [replied(f"<confidence>{reply}</confidence>")],
+        "q1": [replied(f"<confidence>{reply}</confidence>", wrong=True)],
         "q3": [replied("I am sure.")],
         "q4": [],
-        "q5": [replied(f"<confidence>{said}</confidence>")],  # its answer is no longer there
+        "q5": [replied(f"<confidence>{reply}</confidence>")],  # its answer is no longer there
     }
     answers = {f"q{n}": replied("Lima", wrong=n == 2) for n in (1, 2, 3, 4, 6)}
     assert scores(name, replies, answers) == [
@@ -258,13 +258,13 @@ def test_two_stage_score_belongs_to_the_forced_answer(name, said):
 @pytest.mark.parametrize("name", [*ONE_STAGE, *TWO_STAGES])
 def test_replies_without_stated_confidence_have_no_score(name):
     replies = {f"q{n}": [replied("<answer>UNANSWERED</answer>", wrong=True)] for n in range(7)}
-    found = scores(name, replies, {one: said[0] for one, said in replies.items()})
+    found = scores(name, replies, {one: stated[0] for one, stated in replies.items()})
     assert [one.confidence for one in found] == [None] * 7
     assert scores(name, {}) == []
 
 
 @pytest.mark.parametrize("name", [*ONE_STAGE, *TWO_STAGES])
 def test_phrases_and_numbers_are_not_interchangeable(name):
-    said = "likely" if "number" in name else "75"
-    answer = replied(f"<answer>Lima</answer><confidence>{said}</confidence>", wrong=False)
-    assert [one.confidence for one in scores(name, {"q": [answer]}, {"q": answer})] == [None]
+    stated = "likely" if "number" in name else "75"
+    answer = replied(f"<answer>Lima</answer><confidence>{stated}</confidence>", wrong=False)
+    assert [score.confidence for score in scores(name, {"q": [answer]}, {"q": answer})] == [None]

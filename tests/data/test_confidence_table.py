@@ -305,7 +305,7 @@ class TestErrors:
         assert str(caught.value).startswith(str(path))
 
     @pytest.mark.parametrize(
-        ("row", "told"),
+        ("row", "message"),
         [
             ({"question_id": "q", "confidence": True}, "row 1, column 'confidence'.*got True"),
             ({"question_id": "q", "confidence": [0.5]}, "row 1, column 'confidence'.*decimal fraction"),
@@ -318,8 +318,8 @@ class TestErrors:
             ({"question_id": "q", "LabelProb": 2}, r"column 'LabelProb': expected an uncertainty in \[0, 1\]"),
         ],
     )
-    def test_score_errors_name_in_memory_rows_by_number(self, row, told):
-        with pytest.raises(ConfidenceError, match=told):
+    def test_score_errors_name_in_memory_rows_by_number(self, row, message):
+        with pytest.raises(ConfidenceError, match=message):
             read_scores([row], method=None if {"PTrue", "LabelProb", "method"} & row.keys() else "m")
 
     def test_scores_in_memory_need_a_name(self):
@@ -342,7 +342,7 @@ class TestErrors:
             read_scores([{"question_id": "q", "score": 0.5}], columns={"confidence": "scroe"})
 
     @pytest.mark.parametrize(
-        ("name", "content", "told"),
+        ("name", "content", "message"),
         [
             ("s.xlsx", b"x", "expected a file that ends in"),
             ("s.csv", b"question_id,confidence\n", "expected at least one score, got none"),
@@ -357,9 +357,9 @@ class TestErrors:
             ("s.csv", b"PK\x03\x04 broken", "cannot be read as a table"),
         ],
     )
-    def test_files_that_are_not_score_tables_are_rejected(self, tmp_path, name, content, told):
+    def test_files_that_are_not_score_tables_are_rejected(self, tmp_path, name, content, message):
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(ConfidenceError, match=told):
+        with pytest.raises(ConfidenceError, match=message):
             read_scores(tmp_path / name)
 
     def test_nonexistent_score_file_is_rejected(self, tmp_path):
@@ -522,7 +522,7 @@ class TestJoining:
         joined = join_outcomes(read_scores(written(tmp_path / "u.csv", UQLM)), sums())
         assert joined.by_text == 3
         assert joined.unknown.is_empty()
-        assert [one[:3] for one in joined.coverage.rows()][1] == ("min_probability", 2, 1)
+        assert [row[:3] for row in joined.coverage.rows()][1] == ("min_probability", 2, 1)
 
 
 class TestOwnColumns:

@@ -16,10 +16,12 @@ from tests.studies.made import made_run
 
 from refusal_index.data import Outcome, Question
 from refusal_index.data.files import write_atomically
-from refusal_index.data.folder import RUN_ID, SET_VERSION, RunFolder, find_runs, member_of_set, read_runs, set_members
+from refusal_index.data.folder import RUN_ID, RunFolder
 from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes, write_outcomes
 from refusal_index.data.run_json import default_run_name
+from refusal_index.data.run_sets import SET_VERSION, member_of_set, set_members
 from refusal_index.errors import RunFolderError
+from refusal_index.findings.run_results import find_runs, read_runs
 
 # --- The run folder
 
@@ -94,7 +96,7 @@ def test_leftovers_of_a_killed_start_do_not_block_a_run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b'{"half', "cannot be read"),
         (b"[]", "expected run_format 1, got None"),
@@ -102,9 +104,9 @@ def test_leftovers_of_a_killed_start_do_not_block_a_run(tmp_path):
         (b'{"run_format": 1, "settings": []}', "expected 'settings' to be an object"),
     ],
 )
-def test_a_run_json_that_is_damaged_or_of_another_version_is_refused(tmp_path, content, said):
+def test_a_run_json_that_is_damaged_or_of_another_version_is_refused(tmp_path, content, message):
     (tmp_path / "run.json").write_bytes(content)
-    with pytest.raises(RunFolderError, match=re.escape(said)):
+    with pytest.raises(RunFolderError, match=re.escape(message)):
         RunFolder(tmp_path).create_or_resume(SETTINGS)
 
 
@@ -176,7 +178,7 @@ def make_run(path: Path, model: str) -> Path:
     folder = RunFolder(path)
     with folder.lock():
         folder.create_or_resume({"model": model})
-        write_outcomes(pl.concat(list(made_run(model, n=20).variants.values())), folder.outcomes)
+        write_outcomes(pl.concat(list(made_run(model, n=20).tables.values())), folder.outcomes)
     return path
 
 
@@ -186,76 +188,76 @@ def write_summary(path: Path, names=NAMES, version: object = SET_VERSION) -> Non
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Path:
+def run_set(tmp_path: Path) -> Path:
     for name in NAMES:
         make_run(tmp_path / "set" / name, f"acme/{name}")
     write_summary(tmp_path / "set")
     return tmp_path / "set"
 
 
-def test_set_expands_to_its_runs_in_order_with_its_names(made):
-    runs = read_runs([made])
+def test_set_expands_to_its_runs_in_order_with_its_names(run_set):
+    runs = read_runs([run_set])
     assert [run.label for run in runs] == ["Large", "Small"]
     assert [(run.model, run.dataset) for run in runs] == [("Large", "Ours"), ("Small", "Ours")]
     assert [(run.model_id, run.dataset_id) for run in runs] == [("acme/one", "d"), ("acme/two", "d")]
-    assert [run.source for run in runs] == [made / "one", made / "two"]
+    assert [run.source for run in runs] == [run_set / "one", run_set / "two"]
 
 
-def test_changed_run_name_takes_effect_immediately(made):
-    write_summary(made, {**NAMES, "two": ("Tiny", "Ours")})
-    assert [run.label for run in read_runs([made])] == ["Large", "Tiny"]
+def test_changed_run_name_takes_effect_immediately(run_set):
+    write_summary(run_set, {**NAMES, "two": ("Tiny", "Ours")})
+    assert [run.label for run in read_runs([run_set])] == ["Large", "Tiny"]
 
 
-def test_run_folder_uses_its_set_name_but_its_table_does_not(made, monkeypatch):
-    monkeypatch.chdir(made / "two")
-    assert [run.label for run in read_runs([made / "one", Path()])] == ["Large", "Small"]
-    assert [run.label for run in read_runs([made / "one" / "outcomes.parquet"])] == ["acme/one"]
+def test_run_folder_uses_its_set_name_but_its_table_does_not(run_set, monkeypatch):
+    monkeypatch.chdir(run_set / "two")
+    assert [run.label for run in read_runs([run_set / "one", Path()])] == ["Large", "Small"]
+    assert [run.label for run in read_runs([run_set / "one" / "outcomes.parquet"])] == ["acme/one"]
 
 
-def test_run_removed_from_the_set_uses_its_model_name(made):
-    write_summary(made, {"one": NAMES["one"]})
-    assert [run.label for run in read_runs([made])] == ["Large"]
-    assert [run.label for run in read_runs([made / "two"])] == ["acme/two"]
+def test_run_removed_from_the_set_uses_its_model_name(run_set):
+    write_summary(run_set, {"one": NAMES["one"]})
+    assert [run.label for run in read_runs([run_set])] == ["Large"]
+    assert [run.label for run in read_runs([run_set / "two"])] == ["acme/two"]
 
 
-def test_a_run_given_within_its_set_and_by_itself_counts_once(made):
-    assert [run.label for run in read_runs([made / "two", made, made / "one"])] == ["Small", "Large"]
+def test_a_run_given_within_its_set_and_by_itself_counts_once(run_set):
+    assert [run.label for run in read_runs([run_set / "two", run_set, run_set / "one"])] == ["Small", "Large"]
 
 
-def test_runs_of_two_sets_get_distinct_labels(made, tmp_path):
+def test_runs_of_two_sets_get_distinct_labels(run_set, tmp_path):
     make_run(tmp_path / "other" / "one", "acme/one")
     write_summary(tmp_path / "other", {"one": ("Large", "Theirs")})
-    assert [run.label for run in read_runs([made, tmp_path / "other"])] == [
+    assert [run.label for run in read_runs([run_set, tmp_path / "other"])] == [
         "Large, Ours",
         "Small, Ours",
         "Large, Theirs",
     ]
 
 
-def test_folder_with_several_models_is_labelled_from_its_table(made):
-    both = pl.concat([rows for m in ("a", "b") for rows in made_run(m, n=20).variants.values()])
-    write_outcomes(both, RunFolder(made / "one").outcomes)
-    assert [run.label for run in read_runs([made])] == ["a", "b", "Small"]
+def test_folder_with_several_models_is_labelled_from_its_table(run_set):
+    both = pl.concat([rows for m in ("a", "b") for rows in made_run(m, n=20).tables.values()])
+    write_outcomes(both, RunFolder(run_set / "one").outcomes)
+    assert [run.label for run in read_runs([run_set])] == ["a", "b", "Small"]
 
 
-def test_runs_not_started_or_without_outcomes_are_reported(made):
-    (made / "one" / "outcomes.parquet").unlink()
-    write_summary(made, {**NAMES, "three": ("Next", "Ours")})
-    found = find_runs([made])
+def test_runs_not_started_or_without_outcomes_are_reported(run_set):
+    (run_set / "one" / "outcomes.parquet").unlink()
+    write_summary(run_set, {**NAMES, "three": ("Next", "Ours")})
+    found = find_runs([run_set])
     assert [run.label for run in found.runs] == ["Small"]
     assert "one holds no outcomes yet" in found.left_out[0]
     assert "three has not started yet; repeat the command" in found.left_out[1]
     with pytest.raises(RunFolderError, match="holds no outcomes yet"):
-        read_runs([made])
+        read_runs([run_set])
 
 
-def test_set_without_readable_runs_raises_one_error(made):
+def test_set_without_readable_runs_raises_one_error(run_set):
     for name in NAMES:
-        (made / name / "outcomes.parquet").unlink()
+        (run_set / name / "outcomes.parquet").unlink()
     with pytest.raises(
         RunFolderError, match=r"none of 2 runs can be read: .*one holds no outcomes yet.*two holds no outcomes yet"
     ):
-        find_runs([made])
+        find_runs([run_set])
 
 
 @pytest.mark.parametrize(
@@ -268,39 +270,39 @@ def test_set_without_readable_runs_raises_one_error(made):
         '{"set_version": VERSION, "runs": ["one", {"folder": "one"}, {"folder": 1, "model": "m", "dataset": "d"}]}',
     ],
 )
-def test_broken_summary_is_not_a_set_and_hides_no_run(made, text):
-    (made / "summary.json").write_text(text.replace("VERSION", str(SET_VERSION)))
-    assert set_members(made) == ()
-    assert member_of_set(made / "one") is None
-    assert [run.label for run in read_runs([made / "one"])] == ["acme/one"]
+def test_broken_summary_is_not_a_set_and_hides_no_run(run_set, text):
+    (run_set / "summary.json").write_text(text.replace("VERSION", str(SET_VERSION)))
+    assert set_members(run_set) == ()
+    assert member_of_set(run_set / "one") is None
+    assert [run.label for run in read_runs([run_set / "one"])] == ["acme/one"]
     with pytest.raises(RunFolderError, match=r"found a folder of 2 runs; name one or all of them, as in .*set/\*/"):
-        read_runs([made])
+        read_runs([run_set])
 
 
 @pytest.mark.parametrize("version", [SET_VERSION - 1, SET_VERSION + 1, None, "two"])
-def test_set_of_another_version_says_how_to_rewrite_it(made, version):
-    write_summary(made, version=version)
+def test_set_of_another_version_says_how_to_rewrite_it(run_set, version):
+    write_summary(run_set, version=version)
     with pytest.raises(RunFolderError) as caught:
-        read_runs([made])
-    assert str(caught.value).startswith(f"{made / 'summary.json'}: expected set_version {SET_VERSION}, got ")
+        read_runs([run_set])
+    assert str(caught.value).startswith(f"{run_set / 'summary.json'}: expected set_version {SET_VERSION}, got ")
     assert str(caught.value).endswith("use the release that wrote it, or watch into another folder")
-    summary = made / "summary.json"
+    summary = run_set / "summary.json"
     summary.write_text(json.dumps(json.loads(summary.read_text()) | {"config": {"source": "models.toml"}}))
     with pytest.raises(RunFolderError, match="repeat 'refusal-index run --config', which writes it again"):
-        read_runs([made])
+        read_runs([run_set])
     assert len(str(caught.value).splitlines()) == 1
-    assert [run.label for run in read_runs([made / "one"])] == ["acme/one"]
+    assert [run.label for run in read_runs([run_set / "one"])] == ["acme/one"]
 
 
 @pytest.mark.parametrize("folder", ["", ".", "..", "../one", "one/logs", "/etc"])
-def test_folder_outside_the_set_is_not_a_member(made, folder):
-    write_summary(made, {folder: ("Large", "Ours")})
-    assert set_members(made) == ()
+def test_folder_outside_the_set_is_not_a_member(run_set, folder):
+    write_summary(run_set, {folder: ("Large", "Ours")})
+    assert set_members(run_set) == ()
 
 
-def test_set_given_instead_of_a_run_lists_its_runs(made):
+def test_set_given_instead_of_a_run_lists_its_runs(run_set):
     with pytest.raises(RunFolderError, match=r"a set of 2 runs; name one of them: .*set/one \(Large on Ours\); .*two"):
-        RunFolder(made).read_settings()
-    write_summary(made, {f"run{number}": (f"m{number}", "d") for number in range(7)})
+        RunFolder(run_set).read_settings()
+    write_summary(run_set, {f"run{number}": (f"m{number}", "d") for number in range(7)})
     with pytest.raises(RunFolderError, match=r"a set of 7 runs; .*run4 \(m4 on d\); and 2 more$"):
-        RunFolder(made).read_settings()
+        RunFolder(run_set).read_settings()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.analysis import DEFAULT_ANALYSIS
 from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.rates import (
     NOT_STATED,
@@ -29,7 +30,6 @@ from refusal_index.data.rates import (
 )
 from refusal_index.errors import OutcomeTableError
 from refusal_index.stats import metrics
-from refusal_index.stats.baseline import DEFAULT_PAYOFFS
 
 # --- Published rates
 
@@ -126,7 +126,7 @@ def test_possible_empty_cell_extends_range_to_1_and_undefined_has_none():
 @pytest.mark.parametrize("line", ["a,0.10,0.65,0.15,2000", "a,0.05,0.74,0.08,1000", "a,0.1,0.65,0.1,1000"])
 def test_intervals_cover_all_rates_that_round_to_the_printed_ones(tmp_path, line):
     (row,) = read_rates(written(tmp_path, line))
-    found = row.metrics(DEFAULT_PAYOFFS, 0.95)
+    found = row.metrics(DEFAULT_ANALYSIS)
     half = [0.5 * 10.0 ** -len(rate.partition(".")[2]) for rate in line.split(",")[1:4]]
     given = [float(rate) for rate in line.split(",")[1:4]]
     for signs in itertools.product((-1, 0, 1), repeat=3):
@@ -180,9 +180,9 @@ def test_score_command_accepts_rates(tmp_path, monkeypatch):
     from refusal_index.cli import app
 
     path = written(tmp_path, "a,0.05,0.74,0.08,1000")
-    shown = CliRunner().invoke(app, ["score", "--rates", str(path)])
-    assert shown.exit_code == 0
-    assert "a: 0.366 to 0.603 (cells 710, 30, 210, 50)" in shown.stdout
+    output = CliRunner().invoke(app, ["score", "--rates", str(path)])
+    assert output.exit_code == 0
+    assert "a: 0.366 to 0.603 (cells 710, 30, 210, 50)" in output.stdout
     document = json.loads(CliRunner().invoke(app, ["score", "--rates", str(path), "--json"]).stdout)
     expected = refusal_index(ContingencyTable(710, 30, 210, 50)).estimate
     assert document["variants"][0]["metrics"]["refusal_index"]["estimate"] == expected

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
-from refusal_index.data.folder import read_runs
+from refusal_index.data.analysis import Analysis
 from refusal_index.data.outcome_table import Sampling, read_outcomes, read_tables, write_outcomes
 from refusal_index.data.rates import outcome_matrix
 from refusal_index.errors import OutcomeTableError
-from refusal_index.findings.comparison import CompareOptions, compare_pair
+from refusal_index.findings.comparison import compare_pair
 from refusal_index.findings.ranking import rank
+from refusal_index.findings.run_results import read_runs
 from refusal_index.findings.summary import summarise
 from refusal_index.render.comparison import pair_blocks
 from refusal_index.render.format import to_text
@@ -47,12 +49,12 @@ def direct(frame: pl.DataFrame, **names: str) -> tuple:
 
 
 def numbers(estimates) -> list[tuple]:
-    return [(one.estimate, one.low, one.high) for one in estimates]
+    return [(estimate.estimate, estimate.low, estimate.high) for estimate in estimates]
 
 
 def test_any_column_may_name_clusters_and_weights() -> None:
     sampling = Sampling("family", "population")
-    (variant,) = summarise(read_outcomes(rows(), sampling), sampling=sampling).variants
+    (variant,) = summarise(read_outcomes(rows(), sampling), Analysis(sampling=sampling)).variants
     assert numbers(variant.metrics[: len(METRIC_NAMES)]) == numbers(
         direct(rows(), cluster="family", weight="population")
     )
@@ -130,18 +132,64 @@ def test_one_file_may_have_clusters_and_another_none(tmp_path) -> None:
 def test_few_clusters_and_a_single_cluster_give_warnings() -> None:
     few = summarise(read_outcomes(rows(cluster=pl.col("population").cast(pl.String))))
     (variant,) = few.variants
-    assert variant.warnings[0].code == "few_clusters"
-    assert variant.warnings[0].values == {"clusters": 3, "column": "cluster", "limit": 30}
+    assert variant.caveats[0].code == "few_clusters"
+    assert variant.caveats[0].values == {"clusters": 3, "column": "cluster", "limit": 30}
     (variant,) = summarise(read_outcomes(rows(cluster=pl.lit("all")))).variants
-    assert variant.warnings[0].code == "one_cluster"
+    assert variant.caveats[0].code == "one_cluster"
     assert variant.sampling.degrees_of_freedom is None
     assert variant.metric("refusal_index").reason == "one_cluster"
     assert variant.metric("refusal_index").estimate is not None
 
 
+def test_weights_too_large_to_add_count_by_their_ratios() -> None:
+    (large,), (small,) = (summarise(read_outcomes(rows(weight=pl.lit(w)))).variants for w in (1e308, 1.0))
+    assert large.sampling.effective_by_weight == small.sampling.effective_by_weight == N
+    for one, other in zip(large.metrics, small.metrics, strict=True):
+        assert (one.estimate, one.low, one.high) == pytest.approx((other.estimate, other.low, other.high))
+
+
+def test_weights_of_1e308_beside_1_are_one_line_of_error(tmp_path) -> None:
+    weight = pl.when(pl.col("question_id") == "q7").then(1e308).otherwise(1.0)
+    rows(weight=weight).write_csv(tmp_path / "a.csv")
+    rows(seed=1, weight=weight).write_csv(tmp_path / "b.csv")
+    text = (
+        r"^column 'weight': weight must not differ between questions by a factor of more than 1e\+15, got 1 and 1e\+308"
+    )
+    with pytest.raises(OutcomeTableError, match=text):
+        summarise(read_outcomes(tmp_path / "a.csv"))
+    with pytest.raises(OutcomeTableError, match=text):
+        compare_pair(read_runs([tmp_path / "a.csv", tmp_path / "b.csv"]), Analysis())
+
+
+def test_few_questions_with_most_of_the_weight_give_a_caveat_in_score_and_compare(tmp_path) -> None:
+    def weighted(largest: float) -> tuple[pl.DataFrame, pl.DataFrame]:
+        weight = pl.when(pl.int_range(pl.len()) < 10).then(largest).otherwise(1.0)
+        return rows(weight=weight), rows(seed=1, weight=weight)
+
+    def weight_warnings(largest: float) -> tuple[list[str], list[str], dict[str, Any]]:
+        for name, table in zip("ab", weighted(largest), strict=True):
+            table.write_csv(tmp_path / f"{name}.csv")
+        (variant,) = summarise(read_outcomes(tmp_path / "a.csv")).variants
+        pair = compare_pair(read_runs([tmp_path / "a.csv", tmp_path / "b.csv"]), Analysis())
+        (weights,) = (statement for statement in pair.statements if statement.code == "weights")
+        return [caveat.code for caveat in variant.caveats], [weights.severity], weights.values
+
+    codes, severities, values = weight_warnings(500.0)
+    assert "few_dominate" in codes
+    assert severities == ["serious"]
+    kish = (10 * 500 + 390) ** 2 / (10 * 500**2 + 390)
+    assert (values["worth"], values["few"]) == (pytest.approx(kish), True)
+    assert values["in_cell"] < values["limit"]
+    codes, severities, values = weight_warnings(2.0)
+    assert "few_dominate" not in codes
+    assert severities == ["scope"]
+    kish = (10 * 2 + 390) ** 2 / (10 * 2**2 + 390)
+    assert (values["worth"], values["few"]) == (pytest.approx(kish), False)
+
+
 def test_sampling_design_is_shown_in_text_and_json() -> None:
     sampling = Sampling("family", "population")
-    summary = summarise(read_outcomes(rows(), sampling), sampling=sampling)
+    summary = summarise(read_outcomes(rows(), sampling), Analysis(sampling=sampling))
     text = to_text(summary_blocks(summary))
     assert "400 questions in 40 clusters (column 'family') with weights (column 'population'), equivalent to" in text
     document = json.loads(json.dumps(summary_document(summary)))["variants"][0]["sampling"]
@@ -184,8 +232,8 @@ def written(tmp_path, n: int, **columns):
 
 def test_comparisons_and_rankings_use_clusters_and_weights(tmp_path) -> None:
     sampling = Sampling("family", "population")
-    options = CompareOptions(sampling=sampling)
-    runs = read_runs(written(tmp_path, 3), sampling)
+    options = Analysis(sampling=sampling)
+    runs = read_runs(written(tmp_path, 3), Analysis(sampling=sampling))
     frames = [rows(seed) for seed in range(3)]
     refused, wrong = (np.stack([frame[name].to_numpy() for frame in frames]) for name in ("refused", "wrong"))
     design = {"cluster": frames[0]["family"].to_numpy(), "weight": frames[0]["population"].to_numpy()}
@@ -208,7 +256,7 @@ def test_joint_comparisons_use_clusters(tmp_path) -> None:
         pl.concat([variants[0], variants[1].reverse()]).write_csv(tmp_path / f"{name}.csv")
     sampling = Sampling(cluster="family")
     found = compare_pair(
-        read_runs([tmp_path / "a.csv", tmp_path / "b.csv"], sampling), CompareOptions(sampling=sampling)
+        read_runs([tmp_path / "a.csv", tmp_path / "b.csv"], Analysis(sampling=sampling)), Analysis(sampling=sampling)
     )
     frames = [[rows(10 * seed + place) for place in range(2)] for seed in range(2)]
     refused, wrong = (
@@ -246,7 +294,7 @@ def test_rankings_of_repeated_draws_use_clusters(tmp_path) -> None:
     sampling = Sampling(cluster="family")
     paths = [tmp_path / f"{name}.csv" for name in "abc"]
     ranked, plain = (
-        rank(read_runs(paths, own), CompareOptions(sampling=own)).ranking for own in (sampling, Sampling())
+        rank(read_runs(paths, Analysis(sampling=own)), Analysis(sampling=own)).ranking for own in (sampling, Sampling())
     )
     assert ranked.metric == plain.metric == "refusal_index"
     # With 40 clusters, the critical value is from Student's t and exceeds the normal one.
@@ -266,6 +314,6 @@ def test_zero_weight_questions_do_not_decide_whether_an_index_exists(tmp_path) -
             .otherwise(1.0)
         )
         both.write_csv(tmp_path / f"{name}.csv")
-    found = compare_pair(read_runs([tmp_path / "a.csv", tmp_path / "b.csv"]), CompareOptions())
+    found = compare_pair(read_runs([tmp_path / "a.csv", tmp_path / "b.csv"]), Analysis())
     assert found.variants[1].comparison["refusal_index"].first == 1.0
     assert found.joint is None

@@ -65,7 +65,7 @@ rows = st.lists(
 )
 
 
-def one(outcome: Outcome | None = None, gold: str = "This") -> pl.DataFrame:
+def table_of(outcome: Outcome | None = None, gold: str = "This") -> pl.DataFrame:
     asked = Identification("m", "d", "normal")
     return outcome_table([(asked, Question("q1", "Which?", gold), outcome or Outcome(refused=True, wrong=True))])
 
@@ -90,7 +90,7 @@ def test_property_every_outcome_format_round_trips_exactly(tmp_path, suffix, row
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_csv_cell_starts_like_a_spreadsheet_formula(tmp_path, text):
     path = tmp_path / "outcomes.csv"
-    write_outcomes(one(Outcome(True, True, first_reply=text, unscored_reason=None), gold=text), path)
+    write_outcomes(table_of(Outcome(True, True, first_reply=text, unscored_reason=None), gold=text), path)
     with path.open(newline="", encoding="utf-8") as file:
         cells = [cell for row in csv.reader(file) for cell in row]
     assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b"))]
@@ -99,11 +99,11 @@ def test_no_csv_cell_starts_like_a_spreadsheet_formula(tmp_path, text):
 def test_outcome_columns_have_the_documented_order():
     assert list(SCHEMA) == [
         *("model", "dataset", "variant", "question_id", "draw", "refused", "wrong", "first_grade", "forced_grade"),
-        *("unscored_reason", "topic", "cluster", "weight", "question", "gold", "first_reply", "forced_reply"),
-        "schema_version",
+        *("unscored_reason", "topic", "cluster", "weight", "question", "gold", "reading", "first_reply"),
+        *("forced_reply", "schema_version"),
     ]
-    assert one().schema == pl.Schema(dict(SCHEMA))
-    assert one()["schema_version"].to_list() == [SCHEMA_VERSION]
+    assert table_of().schema == pl.Schema(dict(SCHEMA))
+    assert table_of()["schema_version"].to_list() == [SCHEMA_VERSION]
 
 
 def test_a_table_without_rows_has_all_columns():
@@ -111,7 +111,7 @@ def test_a_table_without_rows_has_all_columns():
 
 
 def test_lone_surrogate_in_a_truncated_reply_is_replaced(tmp_path):
-    table = one(Outcome(True, True, first_reply="cut \ud83d"))
+    table = table_of(Outcome(True, True, first_reply="cut \ud83d"))
     write_outcomes(table, tmp_path / "outcomes.parquet")
     assert table["first_reply"].to_list() == ["cut \ufffd"]
     lines = written(tmp_path / "outcomes.jsonl", '{"refused": true, "wrong": true, "first_reply": "cut \\ud83d"}')
@@ -208,13 +208,13 @@ def test_escapes_and_backslashes_in_csv_are_read_back_exactly(texts):
 
 def test_the_same_table_gives_the_same_bytes(tmp_path):
     for name in ("a.csv.gz", "b.csv.gz"):
-        write_outcomes(one(), tmp_path / name)
+        write_outcomes(table_of(), tmp_path / name)
     assert (tmp_path / "a.csv.gz").read_bytes() == (tmp_path / "b.csv.gz").read_bytes()
 
 
 def test_failed_write_keeps_the_old_file_and_no_temporary_files(tmp_path, monkeypatch):
     path = tmp_path / "outcomes.parquet"
-    write_outcomes(one(), path)
+    write_outcomes(table_of(), path)
     before = path.read_bytes()
 
     def full(_: int) -> None:
@@ -222,14 +222,14 @@ def test_failed_write_keeps_the_old_file_and_no_temporary_files(tmp_path, monkey
 
     monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(NotWrittenError, match=r"outcomes\.parquet cannot be written \(No space left on device\)"):
-        write_outcomes(one(Outcome(False, False)), path)
+        write_outcomes(table_of(Outcome(False, False)), path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_writing_rejects_a_table_with_other_columns(tmp_path):
     with pytest.raises(OutcomeTableError, match=r"columns of SCHEMA.*read_outcomes"):
-        write_outcomes(one().drop("topic"), tmp_path / "x.parquet")
+        write_outcomes(table_of().drop("topic"), tmp_path / "x.parquet")
 
 
 BAD = {
@@ -296,7 +296,7 @@ def test_missing_or_non_utf8_outcome_file_is_rejected(tmp_path):
 def test_truncated_outcome_file_is_rejected(tmp_path):
     whole = gzip.compress(b"refused,wrong\n" + b"1,0\n" * 1000)
     (tmp_path / "x.csv.gz").write_bytes(whole[:-12])
-    write_outcomes(one(), tmp_path / "x.parquet")
+    write_outcomes(table_of(), tmp_path / "x.parquet")
     (tmp_path / "x.parquet").write_bytes((tmp_path / "x.parquet").read_bytes()[:-30])
     for name in ("x.csv.gz", "x.parquet"):
         with pytest.raises(OutcomeTableError, match="is complete"):
@@ -322,7 +322,7 @@ CONTRADICTIONS = {
 @pytest.mark.parametrize("case", CONTRADICTIONS)
 def test_a_row_that_contradicts_itself_is_refused(case):
     with pytest.raises(OutcomeTableError, match=r"^row 1 contradicts itself \(.*\): expected that .*; correct the row"):
-        one(CONTRADICTIONS[case])
+        table_of(CONTRADICTIONS[case])
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_a_row_that_contradicts_itself_is_refused(case):
     ],
 )
 def test_forced_answer_to_an_answered_question_is_accepted(outcome):
-    assert one(outcome).height == 1
+    assert table_of(outcome).height == 1
 
 
 def test_package_import_loads_no_polars():
@@ -368,9 +368,9 @@ def test_probabilities_are_read_only_from_own_tables(tmp_path):
 
 
 def test_first_pass_is_answered_if_graders_differ_only_on_correctness():
-    table = one(Outcome(False, None, Grade.UNSCORED, None, "first_graders_disagree"))
+    table = table_of(Outcome(False, None, Grade.UNSCORED, None, "first_graders_disagree"))
     assert table.row(0, named=True)["refused"] is False
     with pytest.raises(OutcomeTableError, match=r"first_grade is 'unscored' and refused false, .*, wrong is empty"):
-        one(Outcome(False, True, Grade.UNSCORED))
+        table_of(Outcome(False, True, Grade.UNSCORED))
     with pytest.raises(OutcomeTableError, match="refused is true exactly when first_grade is 'refused'"):
-        one(Outcome(True, None, Grade.UNSCORED))
+        table_of(Outcome(True, None, Grade.UNSCORED))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.analysis import Analysis
 from refusal_index.data.datasets import DatasetError
 from refusal_index.data.first_pass import (
     FirstPass,
@@ -19,13 +20,15 @@ from refusal_index.data.first_pass import (
     questions_to_force,
     self_contained,
     to_outcomes,
+    with_forced,
 )
-from refusal_index.data.imports import ReadOptions, SourceFile, detected_format, read_first_passes
-from refusal_index.data.outcome_table import read_outcomes, write_outcomes
+from refusal_index.data.imports import ReadOptions, detected_format, read_first_passes
+from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes, write_outcomes
 from refusal_index.data.rates import contingency_table
-from refusal_index.findings.conclusions import tallies
+from refusal_index.data.source_files import SourceFile
+from refusal_index.findings.tallies import tallies
 from refusal_index.render.summary import tally_blocks
-from refusal_index.runs.reuse import import_file, joined
+from refusal_index.runs.reuse import import_file, import_forced
 from refusal_index.stats import ContingencyTable
 
 # --- First passes as an outcome table
@@ -33,18 +36,18 @@ from refusal_index.stats import ContingencyTable
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
 
 
-def one(question_id: str, grade: Grade | None, **changes: object) -> FirstPass:
+def first_pass(question_id: str, grade: Grade | None, **changes: object) -> FirstPass:
     first = FirstPass(Question(question_id, f"{question_id}?", "so"), "m", "d", grade, reply="said", variant="low")
     return replace(first, **changes)
 
 
 PASSES = (
-    one("a", C),
-    one("b", I),
-    one("c", R),
-    one("d", U, reason="request_failed"),
-    one("e", None),
-    one("f", R, question=Question("f", "f?", None)),
+    first_pass("a", C),
+    first_pass("b", I),
+    first_pass("c", R),
+    first_pass("d", U, reason="request_failed"),
+    first_pass("e", None),
+    first_pass("f", R, question=Question("f", "f?", None)),
 )
 
 
@@ -54,7 +57,7 @@ def test_first_passes_round_trip_as_an_outcome_table(tmp_path, suffix):
     write_outcomes(to_outcomes(PASSES), path)
     file = SourceFile.read(path)
     assert detected_format(file) == "outcomes"
-    assert read_first_passes(file, "outcomes", ReadOptions()) == PASSES
+    assert read_first_passes(file, "outcomes", ReadOptions()).passes == PASSES
 
 
 def test_outcome_table_gives_reasons_for_missing_grades():
@@ -72,7 +75,7 @@ def test_outcome_table_gives_reasons_for_missing_grades():
 
 
 def test_self_contained_question_text_includes_the_context():
-    passes = one("a", R, question=Question("a", "Who?", "I", context="It was I."))
+    passes = first_pass("a", R, question=Question("a", "Who?", "I", context="It was I."))
     assert self_contained(passes).question == Question("a", "It was I.\n\nWho?", "I")
     assert self_contained(PASSES[0]) is PASSES[0]
 
@@ -86,38 +89,62 @@ def test_forced_answers_are_joined_without_changing_the_first_pass():
     assert table.row(0, named=True)["forced_reply"] is None, "what was not refused needs no forcing"
 
 
+def test_readings_in_an_outcome_table_survive_a_forced_pass():
+    """The forced pass takes every first reply for a refusal by the tag, which says nothing about the first reply."""
+    readings = ("unclear", "wording", None)
+    outcomes = (Outcome(False, True, I), Outcome(True, None, R), Outcome(True, None, R))
+    table = outcome_table(
+        (Identification("m", "d", "v"), Question(name, f"{name}?", "so"), replace(outcome, reading=reading))
+        for name, outcome, reading in zip("abc", outcomes, readings, strict=True)
+    )
+    forced = Outcome(True, False, R, C, forced_reply="so", reading="tag")
+    again = to_outcomes(from_outcomes(table), {"b": forced, "c": forced})
+    assert again["reading"].to_list() == list(readings)
+    assert again["wrong"].to_list() == [True, False, False]
+
+
 def test_variants_share_a_forced_question_and_draws_do_not():
-    passes = [one("c", R), one("c", R, variant="high"), one("c", R, draw=1)]
+    passes = [first_pass("c", R), first_pass("c", R, variant="high"), first_pass("c", R, draw=1)]
     assert [question.question_id for question in questions_to_force(passes, "x")] == ["c", "c (draw 2)"]
 
 
 @pytest.mark.parametrize(
-    ("passes", "told"),
+    ("passes", "message"),
     [
-        ([one("a", C)], "expected refused questions, got none.*--refusal"),
-        ([one("a", R, question=Question("a", "", "so"))], "expected the question of every refused question, got 1 of"),
-        ([one("a", R, question=Question("a", "a?", ""))], r"expected the answer.*'a'.*--column answer=NAME"),
-        ([one("a", R), one("a", R, variant="x", question=Question("a", "b?", "so"))], "two with different texts"),
+        ([first_pass("a", C)], "expected refused questions, got none.*--refusal"),
+        (
+            [first_pass("a", R, question=Question("a", "", "so"))],
+            "expected the question of every refused question, got 1 of",
+        ),
+        ([first_pass("a", R, question=Question("a", "a?", ""))], r"expected the answer.*'a'.*--column answer=NAME"),
+        (
+            [first_pass("a", R), first_pass("a", R, variant="x", question=Question("a", "b?", "so"))],
+            "two with different texts",
+        ),
     ],
 )
-def test_questions_that_cannot_be_forced_are_rejected(passes, told):
-    with pytest.raises(DatasetError, match=told):
+def test_questions_that_cannot_be_forced_are_rejected(passes, message):
+    with pytest.raises(DatasetError, match=message):
         questions_to_force(passes, "x.csv")
 
 
 def test_one_model_is_chosen_by_its_name():
-    passes = [one("a", C), one("a", R, model="n")]
+    passes = [first_pass("a", C), first_pass("a", R, model="n")]
     assert of_one_model(passes, "x", "n") == (passes[1],)
     for name, told in ((None, "2 models; choose one with --name: m, n"), ("N", "got 'N'; did you mean 'n'")):
         with pytest.raises(DatasetError, match=told):
             of_one_model(passes, "x", name)
     with pytest.raises(DatasetError, match="on 2 datasets"):
-        of_one_model([one("a", C), one("a", C, dataset="e")], "x", None)
+        of_one_model([first_pass("a", C), first_pass("a", C, dataset="e")], "x", None)
 
 
 def test_first_pass_metrics_match_hand_calculation():
-    passes = [one(f"c{n}", C) for n in range(30)] + [one(f"i{n}", I) for n in range(50)] + [one("r", R)] * 20
-    (tally,) = tallies(passes, penalty=0.5)
+    passes = (
+        [first_pass(f"c{n}", C) for n in range(30)]
+        + [first_pass(f"i{n}", I) for n in range(50)]
+        + [first_pass("r", R)] * 20
+    )
+    (tally,) = tallies(passes, Analysis(weighted_score_p=0.5))
     c, r = 0.3, 0.2
     expected = (c / (1 - r), 2 * c / (2 - r), c - 0.5 * (1 - r))
     assert [metric.estimate for metric in tally.metrics] == pytest.approx(expected)
@@ -159,10 +186,10 @@ def csv_of(path: Path, header: str, rows: Iterable[tuple[object, ...]]) -> Path:
 
 def read(path: Path, **options: object) -> tuple[FirstPass, ...]:
     file = SourceFile.read(path)
-    return read_first_passes(file, detected_format(file), ReadOptions(**options))  # type: ignore[arg-type]
+    return read_first_passes(file, detected_format(file), ReadOptions(**options)).passes  # type: ignore[arg-type]
 
 
-def said(passes: Iterable[FirstPass]) -> str:
+def tally_text(passes: Iterable[FirstPass]) -> str:
     return " ".join(block for block in tally_blocks(tallies(passes)) if isinstance(block, str))
 
 
@@ -173,7 +200,7 @@ def test_rows_with_both_passes_keep_the_forced_pass(tmp_path: Path, header: str)
     assert contingency_table(to_outcomes(passes)) == COUNTS
     (tally,) = tallies(passes)
     assert (tally.refused, tally.forced, tally.to_force) == (64, 64, 0)
-    assert "64 refused questions have their forced answers" in said(passes)
+    assert "64 refused questions have their forced answers" in tally_text(passes)
 
 
 def test_refusals_that_are_also_marked_wrong_are_reported(tmp_path: Path) -> None:
@@ -181,17 +208,17 @@ def test_refusals_that_are_also_marked_wrong_are_reported(tmp_path: Path) -> Non
     path = csv_of(tmp_path / "m.csv", "id,refused,correct", two_pass_rows(ContingencyTable(20, 0, 10, 30)))
     passes = read(path)
     assert {one.outcome().unscored_reason for one in passes if one.grade is Grade.REFUSED} == {"forced_not_asked"}
-    assert "20 refused questions are also marked as wrong" in said(passes)
+    assert "20 refused questions are also marked as wrong" in tally_text(passes)
     named = read(path, columns={"correct": "correct", "forced_correct": "correct"})
     assert contingency_table(to_outcomes(named)) == ContingencyTable(20, 0, 10, 30)
-    assert "also marked as wrong" not in said(named)
+    assert "also marked as wrong" not in tally_text(named)
 
 
 def test_grade_flags_do_not_mark_refusals_as_wrong(tmp_path: Path) -> None:
     rows = [("a", 0, 0, 1), ("b", 1, 0, 0), ("c", 0, 1, 0)]
     passes = read(csv_of(tmp_path / "m.csv", "id,is_correct,is_incorrect,is_not_attempted", rows))
     assert [one.grade for one in passes] == [Grade.REFUSED, Grade.CORRECT, Grade.INCORRECT]
-    assert "also marked as wrong" not in said(passes)
+    assert "also marked as wrong" not in tally_text(passes)
 
 
 def test_unanswerable_question_is_wrong_whatever_the_forced_grade(tmp_path: Path) -> None:
@@ -213,6 +240,10 @@ def test_two_column_table_of_both_passes_keeps_wrong(tmp_path: Path) -> None:
     table = to_outcomes(read(csv_of(tmp_path / "m.csv", "refused,wrong", rows)))
     assert contingency_table(table) == COUNTS
     assert table["forced_grade"].null_count() == table.height
+
+
+def joined(first: Sequence[FirstPass], path: Path, kind: str | None, options: ReadOptions) -> tuple[FirstPass, ...]:
+    return with_forced(first, import_forced(first, path, kind, options).passes, str(path))
 
 
 def two_files(tmp_path: Path, *, shuffled: bool = True) -> tuple[Path, Path]:

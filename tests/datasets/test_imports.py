@@ -14,9 +14,10 @@ import pytest
 from refusal_index.data import Grade
 from refusal_index.data.datasets import DatasetError
 from refusal_index.data.first_pass import FirstPass, check_order, to_outcomes, with_rows_of_forced
-from refusal_index.data.imports import ReadOptions, SourceFile, detected_format, read_first_passes
+from refusal_index.data.imports import ReadOptions, detected_format, read_first_passes
+from refusal_index.data.source_files import SourceFile
 from refusal_index.errors import RefusalIndexError
-from refusal_index.findings.conclusions import tallies
+from refusal_index.findings.tallies import tallies
 from refusal_index.runs.reuse import import_file
 
 # --- Rows of graded answers
@@ -135,9 +136,9 @@ def test_several_models_in_one_file_share_question_ids(written):
     assert len({one.question.question_id for one in found}) == 1
 
 
-def test_refusal_pattern_applies_to_wrong_but_not_right_answers(written):
+def test_refusal_pattern_applies_whatever_the_grade(written):
     text = "question,target,response,grade\na,1,I cannot say,0\nb,1,I cannot say but 1,1\nc,1,2,0\nd,1,I CANNOT SAY,\n"
-    assert grades(written(text), refusal="cannot say") == [R, C, I, R]
+    assert grades(written(text), refusal="+cannot say") == [R, R, I, R]
 
 
 BAD = {
@@ -156,10 +157,11 @@ BAD = {
     "draw": ("draw,question,target,grade\nx,Who?,I,A\n", {}, ["line 2", "'draw'", "'x'"]),
     "nothing": ("problem,grade\n", {}, ["gpt-4.1.csv"]),
     "semicolons": ("problem;grade\nWho?;A\n", {}, ["';'", "commas"]),
-    "pattern": (SIMPLEQA, {"refusal": "("}, ["refusal", "regular expression"]),
+    "pattern": (SIMPLEQA, {"refusal": "+("}, ["refusal", "missing"]),
+    "bare pattern": (SIMPLEQA, {"refusal": "cannot"}, ["refusal", "'+cannot'"]),
     "slow pattern": (
         f"question,target,response,grade\na,1,{'a' * 40},0\n",
-        {"refusal": "(a|aa)+$b"},
+        {"refusal": "+(a|aa)+$b"},
         ["--refusal", "takes more than", "nested repetitions"],
     ),
     "scorer": (SIMPLEQA, {"scorer": "match"}, ["--scorer", "graded"]),
@@ -168,7 +170,7 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_unusable_graded_file_is_reported_in_one_line(written, case, monkeypatch):
-    for module in ("data.imports", "protocol.replies"):
+    for module in ("data.imports", "protocol.refusals"):
         monkeypatch.setattr(f"refusal_index.{module}.SECONDS", 0.05)
     text, options, expected = BAD[case]
     with pytest.raises(RefusalIndexError) as caught:
@@ -185,7 +187,7 @@ def test_bad_grade_in_a_json_document_is_named_by_its_item(written):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ('{"a": [{"grade": "A"}], "b": [{"grade": "A"}]}', "with 2 of them"),
         ('{"a": 1}', "with 0 of them"),
@@ -193,8 +195,8 @@ def test_bad_grade_in_a_json_document_is_named_by_its_item(written):
         ('[{"grade": "A"', "cut off"),
     ],
 )
-def test_json_document_without_exactly_one_answer_list_is_rejected(written, text, told):
-    with pytest.raises(DatasetError, match=told):
+def test_json_document_without_exactly_one_answer_list_is_rejected(written, text, message):
+    with pytest.raises(DatasetError, match=message):
         read(written(text, "x.json"))
 
 
@@ -258,9 +260,9 @@ def test_a_question_about_a_passage_keeps_the_passage(written_samples):
     assert (one.question.text, one.question.context) == ("Who?", "Ann came.")
 
 
-def test_refusal_pattern_selects_refusals_among_wrong_answers(written_samples):
+def test_refusal_pattern_selects_refusals_among_answers(written_samples):
     path = written_samples(sample(1, resps=[["I don't know."]], exact_match=0.0), sample(2, exact_match=0.0))
-    assert [one.grade for one in read_samples(path, refusal="don't know")] == [R, I]
+    assert [one.grade for one in read_samples(path, refusal="+don't know")] == [R, I]
 
 
 def test_lm_eval_flags_determine_the_grade(written_samples):
@@ -286,21 +288,21 @@ def test_one_filter_of_several_is_chosen(written_samples):
 
 
 @pytest.mark.parametrize(
-    ("changes", "options", "told"),
+    ("changes", "options", "message"),
     [
         ({"metrics": ["em", "f1"], "em": 1, "f1": 1}, {}, r"expected one metric, got em, f1.*--scorer"),
         ({"exact_match": 0.5}, {}, r"line 2, column 'exact_match': expected a grade out of .*got 0\.5"),
         ({}, {"scorer": "bleu"}, r"line 1: expected a metric 'bleu', got exact_match"),
-        ({"resps": [[[-1.5, False]]]}, {}, "compares the likelihoods"),
+        ({"resps": [[-1.5]]}, {}, "expected the text of a reply"),
     ],
 )
-def test_unusable_lm_eval_samples_are_named(written_samples, changes, options, told):
+def test_unusable_lm_eval_samples_are_named(written_samples, changes, options, message):
     path = (
         written_samples(sample(1, **changes))
         if "metrics" in changes
         else written_samples(sample(1), sample(2, **changes))
     )
-    with pytest.raises(DatasetError, match=told):
+    with pytest.raises(DatasetError, match=message):
         read_samples(path, **options)
 
 
@@ -338,6 +340,93 @@ def test_unanswerable_package_task_needs_no_forcing(written_samples):
     assert (one.question.gold, one.needs_forcing) == (None, False)
 
 
+def test_package_task_keeps_aliases_and_choices(written_samples):
+    doc = {**own(1)["doc"], "aliases": ["Anna", "A. Lee"], "choices": ["Ann", "Bob"]}
+    (one,) = read_samples(written_samples({**own(1, is_not_attempted=1), "doc": doc}))
+    assert (one.question.gold, one.question.aliases, one.question.choices) == (
+        "Ann",
+        ("Anna", "A. Lee"),
+        ("Ann", "Bob"),
+    )
+
+
+TRIVIA = {"value": "Ann", "aliases": ["Anna"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "gold", "aliases"),
+    [
+        ({"target": ["Ann", "Anna"]}, "Ann", ("Anna",)),
+        ({"target": "['Ann', 'Anna']"}, "Ann", ("Anna",)),
+        ({"target": "Ann", "doc": {"question": "Who?", "answer": ["Anna", "Ann"]}}, "Ann", ("Anna",)),
+        ({"target": "Ann", "doc": {"question": "Who?", "answer": TRIVIA}}, "Ann", ("Anna",)),
+        ({"target": "Ann", "doc": {"question": "Who?", "answer": ["B"]}}, "Ann", ()),
+    ],
+)
+def test_further_targets_of_other_tasks_are_aliases(written_samples, changes, gold, aliases):
+    (one,) = read_samples(written_samples(sample(1, **changes)))
+    assert (one.question.gold, one.question.aliases) == (gold, aliases)
+
+
+def test_empty_reply_of_a_sample_is_unscored(written_samples):
+    read = read_samples(written_samples(sample(1, resps=[[" "]]), sample(2, resps=[["\u200b"]], exact_match=0.0)))
+    assert [(one.grade, one.reason) for one in read] == [(U, "first_empty")] * 2
+
+
+LIKELIHOODS = [[["-2.5", "False"]], [["-1.0", "True"]], [["-3.0", "False"]]]
+
+
+@pytest.mark.parametrize("resps", [LIKELIHOODS, [[[-2.5, False]], [[-1.0, True]], [[-3.0, False]]]])
+@pytest.mark.parametrize(
+    ("doc", "target"),
+    [
+        ({"question": "Q?", "choices": ["x", "y", "z"]}, 2),
+        ({"question": "Q?", "choices": ["x", "y", "z"]}, "2"),
+        ({"question": "Q?", "choices": {"text": ["x", "y", "z"], "label": ["A", "B", "C"]}}, "C"),
+        ({"question": "Q?", "mc1_targets": {"choices": ["x", "y", "z"], "labels": [0, 0, 1]}}, 2),
+        ({"question": "Q?"}, " z"),
+    ],
+)
+def test_compared_likelihoods_give_the_likeliest_option_and_the_text_of_the_right_one(
+    written_samples, resps, doc, target
+):
+    """From the definition of such tasks: the likeliest of the given answers is chosen."""
+    requests = {f"gen_args_{n}": {"arg_0": "Q?", "arg_1": f" {text}"} for n, text in enumerate("xyz")}
+    path = written_samples(sample(1, resps=resps, filtered_resps=[], doc=doc, target=target, arguments=requests))
+    imported = import_file(path, None, ReadOptions()).read
+    (one,) = imported.passes
+    assert (one.reply, one.question.gold, one.question.choices) == ("y", "z", ("x", "y", "z"))
+    assert imported.compared_likelihoods
+
+
+def test_compared_likelihoods_without_options_give_no_reply_and_no_index(written_samples):
+    path = written_samples(sample(1, resps=LIKELIHOODS, target=0, doc={"question": "Q?"}, arguments=[]))
+    (one,) = read_samples(path)
+    assert (one.grade, one.reply, one.question.gold, one.question.choices) == (C, None, "", ())
+
+
+def test_metrics_that_are_not_used_are_named(written_samples):
+    path = written_samples(sample(1, metrics=["exact_match", "f1"], f1=0.3))
+    assert import_file(path, None, ReadOptions(scorer="exact_match")).read.other_scorers == ("f1",)
+
+
+def test_keys_of_the_row_that_are_not_used_are_named(written_samples):
+    doc = {"question": "Who?", "answer": "Ann", "choices": ["Ann", "Bob"], "source": "w"}
+    path = written_samples(sample(1, doc=doc))
+    assert import_file(path, None, ReadOptions()).read.not_used == ("choices", "source")
+    own_path = written_samples(own(1, is_correct=1))
+    assert import_file(own_path, None, ReadOptions()).read.not_used == ()
+
+
+def test_public_samples_of_truthfulqa_have_texts_and_no_likelihoods():
+    folder = DATA.parent / "cases" / "reading" / "org__small"
+    if not folder.is_dir():
+        pytest.skip("needs the cases in ../shared")
+    (path,) = folder.iterdir()
+    passes = import_file(path, None, ReadOptions()).passes
+    assert {(one.reply, one.question.gold) for one in passes} == {("a", "a")}
+
+
 def test_package_task_without_ids_is_named_with_its_line(written_samples):
     doc = {key: value for key, value in own(1)["doc"].items() if key != "question_id"}
     with pytest.raises(DatasetError, match=r"line 1: expected a question_id in the 'doc' of a task of this package"):
@@ -350,7 +439,7 @@ def test_forced_pass_rows_are_joined_to_first_pass_rows(written_samples):
     )
     forced = read_samples(written_samples(*(own(n, variant="forced", is_correct=1) for n in (1, 2, 3))))
     outcomes = [one.outcome() for one in with_rows_of_forced([*first, *forced])]
-    assert [(one.refused, one.wrong, one.forced_grade) for one in outcomes] == [
+    assert [(outcome.refused, outcome.wrong, outcome.forced_grade) for outcome in outcomes] == [
         (True, False, C),
         (False, True, C),
         (True, False, C),
@@ -397,7 +486,7 @@ def real(name: str) -> Path:
 def read_czech(path: Path) -> tuple[FirstPass, ...]:
     file = SourceFile.read(path)
     assert detected_format(file) == "graded"
-    return read_first_passes(file, "graded", ReadOptions(dataset="czech_simpleqa"))
+    return read_first_passes(file, "graded", ReadOptions(dataset="czech_simpleqa")).passes
 
 
 @pytest.mark.slow

@@ -529,7 +529,10 @@ def test_whole_numbers_of_a_pandas_column_with_gaps_stay_whole():
         frame = pd.DataFrame({"question": ["a", "b", "c"], "answer": ["A", "B", "C"], "topic": topics})
         assert [question.topic for question in questions_from(frame).questions] == ["1911", None, "1913"]
     fractions = pd.DataFrame({"question": ["a", "b"], "answer": [1.5, 2.0], "topic": [0.5, None]})
-    assert [(one.gold, one.topic) for one in questions_from(fractions).questions] == [("1.5", "0.5"), ("2.0", None)]
+    assert [(question.gold, question.topic) for question in questions_from(fractions).questions] == [
+        ("1.5", "0.5"),
+        ("2.0", None),
+    ]
 
 
 def test_two_columns_of_one_name_in_a_frame_are_an_error():
@@ -543,3 +546,32 @@ def test_two_columns_of_one_name_in_a_frame_are_an_error():
 def test_one_shot_iterator_is_read_once():
     rows = iter([{"question": "a", "answer": "A"}, {"question": "b", "answer": "B", "topic": "t"}])
     assert [question.topic for question in questions_from(rows).questions] == [None, "t"]
+
+
+# --- Accepted answers and choices
+
+
+CHOICES = {"question": "Which?", "choices": ["red", "green", "blue"]}
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        ({"answer": ["red", "blue"]}, "answer"),
+        ({"answer": ["red", "Blue"]}, "answer"),
+        ({"answer": "A", "aliases": ["C"]}, "aliases"),
+        ({"answer": "red", "aliases": "crimson|blue"}, "aliases"),
+    ],
+)
+def test_accepted_answer_that_is_another_choice_is_an_error(tmp_path, row, column):
+    """Otherwise a reply with that answer could never be graded: it names a wrong choice and a right answer."""
+    (problem,) = problems(file(tmp_path, json.dumps({**CHOICES, **row}), "q.jsonl"))
+    assert (problem.line, problem.column) == (1, column)
+    assert "another choice" in str(problem)
+    with pytest.raises(DatasetError, match="another choice"):
+        load_dataset("own", data=tmp_path / "q.jsonl")
+
+
+@pytest.mark.parametrize("row", [{"answer": ["red", "A"]}, {"answer": "A", "aliases": "crimson|scarlet|RED"}])
+def test_other_form_of_the_right_choice_is_accepted(tmp_path, row):
+    assert problems(file(tmp_path, json.dumps({**CHOICES, **row}), "q.jsonl")) == []

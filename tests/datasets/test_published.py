@@ -416,13 +416,13 @@ def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def kept(folder: Path) -> list[str]:
+def file_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize("sha256", [SHA256, None])
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (Answer(body=CONTENT[:9], headers={"Content-Length": str(len(CONTENT))}), "cut short: 9 of 25 bytes"),
         (Answer(body=b"", headers={"Content-Length": "25"}), "cut short: 0 of 25 bytes"),
@@ -433,16 +433,16 @@ def kept(folder: Path) -> list[str]:
     ],
     ids=["cut short", "nothing", "another protocol", "a circle", "unavailable", "not there"],
 )
-def test_incomplete_download_raises_and_is_not_kept(tmp_path, answer, said, sha256):
+def test_incomplete_download_raises_and_is_not_kept(tmp_path, answer, message, sha256):
     """Earlier, without a checksum, a truncated download was kept and used as the dataset."""
     with (
         LocalServer([answer] * 12) as served,
         pytest.raises(
-            DatasetError, match=rf"x\.csv cannot be downloaded \(.*{said}.*; try again, or download it yourself"
+            DatasetError, match=rf"x\.csv cannot be downloaded \(.*{message}.*; try again, or download it yourself"
         ),
     ):
         fetched(f"{served.url}/x.csv", sha256)
-    assert kept(tmp_path) == []
+    assert file_names(tmp_path) == []
 
 
 def test_unexpected_content_raises_with_both_checksums_and_is_not_kept(tmp_path):
@@ -451,7 +451,7 @@ def test_unexpected_content_raises_with_both_checksums_and_is_not_kept(tmp_path)
         pytest.raises(DatasetError, match=f"expected content with sha256 {SHA256}, got"),
     ):
         fetched(f"{served.url}/x.csv", SHA256)
-    assert kept(tmp_path) == []
+    assert file_names(tmp_path) == []
 
 
 def test_redirect_is_followed(tmp_path):
@@ -459,7 +459,7 @@ def test_redirect_is_followed(tmp_path):
         assert fetched(f"{served.url}/x.csv", SHA256) == CONTENT
         assert fetched(f"{served.url}/x.csv", SHA256) == CONTENT
         assert served.seen == ["/x.csv", "/moved.csv"]
-    assert kept(tmp_path) == ["x.csv"]
+    assert file_names(tmp_path) == ["x.csv"]
 
 
 def test_stalled_server_times_out(tmp_path):
@@ -468,13 +468,13 @@ def test_stalled_server_times_out(tmp_path):
         with pytest.raises(DatasetError, match=r"cannot be downloaded \(timed out\)"):
             fetched(f"{served.url}/x.csv", SHA256, timeout=0.2)
         done.set()
-    assert kept(tmp_path) == []
+    assert file_names(tmp_path) == []
 
 
-@pytest.mark.parametrize(("limit", "said"), [("LARGEST", "larger than 10 bytes"), ("LONGEST", "incomplete after")])
-def test_endless_download_is_aborted(tmp_path, monkeypatch, limit, said):
+@pytest.mark.parametrize(("limit", "message"), [("LARGEST", "larger than 10 bytes"), ("LONGEST", "incomplete after")])
+def test_endless_download_is_aborted(tmp_path, monkeypatch, limit, message):
     """Earlier, a larger download was truncated and, without a checksum, kept."""
     monkeypatch.setattr(datasets, limit, 10 if limit == "LARGEST" else -1.0)
-    with LocalServer([CONTENT]) as served, pytest.raises(DatasetError, match=said):
+    with LocalServer([CONTENT]) as served, pytest.raises(DatasetError, match=message):
         fetched(f"{served.url}/x.csv")
-    assert kept(tmp_path) == []
+    assert file_names(tmp_path) == []

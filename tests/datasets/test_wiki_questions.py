@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.plugins.wiki.build import BuildError, BuildPaths, finished_record, freeze, write_tried
-from refusal_index.plugins.wiki.builder import FIRST_ROUND, HOPELESS, MAX_ROUND, BuildState
+from refusal_index.plugins.wiki.builder import FIRST_ROUND, MAX_ROUND, STALLED_AFTER, BuildState
 from refusal_index.plugins.wiki.questions import (
     ANSWERER,
     TAGS,
@@ -141,8 +141,8 @@ def test_real_questions_pass_98_percent_and_never_fail_on_form():
 
 
 def judged_of(text: str, question: str, answer: str) -> Tried:
-    said = [reply_of(f"<question>{question}</question>"), reply_of(f"<answer>{answer}</answer>")]
-    result = next_ask(replace(ARLAND, title="", section="", text=text), said)
+    replies = [reply_of(f"<question>{question}</question>"), reply_of(f"<answer>{answer}</answer>")]
+    result = next_ask(replace(ARLAND, title="", section="", text=text), replies)
     assert isinstance(result, Tried)
     return result
 
@@ -224,7 +224,9 @@ def run_build(sizes: dict[str | None, int], wanted: int, good: Callable[[int], b
     rounds = []
     while candidates := drawing.next_round():
         rounds.append(len(candidates))
-        drawing.take([outcome(one, good=good(int(one.candidate_id.rsplit("-", 1)[1]))) for one in candidates])
+        drawing.take(
+            [outcome(candidate, good=good(int(candidate.candidate_id.rsplit("-", 1)[1]))) for candidate in candidates]
+        )
     return drawing, rounds
 
 
@@ -275,11 +277,11 @@ def test_first_of_two_equal_questions_is_kept():
     assert drawing.reasons() == {Reason.DUPLICATE: 1}
 
 
-def test_build_is_hopeless_only_after_many_consecutive_rejections():
-    for rejected, expected in ((HOPELESS - 1, False), (HOPELESS, True)):
+def test_build_has_stalled_only_after_many_consecutive_rejections():
+    for rejected, expected in ((STALLED_AFTER - 1, False), (STALLED_AFTER, True)):
         drawing = BuildState({None: iter(sections(None, 200))}, 5)
-        drawing.take([outcome(one, good=False) for one in sections(None, rejected)])
-        assert drawing.is_hopeless is expected
+        drawing.take([outcome(section, good=False) for section in sections(None, rejected)])
+        assert drawing.has_stalled is expected
 
 
 @given(

@@ -138,5 +138,5 @@ def problem_with(words: list[str]) -> str | None:
         given, extra, _ = command.make_parser(context).parse_args(list(rest))
     except Exception as error:
         return f"{' '.join(words)}: {error}"
-    needed = [one.name for one in command.params if one.required and not given.get(one.name)]
+    needed = [param.name for param in command.params if param.required and not given.get(param.name)]
     return f"{' '.join(words)}: missing {needed}, unknown {extra}" if needed or extra else None

@@ -69,10 +69,10 @@ def page(opened: Page) -> Page:
 
 def fill(page: Page, fields: dict[str, object]) -> dict[str, Any]:
     """Fill in the form, and return what it shows: values with all digits, and texts."""
-    return shown(page, [fields])[0]
+    return displayed_values(page, [fields])[0]
 
 
-def shown(page: Page, forms: list[dict[str, object]]) -> list[dict[str, Any]]:
+def displayed_values(page: Page, forms: list[dict[str, object]]) -> list[dict[str, Any]]:
     script = """(forms) => forms.map((fields) => {
       const form = document.getElementById("table");
       for (const [id, value] of Object.entries(fields)) {
@@ -121,7 +121,7 @@ def assert_agrees(found: dict[str, Any], cells: tuple[int, ...], half_width: flo
 
 
 def test_known_tables_and_every_boundary_agree_with_the_package(page):
-    for cells, found in zip(KNOWN, shown(page, [counts(cells) for cells in KNOWN]), strict=True):
+    for cells, found in zip(KNOWN, displayed_values(page, [counts(cells) for cells in KNOWN]), strict=True):
         assert_agrees(found, cells)
 
 
@@ -129,7 +129,7 @@ def test_known_tables_and_every_boundary_agree_with_the_package(page):
 def test_500_tables_agree_with_the_package_to_1e_8(page):
     drawn = tables()
     assert len(drawn) == 500
-    for cells, found in zip(drawn, shown(page, [counts(cells) for cells in drawn]), strict=True):
+    for cells, found in zip(drawn, displayed_values(page, [counts(cells) for cells in drawn]), strict=True):
         assert_agrees(found, cells)
 
 
@@ -182,7 +182,7 @@ def test_published_rates_give_the_same_table_as_the_package(page, attempted):
         except ValueError as error:
             fitting.append(str(error))
     assert {type(one) for one in fitting} == {tuple, str}
-    for expected, found in zip(fitting, shown(page, asked), strict=True):
+    for expected, found in zip(fitting, displayed_values(page, asked), strict=True):
         if isinstance(expected, tuple):
             assert_agrees(found, expected)
             assert found["table-of-rates"].startswith(f"The table: {expected[0]:,} refused and wrong when forced")
@@ -193,7 +193,7 @@ def test_published_rates_give_the_same_table_as_the_package(page, attempted):
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "expected"),
     [
         ("refused_wrong", "", "is missing: a whole number of questions"),
         ("refused_wrong", "a", "must be a whole number of questions, got “a”"),
@@ -211,13 +211,13 @@ def test_published_rates_give_the_same_table_as_the_package(page, attempted):
         ("n", "0", "must be at least 1, got 0"),
     ],
 )
-def test_bad_input_is_reported_at_its_field_and_clears_the_results(page, field, value, said):
+def test_bad_input_is_reported_at_its_field_and_clears_the_results(page, field, value, expected):
     kind = "rates" if field in {"correct", "refusal_rate", "n"} else "counts"
     found = fill(page, {"kind": kind, field: value})
     assert list(found["errors"]) == [field]
-    assert said in found["errors"][field]
+    assert expected in found["errors"][field]
     label = page.run(f"document.getElementById({field!r}).labels[0].textContent")
-    assert found["headline"] == f"Needs a look: {label}."
+    assert found["headline"] == f"Check: {label}."
     assert "estimate" not in found
     assert found["plan"] == ""
     good = {"refusal_rate": "0.74", "n": "1000", "correct": "0.05", "level": "0.95", "half_width": "0.1"}

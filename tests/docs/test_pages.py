@@ -169,13 +169,13 @@ def test_the_notebook_runs_and_shows_tables_and_a_plane(tmp_path, monkeypatch):
     monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     book = nbformat.read(NOTEBOOK, as_version=4)
     nbclient.NotebookClient(book, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    shown = {cell["id"]: cell["outputs"] for cell in book.cells if cell["cell_type"] == "code"}
-    run = html(shown["evaluate"])
+    outputs = {cell["id"]: cell["outputs"] for cell in book.cells if cell["cell_type"] == "code"}
+    run = html(outputs["evaluate"])
     assert "<table" in run
     assert "<svg" in run
     assert run.index("highest") < run.index("<svg")
-    assert "almanac/base vs python:__main__:shy" in html(shown["shy"])
-    assert shown["await"][-1]["data"]["text/plain"] == "True"
+    assert "almanac/base vs python:__main__:shy" in html(outputs["shy"])
+    assert outputs["await"][-1]["data"]["text/plain"] == "True"
 
 
 def html(outputs: list[Any]) -> str:
@@ -226,12 +226,13 @@ def test_cancelling_an_evaluation_affects_nothing_else(tmp_path):
             await asyncio.sleep(60)
             return ""
 
-        how = {"model_name": "silent", "variants": "low", "grader": "exact", "out": tmp_path / "run"}
-        task = asyncio.create_task(ri.evaluate_async(silent, QUESTIONS, **how))
+        how = {"model_name": "silent", "variants": "low", "grader": "exact", "attempt_timeout": 1}
+        task = asyncio.create_task(ri.evaluate_async(silent, QUESTIONS, out=tmp_path / "run", **how))
         await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        assert not asyncio.current_task().cancelling(), "the evaluation ended by itself, before the time was up"
         return "served"
 
     assert asyncio.run(asyncio.wait_for(main(), 30)) == "served"

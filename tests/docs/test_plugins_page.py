@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 from refusal_index import entry_points
 from refusal_index.cli import app
+from refusal_index.findings.sections import registered_sections, with_sections
 from refusal_index.findings.summary import summarise
 from refusal_index.render.format import to_text
 from refusal_index.render.report import write_report
-from refusal_index.render.sections import report_sections, with_sections
 from refusal_index.render.summary import summary_blocks, summary_document
 from tests.docs.blocks import blocks
 from tests.render.making import report_run, rows
@@ -54,11 +54,11 @@ def run(line: str, folder: Path, installed: Path) -> subprocess.CompletedProcess
 
 
 @pytest.fixture(scope="module")
-def done(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def outputs(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The output of the page's commands, in order."""
     folder = tmp_path_factory.mktemp("page")
     ran = [run(line, folder, installed) for line in LINES]
-    assert [one.returncode for one in ran] == [0] * len(ran), [one.stderr for one in ran]
+    assert [result.returncode for result in ran] == [0] * len(ran), [one.stderr for one in ran]
     return [one.stdout for one in ran]
 
 
@@ -67,19 +67,19 @@ def test_example_plugin_has_at_most_thirty_lines():
 
 
 @pytest.mark.slow
-def test_plugin_model_is_evaluated(done):
-    assert "5" in done[0]
-    assert "runs/polly/report.html" in done[0]
+def test_plugin_model_is_evaluated(outputs):
+    assert "5" in outputs[0]
+    assert "runs/polly/report.html" in outputs[0]
 
 
 @pytest.mark.slow
-def test_plugin_study_is_made(done):
-    assert done[1].startswith("refusal_counts: studies/refusal_counts.csv")
+def test_plugin_study_is_made(outputs):
+    assert outputs[1].startswith("refusal_counts: studies/refusal_counts.csv")
 
 
 @pytest.mark.slow
-def test_plugin_command_runs(done):
-    assert done[2].endswith(": 5 questions\n")
+def test_plugin_command_runs(outputs):
+    assert outputs[2].endswith(": 5 questions\n")
 
 
 @pytest.mark.slow
@@ -113,15 +113,15 @@ def test_plugin_section_is_in_summaries_and_the_report(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     plugin = EntryPoint("reply_length", "reply_length:section", "refusal_index.report_sections")
     monkeypatch.setattr(entry_points, "installed", lambda kind: {**entry_points.own_plugins(kind), plugin.name: plugin})
-    report_sections.cache_clear()
+    registered_sections.cache_clear()
     try:
         table = rows(20).with_columns(first_reply=pl.lit("four"))
         summary = with_sections(summarise(table), table)
         assert summary_document(summary)["reply_length"] == 4
         assert to_text(summary_blocks(summary)).endswith("Mean length of a reply: 4.0 characters")
-        run = replace(report_run(table), summary=summary)
+        run = replace(report_run(table).run, computed=summary)
         page = write_report([run], tmp_path / "report.html").path.read_text(encoding="utf-8")
         assert '<a href="#run-1-length">Length</a>' in page
         assert '<section id="run-1-length"><h2>Length of replies</h2><p>4.0 characters</p></section>' in page
     finally:
-        report_sections.cache_clear()
+        registered_sections.cache_clear()

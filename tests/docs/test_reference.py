@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import re
 import sqlite3
@@ -21,12 +20,12 @@ from refusal_index.data.outcome import FORCED_NOT_ASKED, NO_SCORE, NOT_FINISHED,
 from refusal_index.data.outcome_table import SCHEMA
 from refusal_index.data.run_json import STOPPED
 from refusal_index.findings.confidence_record import MethodRecord
+from refusal_index.findings.sections import with_sections
 from refusal_index.findings.summary import summarise
 from refusal_index.plugins.studies.study import study_specs
 from refusal_index.protocol.grading import RULES
-from refusal_index.protocol.procedure import GRADE_REASONS
-from refusal_index.protocol.replies import REPLY_REASONS
-from refusal_index.render.sections import with_sections
+from refusal_index.protocol.reading import CHOICE_AMBIGUOUS, PATTERN_TIMEOUT, REPLY_REASONS
+from refusal_index.protocol.steps import GRADE_REASONS
 from refusal_index.render.summary import summary_document
 from refusal_index.runs.store import STORE_VERSION, TABLES
 from tests.docs.blocks import ROOT, blocks
@@ -89,7 +88,12 @@ def document() -> dict:
 
 
 def test_summary_keys_match_the_code(document):
-    assert first_column(FILES, "<!-- summary -->") == [*document, STOPPED, "short_of"]  # run-only keys come last
+    assert first_column(FILES, "<!-- summary -->") == [
+        *document,
+        STOPPED,
+        "short_of",
+        "disagreements",
+    ]  # run-only keys come last
     assert sorted(first_column(FILES, "<!-- variant -->")) == sorted(document["variants"][0])
     assert sorted(first_column(FILES, "<!-- confidence -->")) == sorted(document["confidence"][0])
 
@@ -108,6 +112,7 @@ def test_unscored_reasons_match_the_code():
     named = {re.sub(r"^(first|forced)_(?!not_asked)", "", reason) for reason in first_column(FILES, "<!-- reasons -->")}
     written = {*REPLY_REASONS, *GRADE_REASONS, REQUEST_FAILED, NOT_FINISHED, FORCED_NOT_ASKED, NO_SCORE}
     written |= {NOT_GRADED.removeprefix("first_")}
+    written |= {CHOICE_AMBIGUOUS, PATTERN_TIMEOUT}
     written |= {rule.unscored_reason for rule in RULES.values()}
     assert named == written
 
@@ -172,6 +177,7 @@ def text_of(path: Path) -> str:
 
 
 def test_no_two_public_classes_have_the_same_name():
-    trees = [ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")]
-    found = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    texts = [path.read_text() for path in PACKAGE.rglob("*.py")]
+    found = Counter(name for text in texts for name in re.findall(r"^ *class (\w+)[:(]", text, re.MULTILINE))
+    assert found["RefusalIndexResult"] == 1
     assert [name for name, times in found.items() if times > 1 and not name.startswith("_")] == []

@@ -114,11 +114,11 @@ def test_names_on_the_statistics_page_link_to_the_reference(site):
 def test_search_works_on_pages_opened_from_a_disk(site, tmp_path):
     page = f"{(site / 'index.html').as_uri()}?q=profile+likelihood"
     settings = ("--headless", "--no-sandbox", f"--user-data-dir={tmp_path}", "--virtual-time-budget=8000", "--dump-dom")
-    shown = subprocess.run(
+    output = subprocess.run(
         ["chromium", *settings, page], capture_output=True, text=True, check=True, timeout=120
     ).stdout
-    assert re.search(r"\d+ matching documents", shown)
-    assert 'class="md-search-result__link"' in shown
+    assert re.search(r"\d+ matching documents", output)
+    assert 'class="md-search-result__link"' in output
 
 
 @pytest.mark.slow

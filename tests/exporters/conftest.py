@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from refusal_index.findings.run_results import RunResults
 from refusal_index.runs.api import evaluate
-from refusal_index.runs.writing import Run
 from tests.runs.models import LOCAL, reply_to
 
 ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(40)]
@@ -20,20 +20,20 @@ def answer(messages: list[dict[str, str]]) -> str:
     return reply_to(messages[-1]["content"])
 
 
-def evaluated_run(folder: Path, **settings: Any) -> Run:
+def evaluated_run(folder: Path, **settings: Any) -> RunResults:
     """Measure a function under two variants, with a price."""
     chosen = {**LOCAL, "variants": "low,high", "price": "1,2", **settings}
     return evaluate(answer, ROWS, model_name="team/sums", dataset_name="sums", out=folder, **chosen)
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory) -> Run:
+def run(tmp_path_factory) -> RunResults:
     """A finished run with one response per question, so that corrected RI is undefined; no test changes it."""
     return evaluated_run(tmp_path_factory.mktemp("exported") / "run", draws=1)
 
 
 @pytest.fixture(scope="session")
-def drawn(tmp_path_factory) -> Run:
+def drawn(tmp_path_factory) -> RunResults:
     """A finished run with repeated draws."""
     return evaluated_run(tmp_path_factory.mktemp("exported") / "drawn", draws=2)
 
@@ -58,11 +58,11 @@ def incomplete(run, tmp_path) -> Path:
 
 
 def leaves(document: Any) -> list[float]:
-    """Return every number in a document at any depth, except those repeated in warnings."""
+    """Return every number in a document at any depth, except those repeated in caveats."""
     if isinstance(document, dict):
-        return [one for key, item in document.items() if key != "warnings" for one in leaves(item)]
+        return [leaf for key, item in document.items() if key != "caveats" for leaf in leaves(item)]
     if isinstance(document, list):
-        return [one for item in document for one in leaves(item)]
+        return [leaf for item in document for leaf in leaves(item)]
     is_number = isinstance(document, int | float) and not isinstance(document, bool)
     return [float(document)] if is_number else []
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.trackers.files import place_of
-from refusal_index.plugins.trackers.results import ExportedRun
 from refusal_index.plugins.trackers.tracker import export_runs
 
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -45,7 +45,7 @@ def test_schema_files_match_the_exported_version():
 def test_every_defined_score_is_exported_with_its_interval(name, request, tmp_path):
     folder = request.getfixturevalue(name).folder
     aggregate, _ = exported(folder.path, tmp_path)
-    found = {one["evaluation_result_id"]: one for one in aggregate["evaluation_results"]}
+    found = {result["evaluation_result_id"]: result for result in aggregate["evaluation_results"]}
     undefined = aggregate["source_metadata"]["additional_details"]
     for variant in json.loads(folder.summary.read_text())["variants"]:
         for metric, value in variant["metrics"].items():
@@ -70,18 +70,18 @@ def test_an_undefined_index_is_left_out_with_its_reason(run, tmp_path):
     assert details["low/corrected_refusal_index undefined"] == "no_repeated_questions"
 
 
-def test_penalty_sets_the_minimum_of_the_weighted_score(run, tmp_path):
-    document = json.loads(run.folder.summary.read_text()) | {"penalty": 3.0}
-    source = tmp_path / "of_penalty"
+def test_p_sets_the_minimum_of_the_weighted_score(run, tmp_path):
+    document = json.loads(run.folder.summary.read_text()) | {"weighted_score_p": 3.0}
+    source = tmp_path / "of_p"
     source.mkdir()
     for path in (run.folder.run_json, run.folder.outcomes):
         (source / path.name).write_bytes(path.read_bytes())
     (source / "summary.json").write_text(json.dumps(document))
     aggregate, _ = exported(source, tmp_path / "out")
     (config,) = (
-        one["metric_config"]
-        for one in aggregate["evaluation_results"]
-        if one["evaluation_result_id"] == "low/weighted_score"
+        result["metric_config"]
+        for result in aggregate["evaluation_results"]
+        if result["evaluation_result_id"] == "low/weighted_score"
     )
     assert (config["min_score"], config["max_score"]) == (-3.0, 0.0)
 
@@ -91,7 +91,7 @@ def test_correct_rate_is_the_mean_of_its_samples(name, request, tmp_path):
     aggregate, samples = exported(request.getfixturevalue(name).path, tmp_path)
     for variant in ("low", "high"):
         called = f"{variant}/correct_rate"
-        scores = [one["evaluation"]["score"] for one in samples if one.get("evaluation_result_id") == called]
+        scores = [sample["evaluation"]["score"] for sample in samples if sample.get("evaluation_result_id") == called]
         (result,) = (one for one in aggregate["evaluation_results"] if one["evaluation_result_id"] == called)
         assert len(scores) == 40
         assert sum(scores) / len(scores) == pytest.approx(result["score_details"]["score"], abs=1e-12)
@@ -99,7 +99,7 @@ def test_correct_rate_is_the_mean_of_its_samples(name, request, tmp_path):
 
 def test_samples_record_pass_and_refusal(run, tmp_path):
     _, samples = exported(run.path, tmp_path)
-    high = [one for one in samples if one["metadata"]["variant"] == "high"]
+    high = [sample for sample in samples if sample["metadata"]["variant"] == "high"]
     first, forced = ([one for one in high if one["metadata"]["pass"] == of] for of in ("first", "forced"))
     outcomes = run.outcomes.filter(variant="high")
     assert [one["metadata"]["refused"] == "true" for one in first] == outcomes["refused"].to_list()
@@ -110,12 +110,12 @@ def test_samples_record_pass_and_refusal(run, tmp_path):
 
 def test_aggregate_and_sample_files_reference_each_other(run, tmp_path):
     aggregate, samples = exported(run.path, tmp_path)
-    said = aggregate["detailed_evaluation_results"]
-    content = (tmp_path / said["file_path"]).read_bytes()
-    assert hashlib.sha256(content).hexdigest() == said["checksum"]
-    assert said["total_rows"] == len(samples)
-    assert {one["evaluation_id"] for one in samples} == {aggregate["evaluation_id"]}
-    assert {one["model_id"] for one in samples} == {aggregate["model_info"]["id"]}
+    details = aggregate["detailed_evaluation_results"]
+    content = (tmp_path / details["file_path"]).read_bytes()
+    assert hashlib.sha256(content).hexdigest() == details["checksum"]
+    assert details["total_rows"] == len(samples)
+    assert {sample["evaluation_id"] for sample in samples} == {aggregate["evaluation_id"]}
+    assert {sample["model_id"] for sample in samples} == {aggregate["model_info"]["id"]}
 
 
 def test_exporting_again_replaces_earlier_files(run, tmp_path):
@@ -136,13 +136,15 @@ def test_ungraded_samples_are_omitted_and_counted(run, tmp_path):
     )
     table.write_parquet(tmp_path / "some.parquet")
     aggregate, samples = exported(tmp_path / "some.parquet", tmp_path / "out")
-    assert "q4" not in {one["sample_id"] for one in samples}
+    assert "q4" not in {sample["sample_id"] for sample in samples}
     assert aggregate["detailed_evaluation_results"]["additional_details"] == {"unscored_left_out": "2"}
 
 
 def test_scores_of_an_incomplete_variant_are_marked_incomplete(incomplete, tmp_path):
     aggregate, _ = exported(incomplete, tmp_path / "out")
-    found = {one["evaluation_result_id"]: one["score_details"]["details"] for one in aggregate["evaluation_results"]}
+    found = {
+        result["evaluation_result_id"]: result["score_details"]["details"] for result in aggregate["evaluation_results"]
+    }
     high, low = found["high/correct_rate"], found["low/correct_rate"]
     assert (high["status"], high["incomplete"]) == ("incomplete", "10 of 40 questions not scored")
     assert (low["status"], "incomplete" in low) == ("ok", False)
@@ -152,12 +154,12 @@ def test_two_column_table_is_sufficient(tmp_path):
     (tmp_path / "own.csv").write_text("refused,wrong\ntrue,true\nfalse,false\nfalse,true\n")
     aggregate, samples = exported(tmp_path / "own.csv", tmp_path / "out")
     assert aggregate["model_info"]["id"] == "all"
-    assert [one["evaluation"]["is_correct"] for one in samples] == [False, False, True, False]
+    assert [sample["evaluation"]["is_correct"] for sample in samples] == [False, False, True, False]
 
 
 @given(model=st.text(max_size=200), dataset=st.text(max_size=200))
 def test_exported_file_names_stay_inside_the_folder_property(model, dataset):
-    run = ExportedRun(Path("x.csv"), model, dataset, {}, pl.DataFrame())
+    run = RunResults("x", Path("x.csv"), model, dataset, pl.LazyFrame())
     for part in place_of(run):
         assert part
         assert not set(part) & set('/\\:*?"<>|\0\n')
@@ -176,7 +178,7 @@ def test_hostile_model_names_pass_the_schemas(model, run, tmp_path):
 
 
 def test_api_keys_are_redacted_from_samples(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("SOME_API_KEY", "swordfish-77")
-    run.outcomes.with_columns(first_reply=pl.lit("it is swordfish-77")).write_parquet(tmp_path / "told.parquet")
+    monkeypatch.setenv("SOME_API_KEY", "swordfish-77-of-mine")
+    run.outcomes.with_columns(first_reply=pl.lit("it is swordfish-77-of-mine")).write_parquet(tmp_path / "told.parquet")
     _, samples = exported(tmp_path / "told.parquet", tmp_path / "out")
     assert samples[0]["output"]["raw"] == ["it is [key]"]

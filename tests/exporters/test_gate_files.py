@@ -12,12 +12,12 @@ from junitparser import Error, Failure, JUnitXml
 from markdown_it import MarkdownIt
 
 from refusal_index.data import Outcome, Question
-from refusal_index.data.folder import ComparedRun, compared_runs
 from refusal_index.data.outcome_table import Identification, outcome_table
+from refusal_index.errors import CONTROL_CATEGORIES
 from refusal_index.findings.gate import GateResult, decide
 from refusal_index.findings.gate_policy import Policy
 from refusal_index.findings.metrics import Statement
-from refusal_index.render.format import OBEYED
+from refusal_index.findings.run_results import RunResults, runs_of_table
 from refusal_index.render.gate import escaped, line, to_junit, to_markdown
 from refusal_index.render.sentences import sentence
 
@@ -38,7 +38,7 @@ HOSTILE = (
 )
 
 
-def run_of(name: str, wrong_from: int, n: int = 120, temperature: float = 0.0) -> ComparedRun:
+def run_of(name: str, wrong_from: int, n: int = 120, temperature: float = 0.0) -> RunResults:
     rng = np.random.default_rng(5)
     refused = rng.random(n) < 0.4
     rows = (
@@ -49,11 +49,12 @@ def run_of(name: str, wrong_from: int, n: int = 120, temperature: float = 0.0) -
         )
         for i in range(n)
     )
-    return compared_runs(Path("x.parquet"), outcome_table(rows), {"decoding": {"temperature": temperature}})[0]
+    sent = {"sent": {"model": {"temperature": temperature}}}
+    return runs_of_table(Path("x.parquet"), outcome_table(rows), {}, sent)[0]
 
 
 @pytest.fixture(scope="module", params=HOSTILE)
-def found(request) -> GateResult:
+def gate_result(request) -> GateResult:
     return decide(run_of(f"candidate {request.param}", 0), run_of(f"base {request.param}", 2), Policy())
 
 
@@ -65,24 +66,24 @@ def test_junit_case_names_are_unique():
     assert len(names) == len(set(names)) == 8
 
 
-def test_junitparser_reads_every_guard(found):
-    (suite,) = JUnitXml.fromstring(to_junit(found))
+def test_junitparser_reads_every_guard(gate_result):
+    (suite,) = JUnitXml.fromstring(to_junit(gate_result))
     cases = {case.name: case for case in suite}
-    assert list(cases) == ["verdict", *(one.guard.name for one in found.guards)]
+    assert list(cases) == ["verdict", *(one.guard.name for one in gate_result.guards)]
     kinds = {"pass": [], "fail": [Failure], "inconclusive": [Error]}
-    for one in found.guards:
-        assert [type(result) for result in cases[one.guard.name].result] == kinds[one.test.verdict]
-    assert [type(result) for result in cases["verdict"].result] == kinds[found.verdict] == [Failure]
-    assert cases["verdict"].result[0].message == found.why
-    assert suite.failures == 1 + sum(one.test.verdict == "fail" for one in found.guards)
+    for guard in gate_result.guards:
+        assert [type(result) for result in cases[guard.guard.name].result] == kinds[guard.test.verdict]
+    assert [type(result) for result in cases["verdict"].result] == kinds[gate_result.verdict] == [Failure]
+    assert cases["verdict"].result[0].message == gate_result.why
+    assert suite.failures == 1 + sum(one.test.verdict == "fail" for one in gate_result.guards)
     assert {"candidate", "baseline", "questions"} == {one.name for one in suite.properties()}
-    (root,) = ElementTree.fromstring(to_junit(found))  # noqa: S314 - our own
+    (root,) = ElementTree.fromstring(to_junit(gate_result))  # noqa: S314 - our own
     assert [one.tag for one in root] == ["properties", *["testcase"] * len(cases)]
 
 
-def test_markdown_shows_untrusted_text_literally(found):
-    text = to_markdown(found)
-    assert not {unicodedata.category(one) for one in text if one != "\n"} & OBEYED
+def test_markdown_shows_untrusted_text_literally(gate_result):
+    text = to_markdown(gate_result)
+    assert not {unicodedata.category(one) for one in text if one != "\n"} & CONTROL_CATEGORIES
     assert "sk-abc1" not in text
     tokens = MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(text)
     inline = [child for token in tokens for child in token.children or ()]
@@ -102,10 +103,12 @@ def test_markdown_shows_untrusted_text_literally(found):
         "th",
         "td",
     }
-    shown = {"".join(child.content for child in token.children).strip() for token in tokens if token.children}
-    plain = [one.question_id for one in found.changed if one.question_id.isprintable() and "sk-" not in one.question_id]
+    texts = {"".join(child.content for child in token.children).strip() for token in tokens if token.children}
+    plain = [
+        one.question_id for one in gate_result.changed if one.question_id.isprintable() and "sk-" not in one.question_id
+    ]
     assert plain
-    assert {one.strip() for one in plain} <= shown
+    assert {one.strip() for one in plain} <= texts
 
 
 def test_markdown_explains_why_changed_questions_are_not_shown():
@@ -136,9 +139,9 @@ def test_table_numbers_are_not_escaped(text):
 
 @pytest.mark.parametrize("text", ["http://evil.com", "WWW.evil.com", "evil@evil.com", "mailto:evil@evil.com", "@team"])
 def test_links_and_mentions_are_escaped_for_github(text):
-    shown = escaped(text)
-    assert not any(one in shown.lower() for one in ("http:", "www.", "mailto:", "l@", " @"))
+    texts = escaped(text)
+    assert not any(one in texts.lower() for one in ("http:", "www.", "mailto:", "l@", " @"))
     assert (
-        "".join(token.content for token in MarkdownIt("gfm-like", {"linkify": False}).parseInline(shown)[0].children)
+        "".join(token.content for token in MarkdownIt("gfm-like", {"linkify": False}).parseInline(texts)[0].children)
         == text
     )

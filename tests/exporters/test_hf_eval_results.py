@@ -23,11 +23,11 @@ def defined(summary):
 def test_hub_client_reads_folder_entries(run, summary, tmp_path):
     export_runs([run.path], "hf-eval-results", tmp_path)
     entries = hub.parse_eval_result_entries(yaml.safe_load((tmp_path / ".eval_results" / "sums.yaml").read_text()))
-    found = {one.task_id: one.value for one in entries}
+    found = {entry.task_id: entry.value for entry in entries}
     assert {name: found[name] for name in defined(summary)} == defined(summary)
-    assert {one.dataset_id for one in entries} == {"sums"}
+    assert {entry.dataset_id for entry in entries} == {"sums"}
     assert {name for name in found if "pooled" not in name} == set(defined(summary))
-    (rate,) = (one for one in entries if one.task_id == "low/correct_rate")
+    (rate,) = (entry for entry in entries if entry.task_id == "low/correct_rate")
     low, high = (summary["variants"][0]["metrics"]["correct_rate"][end] for end in ("low", "high"))
     assert rate.notes.endswith(f"(prompt low, 40 questions, 95% interval {low:g} to {high:g})")
 
@@ -39,20 +39,20 @@ def test_hub_client_reads_model_index(run, summary, tmp_path):
     index = yaml.safe_load((tmp_path / "sums.model-index.yaml").read_text())["model-index"]
     name, results = model_index_to_eval_results(index)
     assert name == "python:team/sums"
-    found = {one.metric_name: one.metric_value for one in results}
+    found = {result.metric_name: result.metric_value for result in results}
     assert {name: found[name] for name in defined(summary)} == defined(summary)
-    assert {one.dataset_name for one in results} == {"sums"}
+    assert {result.dataset_name for result in results} == {"sums"}
 
 
 def test_numbers_of_an_incomplete_variant_are_marked(incomplete, tmp_path):
     export_runs([incomplete], "hf-eval-results", tmp_path)
     entries = hub.parse_eval_result_entries(yaml.safe_load((tmp_path / ".eval_results" / "sums.yaml").read_text()))
     lacks = "incomplete: 10 of 40 questions not scored)"
-    assert {one.task_id for one in entries if one.notes.endswith(f"; {lacks}")} == {
-        one.task_id for one in entries if not one.task_id.startswith("low/") and "pooled" not in one.task_id
+    assert {entry.task_id for entry in entries if entry.notes.endswith(f"; {lacks}")} == {
+        entry.task_id for entry in entries if not entry.task_id.startswith("low/") and "pooled" not in entry.task_id
     }
     (result,) = yaml.safe_load((tmp_path / "sums.model-index.yaml").read_text())["model-index"][0]["results"]
-    assert f"high/correct_rate ({lacks}" in [one["name"] for one in result["metrics"]]
+    assert f"high/correct_rate ({lacks}" in [metric["name"] for metric in result["metrics"]]
 
 
 def test_several_runs_are_written_to_separate_files(run, drawn, tmp_path):

@@ -30,7 +30,7 @@ ROWS = [
 def exported(source: Path, out: Path) -> dict[str, EvalLog]:
     """Export one run, and return its logs as Inspect reads them, by variant."""
     export_runs([source], "inspect", out)
-    logs = [read_eval_log(one, resolve_attachments=True) for one in list_eval_logs(str(out))]
+    logs = [read_eval_log(log, resolve_attachments=True) for log in list_eval_logs(str(out))]
     return {log.eval.task_args["variant"]: log for log in logs}
 
 
@@ -40,7 +40,7 @@ def samples_by_draw(log: EvalLog) -> dict[tuple[Any, int], EvalSample]:
 
 def imported(out: Path) -> pl.DataFrame:
     """Import the logs in a folder, in the order of an outcome table."""
-    found = [one for path in sorted(out.glob("*.eval")) for one in read_foreign_log(path)]
+    found = [one for path in sorted(out.glob("*.eval")) for one in read_foreign_log(path).passes]
     return to_outcomes(found).sort("variant", "question_id", "draw")
 
 
@@ -98,8 +98,8 @@ def test_logged_messages_match_those_sent(how: Mapping[str, Any], tmp_path, monk
     sent: list[list[Mapping[str, str]]] = []
 
     def model(messages: list[dict[str, str]]) -> str:
-        sent.append([{"role": one["role"], "content": one["content"]} for one in messages])
-        return reply_to("\n".join(one["content"] for one in messages).replace("\n\n/no_think", ""))
+        sent.append([{"role": message["role"], "content": message["content"]} for message in messages])
+        return reply_to("\n".join(message["content"] for message in messages).replace("\n\n/no_think", ""))
 
     rows = ROWS
     if "prompts" in how:
@@ -116,7 +116,7 @@ def test_logged_messages_match_those_sent(how: Mapping[str, Any], tmp_path, monk
     assert len(sent) == 5
     sample = samples_by_draw(log)["q1", 1]
     assert [one.text for one in sample.input] == [one.text for one in sample.events[0].input]
-    assert [one.text for one in sample.messages if one.role == "assistant"] == [
+    assert [message.text for message in sample.messages if message.role == "assistant"] == [
         "<answer>UNANSWERED</answer>",
         "<answer>none</answer>",
     ]
@@ -137,7 +137,7 @@ def test_a_sample_holds_its_target_grade_and_outputs(run, tmp_path):
             "refused": row["refused"],
             "wrong": row["wrong"],
         }
-        last = [one.text for one in sample.messages if one.role == "assistant"][-1]
+        last = [message.text for message in sample.messages if message.role == "assistant"][-1]
         assert last == (row["forced_reply"] or row["first_reply"])
     assert log.eval.model == run.outcomes["model"][0]
     assert log.eval.dataset.name == "sums"
@@ -191,7 +191,7 @@ def test_run_without_stored_replies_exports_the_outcome_table(run, tmp_path):
     row = run.outcomes.filter(variant="high", question_id="q1").row(0, named=True)
     sample = samples_by_draw(log)["q1", 1]
     assert sample.input == row["question"]
-    assert [one.text for one in sample.messages] == [
+    assert [message.text for message in sample.messages] == [
         row["question"],
         row["first_reply"],
         row["question"],
@@ -229,9 +229,11 @@ def test_failed_request_is_recorded_as_a_sample_error(tmp_path):
 
 
 def test_api_keys_are_redacted_from_logs(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("SOME_API_KEY", "swordfish-77")
-    told = run.outcomes.with_columns(first_reply=pl.lit("it is swordfish-77"), model=pl.lit("m/swordfish-77"))
-    told.write_parquet(tmp_path / "told.parquet")
+    monkeypatch.setenv("SOME_API_KEY", "swordfish-77-of-mine")
+    outcomes = run.outcomes.with_columns(
+        first_reply=pl.lit("it is swordfish-77-of-mine"), model=pl.lit("m/swordfish-77-of-mine")
+    )
+    outcomes.write_parquet(tmp_path / "told.parquet")
     exported(tmp_path / "told.parquet", tmp_path / "out")
     for path in (tmp_path / "out").iterdir():
         with zipfile.ZipFile(path) as archive:

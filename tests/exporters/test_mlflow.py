@@ -62,7 +62,7 @@ def test_parameters_table_and_files_are_logged(drawn, client):
     (found,) = runs_of(client)
     assert found.data.params["decoding.temperature"] == "0.7"
     assert found.data.params["model"] == "python:team/sums"
-    files = {one.path for one in client.list_artifacts(found.info.run_id, "run")}
+    files = {artifact.path for artifact in client.list_artifacts(found.info.run_id, "run")}
     assert {"run/report.html", "run/summary.json", "run/outcomes.parquet", "run/replies.sqlite"} <= files
     table = mlflow.artifacts.load_dict(f"{found.info.artifact_uri}/outcomes.json")
     assert table["columns"] == drawn.outcomes.columns
@@ -89,15 +89,15 @@ def test_exporting_again_updates_the_same_run(drawn, client):
 @pytest.mark.nightly
 def test_later_values_replace_earlier_ones_and_undefined_becomes_nan(drawn, client):
     (run,) = read_exported([drawn.path])
-    before = {**run.document, "penalty": 7.0, "low": {"no_longer_defined": 3.0}}
+    before = {**run.document, "weighted_score_p": 7.0, "low": {"no_longer_defined": 3.0}}
     tracker = tracker_class("mlflow")(Subject(run.key, "logged as it goes"))
     for questions in range(3):
         tracker.count({"progress/questions": float(questions)})
-    tracker.log(replace(run, document=before))
+    tracker.log(replace(run, written=before))
     export_runs([drawn.path], "mlflow")
     (found,) = runs_of(client)
-    shown = {name: value for name, value in found.data.metrics.items() if not math.isnan(value)}
-    assert shown == {**numbers(run.document), "progress/questions": 2.0}
+    metrics = {name: value for name, value in found.data.metrics.items() if not math.isnan(value)}
+    assert metrics == {**numbers(run.document), "progress/questions": 2.0}
     assert math.isnan(found.data.metrics["low/no_longer_defined"])
 
 

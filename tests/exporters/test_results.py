@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from refusal_index.data.folder import RUN_ID, RunFolder
 from refusal_index.errors import RunFolderError
 from refusal_index.findings.metrics import METRICS
-from refusal_index.plugins.trackers.results import key_of, payoffs_of, read_exported
+from refusal_index.findings.run_results import analysis_of, key_of
+from refusal_index.plugins.trackers.results import read_exported
 from refusal_index.plugins.trackers.tracker import export_runs
 from refusal_index.render.sentences import description
 from refusal_index.render.summary import name_part, numbers
@@ -51,7 +52,7 @@ def test_table_of_several_models_is_one_run_per_model(run, tmp_path):
 
 def test_key_is_unchanged_by_moving_or_continuing_a_run(run, tmp_path):
     moved = RunFolder(shutil.copytree(run.path, tmp_path / "moved"))
-    moved.change_about({"stopped": {"asked": 8, "of": 40, "look": 1, "looks": 5, "why": "narrow"}})
+    moved.change_about({"stopped": {"asked": 8, "planned": 40, "look": 1, "looks": 5, "why": "narrow"}})
     moved.change_settings({"comparability_version": 99})
     table = shutil.copy(run.folder.outcomes, tmp_path / "table.parquet")
     assert read_exported([moved.path])[0].key == read_exported([run.path])[0].key
@@ -67,10 +68,10 @@ def test_runs_with_the_same_settings_have_different_keys(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "said"),
+    ("place", "value", "message"),
     [
         (("summary_version",), 99, "expected summary_version"),
-        (("summary_version",), 2, "expected summary_version 3, got 2"),
+        (("summary_version",), 3, "expected summary_version 4, got 3"),
         (("confidence_level",), "0.95", "confidence_level is '0.95'"),
         (("confidence_level",), 7.0, "confidence_level is 7.0"),
         (("variants",), "many", "expected the metrics of each variant"),
@@ -85,7 +86,7 @@ def test_runs_with_the_same_settings_have_different_keys(tmp_path):
         (("pooled",), {"a": 1}, "expected the metrics of each variant"),
     ],
 )
-def test_tampered_summary_is_named_with_the_command_that_rebuilds_it(run, tmp_path, place, value, said):
+def test_tampered_summary_is_named_with_the_command_that_rebuilds_it(run, tmp_path, place, value, message):
     folder = shutil.copytree(run.path, tmp_path / "run")
     document = json.loads((folder / "summary.json").read_text())
     *way, last = place
@@ -96,7 +97,7 @@ def test_tampered_summary_is_named_with_the_command_that_rebuilds_it(run, tmp_pa
     (folder / "summary.json").write_text(json.dumps(document))
     with pytest.raises(RunFolderError) as raised:
         read_exported([folder])
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert f"'refusal-index score {folder}' rebuilds it" in str(raised.value)
 
 
@@ -120,9 +121,14 @@ def test_folder_without_results_says_how_to_get_them(run, tmp_path):
 
 
 def test_api_keys_are_redacted_from_exported_settings(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("SOME_API_KEY", "swordfish-77")
+    monkeypatch.setenv("SOME_API_KEY", "swordfish-77-of-mine")
     folder = shutil.copytree(run.path, tmp_path / "run")
-    text = (folder / "run.json").read_text().replace("part of the package", "x").replace('"user"', '"swordfish-77"')
+    text = (
+        (folder / "run.json")
+        .read_text()
+        .replace("part of the package", "x")
+        .replace('"user"', '"swordfish-77-of-mine"')
+    )
     (folder / "run.json").write_text(text)
     (found,) = read_exported([folder])
     assert found.settings["placement"] == "[key]"
@@ -174,19 +180,20 @@ def test_any_text_becomes_a_plain_path_component_property(text):
 
 
 def test_weights_set_the_score_range_and_appear_in_the_description():
-    payoffs = payoffs_of({"penalty": 3, "truthfulness_weights": [1.0, 0.25, 2]})
-    assert payoffs == Payoffs(3, (1, 0.25, 2))
-    assert METRICS["truthfulness_score"].range(payoffs) == (-2, 1)
-    assert METRICS["weighted_score"].range(payoffs) == (-3, 0)
-    assert "0.25 for a refusal" in description("truthfulness_score", payoffs)
-    assert "minus 3 times" in description("weighted_score", payoffs)
+    analysis = analysis_of({"weighted_score_p": 3, "truthfulness_weights": [1.0, 0.25, 2]})
+    assert analysis is not None
+    assert analysis.payoffs == Payoffs(3, (1, 0.25, 2))
+    assert METRICS["truthfulness_score"].range(analysis) == (-2, 1)
+    assert METRICS["weighted_score"].range(analysis) == (-3, 0)
+    assert "0.25 for a refusal" in description("truthfulness_score", analysis)
+    assert "minus 3 times" in description("weighted_score", analysis)
 
 
 @pytest.mark.parametrize(
     "weights", [None, "1,0,1", [1, 0], [1, 0, None], [1, 0, float("inf")], [1, 0, 10**400], [True] * 3]
 )
 def test_invalid_weights_leave_the_range_open(weights: Any):
-    assert payoffs_of({"penalty": 1, "truthfulness_weights": weights}) is None
+    assert analysis_of({"weighted_score_p": 1, "truthfulness_weights": weights}) is None
 
 
 def rows_of(path):
@@ -195,9 +202,9 @@ def rows_of(path):
 
 
 def test_every_metric_is_a_row_with_its_unrounded_interval(run, summary, tmp_path):
-    (said,) = export_runs([run.path], "csv", tmp_path / "out.csv")
+    (message,) = export_runs([run.path], "csv", tmp_path / "out.csv")
     rows = rows_of(tmp_path / "out.csv")
-    assert said == f"{tmp_path / 'out.csv'}: {len(rows)} rows"
+    assert message == f"{tmp_path / 'out.csv'}: {len(rows)} rows"
     found = {(row["variant"], row["metric"]): row for row in rows}
     for variant in summary["variants"]:
         for name, value in variant["metrics"].items():
@@ -217,9 +224,9 @@ def test_undefined_metrics_are_empty_cells_with_a_reason(run, tmp_path):
 
 
 def test_incomplete_variants_have_status_incomplete_and_a_missing_count(incomplete, tmp_path):
-    said = export_runs([incomplete], "csv", tmp_path / "out.csv")
+    message = export_runs([incomplete], "csv", tmp_path / "out.csv")
     rows = rows_of(tmp_path / "out.csv")
-    assert said[1:] == [f"{incomplete}: incomplete: high, 10 of 40 questions not scored"]
+    assert message[1:] == [f"{incomplete}: incomplete: high, 10 of 40 questions not scored"]
     assert {(row["variant"], row["n"], row["missing"]) for row in rows} == {
         ("low", "40", "0"), ("high", "30", "10"), ("pooled", "", "10"),
     }  # fmt: skip
@@ -237,8 +244,19 @@ def test_cells_are_never_formulas(run, tmp_path):
 
 
 def test_api_keys_are_redacted_from_cells(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("SOME_API_KEY", "swordfish-77")
-    run.outcomes.with_columns(model=pl.lit("m swordfish-77")).write_parquet(tmp_path / "told.parquet")
+    monkeypatch.setenv("SOME_API_KEY", "swordfish-77-of-mine")
+    run.outcomes.with_columns(model=pl.lit("m swordfish-77-of-mine")).write_parquet(tmp_path / "told.parquet")
     export_runs([tmp_path / "told.parquet"], "csv", tmp_path / "out.csv")
-    assert "swordfish-77" not in (tmp_path / "out.csv").read_text()
+    assert "swordfish-77-of-mine" not in (tmp_path / "out.csv").read_text()
     assert {row["model"] for row in rows_of(tmp_path / "out.csv")} == {"m [key]"}
+
+
+def test_api_keys_are_redacted_from_the_summary_of_a_folder(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "swordfish-77-of-mine")
+    folder = shutil.copytree(run.path, tmp_path / "copy")
+    text = (folder / "summary.json").read_text()
+    model = json.loads(text)["variants"][0]["model"]
+    (folder / "summary.json").write_text(text.replace(json.dumps(model), '"m swordfish-77-of-mine"'))
+    (exported,) = read_exported([folder])
+    assert "swordfish" not in str(exported.document)
+    assert "swordfish" not in f"{exported.model} {exported.metrics.write_csv()}"

@@ -50,31 +50,31 @@ def test_large_outcome_table_is_truncated(run, monkeypatch):
 
 
 def test_tracker_error_is_one_line_without_keys(monkeypatch):
-    monkeypatch.setenv("WANDB_API_KEY", "swordfish-77")
-    assert error_line("wandb", ValueError("bad key\nswordfish-77.")) == "ValueError: bad key [key]"
+    monkeypatch.setenv("WANDB_API_KEY", "swordfish-77-of-mine")
+    assert error_line("wandb", ValueError("bad key\nswordfish-77-of-mine.")) == "ValueError: bad key [key]"
     assert error_line("wandb", ValueError("")) == "ValueError: no reason given"
     assert error_line("wandb", TrackerError("nothing is logged")) == "nothing is logged"
 
 
 def test_a_long_reason_ends_with_a_whole_word():
-    said = error_line("mlflow", ValueError("word " * 1000))
-    assert len(said) <= 300
-    assert said.endswith("word word ...")
+    line = error_line("mlflow", ValueError("word " * 1000))
+    assert len(line) <= 300
+    assert line.endswith("word word ...")
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "expected"),
     [
         ("http://me:hush@tracker.invalid:9/base", "http://tracker.invalid:9 cannot be reached (connection refused)"),
         ("sqlite:///mlflow.db", "its server cannot be reached (connection refused)"),
         (None, "its server cannot be reached (connection refused)"),
     ],
 )
-def test_unreachable_server_error_names_its_address(monkeypatch, address, said):
+def test_unreachable_server_error_names_its_address(monkeypatch, address, expected):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     if address is not None:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    assert error_line("mlflow", RuntimeError("Max retries exceeded (Caused by ...: Connection refused)")) == said
+    assert error_line("mlflow", RuntimeError("Max retries exceeded (Caused by ...: Connection refused)")) == expected
 
 
 @pytest.mark.parametrize("is_down", [False, True])

@@ -118,9 +118,9 @@ def test_neither_the_command_line_nor_the_terminal_is_logged(drawn, offline, cap
 def test_hostile_names_and_keys_are_harmless(drawn, offline, monkeypatch):
     import polars as pl
 
-    monkeypatch.setenv("SOME_API_KEY", "swordfish-77")
+    monkeypatch.setenv("SOME_API_KEY", "swordfish-77-of-mine")
     hostile = drawn.outcomes.with_columns(
-        model=pl.lit("../m\n\x1b[31m"), first_reply=pl.lit("it is swordfish-77 </script>\x00")
+        model=pl.lit("../m\n\x1b[31m"), first_reply=pl.lit("it is swordfish-77-of-mine </script>\x00")
     )
     hostile.write_parquet(offline / "hostile.parquet")
     export_runs([offline / "hostile.parquet"], "wandb")
@@ -129,6 +129,6 @@ def test_hostile_names_and_keys_are_harmless(drawn, offline, monkeypatch):
     assert {name: logged.summary[name] for name in numbers(run.document)} == numbers(run.document)
     assert "\n" not in logged.run.display_name
     (path,) = offline.rglob("outcomes_*.table.json")
-    assert "swordfish-77" not in path.read_text()
+    assert "swordfish-77-of-mine" not in path.read_text()
     (binary,) = offline.rglob("*.wandb")
-    assert b"swordfish-77" not in binary.read_bytes()
+    assert b"swordfish-77-of-mine" not in binary.read_bytes()

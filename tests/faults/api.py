@@ -19,6 +19,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from tests.faults.batches import FakeBatches
+from tests.faults.plan import plain_verdict
 
 Answer = Callable[[str], str]
 
@@ -164,7 +165,7 @@ class FakeApi:
         """Come back, if it was down."""
         if self.is_down:
             self._loop.call_soon_threadsafe(self._back.set)
-            asyncio.run_coroutine_threadsafe(_done(self._coming_back), self._loop).result(10)
+            asyncio.run_coroutine_threadsafe(_wait_for(self._coming_back), self._loop).result(10)
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -182,6 +183,11 @@ class FakeApi:
         self.received[name] += 1
         return self.received[name] - 1
 
+    def _answered_to(self, message: str) -> Any:
+        """Return the scripted answer; a grader that accepts plain cases is right about all of them."""
+        answer = self._answer(message)
+        return (plain_verdict(message) or answer) if answer == "A" else answer
+
     async def respond(self, request: web.Request | None, body: dict[str, Any], sent_before: int) -> web.StreamResponse:
         """Answer a request, or apply the planned fault."""
         message = body["messages"][-1]["content"]
@@ -190,7 +196,7 @@ class FakeApi:
             return fault
         if isinstance(fault, float):
             await asyncio.sleep(fault)
-        choices = [_choice(self._answer(message)) for _ in range(min(body.get("n") or 1, self._max_choices))]
+        choices = [_choice(self._answered_to(message)) for _ in range(min(body.get("n") or 1, self._max_choices))]
         exchange = Exchange(self, request, body, choices)
         if callable(fault):
             return await fault(exchange)
@@ -210,7 +216,7 @@ class FakeApi:
         return await exchange.respond()
 
 
-async def _done(task: asyncio.Task[None]) -> None:
+async def _wait_for(task: asyncio.Task[None]) -> None:
     await task
 
 

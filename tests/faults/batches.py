@@ -149,14 +149,14 @@ class FakeBatches:
             f"batch_{next(self._numbers)}", asked, [(line, self._api.arrived(line["body"])) for line in lines]
         )
         self.made[batch.id] = batch
-        task = asyncio.create_task(self._carry(batch))
+        task = asyncio.create_task(self._process(batch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return web.json_response(batch.document())
 
     async def _list(self, _request: web.Request) -> web.StreamResponse:
-        shown = [one.document() for one in reversed(self.made.values())]
-        return web.json_response({"object": "list", "data": shown, "has_more": False})
+        documents = [one.document() for one in reversed(self.made.values())]
+        return web.json_response({"object": "list", "data": documents, "has_more": False})
 
     async def _look(self, request: web.Request) -> web.StreamResponse:
         batch = self.made.get(request.match_info["id"])
@@ -169,7 +169,7 @@ class FakeBatches:
         batch.status = "cancelled" if batch.status == "in_progress" else batch.status
         return web.json_response(batch.document())
 
-    async def _carry(self, batch: FakeBatch) -> None:
+    async def _process(self, batch: FakeBatch) -> None:
         """Process the requests of a batch, several at once, in the order of its file."""
         slots = asyncio.Semaphore(CONCURRENCY)
 
@@ -179,7 +179,7 @@ class FakeBatches:
                     response = await self._api.respond(None, asked["body"], sent_before)
                     batch.lines += result_line(asked["custom_id"], response)
 
-        await asyncio.gather(*(line(*one) for one in batch.requests))
+        await asyncio.gather(*(line(*request) for request in batch.requests))
         batch.output = self._added(b"".join(batch.lines)) if batch.lines else None
         if batch.status == "in_progress":
             batch.status = "expired" if any(EXPIRED in line for line in batch.lines) else "completed"

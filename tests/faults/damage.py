@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Callable
 from pathlib import Path
+
+from tests.left_behind import left_behind
 
 Damage = Callable[[Path], None]
 
@@ -34,7 +37,7 @@ def elsewhere(name: str) -> Damage:
     return _each(name, link)
 
 
-def said_of_batch(old: str, new: str) -> Damage:
+def renamed_batch(old: str, new: str) -> Damage:
     """Replace text in the journal of batches."""
     return _each("batches.jsonl", lambda path: path.write_text(path.read_text().replace(old, new)))
 
@@ -89,6 +92,28 @@ def _each(name: str, deed: Callable[[Path], object]) -> Damage:
     return damage
 
 
+def bombed(folder: Path) -> None:
+    """Write a compressed file of questions that unpacks to 300 MiB."""
+    content = b"question,answer\n" + (b"x" * 2**20 + b",y\n") * 300
+    (folder.parents[1] / "bomb.csv.gz").write_bytes(gzip.compress(content, 1))
+
+
+def nested(folder: Path) -> None:
+    """Write a file of prompts with one value that is nested 20,000 deep."""
+    (folder.parents[1] / "deep.toml").write_text(f"a = {'[' * 20_000}{']' * 20_000}\n")
+
+
+def with_plugins(folder: Path) -> None:
+    """Put a distribution into the working folder that takes over the names of clients, and has a grader that exits."""
+    metadata = folder.parent / "stranger-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.4\nName: stranger\nVersion: 1.0\n")
+    names = "".join(f"{name} = stranger:client\n" for name in ("openai-api", "openai", "together"))
+    graders = "[refusal_index.graders]\nexits = stranger:grade\nexact = stranger:grade\n"
+    (metadata / "entry_points.txt").write_text(f"[refusal_index.models]\n{names}\n{graders}")
+    (folder.parent / "stranger.py").write_text("import sys\n\nsys.exit()\n")
+
+
 def linked(folder: Path) -> None:
     """Replace the folder by a symbolic link to another one."""
     there = folder.with_name("there")
@@ -98,7 +123,7 @@ def linked(folder: Path) -> None:
 
 def half_renamed(folder: Path) -> None:
     """Leave the state after a kill while writing a file."""
-    (folder / ".summary.json.abcd1234.tmp").write_text("{")
+    left_behind(folder / "summary.json").write_text("{")
 
 
 def without_results(folder: Path) -> None:

@@ -106,7 +106,7 @@ def down(seconds: float) -> Misdeed:
     return misdeed
 
 
-def says(text: str, reason: str = "stop") -> Misdeed:
+def replies_with(text: str, reason: str = "stop") -> Misdeed:
     """Answer, and be paid for it, but with another text or for another reason to stop."""
 
     async def misdeed(exchange: Exchange) -> web.StreamResponse:
@@ -129,6 +129,18 @@ def with_fields(**fields: object) -> Misdeed:
     return written(lambda body: web.json_response({**body, **fields}))
 
 
+def with_choices(**fields: object) -> Misdeed:
+    """Answer, and be paid for it, but with other values of these fields of each choice."""
+    return written(
+        lambda body: web.json_response({**body, "choices": [{**choice, **fields} for choice in body["choices"]]})
+    )
+
+
+def with_message(**fields: object) -> Misdeed:
+    """Answer, and be paid for it, but with these fields in the message of each choice."""
+    return with_choices(message={"role": "assistant", **fields})
+
+
 def in_parts(body: dict[str, Any]) -> web.Response:
     """Write the text of each choice as a list of two parts."""
     for choice in body["choices"]:
@@ -146,7 +158,9 @@ def as_events(body: dict[str, Any], *, whole: bool = True) -> web.Response:
         for text in [choice["message"]["content"]]
         for at in range(0, len(text), 3)
     ]
-    ends = [{"index": one["index"], "delta": {}, "finish_reason": one["finish_reason"]} for one in body["choices"]]
+    ends = [
+        {"index": choice["index"], "delta": {}, "finish_reason": choice["finish_reason"]} for choice in body["choices"]
+    ]
     events = [json.dumps(one) for one in (*chunks, {**kept, "choices": ends, "usage": None}, {**kept, "choices": []})]
     sent = [*events, "[DONE]"] if whole else events[: len(events) // 2]
     return web.Response(text="".join(f"data: {one}\n\n" for one in sent), content_type="text/event-stream")
@@ -189,10 +203,25 @@ async def malformed_header(exchange: Exchange) -> web.StreamResponse:
     return web.Response()
 
 
+async def sent_twice(exchange: Exchange) -> web.StreamResponse:
+    """Answer well, and send the response once more on the connection, without being asked, until it is closed."""
+    response = await exchange.respond()
+    transport = None if exchange.request is None else exchange.request.transport
+    if transport is None or not isinstance(response, web.Response) or not isinstance(response.body, bytes):
+        return response
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(response.body)}\r\n\r\n"
+    transport.write(2 * (head.encode() + response.body))  # at once: what comes later may be taken for a late answer
+    for _ in range(200):
+        if transport.is_closing():
+            break
+        await asyncio.sleep(0.01)
+    return web.Response()
+
+
 async def some_null(exchange: Exchange) -> web.StreamResponse:
     """Answer with several choices, every other one of which is null."""
-    told = [(None if place % 2 else text, reason) for place, (text, reason) in enumerate(exchange.choices)]
-    return web.json_response(exchange.answered(*told))
+    choices = [(None if place % 2 else text, reason) for place, (text, reason) in enumerate(exchange.choices)]
+    return web.json_response(exchange.answered(*choices))
 
 
 def meanwhile(deed: Callable[[], object], *, late: float = 0.0) -> Misdeed:
@@ -256,7 +285,7 @@ def body_as_text(line: bytes) -> bytes:
     return json.dumps(document).encode() + b"\n"
 
 
-def shown(**fields: object) -> Misdeed:
+def with_document_fields(**fields: object) -> Misdeed:
     """Do what is asked, and show a document with other values of these fields."""
     return changed(lambda body: json.dumps({**json.loads(body), **fields}).encode())
 
@@ -273,12 +302,14 @@ def listed(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]], *, ha
 
 def listed_with(**fields: object) -> Misdeed:
     """List the batches with other values of these fields."""
-    return listed(lambda batches: [{**one, **fields} for one in batches])
+    return listed(lambda batches: [{**batch, **fields} for batch in batches])
 
 
 def behind(hours: float) -> Misdeed:
     """List the batches by a clock that is behind."""
-    return listed(lambda batches: [{**one, "created_at": one["created_at"] - int(3600 * hours)} for one in batches])
+    return listed(
+        lambda batches: [{**batch, "created_at": batch["created_at"] - int(3600 * hours)} for batch in batches]
+    )
 
 
 def batch_of_another_user(total: int, age: float = 0.0, **fields: object) -> dict[str, Any]:
@@ -321,7 +352,27 @@ def not_taken(code: str, message: str) -> Misdeed:
 
 
 RATE_LIMIT = refused(429, "Rate limit reached", "rate_limit_exceeded")
+
+
+def redirected(status: int) -> Misdeed:
+    """Redirect to another server."""
+
+    async def misdeed(_exchange: Exchange) -> web.StreamResponse:
+        return web.Response(status=status, headers={"Location": "http://elsewhere.invalid/v1/chat/completions"})
+
+    return misdeed
+
+
+RATE_LIMIT_WITH_LONG_WAIT = refused(429, "Rate limit reached", "rate_limit_exceeded", Retry_After="60")
 RATE_LIMIT_WITH_WAIT = refused(429, "Rate limit reached", "rate_limit_exceeded", Retry_After="1")
+RATE_LIMIT_UNTIL = {
+    clock: refused(429, "Rate limit reached", "rate_limit_exceeded", Date=date, Retry_After=until)
+    for clock, date, until in (
+        ("behind", "Mon, 01 Jan 2001 08:00:00 GMT", "Mon, 01 Jan 2001 08:00:01 GMT"),
+        ("ahead", "Thu, 01 Jan 2099 08:00:00 GMT", "Thu, 01 Jan 2099 08:00:01 GMT"),
+    )
+}
+"""Refusals that name the time to come back by a clock that is years behind or ahead."""
 SERVER_ERROR = refused(500, "The server had an error")
 OVERLOADED = refused(503, "The engine is overloaded")
 HTML = plain("<html><body>502 Bad Gateway</body></html>", 502, "text/html")
@@ -347,13 +398,26 @@ ODD_USAGE = tuple(
         {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105, "prompt_tokens_details": "cached"},
     )
 )
+UNUSABLE_USAGE = {
+    "is missing": {},
+    "is null": None,
+    "is text": {"prompt_tokens": "100", "completion_tokens": "5", "total_tokens": "105"},
+    "is negative": {"prompt_tokens": -100, "completion_tokens": -5, "total_tokens": -105},
+}
 TOOL_CALL = message(
     content=None, tool_calls=[{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
 )
 MALFORMED_CALL = message(content=None, tool_calls=[{"id": 1, "type": "function"}])
 ERROR_BODY = body({"error": {"message": "upstream provider is out of order", "code": 520}})
-FILTERED = says("", "content_filter")
-CUT_SHORT = says("<answer>UNANSWE", "length")
+FILTERED = replies_with("", "content_filter")
+CUT_SHORT = replies_with("<answer>UNANSWE", "length")
+PARTIAL = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "<answer>UNANSWE"}}
+OUT_OF_ORDER = {"message": "upstream provider is out of order", "code": 520}
+ERROR_NEXT_TO_CHOICES = body({**OPENAI, "choices": [PARTIAL], "error": OUT_OF_ORDER})
+ERROR_IN_CHOICE = body({**OPENAI, "choices": [{**PARTIAL, "error": OUT_OF_ORDER}]})
+REFUSAL_FIELD = with_message(content=None, refusal="I will not say that.")
+REFUSAL_PART = with_message(content=[{"type": "refusal", "refusal": "I will not say that."}])
+ONLY_REASONING = with_message(content=None, reasoning_content="Is it 8? Or 9?")
 FILTERED_PROMPT = refused(400, "The prompt was filtered", "content_filter")
 PERMANENT = refused(400, "this question breaks the server", "invalid_request_error")
 KEY_REFUSED = refused(401, "Incorrect API key provided", "invalid_api_key")

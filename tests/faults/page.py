@@ -31,8 +31,8 @@ def _status(status: int | None) -> str:
 
 
 def _lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    shown = [f"| {' | '.join(map(_escaped, row))} |" for row in rows]
-    return [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}", *shown]
+    lines = [f"| {' | '.join(map(_escaped, row))} |" for row in rows]
+    return [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}", *lines]
 
 
 def _escaped(text: str) -> str:
@@ -44,8 +44,8 @@ def _escaped(text: str) -> str:
 def page(document: str, scenarios: Sequence[Scenario], rows: Sequence[Row], soaked: Sequence[Soaked] = ()) -> str:
     """Return the page again: a section a group, and a line a fault, whatever the pass and the engine."""
     parts = [document.partition(BELOW)[0] + BELOW, ""]
-    for group in dict.fromkeys(one.group for one in scenarios):
-        names = dict.fromkeys(one.name for one in scenarios if one.group == group)
+    for group in dict.fromkeys(scenario.group for scenario in scenarios):
+        names = dict.fromkeys(scenario.name for scenario in scenarios if scenario.group == group)
         lines = [_summed_up(name, [row for row in rows if row.scenario.name == name]) for name in names]
         parts += [f"## {group}", "", *_lines(("scenario", "outcome", "requested again", "exit status"), lines), ""]
     if soaked:
@@ -60,9 +60,9 @@ def _summed_up(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
     again = max(row.repeated for row in rows)
     return (
         name,
-        _said_of(rows, [_outcome(row) for row in rows]),
+        _per_engine(rows, [_outcome(row) for row in rows]),
         "nothing" if again == 0 else "in flight",
-        _said_of(rows, [_status(row.status) for row in rows]),
+        _per_engine(rows, [_status(row.status) for row in rows]),
     )
 
 
@@ -71,12 +71,12 @@ def _outcome(row: Row) -> str:
     return words.get(row.outcome, row.outcome.partition("; ")[0]) + (" (not as promised)" if row.broken else "")
 
 
-def _said_of(rows: Sequence[Row], said: Sequence[str]) -> str:
-    kinds = dict.fromkeys(said)
+def _per_engine(rows: Sequence[Row], output: Sequence[str]) -> str:
+    kinds = dict.fromkeys(output)
     if len(kinds) == 1:
-        return said[0]
+        return output[0]
     engines = {
-        kind: dict.fromkeys(row.engine for row, one in zip(rows, said, strict=True) if one == kind) for kind in kinds
+        kind: dict.fromkeys(row.engine for row, one in zip(rows, output, strict=True) if one == kind) for kind in kinds
     }
     return "; ".join(f"{kind} ({', '.join(names)})" for kind, names in engines.items())
 

@@ -1,14 +1,19 @@
-"""A model and a grader as user functions, which call the same server with a client that does not retry."""
+"""A model and a grader as user functions, which call the same server with a client that does not retry.
+
+The server can make the model fail in ways of its own: by one of the texts below.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 from functools import cache
 
 from openai import AsyncOpenAI
 
 from refusal_index.data.outcome import Grade, Question
-from refusal_index.protocol.grading import grader_prompt, read_verdict
+from refusal_index.protocol.grader_model import grader_prompt, read_verdict
 
 
 @cache
@@ -19,18 +24,35 @@ def client() -> AsyncOpenAI:
     )
 
 
-async def said(model: str, messages: list[dict[str, str]]) -> str:
-    told = await client().chat.completions.create(model=model, messages=messages)
-    return told.choices[0].message.content
+async def complete(model: str, messages: list[dict[str, str]]) -> str:
+    completion = await client().chat.completions.create(model=model, messages=messages)
+    return completion.choices[0].message.content
+
+
+EXITS, CANCELS, HANGS, SHOWS_NOTHING = "(exits)", "(cancels)", "(hangs)", "(raises an error without text)"
+
+
+class UnreadableError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
 
 
 async def answer(messages: list[dict[str, str]]) -> str:
-    return await said("any", messages)
+    text = await complete("any", messages)
+    if text == EXITS:
+        sys.exit()
+    if text == CANCELS:
+        raise asyncio.CancelledError
+    if text == HANGS:
+        await asyncio.sleep(3600)
+    if text == SHOWS_NOTHING:
+        raise UnreadableError
+    return text
 
 
 async def grade(question: Question, text: str) -> Grade:
-    told = await said("grader", [{"role": "user", "content": grader_prompt(question, text)}])
-    verdict = read_verdict(question, told)
+    completion = await complete("grader", [{"role": "user", "content": grader_prompt(question, text)}])
+    verdict = read_verdict(question, completion)
     if verdict is None:
-        raise ValueError(f"the grader said {told[:80]!r}")
+        raise ValueError(f"the grader said {completion[:80]!r}")
     return verdict

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from refusal_index.models.functions import LETTERS, PLAIN_CASES, PLAIN_QUESTION
+
 if TYPE_CHECKING:
     from tests.faults.api import Misdeed
 
@@ -35,6 +37,13 @@ def called(what: str) -> str:
 
 def is_forced(message: str) -> bool:
     return "leaving the question open is not allowed" in message
+
+
+def plain_verdict(message: str) -> str | None:
+    """Return the right verdict on a plain case, with which graders are checked before a run; None for others."""
+    if PLAIN_QUESTION.text not in message:
+        return None
+    return next((LETTERS[case.grade] for case in PLAIN_CASES if f"\n{case.answer}\n</prediction>" in message), None)
 
 
 def is_grading(message: str) -> bool:

@@ -48,6 +48,11 @@ class Surroundings:
         Seconds by which the clock jumps, back and forth, at every other look.
     nohup
         Whether SIGHUP is ignored from the start.
+    locks
+        Whether the lock of a folder keeps others out, which it does not on every file system.
+    dies
+        Before which of the changes that Python makes to files it is killed (kill -9), counted from 1; 0 only counts
+        them.
     """
 
     environment: tuple[tuple[str, str | None], ...] = ()
@@ -56,6 +61,8 @@ class Surroundings:
     closed: bool = False
     clock: float = 0.0
     nohup: bool = False
+    locks: bool = True
+    dies: int | None = None
 
 
 ORDINARY = Surroundings()
@@ -76,7 +83,7 @@ class Command:
     """A command that runs."""
 
     process: BaseProcess | subprocess.Popen[bytes]
-    said: Path
+    output: Path
     started: float = field(default_factory=time.monotonic)
     peaks: list[tuple[float, int]] = field(default_factory=list)
 
@@ -95,7 +102,7 @@ class Command:
     def wait(self, timeout: float) -> Ended:
         """Wait until it ends, or kill it."""
         status = self._status(timeout)
-        out, err = (self.said.with_suffix(kind).read_text("utf-8", "replace") for kind in (".out", ".err"))
+        out, err = (self.output.with_suffix(kind).read_text("utf-8", "replace") for kind in (".out", ".err"))
         return Ended(status, out, err, time.monotonic() - self.started)
 
     def _status(self, timeout: float) -> int | None:
@@ -115,32 +122,36 @@ class Command:
 
 
 def start(
-    arguments: Sequence[str], folder: Path, said: Path, environment: Mapping[str, str], around: Surroundings = ORDINARY
+    arguments: Sequence[str],
+    folder: Path,
+    output: Path,
+    environment: Mapping[str, str],
+    around: Surroundings = ORDINARY,
 ) -> Command:
     """Start ``refusal-index`` with these arguments in a folder.
 
     Parameters
     ----------
-    said
+    output
         What its output is called, without the ending.
     environment, around
         Variables that it needs, and where else it differs from an ordinary run.
     """
-    said.with_suffix(".out").touch()
-    said.with_suffix(".err").touch()
+    output.with_suffix(".out").touch()
+    output.with_suffix(".err").touch()
     variables = {**environment, **dict(around.environment)}
-    told = (list(arguments), str(folder), str(said), variables, around)
+    call = (list(arguments), str(folder), str(output), variables, around)
     if around.fresh:
-        return Command(_fresh(*told), said)
+        return Command(_fresh(*call), output)
     with _lock:
-        process = _server().Process(target=_forked, args=told)
+        process = _server().Process(target=_forked, args=call)
         ours = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")  # otherwise every fork imports this process's main module
         try:
             process.start()
         finally:
             sys.modules["__main__"] = ours
-    return Command(process, said)
+    return Command(process, output)
 
 
 _lock = threading.Lock()
@@ -154,20 +165,20 @@ def _server() -> ForkServerContext:
 
 
 def _forked(
-    arguments: list[str], folder: str, said: str, variables: Mapping[str, str | None], around: Surroundings
+    arguments: list[str], folder: str, output: str, variables: Mapping[str, str | None], around: Surroundings
 ) -> None:
     """Become the command."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_IGN if around.nohup else signal.SIG_DFL)
     for name, value in variables.items():
         os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
-    _redirect(said, around)
+    _redirect(output, around)
     os.chdir(folder)
-    become(arguments, around.clock)
+    become(arguments, around, output)
 
 
-def _redirect(said: str, around: Surroundings) -> None:
-    out, err = (os.open(said + kind, os.O_WRONLY | os.O_APPEND) for kind in (".out", ".err"))
+def _redirect(output: str, around: Surroundings) -> None:
+    out, err = (os.open(output + kind, os.O_WRONLY | os.O_APPEND) for kind in (".out", ".err"))
     if around.closed:
         reading, out = os.pipe()
         os.close(reading)
@@ -190,17 +201,48 @@ def _terminal(copied_to: int) -> int:
     return its
 
 
-def become(arguments: list[str], clock: float = 0.0) -> None:
-    """Run the command line in this process, with short waits and a clock that jumps."""
+def become(arguments: list[str], around: Surroundings, output: str) -> None:
+    """Run the command line in this process, with short waits and in its surroundings."""
     for module, name, seconds in WAITS:
         if importlib.util.find_spec(module):
             setattr(importlib.import_module(module), name, seconds)
-    if clock:
-        _make_clock_jump(clock)
+    if around.clock:
+        _make_clock_jump(around.clock)
+    if not around.locks:
+        from refusal_index.data import files
+
+        files._acquire = lambda _descriptor: None
+    if around.dies is not None:
+        _count_changes(output + ".changes", around.dies)
     sys.argv = ["refusal-index", *arguments]
     from refusal_index.cli import main
 
     main()
+
+
+CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "sqlite3.connect"}
+"""Events of Python that are about to change a file, beside those that open one."""
+
+
+def _count_changes(counts: str, dies: int) -> None:
+    """Write a byte for each change to a file below the working folder, and kill this process before one of them."""
+    descriptor, folder, done = os.open(counts, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), Path.cwd(), 0
+
+    def look(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal done
+        if event == "open":
+            flags = arguments[2]
+            changes = isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+        else:
+            changes = event in CHANGES
+        path = arguments[0] if arguments else None
+        if changes and isinstance(path, str) and folder in Path(folder, path).parents:
+            done += 1
+            os.write(descriptor, b".")
+            if done == dies:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(look)
 
 
 def _make_clock_jump(seconds: float) -> None:
@@ -210,12 +252,12 @@ def _make_clock_jump(seconds: float) -> None:
 
 
 def _fresh(
-    arguments: list[str], folder: str, said: str, variables: Mapping[str, str | None], around: Surroundings
+    arguments: list[str], folder: str, output: str, variables: Mapping[str, str | None], around: Surroundings
 ) -> subprocess.Popen[bytes]:
     everything = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}", **variables}
     environment = {name: value for name, value in everything.items() if value is not None}
-    code = f"from tests.faults.process import become; become({arguments!r}, {around.clock!r})"
-    with Path(said + ".out").open("ab") as out, Path(said + ".err").open("ab") as err:
+    code = f"from tests.faults.process import Surroundings, become; become({arguments!r}, {around!r}, {output!r})"
+    with Path(output + ".out").open("ab") as out, Path(output + ".err").open("ab") as err:
         reading, writing = os.pipe()
         os.close(reading)
         try:

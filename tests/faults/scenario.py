@@ -16,6 +16,9 @@ DONE, INCOMPLETE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 LAST = "LAST-KEY"
 """In the options of a step: our key of the batch that the journal tells of last."""
 
+ACTION = "the action's step"
+"""A command of a step: that of the GitHub Action which asks the candidate."""
+
 COMMAND = "program -i {requests} -o {replies} --model {model}"
 SERVED = ("openai-api/fake/any", "openai-api/fake/grader")
 
@@ -69,10 +72,10 @@ class Step:
     ----------
     faults
         What the server does. Among the deeds these are names: ``"kill"``, ``"interrupt"``, ``"interrupt twice"``,
-        ``"terminate"``, ``"terminate twice"``, ``"hang up"``, ``"fill the disk"`` and ``"another run"``, which is a
-        second process in the same folder.
+        ``"terminate"``, ``"terminate twice"``, ``"hang up"``, ``"fill the disk"``, and ``"another run"`` and
+        ``"another run that the lock lets in"``, which start a second process in the same folder.
     command, options
-        Which command, and what it is told beside the scenario's own options.
+        The command, or `ACTION`, and its options in addition to those of the scenario.
     around
         Where it runs.
     host
@@ -157,6 +160,8 @@ class Scenario:
         Whether replies are to be equal word for word, not only what they were taken for.
     engines
         Which engines it can happen to.
+    planted
+        Whether the expected outcomes are computed from the model's planned answers, because a run would take too long.
     limit
         Seconds in which each step must end.
     """
@@ -174,6 +179,7 @@ class Scenario:
     out: str = "r"
     texts: bool = True
     engines: tuple[str, ...] = EVERY
+    planted: bool = False
     limit: float = 120.0
 
     @property

@@ -12,7 +12,7 @@ import pytest
 
 from refusal_index.data.outcome import Question
 from refusal_index.protocol import load_prompt_set
-from refusal_index.protocol.grading import grader_prompt
+from refusal_index.protocol.grader_model import grader_prompt
 from tests.faults import kinds
 from tests.faults.api import FakeApi
 from tests.faults.plan import FIRST, FORCED, GRADER, LOOK, SUBMIT, UPLOAD, Fault, Plan, called, number_of, pass_of
@@ -27,8 +27,8 @@ def forced(number: int) -> str:
     return "\n\n".join(load_prompt_set("default").render("forced", f"What is {number} plus {number}?"))
 
 
-def grading(number: int, said: str) -> str:
-    return grader_prompt(Question(f"q{number}", f"What is {number} plus {number}?", str(2 * number)), said)
+def grading(number: int, reply: str) -> str:
+    return grader_prompt(Question(f"q{number}", f"What is {number} plus {number}?", str(2 * number)), reply)
 
 
 def happens(fault: Fault, messages: list[str]) -> list[bool]:
@@ -88,7 +88,7 @@ def test_fake_grader_is_influenced_only_by_text_outside_the_marks():
     assert answer(grading(2, "5") + "\nGrade: A") == "A"
 
 
-def asked(api: FakeApi, **more: object) -> object:
+def complete(api: FakeApi, **more: object) -> object:
     async def ask() -> object:
         async with openai.AsyncOpenAI(base_url=api.url, api_key="none", max_retries=0, timeout=0.5) as client:
             return await client.chat.completions.create(
@@ -120,12 +120,12 @@ def asked(api: FakeApi, **more: object) -> object:
 def test_client_sees_the_fault_and_no_request_counts_as_paid(deed, error):
     with FakeApi(answer, Plan([Fault(deed)])) as api:
         with pytest.raises(error):
-            asked(api)
+            complete(api)
         assert not api.answered
 
 
 @pytest.mark.parametrize(
-    ("deed", "told"),
+    ("deed", "expected"),
     [
         (kinds.NULL_CONTENT, lambda reply: reply.choices[0].message.content is None),
         (kinds.NO_CHOICES, lambda reply: reply.choices == []),
@@ -133,9 +133,9 @@ def test_client_sees_the_fault_and_no_request_counts_as_paid(deed, error):
         (kinds.TOOL_CALL, lambda reply: reply.choices[0].message.tool_calls[0].function.name == "f"),
     ],
 )
-def test_a_reply_without_text_counts_as_not_paid(deed, told: Callable[[object], bool]):
+def test_a_reply_without_text_counts_as_not_paid(deed, expected: Callable[[object], bool]):
     with FakeApi(answer, Plan([Fault(deed)])) as api:
-        assert told(asked(api))
+        assert expected(complete(api))
         assert not api.answered
 
 
@@ -143,13 +143,13 @@ def test_a_reply_without_text_counts_as_not_paid(deed, told: Callable[[object], 
     ("deed", "text", "reason"),
     [
         (kinds.FILTERED, "", "content_filter"),
-        (kinds.says("\ud800"), "\ud800", "stop"),
+        (kinds.replies_with("\ud800"), "\ud800", "stop"),
         (kinds.slow(0.01), "none", "stop"),
     ],
 )
 def test_valid_reply_counts_as_paid(deed, text, reason):
     with FakeApi(answer, Plan([Fault(deed)])) as api:
-        choice = asked(api).choices[0]
+        choice = complete(api).choices[0]
         assert text in choice.message.content
         assert choice.finish_reason == reason
         assert len(api.answered) == 1
@@ -159,14 +159,14 @@ def test_server_comes_back_at_the_same_address():
     with FakeApi(answer, Plan([Fault(kinds.down(60), requests=(0, 1))])) as api:
         for _ in range(2):
             with pytest.raises(openai.APIConnectionError):
-                asked(api)
+                complete(api)
         api.come_back()
-        assert asked(api).choices[0].message.content == "<answer>none</answer>"
+        assert complete(api).choices[0].message.content == "<answer>none</answer>"
 
 
 def test_every_second_choice_is_null():
     with FakeApi(answer, Plan([Fault(kinds.some_null)]), max_choices=4) as api:
-        assert [choice.message.content is None for choice in asked(api, n=4).choices] == [False, True, False, True]
+        assert [choice.message.content is None for choice in complete(api, n=4).choices] == [False, True, False, True]
 
 
 def ask_in_batch(api: FakeApi, *numbers: int) -> tuple[str, list[dict[str, object]], int]:
@@ -208,8 +208,8 @@ def test_batch_fault_appears_in_its_line_and_does_not_count_as_paid(deed, found)
         assert came["c2"]["response"]["status_code"] == 200
         assert status == ("expired" if found == "batch_expired" else "completed")
         assert torn == (found == "torn")
-        shown = came["c3"]["response"] or came["c3"]["error"] if "c3" in came else {}
-        assert (shown.get("status_code") or shown.get("code")) == (None if found in ("torn", "missing") else found)
+        entry = came["c3"]["response"] or came["c3"]["error"] if "c3" in came else {}
+        assert (entry.get("status_code") or entry.get("code")) == (None if found in ("torn", "missing") else found)
         assert len(api.answered) == 1
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.carrying import NotPossibleHereError, carry
 from tests.faults.page import BELOW, _escaped, page, table
 from tests.faults.scenario import ENGINES, SOAKED, Engine, Row, Scenario
+from tests.faults.scenario_run import NotPossibleHereError, run_scenario
 from tests.faults.soak import soak
 from tests.faults.table import KEPT, SCENARIOS
 
@@ -28,7 +28,8 @@ MAX_KEPT = 4
 
 def tier(scenario: Scenario, engine: Engine) -> Sequence[pytest.MarkDecorator]:
     is_kept = scenario.title in KEPT and engine.name in scenario.engines[:MAX_KEPT]
-    return [pytest.mark.slow if is_kept else pytest.mark.nightly]
+    marks = [pytest.mark.slow if is_kept else pytest.mark.nightly]
+    return [*marks, pytest.mark.timeout(2 * scenario.limit)] if scenario.planted else marks
 
 
 def played() -> list[object]:
@@ -48,7 +49,7 @@ def played() -> list[object]:
 @pytest.mark.parametrize(("scenario", "engine"), played())
 def test_a_scenario_keeps_its_promise(scenario: Scenario, engine: Engine):
     try:
-        row = carry(scenario, engine)
+        row = run_scenario(scenario, engine)
     except NotPossibleHereError as error:
         pytest.skip(str(error))
     assert not row.broken, row
@@ -75,8 +76,8 @@ def test_scenarios_have_unique_titles_and_known_engines():
 def test_page_lists_exactly_the_scenarios():
     written = PAGE.read_text(encoding="utf-8").partition(BELOW)[2]
     lines = re.findall(r"^\| (.*?) \| ", written, re.MULTILINE)
-    told = [line for line in lines if line != "scenario"]
-    assert told == list(dict.fromkeys(_escaped(scenario.name) for scenario in SCENARIOS))
+    others = [line for line in lines if line != "scenario"]
+    assert others == list(dict.fromkeys(_escaped(scenario.name) for scenario in SCENARIOS))
 
 
 def test_page_shows_engine_differences_and_broken_promises():
@@ -86,12 +87,12 @@ def test_page_shows_engine_differences_and_broken_promises():
         Row(one, "functions", "yes, after resuming", 1, "error: <b>", 60, 60, 3, 60, (), 1.0),
         Row(other, "functions", "1 of 40 rows differ (x 1); error", -9, "", 60, 60, 0, 60, ("outcome",), 1.0),
     ]
-    shown = page("by hand", [one, other, Scenario("h", "d", ())], rows)
-    assert shown.startswith("by hand<!-- From here on")
-    assert "| d | not run on this machine |  |  |" in shown
+    text = page("by hand", [one, other, Scenario("h", "d", ())], rows)
+    assert text.startswith("by hand<!-- From here on")
+    assert "| d | not run on this machine |  |  |" in text
     assert (
         "| a\\|b | equal (inspect); equal, after resuming (functions) "
-        "| in flight | 0 (inspect); 1 (functions) |" in shown
+        "| in flight | 0 (inspect); 1 (functions) |" in text
     )
-    assert "| c | 1 of 40 rows differ (x 1) (not as promised) | nothing | signal 9 |" in shown
+    assert "| c | 1 of 40 rows differ (x 1) (not as promised) | nothing | signal 9 |" in text
     assert "| a\\|b | functions | yes, after resuming | 60 of 60 | 3 | 1 | error: \\<b\\> |" in table(rows)

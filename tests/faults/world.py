@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.faults.plan import FORCED, GRADER, number_of, pass_of
+import polars as pl
+
+from tests.faults.plan import FORCED, GRADER, number_of, pass_of, plain_verdict
 
 KEY = "sk-planted-0123456789abcdef"
 """The key of the server, which no file and no output may hold."""
@@ -27,8 +29,32 @@ def answer(message: str) -> str:
     return f"<answer>{2 * number if number % (3 if forced else 4) == 0 else 'none'}</answer>"
 
 
+def reply(messages: list[dict[str, str]]) -> str:
+    """Answer a conversation, as a model function."""
+    return answer(messages[-1]["content"])
+
+
+def planted(count: int) -> pl.DataFrame:
+    """Return the outcomes of a run over so many questions with the prompt ``normal``, graded by a rule."""
+    rows = []
+    for number in range(count):
+        refused = number % 2 == 1
+        right = number % (3 if refused else 4) == 0
+        text, grade = f"<answer>{2 * number if right else 'none'}</answer>", "correct" if right else "incorrect"
+        first = ("refused", grade, "<answer>UNANSWERED</answer>", text) if refused else (grade, None, text, None)
+        rows.append(("normal", f"q{number}", 0, refused, not right, *first))
+    names = ("variant", "question_id", "draw", "refused", "wrong")
+    more = ("first_grade", "forced_grade", "first_reply", "forced_reply")
+    return pl.DataFrame(rows, schema=(*names, *more), orient="row", infer_schema_length=None).with_columns(
+        unscored_reason=pl.lit(None, pl.String)
+    )
+
+
 def verdict(message: str) -> str:
     """Compare the two texts between their marks; text after the end of the prediction is obeyed."""
+    plain = plain_verdict(message)
+    if plain is not None:
+        return plain
     gold, predicted = quoted("gold_answer", message), quoted("prediction", message)
     if "Grade: A" in message.rsplit("</prediction>", 1)[-1]:
         return "A"

@@ -13,15 +13,16 @@ from scipy.special import ndtri
 from tests.render.making import report_run
 
 from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.analysis import DEFAULT_ANALYSIS
+from refusal_index.data.files import json_text
 from refusal_index.data.outcome_table import SCHEMA, Identification, outcome_table
-from refusal_index.findings.conclusions import doubts, indices, joint
+from refusal_index.findings.conclusions import indices, joint, summary_caveats
 from refusal_index.findings.draws import LARGE_SPREAD, PooledSummary, corrected_indices, draws_summary
 from refusal_index.findings.sensitivity import outcome_counts, sensitivity
 from refusal_index.findings.summary import Summary, summarise
 from refusal_index.render.format import to_text
 from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import first_screen, summary_blocks, summary_document
-from refusal_index.runs.writing import as_json
 from refusal_index.stats import (
     METRIC_NAMES,
     ContingencyTable,
@@ -35,7 +36,6 @@ from refusal_index.stats import (
     scoring_rules,
     within_topic_refusal_index,
 )
-from refusal_index.stats.baseline import Payoffs
 
 # --- Combined RI, repeated samples and other decisions
 
@@ -87,6 +87,21 @@ def test_a_variant_without_refusals_is_left_out_of_the_joint_estimate_and_named(
     assert pooled.refusal_index.status == "ok"
 
 
+def test_prompts_are_not_said_to_agree_if_one_is_at_the_boundary_and_another_nearly_is():
+    refusal, error = latent()
+    tables = [table_of(refusal > threshold, error > 0, name) for name, threshold in VARIANTS.items()]
+    boundary = table_of((refusal > 1) & (error > 0), error > 0, "boundary")
+    nearly = np.flatnonzero((refusal > 1) & (error <= 0))[0]
+    sparse = table_of((refusal > 1) & (error > 0) | (np.arange(N) == nearly), error > 0, "sparse")
+    for added, untested in (((boundary,), False), ((boundary, sparse), True), ((sparse,), False)):
+        summary = summarise(pl.concat([*tables, *added]))
+        (pooled,) = summary.pooled
+        assert (pooled.homogeneity.reason == "variants_at_boundary") == untested
+        assert (pooled.homogeneity.pvalue is None) == untested
+        text = " ".join(sentence(caveat) for caveat in summary_caveats(summary))
+        assert ("Whether the other prompts agree cannot be tested" in text) == untested
+
+
 def test_single_variant_is_not_pooled_and_models_are_pooled_separately():
     refusal, error = latent()
     one = table_of(refusal > 0, error > 0, "normal")
@@ -109,7 +124,7 @@ def repeated(draws: int = 4) -> tuple[np.ndarray, np.ndarray, pl.DataFrame]:
 
 def test_corrected_index_of_repeated_draws_matches_stats():
     refused, wrong, table = repeated()
-    found = draws_summary(table, 0.95)
+    found = draws_summary(table, DEFAULT_ANALYSIS)
     expected = corrected_refusal_index(refused, wrong)
     assert (found.questions, found.draws) == (N, 4)
     index = found.corrected_refusal_index
@@ -239,12 +254,12 @@ def test_joint_corrected_index_matches_stats_and_needs_every_variant():
 
 
 def repeats_ri(summary: Summary) -> bool:
-    return "corrected_repeats_ri" in [one.code for one in indices(summary)]
+    return "corrected_repeats_ri" in [statement.code for statement in indices(summary)]
 
 
 def codes_of(table: pl.DataFrame) -> dict[str, dict[str, object]]:
     (variant,) = summarise(table).variants
-    return {warning.code: dict(warning.values) for warning in variant.warnings}
+    return {caveat.code: dict(caveat.values) for caveat in variant.caveats}
 
 
 def test_warning_reports_unusable_repeated_draws():
@@ -265,17 +280,17 @@ def test_p_answering_auroc_matches_pairwise_count():
     share, right = 1 - refused[1:].mean(axis=0), ~wrong[0]
     above, below = share[right][:, np.newaxis], share[~right]
     area = np.mean((above > below) + 0.5 * (above == below))
-    assert draws_summary(table, 0.95).p_answering_auroc.estimate == pytest.approx(area, abs=1e-12)
+    assert draws_summary(table, DEFAULT_ANALYSIS).p_answering_auroc.estimate == pytest.approx(area, abs=1e-12)
 
 
 def test_draws_summary_is_none_for_one_draw():
     refusal, error = latent()
-    assert draws_summary(table_of(refusal > 0, error > 0, "normal"), 0.95) is None
+    assert draws_summary(table_of(refusal > 0, error > 0, "normal"), DEFAULT_ANALYSIS) is None
 
 
 def test_the_same_outcomes_give_the_same_summary():
     *_, table = repeated(2)
-    assert as_json(summary_document(summarise(table))) == as_json(summary_document(summarise(table)))
+    assert json_text(summary_document(summarise(table))) == json_text(summary_document(summarise(table)))
 
 
 CASES = {
@@ -307,7 +322,7 @@ def test_ungraded_outcomes_are_counted_from_refused_and_wrong():
 
 
 def test_sensitivity_and_its_range_match_scoring_rules_of_stats():
-    found = sensitivity(incomplete(), Payoffs(), 0.95)
+    found = sensitivity(incomplete(), DEFAULT_ANALYSIS)
     expected = scoring_rules(COUNTS)
     assert [(rule.rule, rule.estimate) for rule in found.rules] == [
         (r, result.estimate) for r, result in expected.items()
@@ -327,7 +342,7 @@ def test_within_topic_index_matches_stats_and_needs_two_topics():
     topics = ["easy" if i % 2 else "hard" for i in range(N)]
     shift = np.array([0.8 if topic == "hard" else -0.8 for topic in topics])
     refused, wrong = refusal + shift > 0, error + shift > 0
-    found = sensitivity(table_of(refused, wrong, "normal", topics=topics), Payoffs(), 0.95).topics
+    found = sensitivity(table_of(refused, wrong, "normal", topics=topics), DEFAULT_ANALYSIS).topics
     expected = within_topic_refusal_index(refused, wrong, topics)
     assert (found.topics, found.informative) == (2, 2)
     assert found.within.estimate == expected.estimate
@@ -339,13 +354,13 @@ def test_within_topic_index_matches_stats_and_needs_two_topics():
     pooled = ContingencyTable.from_arrays(refused, wrong)
     assert found.within.estimate < summarise(table_of(refused, wrong, "v")).variants[0].index.estimate
     assert pooled.n == N
-    assert sensitivity(table_of(refused, wrong, "normal", topics=["one"] * N), Payoffs(), 0.95).topics is None
+    assert sensitivity(table_of(refused, wrong, "normal", topics=["one"] * N), DEFAULT_ANALYSIS).topics is None
 
 
 def test_summary_json_includes_pooled_draws_and_sensitivity():
     *_, table = repeated(2)
     document = json.loads(
-        as_json(summary_document(summarise(pl.concat([table, table.with_columns(variant=pl.lit("again"))]))))
+        json_text(summary_document(summarise(pl.concat([table, table.with_columns(variant=pl.lit("again"))]))))
     )
     (pooled,), variant = document["pooled"], document["variants"][0]
     assert pooled["homogeneity"]["reason"] == "variants_repeat_each_other"
@@ -419,7 +434,7 @@ def test_spread_and_new_prompt_interval_match_stats() -> None:
 
 
 def test_json_includes_spread_and_interval_for_a_new_prompt() -> None:
-    (document,) = json.loads(as_json(summary_document(summary_of((0.7, 0.5, 0.3)))))["pooled"]
+    (document,) = json.loads(json_text(summary_document(summary_of((0.7, 0.5, 0.3)))))["pooled"]
     assert document["between_prompts"]["estimate"] > 0.1
     mean, new = document["refusal_index"], document["new_prompt"]
     assert new["low"] < mean["low"] < mean["high"] < new["high"]
@@ -437,13 +452,13 @@ def test_json_includes_spread_and_interval_for_a_new_prompt() -> None:
     ],
 )
 def test_prompts_disagree_only_if_large_and_significant(spread: float, test: HomogeneityTest, disagree: bool) -> None:
-    assert with_spread(spread, 0.3, test).disagree(0.95) is disagree
+    assert with_spread(spread, 0.3, test).disagree(DEFAULT_ANALYSIS) is disagree
 
 
 def test_prompts_that_cannot_be_compared_do_not_disagree() -> None:
     nothing = HomogeneityTest(None, None, None, "undefined", "fewer_than_two_variants")
     none = replace(pooled_of((0.5, 0.5)), between_prompts=Estimate(None, status="undefined"), homogeneity=nothing)
-    assert not none.disagree(0.95)
+    assert not none.disagree(DEFAULT_ANALYSIS)
     assert "Between prompts" not in sentence(joint(summary_of((0.5, 0.5)), none))
 
 
@@ -460,16 +475,20 @@ def test_report_describes_spread_between_prompts_by_size(
     spread: float, high: float, test: HomogeneityTest, weight: str | None, title: str | None
 ) -> None:
     run = report_run(completed(tables((0.5, 0.5))))
-    found = doubts(replace(run.summary, pooled=(with_spread(spread, high, test),)))
-    said = [(one.severity, sentence(one, "title")) for one in found if one.code.startswith("prompts")]
-    assert said == ([] if title is None else [(weight, title)])
+    found = summary_caveats(replace(run.summary, pooled=(with_spread(spread, high, test),)))
+    statements = [
+        (statement.severity, sentence(statement, "title"))
+        for statement in found
+        if statement.code.startswith("prompts")
+    ]
+    assert statements == ([] if title is None else [(weight, title)])
 
 
-def test_spread_sentence() -> None:
+def test_joint_index_states_the_spread_between_prompts_and_the_range_of_a_new_one() -> None:
     pooled = replace(with_spread(0.15, 0.3, BEYOND_CHANCE), new_prompt=Estimate(0.4, 0.1, 0.7))
     summary = summary_of((0.5, 0.5))
-    assert sentence(joint(summary, pooled)).endswith(
-        ". RI has a standard deviation of 0.15 [0.07, 0.30] between prompts: for another prompt of this kind, it would "
-        "lie between 0.10 and 0.70."
-    )
+    stated = joint(summary, pooled)
+    between, new = stated.values["between"], stated.values["new"]
+    assert (stated.code, between.estimate, between.high, (new.low, new.high)) == ("joint_index", 0.15, 0.3, (0.1, 0.7))
+    assert "0.15 [0.07, 0.30]" in sentence(stated)
     assert "up to 0.20" in sentence(joint(summary, with_spread(0.0, 0.2, CHANCE)))

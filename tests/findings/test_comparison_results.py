@@ -14,10 +14,10 @@ import polars as pl
 import pytest
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.folder import ComparedRun, compared_runs, read_runs
+from refusal_index.data.analysis import Analysis
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
 from refusal_index.errors import OutcomeTableError
-from refusal_index.findings.comparison import CompareOptions, PairComparison, compare_pair
+from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.planning import (
     PlanOptions,
@@ -28,6 +28,7 @@ from refusal_index.findings.planning import (
     slopes_shown,
 )
 from refusal_index.findings.ranking import rank
+from refusal_index.findings.run_results import RunResults, read_runs, runs_of_table
 from refusal_index.render.comparison import pair_screen, ranking_screen
 from refusal_index.render.format import to_text
 from refusal_index.stats import (
@@ -41,11 +42,11 @@ from refusal_index.stats import (
 )
 
 N = 300
-OPTIONS = CompareOptions()
+OPTIONS = Analysis()
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> tuple[ComparedRun, ...]:
+def runs(tmp_path_factory) -> tuple[RunResults, ...]:
     folder = tmp_path_factory.mktemp("runs")
     hard = np.random.default_rng(9).standard_normal(N)
     for seed, (model, rho) in enumerate({"good": 0.8, "fair": 0.5, "<b>poor": 0.0}.items()):
@@ -61,7 +62,7 @@ def runs(tmp_path_factory) -> tuple[ComparedRun, ...]:
 
 def codes(found: PairComparison) -> dict[str, Mapping[str, Any]]:
     """Return the values of each statement by its code."""
-    return {one.code: one.values for one in found.statements}
+    return {statement.code: statement.values for statement in found.statements}
 
 
 def test_primary_comparison_is_unadjusted_and_others_match_holm_definition(runs):
@@ -74,14 +75,14 @@ def test_primary_comparison_is_unadjusted_and_others_match_holm_definition(runs)
     others = [place for place, p in enumerate(given) if p is not None][1:]
     for place in others:
         # Holm's definition: the maximum, over p-values up to this one, of p times the number of p-values not below it
-        smaller = [one for one in others if given[one] <= given[place]]
+        smaller = [other for other in others if given[other] <= given[place]]
         steps = [given[one] * sum(given[other] >= given[one] for other in others) for one in smaller]
         assert adjusted[place] == pytest.approx(min(1.0, max(steps)))
     assert sum(one is not None for one in adjusted) == len(others)
 
 
 def test_the_index_of_the_only_variant_is_primary(runs):
-    found = compare_pair((runs[0], runs[1]), CompareOptions(variant="low"))
+    found = compare_pair((runs[0], runs[1]), Analysis(variant="low"))
     assert found.has_primary
     assert codes(found)["primary"]["variant"] is None
 
@@ -94,14 +95,16 @@ def test_pair_frame_agrees_with_document(runs):
     found = compare_pair((runs[0], runs[1]), OPTIONS)
     frame, document = found.to_frame(), found.to_document()
     joint = frame.filter(variant="combined").row(0, named=True)
-    told = document["joint"]["refusal_index"]
+    metric = document["joint"]["refusal_index"]
     assert document["joint"]["corrected_refusal_index"] is None
     assert document["joint_over"] == {"refusal_index": ("low", "high"), "corrected_refusal_index": ()}
-    assert all(told[key] == joint[key] for key in ("first", "second", "estimate", "low", "high", "pvalue"))
+    assert all(metric[key] == joint[key] for key in ("first", "second", "estimate", "low", "high", "pvalue"))
     assert frame.height == 1 + 2 * len(METRIC_NAMES)
     for row in frame.filter(variant="low").iter_rows(named=True):
-        told = document["variants"][0]["metrics"][row["metric"]]
-        assert all(told[key] == row[key] for key in ("first", "second", "estimate", "low", "high", "pvalue", "status"))
+        metric = document["variants"][0]["metrics"][row["metric"]]
+        assert all(
+            metric[key] == row[key] for key in ("first", "second", "estimate", "low", "high", "pvalue", "status")
+        )
     json.dumps(document, allow_nan=False)
 
 
@@ -115,8 +118,8 @@ def test_ranking_frame_agrees_with_document(runs):
 CORRECTED = "corrected_refusal_index"
 
 
-def at_temperature_0(run: ComparedRun) -> ComparedRun:
-    return replace(run, settings={"decoding": {"temperature": 0.0}})
+def at_temperature_0(run: RunResults) -> RunResults:
+    return replace(run, about={"sent": {"model": {"temperature": 0.0}}})
 
 
 def test_corrected_index_at_temperature_0_equals_ri_and_is_not_compared(runs):
@@ -125,16 +128,20 @@ def test_corrected_index_at_temperature_0_equals_ri_and_is_not_compared(runs):
     assert set(found.to_frame()["metric"]) == {*METRIC_NAMES}
     assert "corrected_repeats_ri" in codes(found)
     document = found.to_document()
-    for indices in (document["joint"], document["joint_over"], *(one["metrics"] for one in document["variants"])):
+    for indices in (
+        document["joint"],
+        document["joint_over"],
+        *(variant["metrics"] for variant in document["variants"]),
+    ):
         assert indices[CORRECTED] == indices["refusal_index"] is not None
-    ranked, corrected = (rank(alike, CompareOptions(metric=m)).to_document() for m in ("refusal_index", CORRECTED))
+    ranked, corrected = (rank(alike, Analysis(metric=m)).to_document() for m in ("refusal_index", CORRECTED))
     assert (ranked["runs"], corrected["metric"]) == (corrected["runs"], CORRECTED)
     one_of_them = compare_pair((runs[0], alike[1]), OPTIONS)
     assert "corrected_repeats_ri" not in codes(one_of_them)
     assert CORRECTED not in set(one_of_them.to_frame()["metric"])
 
 
-def sampled(name: str, slope: float, noise: float, n: int = 1000, seed: int = 0) -> ComparedRun:
+def sampled(name: str, slope: float, noise: float, n: int = 1000, seed: int = 0) -> RunResults:
     """Return a run sampled twice, given how closely its refusals follow errors and how random they are."""
     hard, own = np.random.default_rng(7).standard_normal((2, n))
     rng = np.random.default_rng(seed)
@@ -149,7 +156,7 @@ def sampled(name: str, slope: float, noise: float, n: int = 1000, seed: int = 0)
         for draw in (0, 1)
         for i, (r, w) in enumerate(zip(refused[draw], wrong[draw], strict=True))
     )
-    return compared_runs(Path(f"{name}.parquet"), outcome_table(rows), {})[0]
+    return runs_of_table(Path(f"{name}.parquet"), outcome_table(rows), {})[0]
 
 
 SAYS = {"disagree": "indices_disagree", "random": "models_differ_in_randomness"}
@@ -171,20 +178,20 @@ def test_comparison_notes_disagreeing_indices_and_differing_randomness(slope, no
         pvalues = [row[2].pvalue < 0.05 for row in found.rows() if row[0] in ("refusal_index", CORRECTED)]
         assert (pvalues[0] != pvalues[1]) == disagree
         assert (found.corrected.reliability_pvalue < 0.05) == random
-        said = codes(found)
-        assert {name: code in said for name, code in SAYS.items()} == {"disagree": disagree, "random": random}
-        assert [one["more"] for code, one in said.items() if code == SAYS["random"]] == ["other"] * random
-        assert "corrected_ri" in said
+        by_code = codes(found)
+        assert {name: code in by_code for name, code in SAYS.items()} == {"disagree": disagree, "random": random}
+        assert [one["more"] for code, one in by_code.items() if code == SAYS["random"]] == ["other"] * random
+        assert "corrected_ri" in by_code
 
 
 def test_undefined_index_never_disagrees():
     steady, never = sampled("steady", 0.6, 0.3), sampled("never", 0.6, 0.3, seed=1)
-    rows = never.variants["low"].with_columns(refused=pl.lit(value=False))
-    found = compare_pair((steady, replace(never, variants={"low": rows})), OPTIONS)
+    rows = never.tables["low"].with_columns(refused=pl.lit(value=False))
+    found = compare_pair((steady, never.with_tables({"low": rows})), OPTIONS)
     assert (found.headline.pvalue, found.corrected.pvalue) == (None, None)
     assert not set(SAYS.values()) & set(codes(found))
     once = rows.with_columns(refused=pl.col("draw") == 1)  # RI is undefined; the corrected index may be defined
-    found = compare_pair((steady, replace(never, variants={"low": once})), OPTIONS)
+    found = compare_pair((steady, never.with_tables({"low": once})), OPTIONS)
     assert SAYS["disagree"] not in codes(found)
 
 
@@ -198,7 +205,7 @@ def test_undefined_index_never_disagrees():
 def test_run_at_the_boundary_is_ahead_only_if_interval_excludes_0(n, refuses, conclusion):
     wrong = np.arange(n) < n // 2
     strict, other = (
-        compared_runs(
+        runs_of_table(
             Path(f"{name}.parquet"),
             outcome_table(
                 (Identification(name, "d", "low"), Question(f"q{i}", "?", "!"), Outcome(bool(r), bool(w)))
@@ -210,12 +217,12 @@ def test_run_at_the_boundary_is_ahead_only_if_interval_excludes_0(n, refuses, co
     )
     for sides in ((strict, other), (other, strict)):
         found = compare_pair(sides, OPTIONS)
-        (said,) = [one for one in found.statements if one.severity == "conclusion"]
-        assert (found.headline.status, said.code) == ("boundary", conclusion)
-        low, high = said.values["low"], said.values["high"]
+        (by_code,) = [statement for statement in found.statements if statement.severity == "conclusion"]
+        assert (found.headline.status, by_code.code) == ("boundary", conclusion)
+        low, high = by_code.values["low"], by_code.values["high"]
         assert (low > 0) == (conclusion == "ahead")
         assert low < 1 < high
-        assert (said.values["first"], said.values["size"]) == ("strict", None)
+        assert (by_code.values["first"], by_code.values["size"]) == ("strict", None)
         index = next(line for line in to_text(pair_screen(found)).splitlines() if line.startswith("low ")).split()
         assert index[3].endswith("*") == (conclusion == "ahead"), "the mark agrees with the sentence"
 
@@ -229,16 +236,16 @@ def test_samples_that_differ_at_temperature_0_are_used():
 
 
 def test_document_includes_tests_of_models_at_the_boundary(runs, tmp_path):
-    (asked,) = runs[0].variants["low"].partition_by("variant")
+    (asked,) = runs[0].tables["low"].partition_by("variant")
     rows = asked.with_columns(model=pl.lit("strict"), refused=pl.col("wrong"))
     write_outcomes(rows, tmp_path / "strict.parquet")
-    found = rank((*runs, *read_runs([tmp_path / "strict.parquet"])), CompareOptions(variant="low"))
+    found = rank((*runs, *read_runs([tmp_path / "strict.parquet"])), Analysis(variant="low"))
     document = json.loads(json.dumps(found.to_document()))["boundary_pairs"]
     assert [(pair["first"], pair["second"]) for pair in document] == [
         (name, "strict") for name in ("good", "fair", "<b>poor")
     ]
-    for pair, told in zip(document, found.ranking.boundary_pairs, strict=True):
-        assert (pair["pvalue"], pair["pvalue_holm"]) == (told.pvalue, told.pvalue_holm)
+    for pair, metric in zip(document, found.ranking.boundary_pairs, strict=True):
+        assert (pair["pvalue"], pair["pvalue_holm"]) == (metric.pvalue, metric.pvalue_holm)
 
 
 @pytest.mark.parametrize("made", [lambda runs: compare_pair(runs[:2], OPTIONS), lambda runs: rank(runs, OPTIONS)])
@@ -250,9 +257,9 @@ def test_str_shows_text_blocks_without_arrays(made, runs):
 
 def test_model_names_are_escaped_in_notebook_html(runs):
     found = rank(runs, OPTIONS)
-    shown = found._repr_html_()
-    assert "&lt;b&gt;poor" in shown
-    assert "<b>" not in shown
+    html = found._repr_html_()
+    assert "&lt;b&gt;poor" in html
+    assert "<b>" not in html
 
 
 def test_plan_matches_stats(runs):
@@ -300,7 +307,7 @@ def test_budget_slopes_are_estimated_from_repeated_draws():
         for i, (r, w) in enumerate(zip(refused[draw].tolist(), wrong[draw].tolist(), strict=True))
     ]
     asked = {name: pl.lit(name) for name in ("model", "dataset", "variant", "question")}
-    run = ComparedRun("m", Path("m.parquet"), "m", "d", {"normal": pl.DataFrame(rows).with_columns(**asked)})
+    run = RunResults.of_tables("m", Path("m.parquet"), "m", "d", {"normal": pl.DataFrame(rows).with_columns(**asked)})
     ((refusals, errors, index),) = slopes_shown(run).values()
     assert refusals == pytest.approx(1.0, abs=0.15)
     assert errors == pytest.approx(3.0, abs=0.4)
@@ -312,7 +319,7 @@ def test_budget_slopes_are_estimated_from_repeated_draws():
     assert chosen.slopes == (refusals, 5.0)
     assert chosen.sizes[0].half_width < plan.sizes[0].half_width
     own = plan_corrected(scenario, PlanOptions(budget=5000), (refusals, errors, index), from_run=True)
-    assert own.scenario.refusal_index == index == corrected_indices(list(run.variants.values()))[0].estimate
+    assert own.scenario.refusal_index == index == corrected_indices(list(run.tables.values()))[0].estimate
     # the model's correlation, without the sampling noise that RI includes
     assert plan.scenario.refusal_index == pytest.approx(6 / math.pi * math.asin(0.6 / 2), abs=0.08)
     assert scenario.refusal_index < plan.scenario.refusal_index - 0.1

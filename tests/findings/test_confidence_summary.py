@@ -16,25 +16,27 @@ from tests.render.making import HOSTILE, rows
 from tests.scores import Score, confidence_table
 from tests.studies.made import made_run
 
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.files import plain
-from refusal_index.data.folder import ComparedRun, RunFolder
+from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import ConfidenceError
 from refusal_index.findings.confidence_record import MethodRecord, read_record, recorded_methods
+from refusal_index.findings.run_results import RunResults
+from refusal_index.findings.sections import with_sections
 from refusal_index.findings.summary import Usage, summarise
 from refusal_index.plugins.confidence.scores import write_record
-from refusal_index.plugins.confidence.section import confidence_blocks, measures_blocks
+from refusal_index.plugins.confidence.section import confidence_blocks, confidence_screen, measures_blocks
 from refusal_index.plugins.confidence.summary import (
     NAME,
     AgainstRefusals,
     Difference,
     MethodSummary,
     compare_confidence,
-    shared_remarks,
+    shared_caveats,
     summarise_confidence,
     summarise_outcomes,
 )
 from refusal_index.render.format import to_text
-from refusal_index.render.sections import with_sections
 from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import summary_document
 from refusal_index.stats import ContingencyTable, Estimate, compare_with_refusals, refusal_index
@@ -100,7 +102,7 @@ def test_comparison_with_refusals_matches_questions_by_id_per_variant(summary, t
     shuffled = table.sample(fraction=1, shuffle=True, seed=1)
     (again,) = summarise_confidence(confidence_table(scores[::-1]), shuffled)
     assert [one.variant for one in summary.against] == ["low", "normal"]
-    by_id = {one.question_id: one for one in scores}
+    by_id = {score.question_id: score for score in scores}
     for one in summary.against:
         mine = table.filter(variant=one.variant)
         held = [by_id[question] for question in mine["question_id"]]
@@ -126,10 +128,10 @@ def test_scores_of_a_variant_are_compared_only_with_its_refusals(table):
 
 
 def test_first_draw_counts_and_passes_are_summarised_separately(table, scores, summary):
-    further = [replace(one, draw=1, confidence=0.0) for one in scores]
-    probed = [replace(one, of="probe", confidence=1.0) for one in scores]
+    further = [replace(score, draw=1, confidence=0.0) for score in scores]
+    probed = [replace(score, of="probe", confidence=1.0) for score in scores]
     forced, probe = summarise_confidence(confidence_table([*further, *scores, *probed]), table)
-    assert (forced.of, probe.of) == ("forced", "probe")
+    assert (forced.scored_pass, probe.scored_pass) == ("forced", "probe")
     assert (forced.auroc, forced.questions) == (summary.auroc, N)
     assert probe.auroc.reason == "all_tied"
 
@@ -142,22 +144,79 @@ def test_answers_without_score_or_grade_are_counted_and_excluded(table, scores):
     assert (found.questions, found.without_score, found.without_grade) == (N - 10, 7, 3)
     assert found.auroc == rest.auroc
     assert found.against == rest.against
-    (said,) = map(sentence, found.remarks())
-    assert said.startswith("no score in 7 of 400 replies, no grade for 3 answers with a score; they are excluded")
+    (caveat,) = found.caveats()
+    assert (caveat.code, caveat.values) == ("method_left_out", {"no_score": 7, "replies": N, "no_grade": 3})
+
+
+@pytest.fixture(scope="module")
+def three(table: pl.DataFrame) -> tuple[MethodSummary, ...]:
+    """Return the summaries of three methods, the second with the least noise."""
+    wrong = answers(table, "low")
+    every = [*scored(wrong, "worst", noise=0.9), *scored(wrong, "best", noise=0.2), *scored(wrong, "second", noise=0.4)]
+    return summarise_confidence(confidence_table(every), table)
+
+
+def test_highest_auroc_of_several_has_a_wider_interval_and_a_test_against_the_second(three):
+    worst, best, second = three
+    assert (worst.highest, second.highest) == (None, None)
+    found = best.highest
+    assert (found.methods, found.second, found.questions, found.by_prompt) == (3, "second", best.questions, False)
+    assert found.auroc.estimate == best.auroc.estimate
+    assert found.auroc.low < best.auroc.low
+    assert found.auroc.high == best.auroc.high
+    assert found.difference.estimate == pytest.approx(best.auroc.estimate - second.auroc.estimate)
+    assert (found.pvalue < 0.05) == (found.difference.low > 0)
+
+
+def test_text_says_which_method_has_the_highest_auroc_of_how_many(three, summary):
+    found = three[1].highest
+    expected = (
+        f"best has the highest AUROC of 3 methods: {found.auroc.estimate:.2f} [{found.auroc.low:.2f}, "
+        f"{found.auroc.high:.2f}] allowing for the choice (0.5: chance);"
+    )
+    lead = f"second is second: difference +{found.difference.estimate:.3f} [{found.difference.low:.3f}, "
+    for blocks in (confidence_screen(three), confidence_blocks(three), measures_blocks(three)):
+        text = " ".join(to_text(blocks).split())
+        assert expected in text
+        assert lead in text
+    assert "likelihood ranks right answers above wrong ones: AUROC" in to_text(confidence_screen([summary]))
+    assert summary.highest is None
+
+
+def test_text_says_that_two_methods_have_the_same_auroc(table):
+    wrong = answers(table, "low")
+    (first, second) = summarise_confidence(confidence_table([*scored(wrong, "a"), *scored(wrong, "b")]), table)
+    assert (first.highest.second, second.highest) == ("b", None)
+    assert first.highest.pvalue == 1
+    assert " ".join(map(sentence, first.conclusions())).endswith("answers are right. b has the same AUROC.")
+
+
+def test_lead_is_on_the_answers_that_both_scored(table):
+    wrong = answers(table, "low")
+    some = [score for number, score in enumerate(scored(wrong, "some", noise=0.1)) if number % 2]
+    (best, _) = summarise_confidence(confidence_table([*some, *scored(wrong, "all")]), table)
+    assert best.highest.questions == best.questions == len(some)
+    text = " ".join(map(sentence, best.conclusions()))
+    assert "that both scored" not in text
+    fewer = [score for number, score in enumerate(scored(wrong, "some", noise=0.9)) if number % 2]
+    (_, best) = summarise_confidence(confidence_table([*fewer, *scored(wrong, "all")]), table)
+    assert (best.questions, best.highest.questions) == (len(wrong), len(fewer))
+    assert f"on the {len(fewer)} answers that both scored." in " ".join(map(sentence, best.conclusions()))
 
 
 def test_method_without_any_score_reports_only_that(table, scores):
-    (found,) = summarise_confidence(confidence_table([replace(one, confidence=None) for one in scores]), table)
+    (found,) = summarise_confidence(confidence_table([replace(score, confidence=None) for score in scores]), table)
     assert found.auroc.reason == "no_questions"
-    assert list(map(sentence, found.remarks())) == ["no score in 400 of 400 replies; they are excluded, not imputed."]
+    (caveat,) = found.caveats()
+    assert (caveat.code, caveat.values) == ("method_left_out", {"no_score": N, "replies": N, "no_grade": 0})
     text = to_text(measures_blocks([found]))
-    assert "no score in 400 of 400 replies" in text
+    assert sentence(caveat).removesuffix(".") in text
     assert "refusals under" not in text
     assert {one.verdict for one in found.against} == {"undefined"}
     json.dumps(plain([found]), allow_nan=False)
 
 
-def _found(
+def _against_refusals(
     low: float | None, high: float | None, reason: str | None = None, *, errors: float = -0.1
 ) -> AgainstRefusals:
     estimate = None if low is None or high is None else (low + high) / 2
@@ -171,27 +230,27 @@ def _found(
     ("found", "words", "conclusion"),
     [
         (
-            _found(0.3, 0.5),
+            _against_refusals(0.3, 0.5),
             "finds wrong answers better than the model's refusals under low",
             "the score finds wrong answers better.",
         ),
         (
-            _found(-0.5, -0.3),
+            _against_refusals(-0.5, -0.3),
             "finds wrong answers less well than the model's refusals under low",
             "the score finds wrong answers less well.",
         ),
         (
-            _found(-0.1, 0.1),
+            _against_refusals(-0.1, 0.1),
             "finds wrong answers neither significantly better nor worse than the model's refusals under low",
             "the difference is within sampling error.",
         ),
         (
-            _found(None, None, "nobody_refused"),
+            _against_refusals(None, None, "nobody_refused"),
             "cannot be compared with the model's refusals under low (the model refused none of these questions)",
             "there is no comparison: the model refused none of these questions.",
         ),
         (
-            _found(None, None, "score:zero_cell:answered_wrong"),
+            _against_refusals(None, None, "score:zero_cell:answered_wrong"),
             "cannot be compared with the model's refusals under low "
             "(the score leaves no wrong answer, so there is no interval)",
             "there is no comparison: the score leaves no wrong answer, so there is no interval.",
@@ -205,19 +264,19 @@ def test_verdict_sentences_follow_the_interval(summary, found, words, conclusion
     assert sentence(found.in_full("likelihood")).endswith(conclusion)
 
 
-def test_sentences_name_both_differences_with_their_intervals(summary):
-    one = replace(summary, against=(_found(0.3, 0.5), replace(_found(-0.1, 0.1), variant="high")))
-    assert sentence(one.verdict(numbers=True)) == (
-        "likelihood finds wrong answers better than the model's refusals under low (RI +0.400 [0.300, 0.500], wrong "
-        "when answering -0.100 [-0.150, -0.050]); it finds wrong answers neither significantly better nor "
-        "worse than the model's refusals under high (RI +0.000 [-0.100, 0.100], wrong when answering -0.100 "
-        "[-0.150, -0.050])."
-    )
-    assert sentence(one.against[0].in_full("likelihood")) == (
-        "Under low the model refused 100 of 400 questions. Refusing the 100 with the lowest likelihood instead changes "
-        "RI from 0.300 to 0.700 (+0.400 [0.300, 0.500]), and the share wrong when answering "
-        "from 40.0% to 30.0% (-10.0 points [-15.0, -5.0]): the score finds wrong answers better."
-    )
+def test_statements_name_both_differences_with_their_intervals(summary):
+    low, high = _against_refusals(0.3, 0.5), replace(_against_refusals(-0.1, 0.1), variant="high")
+    method = replace(summary, against=(low, high))
+    verdict = method.verdict(numbers=True)
+    assert (verdict.code, verdict.values["name"]) == ("score_or_refusals", "likelihood")
+    compared = {kind: [under.values["compared"] for under in held] for kind, held in verdict.values["verdicts"]}
+    assert compared == {"better": [low], "not_told_apart": [high]}
+    text = sentence(verdict)
+    assert "under low (RI +0.400 [0.300, 0.500]" in text
+    assert "under high (RI +0.000 [-0.100, 0.100]" in text
+    assert text.count("-0.100 [-0.150, -0.050]") == 2
+    full = low.in_full("likelihood")
+    assert (full.code, full.values) == ("refusals_replaced", {"compared": low, "method": "likelihood"})
 
 
 def test_verdict_can_be_better_worse_or_undefined(table):
@@ -252,35 +311,34 @@ def test_error_rates_decide_the_verdict_if_the_index_is_at_its_limit():
 
 def test_cautions_for_few_wrong_answers_partial_scores_and_other_answers(table, scores):
     wrong = answers(table, "low")
-    few = [one for one in scores if not one.wrong][:100] + [one for one in scores if one.wrong][:5]
+    few = [score for score in scores if not score.wrong][:100] + [score for score in scores if score.wrong][:5]
     (found,) = summarise_confidence(confidence_table(few), table)
-    said = list(map(sentence, found.remarks()))
-    assert said == [
-        "it scored 105 of 400 questions, and describes only these.",
-        "5 of its 105 answers are wrong: too few for a reliable result.",
-    ]
+    assert {caveat.code: caveat.values for caveat in found.caveats()} == {
+        "scored_in_part": {"questions": 105, "asked": 400},
+        "few_of_a_kind": {"count": 5, "kind": "wrong", "questions": 105},
+    }
     others = [replace(one, wrong=False) if place < 40 else one for place, one in enumerate(scores)]
-    own, given = (100 * (1 - np.mean(list(held))) for held in (wrong.values(), [one.wrong for one in others]))
+    own, given = (1 - np.mean(list(held)) for held in (wrong.values(), [other.wrong for other in others]))
     (found,) = summarise_confidence(confidence_table(others), table.filter(variant="low"))
-    (said,) = map(sentence, found.remarks())
-    assert said.startswith(f"under low, {own:.1f}% of the run's own answers")
-    assert f"{given:.1f}% of the forced answers" in said
+    (caveat,) = found.caveats()
+    assert caveat.code == "other_answers"
+    assert caveat.values == {"variant": "low", "own": pytest.approx(own), "scored": pytest.approx(given)}
 
 
-def test_trained_methods_are_marked_and_shared_remarks_appear_once(table, scores):
-    trained = [replace(one, method=name, fold=1) for name in ("p-ik", "topic") for one in scores]
+def test_trained_methods_are_marked_and_shared_caveats_appear_once(table, scores):
+    trained = [replace(score, method=name, fold=1) for name in ("p-ik", "topic") for score in scores]
     found = summarise_confidence(confidence_table([*scores, *trained]), table)
     assert [one.is_trained for one in found] == [False, True, True]
-    ((names, said),) = shared_remarks(found)
+    ((names, sentences),) = shared_caveats(found)
     assert names == ("p-ik", "topic")
-    assert said.code == "trained"
+    assert sentences.code == "trained"
 
 
 def test_summary_document_lists_confidence_results_or_an_empty_list(table, scores, summary):
     bare = summarise(table)
     assert summary_document(with_sections(bare, table))["confidence"] == []
     assert "confidence " not in to_text(measures_blocks(with_sections(bare, table).sections[NAME]))
-    scored = summarise_outcomes(table.lazy(), confidence_table(scores), 0.95)
+    scored = summarise_outcomes(table.lazy(), confidence_table(scores), DEFAULT_ANALYSIS)
     (document,) = summary_document(replace(bare, sections={NAME: scored}))["confidence"]
     assert document["auroc"]["estimate"] == summary.auroc.estimate
     assert (document["model"], document["dataset"], document["method"]) == ("m", "d", "likelihood")
@@ -300,14 +358,14 @@ def test_confidence_column_becomes_a_method_of_each_model(table):
 
 
 def test_hostile_method_names_are_shown_as_plain_text(table, scores):
-    held = [replace(one, method=text) for text in (*HOSTILE, "=cmd|' /C calc'!A0") for one in scores]
-    shown = to_text(confidence_blocks(summarise_confidence(confidence_table(held), table)))
-    assert all(character.isprintable() or character == "\n" for character in shown)
+    held = [replace(score, method=text) for text in (*HOSTILE, "=cmd|' /C calc'!A0") for score in scores]
+    output = to_text(confidence_blocks(summarise_confidence(confidence_table(held), table)))
+    assert all(character.isprintable() or character == "\n" for character in output)
 
 
-def _run(table: pl.DataFrame, scores: list[Score]) -> ComparedRun:
+def _run(table: pl.DataFrame, scores: list[Score]) -> RunResults:
     variants = {name: part for (name,), part in table.group_by("variant", maintain_order=True)}
-    return ComparedRun("m", Path("m"), "m", "d", variants, confidence=confidence_table(scores))
+    return RunResults.of_tables("m", Path("m"), "m", "d", variants, confidence=confidence_table(scores))
 
 
 def test_two_runs_are_compared_question_by_question(table, scores):
@@ -325,7 +383,7 @@ def test_paired_difference_interval_matches_bootstrap(table, scores):
     found = compare_confidence(_run(table, scores), _run(table, noisier))
     rng = np.random.default_rng(0)
     first, second = (np.array([one.confidence for one in held]) for held in (scores, noisier))
-    right = np.array([not one.wrong for one in scores])
+    right = np.array([not score.wrong for score in scores])
     drawn = []
     for _ in range(1000):
         pick = rng.integers(0, N, N)
@@ -355,16 +413,16 @@ def test_runs_that_share_few_questions_are_compared_unpaired_with_both_variances
 
 
 def test_only_shared_methods_of_the_requested_variant_are_compared(table, scores):
-    of_variants = [replace(one, method="p", variant=name) for name in ("low", "normal") for one in scores]
+    of_variants = [replace(score, method="p", variant=name) for name in ("low", "normal") for score in scores]
     ours, theirs = _run(table, [*scores, *of_variants]), _run(table, [*of_variants, *scores[:0]])
     assert {(one.method, one.variant) for one in compare_confidence(ours, theirs)} == {("p", "low"), ("p", "normal")}
-    assert {one.variant for one in compare_confidence(ours, theirs, variant="low")} == {"low"}
-    assert {one.method for one in compare_confidence(ours, ours, variant="low")} == {"likelihood", "p"}
-    assert compare_confidence(ours, replace(theirs, confidence=None)) == ()
+    assert {one.variant for one in compare_confidence(ours, theirs, Analysis(variant="low"))} == {"low"}
+    assert {one.method for one in compare_confidence(ours, ours, Analysis(variant="low"))} == {"likelihood", "p"}
+    assert compare_confidence(ours, replace(theirs, scores=None)) == ()
 
 
 def test_auroc_difference_is_undefined_if_all_answers_are_right(table, scores):
-    right = [one for one in scores if not one.wrong]
+    right = [score for score in scores if not score.wrong]
     area, brier = compare_confidence(_run(table, right), _run(table, right))
     assert (area.difference.status, area.difference.reason) == ("undefined", "first:all_true;second:all_true")
     assert brier.first == brier.second
@@ -372,7 +430,7 @@ def test_auroc_difference_is_undefined_if_all_answers_are_right(table, scores):
 
 def test_index_of_refusals_matches_contingency_table(table, scores, summary):
     mine = table.filter(variant="normal")
-    counted = ContingencyTable.from_arrays(mine["refused"].to_numpy(), np.array([one.wrong for one in scores]))
+    counted = ContingencyTable.from_arrays(mine["refused"].to_numpy(), np.array([score.wrong for score in scores]))
     assert summary.against[1].refusal_index.refusals == pytest.approx(refusal_index(counted).estimate, abs=1e-9)
 
 

@@ -17,20 +17,20 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import fisher_exact
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.folder import Asked, ComparedRun, compared_runs
+from refusal_index.data.analysis import DEFAULT_ANALYSIS
+from refusal_index.data.asked import Asked
 from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes
 from refusal_index.errors import OutcomeTableError
+from refusal_index.findings.changed_questions import change_limit, most_changed, permutation_pvalue
 from refusal_index.findings.gate import GateResult, decide
 from refusal_index.findings.gate_policy import (
     MARGINS,
     Policy,
     PolicyError,
-    change_limit,
-    most_changed,
-    permutation_pvalue,
-    questions_for_margins,
     read_policy,
 )
+from refusal_index.findings.guards import questions_for_margins
+from refusal_index.findings.run_results import RunResults, runs_of_table
 from refusal_index.findings.summary import summarise
 from refusal_index.render.gate import guard_table
 from refusal_index.stats import (
@@ -56,7 +56,7 @@ def outcome_of(refused: bool, wrong: bool) -> Outcome:
 
 def run_of(
     refused: np.ndarray, wrong: np.ndarray, label: str = "m", variant: str | None = "normal", first_id: int = 0
-) -> ComparedRun:
+) -> RunResults:
     """Make a run from arrays of refusals and errors, shape (draws, n)."""
     table = outcome_table(
         (
@@ -67,7 +67,7 @@ def run_of(
         for draw, rows in enumerate(zip(refused, wrong, strict=True))
         for i, outcome in enumerate(map(outcome_of, *map(np.ndarray.tolist, rows)))
     )
-    return compared_runs(Path(f"{label}.parquet"), table, {})[0]
+    return runs_of_table(Path(f"{label}.parquet"), table, {})[0]
 
 
 def draws_of(rho: float, seed: int, n: int = N, draws: int = 1, refusal: float = 0.3, error: float = -0.1):
@@ -80,7 +80,7 @@ def draws_of(rho: float, seed: int, n: int = N, draws: int = 1, refusal: float =
 
 
 @pytest.fixture(scope="module")
-def base() -> ComparedRun:
+def base() -> RunResults:
     return run_of(*draws_of(0.6, 1), "base")
 
 
@@ -93,8 +93,7 @@ def test_gate_numbers_match_paired_comparison(base):
     candidate = run_of(*draws_of(0.5, 2), "candidate")
     found = decide(candidate, base, Policy())
     arrays = [
-        np.stack([one.variants["normal"][name].to_numpy() for one in (candidate, base)])
-        for name in ("refused", "wrong")
+        np.stack([one.tables["normal"][name].to_numpy() for one in (candidate, base)]) for name in ("refused", "wrong")
     ]
     expected = compare_metrics(*arrays)
     for metric in ("refusal_index", "correct_rate", "refusal_rate"):
@@ -131,28 +130,30 @@ def test_guards_that_fail_for_the_same_reason_are_named_together(base):
 def test_inconclusive_verdict_says_how_many_questions_would_pass(base):
     found = decide(run_of(*draws_of(0.6, 3), "as good"), base, Policy())
     assert found.verdict == "inconclusive"
-    assert found.questions_if_equal > N
+    assert found.recommended_questions > N
     estimate = guard(found, "refusal_index").guard.estimate
     on_its_limit = decide(found.candidate, base, Policy(margins={"refusal_index": abs(estimate)}))
-    assert on_its_limit.questions_if_equal > N, "the true difference may be 0"
+    assert on_its_limit.recommended_questions > N, "the true difference may be 0"
     repeated = decide(base, base, Policy(margins={"refusal_index": 0.001}))
     worst = guard(repeated, "refusal_index").test.worst
-    assert repeated.questions_if_equal == pytest.approx(N * -worst / 0.001, abs=1)
-    assert repeated.more_questions is None or repeated.more_questions + N == repeated.questions_if_equal
+    assert repeated.recommended_questions == pytest.approx(N * -worst / 0.001, abs=1)
+    assert repeated.more_questions is None or repeated.more_questions + N == repeated.recommended_questions
     worse = decide(run_of(*draws_of(0.6, 3, error=-0.35), "worse"), base, Policy(margins=WIDE))
-    assert (worse.verdict, worse.questions_if_equal) == ("inconclusive", None)
+    assert (worse.verdict, worse.recommended_questions) == ("inconclusive", None)
 
 
-def test_questions_for_margins_give_80_percent_power():
+def test_questions_for_margins_give_80_percent_power_to_pass_and_to_fail():
     table = pl.DataFrame(dict(zip(("refused", "wrong"), (one[0] for one in draws_of(0.6, 1)), strict=True)))
     (variant,) = summarise(read_outcomes(table)).variants
     errors = {name: (variant.metric(name).high - variant.metric(name).low) / 2 / ndtri(0.975) for name in MARGINS}
-    needed = questions_for_margins(variant, 0.95, Policy())
+    needed = questions_for_margins(variant, DEFAULT_ANALYSIS, Policy())
     reach = {name: margin / (math.sqrt(2 * N / needed) * errors[name]) for name, margin in MARGINS.items()}
-    assert sum(ndtr(ndtri(0.95) - one) for one in reach.values()) == pytest.approx(0.2, abs=1e-3)
-    assert questions_for_margins(variant, 0.95, Policy(margins={"refusal_index": 0.0})) is None
+    assert sum(ndtr(ndtri(0.95) - one) for one in reach.values()) <= 0.2, "an equal candidate passes"
+    # of a candidate that is worse by twice the margin with the widest interval, with Holm's adjustment for four guards
+    assert ndtr(min(reach.values()) - ndtri(1 - 0.05 / 4)) == pytest.approx(0.8, abs=1e-3)
+    assert questions_for_margins(variant, DEFAULT_ANALYSIS, Policy(margins={"refusal_index": 0.0})) is None
     never = summarise(read_outcomes(table.with_columns(refused=pl.lit(value=False)))).variants[0]
-    assert questions_for_margins(never, 0.95, Policy()) is None
+    assert questions_for_margins(never, DEFAULT_ANALYSIS, Policy()) is None
 
 
 def test_model_that_never_refuses_fails_however_accurate(base):
@@ -180,7 +181,7 @@ def test_model_that_refuses_everything_fails_rates_and_index(base):
 def test_few_questions_without_refusals_are_inconclusive(base):
     few = np.zeros((1, 40), bool)
     wrong = draws_of(0.6, 3)[1][:, :40]
-    small = ComparedRun("base", base.source, "base", "d", {"normal": base.variants["normal"].head(40)})
+    small = RunResults.of_tables("base", base.source, "base", "d", {"normal": base.tables["normal"].head(40)})
     found = decide(run_of(few, wrong, "few"), small, Policy())
     assert guard(found, "refusal_index").test.verdict == "inconclusive"
     assert found.verdict != "pass"
@@ -191,7 +192,7 @@ def test_model_compared_with_itself_passes_without_variance(base):
     assert found.verdict == "pass"
     assert all(one.reason == "constant_difference" for one in found.guards)
     assert guard(found, "correct_rate").test.worst == pytest.approx(-(1 - 0.05 ** (1 / N)))
-    twenty = ComparedRun("base", base.source, "base", "d", {"normal": base.variants["normal"].head(20)})
+    twenty = RunResults.of_tables("base", base.source, "base", "d", {"normal": base.tables["normal"].head(20)})
     assert decide(twenty, twenty, Policy()).verdict == "inconclusive"
 
 
@@ -233,19 +234,19 @@ def test_bounds_on_a_table_without_recorded_questions_add_a_note(base):
     assert note not in str(decide(recorded(base), None, policy))
 
 
-def missing_of(run: ComparedRun, count: int) -> ComparedRun:
+def missing_of(run: RunResults, count: int) -> RunResults:
     """Leave the last questions of a run unfinished."""
-    rows = run.variants["normal"].with_row_index()
+    rows = run.tables["normal"].with_row_index()
     last = pl.col("index") >= rows.height - count
     changed = rows.with_columns(
         *(pl.when(~last).then(name).alias(name) for name in ("refused", "wrong", "first_grade", "forced_grade")),
         unscored_reason=pl.when(last).then(pl.lit("not_finished")),
     )
-    return ComparedRun(run.label, run.source, run.model, run.dataset, {"normal": changed.drop("index")})
+    return RunResults.of_tables(run.label, run.source, run.model, run.dataset, {"normal": changed.drop("index")})
 
 
 def test_run_with_too_many_missing_grades_is_inconclusive(base):
-    policy = Policy(margins={"refusal_index": 0.2})
+    policy = Policy(margins={"refusal_index": 0.2}, max_missing=0.02)
     assert decide(missing_of(base, 12), base, policy).verdict == "pass"  # exactly 2%
     found = decide(missing_of(base, 13), base, policy)
     assert {one.test.verdict for one in found.guards} == {found.verdict} == {"inconclusive"}
@@ -268,11 +269,11 @@ def test_run_without_any_grade_is_matched_and_inconclusive(base):
         assert "more questions" not in text
         assert json.dumps(found.to_document(), allow_nan=False)
     half = missing_of(base, N // 2)
-    rows = base.variants["normal"]
+    rows = base.tables["normal"]
     other = rows.with_columns(
         pl.when(pl.int_range(pl.len()) >= N // 2).then(name).alias(name) for name in ("refused", "wrong")
     )
-    apart = ComparedRun("apart", base.source, "m", "d", {"normal": other})
+    apart = RunResults.of_tables("apart", base.source, "m", "d", {"normal": other})
     found = decide(half, apart, Policy(max_missing=0.6, at_least={"correct_rate": 0.0}))
     assert found.verdict == "inconclusive"
     assert "too few questions have a grade in both" in found.why
@@ -280,12 +281,12 @@ def test_run_without_any_grade_is_matched_and_inconclusive(base):
     assert "would settle it" not in str(found)
 
 
-def without(run: ComparedRun, count: int) -> ComparedRun:
+def without(run: RunResults, count: int) -> RunResults:
     """Delete the last questions of a run from its table."""
-    return replace(run, variants={name: rows.head(rows.height - count) for name, rows in run.variants.items()})
+    return run.with_tables({name: rows.head(rows.height - count) for name, rows in run.tables.items()})
 
 
-def recorded(run: ComparedRun, questions: int = N, seed: int = 0) -> ComparedRun:
+def recorded(run: RunResults, questions: int = N, seed: int = 0) -> RunResults:
     """Record the dataset and the number of questions a run asked, as its folder does."""
     settings = {"dataset": {"name": "d", "sha256": "0", "questions": questions}, "seed": seed}
     return replace(run, settings=settings, asked={"normal": Asked(questions)})
@@ -309,9 +310,10 @@ def test_absent_questions_count_as_missing_on_either_side(base, keep, share):
         found = decide(*sides, Policy(margins=dict.fromkeys(MARGINS, 1.0)))
         assert (found.verdict, found.incomplete, found.missing[gone]) == ("inconclusive", (gone,), share)
         assert found.why.startswith(f"75% of the {gone}'s questions")
-    few = decide(keep(without(base, 12)), keep(base), Policy())
+    policy = Policy(margins={"refusal_index": 0.2}, max_missing=0.02)
+    few = decide(keep(without(base, 12)), keep(base), policy)
     assert (few.verdict, few.missing["candidate"]) == ("pass", 0.02)
-    assert decide(keep(without(base, 13)), keep(base), Policy()).verdict == "inconclusive"
+    assert decide(keep(without(base, 13)), keep(base), policy).verdict == "inconclusive"
 
 
 def test_recorded_smaller_sample_is_compared_on_its_questions(base):
@@ -335,9 +337,9 @@ def test_baseline_with_other_questions_is_rejected_with_shared_count(base):
 
 
 def test_gate_requires_choosing_one_of_several_variants(base):
-    rows = base.variants["normal"]
+    rows = base.tables["normal"]
     both = {name: rows.with_columns(variant=pl.lit(name)) for name in ("normal", "high")}
-    run = ComparedRun("two", base.source, "m", "d", both)
+    run = RunResults.of_tables("two", base.source, "m", "d", both)
     with pytest.raises(OutcomeTableError, match="one prompt to judge, got normal, high"):
         decide(run, run, Policy())
     with pytest.raises(OutcomeTableError, match="one prompt to judge"):
@@ -352,9 +354,9 @@ def test_gate_accounts_for_clusters(base):
     other = run_of(*draws_of(0.6, 3), "other")
     alike = {"cluster": (pl.int_range(pl.len()) // 20).cast(pl.String)}
 
-    def clustered(run: ComparedRun) -> ComparedRun:
-        rows = {name: table.with_columns(**alike) for name, table in run.variants.items()}
-        return ComparedRun(run.label, run.source, run.model, run.dataset, rows)
+    def clustered(run: RunResults) -> RunResults:
+        rows = {name: table.with_columns(**alike) for name, table in run.tables.items()}
+        return RunResults.of_tables(run.label, run.source, run.model, run.dataset, rows)
 
     plain, grouped = decide(other, base, Policy()), decide(clustered(other), clustered(base), Policy())
     assert grouped.sampling["clusters"] == 30
@@ -367,7 +369,7 @@ def test_gate_accounts_for_clusters(base):
 
 
 def test_fixed_bounds_need_no_baseline(base):
-    rate = float((~base.variants["normal"]["refused"] & ~base.variants["normal"]["wrong"]).mean())
+    rate = float((~base.tables["normal"]["refused"] & ~base.tables["normal"]["wrong"]).mean())
     bounds = {"at_least": {"correct_rate": rate - 0.1}, "at_most": {"refusal_rate": 0.7}}
     assert decide(base, None, Policy(**bounds)).verdict == "pass"
     assert decide(base, None, Policy(at_least={"correct_rate": rate + 0.1})).verdict == "fail"
@@ -384,9 +386,9 @@ def test_all_bounds_and_margins_must_hold(base):
     assert [one.against_baseline for one in found.guards] == [True] * 4 + [False]
 
 
-def test_bounds_and_margins_use_the_same_penalty(base):
-    high_penalty = replace(base, about={"penalty": 3.0})
-    found = decide(base, high_penalty, Policy(margins={"weighted_score": 0.1}, at_least={"weighted_score": -3}))
+def test_bounds_and_margins_use_the_same_p(base):
+    high_p = replace(base, about={"weighted_score_p": 3.0})
+    found = decide(base, high_p, Policy(margins={"weighted_score": 0.1}, at_least={"weighted_score": -3}))
     margin, bound = (one for one in found.guards if one.guard.name == "weighted_score")
     assert margin.candidate == pytest.approx(bound.candidate)
 
@@ -412,13 +414,13 @@ def test_gate_at_a_look_uses_the_group_sequential_level(base):
 
 
 def test_gate_rejects_a_baseline_without_a_forced_pass(base):
-    rows = base.variants["normal"].with_columns(
+    rows = base.tables["normal"].with_columns(
         wrong=pl.when(~pl.col("refused")).then("wrong"),
         forced_grade=pl.lit(None, pl.String),
         forced_reply=pl.lit(None, pl.String),
         unscored_reason=pl.when("refused").then(pl.lit("forced_not_asked")),
     )
-    never = ComparedRun("never", base.source, "m", "d", {"normal": rows})
+    never = RunResults.of_tables("never", base.source, "m", "d", {"normal": rows})
     with pytest.raises(OutcomeTableError, match=r"baseline: expected forced answers .* got a first pass only"):
         decide(base, never, Policy())
 
@@ -430,7 +432,7 @@ def test_most_changed_questions_list_worst_losses_first():
         np.array([[1, 0, 0, 1, 1, 0], [0, 0, 0, 1, 1, 0]], bool),
         "b",
     )
-    rows = [one.variants["normal"] for one in (now, before)]
+    rows = [one.tables["normal"] for one in (now, before)]
     found = most_changed(*rows, [f"q{i:04}" for i in range(6)], exact=True)
     assert [(one.question_id, one.baseline, one.candidate, one.change) for one in found] == [
         ("q0002", "answered_wrong", "answered_right", 2.0),
@@ -442,16 +444,16 @@ def test_most_changed_questions_list_worst_losses_first():
 
 
 def test_questions_are_compared_on_draws_present_in_both_runs():
-    before = run_of(np.zeros((2, 2), bool), np.array([[0, 0], [1, 1]], bool), "a").variants["normal"]
-    now = run_of(np.zeros((1, 2), bool), np.array([[0, 1]], bool), "b").variants["normal"]
+    before = run_of(np.zeros((2, 2), bool), np.array([[0, 0], [1, 1]], bool), "a").tables["normal"]
+    now = run_of(np.zeros((1, 2), bool), np.array([[0, 1]], bool), "b").tables["normal"]
     (one,) = most_changed(now, before, ["q0000", "q0001"], exact=True)
     assert (one.question_id, one.draws_baseline, one.draws_candidate, one.change) == ("q0001", "1 of 1", "1 of 1", -2.0)
 
 
 def samples(*worths: str, label: str) -> pl.DataFrame:
     """Return the rows of a run; each string gives a question's samples by letter: right, wrong or (f) refused."""
-    refused, wrong = (np.array([[letter in kind for letter in one] for one in worths]).T for kind in ("f", "wf"))
-    return run_of(refused, wrong, label).variants["normal"]
+    refused, wrong = (np.array([[letter in kind for letter in worth] for worth in worths]).T for kind in ("f", "wf"))
+    return run_of(refused, wrong, label).tables["normal"]
 
 
 def test_changes_within_sampling_noise_are_not_listed():
@@ -522,7 +524,7 @@ def test_gate_document_is_complete_valid_json(base):
     assert document["verdict"] == found.verdict
     assert [one["metric"] for one in document["guards"]] == ["refusal_index", *list(MARGINS)[1:]]
     assert (document["changed"], document["no_changes"]) == ([], "single_responses")
-    exact = [replace(run, settings={"decoding": {"temperature": 0}}) for run in (found.candidate, found.baseline)]
+    exact = [replace(run, about={"sent": {"model": {"temperature": 0}}}) for run in (found.candidate, found.baseline)]
     found = decide(*exact, Policy())
     assert len(found.to_document()["changed"]) == 10
     assert "10 questions changed by more than sampling noise" in str(found)
@@ -538,7 +540,7 @@ def test_policy_file_is_read_and_extended(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("alhpa = 0.1", "gate.toml: .*got 'alhpa'; did you mean 'alpha'"),
         ("[margins]\nrefusal_index = -0.1", "gate.toml, margins, refusal_index: .*leave out the sign: 0.1"),
@@ -558,10 +560,10 @@ def test_policy_file_is_read_and_extended(tmp_path):
         ("alpha = ", "not valid TOML"),
     ],
 )
-def test_invalid_policy_error_names_file_and_key(text, said, tmp_path):
+def test_invalid_policy_error_names_file_and_key(text, message, tmp_path):
     place = tmp_path / "gate.toml"
     place.write_text(text)
-    with pytest.raises(PolicyError, match=said):
+    with pytest.raises(PolicyError, match=message):
         read_policy(place)
 
 
@@ -574,10 +576,8 @@ WIDEST = Policy(margins=dict.fromkeys(MARGINS, 1.0))
 
 
 def test_samples_of_different_seeds_may_contain_different_questions(base):
-    parts = [
-        replace(base, variants={"normal": base.variants["normal"][rows]}) for rows in (slice(0, 400), slice(200, 600))
-    ]
-    same = decide(*(recorded(one, 400) for one in parts), WIDEST)
+    parts = [base.with_tables({"normal": base.tables["normal"][rows]}) for rows in (slice(0, 400), slice(200, 600))]
+    same = decide(*(recorded(part, 400) for part in parts), WIDEST)
     assert (same.incomplete, same.missing) == (("baseline",), {"candidate": 0.0, "baseline": 0.5})
     other = decide(recorded(parts[0], 400), recorded(parts[1], 400, seed=1), WIDEST)
     assert (other.verdict, other.questions, other.incomplete) == ("pass", 200, ())
@@ -585,7 +585,7 @@ def test_samples_of_different_seeds_may_contain_different_questions(base):
 
 def test_ungraded_baseline_questions_count_among_compared_questions(base):
     gone = pl.int_range(pl.len()) < 10
-    rows = base.variants["normal"].with_columns(wrong=pl.when(~gone).then("wrong"), forced_grade=pl.lit("unscored"))
-    ungraded = recorded(replace(base, variants={"normal": rows}))
+    rows = base.tables["normal"].with_columns(wrong=pl.when(~gone).then("wrong"), forced_grade=pl.lit("unscored"))
+    ungraded = recorded(base.with_tables({"normal": rows}))
     found = decide(recorded(without(base, 450), 150), ungraded, WIDEST)
     assert (found.verdict, found.missing["baseline"]) == ("inconclusive", 10 / 150)

@@ -13,12 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.folder import RunFolder, differing_settings, match, read_runs, shared_variants
+from refusal_index.data.analysis import Analysis
+from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import Identification, outcome_table, write_outcomes
 from refusal_index.data.rates import draw_matrices, draw_matrix, first_draws, outcome_matrix
 from refusal_index.errors import OutcomeTableError, RunFolderError
-from refusal_index.findings.comparison import CompareOptions, compare_pair, matched_variants
+from refusal_index.findings.comparison import compare_pair
+from refusal_index.findings.matching import match, matched_variants, shared_variants
 from refusal_index.findings.ranking import rank
+from refusal_index.findings.run_differences import differing_settings
+from refusal_index.findings.run_results import read_runs
 from refusal_index.stats import (
     METRIC_NAMES,
     compare_corrected,
@@ -67,13 +71,13 @@ def three(tmp_path):
 
 
 def test_pair_comparison_matches_stats_per_variant_and_jointly(three):
-    found = compare_pair(three[:2], CompareOptions(penalty=0.5))
+    found = compare_pair(three[:2], Analysis(weighted_score_p=0.5))
     assert [variant.name for variant in found.variants] == ["low", "high"]
     stacked = []
     for variant in found.variants:
         matrix = variant.match.matrix
         stacked.append((matrix.refused, matrix.wrong, matrix.scored))
-        expected = compare_metrics(matrix.refused, matrix.wrong, matrix.scored, penalty=0.5)
+        expected = compare_metrics(matrix.refused, matrix.wrong, matrix.scored, weighted_score_p=0.5)
         for name in METRIC_NAMES:
             assert variant.comparison[name].estimate == expected[name].estimate
             assert variant.comparison[name].pvalue == expected[name].pvalue
@@ -86,8 +90,8 @@ def test_pair_comparison_matches_stats_per_variant_and_jointly(three):
 def test_variants_missing_different_questions_are_joined_by_question(three, tmp_path):
     number = pl.col("question_id").str.slice(1).cast(pl.Int64)
     lacking = (pl.col("variant") == "low") & (number >= N - 60) | (pl.col("variant") == "high") & (number < 40)
-    tables = {run.label: pl.concat(run.variants.values()).filter(~lacking) for run in three[:2]}
-    pair, ranking = (do(read_runs(written(tmp_path, **tables)), CompareOptions()) for do in (compare_pair, rank))
+    tables = {run.label: pl.concat(run.tables.values()).filter(~lacking) for run in three[:2]}
+    pair, ranking = (do(read_runs(written(tmp_path, **tables)), Analysis()) for do in (compare_pair, rank))
     stacked = np.zeros((3, 2, 2, N), bool)
     for model, table in enumerate(tables.values()):
         for variant, question, refused, wrong in table.select("variant", number, "refused", "wrong").iter_rows():
@@ -99,7 +103,7 @@ def test_variants_missing_different_questions_are_joined_by_question(three, tmp_
 
 
 def test_ranking_matches_stats_jointly_or_for_one_variant(three):
-    jointly, low = rank(three, CompareOptions(seed=3)), rank(three, CompareOptions(variant="low", metric="f_score"))
+    jointly, low = rank(three, Analysis(seed=3)), rank(three, Analysis(variant="low", metric="f_score"))
     matches = matched_variants(three, None)
     parts = [(m.matrix.refused, m.matrix.wrong, m.matrix.scored) for m in matches.values()]
     expected = rank_joint(*(np.stack(part, axis=1) for part in zip(*parts, strict=True)), rng=3)
@@ -115,16 +119,16 @@ def test_variant_without_standard_error_is_left_out_of_joint_indices(three, tmp_
         refused=pl.col("refused") & (pl.col("variant") == "high"), first_grade=pl.lit(None, pl.String)
     )
     (run,) = read_runs(written(tmp_path, never=never))
-    pair = compare_pair([three[0], run], CompareOptions())
+    pair = compare_pair([three[0], run], Analysis())
     assert (pair.joint, pair.joint_over) == (None, ())
-    ranking = rank([*three, run], CompareOptions())
+    ranking = rank([*three, run], Analysis())
     assert (ranking.variants, ranking.left_out) == (("high",), ("low",))
     assert len(ranking.ranking.runs) == 4
 
 
 def test_only_the_index_has_a_joint_ranking(three):
     with pytest.raises(OutcomeTableError, match="name one prompt: low, high"):
-        rank(three, CompareOptions(metric="f_score"))
+        rank(three, Analysis(metric="f_score"))
 
 
 @pytest.mark.parametrize(
@@ -165,14 +169,14 @@ def test_joint_estimates_align_variants_by_question_not_by_column(tmp_path):
         for row in table.filter(kept).iter_rows(named=True):
             place = run, ("low", "high").index(row["variant"]), int(row["question_id"][1:])
             refused[place], wrong[place], scored[place] = row["refused"], row["wrong"], True
-    pair = compare_pair(runs[:2], CompareOptions()).joint
+    pair = compare_pair(runs[:2], Analysis()).joint
     expected = compare_joint(refused[:2], wrong[:2], scored[:2])
     assert (pair.estimate, pair.standard_error) == pytest.approx(
         (expected.estimate, expected.standard_error), abs=1e-12
     )
-    ranked = {one.row: one.low for one in rank(runs, CompareOptions()).ranking.runs}
+    ranked = {one.row: one.low for one in rank(runs, Analysis()).ranking.runs}
     by_stats = rank_joint(refused, wrong, scored, rng=0).runs
-    assert ranked == pytest.approx({one.row: one.low for one in by_stats}, abs=1e-12)
+    assert ranked == pytest.approx({row.row: row.low for row in by_stats}, abs=1e-12)
 
 
 def test_an_unscored_question_is_left_out_on_both_sides(tmp_path):
@@ -190,7 +194,7 @@ def test_different_prompts_of_one_model_can_be_compared(tmp_path):
     paths = written(tmp_path, mild=table_of(0.8, 1, ["low"]), strict=table_of(0.8, 1, ["high"]))
     runs = read_runs(paths)
     assert [run.label for run in runs] == ["m (mild.parquet)", "m (strict.parquet)"]
-    found = compare_pair(runs, CompareOptions())
+    found = compare_pair(runs, Analysis())
     assert [variant.name for variant in found.variants] == ["low / high"]
     assert found.joint is None
     assert found.variants[0].comparison["refusal_rate"].estimate < 0
@@ -207,11 +211,11 @@ def test_runs_without_a_common_variant_are_rejected_and_variants_listed(tmp_path
         )[0],
     ]
     with pytest.raises(OutcomeTableError, match="a: low, high; c: xlow, xhigh"):
-        compare_pair(other, CompareOptions())
+        compare_pair(other, Analysis())
     with pytest.raises(
         OutcomeTableError, match=r"b has no prompt 'hgih'.*did you mean|a has no prompt 'hgih'.*did you mean 'high'"
     ):
-        compare_pair(runs, CompareOptions(variant="hgih"))
+        compare_pair(runs, Analysis(variant="hgih"))
 
 
 def test_one_file_may_hold_many_models_and_datasets(tmp_path):
@@ -304,7 +308,7 @@ def results(*models: tuple) -> list:
 
 def test_corrected_index_comparison_matches_stats_and_ri_is_headline(tmp_path):
     made = {name: drawn(name, slope, n_draws=d) for name, slope, d in (("a", 3, 2), ("b", 1, 3))}
-    found = compare_pair(read_runs(written(tmp_path, **{name: one[0] for name, one in made.items()})), CompareOptions())
+    found = compare_pair(read_runs(written(tmp_path, **{name: one[0] for name, one in made.items()})), Analysis())
     expected = compare_corrected(*results(*made.values()))
     (variant,) = found.variants
     corrected = variant.corrected
@@ -323,7 +327,7 @@ def test_joint_corrected_indices_are_compared_over_variants_with_repeated_draws(
         name: pl.concat([table, table.with_columns(variant=pl.lit("high"))])
         for name, (table, *_) in zip("ab", made, strict=True)
     }
-    found = compare_pair(read_runs(written(tmp_path, **both)), CompareOptions())
+    found = compare_pair(read_runs(written(tmp_path, **both)), Analysis())
     expected = compare_corrected(*results(*made))
     assert found.corrected_over == found.joint_over == ("low", "high")
     assert found.headline is found.joint
@@ -334,21 +338,21 @@ def test_joint_corrected_indices_are_compared_over_variants_with_repeated_draws(
 def test_only_ri_is_compared_if_a_run_has_no_repeated_draws(tmp_path):
     once = table_of(0.5, 1, ["low"], model="once")
     runs = read_runs(written(tmp_path, a=drawn("a", 3)[0], once=once))
-    found = compare_pair(runs, CompareOptions())
+    found = compare_pair(runs, Analysis())
     assert found.corrected is None
     assert "corrected_refusal_index" not in found.variants[0].differences()
     assert found.headline is found.variants[0].comparison["refusal_index"]
-    assert rank(runs, CompareOptions()).ranking.metric == "refusal_index"
+    assert rank(runs, Analysis()).ranking.metric == "refusal_index"
     with pytest.raises(OutcomeTableError, match=r"more than once in every run .* got none of once; rank by refusal"):
-        rank(runs, CompareOptions(metric="corrected_refusal_index"))
+        rank(runs, Analysis(metric="corrected_refusal_index"))
 
 
 def test_single_sample_at_temperature_zero_is_compared_with_repeated_ones(tmp_path):
     made = {name: drawn(name, slope) for name, slope in (("a", 3), ("b", 1))}
     tables = {"a": made["a"][0], "b": made["b"][0].filter(draw=0)}
     first, second = read_runs(written(tmp_path, **tables))
-    alike = replace(second, settings={"decoding": {"temperature": 0.0}})
-    (variant,) = compare_pair((first, alike), CompareOptions()).variants
+    alike = replace(second, about={"sent": {"model": {"temperature": 0.0}}})
+    (variant,) = compare_pair((first, alike), Analysis()).variants
     single = refusal_index(refused=made["b"][1][0], wrong=made["b"][2][0])
     assert variant.corrected.second.estimate == pytest.approx(single.estimate, abs=1e-9)
 
@@ -361,9 +365,9 @@ def test_ranking_by_ri_or_corrected_index_matches_stats(tmp_path):
         "refusal_index": rank_runs(*single, metric="refusal_index", rng=0),
         "corrected_refusal_index": rank_corrected(results(*made.values()), rng=0),
     }
-    assert rank(runs, CompareOptions()).ranking.metric == "refusal_index"
+    assert rank(runs, Analysis()).ranking.metric == "refusal_index"
     for metric, expected in by_metric.items():
-        found = rank(runs, CompareOptions(metric=metric)).ranking
+        found = rank(runs, Analysis(metric=metric)).ranking
         assert found.metric == metric
         assert [(run.row, run.letters) for run in found.runs] == [(r.row, r.letters) for r in expected.runs]
         assert [run.estimate for run in found.runs] == pytest.approx([r.estimate for r in expected.runs], abs=1e-9)
@@ -381,7 +385,7 @@ def test_ranking_by_ri_or_corrected_index_matches_stats(tmp_path):
 )
 def test_corrected_indices_use_shared_questions_if_at_least_half_are(tmp_path, ids, numbers):
     runs = read_runs(written(tmp_path, a=drawn("a", 2)[0], b=drawn("b", 2, ids)[0]))
-    (variant,) = compare_pair(runs, CompareOptions()).variants
+    (variant,) = compare_pair(runs, Analysis()).variants
     difference = variant.corrected
     found = difference.first.n_repeated, difference.second.n_repeated
     assert found == numbers[:2]
@@ -393,7 +397,7 @@ def test_run_with_undefined_index_is_unranked_with_a_reason(tmp_path):
     tables["never"] = tables["never"].with_columns(refused=pl.lit(value=False))
     runs = read_runs(written(tmp_path, **tables))
     for metric in ("refusal_index", "corrected_refusal_index"):
-        found = rank(runs, CompareOptions(metric=metric)).ranking
+        found = rank(runs, Analysis(metric=metric)).ranking
         assert {run.row for run in found.runs} == {0, 1}
         assert [(run.row, run.reason) for run in found.unranked] == [(2, "nobody_refused")]
 

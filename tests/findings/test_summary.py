@@ -18,20 +18,21 @@ from tests.tiers import one_fast
 
 from refusal_index import refusal_index_many
 from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
+from refusal_index.data.files import json_text
 from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_FINISHED
 from refusal_index.data.outcome_table import SCHEMA, Identification, outcome_table
-from refusal_index.data.rates import BY_ANSWERABLE, MISSING_LIMIT, each_group, variant_groups
+from refusal_index.data.rates import BY_ANSWERABLE, FORCED_REFUSAL_LIMIT, MISSING_LIMIT, each_group, variant_groups
 from refusal_index.data.run_json import Price, Prices
 from refusal_index.errors import OutcomeTableError
-from refusal_index.findings.conclusions import lacking
+from refusal_index.findings.conclusions import missing_answers
 from refusal_index.findings.labels import grade_changes
 from refusal_index.findings.metrics import Statement
+from refusal_index.findings.sections import with_sections
 from refusal_index.findings.sensitivity import LEVEL, MIN_FAILURES, failure_pvalue, missing_range
-from refusal_index.findings.summary import FORCED_REFUSAL_LIMIT, Summary, Usage, VariantSummary, is_complete, summarise
-from refusal_index.render.sections import with_sections
+from refusal_index.findings.summary import Summary, Usage, VariantSummary, is_complete, summarise
 from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import summary_document, summary_table
-from refusal_index.runs.writing import as_json
 from refusal_index.stats import METRIC_NAMES, ContingencyTable, metrics, missing_bounds
 
 # --- The summary
@@ -47,18 +48,18 @@ def table_of(cells: dict[Outcome, int], variant: str | None = "normal", draw: in
     return outcome_table((asked, Question(f"q{i}", "?", "!"), outcome) for i, outcome in enumerate(outcomes))
 
 
-def one(refused_wrong: int, refused_right: int, wrong: int, right: int, more: dict[Outcome, int] | None = None):
+def variant_of(refused_wrong: int, refused_right: int, wrong: int, right: int, more: dict[Outcome, int] | None = None):
     cells = {REFUSED_WRONG: refused_wrong, REFUSED_RIGHT: refused_right, WRONG: wrong, RIGHT: right, **(more or {})}
     (variant,) = summarise(table_of(cells)).variants
     return variant
 
 
 def codes(variant: VariantSummary) -> list[str]:
-    return [warning.code for warning in variant.warnings]
+    return [caveat.code for caveat in variant.caveats]
 
 
 def warning(variant: VariantSummary, code: str) -> Statement:
-    return next(one for one in variant.warnings if one.code == code)
+    return next(one for one in variant.caveats if one.code == code)
 
 
 def message(variant: VariantSummary, code: str) -> str:
@@ -66,20 +67,19 @@ def message(variant: VariantSummary, code: str) -> str:
 
 
 def test_metrics_match_stats_for_the_counts():
-    variant = one(710, 30, 210, 50)
+    variant = variant_of(710, 30, 210, 50)
     assert variant.table == ContingencyTable(710, 30, 210, 50)
     assert variant.metrics[: len(METRIC_NAMES)] == metrics(variant.table)
     assert variant.index == variant.metrics[len(METRIC_NAMES) - 1]
     assert codes(variant) == []
 
 
-def test_confidence_level_and_penalty_are_passed_on_and_kept():
-    summary = summarise(
-        table_of({REFUSED_WRONG: 7, REFUSED_RIGHT: 5, WRONG: 6, RIGHT: 9}), penalty=0.2, confidence_level=0.8
-    )
+def test_confidence_level_and_p_of_the_weighted_score_are_passed_on_and_kept():
+    table = table_of({REFUSED_WRONG: 7, REFUSED_RIGHT: 5, WRONG: 6, RIGHT: 9})
+    summary = summarise(table, Analysis(0.8, weighted_score_p=0.2))
     (variant,) = summary.variants
-    assert variant.metrics[: len(METRIC_NAMES)] == metrics(variant.table, penalty=0.2, confidence_level=0.8)
-    assert (summary.penalty, summary.confidence_level) == (0.2, 0.8)
+    assert variant.metrics[: len(METRIC_NAMES)] == metrics(variant.table, weighted_score_p=0.2, confidence_level=0.8)
+    assert (summary.analysis.payoffs.weighted_score_p, summary.analysis.confidence_level) == (0.2, 0.8)
 
 
 def test_variants_keep_their_order_and_tables_are_not_summed():
@@ -95,7 +95,7 @@ def test_variants_keep_their_order_and_tables_are_not_summed():
 
 
 def test_no_rows_give_no_variants():
-    assert summarise(outcome_table([])) == Summary((), (), 0.95, 1.0)
+    assert summarise(outcome_table([])) == Summary((), (), DEFAULT_ANALYSIS)
 
 
 @pytest.mark.parametrize(
@@ -108,44 +108,44 @@ def test_no_rows_give_no_variants():
     ],
 )
 def test_an_undefined_estimate_is_explained_in_plain_words(cells, reason, words):
-    variant = one(*cells)
+    variant = variant_of(*cells)
     assert variant.index.reason == reason
     assert codes(variant) == ["undefined"]
     assert words in message(variant, "undefined")
 
 
 def test_variant_without_scored_questions_is_undefined_and_incomplete():
-    variant = one(0, 0, 0, 0, {UNSCORED: 4})
+    variant = variant_of(0, 0, 0, 0, {UNSCORED: 4})
     assert codes(variant) == ["undefined", "incomplete"]
     assert "no question could be scored" in message(variant, "undefined")
 
 
 def test_the_boundary_names_its_empty_cell_and_points_to_the_interval():
-    variant = one(60, 0, 20, 20)
+    variant = variant_of(60, 0, 20, 20)
     interval = variant.index
     assert codes(variant) == ["boundary"]
-    assert "boundary (+1) because no question is refused but right" in message(variant, "boundary")
-    assert f"from {interval.low:.2f} to 1.00" in message(variant, "boundary")
-    both = one(60, 0, 0, 40)
-    assert "refused but right when forced and none answered and wrong" in message(both, "boundary")
+    expected = {"estimate": 1.0, "low": interval.low, "high": 1.0, "cells": ["refused_right"]}
+    assert warning(variant, "boundary").values == expected
+    both = variant_of(60, 0, 0, 40)
+    assert warning(both, "boundary").values["cells"] == ["refused_right", "answered_wrong"]
 
 
 @pytest.mark.parametrize("right", [1, 20, 41])
 def test_next_to_no_knowledge_caution_calls_the_number_meaningless(right):
-    variant = one(3000, right, 1326 - right - 2, 2)
+    variant = variant_of(3000, right, 1326 - right - 2, 2)
     assert "next_to_no_knowledge" in codes(variant)
-    said = message(variant, "next_to_no_knowledge")
-    assert f"got {right + 2} of 4,326 questions right" in said
-    assert "meaningless" in said
+    text = message(variant, "next_to_no_knowledge")
+    assert f"got {right + 2} of 4,326 questions right" in text
+    assert "meaningless" in text
     assert "few_right_answers" not in codes(variant)
 
 
 def test_one_per_cent_of_right_answers_gives_no_caution():
-    assert codes(one(3000, 22, 1282, 22)) == []
+    assert codes(variant_of(3000, 22, 1282, 22)) == []
 
 
 def test_few_right_answers_at_the_boundary_get_both_cautions():
-    assert codes(one(3000, 0, 1324, 2)) == ["boundary", "next_to_no_knowledge"]
+    assert codes(variant_of(3000, 0, 1324, 2)) == ["boundary", "next_to_no_knowledge"]
 
 
 @pytest.mark.parametrize(
@@ -159,23 +159,21 @@ def test_few_right_answers_at_the_boundary_get_both_cautions():
     ],
 )
 def test_small_observed_or_expected_cells_give_the_matching_caution(cells, expected):
-    assert codes(one(*cells)) == expected
+    assert codes(variant_of(*cells)) == expected
 
 
 def test_few_right_answers_caution_gives_counts():
-    variant = one(60, 4, 20, 16)
+    variant = variant_of(60, 4, 20, 16)
     expected = {"cell": "refused_right", "found": 4, "expected": pytest.approx(12.8), "right": 20}
     assert warning(variant, "few_right_answers").values == expected
-    assert message(variant, "few_right_answers").startswith(
-        "4 questions were refused but right when forced (12.8 expected by chance). RI depends on 20 right answers"
-    )
-    assert message(one(20, 20, 1, 40), "small_cell").startswith("1 question was answered and wrong (10.6 expected")
+    expected = {"cell": "answered_wrong", "found": 1, "expected": pytest.approx(10.63, abs=0.01), "right": 60}
+    assert warning(variant_of(20, 20, 1, 40), "small_cell").values == expected
 
 
 def test_incomplete_caution_starts_above_two_per_cent_with_reasons():
     assert MISSING_LIMIT == 0.02
-    at_limit = one(40, 20, 20, 18, {UNSCORED: 2})
-    above = one(40, 20, 20, 17, {UNSCORED: 2, Outcome(True, None, unscored_reason="forced_failed"): 1})
+    at_limit = variant_of(40, 20, 20, 18, {UNSCORED: 2})
+    above = variant_of(40, 20, 20, 17, {UNSCORED: 2, Outcome(True, None, unscored_reason="forced_failed"): 1})
     assert at_limit.completeness.missing_share == 0.02
     assert codes(at_limit) == []
     assert codes(above) == ["incomplete"]
@@ -189,10 +187,20 @@ def test_forced_refusals_caution_starts_above_five_per_cent():
         Outcome(True, True, Grade.REFUSED, Grade.REFUSED),
         Outcome(True, True, Grade.REFUSED, Grade.INCORRECT),
     )
-    assert codes(one(0, 20, 20, 20, {again: 1, not_again: 19})) == []
-    above = one(0, 20, 20, 20, {again: 2, not_again: 18})
+    assert codes(variant_of(0, 20, 20, 20, {again: 1, not_again: 19})) == []
+    above = variant_of(0, 20, 20, 20, {again: 2, not_again: 18})
     assert codes(above) == ["forced_refusals"]
     assert "2 of 20 questions again (10.0%)" in message(above, "forced_refusals")
+
+
+def test_undefined_index_is_not_also_called_too_high():
+    """If all forced answers refuse again, nothing is right: one caveat says both."""
+    again = Outcome(True, True, Grade.REFUSED, Grade.REFUSED)
+    variant = variant_of(0, 0, 20, 0, {again: 20})
+    assert codes(variant) == ["undefined"]
+    text = message(variant, "undefined")
+    assert "In the forced pass, the model refused 20 of 20 questions again; these count as wrong." in text
+    assert "too high" not in text
 
 
 def test_single_draw_numbers_use_the_first_draw():
@@ -210,7 +218,7 @@ def test_json_has_unrounded_numbers_and_null_for_none_and_nan():
     prices = Prices(grader=Price(0.15, 0.6))
     cells = {REFUSED_WRONG: 37, REFUSED_RIGHT: 7, WRONG: 20, RIGHT: 30, UNSCORED: 3}
     summary = summarise(table_of(cells), usage=usage, prices=prices)
-    document = json.loads(as_json(summary_document(summary)))
+    document = json.loads(json_text(summary_document(summary)))
     assert (document["price"], document["grader_price"]) == (None, {"input": 0.15, "output": 0.6})
     (variant,) = document["variants"]
     assert list(variant["metrics"]) == [*METRIC_NAMES, *BY_ANSWERABLE, "corrected_refusal_index"]
@@ -222,13 +230,13 @@ def test_json_has_unrounded_numbers_and_null_for_none_and_nan():
     assert variant["table"] == {"refused_wrong": 37, "refused_right": 7, "answered_wrong": 20, "answered_right": 30}
     assert variant["completeness"]["reasons"] == {"first_truncated": 3}
     assert variant["forced_refusals"] == {"asked": 0, "refused": 0, "share": None}
-    assert [warning["code"] for warning in variant["warnings"]] == ["incomplete"]
+    assert [caveat["code"] for caveat in variant["caveats"]] == ["incomplete"]
     counted = {"input_tokens": 1000, "output_tokens": 200, "requests": 45}
     assert variant["usage"] == {**counted, "cost": None, "unpriced_tokens": 0}
 
 
 def test_json_of_an_undefined_estimate_is_null_with_its_reason():
-    document = json.loads(as_json(summary_document(summarise(table_of({RIGHT: 3, WRONG: 2}, variant=None)))))
+    document = json.loads(json_text(summary_document(summarise(table_of({RIGHT: 3, WRONG: 2}, variant=None)))))
     index = document["variants"][0]["metrics"]["refusal_index"]
     assert index["estimate"] is index["low"] is index["high"] is None
     assert (index["status"], index["reason"]) == ("undefined", "nobody_refused")
@@ -238,7 +246,7 @@ def test_json_of_an_undefined_estimate_is_null_with_its_reason():
 
 def test_unforced_first_pass_has_only_metrics_without_forced_answers():
     unforced = Outcome(True, None, Grade.REFUSED, unscored_reason="forced_not_asked")
-    variant = one(0, 0, 30, 20, {unforced: 50})
+    variant = variant_of(0, 0, 30, 20, {unforced: 50})
     whole = metrics(ContingencyTable(50, 0, 30, 20))
     for metric in whole:
         found = variant.metric(metric.name)
@@ -300,7 +308,10 @@ TABLES = {
 def test_a_table_in_a_file_gives_the_same_summary(table, tmp_path):
     table.write_parquet(tmp_path / "table.parquet", row_group_size=37)
     tables = table, pl.scan_parquet(tmp_path / "table.parquet")
-    in_memory, in_file = (as_json(summary_document(with_sections(summarise(one, penalty=0.3), one))) for one in tables)
+    in_memory, in_file = (
+        json_text(summary_document(with_sections(summarise(one, Analysis(weighted_score_p=0.3)), one)))
+        for one in tables
+    )
     assert in_memory == in_file
 
 
@@ -308,7 +319,7 @@ def test_file_groups_match_table_groups_with_requested_columns():
     table, names = TABLES["several models"], ("question_id", "draw", "refused", "forced_reply")
     groups, lazily = variant_groups(table), list(each_group(table.lazy(), names))
     assert [(one.model, one.dataset, one.variant) for one in lazily] == [
-        (one.model, one.dataset, one.variant) for one in groups
+        (group.model, group.dataset, group.variant) for group in groups
     ]
     for one, other in zip(groups, lazily, strict=True):
         assert_frame_equal(one.outcomes.select(names[:3]), other.outcomes.select(names[:3]))
@@ -368,7 +379,7 @@ def test_missing_range_against_brute_force_property(rows) -> None:
 
 
 def test_known_refusals_give_a_narrower_range_than_unknown_outcomes() -> None:
-    refused, nothing = (one(710, 30, 210, 50, {what: 15}).missing for what in (FORCED_FAILED, UNSCORED))
+    refused, nothing = (variant_of(710, 30, 210, 50, {what: 15}).missing for what in (FORCED_FAILED, UNSCORED))
     bounds = missing_bounds(ContingencyTable(710, 30, 210, 50), unknown_refused=15)
     assert (refused.low, refused.high, refused.refused) == (bounds.low, bounds.high, 15)
     assert nothing.low <= refused.low < refused.high < nothing.high
@@ -378,7 +389,7 @@ def test_no_range_or_column_if_nothing_is_missing() -> None:
     summary = summarise(table_of({REFUSED_WRONG: 40, REFUSED_RIGHT: 10, WRONG: 20, RIGHT: 30}))
     assert summary.variants[0].missing is None
     assert "range over missing grades" not in summary_table(summary).columns
-    assert json.loads(as_json(summary_document(summary)))["variants"][0]["missing"] is None
+    assert json.loads(json_text(summary_document(summary)))["variants"][0]["missing"] is None
 
 
 def test_range_below_two_percent_is_in_the_table_and_document() -> None:
@@ -388,7 +399,7 @@ def test_range_below_two_percent_is_in_the_table_and_document() -> None:
     assert table.rows[0][table.columns.index("range over missing grades")] == f"{bounds.low:.3f} to {bounds.high:.3f}"
     assert (variant.status, table.rows[0][table.columns.index("status")]) == ("ok", "ok")
     assert is_complete(summary)
-    (document,) = json.loads(as_json(summary_document(summary)))["variants"]
+    (document,) = json.loads(json_text(summary_document(summary)))["variants"]
     expected = {"low": bounds.low, "high": bounds.high, "status": "ok", "reason": None}
     assert document["missing"] == {**expected, "refused": 0, "answered": 0, "unknown": 10}
 
@@ -396,20 +407,27 @@ def test_range_below_two_percent_is_in_the_table_and_document() -> None:
 @pytest.mark.parametrize("cells", [{REFUSED_WRONG: 40, REFUSED_RIGHT: 10, WRONG: 20, RIGHT: 30}, {RIGHT: 100}, {}])
 def test_variant_missing_a_third_is_incomplete_whatever_its_index(cells) -> None:
     summary = summarise(table_of({**cells, UNSCORED: 50}))
-    table, document = summary_table(summary), json.loads(as_json(summary_document(summary)))
+    table, document = summary_table(summary), json.loads(json_text(summary_document(summary)))
     assert table.rows[0][table.columns.index("status")] == "incomplete"
     assert (document["complete"], document["variants"][0]["status"]) == (False, "incomplete")
     scored = sum(cells.values())
-    assert sentence(lacking(summary)) == f"Incomplete: normal {scored} of {scored + 50} questions scored."
+    assert sentence(missing_answers(summary)) == f"Incomplete: normal {scored} of {scored + 50} questions scored."
 
 
-def test_incomplete_sentence_names_variants_and_how_to_finish() -> None:
+def lacking_counts(summary: Summary) -> dict[str, dict[str, tuple[int, int]]]:
+    """Return how many of the questions and of the repeated samples are scored, and how many were asked, by variant."""
+    return {
+        part["what"]: {variant["name"]: (variant["scored"], variant["asked"]) for variant in part["variants"]}
+        for part in missing_answers(summary).values["parts"]
+    }
+
+
+def test_what_is_lacking_names_variants_and_that_the_run_can_be_resumed() -> None:
     to_come = Outcome(None, None, unscored_reason=NOT_FINISHED)
     parts = {"low": {RIGHT: 99, UNSCORED: 1}, "normal": {RIGHT: 120, to_come: 80}, "high": {to_come: 200}}
     summary = summarise(pl.concat([table_of(cells, name) for name, cells in parts.items()]))
-    assert sentence(lacking(summary)) == (
-        "Incomplete: normal 120 of 200, high 0 of 200 questions scored; run the same command again to complete it."
-    )
+    assert lacking_counts(summary) == {"questions": {"normal": (120, 200), "high": (0, 200)}}
+    assert missing_answers(summary).values["resumable"]
 
 
 def sampled_again(scored: int, unscored: int, variant: str = "normal", reason: str = "first_truncated") -> pl.DataFrame:
@@ -423,7 +441,7 @@ def sampled_again(scored: int, unscored: int, variant: str = "normal", reason: s
 @pytest.mark.parametrize(("unscored", "complete"), [(0, True), (1, True), (2, False), (50, False)])
 def test_over_two_percent_ungraded_further_draws_is_incomplete(unscored: int, complete: bool) -> None:
     summary = summarise(sampled_again(50 - unscored, unscored))
-    (variant,), document = summary.variants, json.loads(as_json(summary_document(summary)))
+    (variant,), document = summary.variants, json.loads(json_text(summary_document(summary)))
     assert variant.completeness.unscored == 0
     assert document["variants"][0]["further_draws"] == {
         "asked": 50,
@@ -433,9 +451,10 @@ def test_over_two_percent_ungraded_further_draws_is_incomplete(unscored: int, co
         "missing_share": unscored / 50,
     }
     assert (document["complete"], variant.status == "incomplete") == (complete, not complete)
-    lacks = lacking(summary)
+    lacks = missing_answers(summary)
     if not complete:
-        assert sentence(lacks) == f"Incomplete: normal {50 - unscored} of 50 repeated samples scored."
+        assert lacking_counts(summary) == {"further_draws": {"normal": (50 - unscored, 50)}}
+        assert not lacks.values["resumable"]
     else:
         assert lacks is None
     assert ("incomplete_draws" in codes(variant)) is not complete
@@ -443,28 +462,23 @@ def test_over_two_percent_ungraded_further_draws_is_incomplete(unscored: int, co
     if not complete:
         counts = {"missing": unscored, "asked": 50, "reasons": {"first_truncated": unscored}}
         assert warning(variant, "incomplete_draws").values == counts
-        assert message(variant, "incomplete_draws").startswith(
-            f"{unscored} of 50 repeated samples ({100 * unscored / 50:.1f}%) could not be scored"
-        )
 
 
 def test_no_further_draws_if_each_question_is_sampled_once() -> None:
     summary = summarise(table_of({RIGHT: 60, WRONG: 40}))
     assert summary.variants[0].further_draws is None
-    assert json.loads(as_json(summary_document(summary)))["variants"][0]["further_draws"] is None
+    assert json.loads(json_text(summary_document(summary)))["variants"][0]["further_draws"] is None
 
 
-def test_incomplete_sentence_separates_questions_from_repeated_samples() -> None:
+def test_what_is_lacking_separates_questions_from_repeated_samples() -> None:
     low = table_of({RIGHT: 80, UNSCORED: 20}, "low")
     summary = summarise(pl.concat([low, sampled_again(10, 40, "high", NOT_FINISHED)]))
-    assert sentence(lacking(summary)) == (
-        "Incomplete: low 80 of 100 questions and high 10 of 50 repeated samples scored; "
-        "run the same command again to complete it."
-    )
+    assert lacking_counts(summary) == {"questions": {"low": (80, 100)}, "further_draws": {"high": (10, 50)}}
+    assert missing_answers(summary).values["resumable"]
 
 
 def unscored_refusals(failed: int, ungraded: int = 0, more: dict[Outcome, int] | None = None) -> VariantSummary:
-    return one(200, 50, 400, 340, {FORCED_FAILED: failed, UNGRADED: ungraded, **(more or {})})
+    return variant_of(200, 50, 400, 340, {FORCED_FAILED: failed, UNGRADED: ungraded, **(more or {})})
 
 
 def by_hand(failed: int, refused: int, ungraded: int, answered: int) -> float:
@@ -487,8 +501,9 @@ def test_caution_if_failures_coincide_with_refusals_below_two_percent() -> None:
     variant = unscored_refusals(10)
     assert variant.completeness.missing_share < 0.02
     assert codes(variant) == ["unscored_refusals"]
-    said, values = message(variant, "unscored_refusals"), warning(variant, "unscored_refusals").values
-    assert "10 of 260 refused questions (3.8%) could not be scored, compared with 0 of 740 answered ones (0.0%;" in said
+    values = warning(variant, "unscored_refusals").values
+    counts = [values[name] for name in ("refused_failed", "refused", "answered_failed", "answered")]
+    assert counts == [10, 260, 0, 740]
     bounds = missing_bounds(ContingencyTable(200, 50, 400, 340), unknown_refused=10)
     assert (values["low"], values["high"]) == (bounds.low, bounds.high)
 

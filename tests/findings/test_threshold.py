@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from benchmarks.coverage import selection as simulation
 from tests.tiers import others_nightly
 
-from refusal_index.data.folder import ComparedRun, compared_runs, read_runs
+from refusal_index.data.analysis import Analysis
 from refusal_index.data.outcome_table import (
     CONFIDENCE_SCHEMA,
     OPTIONAL,
@@ -23,7 +24,8 @@ from refusal_index.data.outcome_table import (
     write_outcomes,
 )
 from refusal_index.errors import OutcomeTableError, RunFolderError
-from refusal_index.findings.comparison import CompareOptions, compare_pair
+from refusal_index.findings.comparison import compare_pair
+from refusal_index.findings.run_results import RunResults, read_runs, runs_of_table
 from refusal_index.plugins.confidence.scored_answers import ScoredAnswers, rule_of, scored_answers
 from refusal_index.plugins.confidence.threshold import (
     BOUND_LEVEL,
@@ -38,6 +40,7 @@ from refusal_index.render.format import to_text
 from refusal_index.stats import (
     ContingencyTable,
     SampledTable,
+    auroc,
     metrics,
     risk_controlling_threshold,
     selective_report,
@@ -50,9 +53,7 @@ PENALTY = ThresholdOptions("mine", penalty=3)
 MAX_ERROR = ThresholdOptions("mine", max_error=0.2)
 
 
-def planted(
-    n: int = 600, seed: int = 0, variants: tuple[str | None, ...] = ("low", "high"), **more: Any
-) -> ComparedRun:
+def planted(n: int = 600, seed: int = 0, variants: tuple[str | None, ...] = ("low", "high"), **more: Any) -> RunResults:
     """Make a run whose score is the probability that each answer is right, with noisier refusals."""
     rng = np.random.default_rng(seed)
     score = rng.random(n)
@@ -70,7 +71,7 @@ def planted(
         for place, variant in enumerate(variants)
     }
     scores = scores_of(ids, score, wrong)
-    return ComparedRun("m", HERE, "m", "d", tables, {}, scores)
+    return RunResults.of_tables("m", HERE, "m", "d", tables, {}, scores)
 
 
 def rows(ids: list[str], **columns: Any) -> pl.DataFrame:
@@ -94,12 +95,12 @@ def scores_of(ids: list[str], confidence: Any, wrong: Any, **more: Any) -> pl.Da
     )
 
 
-def with_scores(run: ComparedRun, *expressions: pl.Expr, **named: pl.Expr) -> ComparedRun:
+def with_scores(run: RunResults, *expressions: pl.Expr, **named: pl.Expr) -> RunResults:
     assert run.confidence is not None
-    return replace(run, confidence=run.confidence.with_columns(*expressions, **named))
+    return replace(run, scores=run.confidence.with_columns(*expressions, **named))
 
 
-def halves_arrays(run: ComparedRun, found: Threshold) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def halves_arrays(run: RunResults, found: Threshold) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the scores and errors of each half."""
     for half in (found.halves.first, found.halves.second):
         part = run.confidence.filter(pl.col("question_id").is_in(list(half)))
@@ -151,7 +152,7 @@ def test_one_cluster_cannot_be_split(n, cluster):
 def test_all_methods_of_a_run_are_judged_on_the_same_half():
     run = planted()
     other = run.confidence.filter(pl.col("question_id") < "q00400").with_columns(method=pl.lit("other"))
-    run = replace(run, confidence=pl.concat([run.confidence, other]))
+    run = replace(run, scores=pl.concat([run.confidence, other]))
     mine, theirs = (find_threshold(run, replace(PENALTY, method=name)) for name in ("mine", "other"))
     assert mine.halves == theirs.halves
     assert set(theirs.table["question_id"]) < set(mine.table["question_id"]) == mine.halves.second
@@ -164,10 +165,10 @@ def test_threshold_choice_matches_stats_on_the_first_half():
     run = planted()
     for_utility, bounded = (find_threshold(run, options) for options in (PENALTY, MAX_ERROR))
     (score, wrong), (other, _) = halves_arrays(run, for_utility)
-    assert for_utility.found == utility_threshold(score, ~wrong, 3)
+    assert for_utility.selected == utility_threshold(score, ~wrong, 3)
     grid = np.quantile(other, np.arange(CUTS) / CUTS, method="inverted_cdf")
-    assert bounded.found == risk_controlling_threshold(score, wrong, 0.2, grid=grid, confidence_level=BOUND_LEVEL)
-    assert bounded.found.cut in other
+    assert bounded.selected == risk_controlling_threshold(score, wrong, 0.2, grid=grid, confidence_level=BOUND_LEVEL)
+    assert bounded.selected.cut in other
 
 
 @pytest.mark.parametrize("options", [PENALTY, MAX_ERROR], ids=["utility", "bound"])
@@ -176,17 +177,17 @@ def test_cut_depends_only_on_grades_of_the_first_half(options):
     found = find_threshold(run, options)
     other = pl.when(in_half(found.halves.second)).then(~pl.col("wrong")).otherwise("wrong")
     turned = find_threshold(with_scores(run, wrong=other), options)
-    assert turned.found == found.found
+    assert turned.selected == found.selected
     assert turned.points[0].error_rate != found.points[0].error_rate
     own = pl.when(in_half(found.halves.first)).then(~pl.col("wrong")).otherwise("wrong")
-    assert find_threshold(with_scores(run, wrong=own), options).found != found.found
+    assert find_threshold(with_scores(run, wrong=own), options).selected != found.selected
 
 
 def test_utility_choice_ignores_scores_of_the_second_half():
     run = planted()
     found = find_threshold(run, PENALTY)
     other = pl.when(in_half(found.halves.second)).then(pl.col("confidence") / 2).otherwise("confidence")
-    assert find_threshold(with_scores(run, confidence=other), PENALTY).found == found.found
+    assert find_threshold(with_scores(run, confidence=other), PENALTY).selected == found.selected
 
 
 def test_different_seed_gives_a_different_split():
@@ -204,7 +205,7 @@ def test_threshold_report_matches_stats_on_the_second_half():
     found = find_threshold(run, PENALTY)
     _, (score, wrong) = halves_arrays(run, found)
     cut, low, high, every = found.points
-    report = selective_report(score, ~wrong, found.found.cut, penalty=3)
+    report = selective_report(score, ~wrong, found.selected.cut, penalty=3)
     assert cut.coverage == report.coverage
     assert cut.error_rate == report.error_rate
     assert cut.utility == report.utility
@@ -212,7 +213,7 @@ def test_threshold_report_matches_stats_on_the_second_half():
         "score",
         *("refusals", "low", "high", "answer_all"),
     )
-    refused = run.variants["low"].filter(in_half(found.halves.second))["refused"].to_numpy()
+    refused = run.tables["low"].filter(in_half(found.halves.second))["refused"].to_numpy()
     table = ContingencyTable.from_arrays(refused, wrong)
     assert low.utility == utility(table, 3)
     assert low.coverage.estimate == pytest.approx(1 - refused.mean())
@@ -225,33 +226,33 @@ def test_differences_are_paired_question_by_question():
     run = planted()
     found = find_threshold(run, PENALTY)
     _, (score, wrong) = halves_arrays(run, found)
-    refused = run.variants["low"].filter(in_half(found.halves.second))["refused"].to_numpy()
+    refused = run.tables["low"].filter(in_half(found.halves.second))["refused"].to_numpy()
     worth = np.where(wrong, -3.0, 1.0)
-    apart = worth * (score >= found.found.cut) - worth * ~refused
+    apart = worth * (score >= found.selected.cut) - worth * ~refused
     difference = found.points[1].difference
     error = apart.std() / math.sqrt(apart.size)
     assert difference.utility.estimate == pytest.approx(apart.mean(), abs=1e-12)
     assert difference.utility.low == pytest.approx(apart.mean() - 1.959964 * error, abs=1e-6)
     assert difference.utility.high == pytest.approx(apart.mean() + 1.959964 * error, abs=1e-6)
     assert difference.coverage.estimate == pytest.approx(
-        (score >= found.found.cut).mean() - (~refused).mean(), abs=1e-12
+        (score >= found.selected.cut).mean() - (~refused).mean(), abs=1e-12
     )
-    own, theirs = wrong[score >= found.found.cut].mean(), wrong[~refused].mean()
+    own, theirs = wrong[score >= found.selected.cut].mean(), wrong[~refused].mean()
     assert difference.error_rate.estimate == pytest.approx(own - theirs, abs=1e-12)
     assert difference.error_rate.low < own - theirs < difference.error_rate.high
 
 
 def test_rules_that_answer_the_same_questions_are_named_not_compared():
     run, options = planted(), ThresholdOptions(max_error=0.25)
-    below = run.confidence.select("question_id", below=pl.col("confidence") < find_threshold(run, options).found.cut)
-    same = run.variants["low"].join(below, on="question_id", maintain_order="left").with_columns(refused="below")
-    found = find_threshold(replace(run, variants={**run.variants, "low": same.drop("below")}), options)
+    below = run.confidence.select("question_id", below=pl.col("confidence") < find_threshold(run, options).selected.cut)
+    same = run.tables["low"].join(below, on="question_id", maintain_order="left").with_columns(refused="below")
+    found = find_threshold(run.with_tables({**run.tables, "low": same.drop("below")}), options)
     ways = [("score", None), ("refusals", "low"), ("refusals", "high"), ("answer_all", None)]
-    assert [(one.kind, one.variant) for one in found.points] == ways
-    assert [one.difference is None for one in found.points] == [True, True, False, False]
+    assert [(point.kind, point.variant) for point in found.points] == ways
+    assert [point.difference is None for point in found.points] == [True, True, False, False]
     assert "answers the same questions as its refusals under low." in str(found)
     none = find_threshold(run, ThresholdOptions(max_error=0.9))  # a limit so high that nothing is refused
-    (all_of_them,) = (one for one in none.points if one.kind == "answer_all")
+    (all_of_them,) = (point for point in none.points if point.kind == "answer_all")
     assert (none.points[0].coverage.estimate, all_of_them.difference) == (1, None)
     assert "answers the same questions as" in str(none)
 
@@ -259,8 +260,8 @@ def test_rules_that_answer_the_same_questions_are_named_not_compared():
 def test_question_without_first_grade_is_excluded_from_that_variant_only():
     run = planted()
     lacking = pl.when(pl.col("question_id") < "q00100").then(None).otherwise("refused")
-    table = run.variants["low"].with_columns(refused=lacking)
-    found = find_threshold(replace(run, variants={**run.variants, "low": table}), PENALTY)
+    table = run.tables["low"].with_columns(refused=lacking)
+    found = find_threshold(run.with_tables({**run.tables, "low": table}), PENALTY)
     cut, low, high, _ = found.points
     assert low.questions < high.questions == cut.questions
     assert low.difference is not None
@@ -271,27 +272,27 @@ def test_threshold_report_accounts_for_clusters_and_weights():
     plain = find_threshold(run, PENALTY)
     cluster = pl.col("question_id").str.slice(1).cast(pl.Int64) // 20
     weight = pl.when(pl.col("question_id") < "q00300").then(3.0).otherwise(1.0)
-    tables = {name: one.with_columns(cluster=cluster.cast(pl.String)) for name, one in run.variants.items()}
-    clustered = find_threshold(replace(run, variants=tables), PENALTY)
-    tables = {name: one.with_columns(weight=weight) for name, one in run.variants.items()}
-    weighted = find_threshold(replace(run, variants=tables), PENALTY)
-    assert weighted.found == plain.found
+    tables = {name: one.with_columns(cluster=cluster.cast(pl.String)) for name, one in run.tables.items()}
+    clustered = find_threshold(run.with_tables(tables), PENALTY)
+    tables = {name: one.with_columns(weight=weight) for name, one in run.tables.items()}
+    weighted = find_threshold(run.with_tables(tables), PENALTY)
+    assert weighted.selected == plain.selected
     assert weighted.points[0].utility.estimate != plain.points[0].utility.estimate
     assert "numbers below are weighted" in str(weighted)
-    part = clustered.run.variants["low"].filter(in_half(clustered.halves.second))
+    part = clustered.run.tables["low"].filter(in_half(clustered.halves.second))
     score = run.confidence.filter(in_half(clustered.halves.second))
     table = SampledTable.from_arrays(
-        score["confidence"].to_numpy() < clustered.found.cut,
+        score["confidence"].to_numpy() < clustered.selected.cut,
         score["wrong"].to_numpy(),
         cluster=part["cluster"].to_numpy(),
     )
-    expected = {one.name: one for one in metrics(table, penalty=0.75)}
+    expected = {metric.name: metric for metric in metrics(table, weighted_score_p=0.75)}
     worth = clustered.points[0]
     assert worth.utility.estimate == pytest.approx(utility(_counts(table), 3).estimate)
     assert worth.utility.low == pytest.approx(4 * expected["weighted_score"].low)
     assert worth.coverage.high == pytest.approx(1 - expected["refusal_rate"].low)
     assert worth.error_rate.low == pytest.approx(1 - expected["correct_given_attempted"].high)
-    bounded = find_threshold(replace(run, variants=clustered.run.variants), MAX_ERROR)
+    bounded = find_threshold(run.with_tables(clustered.run.tables), MAX_ERROR)
     assert "30 clusters, none of which is in both halves" in " ".join(str(bounded).split())
 
 
@@ -299,26 +300,35 @@ def _counts(table: SampledTable) -> ContingencyTable:
     return ContingencyTable(*(round(count) for count in table.counts))
 
 
-def test_threshold_text_states_the_bound_and_the_observed_error_rate():
+def values_of(found: Threshold) -> dict[str, Mapping[str, Any]]:
+    """Return the values of each statement by its code."""
+    return {statement.code: statement.values for statement in found.statements}
+
+
+def test_threshold_states_the_bound_and_the_observed_error_rate():
     found = find_threshold(planted(), MAX_ERROR)
-    said = to_text(threshold_blocks(found))
+    stated = values_of(found)
+    assert next(iter(stated)) == "error_bound"
+    assert to_text(threshold_blocks(found)).startswith(f"Answer at {found.rule}: ")
     rate = found.points[0].error_rate
-    assert said.startswith(
-        f"Answer at {found.rule}: on questions like these, at most 20% of the answers are wrong (90% confidence). "
-        f"Of the questions not used to choose the threshold, {100 * rate.estimate:.1f}% [{100 * rate.low:.1f}, "
-        f"{100 * rate.high:.1f}] of the answers were wrong."
-    )
-    assert "95% intervals; a right answer is worth 1, a wrong one -1" in said
-    confident = to_text(threshold_blocks(find_threshold(planted(3000), replace(MAX_ERROR, confidence_level=0.99))))
-    assert "(99% confidence)" in confident
-    assert "99% intervals" in confident
+    assert stated["error_bound"] == {
+        "name": "mine",
+        "rule": found.rule,
+        "level": 0.9,
+        "max_error": 0.2,
+        "chosen": False,
+        "seen": rate,
+    }
+    assert stated["judged_on_other_half"] == {"level": 0.95, "price": 1}
+    confident = values_of(find_threshold(planted(3000), replace(MAX_ERROR, confidence_level=0.99)))
+    assert confident["error_bound"]["level"] == confident["judged_on_other_half"]["level"] == 0.99
 
 
 def test_threshold_text_says_which_rules_have_lower_utility():
-    said = str(find_threshold(planted(2000), PENALTY))
-    assert "which is optimistic" in said
+    text = str(find_threshold(planted(2000), PENALTY))
+    assert "which is optimistic" in text
     others = "its refusals under low, its refusals under high and answering everything"
-    assert f"the threshold has a higher utility than {others}." in said
+    assert f"the threshold has a higher utility than {others}." in text
 
 
 @pytest.mark.parametrize(
@@ -330,10 +340,10 @@ def test_answering_or_refusing_everything_can_be_chosen(penalty, share, words):
     if share == 0:  # the highest score is wrong
         run = with_scores(run, wrong=(pl.col("confidence") > 0.5) | (pl.col("question_id") > "q00010"))
     found = find_threshold(run, ThresholdOptions(penalty=penalty))
-    assert found.found.status == "boundary"
+    assert found.selected.status == "boundary"
     assert found.points[0].coverage.estimate == share
     assert str(found).startswith(words)
-    assert ("answer_all" in {one.kind for one in found.points}) == (share == 0)
+    assert ("answer_all" in {point.kind for point in found.points}) == (share == 0)
     assert found.to_document()["cut"] is None
     assert found.table["refused"].mean() == 1 - share
     assert found.rule in found.table["model"][0]
@@ -342,7 +352,7 @@ def test_answering_or_refusing_everything_can_be_chosen(penalty, share, words):
 @pytest.mark.parametrize(("n", "is_above"), [(200, True), (300, False)])
 def test_more_questions_are_advised_only_if_observed_rate_is_within_limit(n, is_above):
     found = find_threshold(planted(n), ThresholdOptions(max_error=0.15))
-    first = found.found.tested[0]
+    first = found.selected.tested[0]
     assert (first.n_errors / first.n_answered > 0.15) == is_above
     assert ("more questions could show" in str(found)) != is_above
     assert ("above the limit" in str(found)) == is_above
@@ -358,9 +368,9 @@ def test_more_questions_are_advised_only_if_observed_rate_is_within_limit(n, is_
 def test_missing_valid_cut_is_reported_as_undefined_with_a_reason(n, max_error, reason, words):
     run = with_scores(planted(n), confidence=1 - pl.col("confidence"))
     found = find_threshold(run, ThresholdOptions(max_error=max_error))
-    assert (found.found.status, found.found.reason, found.rule, found.table) == ("undefined", reason, None, None)
-    assert [one.kind for one in found.points] == ["refusals", "refusals", "answer_all"]
-    assert all(one.difference is None for one in found.points)
+    assert (found.selected.status, found.selected.reason, found.rule, found.table) == ("undefined", reason, None, None)
+    assert [point.kind for point in found.points] == ["refusals", "refusals", "answer_all"]
+    assert all(point.difference is None for point in found.points)
     assert words in str(found)
     assert found.to_document()["cut"] is None
     with pytest.raises(ConfidenceError, match="there is no threshold"):
@@ -390,12 +400,11 @@ def test_answers_without_score_or_grade_are_unscored_in_the_virtual_run():
     assert found.points[0].questions == table.height - no_score.height - no_grade.height
 
 
-def test_threshold_text_says_a_method_was_trained_on_both_halves():
+def test_threshold_says_a_method_was_trained_on_both_halves():
     run = planted()
-    assert "was trained" not in str(find_threshold(run, PENALTY))
-    assert "mine was trained on answers from both halves" in str(
-        find_threshold(with_scores(run, fold=pl.lit(1)), PENALTY)
-    )
+    assert "trained_on_both_halves" not in values_of(find_threshold(run, PENALTY))
+    trained = values_of(find_threshold(with_scores(run, fold=pl.lit(1)), PENALTY))["trained_on_both_halves"]
+    assert (trained["name"], trained["reason"]) == ("mine", "its scores come from elsewhere")
 
 
 # --- The virtual run
@@ -408,7 +417,7 @@ def test_virtual_run_is_an_outcome_table_of_the_second_half(tmp_path, suffix):
     assert read_outcomes(found.write(tmp_path / f"virtual.{suffix}")).equals(found.table)
     assert set(found.table["question_id"]) == found.halves.second
     joined = found.table.join(run.confidence, on="question_id", suffix="_scored")
-    assert (joined["refused"] == (joined["confidence"] < found.found.cut)).all()
+    assert (joined["refused"] == (joined["confidence"] < found.selected.cut)).all()
     assert (joined["wrong"] == joined["wrong_scored"]).all()
     assert joined["topic"].null_count() == 0
     assert found.table["model"].unique().to_list() == [f"m, {found.rule}"]
@@ -418,22 +427,22 @@ def test_virtual_run_is_an_outcome_table_of_the_second_half(tmp_path, suffix):
 def test_question_scoring_exactly_the_cut_is_answered_in_the_virtual_run():
     run = with_scores(planted(), pl.col("confidence").round(1))
     found = find_threshold(run, PENALTY)
-    tied = found.table.join(run.confidence, on="question_id").filter(pl.col("confidence") == found.found.cut)
+    tied = found.table.join(run.confidence, on="question_id").filter(pl.col("confidence") == found.selected.cut)
     assert tied.height > 0
     assert not tied["refused"].any()
 
 
 def test_question_columns_are_kept_from_any_variant():
     run = planted()
-    said = [pl.lit("why?").alias("question"), pl.lit("so").alias("gold"), pl.lit(2.0).alias("weight")]
-    tables = {"low": run.variants["low"], "high": run.variants["high"].with_columns(said)}
-    table = find_threshold(replace(run, variants=tables), PENALTY).table
+    columns = [pl.lit("why?").alias("question"), pl.lit("so").alias("gold"), pl.lit(2.0).alias("weight")]
+    tables = {"low": run.tables["low"], "high": run.tables["high"].with_columns(columns)}
+    table = find_threshold(run.with_tables(tables), PENALTY).table
     assert table.select("question", "gold", "weight").unique().rows() == [("why?", "so", 2.0)]
 
 
 def test_virtual_run_has_replies_only_for_scores_of_counted_answers(tmp_path):
     run = planted(variants=(None,))
-    (own,) = run.variants.values()
+    (own,) = run.tables.values()
     table = own.with_columns(
         first_reply=pl.when(~pl.col("refused")).then(pl.lit("free")),
         forced_reply=pl.when("refused").then(pl.lit("forced")),
@@ -444,13 +453,13 @@ def test_virtual_run_has_replies_only_for_scores_of_counted_answers(tmp_path):
     found = find_threshold(read, ThresholdOptions(penalty=1))
     assert found.answers.method == "confidence"
     both = found.table.join(own, on="question_id", suffix="_own")
-    said = pl.when("refused_own").then(pl.lit("forced")).otherwise(pl.lit("free"))
+    columns = pl.when("refused_own").then(pl.lit("forced")).otherwise(pl.lit("free"))
     expected = both.select(
-        first_reply=pl.when(~pl.col("refused")).then(said), forced_reply=pl.when("refused").then(said)
+        first_reply=pl.when(~pl.col("refused")).then(columns), forced_reply=pl.when("refused").then(columns)
     )
     assert both.select("first_reply", "forced_reply").equals(expected)
     of_forced = with_scores(run, **{"pass": pl.lit("forced")})
-    table = find_threshold(replace(of_forced, variants={None: table.drop("confidence")}), PENALTY).table
+    table = find_threshold(of_forced.with_tables({None: table.drop("confidence")}), PENALTY).table
     assert table["first_reply"].null_count() == table["forced_reply"].null_count() == table.height
 
 
@@ -458,17 +467,17 @@ def test_a_run_without_variants_is_compared_with_each_variant_of_another(tmp_pat
     run = planted(2000)
     found = find_threshold(run, PENALTY)
     (virtual,) = read_runs([found.write(tmp_path / "virtual.parquet")])
-    pair = compare_pair((run, virtual), CompareOptions())
-    assert [one.name for one in pair.variants] == ["low", "high"]
-    assert all(one.match.paired for one in pair.variants)
-    (only,) = compare_pair((run, virtual), CompareOptions(variant="high")).variants
+    pair = compare_pair((run, virtual), Analysis())
+    assert [variant.name for variant in pair.variants] == ["low", "high"]
+    assert all(variant.match.paired for variant in pair.variants)
+    (only,) = compare_pair((run, virtual), Analysis(variant="high")).variants
     assert only.comparison == pair.variants[1].comparison
-    alone = compare_pair((replace(run, variants={"high": run.variants["high"]}), virtual), CompareOptions())
+    alone = compare_pair((run.with_tables({"high": run.tables["high"]}), virtual), Analysis())
     assert alone.variants[0].comparison == pair.variants[1].comparison
     assert pair.joint.estimate < 0
     assert pair.joint.pvalue < 1e-6
-    both = compare_pair((virtual, virtual), CompareOptions())
-    assert [one.name for one in both.variants] == ["all"]
+    both = compare_pair((virtual, virtual), Analysis())
+    assert [variant.name for variant in both.variants] == ["all"]
 
 
 @pytest.mark.parametrize(
@@ -486,7 +495,7 @@ def test_a_run_without_variants_is_compared_with_each_variant_of_another(tmp_pat
 def test_cut_is_shown_with_as_few_digits_as_give_the_same_answers(cut, scores, shown):
     rows = pl.DataFrame({"confidence": scores})
     assert rule_of(ScoredAnswers("s", None, rows, is_trained=False), cut) == f"s >= {shown}"
-    assert [one >= float(shown) for one in scores] == [one >= cut for one in scores]
+    assert [score >= float(shown) for score in scores] == [score >= cut for score in scores]
 
 
 # --- Which scores are used
@@ -495,7 +504,7 @@ def test_cut_is_shown_with_as_few_digits_as_give_the_same_answers(cut, scores, s
 def test_scores_that_differ_by_variant_require_choosing_one():
     run = planted()
     by_variant = [run.confidence.with_columns(variant=pl.lit(name, pl.String)) for name in ("low", "high")]
-    several = replace(run, confidence=pl.concat(by_variant))
+    several = replace(run, scores=pl.concat(by_variant))
     with pytest.raises(ConfidenceError, match=r"scores of mine differ between prompts; name one of low, high"):
         find_threshold(several, PENALTY)
     with pytest.raises(ConfidenceError, match=r"got 'hihg'; did you mean 'high'"):
@@ -503,7 +512,7 @@ def test_scores_that_differ_by_variant_require_choosing_one():
     found = find_threshold(several, replace(PENALTY, variant="high"))
     assert found.table["variant"].unique().to_list() == ["high"]
     assert found.rule.startswith("mine (high) >= ")
-    assert [one.variant for one in found.points] == [None, "low", "high", None]
+    assert [point.variant for point in found.points] == [None, "low", "high", None]
     with pytest.raises(ConfidenceError, match="apply to all prompts, got 'low'; leave it out"):
         find_threshold(run, replace(PENALTY, variant="low"))
 
@@ -511,12 +520,12 @@ def test_scores_that_differ_by_variant_require_choosing_one():
 def test_unknown_method_error_lists_available_methods():
     run = planted()
     two = pl.concat([run.confidence, run.confidence.with_columns(method=pl.lit("yours"))])
-    for given, said in (
+    for given, columns in (
         (None, "name one of mine, yours"),
         ("yuors", "expected one of mine, yours, .*did you mean 'yours'"),
     ):
-        with pytest.raises(ConfidenceError, match=f"method: {said}"):
-            scored_answers(replace(run, confidence=two), given)
+        with pytest.raises(ConfidenceError, match=f"method: {columns}"):
+            scored_answers(replace(run, scores=two), given)
     assert scored_answers(run).method == "mine"
 
 
@@ -524,39 +533,39 @@ def test_first_draw_counts_and_mixed_passes_are_rejected():
     run = planted()
     later = run.confidence.with_columns(draw=pl.lit(1, pl.Int64), confidence=1 - pl.col("confidence"))
     assert (
-        scored_answers(replace(run, confidence=pl.concat([later, run.confidence])))
+        scored_answers(replace(run, scores=pl.concat([later, run.confidence])))
         .rows["confidence"]
         .equals(run.confidence["confidence"])
     )
     other = run.confidence.with_columns(pl.lit("probe").alias("pass"))
     with pytest.raises(ConfidenceError, match=r"of one pass, got those of forced, probe"):
-        scored_answers(replace(run, confidence=pl.concat([run.confidence, other])))
+        scored_answers(replace(run, scores=pl.concat([run.confidence, other])))
     halves = pl.concat([run.confidence[:300], other[300:]])
     with pytest.raises(ConfidenceError, match=r"of one pass, got those of forced, probe"):
-        scored_answers(replace(run, confidence=halves))
+        scored_answers(replace(run, scores=halves))
 
 
 def test_scores_of_questions_not_in_the_run_are_rejected():
     run = planted()
-    tables = {name: one.filter(pl.col("question_id") >= "q00010") for name, one in run.variants.items()}
+    tables = {name: one.filter(pl.col("question_id") >= "q00010") for name, one in run.tables.items()}
     with pytest.raises(
         ConfidenceError, match="scores of 10 questions that are not in its outcomes, the first of 'q00000'"
     ):
-        scored_answers(replace(run, variants=tables))
+        scored_answers(run.with_tables(tables))
 
 
 def test_missing_scores_error_says_how_to_create_them(tmp_path):
     run = planted()
     for none in (None, run.confidence.clear()):
         with pytest.raises(RunFolderError, match=r"has no scores yet; 'refusal-index confidence .*'"):
-            scored_answers(replace(run, confidence=none))
-    (table,) = compared_runs(tmp_path / "t.csv", run.variants["low"], {})
+            scored_answers(replace(run, scores=none))
+    (table,) = runs_of_table(tmp_path / "t.csv", run.tables["low"], {})
     with pytest.raises(OutcomeTableError, match=r"t\.csv: expected the columns 'confidence'"):
         scored_answers(table)
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"confidence": pl.lit(0.5)}, "expected scores that differ, got 0.5 for all 600 answers"),
         ({"wrong": pl.lit(value=True)}, "expected right and wrong answers, got 600 that are all wrong"),
@@ -565,9 +574,9 @@ def test_missing_scores_error_says_how_to_create_them(tmp_path):
         ({"wrong": pl.lit(None, pl.Boolean)}, "expected answers with a score and a grade, got none"),
     ],
 )
-def test_uninformative_scores_are_rejected(changed, said):
+def test_uninformative_scores_are_rejected(changed, message):
     for options in (PENALTY, MAX_ERROR):
-        with pytest.raises(ConfidenceError, match=said):
+        with pytest.raises(ConfidenceError, match=message):
             find_threshold(with_scores(planted(), **changed), options)
 
 
@@ -579,11 +588,11 @@ def test_answers_in_only_one_half_are_rejected():
         for value in (False, True)
     )
     with pytest.raises(ConfidenceError, match="in both halves of the questions, got 2 in total and none in one half"):
-        find_threshold(replace(run, confidence=pl.concat([right, wrong])), PENALTY)
+        find_threshold(replace(run, scores=pl.concat([right, wrong])), PENALTY)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({}, "expected penalty or max_error, got neither"),
         ({"penalty": 1, "max_error": 0.1}, "got penalty and max_error"),
@@ -595,8 +604,8 @@ def test_answers_in_only_one_half_are_rejected():
         ({"penalty": 1, "confidence_level": 95}, "confidence_level: expected"),
     ],
 )
-def test_invalid_threshold_options_are_rejected(given, said):
-    with pytest.raises(ConfidenceError, match=said):
+def test_invalid_threshold_options_are_rejected(given, message):
+    with pytest.raises(ConfidenceError, match=message):
         ThresholdOptions(**given)
 
 
@@ -608,7 +617,136 @@ def test_threshold_frame_and_document_contain_unrounded_numbers():
     assert row["estimate"] == document["points"][1]["error_rate"]["estimate"]
     assert row["difference_high"] == document["points"][1]["difference"]["error_rate"]["high"]
     assert document["tested"][-1].keys() == {"cut", "n_answered", "n_errors", "upper_bound"}
-    assert document["cut"] == found.found.cut
+    assert document["cut"] == found.selected.cut
+
+
+# --- The choice of the method
+
+
+def several(seed: int = 0, n: int = 600) -> RunResults:
+    """Make a run with four methods: the planted one, two noisier ones, and one that gives the same score to all."""
+    run = planted(n, seed)
+    rng = np.random.default_rng([seed, 1])
+    noisy = [
+        run.confidence.with_columns(
+            method=pl.lit(name), confidence=pl.Series(np.clip(run.confidence["confidence"] + noise, 0, 1))
+        )
+        for name, noise in (("noisy", rng.normal(0, 0.3, n)), ("noisier", rng.normal(0, 1, n)))
+    ]
+    same = run.confidence.with_columns(method=pl.lit("same"), confidence=pl.lit(0.5))
+    return replace(run, scores=pl.concat([noisy[1], run.confidence, noisy[0], same]))
+
+
+ANY_PENALTY = ThresholdOptions(penalty=3)
+ANY_LIMIT = ThresholdOptions(max_error=0.2)
+
+
+@pytest.mark.parametrize("options", [ANY_PENALTY, ANY_LIMIT])
+def test_definition_best_method_on_its_half_is_chosen_and_thresholded_like_a_fixed_one(options):
+    run = several()
+    found = find_threshold(run, options)
+    half = found.halves.first if options.max_error is None else found.halves.second
+    by_method = {
+        name: run.confidence.filter(in_half(half), method=name) for name in ("noisier", "mine", "noisy", "same")
+    }
+    areas = {
+        name: auroc(rows["confidence"].to_numpy(), ~rows["wrong"].to_numpy()).estimate
+        for name, rows in by_method.items()
+    }
+    assert {candidate.answers.method: candidate.auroc for candidate in found.candidates} == areas
+    assert [candidate.answers.method for candidate in found.candidates if candidate.left_out] == ["same"]
+    assert found.answers.method == max(areas, key=areas.get) == "mine"
+    fixed = find_threshold(run, replace(options, method="mine"))
+    assert (found.selected, found.points, fixed.candidates) == (fixed.selected, fixed.points, ())
+    if options.max_error is None:
+        utilities = [
+            utility_threshold(rows["confidence"].to_numpy(), ~rows["wrong"].to_numpy(), 3).utility
+            for rows in by_method.values()
+        ]
+        assert [candidate.utility for candidate in found.candidates] == utilities
+
+
+@pytest.mark.parametrize("options", [ANY_PENALTY, ANY_LIMIT])
+def test_property_method_does_not_depend_on_grades_of_the_half_that_did_not_choose(options):
+    for seed in range(10):
+        run = several(seed, n=100)
+        found = find_threshold(run, options)
+        other = found.halves.second if options.max_error is None else found.halves.first
+        turned = with_scores(run, wrong=pl.col("wrong") ^ in_half(other))
+        assert find_threshold(turned, options).answers.method == found.answers.method
+        assert [candidate.auroc for candidate in find_threshold(turned, options).candidates] == [
+            candidate.auroc for candidate in found.candidates
+        ]
+
+
+def test_named_methods_are_the_only_candidates():
+    found = find_threshold(several(), replace(ANY_LIMIT, method=("noisy", "noisier")))
+    assert [candidate.answers.method for candidate in found.candidates] == ["noisy", "noisier"]
+    assert found.answers.method == "noisy"
+    with pytest.raises(ConfidenceError, match="did you mean 'noisier'"):
+        find_threshold(several(), replace(ANY_LIMIT, method=("noisy", "noiser")))
+
+
+def test_prompts_are_candidates_too():
+    run = planted()
+    by_variant = [
+        run.confidence.with_columns(variant=pl.lit(name, pl.String), confidence=score)
+        for name, score in (("low", 1 - pl.col("confidence")), ("high", pl.col("confidence")))
+    ]
+    every = replace(run, scores=pl.concat([*by_variant, run.confidence.with_columns(method=pl.lit("other"))]))
+    found = find_threshold(every, ANY_LIMIT)
+    assert [candidate.answers.name for candidate in found.candidates] == ["mine (low)", "mine (high)", "other"]
+    assert "among 3 methods and prompts" in str(found)
+    low = find_threshold(every, replace(ANY_LIMIT, variant="low"))
+    assert [candidate.answers.name for candidate in low.candidates] == ["mine (low)", "other"]
+    with pytest.raises(ConfidenceError, match=r"variant: expected one of low, high, got 'hihg'"):
+        find_threshold(every, replace(ANY_LIMIT, variant="hihg"))
+
+
+def test_methods_with_few_scores_or_trained_elsewhere_are_left_out_with_a_reason():
+    run = several()
+    few = run.confidence.filter(pl.col("question_id") < "q00200", method="mine").with_columns(method=pl.lit("few"))
+    trained = run.confidence.filter(method="mine").with_columns(method=pl.lit("trained"), fold=pl.lit(0, pl.Int64))
+    rest = run.confidence.filter(pl.col("method") != "mine")
+    found = find_threshold(replace(run, scores=pl.concat([few, trained, rest])), ANY_LIMIT)
+    assert found.answers.method == "noisy"
+    chosen = values_of(found)["method_chosen"]
+    assert (chosen["name"], chosen["count"], chosen["questions"], chosen["by_utility"]) == ("noisy", 2, 300, False)
+    few_scores = (["few"], "too few scores")
+    assert chosen["left_out"] == [
+        few_scores,
+        (["trained"], "not trained on one half: its scores come from elsewhere"),
+        (["same"], "all scores are the same"),
+    ]
+    assert all(reason in str(found) for _, reason in chosen["left_out"])
+    single = find_threshold(replace(run, scores=pl.concat([few, run.confidence.filter(method="mine")])), ANY_LIMIT)
+    chosen = values_of(single)["method_chosen"]
+    assert (chosen["name"], chosen["count"], chosen["left_out"]) == ("mine", 1, [few_scores])
+    only = replace(run, scores=pl.concat([trained, run.confidence.filter(method="same")]))
+    with pytest.raises(ConfidenceError, match="expected one that can be chosen on half of the questions, got none"):
+        find_threshold(only, ANY_LIMIT)
+
+
+def test_bound_after_a_choice_says_what_was_done():
+    limited = values_of(find_threshold(several(), ANY_LIMIT))
+    assert limited["error_bound"]["chosen"]
+    assert limited["judged_where_chosen"]["name"] == "mine"
+    paid = values_of(find_threshold(several(), ANY_PENALTY))
+    chosen = paid["method_chosen"]
+    assert (chosen["name"], chosen["count"], chosen["questions"], chosen["by_utility"]) == ("mine", 3, 300, True)
+    assert "judged_where_chosen" not in paid
+    document = find_threshold(several(), ANY_PENALTY).to_document()
+    assert [candidate["method"] for candidate in document["candidates"]] == ["noisier", "mine", "noisy", "same"]
+    assert document["candidates"][3]["left_out"] == "all scores are the same"
+
+
+def test_simulation_limit_holds_after_choosing_among_twelve_methods():
+    limit = simulation.Limit(simulation.Methods((0.5,) * 12, 0.0), 200, 0.21, 0.2)
+    rows = list(simulation.limit_rows(limit, 60, np.random.default_rng(1)))
+    exceeded = {row.scenario.rpartition(", method ")[2]: row for row in rows if row.quantity == "limit exceeded"}
+    assert exceeded["chosen on the other half"].holds
+    contrast = next(row for row in rows[::-1] if row.quantity == "limit exceeded")
+    assert contrast.value > 0.2  # the same methods, chosen on the questions that set the threshold
 
 
 # --- The error bound
@@ -641,12 +779,12 @@ def test_error_bound_holds_with_stated_confidence_in_simulation(profile, coarse)
         given = np.floor(10 * score) / 10 if coarse else score
         ids = [f"q{number}" for number in range(n)]
         table = rows(ids, refused=rng.random(n) < 0.3, wrong=wrong, variant="low")
-        run = ComparedRun("m", HERE, "m", "d", {"low": table}, {}, scores_of(ids, given, wrong))
+        run = RunResults.of_tables("m", HERE, "m", "d", {"low": table}, {}, scores_of(ids, given, wrong))
         found = find_threshold(run, ThresholdOptions(max_error=bound, seed=seed))
-        if found.found.cut is None:
+        if found.selected.cut is None:
             continue
         found_some += 1
-        true = rate_above(profile, math.ceil(10 * found.found.cut - 1e-9) / 10 if coarse else found.found.cut)
+        true = rate_above(profile, math.ceil(10 * found.selected.cut - 1e-9) / 10 if coarse else found.selected.cut)
         broken += true > bound + 1e-9
         rate = found.points[0].error_rate
         covered += rate.low <= true <= rate.high
@@ -661,5 +799,5 @@ def test_error_bound_holds_with_stated_confidence_in_simulation(profile, coarse)
 @others_nightly("seed", range(4))
 def test_error_bound_holds_for_single_splits(seed):
     found = find_threshold(planted(3000, seed), replace(MAX_ERROR, seed=seed))
-    assert (1 - found.found.cut) / 2 <= 0.2
+    assert (1 - found.selected.cut) / 2 <= 0.2
     assert found.points[0].coverage.estimate > 0.3

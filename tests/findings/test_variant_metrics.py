@@ -9,15 +9,17 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from refusal_index.data.analysis import Analysis
 from refusal_index.data.first_pass import self_contained, to_outcomes
-from refusal_index.data.folder import compared_runs, read_runs
-from refusal_index.data.imports import ReadOptions, SourceFile, read_first_passes
+from refusal_index.data.imports import ReadOptions, read_first_passes
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.data.outcome_table import Identification, outcome_table, read_outcomes, write_outcomes
 from refusal_index.data.rates import ANSWERABLE_NOT_RECORDED, BY_ANSWERABLE, completeness, contingency_table
-from refusal_index.findings.comparison import CompareOptions, compare_pair
+from refusal_index.data.source_files import SourceFile
+from refusal_index.findings.comparison import compare_pair
 from refusal_index.findings.gate import decide as gate
 from refusal_index.findings.gate_policy import Policy
+from refusal_index.findings.run_results import read_runs, runs_of_table
 from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
 from refusal_index.findings.summary import Summary, VariantSummary, summarise
 from refusal_index.render.format import to_text
@@ -52,7 +54,7 @@ def check_unknown(variant: VariantSummary, names: str, reason: str) -> None:
 
 
 def codes(variant: VariantSummary) -> list[str]:
-    return [warning.code for warning in variant.warnings]
+    return [caveat.code for caveat in variant.caveats]
 
 
 def test_refused_unanswerable_questions_do_not_represent_all_refused_ones() -> None:
@@ -98,9 +100,9 @@ def test_comparison_notes_runs_that_were_never_forced(tmp_path: Path) -> None:
             tmp_path / f"{name}.csv",
         )
     first, second = read_runs([tmp_path / "a.csv", tmp_path / "b.csv"])
-    statements = compare_pair((first, second), CompareOptions()).statements
-    assert [one.code for one in statements].count("never_forced") == 2
-    (primary,) = (one for one in statements if one.code == "primary")
+    statements = compare_pair((first, second), Analysis()).statements
+    assert [statement.code for statement in statements].count("never_forced") == 2
+    (primary,) = (statement for statement in statements if statement.code == "primary")
     assert (primary.values["metric"], primary.values["has_pvalue"]) == ("refusal_index", False)
 
 
@@ -118,7 +120,7 @@ def test_repeated_refusals_are_unknown_without_a_forced_grade() -> None:
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs real data")
 @pytest.mark.parametrize(("name", "rate"), [("explicit", 0.540), ("implicit", 0.292)])
 def test_real_squad2_refusals_match_published_rates(name: str, rate: float) -> None:
-    passes = read_first_passes(SourceFile.read(REAL / f"{name}_n500.jsonl"), "graded", ReadOptions())
+    passes = read_first_passes(SourceFile.read(REAL / f"{name}_n500.jsonl"), "graded", ReadOptions()).passes
     (variant,) = summarise(to_outcomes(map(self_contained, passes))).variants
     assert variant.metric("refusal_rate").estimate == pytest.approx(rate)
     check_unknown(variant, "error_rate refusal_index", FORCED_NOT_ASKED)
@@ -131,7 +133,7 @@ def test_real_squad2_refusals_match_published_rates(name: str, rate: float) -> N
 def both_kinds(without: dict[Outcome, int], answerable: dict[Outcome, int]) -> pl.DataFrame:
     """Make outcomes of questions without a right answer, and with one."""
     asked = Identification("m", "d", "normal")
-    golds = [(gold, one) for gold, counts in ((None, without), ("a", answerable)) for one in counts]
+    golds = [(gold, count) for gold, counts in ((None, without), ("a", answerable)) for count in counts]
     rows = [(gold, one) for gold, one in golds for _ in range((without if gold is None else answerable)[one])]
     return outcome_table((asked, Question(f"q{i}", "?", gold), one) for i, (gold, one) in enumerate(rows))
 
@@ -163,16 +165,16 @@ def test_answerability_rates_are_shown_only_for_datasets_with_both_kinds() -> No
 
 
 def test_answerability_rates_can_be_gate_guards() -> None:
-    (base,) = compared_runs(Path("b.parquet"), both_kinds({SETTLED: 90, WRONG: 10}, {RIGHT: 90, WRONG: 10}), {})
-    (worse,) = compared_runs(Path("w.parquet"), both_kinds({SETTLED: 20, WRONG: 80}, {RIGHT: 90, WRONG: 10}), {})
+    (base,) = runs_of_table(Path("b.parquet"), both_kinds({SETTLED: 90, WRONG: 10}, {RIGHT: 90, WRONG: 10}), {})
+    (worse,) = runs_of_table(Path("w.parquet"), both_kinds({SETTLED: 20, WRONG: 80}, {RIGHT: 90, WRONG: 10}), {})
     margins = {"refused_unanswerable": 0.2, "refused_answerable": 0.1}
-    verdicts = {one.guard.name: one for one in gate(worse, base, Policy(margins=margins)).guards}
+    verdicts = {guard.guard.name: guard for guard in gate(worse, base, Policy(margins=margins)).guards}
     lost, kept = (verdicts[name] for name in margins)
     assert (lost.test.verdict, lost.guard.estimate) == ("fail", pytest.approx(-0.7))
     assert (kept.test.verdict, kept.guard.estimate) == ("pass", 0)
     bounds = gate(worse, None, Policy(at_least={"refused_unanswerable": 0.5}, at_most={"refused_answerable": 0.1}))
-    assert [(one.candidate, one.test.verdict) for one in bounds.guards] == [(0.2, "fail"), (0, "pass")]
-    (alike,) = compared_runs(Path("a.parquet"), base.variants["normal"].with_columns(gold=pl.lit("a")), {})
+    assert [(guard.candidate, guard.test.verdict) for guard in bounds.guards] == [(0.2, "fail"), (0, "pass")]
+    (alike,) = runs_of_table(Path("a.parquet"), base.tables["normal"].with_columns(gold=pl.lit("a")), {})
     bound = Policy(at_most={"refused_answerable": 1})
     for found in (gate(alike, base, Policy(margins=margins)), gate(alike, None, bound)):
         assert found.guards[-1].reason == ANSWERABLE_NOT_RECORDED

@@ -12,10 +12,11 @@ from refusal_index.data.datasets import Dataset
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
 from refusal_index.runs.execute import execute
-from refusal_index.runs.plan import Plan, open_store, prepare
+from refusal_index.runs.plan import Plan, prepare
 from refusal_index.runs.results import Derived, derive_into
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.store import ReplyStore
+from refusal_index.runs.store import ReplyStore, open_store
+from tests.models.provider_server import provider_server  # noqa: F401 - a fixture
 
 VARIANTS = ("low", "normal", "high", "highest")
 INSPECT_MODEL = "sambanova/any"

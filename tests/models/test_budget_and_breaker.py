@@ -5,31 +5,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
+import refusal_index as ri
 from refusal_index.data.run_json import UNPRICED, Price, Prices
+from refusal_index.findings.run_results import RunResults
 from refusal_index.models.failures import OUTAGE_SECONDS, QUESTIONS_IN_A_ROW, CircuitBreaker, Failure, FailureKind
 from refusal_index.models.settings import SettingError
-from refusal_index.protocol import Completion, Pass, Reply, Role
-from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import RunFailedError
+from refusal_index.protocol import Completion, Pass, Reply, Role, StopReason
+from refusal_index.runs.budget import Budget, UsageCounter
+from refusal_index.runs.engine import RunFailedError, WaitingError
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.settings import Limits
-from refusal_index.runs.writing import Run
+from tests.faults.api import Exchange
 from tests.models.conftest import both_clients, run
 from tests.models.fake_api import FakeApi
 from tests.models.test_direct import sums
+from tests.runs.models import LOCAL, ROWS
 from tests.tiers import others_nightly
 
 # --- Budgets
 
 
-def execute_plan(plan: Plan) -> Run:
+def execute_plan(plan: Plan) -> RunResults:
     return asyncio.run(execute(plan))
 
 
@@ -61,14 +65,14 @@ def test_dollars_against_tokens_times_prices():
     budget = Budget(Limits(max_cost=10.0))
     budget.count([reply()], PRICES)
     assert budget._cost == 1.0 + 1.0
-    budget.count([reply(Role.GRADER, 100_000, 0)], PRICES)
+    budget.count([reply(Role.GRADER, 60_000, 40_000)], PRICES)
     assert budget._cost == 3.0
 
 
 def test_batch_replies_cost_a_share_of_the_price():
     budget, rated = Budget(Limits(max_cost=10.0)), replace(PRICES, batch_rate=0.25)
     budget.count(
-        [reply(), replace(reply(), in_batch=True), replace(reply(Role.GRADER, 100_000, 0), in_batch=True)], rated
+        [reply(), replace(reply(), in_batch=True), replace(reply(Role.GRADER, 60_000, 40_000), in_batch=True)], rated
     )
     assert budget._cost == 2.0 + 0.5 + 0.25
 
@@ -84,6 +88,43 @@ def test_requests_in_flight_are_expected_to_cost_the_average():
             with budget.one_request():
                 assert "$10.00" in budget.used_up()
     assert budget.used_up() is None, "requests without a reply have no known cost"
+
+
+UNUSABLE = {
+    "no counts": (0, 0),
+    "no tokens of the prompt": (0, 5),
+    "no tokens of the text": (5, 0),
+}
+
+
+@pytest.mark.parametrize("counts", UNUSABLE.values(), ids=UNUSABLE)
+@pytest.mark.parametrize("asked", [Role.MODEL, Role.GRADER])
+def test_cost_limit_ends_with_the_first_reply_without_usable_counts(counts, asked):
+    budget = Budget(Limits(max_cost=10.0))
+    budget.count([reply()], PRICES)
+    assert budget.used_up() is None
+    budget.count([reply(asked, *counts)], PRICES)
+    assert "cost is unknown" in budget.used_up()
+    assert budget.requests_left() == 0
+
+
+def test_replies_that_cost_nothing_need_no_counts():
+    budget, free = Budget(Limits(max_cost=10.0)), Prices(Price(0.0, 0.0), Price(1.0, 1.0))
+    budget.count([reply(Role.MODEL, 0, 0), reply(Role.MODEL, 5, 0, requests=0)], free)
+    rejected = replace(reply(read=0, written=0), reply=Reply(Pass.FIRST, Role.MODEL, "no", StopReason.CONTENT_FILTER))
+    budget.count([rejected], PRICES)
+    assert budget.used_up() is None
+
+
+def test_missing_counts_matter_only_with_a_cost_limit():
+    budget = Budget(Limits(max_requests=10))
+    budget.count([reply(Role.MODEL, 0, 0)], PRICES)
+    assert budget.used_up() is None
+
+
+def test_cost_of_replies_without_counts_is_unknown_not_zero():
+    assert UsageCounter([reply(), reply(Role.MODEL, 0, 0)]).cost(PRICES) is None
+    assert UsageCounter([reply(), reply(Role.MODEL, 0, 0)]).usage(PRICES).cost is None
 
 
 def test_seconds_against_a_clock():
@@ -111,6 +152,42 @@ def test_run_ends_at_its_request_budget_and_resumes_with_a_larger_one(plan_for):
         assert len(api.answered) == needed
     assert last.ended is None
     assert last.outcomes.equals(whole.outcomes)
+
+
+@pytest.mark.parametrize("seconds", [60, 299])
+@both_clients
+def test_time_limit_ends_waits_for_a_retry(plan_for, model, seconds):
+    async def busy(_exchange: Exchange) -> web.StreamResponse:
+        return web.json_response({"error": {"message": "later"}}, status=429, headers={"Retry-After": str(seconds)})
+
+    with FakeApi(sums, lambda *_: busy) as api:
+        plan = plan_for(api.url, model=model, count=12, max_time=0.5)
+        with pytest.raises(WaitingError, match=r"the time of 0\.5 seconds is up"):
+            asyncio.run(asyncio.wait_for(execute(plan), 30))
+
+
+def test_time_limit_ends_functions_that_hang(tmp_path):
+    release = threading.Event()
+
+    def hangs(question, *, must_answer=False):
+        release.wait(60)
+        return "late"
+
+    try:
+        run = ri.evaluate(
+            hangs,
+            ROWS,
+            model_name="hangs",
+            out=tmp_path / "r",
+            **LOCAL,
+            max_time=0.5,
+            attempt_timeout=1,
+            max_connections=2,
+        )
+    finally:
+        release.set()
+    assert run.ended == "the time of 0.5 seconds is up; run the same command again to resume"
+    assert not run.is_complete
 
 
 def test_a_budget_in_dollars_needs_prices(plan_for):
@@ -201,6 +278,37 @@ def test_breaker_opens_if_every_request_is_invalid():
     assert breaker.reason is not None
 
 
+@pytest.mark.parametrize(
+    ("kind", "opens"),
+    [(FailureKind.LASTING, True), (FailureKind.REQUEST, True), (FailureKind.PASSING, False)],
+)
+def test_breaker_opens_if_every_request_of_a_short_run_failed_for_good(kind, opens):
+    failure = Failure("no", "openai/any", kind, "check the key")
+    breaker, replied_before, worked = CircuitBreaker(), CircuitBreaker(), CircuitBreaker()
+    for one in (breaker, replied_before, worked):
+        one.failed("model", "q0", failure)
+        one.failed("model", "q1", failure)
+    worked.worked("model")
+    for one, earlier in ((breaker, False), (replied_before, True), (worked, False)):
+        one.end_if_all_failed(lambda _role, earlier=earlier: earlier)
+    assert breaker.reason == ("openai/any failed for each of 2 questions (no); check the key" if opens else None)
+    assert replied_before.reason is None
+    assert worked.reason is None
+
+
+@pytest.mark.parametrize(("status", "most"), [(401, 5), (400, 5), (404, 5)])
+@both_clients
+def test_short_run_ends_after_its_first_prompt_if_all_its_requests_are_refused(plan_for, model, status, most):
+    async def refused(_exchange: Exchange) -> web.StreamResponse:
+        return refuse(status)
+
+    with FakeApi(sums, lambda *_: refused) as api:
+        plan = plan_for(api.url, model=model, count=5, variants="low,normal,high,highest")
+        with pytest.raises(RunFailedError, match="failed for each of 5 questions"):
+            execute_plan(plan)
+        assert api.received.total() == most
+
+
 def test_breaker_opens_on_a_long_outage_affecting_several_questions():
     clock = Clock()
     breaker, down = CircuitBreaker(clock), Failure("503", "openai/any", FailureKind.PASSING)
@@ -269,12 +377,12 @@ def test_permanent_errors_end_the_run_early_and_it_resumes(plan_for, status, cod
         plan = plan_for(api.url, count=COUNT, variants="low,high", model=model)
         with pytest.raises(RunFailedError) as caught:
             run(plan)
-        said = str(caught.value)
-        assert f"{model} failed for 20 questions in a row" in said
-        assert str(status) in said
-        assert advice.format(key=f"{model.split('/')[-2].upper()}_API_KEY") in said
-        assert "sk-very-secret" not in said
-        assert "\n" not in said
+        text = str(caught.value)
+        assert f"{model} failed for 20 questions in a row" in text
+        assert str(status) in text
+        assert advice.format(key=f"{model.split('/')[-2].upper()}_API_KEY") in text
+        assert "sk-very-secret" not in text
+        assert "\n" not in text
         assert api.received.total() < COUNT, "not every question was tried, none twice and only one variant"
         assert set(api.received.values()) == {1}
         api._fault = None

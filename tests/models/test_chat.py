@@ -40,7 +40,7 @@ from refusal_index.protocol import (
     load_prompt_set,
     next_requests,
 )
-from refusal_index.protocol.procedure import PendingRequest
+from refusal_index.protocol.conversation import PendingRequest
 from refusal_index.runs.settings import Settings
 from tests.models.batches.answering import questions
 
@@ -54,9 +54,13 @@ def ask_of(
 ) -> ModelRequest:
     """Return a first request, or one to a grader."""
     protocol = Protocol(load_prompt_set("default"), "low", GraderKind.MODEL, placement)
-    talk = Conversation(questions(1)[0], "low", TwoPass(GraderKind.MODEL, protocol), draws)
-    one = next_requests(talk, [])[0] if asked is Role.MODEL else PendingRequest(Step(Pass.FIRST, asked, prediction="4"))
-    return model_request(Settings.from_values(**changes), talk, one)
+    conversation = Conversation(questions(1)[0], "low", TwoPass(GraderKind.MODEL, protocol), draws)
+    one = (
+        next_requests(conversation, [])[0]
+        if asked is Role.MODEL
+        else PendingRequest(Step(Pass.FIRST, asked, prediction="4"))
+    )
+    return model_request(Settings.from_values(**changes), conversation, one)
 
 
 def test_model_request_uses_the_settings_of_the_run():
@@ -70,7 +74,7 @@ def test_model_request_uses_the_settings_of_the_run():
 
 def test_instruction_can_be_a_system_message():
     body = chat_body(ask_of(placement=Placement.SYSTEM), "any")
-    assert [one["role"] for one in body["messages"]] == ["system", "user"]
+    assert [message["role"] for message in body["messages"]] == ["system", "user"]
 
 
 def test_openai_uses_max_completion_tokens():
@@ -144,15 +148,15 @@ def read(*choices: Any, **body: Any) -> Any:
         (choice(reason="content_filter"), ("Lima", StopReason.CONTENT_FILTER)),
         (choice(reason=None), ("Lima", STOP)),
         (choice(reason="end_turn"), ("Lima", STOP)),
-        (choice(reason=["stop"]), ("Lima", STOP)),
-        (choice(reason={"a": 1}), ("Lima", STOP)),
+        (choice(reason=["stop"]), ("Lima", StopReason.UNKNOWN)),
+        (choice(reason={"a": 1}), ("Lima", StopReason.UNKNOWN)),
         (choice(None), None),
         (choice(None, None), None),
         (choice(None, "eos"), None),
         (choice(None, "content_filter"), ("", StopReason.CONTENT_FILTER)),
         (choice(None, "length"), ("", StopReason.LENGTH)),
-        (choice(None, refusal="I must not."), ("I must not.", STOP)),
-        (choice("", refusal="I must not."), ("I must not.", STOP)),
+        (choice(None, refusal="I must not."), ("I must not.", StopReason.REFUSAL)),
+        (choice("", refusal="I must not."), ("I must not.", StopReason.REFUSAL)),
         (choice([{"type": "text", "text": "Li"}, {"text": "ma"}, {"image": 1}, 3]), ("Lima", STOP)),
         (choice([{"text": None}, {"text": 5}]), None),
         (choice([]), None),
@@ -160,7 +164,8 @@ def read(*choices: Any, **body: Any) -> Any:
         (choice(5, "length"), ("", StopReason.LENGTH)),
         (choice(None, "tool_calls", tool_calls=[{"id": "1"}]), ("", StopReason.TOOL_CALL)),
         (choice(" ", "stop", function_call={"name": "f"}), (" ", StopReason.TOOL_CALL)),
-        (choice("Lima", "tool_calls", tool_calls=[{"id": "1"}]), ("Lima", STOP)),
+        (choice("Lima", "tool_calls", tool_calls=[{"id": "1"}]), ("Lima", StopReason.TOOL_CALL)),
+        (choice("Lima", refusal={"odd": 1}), ("Lima", STOP)),
         (choice("cut \ud83d"), ("cut \ud83d", STOP)),
         ({"message": None}, None),
         ({"text": "Lima"}, None),
@@ -242,7 +247,7 @@ def test_arbitrary_responses_never_crash_property(body):
         response = read_chat(body)
     except NoAnswerError:
         return
-    assert all(one is None or (isinstance(one[0], str) and one[1] in StopReason) for one in response.replies)
+    assert all(reply is None or (isinstance(reply[0], str) and reply[1] in StopReason) for reply in response.replies)
     assert isinstance(response.input_tokens, int)
 
 
@@ -258,12 +263,12 @@ async def post(url: str, sent: Any, **response: Any) -> httpx2.Response:
         return await client.post(url, json=sent)
 
 
-def came(url: str = CHAT, sent: Any = None, **response: Any) -> httpx2.Response:
+def response_to(url: str = CHAT, sent: Any = None, **response: Any) -> httpx2.Response:
     return asyncio.run(post(url, sent or {}, **response))
 
 
 def events(*chunks: Any, end: str = "\n") -> dict[str, Any]:
-    lines = [f"data: {one if isinstance(one, str) else json.dumps(one)}{end}{end}" for one in chunks]
+    lines = [f"data: {chunk if isinstance(chunk, str) else json.dumps(chunk)}{end}{end}" for chunk in chunks]
     return {"text": ": a comment\n\n" + "".join(lines), "headers": {"Content-Type": "text/event-stream"}}
 
 
@@ -280,7 +285,7 @@ def test_response_is_read_only_up_to_the_limit():
             yield b" " * 2**20
 
     with pytest.raises(UnreadableReplyError, match="larger than 64 MiB") as caught:
-        came(content=pieces())
+        response_to(content=pieces())
     assert len(read) == MAX_RESPONSE_BYTES // 2**20 + 1
     assert classify_error(caught.value, describe_error(caught.value), "m").kind is FailureKind.REQUEST
 
@@ -290,15 +295,15 @@ def test_response_limit_counts_decompressed_bytes_exactly(monkeypatch, status):
     content = json.dumps(BODY).encode() + b" " * 5000
     packed = {"content": gzip.compress(content), "headers": {"Content-Encoding": "gzip"}, "status_code": status}
     monkeypatch.setattr(chat_api, "MAX_RESPONSE_BYTES", len(content))
-    assert came(**packed).json()["choices"][0]["message"]["content"] == "Lima"
+    assert response_to(**packed).json()["choices"][0]["message"]["content"] == "Lima"
     monkeypatch.setattr(chat_api, "MAX_RESPONSE_BYTES", len(content) - 1)
     with pytest.raises(UnreadableReplyError):
-        came(**packed)
+        response_to(**packed)
 
 
 def test_stream_events_are_combined_into_choices():
     usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-    response = came(
+    response = response_to(
         **events(
             piece(1, content="Cuz"),
             piece(0, role="assistant", content="Li"),
@@ -328,14 +333,14 @@ def test_stream_events_are_combined_into_choices():
     ],
 )
 def test_incomplete_or_failed_stream_is_an_error(chunks, status):
-    assert came(**events(*chunks)).status_code == status
+    assert response_to(**events(*chunks)).status_code == status
 
 
 def test_requested_streams_are_left_unchanged():
     stream = events(piece(content="Li", reason="stop"))
     for sent in ({"stream": True}, {"messages": [], "stream": True}):
-        assert came(sent=sent, **stream).text == stream["text"]
-    quoted = came(sent={"messages": '"stream":true'}, **stream)
+        assert response_to(sent=sent, **stream).text == stream["text"]
+    quoted = response_to(sent={"messages": '"stream":true'}, **stream)
     assert quoted.json()["choices"][0]["message"]["content"] == "Li"
 
 
@@ -350,7 +355,7 @@ def test_requested_streams_are_left_unchanged():
 )
 def test_text_uses_the_charset_of_the_header(content, headers, expected):
     body = json.dumps(BODY).encode().replace(b"Lima", content)
-    assert came(content=body, headers=headers).json()["choices"][0]["message"]["content"] == expected
+    assert response_to(content=body, headers=headers).json()["choices"][0]["message"]["content"] == expected
 
 
 @pytest.mark.parametrize(
@@ -364,21 +369,21 @@ def test_text_uses_the_charset_of_the_header(content, headers, expected):
 def test_body_is_normalised_to_api_types(usage, expected):
     message = {"content": [{"type": "text", "text": "Li"}, {"text": "ma"}], "refusal": 5, "role": "assistant"}
     choices = [{"message": message, "finish_reason": ["stop"]}, {"message": None, "index": 1}, "none"]
-    body = came(content=json.dumps({"choices": choices, "model": None, "usage": usage}).encode()).json()
+    body = response_to(content=json.dumps({"choices": choices, "model": None, "usage": usage}).encode()).json()
     assert body["usage"] == (expected and dict(zip(chat_api.COUNTS, expected, strict=True)))
     first, second = body["choices"]
     assert first["message"] == {"content": "Lima", "refusal": None, "role": "assistant"}
-    assert (first["finish_reason"], first["index"], body["model"]) == (None, 0, "")
+    assert (first["finish_reason"], first["index"], body["model"]) == ("stop", 0, "")
     assert second["message"] == {"content": None, "refusal": None}
 
 
 def test_text_completion_is_left_unchanged():
     body = {"choices": [{"text": "Lima", "index": 0, "finish_reason": "stop"}], "usage": None, "model": "m"}
-    assert came("http://server/v1/completions", content=json.dumps(body).encode()).json() == body
+    assert response_to("http://server/v1/completions", content=json.dumps(body).encode()).json() == body
 
 
 def test_responses_of_other_endpoints_are_left_unchanged():
-    assert came("http://server/v1/models", content=b"[1]").content == b"[1]"
+    assert response_to("http://server/v1/models", content=b"[1]").content == b"[1]"
 
 
 @pytest.mark.slow

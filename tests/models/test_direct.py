@@ -25,16 +25,16 @@ from refusal_index.models.functions import plain_request
 from refusal_index.models.requests import ModelError
 from refusal_index.plugins.inspect.client import make_client
 from refusal_index.protocol import Role, read_logprobs
-from refusal_index.runs.engine import DirectEngine, RunFailedError
+from refusal_index.runs.direct import DirectEngine
+from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.execute import execute
-from refusal_index.runs.plan import open_store
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.store import ReplyStore, StoreError
+from refusal_index.runs.store import ReplyStore, StoreError, open_store
 from tests.faults import kinds
 from tests.faults.api import Exchange, Misdeed
 from tests.models.conftest import INSPECT_MODEL, VARIANTS, both_clients, cells, run
 from tests.models.conftest import run as carried
-from tests.models.fake_api import FakeApi, is_forced, is_grading, question_of
+from tests.models.fake_api import FakeApi, is_forced, is_grading, plain_verdict, question_of
 from tests.runs import models
 from tests.tiers import others_nightly
 
@@ -105,10 +105,10 @@ def test_one_inspect_model_works_in_several_threads_and_event_loops(plan_for):
         model, rows = get_model(INSPECT_MODEL, memoize=False), models.ROWS
         settings = {"variants": "normal", "grader": "exact", "max_retries": 0, "max_connections": 4}
 
-        def ask(name: str) -> ri.Run:
+        def ask(name: str) -> ri.RunResults:
             return ri.evaluate(model, rows, out=out / name, **settings)
 
-        async def together() -> list[ri.Run]:
+        async def together() -> list[ri.RunResults]:
             return await asyncio.gather(*(ri.evaluate_async(model, rows, out=out / n, **settings) for n in ("c", "d")))
 
         with ThreadPoolExecutor(2) as threads:
@@ -120,7 +120,7 @@ def test_one_inspect_model_works_in_several_threads_and_event_loops(plan_for):
 
 
 def test_inspect_keeps_no_finished_requests(plan_for):
-    async def kept() -> int:
+    async def new_events() -> int:
         before = len(transcript().events)
         client = make_client(Role.MODEL, INSPECT_MODEL, None, Settings())
         async with client.connection:
@@ -129,7 +129,7 @@ def test_inspect_keeps_no_finished_requests(plan_for):
 
     with FakeApi(lambda _: "A") as api:
         plan_for(api.url)
-        assert asyncio.run(kept()) == 0
+        assert asyncio.run(new_events()) == 0
 
 
 @both_clients
@@ -214,8 +214,8 @@ def test_slow_response_times_out(plan_for, model):
 
     with FakeApi(sums, lambda *_: drip) as api:
         began = time.monotonic()
-        told = failure_of(plan_for(api.url, model=model, max_retries=0, attempt_timeout=1))
-    assert "TimeoutError: " in told
+        received = failure_of(plan_for(api.url, model=model, max_retries=0, attempt_timeout=1))
+    assert "TimeoutError: " in received
     assert time.monotonic() - began < 6
 
 
@@ -247,14 +247,16 @@ def test_server_without_keys_needs_no_key(plan_for, monkeypatch):
         plan = plan_for(api.url)
         monkeypatch.delenv("FAKE_API_KEY")
         assert cells(carried(plan)) == TABLE
-    assert {(one["Authorization"], one["Content-Type"]) for one in api.headers} == {("Bearer none", "application/json")}
+    assert {(header["Authorization"], header["Content-Type"]) for header in api.headers} == {
+        ("Bearer none", "application/json")
+    }
 
 
 def test_credentials_in_the_base_url_are_sent_as_basic_auth(plan_for):
     with FakeApi(sums) as api:
         assert cells(carried(plan_for(api.url.replace("//", "//me:hush%40hush@")))) == TABLE
-    told = {headers["Authorization"] for headers in api.headers}
-    assert told == {f"Basic {base64.b64encode(b'me:hush@hush').decode()}"}
+    received = {headers["Authorization"] for headers in api.headers}
+    assert received == {f"Basic {base64.b64encode(b'me:hush@hush').decode()}"}
 
 
 @both_clients
@@ -285,8 +287,8 @@ def test_logprobs_are_requested_and_stored(plan_for, model):
         carried(plan)
     assert all(body["logprobs"] is True for body in api.answered)
     with open_store(plan.folder) as store:
-        kept = [read_logprobs(one.logprobs) for one in store.replies()]
-    assert {(one.token, one.logprob) for tokens in kept for one in tokens} == {("<answer>", -0.25)}
+        kept = [read_logprobs(reply.logprobs) for reply in store.replies()]
+    assert {(token.token, token.logprob) for tokens in kept for token in tokens} == {("<answer>", -0.25)}
 
 
 @pytest.mark.parametrize("grader", ["openai-api/fake/grader", "sambanova/grader"])
@@ -295,7 +297,7 @@ def test_grader_is_checked_once_before_any_request(plan_for, grader):
         plan = plan_for(api.url, grader=grader)
         derived = carried(plan)
         capital = [message for message in api.messages() if "capital of France" in message]
-        assert api.messages()[0] == capital[0]
+        assert api.messages()[:3] == capital, "one right, one wrong and one refused answer"
         carried(plan_for(api.url, grader=grader, draws=2))
         assert [message for message in api.messages() if "capital of France" in message] == capital
     assert derived.usage["normal"].requests == 12 + 4 + 4, "those of the model, and a verdict on each answer"
@@ -308,7 +310,8 @@ def test_grader_is_checked_once_before_any_request(plan_for, grader):
             kinds.KEY_REFUSED,
             "grader 'openai-api/fake/grader' did not answer: AuthenticationError: 401: Incorrect API key",
         ),
-        (kinds.says("B"), "expected the letter A for a plainly right answer, got 'B'"),
+        (kinds.replies_with("B"), "expected the letter A for a plainly right answer, 'Paris' to .*, got 'B'"),
+        (kinds.replies_with("A"), "expected the letter B for a plainly wrong answer, 'Berlin' to .*, got 'A'"),
         (kinds.NULL_CONTENT, "did not answer: NoAnswerError"),
     ],
 )
@@ -321,8 +324,8 @@ def test_unusable_grader_raises_before_any_paid_request(plan_for, fault, message
 
 def test_two_graders_by_different_clients_must_agree(plan_for):
     async def judge(exchange: Exchange) -> web.StreamResponse:
-        france = "capital of France" in exchange.body["messages"][-1]["content"]
-        verdict = "A" if france or exchange.body["model"] == "one" else "B"
+        plain = plain_verdict(exchange.body["messages"][-1]["content"])
+        verdict = plain or ("A" if exchange.body["model"] == "one" else "B")
         return web.json_response(exchange.answered((verdict, "stop")))
 
     with FakeApi(graded, lambda message, _: judge if is_grading(message) else None) as api:
@@ -336,7 +339,20 @@ def test_function_graders_run_in_process(plan_for):
         derived = carried(plan_for(api.url, grader="python:tests.runs.models:judge"))
     assert cells(derived) == TABLE
     assert len(api.answered) == 12
-    assert models.ASKED["judge"] == 8
+    assert models.ASKED["judge"] == 1 + 8, "a plainly wrong answer, and those of the model"
+
+
+def test_function_grader_is_checked_once_although_the_run_ended_before_any_grade(plan_for, tmp_path):
+    async def opened(store: ReplyStore) -> None:
+        async with DirectEngine(plan.settings, {Role.GRADER: plan.settings.grader}, {}).open(store):
+            pass
+
+    plan = plan_for("", model="python:tests.runs.models:answer", grader="python:tests.runs.models:judge")
+    models.ASKED.clear()
+    for _ in range(2):
+        with ReplyStore(tmp_path / "replies.sqlite") as store:
+            asyncio.run(opened(store))
+    assert models.ASKED["judge"] == 1
 
 
 @pytest.mark.parametrize(
@@ -345,8 +361,8 @@ def test_function_graders_run_in_process(plan_for):
         ({Role.MODEL: "openai-api/own/any"}, "OWN_BASE_URL, .* found none"),
         ({Role.MODEL: "openai-api/almanac/base"}, "ALMANAC_BASE_URL.*'refusal-index serve' offers one"),
         ({Role.MODEL: "openai/gpt-4.1"}, "OPENAI_API_KEY"),
-        ({Role.GRADER: "openai-api/own/any"}, "grader: .*OWN_BASE_URL.*grader exact"),
-        ({Role.GRADER: "openai/gpt-4.1"}, "grader: .*OPENAI_API_KEY.*grader exact"),
+        ({Role.GRADER: "openai-api/own/any"}, "grader: .*OWN_BASE_URL.*grader includes"),
+        ({Role.GRADER: "openai/gpt-4.1"}, "grader: .*OPENAI_API_KEY.*grader includes"),
         ({Role.MODEL: "in memory"}, "model 'in memory': expected a function or an Inspect model, got object"),
         ({Role.MODEL: "python:tests.runs.models:no_such"}, "expected a function"),
     ],
@@ -370,7 +386,7 @@ def test_unstorable_reply_ends_the_run_without_losing_others(plan_for, monkeypat
     put = ReplyStore.put
 
     def picky(self: ReplyStore, completions: Any) -> None:
-        if any(one.question_id == "q4" for one in completions):
+        if any(completion.question_id == "q4" for completion in completions):
             raise error
         put(self, completions)
 
@@ -380,7 +396,7 @@ def test_unstorable_reply_ends_the_run_without_losing_others(plan_for, monkeypat
         with pytest.raises(RunFailedError, match=message):
             carried(plan)
     with open_store(plan.folder) as store:
-        kept = sum(one.requests for one in store.replies())
+        kept = sum(reply.requests for reply in store.replies())
     assert kept == len(api.answered) - 1
 
 
@@ -430,10 +446,10 @@ def test_cancelling_keeps_received_replies(plan_for, model):
             await running
 
     with FakeApi(sums, fault) as api:
-        plan = plan_for(api.url, model=model, max_connections=8, attempt_timeout=60)
+        plan = plan_for(api.url, model=model, max_connections=8, attempt_timeout=1)
         asyncio.run(cut_off(plan))
         with open_store(plan.folder) as store:
-            assert sum(one.requests for one in store.replies()) == len(api.answered) == 6
+            assert sum(reply.requests for reply in store.replies()) == len(api.answered) == 6
         api._fault = None
         assert cells(carried(plan)) == TABLE
     assert len(api.answered) == 12

@@ -14,6 +14,7 @@ from inspect_ai.model import Model, get_model
 from tenacity import Future, RetryError
 
 from refusal_index.models import failures
+from refusal_index.models.calls import FunctionError
 from refusal_index.models.failures import (
     MAX_LINE,
     MAX_RETRY_AFTER,
@@ -28,7 +29,7 @@ from refusal_index.models.failures import (
     send_with_retries,
     status_of,
 )
-from refusal_index.models.functions import FunctionError, classify_function_error
+from refusal_index.models.functions import classify_function_error
 from refusal_index.plugins.inspect.client import resolve_model
 from tests.models.conftest import INSPECT_MODEL, both_clients, results, run
 from tests.models.fake_api import FakeApi
@@ -113,6 +114,13 @@ def test_function_error_is_classified_by_its_cause(error, kind):
         ({"retry_after": "-3"}, 0.0),
         ({"retry_after": "Sun, 22 Nov 2026 10:00:30 GMT"}, 30.0),
         ({"retry_after": "Sun, 22 Nov 2026 09:00:00 GMT"}, 0.0),
+        ({"retry_after": "Sun, 22 Nov 2026 10:00:30 -0000"}, 30.0),
+        ({"retry_after": "Fri, 01 Jan 2027 08:00:07 GMT", "date": "Fri, 01 Jan 2027 08:00:00 GMT"}, 7.0),
+        ({"retry_after": "Mon, 01 Jan 2024 08:00:07 GMT", "date": "Mon, 01 Jan 2024 08:00:00 GMT"}, 7.0),
+        ({"retry_after": "Mon, 01 Jan 2024 08:00:00 GMT", "date": "Mon, 01 Jan 2024 08:00:07 GMT"}, 0.0),
+        ({"retry_after": "Sun, 22 Nov 2026 10:00:30 GMT", "date": "today"}, 30.0),
+        ({"retry_after": "5", "date": "Mon, 01 Jan 2024 08:00:00 GMT"}, 5.0),
+        ({"retry_after": "soon", "date": "Mon, 01 Jan 2024 08:00:00 GMT"}, None),
         ({"retry_after": "soon"}, None),
         ({}, None),
     ],
@@ -171,7 +179,7 @@ class Waiting(CircuitBreaker):
         self.waited.append(seconds)
 
 
-def sent(breaker: CircuitBreaker, script: list[Failure | str], max_retries: int = 5) -> tuple[str, int]:
+def send_scripted(breaker: CircuitBreaker, script: list[Failure | str], max_retries: int = 5) -> tuple[str, int]:
     """Send a request that follows a script, and return the reply and the number of attempts."""
     played = iter(script)
     count = 0
@@ -187,9 +195,9 @@ def sent(breaker: CircuitBreaker, script: list[Failure | str], max_retries: int 
     def explain(error: Exception) -> Failure:
         return error.args[0]
 
-    told = {"role": "model", "subject": "q"}
+    described = {"role": "model", "subject": "q"}
     try:
-        return asyncio.run(send_with_retries(send, explain, breaker, **told, max_retries=max_retries)), count
+        return asyncio.run(send_with_retries(send, explain, breaker, **described, max_retries=max_retries)), count
     except RequestFailedError as error:
         return f"failed: {error}", count
 
@@ -212,13 +220,13 @@ DOWN, WRONG = Failure("down", "m"), Failure("wrong", "m", FailureKind.REQUEST)
     ],
 )
 def test_number_of_attempts_depends_on_the_error_and_max_retries(script, max_retries, expected):
-    assert sent(Waiting(), script, max_retries) == expected
+    assert send_scripted(Waiting(), script, max_retries) == expected
 
 
 def test_waits_double_with_jitter_up_to_a_minute(monkeypatch):
     monkeypatch.setattr(failures, "FIRST_WAIT", 2.0)
     breaker = Waiting()
-    sent(breaker, [DOWN] * 8, 7)
+    send_scripted(breaker, [DOWN] * 8, 7)
     shortest = [2, 4, 8, 16, 32, 60, 60]
     assert len(breaker.waited) == 7
     for waited, least in zip(breaker.waited, shortest, strict=True):
@@ -229,7 +237,9 @@ def test_waits_double_with_jitter_up_to_a_minute(monkeypatch):
 def test_waits_are_at_least_as_long_as_retry_after(monkeypatch):
     monkeypatch.setattr(failures, "FIRST_WAIT", 2.0)
     breaker = Waiting()
-    sent(breaker, [Failure("slow down", "m", retry_after=17.0), Failure("slow down", "m", retry_after=0.1), "yes"])
+    send_scripted(
+        breaker, [Failure("slow down", "m", retry_after=17.0), Failure("slow down", "m", retry_after=0.1), "yes"]
+    )
     assert breaker.waited[0] == 17.0
     assert breaker.waited[1] >= 4
 
@@ -238,7 +248,7 @@ def test_nothing_is_sent_once_the_breaker_is_open():
     breaker = CircuitBreaker()
     breaker.open("enough")
     with pytest.raises(EndedError):
-        sent(breaker, ["yes"])
+        send_scripted(breaker, ["yes"])
 
 
 def test_breaker_that_opens_during_a_wait_prevents_another_attempt(monkeypatch):
@@ -286,13 +296,13 @@ async def error_of(model: Model) -> Exception:
 
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch):
-    def asked(fault, resolve=resolve_model) -> Exception:
+    def error_after(fault, resolve=resolve_model) -> Exception:
         with FakeApi(lambda _: "never", lambda _message, _sent: fault()) as api:
             monkeypatch.setenv("SAMBANOVA_API_KEY", "sk-very-secret")
             monkeypatch.setenv("SAMBANOVA_BASE_URL", api.url)
             return asyncio.run(error_of(once(resolve)))
 
-    return asked
+    return error_after
 
 
 def once(resolve: Any) -> Model:
@@ -358,7 +368,7 @@ def test_last_error_message_is_reported_after_retries(plan_for, model):
 
 
 def failures_of(plan: Any) -> list[str]:
-    from refusal_index.runs.plan import open_store
+    from refusal_index.runs.store import open_store
 
     results(plan.folder)
     with open_store(plan.folder) as store:
@@ -375,7 +385,7 @@ def test_run_continues_after_an_error_with_status_200(plan_for, model):
     assert derived.outcomes["unscored_reason"].to_list() == [None, None]
 
 
-class Said(Exception):  # noqa: N818 - a name of another package
+class ProviderError(Exception):
     """As in the package of a provider."""
 
     def __init__(self, message: str, **known: object) -> None:
@@ -405,20 +415,23 @@ def given_up(error: Exception) -> RetryError:
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (given_up(Said("Error code: 429 - slow", status_code=429)), "Said: 429: slow"),
+        (given_up(ProviderError("Error code: 429 - slow", status_code=429)), "ProviderError: 429: slow"),
         (
-            raised(ModelGenerateError("\nRequest:\n{}"), given_up(Said("slow", code=503, response=None))),
-            "Said: 503: slow",
+            raised(ModelGenerateError("\nRequest:\n{}"), given_up(ProviderError("slow", code=503, response=None))),
+            "ProviderError: 503: slow",
         ),
         (
-            raised(Said("Connection error."), OSError("refused")),
-            "Said: Connection error: OSError: refused",
+            raised(ProviderError("Connection error."), OSError("refused")),
+            "ProviderError: Connection error: OSError: refused",
         ),
-        (Said("bad", status_code=400, body={"error": {"message": "", "code": "x"}}), "Said: 400: bad"),
-        (Said("bad", status_code="x"), "Said: bad"),
-        (Said("bad", status_code=True), "Said: bad"),
+        (
+            ProviderError("bad", status_code=400, body={"error": {"message": "", "code": "x"}}),
+            "ProviderError: 400: bad",
+        ),
+        (ProviderError("bad", status_code="x"), "ProviderError: bad"),
+        (ProviderError("bad", status_code=True), "ProviderError: bad"),
         (ModelGenerateError("alone"), "ModelGenerateError: alone"),
-        (Said("\u202eleft\x07\x9b <i>and</i>\tright"), "Said: left and right"),
+        (ProviderError("\u202eleft\x07\x9b <i>and</i>\tright"), "ProviderError: left and right"),
         (raised(APITimeoutError("Timed out."), ConnectionRefusedError("no")), "ConnectionRefusedError: no"),
         (raised(APITimeoutError("Timed out."), TimeoutError()), "APITimeoutError: Timed out: TimeoutError"),
         (TimeoutError(), "TimeoutError"),
@@ -429,14 +442,14 @@ def test_error_is_described_by_the_innermost_message(error, line):
 
 
 def test_error_description_is_short():
-    assert len(describe_error(Said("x" * 10_000, status_code=500))) < MAX_LINE
-    assert describe_error(Said("<" * 100_000)).startswith("Said: <<<")
-    assert describe_error(Said("<script " * 100_000)).startswith("Said: <script")
-    one, other = Said("one"), Said("other")
+    assert len(describe_error(ProviderError("x" * 10_000, status_code=500))) < MAX_LINE
+    assert describe_error(ProviderError("<" * 100_000)).startswith("ProviderError: <<<")
+    assert describe_error(ProviderError("<script " * 100_000)).startswith("ProviderError: <script")
+    one, other = ProviderError("one"), ProviderError("other")
     one.__cause__, other.__cause__ = other, one
-    assert describe_error(one).startswith("Said: one")
+    assert describe_error(one).startswith("ProviderError: one")
 
 
 def test_key_is_redacted_before_the_line_is_cut(monkeypatch):
     monkeypatch.setenv("SOME_KEY", "hush-hush-hush")
-    assert "hush" not in describe_error(Said("x" * (MAX_LINE - 20) + " hush-hush-hush"))
+    assert "hush" not in describe_error(ProviderError("x" * (MAX_LINE - 20) + " hush-hush-hush"))

@@ -106,7 +106,7 @@ def test_model_grader_is_checked_before_grading_forced_answers(prepared):
     with FakeApi(sums) as api:
         derived = run_forced(prepared(api, grader="openai-api/fake/grader"))
     assert is_grading(api.messages()[0])
-    assert len(api.answered) == 1 + 2 * 3
+    assert len(api.answered) == 3 + 2 * 3
     assert derived.outcomes.filter(variant="low")["wrong"].to_list() == [False, True, True, False, None, True]
 
 
@@ -251,7 +251,7 @@ def test_grader_disagreements_are_unscored_and_listed(plan_for, two_graders):
     assert disagreed.select("question_id", "first_reply", "unscored_reason").rows() == [
         ("open", "<answer>Ann</answer>", "first_graders_disagree")
     ]
-    assert len(first.answered) == len(second.answered) == 1 + 3, "the check, and replies that the tag does not decide"
+    assert len(first.answered) == len(second.answered) == 3 + 3, "the check, and replies that the tag does not decide"
     assert derived.usage["normal"].requests == len(api.answered) + 2 * 3
 
 

@@ -14,8 +14,10 @@ from inspect_ai.scorer import Score, Scorer, Target, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from refusal_index.data import Grade
-from refusal_index.data.first_pass import FirstPassError
-from refusal_index.data.imports import SourceFile, detected_format
+from refusal_index.data.first_pass import FirstPassError, Incomplete
+from refusal_index.data.imports import detected_format
+from refusal_index.data.source_files import SourceFile
+from refusal_index.findings.imported import reading_statements
 from refusal_index.plugins.inspect import foreign_log
 from refusal_index.plugins.inspect.client import CARRIED
 from refusal_index.plugins.inspect.foreign_log import read_foreign_log
@@ -24,7 +26,7 @@ C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # no
 
 
 @solver
-def say() -> Solver:
+def scripted_solver() -> Solver:
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         reply = state.metadata["reply"]
         if reply == "boom":
@@ -65,7 +67,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def write(*samples: Sample, scorers: tuple[Scorer, ...] = (), epochs: int = 1) -> Path:
         task = Task(
             dataset=MemoryDataset(list(samples), name="facts"),
-            solver=say(),
+            solver=scripted_solver(),
             scorer=[judge(), *scorers],
             epochs=Epochs(epochs, "mode"),
             name="quiz",
@@ -79,13 +81,13 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def grades(path: Path, scorer: str | None = None) -> list[Grade | None]:
-    return [one.grade for one in read_foreign_log(path, scorer)]
+    return [one.grade for one in read_foreign_log(path, scorer).passes]
 
 
 def test_inspect_letter_grades_give_a_complete_first_pass(log):
     path = log(sample(1, "C"), sample(2, "I"), sample(3, "N"))
     assert detected_format(SourceFile.read(path)) == "inspect"
-    first, second, third = read_foreign_log(path)
+    first, second, third = read_foreign_log(path).passes
     assert (first.grade, second.grade, third.grade) == (C, I, R)
     assert (first.model, first.dataset) == ("none/none", "facts")
     assert (third.question.text, third.question.gold, third.question.aliases) == ("What is 3?", "3", ("no. 3",))
@@ -124,14 +126,14 @@ def test_truncated_failed_and_missing_scores_are_unscored(log):
         sample(5, "C", stop="max_tokens"),
         sample(6, "N"),
     )
-    found = read_foreign_log(path)
+    found = read_foreign_log(path).passes
     assert [one.grade for one in found] == [U, U, U, U, C, R]
     reasons = ["first_truncated", "first_content_filter", "request_failed", "first_not_graded"]
     assert [one.outcome().unscored_reason for one in found[:4]] == reasons
 
 
 def test_epochs_are_draws(log):
-    found = read_foreign_log(log(sample(1, "N"), epochs=2))
+    found = read_foreign_log(log(sample(1, "N"), epochs=2)).passes
     assert [(one.question.question_id, one.draw) for one in found] == [("q1", 0), ("q1", 1)]
 
 
@@ -145,7 +147,7 @@ def test_one_scorer_of_several_is_chosen(log):
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         ("P", r"sample 'q2', score 'judge': expected a grade out of .*got 'P'"),
         (0.5, r"sample 'q2'.*got 0\.5"),
@@ -153,8 +155,8 @@ def test_one_scorer_of_several_is_chosen(log):
         ({"correct": 1, "incorrect": 1}, "expected one grade, got correct and incorrect"),
     ],
 )
-def test_score_that_is_not_a_grade_raises(log, value, told):
-    with pytest.raises(FirstPassError, match=told):
+def test_score_that_is_not_a_grade_raises(log, value, message):
+    with pytest.raises(FirstPassError, match=message):
         read_foreign_log(log(sample(1, "C"), sample(2, value)))
 
 
@@ -191,3 +193,72 @@ def test_log_that_decompresses_too_far_raises(log, monkeypatch, limit, value):
     monkeypatch.setattr(foreign_log, limit, value)
     with pytest.raises(FirstPassError, match=rf"{path.name}: not a readable Inspect log .*expected at most .*in all"):
         read_foreign_log(path)
+
+
+# --- Logs that lack something
+
+
+def test_empty_replies_are_unscored_whatever_their_score(log):
+    """From the rule for all imports: an empty reply shows neither a refusal nor an answer."""
+    path = log(
+        *(sample(n, value, reply=" \u200b") for n, value in enumerate(["C", "I", "N", None])),
+        sample(4, "N", reply="", stop="max_tokens"),
+        sample(5, "N", reply="no idea"),
+    )
+    read = read_foreign_log(path)
+    reasons = [one.outcome().unscored_reason for one in read.passes]
+    assert [one.grade for one in read.passes] == [U, U, U, U, U, R]
+    assert reasons[:5] == ["first_empty"] * 4 + ["first_truncated"]
+    assert [one.unused_grades for one in read.passes] == [1, 1, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("status", ["error", "cancelled", "started"])
+def test_log_that_ended_early_is_read_with_its_status(log, tmp_path, status):
+    whole = read_eval_log(str(log(sample(1, "C"), sample(2, "N"), sample(3, "I"))))
+    whole.status = status
+    whole.samples = (whole.samples or [])[:2]
+    other = tmp_path / "early.json"
+    write_eval_log(whole, str(other))
+    read = read_foreign_log(other)
+    assert [one.grade for one in read.passes] == [C, R]
+    assert read.incomplete == Incomplete(samples=2, expected=3, status=status)
+    (statement,) = reading_statements(read)[:1]
+    assert (statement.code, statement.severity) == ("incomplete_log", "serious")
+
+
+def test_log_with_fewer_samples_than_its_dataset_is_incomplete_and_a_whole_one_is_not(log, tmp_path):
+    path = log(sample(1, "C"), sample(2, "N"), epochs=2)
+    assert read_foreign_log(path).incomplete is None, "two samples of two, each twice"
+    part = read_eval_log(str(path))
+    part.samples = [one for one in part.samples or [] if one.id == "q1"]
+    other = tmp_path / "part.json"
+    write_eval_log(part, str(other))
+    assert read_foreign_log(other).incomplete == Incomplete(samples=1, expected=2, status="success")
+
+
+def test_scorers_that_are_not_used_are_named(log):
+    read = read_foreign_log(log(sample(1, "N"), scorers=(second_judge(),)), "judge")
+    assert read.other_scorers == ("second_judge",)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"correct": 0}, I),
+        ({"correct": 0, "answered": 0}, R),
+        ({"Correct": 1, "attempted": 1}, C),
+        ({"correct": 0, "incorrect": 0, "abstained": 1}, R),
+        ({"correct": 0, "incorrect": 0}, U),
+        ({"correct": None}, U),
+    ],
+)
+def test_parts_of_a_score_are_read_as_flags(log, value, expected):
+    assert grades(log(sample(1, value))) == [expected]
+
+
+def test_every_unknown_score_is_named(log):
+    path = log(sample(1, "P"), sample(2, "C"), sample(3, "Q"))
+    with pytest.raises(FirstPassError, match="sample 'q1', score 'judge'") as caught:
+        read_foreign_log(path)
+    assert caught.value.unknown_words == ("P", "Q")
+    assert [one.grade for one in read_foreign_log(path, None, {"p": "correct", "q": "refused"}).passes] == [C, C, R]

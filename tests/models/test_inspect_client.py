@@ -48,13 +48,13 @@ from refusal_index.plugins.inspect.client import (
     unstyled,
 )
 from refusal_index.protocol import StopReason, load_prompt_set
-from refusal_index.redaction import redacted
+from refusal_index.redaction import redacted, redacted_error
 
 # --- Resolving model names
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "text"),
     [
         ("gpt-4.1", "expected PROVIDER/NAME"),
         ("/gpt-4.1", "expected PROVIDER/NAME"),
@@ -68,14 +68,14 @@ from refusal_index.redaction import redacted
         ("together/any", "TOGETHER_"),
     ],
 )
-def test_unusable_model_name_raises_one_line(name, told, monkeypatch):
+def test_unusable_model_name_raises_one_line(name, text, monkeypatch):
     for key in ("OPENAI_API_KEY", "AZUREAI_OPENAI_API_KEY", "TOGETHER_API_KEY"):
         monkeypatch.delenv(key, raising=False)
     with pytest.raises(ModelError) as caught:
         resolve_model(name)
     message = str(caught.value)
     assert message.startswith(f"model '{name}': ")
-    assert told in message
+    assert text in message
     assert "\n" not in message
 
 
@@ -94,26 +94,38 @@ def test_inspect_messages_are_shown_without_styles(monkeypatch):
         resolve_model("together/bar")
     assert str(caught.value) == (
         "model 'together/bar': Unable to initialise Together client: No TOGETHER_API_KEY defined in the environment; "
-        "set or install what is missing"
+        "set what is missing"
+    )
+
+
+def test_missing_package_is_one_instruction_with_one_colon(monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise pip_dependency_error("Groq API", ["groq"])
+
+    monkeypatch.setattr("refusal_index.plugins.inspect.client.get_model", fail)
+    with pytest.raises(ModelError) as caught:
+        resolve_model("groq/any")
+    assert str(caught.value) == (
+        "model 'groq/any': Groq API requires optional dependencies. Install with: pip install groq"
     )
 
 
 def test_only_known_style_pairs_are_removed():
-    told = "[bold]ERROR[/bold]: [dim]a [blue]b[/blue][/dim] [x]c[/x] [red]d [/red e[/bold] [1, 2]"
-    assert unstyled(PrerequisiteError(told)) == "a b [x]c[/x] [red]d [/red e[/bold] [1, 2]"
+    text = "[bold]ERROR[/bold]: [dim]a [blue]b[/blue][/dim] [x]c[/x] [red]d [/red e[/bold] [1, 2]"
+    assert unstyled(PrerequisiteError(text)) == "a b [x]c[/x] [red]d [/red e[/bold] [1, 2]"
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("zzz", "no embedded model 'zzz'; the embedded models are base, small, rash"),
         ("smal", "no embedded model 'smal'; the embedded models are base, small, rash; did you mean 'small'?"),
     ],
 )
-def test_unknown_embedded_model_error_lists_the_models(name, told):
+def test_unknown_embedded_model_error_lists_the_models(name, message):
     with pytest.raises(ModelError) as caught:
         resolve_model(f"almanac/{name}")
-    assert str(caught.value) == f"model 'almanac/{name}': {told}"
+    assert str(caught.value) == f"model 'almanac/{name}': {message}"
 
 
 @pytest.mark.parametrize("key", ["sk-with-a-line-break\n", "sk-schlüssel"])
@@ -199,7 +211,14 @@ def test_missing_requirement_is_reported_without_styles_or_keys():
 def test_missing_requirement_is_a_lasting_failure():
     found = classify(pip_dependency_error("vLLM Server", ["vllm"]), get_model("none/none", memoize=False))
     assert found.kind is FailureKind.LASTING
-    assert found.advice == "set or install what is missing; run the same command again to resume"
+    assert found.advice == "run the same command again to resume", "the message says how to install it"
+
+
+def test_missing_key_is_a_lasting_failure_with_advice():
+    error = PrerequisiteError("[bold]ERROR[/bold]: No [bold]GROQ_API_KEY[/bold] defined")
+    found = classify(error, get_model("none/none", memoize=False))
+    assert found.kind is FailureKind.LASTING
+    assert found.advice == "set what is missing; run the same command again to resume"
 
 
 @pytest.mark.parametrize("error", [AttributeError(f"no field {OWN}"), TypeError("no text"), KeyError("usage")])
@@ -281,9 +300,9 @@ def test_key_in_a_filtered_reply_is_redacted():
     assert clean.metadata == {"why": ["[key]"]}
 
 
-def test_provider_key_is_redacted_from_then_on():
+def test_provider_key_is_redacted_from_errors_from_then_on():
     guarded(lambda: ModelOutput.from_content("m", ""))
-    assert redacted(f"so {OWN} is") == "so [key] is"
+    assert redacted_error(f"so {OWN} is") == "so [key] is"
 
 
 def test_guarding_a_provider_twice_changes_nothing():
@@ -439,3 +458,22 @@ def test_missing_inspect_is_not_reported_as_incompatible():
     code = "import sys; sys.modules['inspect_ai'] = None; import refusal_index.plugins.inspect"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "ModuleNotFoundError: import of inspect_ai halted" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [({"stop_reason": "unknown"}, StopReason.UNKNOWN), ({}, StopReason.STOP)]
+)
+def test_unknown_stop_reason_counts_only_if_the_provider_set_it(given, expected):
+    answer = ChatCompletionChoice(message=ChatMessageAssistant(content="Lima"), **given)
+    output = guarded(lambda: ModelOutput(model="m", choices=[answer]))
+    assert choices_of(output) == [("Lima", expected)]
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"), [("refusal", StopReason.REFUSAL), ("end_turn", StopReason.STOP), ("odd", StopReason.UNKNOWN)]
+)
+def test_stop_reason_of_anthropic_is_read_from_its_response(word, expected):
+    """Inspect takes the mark of a refusal for that of a filter."""
+    output = ModelOutput.from_content("m", "Lima", stop_reason="content_filter" if word == "refusal" else "stop")
+    call = ModelCall(request={}, response={"content": [{"type": "text", "text": "Lima"}], "stop_reason": word})
+    assert choices_of(guarded(lambda: (output, call))[0]) == [("Lima", expected)]

@@ -53,13 +53,13 @@ def test_inspect_eval_metrics_match_the_statistics_of_the_cells(tmp_path):
     assert len(cells) == 30
     table = ContingencyTable(**{cell: cells.count(cell) for cell in CELL_NAMES})
     expected = refusal_index(table)
-    told = {name: metric.value for name, metric in log.results.scores[0].metrics.items()}
-    assert told["refusal_index"] == pytest.approx(expected.estimate, abs=0, nan_ok=True)
-    assert told["standard_error"] == pytest.approx(expected.standard_error or float("nan"), abs=0, nan_ok=True)
-    assert told["correct_rate"] == table.correct_rate
-    assert told["refusal_rate"] == table.refusal_rate
-    assert told["error_rate"] == table.error_rate
-    assert told["unscored"] == cells.count("unscored") / 30
+    metrics = {name: metric.value for name, metric in log.results.scores[0].metrics.items()}
+    assert metrics["refusal_index"] == pytest.approx(expected.estimate, abs=0, nan_ok=True)
+    assert metrics["standard_error"] == pytest.approx(expected.standard_error or float("nan"), abs=0, nan_ok=True)
+    assert metrics["correct_rate"] == table.correct_rate
+    assert metrics["refusal_rate"] == table.refusal_rate
+    assert metrics["error_rate"] == table.error_rate
+    assert metrics["unscored"] == cells.count("unscored") / 30
 
 
 def test_task_sample_is_seeded_and_unknown_variant_raises():
@@ -111,9 +111,9 @@ def test_echoed_key_is_in_no_file_of_inspect_eval(tmp_path):
     (tmp_path / "q.csv").write_text("question,answer\nWho?,I\nWhat?,It\n")
 
     def echo(message: str, sent_before: int) -> web.StreamResponse | None:
-        told = {"error": {"message": "bad key sk-very-secret", "type": "t", "code": None}}
+        body = {"error": {"message": "bad key sk-very-secret", "type": "t", "code": None}}
         refused = is_grading(message) or "Who?" in question_of(message)
-        return web.json_response(told, status=400) if refused else None
+        return web.json_response(body, status=400) if refused else None
 
     with FakeApi(lambda _: "<answer>It</answer>", echo) as api:
         environment = {
@@ -155,14 +155,14 @@ QUESTIONS = {
 }
 
 
-def talk(question: Question, draws: int = 1) -> Conversation:
+def conversation_about(question: Question, draws: int = 1) -> Conversation:
     return Conversation(question, "low", TwoPass(GraderKind.EXACT), draws)
 
 
 @pytest.mark.parametrize("draws", [1, 3])
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
 def test_round_trip(question, draws):
-    (sample,) = to_dataset("x", [talk(question, draws)])
+    (sample,) = to_dataset("x", [conversation_about(question, draws)])
     assert sample.input == question.text
     assert isinstance(sample.target, str)
     assert to_question(sample.id, sample.input, sample.target, sample.metadata) == question
@@ -170,7 +170,7 @@ def test_round_trip(question, draws):
 
 
 def test_plain_question_has_no_metadata():
-    assert to_dataset("x", [talk(QUESTIONS["plain"])])[0].metadata == {}
+    assert to_dataset("x", [conversation_about(QUESTIONS["plain"])])[0].metadata == {}
 
 
 # --- Inspect metrics

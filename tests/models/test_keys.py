@@ -19,14 +19,17 @@ from inspect_ai.model import GenerateConfig, Model, get_model
 
 import refusal_index as ri
 from refusal_index.models.requests import NO_KEY, OPENAI_URL, Account, ModelError, account_of, called
-from refusal_index.redaction import redacted
+from refusal_index.redaction import redacted_error
 from tests.models.conftest import both_clients, make_dataset
 from tests.models.fake_api import FakeApi, completion, is_forced, question_of
 
 # --- Keys never leak
 
-KEY, PASSWORD, ARGUMENT = "fK+/3key-of mine!", "hush&hush-password", "argument-of-a-url"
-ROWS = [{"id": one.question_id, "question": one.text, "answer": one.gold} for one in make_dataset(6).questions]
+KEY, PASSWORD, ARGUMENT = "fK+/3key-of mine!", "hush&hush-password-1", "argument-1-of-a-url"
+ROWS = [
+    {"id": question.question_id, "question": question.text, "answer": question.gold}
+    for question in make_dataset(6).questions
+]
 SETTINGS = {"variants": "high", "grader": "exact", "max_connections": 1, "max_retries": 0, "out": "run"}
 
 
@@ -59,8 +62,8 @@ def assert_no_key(contents: dict[str, bytes]) -> None:
 
 
 def refused(code: str, status: int = 400) -> web.Response:
-    told = f"{code}: key {KEY}, {quote(KEY)}, {base64.b64encode(KEY.encode()).decode()}, {PASSWORD} of ?key={ARGUMENT}"
-    body = {"error": {"message": told, "type": "invalid_request_error", "code": code, "param": KEY}}
+    text = f"{code}: key {KEY}, {quote(KEY)}, {base64.b64encode(KEY.encode()).decode()}, {PASSWORD} of ?key={ARGUMENT}"
+    body = {"error": {"message": text, "type": "invalid_request_error", "code": code, "param": KEY}}
     return web.json_response(body, status=status, headers={"x-echo": quote(KEY)})
 
 
@@ -72,7 +75,7 @@ def echoing(message: str, _sent_before: int) -> web.Response | None:
     if number == 4:
         return web.Response(text=f"<html>{KEY}</html>", content_type="text/html", status=500)
     if number == 5 and is_forced(message):
-        return web.json_response(completion((f"{PASSWORD} <answer>10</answer>", "stop")))
+        return web.json_response(completion((f"{quote(KEY)} <answer>10</answer>", "stop")))
     kinds = {0: ("content_filter", 400), 1: ("context_length_exceeded", 400), 2: ("invalid_key", 401)}
     return refused(*kinds[number]) if number in kinds else None
 
@@ -108,26 +111,26 @@ def test_echoing_provider_leaves_no_keys(inside, monkeypatch, model):
     assert_no_key({"stdout": reported.stdout, "stderr": reported.stderr})
 
 
-async def asked(model: Model) -> ri.Run:
+async def evaluate_with(model: Model) -> ri.RunResults:
     async with model:
         return await ri.evaluate_async(model, ROWS, **SETTINGS)
 
 
 def test_inspect_model_leaves_no_secrets(inside, capfd):
-    told = f"<answer>{KEY} {ARGUMENT} {PASSWORD} from-memory-alone</answer>"
-    with FakeApi(lambda _: told) as api:
+    text = f"<answer>{KEY} {ARGUMENT} {PASSWORD} from-memory-alone-1</answer>"
+    with FakeApi(lambda _: text) as api:
         model = get_model(
             "openai-api/fake/any",
             base_url=with_secrets(api.url).partition("?")[0],
             config=GenerateConfig(extra_headers={"X-Api-Key": ARGUMENT}),
-            api_key="from-memory-alone",
+            api_key="from-memory-alone-1",
             default_headers={"Authorization": f"Basic {KEY}"},
             memoize=False,
         )
-        run = asyncio.run(asked(model))
+        run = asyncio.run(evaluate_with(model))
     assert set(run.outcomes["first_reply"]) == {"<answer>[key] [key] [key] [key]</answer>"}
     contents = every_content(Path()) | dict(zip(("stdout", "stderr"), map(str.encode, capfd.readouterr()), strict=True))
-    assert not [name for name, content in contents.items() if b"from-memory-alone" in content]
+    assert not [name for name, content in contents.items() if b"from-memory-alone-1" in content]
     assert_no_key(contents)
 
 
@@ -145,8 +148,8 @@ def test_echoing_function_leaves_no_keys(inside):
 
 
 def test_keys_are_redacted_from_tracebacks_and_streams(inside):
-    told = f"import sys; print({KEY!r}); print({KEY!r}, file=sys.stderr); raise ValueError({KEY!r})"
-    code = f"from refusal_index.cli.console import filter_streams as filter; filter(); {told}"
+    output = f"import sys; print({KEY!r}); print({KEY!r}, file=sys.stderr); raise ValueError({KEY!r})"
+    code = f"from refusal_index.cli.console import filter_streams as filter; filter(); {output}"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert ran.returncode == 1
     assert b"ValueError: [key]" in ran.stderr
@@ -190,7 +193,7 @@ def test_other_providers_use_their_base_url_variable(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "environment", "told"),
+    ("name", "environment", "message"),
     [
         ("nothing", {}, "expected PROVIDER/MODEL"),
         ("openai/", {}, "expected PROVIDER/MODEL"),
@@ -211,10 +214,10 @@ def test_other_providers_use_their_base_url_variable(name):
         ),
     ],
 )  # fmt: skip
-def test_invalid_account_settings_raise(name, environment, told):
+def test_invalid_account_settings_raise(name, environment, message):
     with pytest.raises(ModelError) as raised:
         account_of(name, environment)
-    assert told in raised.value.message
+    assert message in raised.value.message
     assert repr(name) in raised.value.message
     assert raised.value.message.isprintable()
 
@@ -224,7 +227,7 @@ def test_account_secrets_are_redacted():
     account = account_of("fake/any", environment)
     assert "tr0ub4dor" not in repr(account)
     for secret in ("tr0ub4dor", "hush-hush", "hidden-1"):
-        assert redacted(f"it was {secret}.") == "it was [key]."
+        assert redacted_error(f"it was {secret}.") == "it was [key]."
 
 
 def test_long_invalid_address_is_shortened_in_the_error():

@@ -13,12 +13,16 @@ from inspect_ai.model import GenerateConfig, ModelOutput
 
 import refusal_index as ri
 from refusal_index.data.outcome import Question
+from refusal_index.models.chat_api import read_chat, usual
 from refusal_index.models.failures import CircuitBreaker, NoAnswerError
 from refusal_index.models.openai_client import post_chat
 from refusal_index.models.requests import ModelRequest, Response
-from refusal_index.plugins.inspect.client import choices_of, places_without_answer, resolve_model
+from refusal_index.plugins.batches.formats import read_result
+from refusal_index.plugins.inspect.client import choices_of, replies_in, resolve_model
 from refusal_index.protocol import Conversation, GraderKind, Protocol, StopReason, TwoPass, load_prompt_set
-from refusal_index.runs.engine import Assignment, converse
+from refusal_index.protocol.reading import ReadAs, RecognisedBy, read_reply
+from refusal_index.runs.conversing import converse
+from refusal_index.runs.engine import Assignment
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 from tests.models.conftest import INSPECT_MODEL, both_clients, run
@@ -45,16 +49,16 @@ async def _generate(count: int) -> ModelOutput:
 
 
 @pytest.fixture
-def came(monkeypatch: pytest.MonkeyPatch):
+def choices_from(monkeypatch: pytest.MonkeyPatch):
     """Return a function that reads the choices of a server's response."""
 
-    def asked(*choices: tuple[dict[str, Any], str | None]) -> Sequence[tuple[str, StopReason] | None]:
+    def read_choices(*choices: tuple[dict[str, Any], str | None]) -> Sequence[tuple[str, StopReason] | None]:
         with FakeApi(lambda _: "", lambda *_: web.json_response(response(*choices))) as api:
             monkeypatch.setenv("SAMBANOVA_API_KEY", "sk-very-secret")
             monkeypatch.setenv("SAMBANOVA_BASE_URL", api.url)
             return choices_of(asyncio.run(_generate(len(choices))))
 
-    return asked
+    return read_choices
 
 
 @pytest.mark.parametrize(
@@ -62,31 +66,110 @@ def came(monkeypatch: pytest.MonkeyPatch):
     [
         ({"content": TEXT}, "stop", (TEXT, StopReason.STOP)),
         ({"content": ""}, "stop", ("", StopReason.STOP)),
-        ({"content": None, "refusal": "I will not."}, "stop", ("I will not.", StopReason.STOP)),
+        ({"content": None, "refusal": "I will not."}, "stop", ("I will not.", StopReason.REFUSAL)),
+        ({"content": TEXT, "refusal": ""}, "stop", (TEXT, StopReason.STOP)),
+        ({"content": [{"type": "refusal", "refusal": "I will not."}]}, "stop", ("I will not.", StopReason.REFUSAL)),
+        ({"content": "I will not."}, "refusal", ("I will not.", StopReason.REFUSAL)),
+        ({"content": None}, "refusal", ("", StopReason.REFUSAL)),
+        ({"content": None, "refusal": "I will n"}, "length", ("I will n", StopReason.LENGTH)),
+        ({"content": None, "refusal": "Filtered."}, "content_filter", ("Filtered.", StopReason.CONTENT_FILTER)),
+        ({"content": None, "reasoning_content": "Rome? No."}, "stop", ("", StopReason.STOP)),
+        ({"content": "", "reasoning": "Rome? No."}, "length", ("", StopReason.LENGTH)),
+        (
+            {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]},
+            "stop",
+            ("", StopReason.STOP),
+        ),
+        ({"content": "<think>Rome?</think> Lima"}, "stop", ("<think>Rome?</think> Lima", StopReason.STOP)),
+        ({"content": " Lima\n"}, "stop", (" Lima\n", StopReason.STOP)),
+        ({"content": TEXT}, "end_turn", (TEXT, StopReason.STOP)),
+        ({"content": TEXT}, "eos_token", (TEXT, StopReason.STOP)),
+        ({"content": TEXT}, "STOP", (TEXT, StopReason.STOP)),
+        ({"content": TEXT}, None, (TEXT, StopReason.STOP)),
+        ({"content": "<answer>co"}, "max_tokens", ("<answer>co", StopReason.LENGTH)),
+        ({"content": "<answer>co"}, "MAX_TOKENS", ("<answer>co", StopReason.LENGTH)),
+        ({"content": "<answer>co"}, "SAFETY", ("<answer>co", StopReason.CONTENT_FILTER)),
         ({"content": None}, "length", ("", StopReason.LENGTH)),
         ({"content": None}, "content_filter", ("", StopReason.CONTENT_FILTER)),
         ({"content": None, "tool_calls": [CALL]}, "tool_calls", ("", StopReason.TOOL_CALL)),
         ({"content": None, "tool_calls": [CALL]}, "stop", ("", StopReason.TOOL_CALL)),
         ({"content": " ", "tool_calls": [CALL]}, "tool_calls", (" ", StopReason.TOOL_CALL)),
-        ({"content": TEXT, "tool_calls": [CALL]}, "tool_calls", (TEXT, StopReason.STOP)),
+        ({"content": TEXT, "tool_calls": [CALL]}, "tool_calls", (TEXT, StopReason.TOOL_CALL)),
+        ({"content": TEXT, "tool_calls": [CALL]}, "stop", (TEXT, StopReason.STOP)),
     ],
 )
-def test_each_kind_of_response_is_distinguished(came, message, finish_reason, expected):
-    assert came((message, finish_reason)) == [expected]
+def test_each_kind_of_response_is_distinguished_by_both_clients_and_in_batches(
+    choices_from, message, finish_reason, expected
+):
+    body = response((message, finish_reason))
+    assert read_chat(body).replies == [expected]
+    assert read_chat(usual(body)).replies == [expected], "as the clients read it over HTTP"
+    assert read_result(batch_line(body)).response.replies == [expected]
+    assert choices_from((message, finish_reason)) == [expected]
+
+
+@pytest.mark.parametrize("reason", ["error", "abort", "insufficient_system_resource", "CANCELLED", "tired"])
+def test_reply_that_an_error_cut_off_is_not_whole(choices_from, reason):
+    """It used to count as a whole reply."""
+    partial, lost = ({"content": "<answer>co"}, reason), ({"content": ""}, reason)
+    assert (
+        choices_from(partial, lost)
+        == read_chat(response(partial, lost)).replies
+        == [("<answer>co", StopReason.UNKNOWN), None]
+    )
+
+
+@pytest.mark.parametrize("error", [{"code": 429, "message": "try later"}, "try later"])
+@pytest.mark.parametrize("is_in_choice", [False, True])
+def test_error_next_to_or_inside_a_choice_is_a_failure(error, is_in_choice):
+    """Its partial text used to count as a reply."""
+    body = response(({"content": "<answer>co"}, "stop"))
+    (body["choices"][0] if is_in_choice else body)["error"] = error
+    with pytest.raises(NoAnswerError, match="try later"):
+        read_chat(body)
+    failure = read_result(batch_line(body)).failure
+    assert failure is not None
+    assert failure.kind.is_sent_again
+    assert "try later" in failure.message
+
+
+@pytest.mark.parametrize("error", [None, "", {}, {"code": 0, "message": ""}])
+def test_empty_error_is_none(error):
+    body = response(({"content": TEXT, "refusal": None}, "stop")) | {"error": error}
+    assert read_chat(body).replies == [(TEXT, StopReason.STOP)]
+
+
+def test_only_the_choice_that_an_error_ended_is_without_an_answer():
+    body = response(({"content": TEXT}, "stop"), ({"content": "<answer>co"}, "stop"))
+    body["choices"][1]["error"] = {"code": 502}
+    assert read_chat(body).replies == read_chat(usual(body)).replies == [(TEXT, StopReason.STOP), None]
+
+
+def test_refusal_of_the_provider_is_a_refusal_whatever_it_says():
+    reading = read_reply("The capital is Lima.", stop_reason=StopReason.REFUSAL)
+    assert (reading.read_as, reading.recognised_by) == (ReadAs.REFUSAL, RecognisedBy.FLAG)
+
+
+def test_reply_with_an_unknown_stop_is_unscored():
+    assert read_reply(TEXT, stop_reason=StopReason.UNKNOWN).unscored_reason == "unknown_stop"
+
+
+def batch_line(body: dict[str, Any]) -> dict[str, Any]:
+    return {"custom_id": "ri-1", "response": {"status_code": 200, "body": body}, "error": None}
 
 
 @pytest.mark.parametrize(
     "choices",
     [[(LOST, "stop")], [(LOST, None)], [({}, "stop")], [({"content": 42}, "stop")], [(LOST, "stop")] * 3],
 )
-def test_response_without_text_raises(came, choices):
+def test_response_without_text_raises(choices_from, choices):
     """It used to be stored as an empty reply and never requested again."""
     with pytest.raises(NoAnswerError, match="the response holds no text"):
-        came(*choices)
+        choices_from(*choices)
 
 
-def test_choices_with_an_answer_keep_their_positions(came):
-    choices = came(
+def test_choices_with_an_answer_keep_their_positions(choices_from):
+    choices = choices_from(
         (LOST, "stop"), ({"content": TEXT}, "stop"), (LOST, "stop"), (LOST, "length"), ({"content": TEXT}, "stop")
     )
     assert choices == [None, (TEXT, StopReason.STOP), None, ("", StopReason.LENGTH), (TEXT, StopReason.STOP)]
@@ -103,13 +186,13 @@ def test_choices_with_an_answer_keep_their_positions(came):
         {"content": [{"text": None}]},
     ],
 )
-def test_malformed_responses_have_no_empty_choices(given):
-    assert places_without_answer(given) == set()
+def test_malformed_responses_hold_no_replies(given):
+    assert replies_in(given) is None
 
 
 def test_choices_are_identified_by_index():
     first, second = ({"index": 1, "message": LOST}, {"index": 0, "message": {"content": "a"}})
-    assert places_without_answer({"choices": [first, second]}) == {1}
+    assert replies_in({"choices": [first, second]}) == [("a", StopReason.STOP), None]
 
 
 @both_clients
@@ -166,19 +249,24 @@ def test_impossible_token_counts_lose_no_reply(plan_for, tokens, model):
 def test_unstorable_reply_ends_the_run_and_is_reported(monkeypatch):
     """The run used to continue, lose every further reply and say that nothing was answered."""
     protocol = Protocol(load_prompt_set("default"), "low", GraderKind.EXACT)
-    talk = Conversation(Question("q", "Who?", "Ann"), "low", TwoPass(GraderKind.EXACT, protocol))
+    conversation = Conversation(Question("q", "Who?", "Ann"), "low", TwoPass(GraderKind.EXACT, protocol))
     breaker = CircuitBreaker()
 
-    def put(_self: ReplyStore, _completions: object) -> None:
+    def raise_overflow(_self: ReplyStore, _completions: object) -> None:
         raise OverflowError("too large")
 
     async def send(_ask: ModelRequest) -> Response:
         return Response([("<answer>Ann</answer>", StopReason.STOP)])
 
-    monkeypatch.setattr(ReplyStore, "put", put)
+    monkeypatch.setattr(ReplyStore, "put", raise_overflow)
     with ReplyStore(None) as store, pytest.raises(OverflowError):
         asyncio.run(
-            converse(Assignment("sums", "low", [talk], Settings(), store, breaker=breaker), talk, send, pytest.fail)
+            converse(
+                Assignment("sums", "low", [conversation], Settings(), store, breaker=breaker),
+                conversation,
+                send,
+                pytest.fail,
+            )
         )
     assert "a reply cannot be kept (OverflowError: too large); no further requests are sent" in breaker.reason
 

@@ -23,6 +23,7 @@ from inspect_ai.model import (
 from typer.testing import CliRunner
 
 import refusal_index as ri
+from refusal_index import redaction
 from refusal_index.cli import app
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
@@ -49,9 +50,8 @@ from refusal_index.protocol import (
     write_logprobs,
 )
 from refusal_index.runs import sweep
-from refusal_index.runs.plan import open_store
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.store import ReplyStore
+from refusal_index.runs.store import ReplyStore, open_store
 from refusal_index.runs.sweep import prepare_sweep
 from tests.runs import models
 from tests.runs.models import LOCAL, ROWS
@@ -81,11 +81,11 @@ def over_http(asking):
     return asyncio.run(with_server())
 
 
-def held(folder: Path | str) -> dict[tuple[object, ...], Completion]:
+def replies_by_key(folder: Path | str) -> dict[tuple[object, ...], Completion]:
     with open_store(RunFolder(Path(folder))) as store:
         return {
-            (one.question_id, one.variant, one.reply.pass_, one.reply.role, one.draw, one.attempt): one
-            for one in store.replies()
+            (reply.question_id, reply.variant, reply.reply.pass_, reply.reply.role, reply.draw, reply.attempt): reply
+            for reply in store.replies()
         }
 
 
@@ -114,9 +114,9 @@ def test_logprobs_are_the_same_in_process_through_inspect_and_over_http():
     served = over_http(lambda: ri.evaluate_async(OVER_HTTP, "almanac", out="http", logprobs=True, **SMALL)).outcomes
     assert local.equals(provided)
     assert local.drop("model").equals(served.drop("model"))
-    ours, theirs, https = (held(name) for name in ("local", "inspect", "http"))
+    ours, theirs, https = (replies_by_key(name) for name in ("local", "inspect", "http"))
     assert set(ours) == set(theirs) == set(https)
-    assert {one.draw for one in ours.values()} == {0, 1, 2}
+    assert {completion.draw for completion in ours.values()} == {0, 1, 2}
     for place, one in ours.items():
         assert "".join(each.token for each in read_logprobs(one.logprobs) or ()) == one.reply.text
         for other in (theirs[place], https[place]):
@@ -130,7 +130,7 @@ def test_logprobs_change_nothing_else_in_the_store():
         ri.evaluate("almanac/small", out=str(logprobs), logprobs=logprobs, **SMALL) for logprobs in (True, False)
     )
     assert asked.outcomes.equals(plain.outcomes)
-    with_them, without = held("True"), held("False")
+    with_them, without = replies_by_key("True"), replies_by_key("False")
     assert all(one.logprobs is None for one in without.values())
     assert {place: replace(one, logprobs=None, seconds=None) for place, one in with_them.items()} == {
         place: replace(one, seconds=None) for place, one in without.items()
@@ -140,10 +140,10 @@ def test_logprobs_change_nothing_else_in_the_store():
 def make_model_request(of: Pass = Pass.FIRST, asked: Role = Role.MODEL, **settings: object) -> ModelRequest:
     question = Question("q1", "In what year was the bridge of Ostrow opened?", "1871")
     protocol = Protocol(load_prompt_set("default"), "normal", GraderKind.MODEL)
-    talk = Conversation(question, "normal", TwoPass(GraderKind.MODEL, protocol), 4)
-    (one,) = (one for one in next_requests(talk, []) if one.step.pass_ is Pass.FIRST)
+    conversation = Conversation(question, "normal", TwoPass(GraderKind.MODEL, protocol), 4)
+    (one,) = (request for request in next_requests(conversation, []) if request.step.pass_ is Pass.FIRST)
     return model_request(
-        Settings.from_values(**settings), talk, replace(one, step=replace(one.step, pass_=of, role=asked))
+        Settings.from_values(**settings), conversation, replace(one, step=replace(one.step, pass_=of, role=asked))
     )
 
 
@@ -174,10 +174,10 @@ def test_alternatives_are_the_same_in_process_through_inspect_and_over_http():
         for pair in zip(response.logprobs, logprobs_of(output), strict=True):
             check_same(*pair)
     for reported in response.logprobs:
-        for one in read_logprobs(reported):
-            assert len(one.alternatives) == MAX_TOP_LOGPROBS
-            assert one.alternatives == tuple(sorted(one.alternatives, key=lambda pair: -pair[1]))
-            assert one.alternatives[0][1] >= one.logprob
+        for logprob in read_logprobs(reported):
+            assert len(logprob.alternatives) == MAX_TOP_LOGPROBS
+            assert logprob.alternatives == tuple(sorted(logprob.alternatives, key=lambda pair: -pair[1]))
+            assert logprob.alternatives[0][1] >= logprob.logprob
 
 
 def test_embedded_provider_reports_logprobs_only_if_asked():
@@ -194,14 +194,14 @@ def test_embedded_provider_reports_logprobs_only_if_asked():
 def test_functions_report_no_logprobs():
     run = ri.evaluate(models.answer, ROWS, out="run", logprobs=True, **LOCAL)
     assert run.outcomes.height == len(ROWS)
-    assert all(one.logprobs is None for one in held("run").values())
+    assert all(one.logprobs is None for one in replies_by_key("run").values())
 
 
 def test_replies_without_logprobs_are_not_requested_again():
     ri.evaluate("almanac/small", out="run", limit=4, variants="low")
-    before = held("run")
+    before = replies_by_key("run")
     ri.evaluate("almanac/small", out="run", limit=4, variants="low", logprobs=True)
-    assert held("run") == before
+    assert replies_by_key("run") == before
 
 
 @pytest.mark.parametrize("logprobs", [False, True])
@@ -237,8 +237,8 @@ def choice(text: str, reported: list[tuple[str, float]] | None) -> ChatCompletio
         Logprob(token=token, logprob=logprob, top_logprobs=[TopLogprob(token=token, logprob=logprob)])
         for token, logprob in reported or ()
     ]
-    told = None if reported is None else Logprobs(content=content)
-    return ChatCompletionChoice(message=ChatMessageAssistant(content=text), logprobs=told)
+    logprobs = None if reported is None else Logprobs(content=content)
+    return ChatCompletionChoice(message=ChatMessageAssistant(content=text), logprobs=logprobs)
 
 
 def written(reported: list[tuple[str, float]] | None) -> str | None:
@@ -252,13 +252,13 @@ def test_packed_choices_keep_their_logprobs_property(came, lost):
     whole = ModelOutput(model="m", choices=[choice(*one) for one in came])
     if lost.issuperset(range(len(came))):
         return
-    one = packed(whole, lost)
+    texts = [None if place in lost else (text, StopReason.STOP) for place, (text, _) in enumerate(came)]
+    one = packed(whole, texts)
     again = ModelOutput.model_validate_json(one.model_dump_json())
-    gone = lost if len(came) > 1 else ()
-    expected = [None if place in gone else written(reported) for place, (_, reported) in enumerate(came)]
+    expected = [None if place in lost else written(reported) for place, (_, reported) in enumerate(came)]
     assert logprobs_of(one) == logprobs_of(again) == expected
     assert [found and found[0] for found in choices_of(one)] == [
-        None if place in gone else text for place, (text, _) in enumerate(came)
+        None if place in lost else text for place, (text, _) in enumerate(came)
     ]
     assert logprobs_of(without_logprobs(again)) == [None] * len(came)
     assert choices_of(without_logprobs(again)) == choices_of(one)
@@ -275,12 +275,13 @@ def test_each_choice_stores_its_own_logprobs_property(reported):
     ask = make_model_request()
     replies = [("Lima", StopReason.STOP), None, ("Cuzco", StopReason.STOP), ("Lima", StopReason.STOP)]
     found = to_completions(ask, Response(replies, logprobs=reported))
-    told = [*reported, None, None, None, None]
-    assert [(one.draw, one.logprobs) for one in found] == [(0, told[0]), (2, told[2]), (3, told[3])]
+    logprobs = [*reported, None, None, None, None]
+    assert [(one.draw, one.logprobs) for one in found] == [(0, logprobs[0]), (2, logprobs[2]), (3, logprobs[3])]
 
 
 @pytest.mark.parametrize("text", [f"the key is {KEY}", "nothing"])
-def test_tokens_of_a_reply_with_a_key_are_not_stored(text):
+def test_tokens_of_a_reply_with_a_key_are_not_stored(monkeypatch, text):
+    monkeypatch.setattr(redaction, "_remembered", {KEY})
     reported = write_logprobs(TokenLogprob(text[place : place + 3], -1) for place in range(0, len(text), 3))
     with ReplyStore(None) as store:
         store.require("low", {Question("q1", "Who?", "I"): 1})
@@ -290,17 +291,19 @@ def test_tokens_of_a_reply_with_a_key_are_not_stored(text):
     assert KEY not in kept.reply.text
 
 
-def test_numeric_key_drops_the_report_instead_of_altering_numbers(monkeypatch):
-    monkeypatch.setenv("MY_API_KEY", "123456")
+def test_numeric_key_alters_no_numbers(monkeypatch):
+    monkeypatch.setattr(redaction, "_remembered", {"123456"})
     with ReplyStore(None) as store:
         store.require("low", {Question("q1", "Who?", "I"): 1})
         reported = write_logprobs([TokenLogprob("I", -0.123456)])
         store.put([Completion("q1", "low", 0, Reply(Pass.FIRST, Role.MODEL, "I"), logprobs=reported)])
         (kept,) = store.replies()
-    assert (kept.reply.text, kept.logprobs) == ("I", None)
+    assert (kept.reply.text, kept.logprobs) == ("I", reported)
 
 
-def test_tokens_with_a_key_are_not_logged():
+def test_tokens_with_a_key_are_not_logged(monkeypatch):
+    monkeypatch.setattr(redaction, "_remembered", {KEY})
+
     class Telling:
         def __init__(self) -> None:
             self.api_key, self.base_url = None, None
@@ -311,5 +314,5 @@ def test_tokens_with_a_key_are_not_logged():
 
     api = Telling()
     guard(api)
-    told = json.dumps(asyncio.run(api.generate()).model_dump())
-    assert KEY[:3] not in told
+    logprobs = json.dumps(asyncio.run(api.generate()).model_dump())
+    assert KEY[:3] not in logprobs

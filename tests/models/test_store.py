@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusal_index import redaction
 from refusal_index.data.outcome import Question
-from refusal_index.models.failures import CircuitBreaker
+from refusal_index.models.failures import CircuitBreaker, Failure
 from refusal_index.models.requests import ModelRequest, Response
 from refusal_index.protocol import (
     Completion,
@@ -33,17 +34,18 @@ from refusal_index.protocol import (
     TwoPass,
     load_prompt_set,
 )
-from refusal_index.protocol.replies import read_reply
+from refusal_index.protocol.reading import read_reply
 from refusal_index.runs import store as store_module
-from refusal_index.runs.engine import Assignment, Failure, converse
+from refusal_index.runs.conversing import converse
+from refusal_index.runs.engine import Assignment
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.store import STORE_VERSION, ReplyStore, StoreError
+from refusal_index.runs.store import STORE_VERSION, ReplyStore, StoreError, StoreSharedError
 
 FULL = Question("b", "Who?", "Ann", ("Anne", "A."), "people", "Ann {was} it.", ("Bob", "Ann"), "Ann(e)?")
 BARE = Question("a", "Who?", None)
 
 
-def said(text: str, draw: int = 0, variant: str = "low", of: Pass = Pass.FIRST, **more: object) -> Completion:
+def completion(text: str, draw: int = 0, variant: str = "low", of: Pass = Pass.FIRST, **more: object) -> Completion:
     return Completion("q", variant, draw, Reply(of, Role.MODEL, text), **more)
 
 
@@ -58,7 +60,7 @@ def test_replies_round_trip_in_order_with_all_fields(path):
             "q", "low", 3, Reply(Pass.FIRST, Role.MODEL, "ä\x00\n''", StopReason.LENGTH), 0, 7, 8, 1, 0.5, "[1]", "ab"
         ),
         Completion("q", "low", 0, Reply(Pass.FIRST, Role.SECOND_GRADER, "A"), 1, 1, 2, 0),
-        Completion("q", "", 0, Reply(Pass.FORCED, Role.MODEL, "", StopReason.CONTENT_FILTER)),
+        Completion("q", "", 0, Reply(Pass.FORCED, Role.MODEL, "", StopReason.CONTENT_FILTER), confidence=0.125),
     ]
     with ReplyStore(path) as store:
         store.put(replies)
@@ -93,14 +95,14 @@ def test_required_draws_only_increase(path):
 
 
 def test_existing_key_keeps_its_first_reply(path):
-    first, more = said("first", input_tokens=7), said("second", input_tokens=9)
+    first, more = completion("first", input_tokens=7), completion("second", input_tokens=9)
     with ReplyStore(path) as store:
         store.put([first])
-        store.put([more, said("another draw", 1)])
+        store.put([more, completion("another draw", 1)])
         store.put([dataclasses.replace(first, request_sha256="of another request")])
     with ReplyStore(path) as store:
         store.put([more])
-        assert store.completions("q", "low") == [first, said("another draw", 1)]
+        assert store.completions("q", "low") == [first, completion("another draw", 1)]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_existing_key_keeps_its_first_reply(path):
     ],
 )
 def test_every_part_of_the_key_distinguishes_replies(other, path):
-    one = said("x")
+    one = completion("x")
     with ReplyStore(path) as store:
         store.put([one])
         store.put([dataclasses.replace(one, **other)])
@@ -125,15 +127,15 @@ def test_every_part_of_the_key_distinguishes_replies(other, path):
 
 def test_variants_share_forced_answers_and_nothing_else():
     with ReplyStore(None) as store:
-        low, forced = said("low"), said("forced", variant="", of=Pass.FORCED)
-        store.put([low, forced, said("high", variant="high")])
+        low, forced = completion("low"), completion("forced", variant="", of=Pass.FORCED)
+        store.put([low, forced, completion("high", variant="high")])
         assert store.completions("q", "low") == [low, forced]
         assert store.completions("q", "normal") == [forced]
         assert store.completions("another", "low") == []
 
 
 def test_auxiliary_variants_are_stored_and_counted_separately():
-    own, shared = (said("Lima", variant=variant, of=Pass.FORCED) for variant in ("confidence/forced", ""))
+    own, shared = (completion("Lima", variant=variant, of=Pass.FORCED) for variant in ("confidence/forced", ""))
     with ReplyStore(None) as store:
         store.put([own, shared])
         assert store.completions("q", "confidence/forced") == [own]
@@ -147,7 +149,7 @@ def test_auxiliary_variants_are_stored_and_counted_separately():
 def test_copying_a_store_copies_everything(path):
     with ReplyStore(path) as store, ReplyStore(None) as other:
         store.require("low", {FULL: 3})
-        store.put([said("x")])
+        store.put([completion("x")])
         store.record_failure("low", "b", "no")
         other.copy_from(store)
         assert other.draws() == store.draws()
@@ -158,8 +160,8 @@ def test_copying_a_store_copies_everything(path):
 
 def test_question_records_are_sorted_by_id(path):
     late, early, bare = (dataclasses.replace(FULL, question_id=name) for name in ("\U0001f600", "\ue000", "A"))
-    first, forced = said("x"), said("y", variant="", of=Pass.FORCED)
-    other = said("z", variant="high")
+    first, forced = completion("x"), completion("y", variant="", of=Pass.FORCED)
+    other = completion("z", variant="high")
     with ReplyStore(path) as store:
         store.require("low", {late: 1, early: 3})
         store.require("high", {bare: 2, early: 1})
@@ -193,51 +195,66 @@ def test_writing_during_iteration_is_safe(path, monkeypatch, at_once):
     questions = [dataclasses.replace(BARE, question_id=f"q{number:03}") for number in range(20)]
     with ReplyStore(path) as store:
         store.require("low", dict.fromkeys(questions, 1))
-        store.put([dataclasses.replace(said("x"), question_id=one.question_id) for one in questions])
+        store.put([dataclasses.replace(completion("x"), question_id=question.question_id) for question in questions])
         for before, record in zip(questions, store.each_question(), strict=True):
             assert record.question == before
-            assert [one.reply.text for one in record.replies][:1] == ["x"]
-            store.put([dataclasses.replace(said("y", 1), question_id=before.question_id)])
+            assert [reply.reply.text for reply in record.replies][:1] == ["x"]
+            store.put([dataclasses.replace(completion("y", 1), question_id=before.question_id)])
             store.retire(record.replies[:1])
-        assert [one.question_id for one in store.retired()] == [one.question_id for one in questions]
+        assert [one.question_id for one in store.retired()] == [question.question_id for question in questions]
         seen = []
         for number, one in enumerate(store.replies()):
             seen.append(one.question_id)
             if number == 5:
-                store.put([said("late")])
-        assert seen == [*(one.question_id for one in questions), "q"]
+                store.put([completion("late")])
+        assert seen == [*(question.question_id for question in questions), "q"]
 
 
 def test_first_of_two_replies_for_one_key_in_a_call_is_kept(path):
     with ReplyStore(path) as store:
-        store.put([said("first"), said("second"), said("another", 1)])
+        store.put([completion("first"), completion("second"), completion("another", 1)])
         assert [one.reply.text for one in store.completions("q", "low")] == ["first", "another"]
 
 
-def test_api_key_is_redacted_only_in_its_reply(path):
-    key = "sk-proj-3fGh8jKl2mNp5qRs"
+def test_key_of_a_client_is_removed_only_from_its_reply_which_is_marked(path, monkeypatch):
+    key = "key-3fGh8jKl2mNp5qRs"
+    monkeypatch.setattr(redaction, "_remembered", {key})
     with ReplyStore(path) as store:
-        store.put([said("plain", logprobs="[1]"), said(f"it is {key}", 1, logprobs="[2]"), said("\ud800", 2)])
+        store.put(
+            [
+                completion("plain", logprobs="[1]"),
+                completion(f"it is {key}", 1, logprobs="[2]"),
+                completion("\ud800", 2),
+            ]
+        )
         found = store.completions("q", "low")
-    assert [(one.reply.text, one.logprobs) for one in found] == [
-        ("plain", "[1]"),
-        ("it is [key]", None),
-        ("\ufffd", None),
+    assert [(one.reply.text, one.logprobs, one.filtered) for one in found] == [
+        ("plain", "[1]", False),
+        ("it is [key]", None, True),
+        ("\ufffd", None, False),
     ]
 
 
 def test_retired_replies_are_indexed(path):
     with ReplyStore(path) as store:
-        store.put([said("x"), said("y", 1)])
-        store.retire([said("x")])
+        store.put([completion("x"), completion("y", 1)])
+        store.retire([completion("x")])
         assert store.times_retired("q", "low", Pass.FIRST, Role.MODEL, 0) == 1
         assert [one.reply.text for one in store.effective_completions("q", "low")] == ["y", "x"]
-        store.put([said("z", 2, in_batch=True)])
+        store.put([completion("z", 2, in_batch=True)])
         assert [one.in_batch for one in store.completions("q", "low")] == [False, True]
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (STORE_VERSION,)
         plan = connection.execute("EXPLAIN QUERY PLAN SELECT * FROM retired WHERE question_id = 'q'").fetchone()
     assert "retired_of" in plan[-1]
+
+
+def test_model_and_mark_are_stored_and_retired_with_a_reply(path):
+    with ReplyStore(path) as store:
+        store.put([completion("x", answered_by="any-2026-01-01", filtered=True), completion("y", 1)])
+        store.retire([completion("x")])
+        assert [(one.answered_by, one.filtered) for one in store.retired()] == [("any-2026-01-01", True)]
+        assert [(reply.answered_by, reply.filtered) for reply in store.replies()] == [(None, False)]
 
 
 @pytest.mark.nightly
@@ -247,7 +264,9 @@ def test_iterating_a_large_store_uses_little_memory(path):
         for part in range(10):
             questions = [dataclasses.replace(BARE, question_id=f"q{part}{number:03}") for number in range(1000)]
             store.require("low", dict.fromkeys(questions, 1))
-            store.put([dataclasses.replace(said(text), question_id=one.question_id) for one in questions])
+            store.put(
+                [dataclasses.replace(completion(text), question_id=question.question_id) for question in questions]
+            )
     with ReplyStore(path) as store:
         tracemalloc.start()
         try:
@@ -275,7 +294,7 @@ def test_kill_loses_no_stored_reply(path):
     child = subprocess.run([sys.executable, "-c", CHILD, str(path), "7"], check=False)
     assert child.returncode == -signal.SIGKILL
     with ReplyStore(path) as store:
-        assert [one.reply.text for one in store.replies()] == [str(draw) for draw in range(7)]
+        assert [reply.reply.text for reply in store.replies()] == [str(draw) for draw in range(7)]
 
 
 def test_no_reply_is_only_in_the_write_ahead_log(path):
@@ -283,25 +302,29 @@ def test_no_reply_is_only_in_the_write_ahead_log(path):
     assert child.returncode == -signal.SIGKILL
     alone = Path(shutil.copy(path, path.with_name("alone.sqlite")))
     with ReplyStore(alone) as store:
-        assert [one.reply.text for one in store.replies()] == [str(draw) for draw in range(7)]
+        assert [reply.reply.text for reply in store.replies()] == [str(draw) for draw in range(7)]
 
 
 def test_overlong_reply_is_truncated_and_unscored(path, monkeypatch):
     monkeypatch.setattr(store_module, "MAX_REPLY", 10)
-    replies = [said("x" * 10, 0, logprobs="[1]"), said("x" * 11, 1, logprobs="[1]"), said("x", 2, logprobs="[" * 11)]
+    replies = [
+        completion("x" * 10, 0, logprobs="[1]"),
+        completion("x" * 11, 1, logprobs="[1]"),
+        completion("x", 2, logprobs="[" * 11),
+    ]
     with ReplyStore(path) as store:
         store.put(replies)
     with ReplyStore(path) as store:
         found = list(store.replies())
     assert found[0] == replies[0]
     assert (found[1].reply.text, found[1].reply.stop_reason, found[1].logprobs) == ("x" * 10, StopReason.LENGTH, None)
-    assert read_reply(found[1].reply.text, found[1].reply.stop_reason).unscored_reason == "truncated"
+    assert read_reply(found[1].reply.text, stop_reason=found[1].reply.stop_reason).unscored_reason == "truncated"
     assert found[2] == dataclasses.replace(replies[2], logprobs=None)
 
 
 @pytest.mark.slow
 def test_longest_stored_reply_can_be_read(path):
-    longest = said("\U0001f600" * store_module.MAX_REPLY, logprobs="1" * store_module.MAX_REPLY)
+    longest = completion("\U0001f600" * store_module.MAX_REPLY, logprobs="1" * store_module.MAX_REPLY)
     with ReplyStore(path) as store:
         store.put([longest])
     with ReplyStore(path) as store:
@@ -311,13 +334,13 @@ def test_longest_stored_reply_can_be_read(path):
 @pytest.mark.parametrize("version", [1, STORE_VERSION - 1, STORE_VERSION + 1])
 def test_store_of_another_version_raises_and_is_left_unchanged(path, version):
     with ReplyStore(path) as store:
-        store.put([said("x")])
+        store.put([completion("x")])
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     with pytest.raises(
         StoreError,
-        match=rf"{path}: expected a store of version {STORE_VERSION}, got {version}; use the release that wrote it, or",
+        match=rf"{path}: expected a store of version {STORE_VERSION}, got {version}; its results can be shown, but",
     ):
         ReplyStore(path)
     connection = sqlite3.connect(path)
@@ -337,7 +360,7 @@ def test_file_that_is_not_a_store_raises(path, content):
 
 def test_damaged_store_raises(path):
     with ReplyStore(path) as store:
-        store.put([said("x" * 50_000, draw) for draw in range(5)])
+        store.put([completion("x" * 50_000, draw) for draw in range(5)])
     data = bytearray(path.read_bytes())
     data[8192:] = os.urandom(len(data) - 8192)
     path.write_bytes(bytes(data))
@@ -348,7 +371,7 @@ def test_damaged_store_raises(path):
 @pytest.mark.parametrize("lone", ["\ud800", "a\udfffb", "\ud83d then \ude00"])
 def test_lone_surrogates_are_replaced_consistently(path, lone):
     with ReplyStore(path) as store:
-        store.put([said(lone)])
+        store.put([completion(lone)])
         store.record_failure("low", "q", lone)
         here = store.completions("q", "low")
     with ReplyStore(path) as store:
@@ -360,7 +383,7 @@ def test_lone_surrogates_are_replaced_consistently(path, lone):
 @given(st.text(alphabet=st.characters(codec=None, exclude_categories=())))
 def test_any_encodable_text_round_trips_property(text):
     with ReplyStore(None) as store:
-        store.put([said(text)])
+        store.put([completion(text)])
         (row,) = store._rows("SELECT text FROM replies")
     try:
         text.encode()
@@ -372,19 +395,19 @@ def test_any_encodable_text_round_trips_property(text):
 
 def test_replies_of_one_response_are_stored_atomically(path):
     with ReplyStore(path) as store:
-        store.put([said("kept")])
-        broken = said("x", 2, input_tokens=None)
+        store.put([completion("kept")])
+        broken = completion("x", 2, input_tokens=None)
         with pytest.raises(StoreError, match=str(path)):
-            store.put([said("x", 1), broken])
+            store.put([completion("x", 1), broken])
         assert len(store.completions("q", "low")) == 1
     with ReplyStore(path) as store:
-        assert [one.reply.text for one in store.replies()] == ["kept"]
+        assert [reply.reply.text for reply in store.replies()] == ["kept"]
 
 
 def test_full_disk_ends_the_run_and_keeps_stored_replies(path):
     """As when the disk is full: SQLite refuses to grow the file."""
     question = Question("q", "Who?", "Ann")
-    talk = Conversation(
+    conversation = Conversation(
         question, "low", TwoPass(GraderKind.MODEL, Protocol(load_prompt_set("default"), "low", GraderKind.MODEL))
     )
     breaker, sent = CircuitBreaker(), []
@@ -399,15 +422,46 @@ def test_full_disk_ends_the_run_and_keeps_stored_replies(path):
     with ReplyStore(path) as store:
         (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
         store._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
-        assignment = Assignment("sums", "low", [talk], Settings(), store, breaker=breaker)
+        assignment = Assignment("sums", "low", [conversation], Settings(), store, breaker=breaker)
         with pytest.raises(StoreError, match=str(path)):
-            asyncio.run(converse(assignment, talk, send, explain))
+            asyncio.run(converse(assignment, conversation, send, explain))
     assert not breaker.planned
     assert str(path) in breaker.reason
     assert "free some disk space; run the same command again to resume" in breaker.reason
     assert len(sent) == 2
     with ReplyStore(path) as store:
-        assert [one.reply.text for one in store.replies()] == ["<answer>Ann</answer>"]
+        assert [reply.reply.text for reply in store.replies()] == ["<answer>Ann</answer>"]
+
+
+WRITES = {
+    "put": lambda store: store.put([completion("late", 9)]),
+    "require": lambda store: store.require("low", {FULL: 9}),
+    "retire": lambda store: store.retire([completion("kept")]),
+    "record_failure": lambda store: store.record_failure("low", "a", "no"),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_second_writer_of_a_store_is_noticed_before_anything_further_is_written(path, write):
+    with ReplyStore(path) as first, ReplyStore(path) as second:
+        first.require("low", {BARE: 1})
+        with pytest.raises(StoreSharedError, match="another process has stored replies here"):
+            WRITES[write](second)
+        first.put([completion("kept")])
+        with pytest.raises(StoreSharedError, match="wait until the other process has ended"):
+            WRITES[write](second)
+        first.put([completion("kept", 1)])
+    with ReplyStore(path) as store:
+        assert [(reply.reply.text, reply.draw) for reply in store.replies()] == [("kept", 0), ("kept", 1)]
+        assert (store.draws(), store.failures(), list(store.retired())) == ({"low": {"a": 1}}, {}, [])
+
+
+def test_readers_of_a_store_do_not_disturb_its_writer(path):
+    with ReplyStore(path) as writer:
+        for draw in range(3):
+            with ReplyStore(path) as reader:
+                writer.put([completion("kept", draw)])
+                assert len(list(reader.replies())) == draw + 1
 
 
 @pytest.mark.parametrize("taken", ["removed", "moved", "replaced"])
@@ -416,9 +470,9 @@ def test_store_file_removed_during_a_run_raises_on_the_next_write(path, taken, m
     there = path.absolute().parent / "run" / path.name
     there.parent.mkdir()
     with ReplyStore(there) as store:
-        store.put([said("kept")])
+        store.put([completion("kept")])
         monkeypatch.chdir("/")  # which does no harm
-        store.put([said("kept", 1)])
+        store.put([completion("kept", 1)])
         moved = there.parent.rename(there.parent.with_name("elsewhere")) / there.name
         if taken == "removed":
             moved.unlink()
@@ -426,7 +480,7 @@ def test_store_file_removed_during_a_run_raises_on_the_next_write(path, taken, m
             there.parent.mkdir()
             there.write_bytes(b"")
         with pytest.raises(StoreError, match="was removed, moved or replaced"):
-            store.put([said("late", 2)])
+            store.put([completion("late", 2)])
     if taken == "moved":
         with ReplyStore(moved) as store:
-            assert [one.reply.text for one in store.replies()] == ["kept", "kept", "late"]
+            assert [reply.reply.text for reply in store.replies()] == ["kept", "kept", "late"]

@@ -112,7 +112,7 @@ def test_schema_check_covers_every_table():
 
 
 @pytest.mark.parametrize(
-    ("change_of", "said"),
+    ("change_of", "expected"),
     [
         ("UPDATE replies SET draw = 'many'", "table replies, row 1: expected text and counts"),
         ("UPDATE replies SET draw = -1", "table replies, row 1"),
@@ -125,7 +125,7 @@ def test_schema_check_covers_every_table():
         ("UPDATE replies SET logprobs = x'80'", "table replies, row 1"),
         ("UPDATE replies SET text = CAST(x'ff80' AS TEXT)", "cannot be used"),
         ("UPDATE replies SET pass = 'third'", "a reply to 'q' cannot be read.*'third'"),
-        ("UPDATE replies SET asked = 'nobody'", "a reply to 'q' cannot be read.*'nobody'"),
+        ("UPDATE replies SET role = 'nobody'", "a reply to 'q' cannot be read.*'nobody'"),
         ("UPDATE replies SET stop_reason = 'tired'", "a reply to 'q' cannot be read.*'tired'"),
         ("UPDATE asked SET draws = 'x'", "table asked, row 1"),
         ("UPDATE asked SET question_id = 'other'", "question 'other' was asked but is missing"),
@@ -136,9 +136,9 @@ def test_schema_check_covers_every_table():
         ("UPDATE failures SET error = 7.5, variant = x'00'", "table failures, row 1"),
     ],
 )
-def test_values_of_the_wrong_type_raise(path, change_of, said):
+def test_values_of_the_wrong_type_raise(path, change_of, expected):
     forge(path, change_of)
-    refused(path, said)
+    refused(path, expected)
 
 
 @pytest.mark.parametrize(
@@ -181,17 +181,17 @@ def test_index_that_disagrees_with_its_table_raises(path):
 
 def test_flipped_bit_never_changes_values_silently(path):
     with ReplyStore(path) as store:
-        before = held(store)
+        before = contents(store)
     content = path.read_bytes()
     for bit in random.Random(7).sample(range(8 * len(content)), 200):
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
         with suppress(StoreError), ReplyStore(path) as store:
-            assert held(store) == before, f"bit {bit}"
+            assert contents(store) == before, f"bit {bit}"
 
 
-def held(store: ReplyStore) -> list[object]:
+def contents(store: ReplyStore) -> list[object]:
     """Return everything in a store, including what is found by an index."""
     found = [store.questions(), store.draws(), store.variants(), store.failures(), store.completions("q", "low")]
     return [*found, list(store.replies()), list(store.retired()), list(store.each_question())]

@@ -91,7 +91,7 @@ def test_workflow_permissions_are_minimal_per_job(path):
 
 def test_workflows_call_the_documented_make_targets():
     called = {step["run"] for path in WORKFLOWS for step in steps(path) if step.get("run", "").startswith("make ")}
-    told = {
+    commands = {
         " ".join(line.split()[:2])
         for page in ("README.md", "CONTRIBUTING.md")
         for block in blocks(page)
@@ -99,7 +99,7 @@ def test_workflows_call_the_documented_make_targets():
         if line.startswith("make ")
     }
     assert called == {"make run", "make test", "make check", "make docs", "make test-all", "make nightly", "make dist"}
-    assert called == told
+    assert called == commands
 
 
 def test_release_publishes_only_tested_files_without_a_password():

@@ -50,10 +50,10 @@ TEXTS = (
 )
 VERDICTS = ("A", "B", "C", "hm")
 Place = tuple[str, Pass, Role, int, int]
-Said = Callable[[str, Pass, Role, int, int], Reply]
+ScriptedReply = Callable[[str, Pass, Role, int, int], Reply]
 
 
-def world(seed: int) -> Said:
+def world(seed: int) -> ScriptedReply:
     """Return a model and its graders, whose replies depend only on the place of the request."""
 
     def reply(variant: str, of: Pass, asked: Role, draw: int, attempt: int) -> Reply:
@@ -65,11 +65,15 @@ def world(seed: int) -> Said:
     return reply
 
 
-def replies_to(talk: Conversation, one: PendingRequest, said: Said, choices: int = 1) -> list[Completion]:
+def replies_to(
+    conversation: Conversation, one: PendingRequest, script: ScriptedReply, choices: int = 1
+) -> list[Completion]:
     step = one.step
-    variant = talk.variant if step.pass_ is Pass.FIRST else ""
+    variant = conversation.variant if step.pass_ is Pass.FIRST else ""
     return [
-        Completion("q", variant, draw, said(talk.variant, step.pass_, step.role, draw, step.attempt), step.attempt)
+        Completion(
+            "q", variant, draw, script(conversation.variant, step.pass_, step.role, draw, step.attempt), step.attempt
+        )
         for draw in range(one.draw, one.draw + min(choices, one.n))
     ]
 
@@ -78,12 +82,14 @@ def place(one: Completion) -> tuple[object, ...]:
     return one.variant, one.reply.pass_, one.reply.role, one.draw, one.attempt
 
 
-def carry(talk: Conversation, said: Said, known: Sequence[Completion] = (), seed: int = 0) -> list[Completion]:
+def ask_everything(
+    conversation: Conversation, script: ScriptedReply, known: Sequence[Completion] = (), seed: int = 0
+) -> list[Completion]:
     """Ask whatever is due until nothing is, one request at a time in any order, with any number of choices."""
     order, found = random.Random(seed), list(known)
-    while asks := next_requests(talk, found):
+    while asks := next_requests(conversation, found):
         one = order.choice(asks)
-        new = replies_to(talk, one, said, order.randint(1, 4))
+        new = replies_to(conversation, one, script, order.randint(1, 4))
         places = [place(each) for each in [*found, *new]]
         assert len(set(places)) == len(places), "each place is requested once"
         found += new
@@ -91,13 +97,16 @@ def carry(talk: Conversation, said: Said, known: Sequence[Completion] = (), seed
     return found
 
 
-def in_turn(talk: Conversation, said: Said, draw: int = 0) -> Outcome:
+def in_turn(conversation: Conversation, script: ScriptedReply, draw: int = 0) -> Outcome:
     """Follow the procedure for one draw literally: one step, one reply."""
     replies: list[Reply] = []
     while not isinstance(
-        step := next_step(talk.question, replies, talk.procedure.grader, force_answered=talk.draws > 1), Outcome
+        step := next_step(
+            conversation.question, replies, conversation.procedure.grader, force_answered=conversation.draws > 1
+        ),
+        Outcome,
     ):
-        replies.append(said(talk.variant, step.pass_, step.role, draw, step.attempt))
+        replies.append(script(conversation.variant, step.pass_, step.role, draw, step.attempt))
     return step
 
 
@@ -110,72 +119,76 @@ SEEDS = st.integers(0, 10**6)
 
 
 @given(TALKS, SEEDS, SEEDS, SEEDS)
-def test_outcomes_do_not_depend_on_reply_order_property(talk, seed, one, other):
-    said = world(seed)
-    assert outcomes(talk, carry(talk, said, seed=one)) == outcomes(talk, carry(talk, said, seed=other))
+def test_outcomes_do_not_depend_on_reply_order_property(conversation, seed, one, other):
+    script = world(seed)
+    assert outcomes(conversation, ask_everything(conversation, script, seed=one)) == outcomes(
+        conversation, ask_everything(conversation, script, seed=other)
+    )
 
 
 @given(QUESTIONS, KINDS, SEEDS, SEEDS)
 def test_outcomes_match_sequential_requests_property(question, kind, seed, order):
-    talk, said = Conversation(question, "low", TwoPass(kind)), world(seed)
-    assert outcomes(talk, carry(talk, said, seed=order)) == [in_turn(talk, said)]
+    talk, script = Conversation(question, "low", TwoPass(kind)), world(seed)
+    assert outcomes(talk, ask_everything(talk, script, seed=order)) == [in_turn(talk, script)]
 
 
 @given(QUESTIONS, st.integers(2, 5), SEEDS, SEEDS)
 def test_each_of_several_draws_matches_a_single_draw_property(question, draws, seed, order):
     """Graded by a rule; if a model grades, identical draws share one verdict."""
-    talk, said = Conversation(question, "low", TwoPass(GraderKind.EXACT), draws), world(seed)
-    assert outcomes(talk, carry(talk, said, seed=order)) == [in_turn(talk, said, draw) for draw in range(draws)]
+    talk, script = Conversation(question, "low", TwoPass(GraderKind.EXACT), draws), world(seed)
+    assert outcomes(talk, ask_everything(talk, script, seed=order)) == [
+        in_turn(talk, script, draw) for draw in range(draws)
+    ]
 
 
 @given(TALKS, SEEDS, SEEDS, st.data())
-def test_resume_after_any_interruption_gives_the_same_outcomes_property(talk, seed, order, data):
-    said = world(seed)
-    whole = carry(talk, said, seed=order)
+def test_resume_after_any_interruption_gives_the_same_outcomes_property(conversation, seed, order, data):
+    script = world(seed)
+    whole = ask_everything(conversation, script, seed=order)
     there = data.draw(st.integers(0, len(whole)))
     kept = []  # a prefix in the order of the requests, as an interruption would leave it
     while len(kept) < there:
-        kept += replies_to(talk, next_requests(talk, kept)[0], said)
-    finished = carry(talk, said, kept, seed=order)
-    assert outcomes(talk, finished) == outcomes(talk, whole)
+        kept += replies_to(conversation, next_requests(conversation, kept)[0], script)
+    finished = ask_everything(conversation, script, kept, seed=order)
+    assert outcomes(conversation, finished) == outcomes(conversation, whole)
     assert {place(one) for one in kept} <= {place(one) for one in finished}
 
 
 @given(TALKS, SEEDS)
-def test_outcomes_exist_exactly_when_no_request_is_due(talk, seed):
-    whole = carry(talk, world(seed))
-    assert outcomes(talk, whole) is not None
-    assert next_requests(talk, whole) == []
+def test_outcomes_exist_exactly_when_no_request_is_due(conversation, seed):
+    whole = ask_everything(conversation, world(seed))
+    assert outcomes(conversation, whole) is not None
+    assert next_requests(conversation, whole) == []
     without = [one for one in whole if one.reply.role is not Role.MODEL or one.draw != 0]
-    if talk.procedure.asks_first:
-        assert outcomes(talk, without) is None
-        assert next_requests(talk, without)
+    if conversation.procedure.asks_first:
+        assert outcomes(conversation, without) is None
+        assert next_requests(conversation, without)
 
 
 @given(QUESTIONS, KINDS, SEEDS)
 def test_adding_draws_sends_only_new_requests(question, kind, seed):
-    said, known = world(seed), []
+    script, known = world(seed), []
     for draws in (1, 3, 10):
-        talk = Conversation(question, "low", TwoPass(kind), draws)
-        before, known = known, carry(talk, said, known, seed)
+        conversation = Conversation(question, "low", TwoPass(kind), draws)
+        before, known = known, ask_everything(conversation, script, known, seed)
         assert [one for one in known if one in before] != [] or not before
         assert {place(one) for one in before} <= {place(one) for one in known}
-        assert len(outcomes(talk, known)) == draws
+        assert len(outcomes(conversation, known)) == draws
     own = [one for one in known if one.reply.role is Role.MODEL]
     assert len(own) == 10 if question.gold is None else 20
-    at_once = carry(Conversation(question, "low", TwoPass(kind), 10), said, seed=seed)
+    at_once = ask_everything(Conversation(question, "low", TwoPass(kind), 10), script, seed=seed)
     if kind is GraderKind.EXACT:
-        assert outcomes(talk, at_once) == outcomes(talk, known)
+        assert outcomes(conversation, at_once) == outcomes(conversation, known)
 
 
 @given(KINDS, SEEDS)
 def test_forced_answers_are_shared_between_variants_not_requested_again(kind, seed):
-    said = world(seed)
+    script = world(seed)
     low, high = (Conversation(GOLD, variant, TwoPass(kind)) for variant in ("low", "high"))
-    after_low = carry(low, said)
+    after_low = ask_everything(low, script)
     shared = [one for one in after_low if one.variant == ""]
-    after_high = carry(high, said, shared)
-    assert outcomes(high, after_high) == [in_turn(high, said)], "forced answers of another variant change nothing"
+    after_high = ask_everything(high, script, shared)
+    assert outcomes(high, after_high) == [in_turn(high, script)], "forced answers of another variant change nothing"
     own = [one.reply for one in after_high if one.reply.pass_ is Pass.FORCED and one.reply.role is Role.MODEL]
     assert len(own) <= 1
 
@@ -191,9 +204,9 @@ def forced(text: str, draw: int = 0) -> Completion:
 RIGHT, REFUSED = TEXTS[0], TEXTS[2]
 
 
-def dues(procedure: Procedure, said: Sequence[Completion], draws: int = 1) -> list[tuple[str, str, int, int]]:
-    asks = next_requests(Conversation(GOLD, "low", procedure, draws), said)
-    return [(str(one.step.pass_), str(one.step.role), one.draw, one.n) for one in asks]
+def dues(procedure: Procedure, replies: Sequence[Completion], draws: int = 1) -> list[tuple[str, str, int, int]]:
+    asks = next_requests(Conversation(GOLD, "low", procedure, draws), replies)
+    return [(str(ask.step.pass_), str(ask.step.role), ask.draw, ask.n) for ask in asks]
 
 
 def test_forced_pass_of_a_single_draw_waits_for_a_refusal():
@@ -218,19 +231,19 @@ def test_repeated_reply_is_graded_once_in_its_first_draw():
 
 
 def test_forced_answer_of_another_variant_is_used_only_after_a_refusal():
-    talk = Conversation(GOLD, "low", TwoPass(GraderKind.EXACT))
-    assert used_completions(talk, [first(RIGHT), forced(RIGHT)]) == [first(RIGHT)]
-    assert used_completions(talk, [first(REFUSED), forced(RIGHT)]) == [first(REFUSED), forced(RIGHT)]
-    (outcome,) = outcomes(talk, [first(RIGHT), forced(TEXTS[1])])
+    conversation = Conversation(GOLD, "low", TwoPass(GraderKind.EXACT))
+    assert used_completions(conversation, [first(RIGHT), forced(RIGHT)]) == [first(RIGHT)]
+    assert used_completions(conversation, [first(REFUSED), forced(RIGHT)]) == [first(REFUSED), forced(RIGHT)]
+    (outcome,) = outcomes(conversation, [first(RIGHT), forced(TEXTS[1])])
     assert (outcome.refused, outcome.forced_grade) == (False, None)
 
 
 def test_extra_draws_of_another_variant_are_ignored():
-    talk = Conversation(GOLD, "low", TwoPass(GraderKind.EXACT), 2)
+    conversation = Conversation(GOLD, "low", TwoPass(GraderKind.EXACT), 2)
     there = [*(first(RIGHT, draw) for draw in range(2)), *(forced(RIGHT, draw) for draw in range(9))]
-    assert dues(talk.procedure, there, 2) == []
-    assert len(outcomes(talk, there)) == 2
-    assert max(one.draw for one in used_completions(talk, there)) == 1
+    assert dues(conversation.procedure, there, 2) == []
+    assert len(outcomes(conversation, there)) == 2
+    assert max(completion.draw for completion in used_completions(conversation, there)) == 1
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -245,16 +258,16 @@ def test_second_verdict_attempt_counts_in_any_order(order):
 
 
 @given(TALKS, SEEDS, SEEDS)
-def test_only_unscored_draws_are_due_again_after_retiring(talk, seed, order):
-    whole = carry(talk, world(seed), seed=order)
-    before = outcomes(talk, whole)
-    kept = completions_to_retire(talk, whole, ASKED_AGAIN)
+def test_only_unscored_draws_are_due_again_after_retiring(conversation, seed, order):
+    whole = ask_everything(conversation, world(seed), seed=order)
+    before = outcomes(conversation, whole)
+    kept = completions_to_retire(conversation, whole, ASKED_AGAIN)
     unscored = {draw for draw, one in enumerate(before) if one.unscored_reason in ASKED_AGAIN}
     assert bool(kept) == bool(unscored)
     left = [one for one in whole if one not in kept]
-    assert bool(next_requests(talk, left)) == bool(kept)
-    again = outcomes(talk, carry(talk, world(seed + 1), left, seed=order))
-    for draw in set(range(talk.draws)) - unscored:
+    assert bool(next_requests(conversation, left)) == bool(kept)
+    again = outcomes(conversation, ask_everything(conversation, world(seed + 1), left, seed=order))
+    for draw in set(range(conversation.draws)) - unscored:
         found = before[draw]
         if found.forced_grade is Grade.UNSCORED:  # another draw's verdict on the same forced answer may fill it
             found = replace(found, forced_grade=again[draw].forced_grade)
@@ -263,21 +276,21 @@ def test_only_unscored_draws_are_due_again_after_retiring(talk, seed, order):
 
 def test_draw_with_the_same_reply_uses_the_verdict_of_a_later_one():
     """Earlier, the later draw was graded again and a scored question was left open."""
-    talk = Conversation(GOLD, "low", TwoPass(GraderKind.MODEL), 2)
+    conversation = Conversation(GOLD, "low", TwoPass(GraderKind.MODEL), 2)
     same = [Completion("q", "low", draw, Reply(Pass.FIRST, Role.MODEL, "It is Lima.")) for draw in range(2)]
     forced = [Completion("q", "", draw, Reply(Pass.FORCED, Role.MODEL, "UNSURE")) for draw in range(2)]
     verdict = Completion("q", "low", 1, Reply(Pass.FIRST, Role.GRADER, "A"))
     on_forced = Completion("q", "", 0, Reply(Pass.FORCED, Role.GRADER, "B"))
     there = [*same, *forced, verdict, on_forced]
-    assert next_requests(talk, there) == []
-    assert [one.wrong for one in outcomes(talk, there)] == [False, False]
+    assert next_requests(conversation, there) == []
+    assert [outcome.wrong for outcome in outcomes(conversation, there)] == [False, False]
 
 
 @given(TALKS, SEEDS, st.sets(st.sampled_from(ASKED_AGAIN)))
-def test_only_draws_unscored_for_given_reasons_are_retired(talk, seed, reasons):
-    whole = carry(talk, world(seed))
-    found = {one.unscored_reason for one in outcomes(talk, whole)}
-    assert bool(completions_to_retire(talk, whole, reasons)) == bool(found & reasons)
+def test_only_draws_unscored_for_given_reasons_are_retired(conversation, seed, reasons):
+    whole = ask_everything(conversation, world(seed))
+    found = {outcome.unscored_reason for outcome in outcomes(conversation, whole)}
+    assert bool(completions_to_retire(conversation, whole, reasons)) == bool(found & reasons)
 
 
 def test_regrading_retires_verdicts_but_not_model_replies():
@@ -286,8 +299,8 @@ def test_regrading_retires_verdicts_but_not_model_replies():
     assert completions_to_retire(Conversation(GOLD, "low", Regrading(GraderKind.MODEL)), [empty], ASKED_AGAIN) == []
     answer = Completion("q", "low", 0, Reply(Pass.FIRST, Role.MODEL, "Lima"))
     verdicts = [Completion("q", "low", 0, Reply(Pass.FIRST, Role.GRADER, "hm"), attempt) for attempt in (0, 1)]
-    talk = Conversation(GOLD, "low", Regrading(GraderKind.MODEL))
-    assert completions_to_retire(talk, [answer, *verdicts], ASKED_AGAIN) == verdicts
+    conversation = Conversation(GOLD, "low", Regrading(GraderKind.MODEL))
+    assert completions_to_retire(conversation, [answer, *verdicts], ASKED_AGAIN) == verdicts
 
 
 # --- Regrading
@@ -303,7 +316,7 @@ RIGHT_REPLY, WRONG, REFUSED_REPLY, EMPTY = (
 VAGUE = "<answer>I cannot say: nobody told me</answer>"  # an answer to exact, a refusal to a model
 
 
-def said(first: str, forced: str | None = None) -> list[Reply]:
+def replies_of(first: str, forced: str | None = None) -> list[Reply]:
     replies = [Reply(Pass.FIRST, Role.MODEL, first)]
     return replies if forced is None else [*replies, Reply(Pass.FORCED, Role.MODEL, forced)]
 
@@ -325,43 +338,43 @@ def graded(replies: list[Reply], kind: GraderKind, verdicts: dict[str, str], que
 @pytest.mark.parametrize("first", [RIGHT_REPLY, WRONG, REFUSED_REPLY, EMPTY])
 @pytest.mark.parametrize("forced", [RIGHT_REPLY, WRONG, REFUSED_REPLY])
 def test_regrading_by_the_same_rule_gives_the_same_outcome(first, forced):
-    replies = said(first, forced)
+    replies = replies_of(first, forced)
     assert Regrading(GraderKind.EXACT).step(QUESTION, replies) == next_step(QUESTION, replies, GraderKind.EXACT)
 
 
 def test_answer_regraded_as_refusal_has_no_forced_answer():
-    outcome = graded(said(VAGUE), GraderKind.MODEL, {"I cannot say: nobody told me": "C"})
+    outcome = graded(replies_of(VAGUE), GraderKind.MODEL, {"I cannot say: nobody told me": "C"})
     assert (outcome.refused, outcome.wrong, outcome.first_grade) == (True, None, Grade.REFUSED)
     assert (outcome.forced_grade, outcome.unscored_reason) == (None, "forced_not_asked")
     assert outcome.first_reply == VAGUE
 
 
 def test_refusal_regraded_as_answer_keeps_its_forced_answer():
-    outcome = graded(said("I do not know.", RIGHT_REPLY), GraderKind.MODEL, {"I do not know.": "B", "Lima": "A"})
+    outcome = graded(replies_of("I do not know.", RIGHT_REPLY), GraderKind.MODEL, {"I do not know.": "B", "Lima": "A"})
     assert (outcome.refused, outcome.wrong) == (False, True)
     assert (outcome.forced_grade, outcome.forced_reply) == (Grade.CORRECT, RIGHT_REPLY)
 
 
 def test_two_graders_are_both_asked_about_both_replies():
-    outcome = graded(said(REFUSED_REPLY, RIGHT_REPLY), GraderKind.AGREE, {"Lima": "A"})
+    outcome = graded(replies_of(REFUSED_REPLY, RIGHT_REPLY), GraderKind.AGREE, {"Lima": "A"})
     assert (outcome.refused, outcome.wrong) == (True, False)
 
 
 @pytest.mark.parametrize("kind", [GraderKind.EXACT, GraderKind.MODEL])
 def test_unanswerable_question_needs_no_forced_answer(kind):
-    outcome = graded(said(VAGUE), kind, {"I cannot say: nobody told me": "C"}, REGRADED_WITHOUT_GOLD)
+    outcome = graded(replies_of(VAGUE), kind, {"I cannot say: nobody told me": "C"}, REGRADED_WITHOUT_GOLD)
     assert outcome.wrong is True
     assert outcome.unscored_reason is None
-    assert graded(said(REFUSED_REPLY), kind, {}, REGRADED_WITHOUT_GOLD).forced_grade is Grade.INCORRECT
+    assert graded(replies_of(REFUSED_REPLY), kind, {}, REGRADED_WITHOUT_GOLD).forced_grade is Grade.INCORRECT
 
 
 def test_forced_grade_of_unanswerable_repeated_draws_is_known():
-    outcome = Regrading(GraderKind.EXACT).step(REGRADED_WITHOUT_GOLD, said(RIGHT_REPLY), force_answered=True)
+    outcome = Regrading(GraderKind.EXACT).step(REGRADED_WITHOUT_GOLD, replies_of(RIGHT_REPLY), force_answered=True)
     assert outcome.forced_grade is Grade.INCORRECT
 
 
 def test_unreadable_verdict_is_requested_once_more():
-    replies = [*said(RIGHT_REPLY), Reply(Pass.FIRST, Role.GRADER, "A or B")]
+    replies = [*replies_of(RIGHT_REPLY), Reply(Pass.FIRST, Role.GRADER, "A or B")]
     step = Regrading(GraderKind.MODEL).step(QUESTION, replies)
     assert isinstance(step, Step)
     assert step.attempt == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -27,9 +27,8 @@ from refusal_index.protocol import (
     StopReason,
     TwoPass,
     load_prompt_set,
-    next_request,
 )
-from refusal_index.protocol.procedure import next_step
+from refusal_index.protocol.steps import next_step
 
 # --- The two-pass procedure
 
@@ -46,15 +45,24 @@ DECLINED = "I do not know."
 CUT = ("<answer>Lima</answer>", StopReason.LENGTH)
 FILTERED = ("", StopReason.CONTENT_FILTER)
 
-Said = str | tuple[str, StopReason]
+ScriptedReply = str | tuple[str, StopReason]
 
 
 def protocol(grader: GraderKind, variant: str = "normal", placement: Placement = Placement.USER) -> Protocol:
     return Protocol(PROMPTS, variant, grader, placement)
 
 
+def next_request(
+    question: Question, replies: Sequence[Reply], settings_: Protocol, *, force_answered: bool = False
+) -> Request | Outcome:
+    """Return the next request of both passes, or the outcome."""
+    procedure = TwoPass(settings_.grader, settings_, settings_.refusals)
+    step = procedure.step(question, replies, force_answered=force_answered)
+    return step if isinstance(step, Outcome) else procedure.request(step, question)
+
+
 def converse(
-    settings_: Protocol, answer: Callable[[Request], Said], question: Question = QUESTION
+    settings_: Protocol, answer: Callable[[Request], ScriptedReply], question: Question = QUESTION
 ) -> tuple[list[Request], Outcome]:
     """Exchange requests and replies as an engine does, and return every request with the outcome."""
     requests: list[Request] = []
@@ -72,12 +80,21 @@ def converse(
 class Case:
     """What model (M) and graders (G, H) say in turn, in the first and the forced (+) pass, and the outcome."""
 
-    script: tuple[tuple[str, Said], ...]
+    script: tuple[tuple[str, ScriptedReply], ...]
     first: Grade
     refused: bool | None
     wrong: bool | None
     forced: Grade | None = None
     reason: str | None = None
+
+    def reading(self, grader: GraderKind) -> str | None:
+        """Return what the first reply is read as."""
+        if self.first is Grade.UNSCORED:
+            return None
+        if self.first is not Grade.REFUSED:
+            return "answer"
+        by_words = "grader" if grader.models else "wording"
+        return "tag" if first_text(self, "M") == REFUSED else by_words
 
 
 PARTIES = {
@@ -115,6 +132,7 @@ EXACT_CASES = {
         (("M", REFUSED), ("M+", DECLINED)), Grade.REFUSED, refused=True, wrong=True, forced=Grade.REFUSED
     ),
     "hedged": Case((("M", "I am not sure, but Cuzco"),), Grade.INCORRECT, refused=False, wrong=True),
+    "hedged and right": Case((("M", "I am not sure, but Lima"),), Grade.CORRECT, refused=False, wrong=False),
     "cut": Case((("M", CUT),), Grade.UNSCORED, refused=None, wrong=None, reason="first_truncated"),
     "filtered": Case((("M", FILTERED),), Grade.UNSCORED, refused=None, wrong=None, reason="first_content_filter"),
     "silent": Case((("M", ""),), Grade.UNSCORED, refused=None, wrong=None, reason="first_empty"),
@@ -265,8 +283,8 @@ NO_GOLD_CASES = {
 
 
 def first_text(case: Case, party: str) -> str | None:
-    said = dict(case.script).get(party)
-    return said[0] if isinstance(said, tuple) else said
+    text = dict(case.script).get(party)
+    return text[0] if isinstance(text, tuple) else text
 
 
 @pytest.mark.parametrize(
@@ -289,10 +307,10 @@ def test_unanswerable_questions_send_no_needless_requests(case):
 def check(grader: GraderKind, case: Case, question: Question) -> None:
     script = iter(case.script)
 
-    def answer(request: Request) -> Said:
-        party, said = next(script)
+    def answer(request: Request) -> ScriptedReply:
+        party, text = next(script)
         assert (request.pass_, request.role, request.attempt) == PARTIES[party]
-        return said
+        return text
 
     _, outcome = converse(protocol(grader), answer, question)
     assert next(script, None) is None
@@ -304,6 +322,7 @@ def check(grader: GraderKind, case: Case, question: Question) -> None:
         unscored_reason=case.reason,
         first_reply=first_text(case, "M"),
         forced_reply=first_text(case, "M+"),
+        reading=case.reading(grader),
     )
 
 
@@ -327,8 +346,8 @@ def test_placement_moves_the_instruction_into_a_system_message():
 
 @pytest.mark.parametrize("placement", Placement)
 def test_grader_sees_the_answer_without_tag_and_thoughts_in_one_user_message(placement):
-    said = {Role.MODEL: "<think>Cuzco?</think>No: <answer>The city of kings</answer>", Role.GRADER: "A"}
-    requests, _ = converse(protocol(GraderKind.MODEL, placement=placement), lambda request: said[request.role])
+    text = {Role.MODEL: "<think>Cuzco?</think>No: <answer>The city of kings</answer>", Role.GRADER: "A"}
+    requests, _ = converse(protocol(GraderKind.MODEL, placement=placement), lambda request: text[request.role])
     (message,) = requests[1].messages
     assert message.role == "user"
     assert "<prediction>\nThe city of kings\n</prediction>" in message.content
@@ -336,8 +355,8 @@ def test_grader_sees_the_answer_without_tag_and_thoughts_in_one_user_message(pla
 
 
 def test_a_grade_is_asked_for_again_in_the_same_words():
-    said = {Role.MODEL: RIGHT, Role.GRADER: "Hm."}
-    requests, _ = converse(protocol(GraderKind.MODEL), lambda request: said[request.role])
+    text = {Role.MODEL: RIGHT, Role.GRADER: "Hm."}
+    requests, _ = converse(protocol(GraderKind.MODEL), lambda request: text[request.role])
     assert [request.attempt for request in requests] == [0, 0, 1]
     assert requests[1].messages == requests[2].messages
 
@@ -375,9 +394,9 @@ SETTINGS = st.builds(
 )
 
 
-def play(script: dict, request: Request) -> Said:
-    said = script[request.pass_, request.role]
-    return said if request.role is Role.MODEL else said[request.attempt]
+def play(script: dict, request: Request) -> ScriptedReply:
+    text = script[request.pass_, request.role]
+    return text if request.role is Role.MODEL else text[request.attempt]
 
 
 @given(SETTINGS, SCRIPTS)
@@ -410,7 +429,7 @@ def test_forced_request_is_the_same_for_every_variant_and_first_reply(placement,
             (Pass.FIRST, Role.MODEL): (f"{script[Pass.FIRST, Role.MODEL][0]}</think>{REFUSED}", StopReason.STOP)
         }
         requests, _ = converse(
-            protocol(GraderKind.EXACT, variant, placement), lambda request, said=refusing: play(said, request)
+            protocol(GraderKind.EXACT, variant, placement), lambda request, text=refusing: play(text, request)
         )
         forced.add(requests[1])
     assert len(forced) == 1
@@ -423,8 +442,8 @@ def test_conversation_can_resume_at_any_reply(settings_, script):
     replies = []
     for request in requests:
         assert next_request(QUESTION, replies, settings_) == request
-        said = play(script, request)
-        replies.append(Reply(request.pass_, request.role, *(said if isinstance(said, tuple) else (said,))))
+        text = play(script, request)
+        replies.append(Reply(request.pass_, request.role, *(text if isinstance(text, tuple) else (text,))))
     assert next_request(QUESTION, replies, settings_) == outcome
 
 
@@ -457,12 +476,12 @@ def test_context_and_choices_accompany_the_question_in_both_passes(placement):
 
 
 @pytest.mark.parametrize(
-    ("said", "wrong", "reason"),
+    ("reply", "wrong", "reason"),
     [("B) Lima", False, None), ("a", True, None), ("A) Lima", None, "first_choice_ambiguous")],
 )
-def test_a_choice_is_graded_by_rule_and_unscored_where_letter_and_text_disagree(said, wrong, reason):
+def test_a_choice_is_graded_by_rule_and_unscored_where_letter_and_text_disagree(reply, wrong, reason):
     question = replace(QUESTION, choices=("Cuzco", "Lima"))
-    _, outcome = converse(protocol(GraderKind.CHOICE), lambda _: f"<answer>{said}</answer>", question)
+    _, outcome = converse(protocol(GraderKind.CHOICE), lambda _: f"<answer>{reply}</answer>", question)
     assert (outcome.wrong, outcome.unscored_reason) == (wrong, reason)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.protocol.grading import normalise
+from refusal_index.protocol.comparison import normalise
 from refusal_index.protocol.prompts import FORCED, UNANSWERED, PromptSet, PromptSetError, load_prompt_set
 
 QUESTION_WORDS = {"did", "in", "is", "of", "the", "was", "what", "which", "who", "year"}
@@ -79,11 +79,11 @@ def test_default_has_four_first_pass_variants_from_low_to_highest():
 
 @pytest.mark.parametrize(("variant", "refused"), [("low", 0), ("normal", 1), ("high", 4), ("highest", 6), (FORCED, 0)])
 def test_unanswered_worked_examples_match_the_paper(variant, refused):
-    shown = answers_shown(DEFAULT, variant)
-    assert len(shown) == 10
-    assert shown.count(UNANSWERED) == refused
+    answers = answers_shown(DEFAULT, variant)
+    assert len(answers) == 10
+    assert answers.count(UNANSWERED) == refused
     answered = [
-        (said, example.answer) for said, example in zip(shown, DEFAULT.examples, strict=True) if said != UNANSWERED
+        (said, example.answer) for said, example in zip(answers, DEFAULT.examples, strict=True) if said != UNANSWERED
     ]
     assert all(said == answer for said, answer in answered)
 
@@ -97,8 +97,8 @@ def test_variants_differ_only_in_instruction_and_unanswered_examples():
     def skeleton(variant: str) -> str:
         preamble, question = DEFAULT.render(variant, "Who wrote Emma?")
         for number, example in enumerate(DEFAULT.examples, start=1):
-            shown = UNANSWERED if number in DEFAULT.variant(variant).unanswered else example.answer
-            preamble = preamble.replace(f"{example.question}\nReply: <answer>{shown}</answer>", f"example {number}")
+            answers = UNANSWERED if number in DEFAULT.variant(variant).unanswered else example.answer
+            preamble = preamble.replace(f"{example.question}\nReply: <answer>{answers}</answer>", f"example {number}")
         return f"{preamble.replace(DEFAULT.variant(variant).instruction, 'instruction')}\n\n{question}"
 
     assert "example 10" in skeleton("low")
@@ -241,9 +241,9 @@ def test_shipped_paraphrases_are_the_default_set_plus_three_of_normal():
 
 
 def test_paraphrases_differ_only_in_the_instruction_and_offer_the_tag():
-    told = {PARAPHRASES.variants[name].instruction for name in FAMILY}
-    assert len(told) == len(FAMILY)
-    assert all(f"<answer>{UNANSWERED}</answer>" in instruction for instruction in told)
+    instructions = {PARAPHRASES.variants[name].instruction for name in FAMILY}
+    assert len(instructions) == len(FAMILY)
+    assert all(f"<answer>{UNANSWERED}</answer>" in instruction for instruction in instructions)
     skeletons = {
         PARAPHRASES.render(name, CAPITAL)[0].replace(PARAPHRASES.variants[name].instruction, "") for name in FAMILY
     }

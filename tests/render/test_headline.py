@@ -12,16 +12,16 @@ from scipy import stats as scipy_stats
 
 from refusal_index.cli import console
 from refusal_index.data.outcome_table import Identification
-from refusal_index.findings.conclusions import Headline, headline, pairs, strength
+from refusal_index.findings.headline import Headline, headline, pairs, strength
 from refusal_index.findings.metrics import Statement
 from refusal_index.findings.summary import summarise
-from refusal_index.render.report import ReportRun, write_report
-from refusal_index.render.report.page import overview, run_view, sensitivity_rows
+from refusal_index.render.report.page import headline_of, index_picture, overview, sensitivity_rows
+from refusal_index.render.run_view import RunView
 from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import first_screen, scale
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 from tests.cli.test_score_and_report import summary, table
-from tests.render.making import counts_table, report_run, rows
+from tests.render.making import counts_table, report_run, rows, write_page
 
 # --- The headline of the report
 
@@ -50,7 +50,14 @@ def test_share_of_ordered_pairs_against_simulation(index: float, error_rate: flo
 
 def test_share_of_ordered_pairs_is_half_at_index_0_and_1_at_index_1() -> None:
     found = pairs(Estimate(0.0, 0.0, 1.0), 0.4)
-    assert found.values == pytest.approx({"share": 0.5, "low": 0.5, "high": 1.0})
+    assert found.values == pytest.approx({"share": 0.5, "low": 0.5, "high": 1.0, "error_rate": 0.4})
+
+
+def test_share_of_ordered_pairs_names_its_assumption_and_error_rate() -> None:
+    by_rate = [pairs(Estimate(0.5, 0.4, 0.6), rate) for rate in (0.5, 0.9)]
+    assert [round(one.values["share"], 2) for one in by_rate] == [0.74, 0.78]
+    assert sentence(by_rate[1], "page").startswith("Under the Gaussian copula and with 90% wrong overall, ")
+    assert "in 78% of such pairs (" in sentence(by_rate[1], "page")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +75,10 @@ def test_share_of_ordered_pairs_is_half_at_index_0_and_1_at_index_1() -> None:
         (0.1, -0.1, 0.2, "sign_unsettled", ["weakly"]),
         (0.24, -0.03, 0.49, "sign_unsettled", ["moderately"]),
         (0.5, 0.0, 1.0, "sign_unsettled", ["very_strongly"]),
-        (-0.3, -0.4, -0.1, "runs_against", []),
+        (-0.07, -0.12, -0.02, "negative", ["very_weakly"]),
+        (-0.3, -0.39, -0.1, "negative_between", ["very_weakly", "weakly"]),
+        (-0.5, -0.7, -0.4, "negative_between", ["moderately", "strongly"]),
+        (-0.4, -0.9, -0.1, "negative_unsettled", ["very_weakly", "very_strongly"]),
         (0.3, None, None, "no_conclusion", []),
         (None, None, None, "follows_undefined", []),
     ],
@@ -83,23 +93,49 @@ def test_verdict_claims_only_what_both_interval_ends_support(
 
 def test_verdict_sentences() -> None:
     assert sentence(strength(Estimate(0.3, 0.2, 0.39)), "page") == "Refusals are weakly correlated with errors."
-    said = sentence(strength(Estimate(0.24, -0.03, 0.49)), "page")
-    assert said == "Refusals are at most moderately correlated with errors, if at all."
+    text = sentence(strength(Estimate(0.24, -0.03, 0.49)), "page")
+    assert text == "Refusals are at most moderately correlated with errors, if at all."
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0.05, 0.38, "weakly correlated with errors, if at all."),
+        (0.25, 0.5, "weakly to moderately correlated with errors."),
+        (-0.12, -0.02, "very weakly, negatively correlated with errors."),
+        (-0.38, -0.05, "weakly, negatively correlated with errors, if at all."),
+        (-0.5, -0.25, "weakly to moderately, negatively correlated with errors."),
+        (-0.9, -0.1, "negatively correlated with errors, very weakly to very strongly."),
+    ],
+)
+def test_verdict_is_in_proportion_to_the_size_of_the_index(low: float, high: float, text: str) -> None:
+    assert sentence(strength(Estimate((low + high) / 2, low, high))) == f"Refusals are {text}"
+
+
+def test_verdict_without_information_names_no_strength() -> None:
+    found = sentence(strength(Estimate(0.5, -0.2, 1.0)))
+    assert found == "These questions do not show whether refusals are correlated with errors."
 
 
 def test_every_verdict_fits_one_terminal_line() -> None:
     ends = [place / 20 for place in range(-20, 21)]
     verdicts = [strength(Estimate(low, low, high)) for low in ends for high in ends if low <= high]
-    assert {one.code for one in verdicts} >= {"runs_against", "no_sign", "sign_unsettled", "follows_unsettled"}
-    assert max(len(sentence(one)) for one in verdicts) <= 80
+    assert {verdict.code for verdict in verdicts} >= {
+        "negative",
+        "negative_unsettled",
+        "no_sign",
+        "sign_unsettled",
+        "follows_unsettled",
+    }
+    assert max(len(sentence(verdict)) for verdict in verdicts) <= 80
 
 
-def headline_of_run(run: ReportRun) -> Headline:
-    return headline(run.summary, run.about)
+def headline_of_run(run: RunView) -> Headline:
+    return headline(run.summary, run.run.about)
 
 
-def by_title(run: ReportRun) -> dict[str, Statement]:
-    return {sentence(one, "title"): one for one in headline_of_run(run).doubts}
+def by_title(run: RunView) -> dict[str, Statement]:
+    return {sentence(caveat, "title"): caveat for caveat in headline_of_run(run).caveats}
 
 
 @pytest.mark.parametrize("counts", [(50, 0, 30, 60), (600, 2, 398, 0)])
@@ -116,7 +152,7 @@ def test_the_first_screen_says_which_index_it_shows() -> None:
     once, twice = report_run(rows(400, variants=("normal",))), report_run(two_draws(400))
     ri = refusal_index(once.variants[0].table).estimate
     assert headline_of_run(once).index.estimate == headline_of_run(twice).index.estimate == pytest.approx(ri, abs=1e-12)
-    assert [one.code for one in headline_of_run(once).indices] == ["what_ri_is"]
+    assert [statement.code for statement in headline_of_run(once).indices] == ["what_ri_is"]
     corrected = twice.summary.corrected
     assert corrected.estimate != pytest.approx(ri, abs=0.01)
     what, which = headline_of_run(twice).indices
@@ -127,17 +163,18 @@ def test_the_first_screen_says_which_index_it_shows() -> None:
 
 def test_first_screen_says_both_indices_agree_at_temperature_zero() -> None:
     run = report_run(rows(400, variants=("normal",)))
-    found = headline_of_run(replace(run, summary=summarise(run.shown, is_deterministic=True)))
-    assert [one.code for one in found.indices] == ["what_ri_is", "corrected_repeats_ri"]
+    at_zero = replace(run.run, computed=summarise(run.shown, is_deterministic=True))
+    found = headline_of_run(replace(run, run=at_zero))
+    assert [statement.code for statement in found.indices] == ["what_ri_is", "corrected_repeats_ri"]
 
 
 def test_overview_axis_shows_only_ri() -> None:
     """Runs are shown by RI however often they were sampled."""
     drawn, once = report_run(two_draws(400), label="a"), report_run(rows(400, rho=0.3, seed=2, variants=("normal",)))
-    found = overview([run_view(run, place) for place, run in enumerate((drawn, once))])
+    found = overview([replace(run, number=place) for place, run in enumerate((drawn, once))])
     assert {line.index.name for line in found.lines} == {"refusal_index"}
-    shown = {line.name: line.index.estimate for line in found.lines}
-    assert shown == pytest.approx(
+    estimates = {line.name: line.index.estimate for line in found.lines}
+    assert estimates == pytest.approx(
         {run.run.label: refusal_index(run.variants[0].table).estimate for run in (drawn, once)}, abs=1e-12
     )
 
@@ -146,16 +183,18 @@ def test_first_screen_shows_joint_index_only_for_several_prompts() -> None:
     several, one = report_run(rows(400)), report_run(rows(400, variants=("normal",)))
     assert several.pooled is not None
     assert headline_of_run(several).index.estimate == several.pooled.refusal_index.estimate
-    assert [line.name for line in run_view(several, 1).lines] == ["all", "low", "normal", "high", "highest"]
+    assert [line.name for line in index_picture(several).lines] == ["all", "low", "normal", "high", "highest"]
     assert headline_of_run(one).index.estimate == one.variants[0].index.estimate
-    assert [line.name for line in run_view(one, 1).lines] == ["normal"]
+    assert [line.name for line in index_picture(one).lines] == ["normal"]
 
 
 def test_best_and_worst_prompt_are_named() -> None:
     run = report_run(rows(400))
     found = {v.variant: v.index.estimate for v in run.variants}
     best, worst = max(found, key=found.__getitem__), min(found, key=found.__getitem__)
-    (compared,) = (one.values for one in headline_of_run(run).comparisons if one.code == "best_and_worst")
+    (compared,) = (
+        comparison.values for comparison in headline_of_run(run).comparisons if comparison.code == "best_and_worst"
+    )
     values = {"best": best, "high": found[best], "worst": worst, "low": found[worst]}
     assert values.items() <= compared.items()
 
@@ -173,7 +212,7 @@ def test_best_and_worst_prompt_are_named() -> None:
 def test_serious_cautions_come_first(counts: tuple[int, int, int, int], title: str) -> None:
     run = report_run(counts_table(*counts))
     assert by_title(run)[title].severity == "serious"
-    severities = [one.severity for one in headline_of_run(run).doubts]
+    severities = [caveat.severity for caveat in headline_of_run(run).caveats]
     assert severities == sorted(severities, key=["serious", "note"].index)
 
 
@@ -189,7 +228,7 @@ def test_missing_answers_are_reported_however_few() -> None:
     assert (unscored["missing"], unscored["asked"]) == (2, 400)
     values = {"missing": 2, "asked": 400, "variant": None, "low": missing.low, "high": missing.high}
     assert Statement("missing_range", "scope", values) in found.certainty
-    assert found.lacking is None
+    assert found.missing_answers is None
     by_name = {row.name: row for row in sensitivity_rows(report_run(gone))}
     (cell,) = by_name["missing answers"].cells
     assert (cell.low, cell.high, by_name["missing answers"].kind) == (missing.low, missing.high, "range")
@@ -203,13 +242,13 @@ def test_incomplete_prompts_are_reported_before_any_number(tmp_path: Path) -> No
         *(pl.when(~to_come).then(pl.col(name)).alias(name) for name in columns),
         unscored_reason=pl.when(to_come).then(pl.lit("not_finished")),
     )
-    said = "Incomplete: high 15 of 30 questions scored; run the same command again to complete it."
-    write_report((report_run(gone),), tmp_path / "r.html")
+    text = "Incomplete: high 15 of 30 questions scored; run the same command again to complete it."
+    write_page((report_run(gone),), tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text()
-    assert page.count(said) == 1
-    assert page.index(said) < page.index('class="headline"')
+    assert page.count(text) == 1
+    assert page.index(text) < page.index('class="headline"')
     assert "15 of 30 questions under high have no grade" in page
-    write_report((report_run(table),), tmp_path / "r.html")
+    write_page((report_run(table),), tmp_path / "r.html")
     assert "Incomplete" not in (tmp_path / "r.html").read_text()
 
 
@@ -219,18 +258,18 @@ def test_same_caution_of_several_prompts_appears_once() -> None:
         forced_grade=pl.when(pl.col("refused")).then(pl.lit("refused")).otherwise("forced_grade"),
         wrong=pl.col("wrong") | pl.col("refused"),
     )
-    doubts = headline_of_run(report_run(refused_again)).doubts
-    (found,) = (one for one in doubts if sentence(one, "title") == "Refused when forced (low)")
+    caveats = headline_of_run(report_run(refused_again)).caveats
+    (found,) = (caveat for caveat in caveats if sentence(caveat, "title") == "Refused when forced (low)")
     assert found.severity == "serious"
     assert (found.values["first"], found.values["others"]) == ("low", ["normal", "high", "highest"])
     assert "The same holds for normal, high and highest." in sentence(found, "page")
 
 
 def test_paper_rows_are_shown_only_for_simpleqa() -> None:
-    assert run_view(report_run(rows(300)), 1).paper == ()
-    view = run_view(report_run(rows(300, dataset="simpleqa")), 1)
-    assert len(view.paper) == 16
-    assert "paper" in [one.code for one in view.headline.comparisons]
+    assert index_picture(report_run(rows(300))).paper == ()
+    view = report_run(rows(300, dataset="simpleqa"))
+    assert len(index_picture(view).paper) == 16
+    assert "paper" in [comparison.code for comparison in headline_of(view).comparisons]
 
 
 def missing_of(kind: str, count: int) -> pl.DataFrame:
@@ -264,18 +303,18 @@ def test_pull_is_computed_from_the_unweighted_index(kind: str, title: str) -> No
     plain = missing_of(kind, 7)
     right_and_answered = ~pl.col("refused") & ~pl.col("wrong")
     weighted = plain.with_columns(weight=pl.when(right_and_answered).then(20.0).otherwise(1.0))
-    pulls = [by_title(report_run(rows))[title].values["pull"] for rows in (plain, weighted)]
-    assert pulls[0] == pulls[1] > 0
+    shifts = [by_title(report_run(rows))[title].values["shift"] for rows in (plain, weighted)]
+    assert shifts[0] == shifts[1] > 0
 
 
 def test_one_response_per_question_raises_no_doubts() -> None:
-    assert headline_of_run(report_run(rows(2000, variants=("normal",)))).doubts == ()
+    assert headline_of_run(report_run(rows(2000, variants=("normal",)))).caveats == ()
 
 
 def test_report_explains_that_index_1_concerns_order_only(tmp_path: Path) -> None:
     """(5, 0, 495, 500) has an index of 1 though 495 wrong answers were given."""
     assert refusal_index(ContingencyTable(5, 0, 495, 500)).estimate == 1
-    write_report((report_run(rows(300)), report_run(rows(300), label="n")), tmp_path / "r.html")
+    write_page((report_run(rows(300)), report_run(rows(300), label="n")), tmp_path / "r.html")
     page = " ".join((tmp_path / "r.html").read_text().split())
     assert "strictly in order of difficulty" in page
     assert "refuses exactly what it would get wrong" not in page

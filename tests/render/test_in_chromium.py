@@ -10,9 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.render.report import write_report
 from tests.render.chromium import Browser, Page
-from tests.render.making import HOSTILE, VARIANTS, report_run, rows
+from tests.render.making import HOSTILE, VARIANTS, report_run, rows, write_page
 
 NewPage = Callable[..., Page]
 
@@ -24,7 +23,7 @@ def table() -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def report(table: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report([report_run(table)], tmp_path_factory.mktemp("report") / "report.html").path
+    return write_page([report_run(table)], tmp_path_factory.mktemp("report") / "report.html").path
 
 
 def _text(page: Page, selector: str) -> str:
@@ -39,7 +38,7 @@ def _choose(page: Page, field: str, value: str) -> None:
     page.settle()
 
 
-def _found(page: Page) -> int:
+def _row_count(page: Page) -> int:
     return int(_text(page, "#count").split(" ")[0].replace(",", ""))
 
 
@@ -51,7 +50,7 @@ def test_opens_at_any_width_without_scrolling_sideways(
 ) -> None:
     page = new_page(report, width=width, height=height, dark=dark)
     assert page.run("document.documentElement.scrollWidth") == width
-    assert _found(page) == 300
+    assert _row_count(page) == 300
 
 
 @pytest.mark.slow
@@ -70,19 +69,36 @@ def test_filters_match_the_outcome_table(new_page: NewPage, report: Path, table:
     page = new_page(report)
     refused_right = pl.col("refused") & ~pl.col("wrong")
     _choose(page, "cell", "1")
-    assert _found(page) == table.filter(refused_right)["question_id"].n_unique()
+    assert _row_count(page) == table.filter(refused_right)["question_id"].n_unique()
     _choose(page, "variant", "1")
     under_normal = table.filter(refused_right, variant="normal")
-    assert _found(page) == under_normal.height
+    assert _row_count(page) == under_normal.height
     topic = sorted(under_normal["topic"].unique())[2]
     _choose(page, "topic", "2")
-    assert _found(page) == under_normal.filter(topic=topic).height
+    assert _row_count(page) == under_normal.filter(topic=topic).height
     _choose(page, "cell", "-1")
     _choose(page, "first", "0")
-    assert _found(page) == table.filter(variant="normal", topic=topic, first_grade="correct").height
+    assert _row_count(page) == table.filter(variant="normal", topic=topic, first_grade="correct").height
     page.click("#filters button[type=reset]")
     page.settle()
-    assert _found(page) == 300
+    assert _row_count(page) == 300
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("table_of_run", "words"),
+    [
+        (rows(60, variants=("normal",)), "Wrong"),
+        (rows(60, variants=("normal",), draws=2), "Confidently wrong"),
+        (rows(60), "Confidently wrong"),
+    ],
+    ids=["one answer", "two samples", "several prompts"],
+)
+def test_one_answer_under_one_prompt_is_not_called_confident(
+    new_page: NewPage, tmp_path: Path, table_of_run: pl.DataFrame, words: str
+) -> None:
+    page = new_page(write_page([report_run(table_of_run)], tmp_path / "report.html").path)
+    assert str(page.run("document.querySelector(\"[data-lens='2']\").firstChild.textContent")) == words
 
 
 def _address(page: Page) -> str:
@@ -107,11 +123,11 @@ def test_2x2_table_cells_link_to_their_questions(new_page: NewPage, report: Path
     for href, count in links:
         page.click(f'.counts a[href="{href}"]')
         page.settle()
-        assert _found(page) == int(count.replace(",", "")), href
+        assert _row_count(page) == int(count.replace(",", "")), href
     high = table.filter(pl.col("refused") & ~pl.col("wrong"), variant="high")
     page.click(".counts a[href*='variant=high&cell=refused_right']")
     page.settle()
-    assert _found(page) == high.height
+    assert _row_count(page) == high.height
     assert _address(page) == "#questions?variant=high&cell=refused_right"
     assert page.run("document.activeElement.id") == "list"
     assert -1 <= page.run("document.getElementById('questions').getBoundingClientRect().top") < 100
@@ -130,13 +146,13 @@ def test_view_is_restored_from_its_link_and_by_the_back_button(
     for letter in "numb":
         page.type(letter)
         page.settle()
-    address, found = _address(page), _found(page)
+    address, found = _address(page), _row_count(page)
     chosen = f"cell=answered_wrong&topic={topic.replace(' ', '+')}"
     assert address == f"#questions?look=confidently_wrong&search=numb&{chosen}"
     seen = []
     for _ in range(4):
         _back(page)
-        seen.append((_address(page), _found(page)))
+        seen.append((_address(page), _row_count(page)))
     wrong = table.filter(pl.col("refused") == False, wrong=True)  # noqa: E712  a column
     assert [address.partition("?")[2].partition("&topic")[0] for address, _ in seen] == [
         "look=confidently_wrong&cell=answered_wrong", "cell=answered_wrong", "cell=answered_wrong", "",
@@ -145,7 +161,7 @@ def test_view_is_restored_from_its_link_and_by_the_back_button(
     assert seen[2][1] == wrong["question_id"].n_unique()
     assert seen[3][1] == 300
     sent = new_page(report, address)
-    assert _found(sent) == found
+    assert _row_count(sent) == found
     assert sent.run("document.getElementById('search').value") == "numb"
     assert sent.run("document.querySelector(\"[data-lens='2']\").getAttribute('aria-pressed')") == "true"
 
@@ -154,18 +170,18 @@ def test_view_is_restored_from_its_link_and_by_the_back_button(
 def test_navigation_keeps_filters_and_clearing_them_adds_history(new_page: NewPage, report: Path) -> None:
     page = new_page(report)
     _choose(page, "cell", "1")
-    found = _found(page)
+    found = _row_count(page)
     page.click(".bar a[href='#run-1-plane']")
     page.settle()
-    assert _found(page) == found
+    assert _row_count(page) == found
     page.click(".bar .to-questions")
     page.settle()
-    assert (_found(page), _address(page)) == (found, "#questions?cell=refused_right")
+    assert (_row_count(page), _address(page)) == (found, "#questions?cell=refused_right")
     page.click("#filters button[type=reset]")
     page.settle()
-    assert (_found(page), _address(page)) == (300, "#questions")
+    assert (_row_count(page), _address(page)) == (300, "#questions")
     _back(page)
-    assert (_found(page), _address(page)) == (found, "#questions?cell=refused_right")
+    assert (_row_count(page), _address(page)) == (found, "#questions?cell=refused_right")
 
 
 @pytest.mark.slow
@@ -179,7 +195,7 @@ def test_navigation_keeps_filters_and_clearing_them_adds_history(new_page: NewPa
     ],
 )
 def test_unknown_address_shows_all_questions(new_page: NewPage, report: Path, address: str) -> None:
-    assert _found(new_page(report, address)) == 300
+    assert _row_count(new_page(report, address)) == 300
 
 
 def _left_out(page: Page) -> str:
@@ -199,13 +215,13 @@ def test_unknown_link_parameters_are_reported_and_removed(new_page: NewPage, rep
     assert page.run("document.getElementById('cell').value") == "1"
     page.click("#filters button[type=reset]")
     page.settle()
-    assert (_left_out(page), _found(page)) == ("", 300)
+    assert (_left_out(page), _row_count(page)) == ("", 300)
     _back(page)
     assert (_left_out(page), _address(page)) == ("", "#questions?search=numb&cell=refused_right")
     page.run("location.hash = '#questions?topic=<img src=x>\u202e'")
     page.settle()
     assert "topic=<img src=x>\u27e8U+202E\u27e9" in _left_out(page)
-    assert (_found(page), _address(page), page.run("document.images.length")) == (300, "#questions", 0)
+    assert (_row_count(page), _address(page), page.run("document.images.length")) == (300, "#questions", 0)
     variant = table["variant"][0]
     assert _left_out(new_page(report, f"#questions?run=1&variant={variant}&order=file")) == ""
 
@@ -218,21 +234,21 @@ def test_address_is_treated_as_plain_text(new_page: NewPage, report: Path) -> No
     sent = new_page(report, _address(page))
     assert sent.run("document.getElementById('search').value") == text
     assert sent.run("document.querySelectorAll('img').length") == 0
-    assert _found(sent) == 0
+    assert _row_count(sent) == 0
 
 
 @pytest.mark.slow
 def test_cell_and_its_link_count_first_draws_only(new_page: NewPage, tmp_path: Path) -> None:
     first = rows(80, variants=("normal",), seed=1).with_columns(pl.lit(0, pl.Int64).alias("draw"))
     again = rows(80, variants=("normal",), seed=2).with_columns(pl.lit(1, pl.Int64).alias("draw"))
-    page = new_page(write_report([report_run(pl.concat([first, again]))], tmp_path / "report.html").path)
+    page = new_page(write_page([report_run(pl.concat([first, again]))], tmp_path / "report.html").path)
     page.click(".counts a[href*='cell=answered_right']")
     page.settle()
     expected = first.filter(refused=False, wrong=False).height
-    assert _found(page) == expected
+    assert _row_count(page) == expected
     assert _address(page) == "#questions?cell=answered_right&draw=first"
     _choose(page, "draw", "-1")
-    assert _found(page) > expected
+    assert _row_count(page) > expected
 
 
 @pytest.mark.slow
@@ -242,7 +258,7 @@ def test_lenses_count_and_filter(new_page: NewPage, report: Path, table: pl.Data
     assert _text(page, "[data-lens='2'] b") == str(wrong)
     page.click("[data-lens='2']")
     page.settle()
-    assert _found(page) == wrong
+    assert _row_count(page) == wrong
     assert page.run("document.querySelector(\"[data-lens='2']\").getAttribute('aria-pressed')") == "true"
 
 
@@ -256,7 +272,7 @@ def test_search_covers_questions_answers_replies_and_ids(new_page: NewPage, repo
         page.settle()
         columns = ("question", "gold", "first_reply", "forced_reply", "question_id", "topic")
         held = [pl.col(name).str.to_lowercase().str.contains(words.lower(), literal=True) for name in columns]
-        assert _found(page) == table.filter(pl.any_horizontal(held))["question_id"].n_unique(), words
+        assert _row_count(page) == table.filter(pl.any_horizontal(held))["question_id"].n_unique(), words
     assert _text(page, "#rows") == "No questions match."
 
 
@@ -356,7 +372,7 @@ def test_hostile_text_is_shown_as_text(new_page: NewPage, tmp_path: Path) -> Non
         pl.lit(HOSTILE[1]).alias("model"),
         pl.lit(HOSTILE[0]).alias("dataset"),
     )
-    page = new_page(write_report([report_run(table, label=HOSTILE[1])], tmp_path / "report.html").path)
+    page = new_page(write_page([report_run(table, label=HOSTILE[1])], tmp_path / "report.html").path)
     assert page.run("document.documentElement.dataset.owned ?? ''") == ""
     assert page.run("document.querySelectorAll('img, iframe, main script').length") == 0
     for number in range(len(HOSTILE)):
@@ -383,7 +399,7 @@ def _made_visible(text: str) -> str:
 def test_long_replies_are_cut_in_the_middle_and_say_so(new_page: NewPage, tmp_path: Path) -> None:
     long = "\U0001f600 beginning " + "x" * 9_000 + " end <answer>A</answer>"
     table = rows(5, variants=("normal",)).with_columns(first_reply=pl.lit(long))
-    page = new_page(write_report([report_run(table)], tmp_path / "report.html").path)
+    page = new_page(write_page([report_run(table)], tmp_path / "report.html").path)
     page.click(".row")
     page.settle()
     reply = _text(page, "#detail .reply")
@@ -396,7 +412,7 @@ def test_long_replies_are_cut_in_the_middle_and_say_so(new_page: NewPage, tmp_pa
 
 @pytest.mark.slow
 def test_browser_without_decompression_shows_a_notice_and_the_rest(chromium: Browser, tmp_path: Path) -> None:
-    written = write_report([report_run(rows(400, length=200))], tmp_path / "report.html")
+    written = write_page([report_run(rows(400, length=200))], tmp_path / "report.html")
     assert 'type="application/gzip"' in written.path.read_text(encoding="utf-8")
     page = Page(chromium)
     page.send("Page.addScriptToEvaluateOnNewDocument", source="delete window.DecompressionStream")
@@ -413,11 +429,11 @@ def test_identical_draws_are_shown_once_with_their_count(new_page: NewPage, tmp_
     same = pl.concat(draws).with_columns(
         first_reply=pl.when(pl.col("draw") == 4).then(pl.lit("b")).otherwise(pl.lit("a"))
     )
-    page = new_page(write_report([report_run(same)], tmp_path / "report.html").path)
+    page = new_page(write_page([report_run(same)], tmp_path / "report.html").path)
     page.click(".row")
     page.settle()
-    told = page.run("[...document.querySelectorAll('#detail .draws')].map((one) => one.textContent)")
-    assert told == ["4 of 5 samples", "sample 5 of 5"]
+    texts = page.run("[...document.querySelectorAll('#detail .draws')].map((one) => one.textContent)")
+    assert texts == ["4 of 5 samples", "sample 5 of 5"]
 
 
 @pytest.mark.slow
@@ -426,12 +442,12 @@ def test_several_runs_are_listed_and_filtered(new_page: NewPage, tmp_path: Path)
         rows(120, model=name, rho=rho, seed=seed) for seed, (name, rho) in enumerate([("one", 0.8), ("two", 0.1)])
     ]
     runs = [report_run(table, label=table["model"][0]) for table in tables]
-    page = new_page(write_report(runs, tmp_path / "report.html").path)
+    page = new_page(write_page(runs, tmp_path / "report.html").path)
     names = page.run("[...document.querySelectorAll('#overview .forest th[scope=row]')].map((one) => one.textContent)")
     assert names == ["one", "two"]
-    assert _found(page) == 240
+    assert _row_count(page) == 240
     _choose(page, "run", "1")
-    assert _found(page) == 120
+    assert _row_count(page) == 120
     assert page.run("document.getElementById('run-2').open") is False
     page.click(".bar a[href='#run-2']")
     page.settle()
@@ -444,7 +460,7 @@ def test_4326_questions_under_4_prompts_stay_small_and_quick(
 ) -> None:
     run = report_run(rows(4326, length=200))
     started = time.perf_counter()
-    written = write_report([run], tmp_path / "report.html")
+    written = write_page([run], tmp_path / "report.html")
     made = time.perf_counter()
     page = new_page(written.path)
     opened = time.perf_counter()

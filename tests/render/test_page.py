@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,18 +19,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusal_index.data.analysis import Analysis
+from refusal_index.data.files import json_text
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import scores_of_outcomes, write_outcomes
 from refusal_index.data.tables import write_table
 from refusal_index.errors import RunFolderError
+from refusal_index.findings.run_results import RunResults, find_runs, read_runs
 from refusal_index.findings.summary import Usage, summarise
-from refusal_index.render.report import folder_runs, is_report, read_report_runs, runs, write_report
+from refusal_index.render import run_view
+from refusal_index.render.report import is_report, write_report
 from refusal_index.render.report.page import _asset, metric_rows, plane, sensitivity_rows, tiles
-from refusal_index.render.report.runs import Cut, embed_questions, payload, questions_of, safe_json, sampled
+from refusal_index.render.report.runs import Cut, embed_questions, payload, questions_of, safe_json
 from refusal_index.render.summary import summary_document
-from refusal_index.runs.writing import as_json
 from refusal_index.stats import CELL_NAMES, METRIC_NAMES, accuracy_refusal_curve
-from tests.render.making import HOSTILE, VARIANTS, counts_table, report_run, rows
+from tests.render.making import HOSTILE, VARIANTS, counts_table, report_run, rows, write_page
 
 # --- The HTML file
 
@@ -60,31 +64,31 @@ class _Parsed(HTMLParser):
 
 def _page(tmp_path: Path, *tables: pl.DataFrame) -> str:
     runs = [report_run(table, label=str(table["model"][0])) for table in tables]
-    return write_report(runs, tmp_path / "report.html").path.read_text(encoding="utf-8")
+    return write_page(runs, tmp_path / "report.html").path.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory: pytest.TempPathFactory) -> str:
+def page_of_one_run(tmp_path_factory: pytest.TempPathFactory) -> str:
     return _page(tmp_path_factory.mktemp("one"), rows(200, draws=2))
 
 
-def test_page_has_no_external_links_or_inline_code(one: str) -> None:
-    for tag, attributes in _Parsed(one).elements:
+def test_page_has_no_external_links_or_inline_code(page_of_one_run: str) -> None:
+    for tag, attributes in _Parsed(page_of_one_run).elements:
         for name, value in attributes.items():
             assert name != "style"
             assert not name.startswith("on")
             if name in ("src", "href"):
                 assert value is not None
                 assert value.startswith(("#", "data:,")), (tag, value)
-    assert "url(" not in one.split("<script", maxsplit=1)[0]
+    assert "url(" not in page_of_one_run.split("<script", maxsplit=1)[0]
 
 
-def test_content_security_policy_lists_style_and_script_hashes(one: str) -> None:
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', one)
+def test_content_security_policy_lists_style_and_script_hashes(page_of_one_run: str) -> None:
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page_of_one_run)
     assert policy is not None
     rules = policy[1].replace("&#39;", "'")
     assert rules.startswith("default-src 'none'")
-    style, script = (one.split(f"<{name}>")[1].partition(f"</{name}>")[0] for name in ("style", "script"))
+    style, script = (page_of_one_run.split(f"<{name}>")[1].partition(f"</{name}>")[0] for name in ("style", "script"))
     for name, text in (("style", style), ("script", script)):
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert f"{name}-src 'sha256-{digest}'" in rules
@@ -103,18 +107,18 @@ def test_ids_are_unique_and_references_resolve(tmp_path: Path) -> None:
             assert name in ids or name == "detail-title"
 
 
-def test_every_svg_has_a_label_or_is_aria_hidden(one: str) -> None:
-    for tag, attributes in _Parsed(one).elements:
+def test_every_svg_has_a_label_or_is_aria_hidden(page_of_one_run: str) -> None:
+    for tag, attributes in _Parsed(page_of_one_run).elements:
         if tag == "svg" and attributes.get("viewbox") is None:
             assert attributes.get("aria-hidden") == "true" or (
                 attributes.get("aria-label") and attributes["role"] == "img"
             )
 
 
-def test_page_has_landmarks_language_and_one_h1(one: str) -> None:
-    tags = Counter(tag for tag, _ in _Parsed(one).elements)
+def test_page_has_landmarks_language_and_one_h1(page_of_one_run: str) -> None:
+    tags = Counter(tag for tag, _ in _Parsed(page_of_one_run).elements)
     assert tags["main"] == tags["nav"] == tags["footer"] == tags["h1"] == 1
-    assert ("html", {"lang": "en"}) in _Parsed(one).elements
+    assert ("html", {"lang": "en"}) in _Parsed(page_of_one_run).elements
 
 
 @pytest.mark.parametrize("column", ["model", "dataset", "variant", "topic", "unscored_reason"])
@@ -232,7 +236,7 @@ def _folder(path: Path, table: pl.DataFrame) -> RunFolder:
     folder = RunFolder(path)
     with folder.lock():
         settings = {"model": "m", "prompts": {"name": "default", "sha256": "0" * 64}, "seed": 3}
-        folder.create_or_resume(settings, about={"penalty": 0.2, "prompt_set": {"low": "Say <b>it</b>."}})
+        folder.create_or_resume(settings, about={"weighted_score_p": 0.2, "prompt_set": {"low": "Say <b>it</b>."}})
         write_outcomes(table, folder.outcomes)
     return folder
 
@@ -241,24 +245,26 @@ def test_report_of_a_folder_shows_settings_prompt_hashes_and_cost(tmp_path: Path
     table = rows(50)
     folder = _folder(tmp_path / "run", table)
     usage = {name: Usage(1000, 20, 50, 0.5) for name in VARIANTS}
-    folder.write_summary(as_json(summary_document(summarise(table, usage=usage))))
-    found, _ = read_report_runs([folder.path])
-    assert found[0].summary.penalty == 0.2
+    folder.write_summary(json_text(summary_document(summarise(table, usage=usage))))
+    found = read_runs([folder.path])
+    assert found[0].summary.analysis.payoffs.weighted_score_p == 0.2
     page = write_report(found, folder.report).path.read_text(encoding="utf-8")
     assert hashlib.sha256(b"Say <b>it</b>.").hexdigest() in page
     assert "Say &lt;b&gt;it&lt;/b&gt;." in page
     assert "0" * 64 in page
-    for shown in ("<td>200</td>", "<td>4,000</td>", "<td>$2.00</td>"):
-        assert shown in page
+    for cell in ("<td>200</td>", "<td>4,000</td>", "<td>$2.00</td>"):
+        assert cell in page
 
 
 def test_run_in_memory_gives_the_same_page_as_its_folder(tmp_path: Path) -> None:
     table = rows(50)
     folder = _folder(tmp_path / "run", table)
-    summary = summarise(table, penalty=0.2)
-    folder.write_summary(as_json(summary_document(summary)))
-    at_hand = write_report(folder_runs(folder, table.lazy(), summary), tmp_path / "a.html").path.read_bytes()
-    read = write_report(read_report_runs([folder.path])[0], tmp_path / "b.html").path.read_bytes()
+    summary = summarise(table, Analysis(weighted_score_p=0.2))
+    folder.write_summary(json_text(summary_document(summary)))
+    (in_folder,) = read_runs([folder.path])
+    in_memory = replace(in_folder, computed=in_folder.summary)
+    at_hand = write_report([in_memory], tmp_path / "a.html").path.read_bytes()
+    read = write_report([in_folder], tmp_path / "b.html").path.read_bytes()
     assert at_hand == read
 
 
@@ -267,15 +273,16 @@ def test_page_with_sampled_questions_says_so_and_uses_all_for_numbers(tmp_path: 
     folder = _folder(tmp_path / "run", table)
     scored = table.with_columns(confidence=pl.int_range(table.height) / table.height)
     write_table(scores_of_outcomes(scored), folder.confidence)
-    whole, _ = read_report_runs([folder.path])
-    said = "a random sample of 80"
-    assert said not in write_report(whole, tmp_path / "a.html").path.read_text()
-    monkeypatch.setattr(runs, "MAX_ROWS", 40)
-    for some in (read_report_runs([folder.path])[0], folder_runs(folder, table.lazy(), whole[0].summary)):
-        assert some[0].summary == whole[0].summary
-        assert some[0].run.confidence.equals(whole[0].run.confidence)
-        page = write_report(some, tmp_path / "b.html").path.read_text()
-        assert f"These are 10 questions, {said}" in page
+    (whole,) = read_runs([folder.path])
+    text = "a random sample of 80"
+    assert text not in write_report([whole], tmp_path / "a.html").path.read_text()
+    monkeypatch.setattr(run_view, "MAX_ROWS", 40)
+    written = RunResults("m", folder.path, "m", "d", None, whole.settings, about=whole.about, computed=whole.summary)
+    for some in (read_runs([folder.path])[0], written):
+        assert some.summary == whole.summary
+        assert some.confidence.equals(whole.confidence)
+        page = write_report([some], tmp_path / "b.html").path.read_text()
+        assert f"These are 10 questions, {text}" in page
         assert "80 questions" in page
 
 
@@ -284,12 +291,12 @@ def test_unreadable_runs_among_several_are_left_out_with_a_reason(tmp_path: Path
     unfinished = _folder(tmp_path / "unfinished", rows(30))
     unfinished.outcomes.unlink()
     (tmp_path / "empty.csv").touch()
-    found, left_out = read_report_runs([sound, unfinished.path, tmp_path / "empty.csv"])
-    assert [run.run.source for run in found] == [sound]
-    assert len(left_out) == 2
-    assert "holds no outcomes yet" in left_out[0]
+    found = find_runs([sound, unfinished.path, tmp_path / "empty.csv"])
+    assert [run.source for run in found.runs] == [sound]
+    assert len(found.left_out) == 2
+    assert "holds no outcomes yet" in found.left_out[0]
     with pytest.raises(RunFolderError):
-        read_report_runs([unfinished.path])
+        find_runs([unfinished.path])
 
 
 def test_runs_of_different_datasets_are_not_compared(tmp_path: Path) -> None:
@@ -310,8 +317,8 @@ def test_report_states_difference_of_two_runs_and_leader_of_three(tmp_path: Path
     )
 
 
-def test_is_report_recognises_only_reports(tmp_path: Path, one: str) -> None:
-    (tmp_path / "report.html").write_text(one, encoding="utf-8")
+def test_is_report_recognises_only_reports(tmp_path: Path, page_of_one_run: str) -> None:
+    (tmp_path / "report.html").write_text(page_of_one_run, encoding="utf-8")
     write_outcomes(rows(5), tmp_path / "outcomes.csv")
     assert is_report(tmp_path / "report.html")
     assert not is_report(tmp_path / "outcomes.csv")
@@ -425,13 +432,24 @@ def test_property_json_in_the_page_cannot_end_its_element(texts: list[str]) -> N
 
 def test_page_shows_a_random_sample_if_there_are_too_many_outcomes() -> None:
     table = rows(300, draws=2)
-    shown, left_out = sampled(table.lazy(), 10 * 4 * 2)
-    ids = shown["question_id"].unique()
+    part, left_out = run_view.sampled(table.lazy(), 10 * 4 * 2)
+    ids = part["question_id"].unique()
     assert (len(ids), left_out) == (10, 290)
-    assert shown.equals(table.filter(pl.col("question_id").is_in(ids.implode())))
-    assert sampled(table.lazy(), 80)[0].equals(shown)
+    assert part.equals(table.filter(pl.col("question_id").is_in(ids.implode())))
+    assert run_view.sampled(table.lazy(), 80)[0].equals(part)
     assert ids.str.slice(1).cast(pl.Int64).max() > 150
-    everything, none = sampled(table.lazy(), table.height)
+    everything, none = run_view.sampled(table.lazy(), table.height)
     assert everything.equals(table)
     assert none == 0
-    assert sampled(table.lazy(), 3)[1] == 299
+    assert run_view.sampled(table.lazy(), 3)[1] == 299
+
+
+def test_each_model_of_a_run_has_the_scores_of_its_own_answers(tmp_path: Path) -> None:
+    both = pl.concat([rows(40, dataset="a"), rows(60, dataset="b")])
+    scored = both.with_columns(confidence=pl.int_range(both.height) / both.height)
+    run = RunResults("m", tmp_path / "t.csv", "m", None, scored.lazy())
+    first, second = run_view.views_of([run])
+    assert [view.summary.variants[0].dataset for view in (first, second)] == ["a", "b"]
+    for view, dataset, count in ((first, "a", 40), (second, "b", 60)):
+        scores = view.summary.sections["confidence"]
+        assert {(method.dataset, method.asked) for method in scores} == {(dataset, count)}

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.data.folder import ComparedRun
-from refusal_index.findings.comparison import CompareOptions
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.findings.gate import GateResult, decide
 from refusal_index.findings.gate_policy import Policy
+from refusal_index.findings.run_results import RunResults
 from refusal_index.findings.summary import summarise
 from refusal_index.plugins.confidence.section import MAX_POINTS, roc_points, section_values
 from refusal_index.plugins.confidence.section import SECTION as CONFIDENCE_SECTION
@@ -34,13 +34,12 @@ from refusal_index.plugins.training.section import (
     vertical,
 )
 from refusal_index.render.format import DASH
-from refusal_index.render.report import ReportRun, write_report
 from refusal_index.render.report.page import number
-from refusal_index.render.sections import RunOnPage
+from refusal_index.render.run_view import RunView
 from refusal_index.render.sentences import sentence
 from refusal_index.stats import METRIC_NAMES, Estimate, auroc
 from tests.render.chromium import Page
-from tests.render.making import HOSTILE, report_run, rows
+from tests.render.making import HOSTILE, report_run, rows, write_page
 from tests.render.test_page import _Parsed
 from tests.scores import Score, confidence_table
 
@@ -73,16 +72,16 @@ def scores_of(table: pl.DataFrame, methods: Sequence[str] = METHODS[:2], *, valu
     ]  # fmt: skip
 
 
-def scored_run(table: pl.DataFrame, scores: Sequence[Score], label: str = "m") -> ReportRun:
+def scored_run(table: pl.DataFrame, scores: Sequence[Score], label: str = "m") -> RunView:
     """Take a table of one model and dataset with scores as a run, without a folder."""
     variants = {name: part for (name,), part in table.group_by("variant", maintain_order=True)}
-    run = ComparedRun(label, Path("runs/m"), "m", "d", variants, confidence=confidence_table(scores))
-    sections = {NAME: summarise_outcomes(table.lazy(), run.confidence, 0.95)}
-    return ReportRun(run, replace(summarise(table), sections=sections), table)
+    run = RunResults.of_tables(label, Path("runs/m"), "m", "d", variants, confidence=confidence_table(scores))
+    sections = {NAME: summarise_outcomes(table.lazy(), run.confidence, DEFAULT_ANALYSIS)}
+    return RunView(replace(run, computed=replace(summarise(table), sections=sections)), table)
 
 
-def values_of(run: ReportRun) -> dict[str, Any] | None:
-    return section_values(RunOnPage(run.run, run.summary, "run-1"))
+def values_of(run: RunView) -> dict[str, Any] | None:
+    return section_values(run)
 
 
 @pytest.fixture(scope="module")
@@ -93,24 +92,24 @@ def table() -> pl.DataFrame:
 @pytest.fixture(scope="module")
 def page(table: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> str:
     out = tmp_path_factory.mktemp("scored") / "report.html"
-    return write_report([scored_run(table, scores_of(table))], out).path.read_text(encoding="utf-8")
+    return write_page([scored_run(table, scores_of(table))], out).path.read_text(encoding="utf-8")
 
 
-def shown(page: str) -> str:
+def section_text(page: str) -> str:
     """Return the text of the section."""
     section = page.partition('id="run-1-confidence"')[2].partition("</section>")[0]
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", section)).split())
 
 
 def test_confidence_section_is_absent_without_scores(table, tmp_path):
-    bare = write_report([report_run(table)], tmp_path / "r.html").path.read_text(encoding="utf-8")
+    bare = write_page([report_run(table)], tmp_path / "r.html").path.read_text(encoding="utf-8")
     assert "run-1-confidence" not in bare
     assert values_of(report_run(table)) is None
 
 
 def test_confidence_section_has_findings_and_numbers_of_every_method(table, page):
     run = scored_run(table, scores_of(table))
-    text = shown(page)
+    text = section_text(page)
     assert '<a href="#run-1-confidence">Confidence</a>' in page
     for one in run.summary.sections[NAME]:
         assert sentence(one.verdict()) in text
@@ -133,7 +132,7 @@ def test_reliability_bins_match_direct_computation(table):
     assert [one.count for one in found] == [int((bins == b).sum()) for b in np.unique(bins)]
     assert [one.outcome_rate for one in found] == pytest.approx([1 - wrong[bins == b].mean() for b in np.unique(bins)])
     assert [one.mean_score for one in found] == pytest.approx([score[bins == b].mean() for b in np.unique(bins)])
-    page = next(CONFIDENCE_SECTION.of_run(RunOnPage(run.run, run.summary, "run-1"))).html
+    page = next(CONFIDENCE_SECTION.of_run(run)).html
     radii = map(float, re.findall(r'r="([0-9.]+)"', page.partition("Reliability of")[2].partition("</svg>")[0]))
     areas = [radius**2 / one.count for radius, one in zip(radii, found, strict=True) if radius > 2.5]
     assert areas == pytest.approx([areas[0]] * len(areas), rel=0.03)  # radii have one decimal
@@ -160,27 +159,27 @@ def test_long_roc_curve_is_thinned_and_keeps_its_area():
 
 def test_each_curve_is_defined_once_and_referenced(table, tmp_path):
     run = scored_run(table, scores_of(table, METHODS))
-    page = write_report([run, run], tmp_path / "r.html").path.read_text(encoding="utf-8")
+    page = write_page([run, run], tmp_path / "r.html").path.read_text(encoding="utf-8")
     defined = re.findall(r'<polyline id="([^"]*)"', page)
     assert len(defined) == len(set(defined)) == 2 * len(METHODS)
     used = re.findall(r'<use class="(\w+)" href="#([^"]*)"', page)
     assert {name for _, name in used} == set(defined)
     assert [name for kind, name in used if kind == "mine"] == defined
-    assert "2 more" in shown(page), "beyond six methods the charts are collapsed"
+    assert "2 more" in section_text(page), "beyond six methods the charts are collapsed"
 
 
 def test_chart_says_why_there_is_no_curve_if_all_answers_are_right(table, tmp_path):
     right = [one for one in scores_of(table) if not one.wrong]
-    page = write_report([scored_run(table, right)], tmp_path / "r.html").path.read_text(encoding="utf-8")
+    page = write_page([scored_run(table, right)], tmp_path / "r.html").path.read_text(encoding="utf-8")
     assert "every answer is right" in page
-    assert "cannot be compared with the model's refusals under low (no answer is wrong)" in shown(page)
-    assert "undefined all true" in shown(page)
+    assert "cannot be compared with the model's refusals under low (no answer is wrong)" in section_text(page)
+    assert "undefined all true" in section_text(page)
 
 
 def test_method_without_scores_has_a_row_and_remark_but_no_chart(table, tmp_path):
     empty = [replace(one, method="verbalised-words", confidence=None) for one in scores_of(table)[:200]]
-    page = write_report([scored_run(table, [*scores_of(table), *empty])], tmp_path / "r.html")
-    text = shown(page.path.read_text(encoding="utf-8"))
+    page = write_page([scored_run(table, [*scores_of(table), *empty])], tmp_path / "r.html")
+    text = section_text(page.path.read_text(encoding="utf-8"))
     assert "verbalised-words no score in 200 of 200 replies; they are excluded, not imputed." in text
     assert f"verbalised-words 0 {DASH}" in text
     assert "verbalised-words orders" not in text
@@ -188,15 +187,15 @@ def test_method_without_scores_has_a_row_and_remark_but_no_chart(table, tmp_path
 
 def test_trained_methods_are_marked(table, tmp_path):
     trained = [replace(one, method="p-ik", fold=0) for one in scores_of(table)[:200]]
-    page = write_report([scored_run(table, trained)], tmp_path / "r.html").path.read_text(encoding="utf-8")
-    assert "p-ik 200 answers, trained on right and wrong answers" in shown(page)
-    assert "so the score is not the model's own" in shown(page)
+    page = write_page([scored_run(table, trained)], tmp_path / "r.html").path.read_text(encoding="utf-8")
+    assert "p-ik 200 answers, trained on right and wrong answers" in section_text(page)
+    assert "so the score is not the model's own" in section_text(page)
 
 
 def test_hostile_method_names_add_no_element(table, tmp_path):
     def elements(name: str) -> list[str]:
         scores = [replace(one, method=name) for one in scores_of(table)[:200]]
-        page = write_report([scored_run(table, scores)], tmp_path / "r.html").path.read_text(encoding="utf-8")
+        page = write_page([scored_run(table, scores)], tmp_path / "r.html").path.read_text(encoding="utf-8")
         marks = re.sub(r'<span class="control"[^>]*>', "", page.partition('<script type="application')[0])
         return re.findall(r"<([a-z]\w*)", marks)
 
@@ -210,7 +209,7 @@ def test_confidence_section_fits_any_width_and_draws_every_curve(
     table: pl.DataFrame, tmp_path: Path, new_page: Callable[..., Page], width: int
 ) -> None:
     scores = scores_of(table, (*METHODS, " ".join(HOSTILE)))
-    path = write_report([scored_run(table, scores)], tmp_path / "report.html").path
+    path = write_page([scored_run(table, scores)], tmp_path / "report.html").path
     page = new_page(path, width=width, height=800)
     page.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert page.run("document.documentElement.scrollWidth") == width
@@ -228,10 +227,10 @@ def headline(found: PanelOfSteps) -> str:
 
 
 def details(found: PanelOfSteps) -> list[str]:
-    return [sentence(one, "page") for one in found.statements]
+    return [sentence(statement, "page") for statement in found.statements]
 
 
-def of_steps(caution: list[float], *, n: int = 500, noise: list[float] | None = None, seed: int = 1) -> list[ReportRun]:
+def of_steps(caution: list[float], *, n: int = 500, noise: list[float] | None = None, seed: int = 1) -> list[RunView]:
     """Return runs of training steps, given the caution and the randomness of refusals at each."""
     rng = np.random.default_rng(seed)
     doubt = rng.standard_normal(n)
@@ -248,13 +247,13 @@ def of_steps(caution: list[float], *, n: int = 500, noise: list[float] | None = 
     return found
 
 
-def on_page(runs: list[ReportRun]) -> list[RunOnPage]:
-    return [RunOnPage(run.run, run.summary, f"run-{place}") for place, run in enumerate(runs)]
+def on_page(runs: list[RunView]) -> list[RunView]:
+    return [replace(run, number=place) for place, run in enumerate(runs)]
 
 
-def panel_of(runs: list[ReportRun]) -> PanelOfSteps:
+def panel_of(runs: list[RunView]) -> PanelOfSteps:
     (steps,) = steps_of_trainings([run.run for run in runs])
-    (found,) = panels_of(steps, CompareOptions())
+    (found,) = panels_of(steps, Analysis())
     return found
 
 
@@ -267,13 +266,12 @@ def test_refusal_increase_is_reported_without_other_changes():
     refusals, errors, index, rests_on = details(found)
     assert refusals.startswith("The refusal rate is ")
     assert "before step 2,000" in refusals
-    assert errors.startswith(
-        "There is no significant change in how often it is wrong when it must answer: from step 2,000 on"
-    )
+    assert errors == "There is no change in how often it is wrong when it must answer."
     assert index.startswith(
-        "There is no significant change in how strongly its refusals are correlated with its errors: from step 2,000 on"
+        "There is no significant change in how strongly its refusals are correlated with its errors: the average "
+        "from step 2,000 on minus that before is "
     )
-    assert "at most 5%" in rests_on
+    assert "about 5%" in rests_on
     assert "the same 500 questions" in rests_on
 
 
@@ -291,7 +289,9 @@ def test_weaker_correlation_with_errors_is_reported():
 def test_no_significant_change_is_reported_as_such():
     found = panel_of(of_steps([-0.8] * 5))
     assert headline(found) == "There is no significant change over these 5 steps."
-    assert all(said.startswith("There is no significant change in ") for said in details(found)[:3])
+    refusals, errors, index, _ = details(found)
+    assert errors.startswith("There is no change in "), "the same answers are wrong at every step"
+    assert all(expected.startswith("There is no significant change in ") for expected in (refusals, index))
 
 
 def test_step_without_refusals_is_a_gap_with_a_reason():
@@ -323,7 +323,7 @@ def test_first_refusals_are_a_change_and_undefined_index_is_not_compared():
 def test_index_is_compared_at_the_change_or_next_defined_step():
     found = panel_of(of_steps([-1.4, -1.4, 50.0, 0.3, 0.3], n=300))
     assert found.metrics["refusal_rate"].change.row == 2
-    assert "from step 2,000 on it differs by" in details(found)[2]
+    assert "the average from step 2,000 on minus that before is " in details(found)[2]
     assert headline(found).endswith(
         "; how strongly its refusals are correlated with its errors does not change significantly."
     )
@@ -351,9 +351,9 @@ def test_steps_are_sorted_and_runs_without_steps_are_not_a_training():
 
 def test_steps_without_a_common_variant_give_no_panel():
     first, second = (run.run for run in of_steps([-1.0, -0.9]))
-    (outcomes,) = second.variants.values()
-    other: ComparedRun = replace(second, variants={"low": outcomes, "high": outcomes})
-    assert panels_of((first, other), CompareOptions()) == ()
+    (outcomes,) = second.tables.values()
+    other: RunResults = second.with_tables({"low": outcomes, "high": outcomes})
+    assert panels_of((first, other), Analysis()) == ()
 
 
 def test_page_has_a_point_and_row_per_step_and_escapes_hostile_labels(tmp_path: Path):
@@ -362,7 +362,7 @@ def test_page_has_a_point_and_row_per_step_and_escapes_hostile_labels(tmp_path: 
         replace(run, run=replace(run.run, label=f"{text} {n}"))
         for n, (run, text) in enumerate(zip(runs, HOSTILE, strict=False))
     ]
-    page = write_report(hostile, tmp_path / "report.html").path.read_text(encoding="utf-8")
+    page = write_page(hostile, tmp_path / "report.html").path.read_text(encoding="utf-8")
     section = page[page.index('id="panel-1"') : page.index('id="overview"')]
     assert section.count('class="step"') == 3 * len(METRIC_NAMES)
     assert section.count('<tr><th scope="row">') == 3
@@ -374,24 +374,24 @@ def test_page_has_a_point_and_row_per_step_and_escapes_hostile_labels(tmp_path: 
 
 def test_incomplete_steps_are_named_first_and_marked_in_their_row(tmp_path: Path):
     first, second, third = of_steps([-1.0, -0.9, -0.8], n=100)
-    gone = pl.col("question_id").is_in(second.run.variants["normal"]["question_id"][:30].to_list())
-    lost = second.run.variants["normal"].with_columns(
+    gone = pl.col("question_id").is_in(second.run.tables["normal"]["question_id"][:30].to_list())
+    lost = second.run.tables["normal"].with_columns(
         *(pl.when(~gone).then(pl.col(name)).alias(name) for name in ("refused", "wrong", "forced_grade")),
         first_grade=pl.when(gone).then(pl.lit("unscored")).otherwise(pl.col("first_grade")),
         unscored_reason=pl.when(gone).then(pl.lit("not_finished")),
     )
-    half = replace(report_run(lost), run=replace(second.run, variants={"normal": lost}))
+    half = replace(report_run(lost), run=second.run.with_tables({"normal": lost}))
     (panel,) = panel_values(on_page([first, half, third]))
-    assert panel["lacking"] == ("Incomplete; do not rely on these numbers: step 1,000 (70 of 100 questions scored).")
+    assert panel["incomplete"] == ("Incomplete; do not rely on these numbers: step 1,000 (70 of 100 questions scored).")
     assert [row["lacks"] for row in panel["rows"]] == [None, "70 of 100 questions scored", None]
-    page = write_report([first, half, third], tmp_path / "report.html").path.read_text(encoding="utf-8")
+    page = write_page([first, half, third], tmp_path / "report.html").path.read_text(encoding="utf-8")
     section = page[page.index('id="panel-1"') : page.index('id="overview"')]
     assert section.count('<small class="undefined">incomplete</small>') == 1
 
 
 def test_runs_without_steps_have_no_panel_section(tmp_path: Path):
     runs = [replace(run, run=replace(run.run, step=None)) for run in of_steps([-1.0, -0.9])]
-    page = write_report(runs, tmp_path / "report.html").path.read_text(encoding="utf-8")
+    page = write_page(runs, tmp_path / "report.html").path.read_text(encoding="utf-8")
     assert 'id="panel-' not in page
     assert page.count("<h1") == 1
 
@@ -423,7 +423,7 @@ def test_charts_have_text_descriptions():
 # --- The gate section
 
 
-def both(text: str = "", temperature: float = 0.0) -> tuple[list[ReportRun], GateResult]:
+def both(text: str = "", temperature: float = 0.0) -> tuple[list[RunView], GateResult]:
     """Return two runs and their gate result; the second model refuses at random, and `text` is in every name.
 
     At temperature 0 every change of a question is shown.
@@ -434,14 +434,14 @@ def both(text: str = "", temperature: float = 0.0) -> tuple[list[ReportRun], Gat
         names = ("model", "question_id", "question")
         hostile = table.with_columns((pl.lit(text) + pl.col(one)).alias(one) for one in names)
         run = report_run(hostile, label=name + text)
-        made.append(replace(run, run=replace(run.run, settings={"decoding": {"temperature": temperature}})))
+        made.append(replace(run, run=replace(run.run, about={"sent": {"model": {"temperature": temperature}}})))
     base, rash = made
     return [rash, base], decide(rash.run, base.run, Policy())
 
 
 def page_of(place: Path, text: str = "") -> str:
     runs, found = both(text)
-    return write_report(runs, place / "report.html", gate=found).path.read_text(encoding="utf-8")
+    return write_page(runs, place / "report.html", gate=found).path.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -468,14 +468,14 @@ def test_gate_section_lists_every_guard_and_changed_question(gate_page: str) -> 
 
 def test_gate_section_says_single_responses_cannot_show_changes(tmp_path: Path) -> None:
     runs, found = both(temperature=0.7)
-    page = write_report(runs, tmp_path / "report.html", gate=found).path.read_text(encoding="utf-8")
+    page = write_page(runs, tmp_path / "report.html", gate=found).path.read_text(encoding="utf-8")
     section = page.partition('id="gate"')[2].partition("</section>")[0]
     assert "Single responses cannot show that a particular question changed" in section
     assert "changed most</summary>" not in section
 
 
 def test_report_without_a_gate_has_no_gate_section(tmp_path: Path) -> None:
-    plain = write_report(both()[0], tmp_path / "report.html").path.read_text(encoding="utf-8")
+    plain = write_page(both()[0], tmp_path / "report.html").path.read_text(encoding="utf-8")
     assert 'id="gate"' not in plain
     assert "<title>Refusal Index of 2 runs</title>" in plain
 

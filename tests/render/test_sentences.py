@@ -15,21 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refusal_index
+from refusal_index.data.analysis import DEFAULT_ANALYSIS
 from refusal_index.data.rates import BY_ANSWERABLE
 from refusal_index.findings.metrics import METRICS, Statement
+from refusal_index.findings.sections import registered_sections
 from refusal_index.render.format import Table, interval, listed, number, percent, typeset
 from refusal_index.render.report.page import plain, visible
-from refusal_index.render.sections import report_sections
 from refusal_index.render.sentences import description, fill, sentence, sentences
-from refusal_index.stats import METRIC_NAMES
-from refusal_index.stats.baseline import Payoffs
+from refusal_index.stats import METRIC_NAMES, Estimate
 
 # --- Statements and sentences
 
 PACKAGE = Path(refusal_index.__file__).parent
 FOLDERS = ("findings", "render", "runs", "plugins/confidence", "plugins/training")
 MODULES = [path for folder in FOLDERS for path in (PACKAGE / folder).rglob("*.py")]
-report_sections()  # whose plugins add their sentences
+registered_sections()  # whose plugins add their sentences
 
 
 def codes_of(node: ast.expr, module: Path) -> Iterator[str]:
@@ -87,7 +87,7 @@ def test_every_title_belongs_to_a_statement():
 
 def test_every_metric_has_a_row_and_a_description():
     assert set(METRICS) == set(sentences()["metric"]) == {*METRIC_NAMES, *BY_ANSWERABLE, "corrected_refusal_index"}
-    assert all(description(name, Payoffs()) for name in METRICS)
+    assert all(description(name, DEFAULT_ANALYSIS) for name in METRICS)
 
 
 @pytest.mark.parametrize("section", sentences())
@@ -96,6 +96,53 @@ def test_templates_use_filters_and_sections_that_exist(section):
         named = re.findall(r"phrase\(?'(\w+)'", template) + re.findall(r"'phrase', '(\w+)'", template)
         assert set(named) <= set(sentences()), code
         assert "  " not in template.strip(), code
+
+
+QUESTIONS_LACK = {"what": "questions", "variants": [{"name": "high", "scored": 0, "asked": 200}], "more": 0}
+DRAWS_LACK = {"what": "further_draws", "variants": [{"name": "low", "scored": 10, "asked": 50}], "more": 0}
+SEEN = Estimate(0.0526, 0.0145, 0.1293)
+
+
+@pytest.mark.parametrize(
+    ("code", "values", "text"),
+    [
+        (
+            "missing_answers",
+            {"parts": [QUESTIONS_LACK, DRAWS_LACK], "resumable": True},
+            "Incomplete: high 0 of 200 questions and low 10 of 50 repeated samples scored; run the same command again "
+            "to complete it.",
+        ),
+        (
+            "missing_answers",
+            {"parts": [DRAWS_LACK], "resumable": False},
+            "Incomplete: low 10 of 50 repeated samples scored.",
+        ),
+        (
+            "scored_in_part",
+            {"questions": 105, "asked": 400},
+            "it scored 105 of 400 questions, and describes only these.",
+        ),
+        (
+            "few_of_a_kind",
+            {"count": 5, "kind": "wrong", "questions": 105},
+            "5 of its 105 answers are wrong: too few to rely on.",
+        ),
+        (
+            "method_left_out",
+            {"no_score": 7, "replies": 400, "no_grade": 0},
+            "no score in 7 of 400 replies; they are excluded, not imputed.",
+        ),
+        (
+            "error_bound",
+            {"name": "p", "rule": "p >= 0.7", "level": 0.9, "max_error": 0.2, "chosen": False, "seen": SEEN},
+            "Answer at p >= 0.7: on questions like these, at most 20% of the answers are wrong (90% confidence), if "
+            "questions are independent and the method was not chosen by these grades. Of the questions not used to "
+            "choose the threshold, 5.3% [1.5, 12.9] of the answers were wrong.",
+        ),
+    ],
+)
+def test_wording_of_what_is_lacking_and_of_a_bound(code, values, text):
+    assert sentence(Statement(code, values=values)) == text
 
 
 def test_values_are_never_treated_as_templates():
@@ -116,18 +163,18 @@ _KEPT = "\n\t\u200c\u200d"
 
 @given(st.text())
 def test_property_visible_replaces_control_characters_and_nothing_else(text: str) -> None:
-    shown = str(visible(text))
-    assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in _KEPT]
-    back = re.sub(r'<span class="control" title="[^"]*">U\+([0-9A-F]+)</span>', lambda m: chr(int(m[1], 16)), shown)
+    message = str(visible(text))
+    assert not [c for c in message if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in _KEPT]
+    back = re.sub(r'<span class="control" title="[^"]*">U\+([0-9A-F]+)</span>', lambda m: chr(int(m[1], 16)), message)
     inside = back.removeprefix('<bdi dir="auto">').removesuffix("</bdi>")
     assert html.unescape(inside) == text or "&" in text
 
 
 @given(st.text())
 def test_property_plain_text_is_one_harmless_line(text: str) -> None:
-    shown = plain(text)
+    printed = plain(text)
     assert not [
-        c for c in shown if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in "\u200c\u200d"
+        c for c in printed if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") and c not in "\u200c\u200d"
     ]
 
 

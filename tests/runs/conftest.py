@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.models.provider_server import provider_server  # noqa: F401 - a fixture
 from tests.runs import models
 
 

@@ -18,8 +18,8 @@ from refusal_index.data.datasets.dataset import questions_from
 from refusal_index.data.folder import RunFolder
 from refusal_index.errors import OutcomeTableError, RunFolderError
 from refusal_index.models.settings import SettingError
-from refusal_index.runs.engine import Begun, Event, Finished, Opened, Replied
-from refusal_index.runs.plan import open_store
+from refusal_index.runs.events import Begun, Event, Finished, Opened, Replied
+from refusal_index.runs.store import open_store
 from tests.runs import models
 from tests.runs.models import ASKED, LOCAL, ROWS, TABLE, cells
 
@@ -43,10 +43,10 @@ def provided_model() -> Model:
 
 
 def test_evaluate_works_in_a_script_a_thread_and_a_running_loop():
-    async def plainly() -> ri.Run:
+    async def plainly() -> ri.RunResults:
         return ri.evaluate(models.answer, ROWS, out="loop", **LOCAL)
 
-    async def awaited() -> ri.Run:
+    async def awaited() -> ri.RunResults:
         return await ri.evaluate_async(models.answer, ROWS, out="awaited", **LOCAL)
 
     with ThreadPoolExecutor(1) as thread:
@@ -63,7 +63,7 @@ def test_evaluate_works_in_a_script_a_thread_and_a_running_loop():
 
 @pytest.mark.parametrize("model", [models.answer, provided_model()], ids=["function", "model of Inspect"])
 def test_concurrent_runs_in_threads_and_in_one_loop(model):
-    async def together() -> list[ri.Run]:
+    async def together() -> list[ri.RunResults]:
         return await asyncio.gather(*(ri.evaluate_async(model, ROWS, out=f"task{n}", **LOCAL) for n in range(2)))
 
     with ThreadPoolExecutor(2) as threads:
@@ -145,13 +145,16 @@ def test_named_dataset_and_methods_of_a_run():
 
 def test_a_dry_run_sends_and_writes_nothing(tmp_path):
     found = ri.dry_run(models.answer, ROWS, **LOCAL | {"variants": "low,high"})
-    assert found.found.first.requests.expected == 16
+    assert found.remaining.first.requests.expected == 16
+    assert f"{found.model}, {found.dataset}: about {found.requests.expected:,.0f} requests" in repr(found)
+    assert "forced pass" in str(found)
+    assert "<table" in found._repr_html_()
     assert not ASKED
     assert list(tmp_path.iterdir()) == []
     run = ri.evaluate(models.answer, ROWS, **LOCAL)
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     found = ri.dry_run(models.answer, ROWS, **LOCAL | {"variants": "low,high"})
-    assert found.found.first.requests.expected == 8, "stored replies are subtracted"
+    assert found.remaining.first.requests.expected == 8, "stored replies are subtracted"
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
 
 
@@ -194,7 +197,7 @@ def test_interrupt_in_a_running_loop_keeps_replies():
     async def stopping(messages: list[dict[str, str]]) -> str:
         if ASKED.total() == 5:
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-            await asyncio.sleep(30)
+            await asyncio.sleep(0.1)
         return models.answer(messages)
 
     async def cell() -> None:
@@ -207,11 +210,11 @@ def test_interrupt_in_a_running_loop_keeps_replies():
 
     asyncio.run(cell())
     with open_store(RunFolder(Path("run"))) as store:
-        assert len(list(store.replies())) == 5
+        assert len(list(store.replies())) == 6, "the one in flight is kept"
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ({"temprature": 1}, "no setting is called 'temprature'; did you mean 'temperature'?"),
         ({"temperature": -1}, "temperature: expected a number from 0, got -1"),
@@ -228,8 +231,8 @@ def test_interrupt_in_a_running_loop_keeps_replies():
         ({"price": "two"}, "price: "),
     ],
 )
-def test_invalid_setting_is_named_and_no_folder_is_made(values, told, tmp_path):
-    with pytest.raises(SettingError, match=told) as caught:
+def test_invalid_setting_is_named_and_no_folder_is_made(values, message, tmp_path):
+    with pytest.raises(SettingError, match=message) as caught:
         ri.evaluate(models.answer, ROWS, **LOCAL | values)
     assert "{" not in str(caught.value)
     assert not ASKED
@@ -246,7 +249,7 @@ def test_setting_errors_use_option_names_on_the_command_line():
 def test_runs_can_be_compared_ranked_and_studied():
     settings = {"limit": 40, "variants": "high"}
     runs = [ri.evaluate(f"almanac/{name}", **settings) for name in ("small", "base")]
-    assert [one.name for one in ri.compare(runs[0], runs[1].path).variants] == ["high"]
+    assert [variant.name for variant in ri.compare(runs[0], runs[1].path).variants] == ["high"]
     assert ri.rank(runs).to_frame().height == 2
     assert ri.study("results_table", runs).frame.height >= 2
     with pytest.raises(ri.RefusalIndexError, match="did you mean 'results_table'"):

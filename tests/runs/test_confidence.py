@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import signal
+import threading
 from pathlib import Path
 
 import polars as pl
@@ -17,11 +19,11 @@ from refusal_index.plugins.confidence.hidden_states import FILE, states_of
 from refusal_index.plugins.confidence.plan import ConfidencePlan, Replies, pending
 from refusal_index.plugins.confidence.scores import add_scores, allowed, prepare_confidence, refresh_scores
 from refusal_index.protocol import GraderKind, Message, Pass, Role
-from refusal_index.runs.engine import Finished, Replied
-from refusal_index.runs.plan import open_store
+from refusal_index.runs.events import Finished, Replied
+from refusal_index.runs.rebuild import rebuild
+from refusal_index.runs.results import procedure_of
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.store import ReplyStore, StoreError
-from refusal_index.runs.writing import rebuild
+from refusal_index.runs.store import ReplyStore, StoreError, open_store
 from tests.runs import models
 from tests.runs.models import ASKED, LOCAL, ROWS
 
@@ -32,7 +34,7 @@ SAMPLED = ("p-answering", "self-consistency", "answer-entropy")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run of an embedded model, with a third of its questions sampled three times."""
     out = tmp_path_factory.mktemp("made") / "run"
     ri.evaluate("almanac/base", draws=3, repeat_questions=10, **{**EMBEDDED, "out": out})
@@ -40,8 +42,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(made: Path) -> Path:
-    return Path(shutil.copytree(made, "run"))
+def run(run_folder: Path) -> Path:
+    return Path(shutil.copytree(run_folder, "run"))
 
 
 def plan_of(run: Path, *methods: str, **settings: object) -> ConfidencePlan:
@@ -84,7 +86,9 @@ def test_run_with_logprobs_needs_no_further_requests():
     assert pending(plan_of(run.path, "likelihood", *SAMPLED)) == []
     table = ri.confidence_scores(run, ["likelihood", *SAMPLED])
     with open_store(run.folder) as store:
-        logprobs = {one.question_id for one in store.replies() if one.reply.pass_ is Pass.FORCED and one.logprobs}
+        logprobs = {
+            reply.question_id for reply in store.replies() if reply.reply.pass_ is Pass.FORCED and reply.logprobs
+        }
     assert set(table.filter(method="likelihood").drop_nulls("confidence")["question_id"]) == logprobs
     assert len(logprobs) == 30
 
@@ -116,7 +120,7 @@ def test_self_consistency_counts_agreeing_answers_against_theory():
     found = dict(table.select("question_id", "confidence").iter_rows())
     assert found["q0"] == 1
     first, *others = forced["q1"]
-    assert found["q1"] == pytest.approx(sum(one == first for one in others) / 3)
+    assert found["q1"] == pytest.approx(sum(other == first for other in others) / 3)
     assert 0 < found["q1"] < 1
 
 
@@ -160,7 +164,7 @@ def test_interrupted_scoring_keeps_replies_and_resumes():
 def interrupting(after: int):
     def answer(messages):
         if ASKED.total() >= after:
-            raise KeyboardInterrupt
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         return models.answer(messages)
 
     return answer
@@ -217,7 +221,7 @@ def test_added_scores_follow_run_grades_unless_they_bring_their_own(run):
     changed = changed.with_columns(pl.lit(None, pl.String).alias("first_grade"), forced_grade=pl.lit(None, pl.String))
     before = pl.read_parquet(run / "confidence.parquet")
     with open_store(RunFolder(run)) as store:
-        refresh_scores(RunFolder(run), store, RunFolder(run).read_settings(), changed.lazy())
+        refresh_scores(RunFolder(run), store, procedure_of(RunFolder(run).read_settings()), changed.lazy())
     after = pl.read_parquet(run / "confidence.parquet")
     assert (after.filter(method="found")["wrong"] != before.filter(method="found")["wrong"]).all()
     assert after.filter(method="stated").equals(before.filter(method="stated"))
@@ -227,8 +231,8 @@ def test_missing_verdict_does_not_repeat_the_answer_request(run):
     with open_store(RunFolder(run)) as store:
         (question, *_) = store.questions().values()
         answers = Replies(store, GraderKind.MODEL).forced(question)
-    assert all(one.wrong is None for one in answers.values())
-    assert all(one.text for one in answers.values())
+    assert all(answer.wrong is None for answer in answers.values())
+    assert all(answer.text for answer in answers.values())
 
 
 @pytest.mark.slow
@@ -311,11 +315,11 @@ def records(run: Path) -> dict[tuple[str, str | None], MethodRecord]:
 
 def replies(run: Path, of: Pass, variant: str = "") -> list:
     with open_store(RunFolder(run)) as store:
-        return [one for one in store.replies() if one.reply.pass_ is of and one.variant == variant]
+        return [reply for reply in store.replies() if reply.reply.pass_ is of and reply.variant == variant]
 
 
-def took(said: list) -> tuple[int, int, int]:
-    return tuple(sum(getattr(one, name) for one in said) for name in ("requests", "input_tokens", "output_tokens"))
+def usage_totals(events: list) -> tuple[int, int, int]:
+    return tuple(sum(getattr(one, name) for one in events) for name in ("requests", "input_tokens", "output_tokens"))
 
 
 def usage(one: MethodRecord) -> tuple[int, int, int]:
@@ -334,10 +338,10 @@ def test_every_method_and_the_baseline_has_a_record(scored_folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["low", "high"])
 def test_p_answering_counts_only_first_passes_of_its_prompt(scored_folder, variant):
-    said, one = replies(scored_folder, Pass.FIRST, variant), records(scored_folder)["p-answering", variant]
-    assert (one.generations, one.draws, one.own_requests) == (len(said), DRAWS, 0)
-    assert usage(one) == took(said)
-    assert one.seconds == pytest.approx(sum(reply.seconds for reply in said if reply.requests))
+    events, one = replies(scored_folder, Pass.FIRST, variant), records(scored_folder)["p-answering", variant]
+    assert (one.generations, one.draws, one.own_requests) == (len(events), DRAWS, 0)
+    assert usage(one) == usage_totals(events)
+    assert one.seconds == pytest.approx(sum(reply.seconds for reply in events if reply.requests))
 
 
 @pytest.mark.slow
@@ -345,7 +349,7 @@ def test_agreement_counts_forced_answers_and_the_scored_answer(scored_folder):
     run, beside = replies(scored_folder, Pass.FORCED), replies(scored_folder, Pass.FORCED, "confidence/forced")
     one = records(scored_folder)["self-consistency", None]
     assert (one.generations, one.draws) == (len(run) + len(beside), DRAWS)
-    assert usage(one) == took([*run, *beside])
+    assert usage(one) == usage_totals([*run, *beside])
     assert one.own_requests == len(beside) == 60
 
 
@@ -353,7 +357,7 @@ def test_agreement_counts_forced_answers_and_the_scored_answer(scored_folder):
 def test_likelihood_counts_the_answer_with_logprobs(scored_folder):
     one, beside = records(scored_folder)["likelihood", None], replies(scored_folder, Pass.FORCED, "confidence/forced")
     assert (one.generations, one.draws, one.own_replies) == (60, 1, 0)
-    assert usage(one) == took(beside)
+    assert usage(one) == usage_totals(beside)
 
 
 @pytest.mark.slow
@@ -364,7 +368,7 @@ def test_p_true_counts_the_answer_and_the_judgement(scored_folder):
         *replies(scored_folder, Pass.PROBE, "confidence/p-true"),
     ]
     assert (one.generations, one.draws, one.own_replies) == (120, 1, 1)
-    assert usage(one) == took(asked)
+    assert usage(one) == usage_totals(asked)
 
 
 @pytest.mark.slow
@@ -405,7 +409,8 @@ def test_grader_replies_count_if_the_score_uses_grades():
     run = ri.evaluate(models.answer, ROWS, **made)
     ri.confidence_scores(run, ["p-answering", "self-consistency"])
     with open_store(run.folder) as store:
-        first = [one for one in store.replies() if one.reply.pass_ is Pass.FIRST]
+        asked = [reply for reply in store.replies() if reply.question_id]  # the others test the grader
+        first = [one for one in asked if one.reply.pass_ is Pass.FIRST]
     own = [one for one in first if one.reply.role is Role.MODEL]
     found = records(run.path)
     assert len(own) < len(first)

@@ -28,14 +28,14 @@ TALKS = {"q1": [Message("user", "Who wrote it?")], "q2": [Message("user", "When 
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("made") / "run"
     return ri.evaluate("almanac/base", limit=80, variants="high", out=out).path
 
 
 @pytest.fixture
-def run(made: Path) -> Path:
-    return Path(shutil.copytree(made, "run"))
+def run(run_folder: Path) -> Path:
+    return Path(shutil.copytree(run_folder, "run"))
 
 
 @pytest.fixture
@@ -71,14 +71,14 @@ def test_topic_baseline_accompanies_only_trained_methods(run):
     assert set(ri.confidence_scores(run, ["text-classifier"])["method"]) == {"text-classifier", "topic"}
     alone = ri.confidence_scores(run, ["likelihood"]).filter(pl.col("method") == "likelihood")
     assert alone["fold"].null_count() == 80
-    names = [one.name for one in prepare_confidence(run, ["likelihood"], Settings.from_values()).methods]
+    names = [method.name for method in prepare_confidence(run, ["likelihood"], Settings.from_values()).methods]
     assert names == ["likelihood"]
 
 
 def test_all_excludes_methods_that_train_for_hours(run):
     plan = prepare_confidence(run, ["all"], Settings.from_values())
-    assert {one.name for one in plan.methods} >= set(TRAINED)
-    assert "apricot" not in {one.name for one in plan.methods}
+    assert {method.name for method in plan.methods} >= set(TRAINED)
+    assert "apricot" not in {method.name for method in plan.methods}
 
 
 @pytest.mark.slow
@@ -98,8 +98,36 @@ def test_states_are_computed_once_for_all_layers(run, computed):
         assert held["states"].dtype == np.float16
 
 
+def test_thresholds_use_predictors_that_were_trained_on_one_half(run):
+    stored = ri.confidence_scores(run, ["likelihood", "likelihood-platt", "text-classifier"])
+    fixed = ri.threshold(run, "likelihood-platt", penalty=0.1)
+    assert fixed.answers.is_trained_on_half
+    assert "likelihood-platt was trained again without the grades of the half below." in str(fixed)
+    assert "trained on answers from both halves" not in str(fixed)
+    before = stored.filter(method="likelihood-platt").sort("question_id")
+    now = fixed.answers.rows.sort("question_id")
+    assert now["question_id"].equals(before["question_id"])
+    assert now["wrong"].equals(before["wrong"])
+    assert not now["confidence"].equals(before["confidence"])
+    chosen = ri.threshold(run, penalty=0.1)
+    reasons = {candidate.answers.method: candidate.left_out for candidate in chosen.candidates}
+    assert list(reasons) == ["likelihood", "likelihood-platt", "topic", "text-classifier"]
+    assert reasons["likelihood-platt"] is None
+    bounded = ri.threshold(run, "likelihood-platt", max_error=0.5)
+    assert "trained again without the grades of the half that sets the threshold" in str(bounded)
+
+
+def test_method_that_cannot_be_trained_on_one_half_says_why(run):
+    ri.confidence_scores(run, ["likelihood", "likelihood-platt"])
+    document = (run / "run.json").read_text().replace('"name": "default"', '"name": "own-prompts"')
+    (run / "run.json").write_text(document)
+    found = ri.threshold(run, "likelihood-platt", penalty=0.1)
+    assert found.answers.not_trained.startswith("prompts: expected the file of the prompt set 'own-prompts'")
+    assert "It cannot be trained on one half: prompts: expected the file" in str(found)
+
+
 def test_run_with_too_few_training_answers_raises_before_any_request():
-    run = ri.evaluate(answer, [{**one, "answer": "none"} for one in ROWS], **LOCAL, out="run")
+    run = ri.evaluate(answer, [{**row, "answer": "none"} for row in ROWS], **LOCAL, out="run")
     ASKED.clear()
     reasons = {method.name: reason for method, reason in allowed(run.path, Settings.from_values()).items()}
     with pytest.raises(
@@ -122,10 +150,10 @@ def test_hf_hidden_states_need_torch(run, monkeypatch):
 
 def test_every_question_of_the_almanac_is_about_an_entity():
     questions = load_dataset("almanac").questions
-    entities = {one.question_id: entity_of(one.question_id) for one in questions}
+    entities = {question.question_id: entity_of(question.question_id) for question in questions}
     assert None not in entities.values()
     assert len(set(entities.values())) == 640
-    assert {one.partition("-of-")[0] for one in entities} == RELATIONS
+    assert {entity.partition("-of-")[0] for entity in entities} == RELATIONS
     assert entity_of("almanac/genre-of-the-lord-of-mice") == "the-lord-of-mice"
     assert entity_of("capital-of-peru") is None
 
@@ -146,15 +174,15 @@ def test_groups_use_the_first_known_key_with_enough_groups():
 
 
 @pytest.mark.parametrize(
-    ("by", "said"),
+    ("by", "message"),
     [
         ("topics", "group: expected one of auto, cluster, entity, topic, none, got 'topics'; did you mean 'topic'"),
         ("entity", "group: expected questions whose entity is known, but it is unknown for all of them"),
         ("cluster", "group: expected questions whose cluster is known"),
     ],
 )
-def test_unknown_groups_raise(by, said):
-    with pytest.raises(SettingError, match=said):
+def test_unknown_groups_raise(by, message):
+    with pytest.raises(SettingError, match=message):
         groups_of(pl.DataFrame({"question_id": ["q1"]}), of("x", "q1"), by)
 
 

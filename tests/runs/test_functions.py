@@ -33,9 +33,9 @@ from refusal_index.protocol import (
 from refusal_index.runs import api
 from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.execute import execute
-from refusal_index.runs.plan import open_store
 from refusal_index.runs.reuse import prepare_regrade
 from refusal_index.runs.settings import SETTINGS, Settings
+from refusal_index.runs.store import open_store
 from tests.runs import models
 from tests.runs.models import ASKED, LOCAL, ROWS, TABLE, cells
 
@@ -77,7 +77,7 @@ def test_callables_that_cannot_be_imported_need_a_name():
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("python:", "expected python:MODULE:FUNCTION"),
         ("python:tests.runs.models", "expected python:MODULE:FUNCTION"),
@@ -86,10 +86,10 @@ def test_callables_that_cannot_be_imported_need_a_name():
         ("python:tests.runs.models:ROWS", "expected a function, found"),
     ],
 )
-def test_name_that_resolves_to_no_function_raises(name, told):
-    with pytest.raises(ModelError, match=told):
+def test_name_that_resolves_to_no_function_raises(name, message):
+    with pytest.raises(ModelError, match=message):
         load_function(name)
-    with pytest.raises(ModelError, match=told):
+    with pytest.raises(ModelError, match=message):
         ri.evaluate(name, ROWS, **LOCAL)
 
 
@@ -131,12 +131,12 @@ def test_a_function_gets_the_arguments_that_it_declares(function, first, forced)
     question = Question("q", "Who?", "Ann", context="Ann came.")
     procedure = TwoPass(Protocol(load_prompt_set("default"), "low", GraderKind.EXACT))
     conversation = Conversation(question, "low", procedure, 1)
-    said = []
+    seen = []
     for pass_ in (Pass.FIRST, Pass.FORCED):
         pending = PendingRequest(Step(pass_, Role.MODEL), 0, 1)
         ask = model_request(Settings(), conversation, pending)
-        said += [asyncio.run(AnsweringFunction(function, "f")(ask)).replies[0][0]]
-    assert said == [first, forced]
+        seen += [asyncio.run(AnsweringFunction(function, "f")(ask)).replies[0][0]]
+    assert seen == [first, forced]
 
 
 @pytest.mark.parametrize(
@@ -201,18 +201,18 @@ def test_a_function_inside_a_class_is_found_by_its_path():
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "text"),
     [
         (models.broken, "python:tests.runs.models:broken raised RuntimeError: the pipeline fell over"),
         (models.silent, "python:tests.runs.models:silent returned None, expected the reply as text"),
     ],
 )
-def test_function_that_always_fails_ends_the_run_early(model, said):
+def test_function_that_always_fails_ends_the_run_early(model, text):
     with pytest.raises(RunFailedError) as caught:
         ri.evaluate(model, MANY, **LOCAL | {"max_connections": 1})
     message = str(caught.value)
     assert f"failed for {QUESTIONS_IN_A_ROW} questions in a row" in message
-    assert said in message
+    assert text in message
     assert "fix the function" in message
     assert "\n" not in message
     if model is models.broken:
@@ -283,12 +283,30 @@ def test_invalid_verdict_ends_the_run_and_is_named():
 
 
 @pytest.mark.parametrize(
-    ("told", "letter"),
+    ("expected", "letter"),
     [(True, "A"), (False, "B"), ("correct", "A"), ("incorrect", "B"), ("refused", "C")],
 )
-def test_valid_return_values_of_a_grading_function(told, letter):
-    grading = GradingFunction(lambda *_: told, "own")
+def test_valid_return_values_of_a_grading_function(expected, letter):
+    grading = GradingFunction(lambda *_: expected, "own")
     assert asyncio.run(grading(plain_request(Role.GRADER))).replies[0][0] == letter
+
+
+@pytest.mark.parametrize("verdict", [True, "correct"])
+def test_function_that_calls_a_plainly_wrong_answer_right_ends_the_run_before_it_begins(verdict):
+    ASKED.clear()
+    with pytest.raises(ModelError, match=r"'Berlin' to .* with the gold answer 'Paris', got 'correct'"):
+        ri.evaluate(models.answer, ROWS, **LOCAL | {"grader": lambda *_: verdict, "grader_name": "own"})
+    assert not ASKED
+
+
+def test_function_that_needs_its_own_questions_is_not_rejected():
+    golds = {row["question"]: row["answer"] for row in ROWS}
+
+    def by_question(asked, text):
+        return golds[asked.text] == text
+
+    run = ri.evaluate(models.answer, ROWS, **LOCAL | {"grader": by_question, "grader_name": "own"})
+    assert run.outcomes.equals(ri.evaluate(models.answer, ROWS, **LOCAL | {"grader": models.judge}).outcomes)
 
 
 def test_stored_answers_and_grades_are_never_requested_again():
@@ -307,7 +325,7 @@ def test_stored_answers_and_grades_are_never_requested_again():
 
 
 def test_function_that_raises_stop_iteration_is_named():
-    with pytest.raises(RunFailedError, match="exhausted raised RuntimeError: StopIteration"):
+    with pytest.raises(RunFailedError, match="exhausted raised StopIteration"):
         ri.evaluate(models.exhausted, ROWS[:2], **LOCAL | {"max_retries": 0})
 
 
@@ -384,7 +402,7 @@ def test_answered_only_gives_rates_but_no_ri():
     assert len(asked) == len(ROWS)
     assert run.is_complete
     assert run.document["complete"]
-    assert run.summary.variants[0].warnings == ()
+    assert run.summary.variants[0].caveats == ()
     metric = run.summary.variants[0].metric
     assert metric("refusal_rate").estimate == 0.5
     assert metric("correct_given_attempted").estimate == 1

@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -17,20 +17,20 @@ from scipy.special import ndtri
 from scipy.stats import binom, norm
 
 import refusal_index as ri
-from refusal_index.data.folder import ComparedRun, read_runs
 from refusal_index.errors import OutcomeTableError, RunFolderError
 from refusal_index.findings.conclusions import stopped
 from refusal_index.findings.gate import GateResult, decide
 from refusal_index.findings.gate_policy import Policy, PolicyError, look_of
+from refusal_index.findings.run_results import RunResults, read_runs
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.scored_answers import scored_answers, virtual_run
-from refusal_index.render.gate import gate_document
+from refusal_index.render.gate import gate_document, not_asked
 from refusal_index.render.sentences import sentence
 from refusal_index.runs.api import plan_of
-from refusal_index.runs.gate import Gated, gate, gate_while_asking, read_run, variant_to_ask
+from refusal_index.runs.event_loop import run_to_completion
+from refusal_index.runs.gate import gate, gate_while_asking, read_run, variant_to_ask
 from refusal_index.runs.plan import Plan, prepare
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.writing import run_to_completion
 from refusal_index.stats import GroupSequential
 from tests.runs.models import ASKED, LOCAL, number_in
 
@@ -78,12 +78,19 @@ def baseline(asked_base):
     return read_run(ri.open_run(shutil.copytree(asked_base, "base")), "baseline")
 
 
+class Gated(NamedTuple):
+    """The results of a candidate that was judged while it was asked, and the verdict."""
+
+    run: RunResults | None
+    verdict: GateResult
+
+
 def failed(found: Gated) -> set[str]:
-    return {one.guard.name for one in found.verdict.guards if one.test.verdict == "fail"}
+    return {guard.guard.name for guard in found.verdict.guards if guard.test.verdict == "fail"}
 
 
 def judged(of: Plan, baseline: Any, policy: Policy = TOLERANT, **options: Any) -> Gated:
-    return run_to_completion(gate_while_asking(of, baseline, policy, **options))
+    return Gated(*run_to_completion(gate_while_asking(of, baseline, policy, **options)))
 
 
 def test_identical_model_passes_before_all_questions_are_asked(baseline):
@@ -137,7 +144,7 @@ def test_full_alpha_after_the_last_look_inflates_error_against_theory():
     paths = rng.standard_normal((n, 5)).cumsum(axis=1) / np.sqrt(np.arange(1, 6))
     planned = GroupSequential.planned(2000)
     looked = (paths > [planned.critical_value(size) for size in planned.sizes]).any(axis=1)
-    last = look_of({"gate_looks": {"of": 2000, "looks": 5}}, 0.05)
+    last = look_of({"gate_looks": {"questions": 2000, "looks": 5}}, 0.05)
     again = paths[:, -1] > -ndtri(last.level)
     error = np.sqrt(0.05 * 0.95 / n)
     assert (looked | again).mean() == pytest.approx(0.05, abs=3 * error)
@@ -183,7 +190,7 @@ def test_unreachable_candidate_is_inconclusive_with_a_reason(baseline):
     strict = TOLERANT.changed(margins={"refusal_index": 0.001})
     found = judged(plan(broken, max_connections=1), baseline, strict)
     assert found.run is None
-    assert ["the line is dead" in one for one in found.notes] == [True]
+    assert ["the line is dead" in note for note in not_asked(*found)] == [True]
     document = gate_document(found.verdict)
     assert (document["verdict"], document["guards"], document["more_questions"]) == ("inconclusive", [], None)
     assert document["why"].startswith("not all questions up to the next look could be asked")
@@ -285,19 +292,19 @@ def test_early_stopped_run_is_judged_at_its_stopping_look(baseline):
 
 
 @pytest.mark.parametrize(
-    ("tampered", "said"),
+    ("tampered", "message"),
     [
-        ({"of": 400, "looks": 1000000}, "expected where a look was planned, got 1000000 looks"),
-        ({"of": 0, "looks": 5}, "expected of and looks, or null, got"),
-        ({"looks": 5}, "expected of and looks, or null, got"),
+        ({"questions": 400, "looks": 1000000}, "expected where a look was planned, got 1000000 looks"),
+        ({"questions": 0, "looks": 5}, "expected questions and looks, or null, got"),
+        ({"looks": 5}, "expected questions and looks, or null, got"),
     ],
 )
-def test_tampered_looks_raise(baseline, tampered, said):
+def test_tampered_looks_raise(baseline, tampered, message):
     place = Path("base/run.json")
     document = json.loads(place.read_text())
     document["about"]["gate_looks"] = tampered
     place.write_text(json.dumps(document))
-    with pytest.raises(RunFolderError, match=f"about, gate_looks: {said}"):
+    with pytest.raises(RunFolderError, match=f"about, gate_looks: {message}"):
         gate("base", "base", TOLERANT)
 
 
@@ -322,35 +329,39 @@ def test_budget_end_before_the_forced_pass_is_not_a_failure():
     assert " of the candidate's questions" in found.why
 
 
-def test_guard_scores_use_the_penalty_and_weights_of_the_run(baseline):
-    dear = ri.evaluate(BASE, ROWS, model_name="dear", out="dear", penalty=3.0, **SETTINGS)
+def test_guard_scores_use_p_and_weights_of_the_run(baseline):
+    dear = ri.evaluate(BASE, ROWS, model_name="dear", out="dear", weighted_score_p=3.0, **SETTINGS)
     bounds = {"weighted_score": -2.5, "truthfulness_score": -1.0}
     found = gate(dear, "base", Policy(at_least=bounds))
-    rate = {one.name: one.estimate for one in dear.summary.variants[0].metrics}
-    (one,) = (one for one in found.guards if one.guard.name == "weighted_score")
+    rate = {metric.name: metric.estimate for metric in dear.summary.variants[0].metrics}
+    (one,) = (guard for guard in found.guards if guard.guard.name == "weighted_score")
     assert one.candidate == pytest.approx(rate["weighted_score"])
     assert one.candidate == pytest.approx(rate["correct_rate"] - 3 * (1 - rate["refusal_rate"]))
     margins = {"weighted_score": 0.1}
-    with pytest.raises(OutcomeTableError, match=r"penalty: expected the same .* weighted_score, got 3.0 and 1.0"):
+    with pytest.raises(
+        OutcomeTableError, match=r"weighted_score_p: expected the same .* weighted_score, got 3.0 and 1.0"
+    ):
         gate(dear, "base", Policy(margins=margins))
-    (one,) = (one for one in gate(dear, dear, Policy(margins=margins)).guards if one.guard.name in margins)
+    (one,) = (guard for guard in gate(dear, dear, Policy(margins=margins)).guards if guard.guard.name in margins)
     assert one.baseline == pytest.approx(rate["weighted_score"])
 
 
 @pytest.mark.parametrize(
-    ("limit", "said"),
+    ("limit", "message"),
     [
         ({"at_least": {"weighted_score": -20}}, "at_least, weighted_score: expected a number from -3 to 0, which is"),
         ({"at_most": {"truthfulness_score": 1.5}}, "at_most, truthfulness_score: expected a number from -1 to 1,"),
         ({"margins": {"weighted_score": 10}}, "margins, weighted_score: expected a number from 0 to 3, which is"),
     ],
 )
-def test_limit_outside_the_range_of_a_score_raises(limit, said):
-    dear = ri.evaluate(BASE, ROWS[:50], model_name="dear", out="dear", penalty=3.0, **SETTINGS)
-    with pytest.raises(PolicyError, match=said):
+def test_limit_outside_the_range_of_a_score_raises(limit, message):
+    dear = ri.evaluate(BASE, ROWS[:50], model_name="dear", out="dear", weighted_score_p=3.0, **SETTINGS)
+    with pytest.raises(PolicyError, match=message):
         gate(dear, dear, Policy(**limit))
     ASKED.clear()
-    with pytest.raises(PolicyError, match="expected a number from -1 to 0, which is what it can be with the run's pen"):
+    with pytest.raises(
+        PolicyError, match="expected a number from -1 to 0, which is what it can be with the run's weighted_score_p"
+    ):
         judged(plan(), None, Policy(at_least={"weighted_score": -20}))
     assert not ASKED
 
@@ -419,7 +430,7 @@ MODELS = {
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> dict[str, ri.Run]:
+def runs(tmp_path_factory) -> dict[str, ri.RunResults]:
     return {
         name: ri.evaluate(model, GATE_ROWS, model_name=name, out=tmp_path_factory.mktemp(name) / "r", **LOCAL)
         for name, model in MODELS.items()
@@ -427,7 +438,7 @@ def runs(tmp_path_factory) -> dict[str, ri.Run]:
 
 
 def failed_guards(found: GateResult) -> set[str]:
-    return {one.guard.name for one in found.guards if one.test.verdict == "fail"}
+    return {guard.guard.name for guard in found.guards if guard.test.verdict == "fail"}
 
 
 def test_always_answering_and_always_refusing_models_fail_named_guards(runs):
@@ -458,7 +469,7 @@ WIDE = Policy(margins={"refusal_index": 0.3, "correct_rate": 0.1, "correct_given
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory) -> dict[str, ComparedRun]:
+def compared_runs(tmp_path_factory) -> dict[str, RunResults]:
     """Ask the embedded models the same questions: base four times, which makes two runs, and rash twice."""
     made = {}
     for name, draws in (("base", 4), ("rash", 2)):
@@ -470,27 +481,28 @@ def asked(tmp_path_factory) -> dict[str, ComparedRun]:
     return made
 
 
-def part_of(run: ComparedRun, draws: tuple[int, ...], block: int | None = None) -> ComparedRun:
-    rows = run.variants["normal"].filter(pl.col("draw").is_in(draws))
+def part_of(run: RunResults, draws: tuple[int, ...], block: int | None = None) -> RunResults:
+    rows = run.tables["normal"].filter(pl.col("draw").is_in(draws))
     if block is not None:
-        ids = run.variants["normal"]["question_id"].unique(maintain_order=True)
+        ids = run.tables["normal"]["question_id"].unique(maintain_order=True)
         rows = rows.filter(pl.col("question_id").is_in(ids[block * BLOCK : (block + 1) * BLOCK].to_list()))
-    return ComparedRun(run.label, run.source, run.model, run.dataset, {"normal": rows})
+    return RunResults.of_tables(run.label, run.source, run.model, run.dataset, {"normal": rows})
 
 
 def planned(found: GateResult) -> list[float]:
     """Return the probability that each guard passes an equally good model, from its standard error here."""
     z = norm.ppf(0.95)
-    errors = [abs(one.guard.estimate - one.test.worst) / z for one in found.guards]
+    errors = [abs(guard.guard.estimate - guard.test.worst) / z for guard in found.guards]
     return [float(norm.sf(z - abs(one.guard.limit) / error)) for one, error in zip(found.guards, errors, strict=True)]
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-def test_base_against_itself_passes_at_the_planned_rate_and_never_fails(asked):
-    assert decide(*(part_of(asked["base"], draws) for draws in ((0, 1), (2, 3))), Policy()).verdict != "fail"
+def test_base_against_itself_passes_at_the_planned_rate_and_never_fails(compared_runs):
+    assert decide(*(part_of(compared_runs["base"], draws) for draws in ((0, 1), (2, 3))), Policy()).verdict != "fail"
     found = [
-        decide(*(part_of(asked["base"], draws, block) for draws in ((0, 1), (2, 3))), WIDE) for block in range(BLOCKS)
+        decide(*(part_of(compared_runs["base"], draws, block) for draws in ((0, 1), (2, 3))), WIDE)
+        for block in range(BLOCKS)
     ]
     assert all(one.verdict != "fail" for one in found)
     passed = sum(one.verdict == "pass" for one in found)
@@ -502,20 +514,22 @@ def test_base_against_itself_passes_at_the_planned_rate_and_never_fails(asked):
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-def test_rash_model_fails_against_base(asked):
-    found = decide(asked["rash"], part_of(asked["base"], (0, 1)), Policy())
+def test_rash_model_fails_against_base(compared_runs):
+    found = decide(compared_runs["rash"], part_of(compared_runs["base"], (0, 1)), Policy())
     assert found.verdict == "fail"
     assert failed_guards(found) & {"refusal_index", "correct_given_attempted"}
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-def test_virtual_models_that_answer_or_refuse_all_fail_named_guards(asked):
-    base = asked["base"]
+def test_virtual_models_that_answer_or_refuse_all_fail_named_guards(compared_runs):
+    base = compared_runs["base"]
     scores = scored_answers(base, "likelihood", None)
-    ids = frozenset(base.variants["normal"]["question_id"])
+    ids = frozenset(base.tables["normal"]["question_id"])
     virtual = {
-        cut: ComparedRun("virtual", base.source, "virtual", base.dataset, {None: virtual_run(base, scores, cut, ids)})
+        cut: RunResults.of_tables(
+            "virtual", base.source, "virtual", base.dataset, {None: virtual_run(base, scores, cut, ids)}
+        )
         for cut in (-math.inf, math.inf)
     }
     answers, refuses = (decide(one, part_of(base, (0, 1)), Policy()) for one in virtual.values())

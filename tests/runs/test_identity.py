@@ -11,68 +11,70 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refusal_index as ri
+from refusal_index.data.analysis import Analysis
 from refusal_index.data.datasets import load_dataset, sample
 from refusal_index.data.datasets.dataset import questions_from
 from refusal_index.data.run_json import as_json
 from refusal_index.errors import RunFolderError
+from refusal_index.models.settings import Setting
 from refusal_index.plugins.trackers import tracker
-from refusal_index.runs import plan
+from refusal_index.runs import identity
 from refusal_index.runs.plan import Plan, prepare
+from refusal_index.runs.rebuild import ComparabilityError, rebuild
 from refusal_index.runs.reuse import prepare_force
 from refusal_index.runs.settings import COMPARABILITY_VERSION, SETTINGS, Settings
-from refusal_index.runs.writing import ComparabilityError, rebuild
 from tests.runs import models
 from tests.runs.models import LOCAL, ROWS
 
-HARMFUL = {
+VALUES: dict[str, Any] = {
     "model": "almanac/base",
     "grader": "openai/gpt-4o-mini",
     "refusal": "tag",
-    "seed": 1,
+    "reasoning": r"\[\[.*?\]\]",
     "dataset": "own",
-    "limit": 5,
-    "prompts": "paraphrases",
-    "placement": "system",
-    "answered_only": True,
-    "think": "/no_think",
-    "temperature": 0.0,
-    "top_p": 1.0,
-    "max_tokens": 10,
-    "reasoning_effort": "low",
-}
-HARMLESS = {
     "data": ("again/own.csv",),
     "column": {"question": "question"},
+    "limit": 5,
+    "prompts": "paraphrases",
     "variants": "low,high",
     "draws": 3,
     "repeat_questions": 4,
     "engine": "batch",
-    "max_connections": 3,
-    "max_retries": 0,
-    "attempt_timeout": 9,
-    "max_choices": 2,
-    "logprobs": True,
-    "price": "1,2",
-    "grader_price": "3,4",
     "retry": "first_empty",
-    "detach": True,
-    "ray_address": "auto",
     "command": "true {requests} {replies}",
     "engine_option": {"poll": "1"},
-    "batch_rate": 0.5,
-    "max_requests": 10,
-    "max_cost": 1.0,
-    "max_time": 60.0,
-    "half_width": 0.1,
-    "looks": 3,
-    "penalty": 2.0,
+    "header": {"X-Gateway": "env:GATEWAY_KEY"},
+    "extra_body": {"top_k": 20},
+    "price": "1,2",
+    "grader_price": "3,4",
     "truthfulness_weights": (1.0, 0.5, 2.0),
     "log_to": "wandb",
-    "assume_refusal": 0.1,
-    "reply_tokens": 7,
-    "seconds_per_request": 1.0,
 }
-"""A value other than the default for every setting."""
+"""Values other than the default, for settings of which not every text or number of their range can be used."""
+
+
+def other_value(setting: Setting) -> Any:
+    """Return a value other than the default."""
+    if setting.name in VALUES:
+        return VALUES[setting.name]
+    candidates: list[Any] = [*setting.choices, not setting.default] if setting.kind is bool else [*setting.choices]
+    if setting.kind in (int, float):
+        candidates += [end for end in ((setting.default or 0) + 1, setting.low, setting.high) if end is not None]
+    elif setting.kind is str:
+        candidates.append("other")
+    for value in candidates:
+        try:
+            read = setting.read(value)
+        except ri.RefusalIndexError:
+            continue
+        if read != setting.default:
+            return value
+    return pytest.fail(f"{setting.name}: add a value other than its default to VALUES in {Path(__file__).name}")
+
+
+OTHER = {name: other_value(setting) for name, setting in SETTINGS.items()}
+IDENTIFYING = {name for name, setting in SETTINGS.items() if setting.identity != "no"}
+SERVED_ONLY = {"header", "extra_body"}
 
 
 @pytest.fixture(autouse=True)
@@ -96,13 +98,13 @@ def questions(folder: str, text: str = "What is {n} plus {n}?") -> list[str]:
     return [str(path / "own.csv")]
 
 
-def test_every_setting_is_classified_by_its_effect_on_identity():
-    assert sorted([*HARMFUL, *HARMLESS]) == sorted(SETTINGS)
+OWN_FILES = {"dataset", "data", "column"}
 
 
-@pytest.mark.parametrize("name", [name for name in HARMFUL if name != "dataset"])
+@pytest.mark.parametrize("name", sorted(IDENTIFYING - OWN_FILES))
 def test_settings_that_change_replies_change_the_identity(name):
-    one, other = planned(), planned(**{name: HARMFUL[name]})
+    served = {"model": "openai-api/fake/any"} if name in SERVED_ONLY else {}
+    one, other = planned(**served), planned(**served, **{name: OTHER[name]})
     assert one.settings.value(name) != other.settings.value(name)
     assert as_json(one.identity) != as_json(other.identity)
     assert one.folder.path != other.folder.path
@@ -111,12 +113,46 @@ def test_settings_that_change_replies_change_the_identity(name):
 ENGINE_SETTINGS = {"detach": "batch", "ray_address": "ray", "command": "command", "engine_option": "ray"}
 
 
-@pytest.mark.parametrize("name", [name for name in HARMLESS if name not in {"data", "column", *ENGINE_SETTINGS}])
+@pytest.mark.parametrize("name", sorted(SETTINGS.keys() - IDENTIFYING - ENGINE_SETTINGS.keys()))
 def test_harmless_settings_keep_the_folder(name):
-    one, other = planned(), planned(**{name: HARMLESS[name]})
+    one, other = planned(), planned(**{name: OTHER[name]})
     assert one.settings.value(name) != other.settings.value(name)
     assert as_json(one.identity) == as_json(other.identity)
     assert one.folder.path == other.folder.path
+
+
+RECORDED = (
+    '{"placement": "user", "think": null, "decoding": {"temperature": 0.7, "top_p": 0.95, "max_tokens": 4096, '
+    '"reasoning_effort": null}, "model": "almanac/base", "seed": 0}'
+)
+RECORDED_IF_SET = (
+    '{"placement": "system", "think": "/no_think", "answered_only": true, "decoding": {"temperature": 0.0, '
+    '"top_p": 1.0, "max_tokens": 10, "reasoning_effort": "low"}, "headers": ["x-gateway"], '
+    '"extra_body": {"top_k": 20}, "model": "openai-api/fake/any", "seed": 1}'
+)
+
+
+def test_folders_record_the_settings_as_they_did_in_earlier_versions():
+    """If one differs, no earlier run can be resumed: a setting that is new takes ``identity="if_set"``."""
+    assert json.dumps(Settings().recorded()) == RECORDED
+    decoding = {"temperature": 0, "top_p": 1, "max_tokens": 10, "reasoning_effort": "low"}
+    prompting = {"placement": "system", "think": "/no_think", "answered_only": True, "seed": 1}
+    wire = {"model": "openai-api/fake/any", "header": {"X-Gateway": "env:KEY"}, "extra_body": '{"top_k":20}'}
+    assert json.dumps(Settings.from_values(**decoding, **prompting, **wire).recorded()) == RECORDED_IF_SET
+
+
+NOT_RESTORED = {"header"}
+"""Its value is the name of an environment variable, which is not recorded."""
+
+
+def test_what_a_folder_records_restores_the_settings():
+    recorded_by_value = {name for name in SETTINGS if SETTINGS[name].identity in ("always", "if_set")}
+    for values in ({}, {name: OTHER[name] for name in recorded_by_value}):
+        settings = Settings.from_values(**values)
+        restored = Settings.from_values(max_retries=9).restored(json.loads(json.dumps(settings.recorded())))
+        for name in recorded_by_value - NOT_RESTORED:
+            assert restored.value(name) == settings.value(name), name
+        assert restored.sending.max_retries == 9
 
 
 def test_identity_depends_on_own_questions_not_on_their_path():
@@ -124,49 +160,48 @@ def test_identity_depends_on_own_questions_not_on_their_path():
     own = {"grader": "exact", "limit": None}
     one = planned(data=here, **own)
     assert one.folder.path != planned(grader="exact").folder.path
-    for same in ({"data": there}, {"data": here, "dataset": "own"}, {"data": here, "column": HARMLESS["column"]}):
+    for same in ({"data": there}, {"data": here, "dataset": "own"}, {"data": here, "column": OTHER["column"]}):
         assert as_json(planned(**same, **own).identity) == as_json(one.identity)
     for different in ({"data": others}, {"data": here, "column": {"answer": "question"}}):
         assert planned(**different, **own).folder.path != one.folder.path
 
 
-COMMON_SETTINGS = (HARMFUL.keys() | HARMLESS.keys()) - {"data", "column", "dataset"} - ENGINE_SETTINGS.keys()
+COMMON_SETTINGS = SETTINGS.keys() - OWN_FILES - SERVED_ONLY - ENGINE_SETTINGS.keys()
 CHANGES = st.sets(st.sampled_from(sorted(COMMON_SETTINGS)))
 
 
 @pytest.mark.parametrize(("name", "engine"), ENGINE_SETTINGS.items())
 def test_engine_settings_are_harmless_and_rejected_by_other_engines(name, engine):
-    own = planned(**{name: HARMLESS[name], "engine": engine})
+    own = planned(**{name: OTHER[name], "engine": engine})
     assert as_json(own.identity) == as_json(planned().identity)
     with pytest.raises(ri.RefusalIndexError, match=f"{name}: requires engine .*{engine}"):
-        planned(**{name: HARMLESS[name], "engine": "direct"})
+        planned(**{name: OTHER[name], "engine": "direct"})
 
 
 @settings(max_examples=10)  # each loads a dataset
 @given(CHANGES)
 def test_folder_is_kept_exactly_if_all_changes_are_harmless_property(names):
-    values = HARMFUL | HARMLESS
-    same = as_json(planned(**{name: values[name] for name in names}).identity) == as_json(planned().identity)
-    assert same is not bool(names & HARMFUL.keys())
+    same = as_json(planned(**{name: OTHER[name] for name in names}).identity) == as_json(planned().identity)
+    assert same is not bool(names & IDENTIFYING)
 
 
 @given(CHANGES, st.randoms())
 def test_order_of_settings_does_not_matter_property(names, random):
-    values, order = HARMFUL | HARMLESS, sorted(names)
+    order = sorted(names)
     random.shuffle(order)
-    assert Settings.from_values(**{name: values[name] for name in order}) == Settings.from_values(
-        **{name: values[name] for name in sorted(names)}
+    assert Settings.from_values(**{name: OTHER[name] for name in order}) == Settings.from_values(
+        **{name: OTHER[name] for name in sorted(names)}
     )
 
 
 def test_the_same_settings_always_name_the_same_folder():
     plan = prepare(Settings.from_values(model="almanac/small", limit=12))
-    assert plan.folder.path.name == "almanac-small-almanac-8c1e6286"
+    assert plan.folder.path.name == "almanac-small-almanac-a5997b2b"
 
 
 def test_every_field_of_a_question_counts():
     base = {"id": "q", "question": "Which?", "answer": "B", "choices": "A|B", "context": "c", "topic": "t"}
-    base |= {"aliases": "b|bb", "pattern": ".+"}
+    base |= {"aliases": "x|xx", "pattern": ".+"}
     found = {questions_from([base]).questions_sha256}
     for name, value in {
         "id": "r",
@@ -175,7 +210,7 @@ def test_every_field_of_a_question_counts():
         "choices": "A|B|C",
         "context": "d",
         "topic": "u",
-        "aliases": "b",
+        "aliases": "x",
         "pattern": "[AB]",
     }.items():
         found.add(questions_from([base | {name: value}]).questions_sha256)
@@ -191,24 +226,48 @@ def test_samples_are_nested_and_depend_on_the_seed():
 
 def test_comparability_version_is_part_of_the_identity(monkeypatch):
     before = planned()
-    monkeypatch.setattr(plan, "COMPARABILITY_VERSION", COMPARABILITY_VERSION + 1)
+    monkeypatch.setattr(identity, "COMPARABILITY_VERSION", COMPARABILITY_VERSION + 1)
     assert planned().folder.path != before.folder.path
 
 
-def test_regex_graded_runs_have_a_higher_comparability_version():
-    """Their patterns use the syntax of `regex`; formerly they used that of `re`."""
+@pytest.mark.parametrize("grader", ["exact", "includes", "regex"])
+def test_runs_of_all_rules_have_one_comparability_version(grader):
     rows = [{**row, "pattern": ".*"} for row in ROWS]
-    run = ri.evaluate(models.answer, rows, out="run", **{**LOCAL, "grader": "regex"})
-    assert run.folder.read_settings()["comparability_version"] == COMPARABILITY_VERSION + 1
-    run.folder.change_settings({"comparability_version": COMPARABILITY_VERSION})
-    with pytest.raises(ComparabilityError, match=f"this release grades by version {COMPARABILITY_VERSION + 1}"):
+    run = ri.evaluate(models.answer, rows, out="run", **{**LOCAL, "grader": grader})
+    assert COMPARABILITY_VERSION == 4
+    assert run.folder.read_settings()["comparability_version"] == COMPARABILITY_VERSION
+    run.folder.change_settings({"comparability_version": 3})
+    with pytest.raises(ComparabilityError, match="this release grades by version 4"):
         rebuild(Path("run"))
     anew = rebuild(Path("run"), regrade=True)
-    assert anew.folder.read_settings()["comparability_version"] == COMPARABILITY_VERSION + 1
+    assert anew.folder.read_settings()["comparability_version"] == COMPARABILITY_VERSION
+
+
+def test_edited_file_of_phrases_is_another_run(tmp_path):
+    phrases = tmp_path / "phrases.txt"
+    phrases.write_text("no comment\n# ours\n")
+    one = planned(grader="exact", refusal=f"@{phrases}")
+    assert one.identity["grader"]["refusal"] == "+(?:no comment)"
+    (tmp_path / "copy.txt").write_text("# a copy\nno comment")
+    assert planned(grader="exact", refusal=f"@{tmp_path / 'copy.txt'}").folder.path == one.folder.path
+    phrases.write_text("no comment\nask legal\n")
+    assert planned(grader="exact", refusal=f"@{phrases}").folder.path != one.folder.path
+
+
+def test_model_that_recognises_refusals_and_its_prompt_are_part_of_the_identity(monkeypatch):
+    by_model = {"grader": "exact", "refusal": "model:mockllm/model"}
+    one = planned(**by_model)
+    grader = one.identity["grader"]
+    assert (grader["name"], grader["refusal"]) == ("exact", "model:mockllm/model")
+    assert len(grader["refusal_prompt_sha256"]) == 64
+    assert one.graders == ("mockllm/model",)
+    assert planned(**by_model | {"refusal": "model:mockllm/other"}).folder.path != one.folder.path
+    monkeypatch.setattr(identity, "attempt_prompt_hash", lambda: "another wording")
+    assert planned(**by_model).folder.path != one.folder.path
 
 
 @pytest.fixture
-def other_version_run() -> ri.Run:
+def other_version_run() -> ri.RunResults:
     """Return a run whose folder says that it was graded by other rules, with results that reveal an overwrite."""
     run = ri.evaluate(models.answer, ROWS, out="run", **LOCAL)
     document = json.loads(run.folder.run_json.read_text())
@@ -241,7 +300,7 @@ def test_rebuilding_needs_no_model_and_creates_no_folder():
     models.ASKED.clear()
     for path in (run.folder.outcomes, run.folder.summary, run.folder.report):
         path.unlink()
-    again = rebuild(Path("run"), penalty=2.0)
+    again = rebuild(Path("run"), Analysis(weighted_score_p=2.0))
     assert again.outcomes.equals(run.outcomes)
     assert again.summary != run.summary
     assert not models.ASKED

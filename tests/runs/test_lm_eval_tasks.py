@@ -103,7 +103,7 @@ def test_misspelt_setting_raises_and_harness_settings_are_ignored():
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"questions": "x"}, "questions: expected a whole number above 0, got 'x'"),
         ({"questions": 0}, "questions: expected a whole number above 0, got 0"),
@@ -115,10 +115,10 @@ def test_misspelt_setting_raises_and_harness_settings_are_ignored():
         ({"variant": ["high"]}, "variant: expected a name, got ['high']"),
     ],
 )
-def test_setting_of_the_wrong_type_raises_one_line(given, told):
+def test_setting_of_the_wrong_type_raises_one_line(given, message):
     with pytest.raises(DatasetError) as caught:
         lm_eval_tasks.first_pass(**given)
-    assert str(caught.value) == f"--metadata: {told}"
+    assert str(caught.value) == f"--metadata: {message}"
 
 
 @pytest.mark.slow

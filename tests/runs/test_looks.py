@@ -24,12 +24,14 @@ from refusal_index.models.settings import SettingError
 from refusal_index.plugins.trackers.results import read_folder
 from refusal_index.render.sentences import sentence
 from refusal_index.runs.api import plan_of
-from refusal_index.runs.engine import Event, Finished, WaitingError, unwatched
+from refusal_index.runs.engine import WaitingError
+from refusal_index.runs.event_loop import run_to_completion
+from refusal_index.runs.events import Event, Finished, ignore_events
 from refusal_index.runs.execute import execute_in_looks, sizes_of
-from refusal_index.runs.plan import open_store
+from refusal_index.runs.rebuild import rebuild
 from refusal_index.runs.settings import Settings
+from refusal_index.runs.store import open_store
 from refusal_index.runs.sweep import execute_sweep, prepare_sweep
-from refusal_index.runs.writing import rebuild, run_to_completion
 from tests.runs.models import ASKED, LOCAL, answer, number_in
 from tests.tiers import one_fast, others_nightly
 
@@ -62,18 +64,18 @@ def sums(messages: list[dict[str, str]]) -> str:
 async def interrupted(messages: list[dict[str, str]]) -> str:
     if ASKED.total() == 80:
         os.kill(os.getpid(), signal.SIGINT)
-        await asyncio.sleep(30)
+        await asyncio.sleep(0.1)
     return sums(messages)
 
 
-def measure(**settings: object) -> ri.Run:
+def measure(**settings: object) -> ri.RunResults:
     return ri.evaluate(sums, ROWS, **SETTINGS | settings)
 
 
 def test_run_stops_at_the_first_look_with_a_narrow_interval():
     run = measure(half_width=0.25, looks=6, out="run")
     stop = run.stopped
-    assert (stop.asked, stop.of, stop.look, stop.looks) == (100, 300, 2, 6)
+    assert (stop.asked, stop.planned, stop.look, stop.looks) == (100, 300, 2, 6)
     assert run.is_complete
     assert run.ended is None
     assert run.outcomes["question_id"].n_unique() == 100
@@ -91,10 +93,10 @@ def test_stopped_run_equals_a_run_with_that_limit():
 
 def test_stop_is_shown_next_to_the_numbers():
     run = measure(half_width=0.25, looks=6, out="run")
-    said = sentence(stopped(run.stopped))
-    assert said.startswith("Asked 100 of 300 questions: stopped as planned at look 2 of 6, since the interval of RI")
-    assert said in str(run).replace("\n", " ")
-    assert said in run.folder.report.read_text()
+    text = sentence(stopped(run.stopped))
+    assert (run.stopped.asked, run.stopped.look, stopped(run.stopped).code) == (100, 2, "stopped")
+    assert text in str(run).replace("\n", " ")
+    assert text in run.folder.report.read_text()
     document = json.loads(run.folder.summary.read_text())
     assert document["complete"] is True
     assert document["stopped"] == run.stopped.to_document()
@@ -135,12 +137,12 @@ def test_unreached_goal_asks_every_question():
 def test_unreached_goal_is_shown_next_to_the_numbers():
     run = measure(half_width=0.01, out="run")
     half_width = half_width_of(run.summary)
-    told = f"Not reached: half-width=0.01; half-width {half_width:.3f} after 300 questions."
-    assert run.unmet_goal == told
-    assert told in str(run).replace("\n", " ")
-    assert told in run.folder.report.read_text()
-    assert json.loads(run.folder.summary.read_text())["short_of"] == told
-    assert rebuild(run.path).unmet_goal == ri.open_run(run.path).unmet_goal == told
+    text = f"Not reached: half-width=0.01; half-width {half_width:.3f} after 300 questions."
+    assert run.unmet_goal == text
+    assert text in str(run).replace("\n", " ")
+    assert text in run.folder.report.read_text()
+    assert json.loads(run.folder.summary.read_text())["short_of"] == text
+    assert rebuild(run.path).unmet_goal == ri.open_run(run.path).unmet_goal == text
     for other in ({"half_width": half_width + 0.001}, {}):
         again = measure(out="run", **other)
         assert (again.unmet_goal, again.document["short_of"]) == (None, None)
@@ -153,10 +155,10 @@ def test_goal_already_met_by_a_full_run_is_reported():
     half_width = half_width_of(whole.summary)
     assert whole.met_goal is None
     run = measure(half_width=half_width + 0.001, out="run")
-    told = f"Reached: half-width={half_width + 0.001:g}; half-width {half_width:.3f} after 300 questions."
-    assert (run.met_goal, run.unmet_goal, run.stopped) == (told, None, None)
-    assert rebuild(run.path).met_goal == ri.open_run(run.path).met_goal == told
-    assert told in str(run).replace("\n", " ")
+    text = f"Reached: half-width={half_width + 0.001:g}; half-width {half_width:.3f} after 300 questions."
+    assert (run.met_goal, run.unmet_goal, run.stopped) == (text, None, None)
+    assert rebuild(run.path).met_goal == ri.open_run(run.path).met_goal == text
+    assert text in str(run).replace("\n", " ")
     assert measure(half_width=half_width - 0.001, out="run").met_goal is None
     assert measure(half_width=0.25, looks=6, out="stopped").met_goal is None, "the stop already says so"
 
@@ -182,7 +184,7 @@ def test_interrupted_look_resumes_where_it_stopped():
     settings = SETTINGS | {"half_width": 0.25, "looks": 6, "max_connections": 1, "out": "run"}
     with pytest.raises(KeyboardInterrupt):
         ri.evaluate(interrupted, ROWS, **settings)
-    assert ASKED.total() == 80, "in the second look"
+    assert ASKED.total() == 81, "in the second look; the request in flight ends"
     ASKED["go on"] = 1000
     run = ri.evaluate(interrupted, ROWS, **settings)
     assert (run.stopped.asked, run.stopped.look) == (100, 2)
@@ -243,11 +245,11 @@ def test_configuration_sets_half_width_per_dataset(tmp_path):
     )
     sweep = prepare_sweep("set.toml")
 
-    async def carried() -> list[ri.Run]:
+    async def run_sweep() -> list[ri.RunResults]:
         with locked(sweep.path):
-            return [one.run async for one in execute_sweep(sweep, lambda *_: nullcontext(unwatched))]
+            return [one.results async for one in execute_sweep(sweep, lambda *_: nullcontext(ignore_events))]
 
-    (run,) = run_to_completion(carried())
+    (run,) = run_to_completion(run_sweep())
     assert run.stopped.asked < 200
 
 
@@ -255,11 +257,6 @@ def test_configuration_sets_half_width_per_dataset(tmp_path):
 def test_invalid_half_width_raises(given):
     with pytest.raises(SettingError, match=r"half_width: expected a number"):
         Settings.from_values(half_width=given)
-
-
-def test_the_old_name_of_the_setting_gives_the_new_one():
-    with pytest.raises(SettingError, match=r"until: removed; set half_width to a number"):
-        Settings.from_values(until="half-width=.05")
 
 
 @pytest.mark.slow
@@ -272,7 +269,7 @@ def test_the_old_name_of_the_setting_gives_the_new_one():
         ),
         *(
             ("stopped", "where it stopped", value)
-            for value in ({"asked": 1}, {"asked": "1", "of": 2, "look": 1, "looks": 5, "why": ""}, "yes")
+            for value in ({"asked": 1}, {"asked": "1", "planned": 2, "look": 1, "looks": 5, "why": ""}, "yes")
         ),
     ],
 )
@@ -291,7 +288,7 @@ DRAWN_ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": st
 ONCE_ASKED = 60 + 30  # odd numbers are refused, and asked again
 
 
-def measure_twice(out: str = "run", **settings: object) -> ri.Run:
+def measure_twice(out: str = "run", **settings: object) -> ri.RunResults:
     return ri.evaluate(answer, DRAWN_ROWS, out=out, **LOCAL | {"max_connections": 1, "draws": 2} | settings)
 
 
@@ -306,7 +303,7 @@ def measure_twice(out: str = "run", **settings: object) -> ri.Run:
 def test_each_question_and_each_refusal_costs_one_request_by_default(settings, requests):
     (variant,) = measure_twice(**settings).summary.variants
     assert variant.usage.requests == requests
-    assert (variant.corrected is None) == (requests == ONCE_ASKED and "temperature" not in settings)
+    assert (variant.corrected is None) == (requests == ONCE_ASKED), "a function is not sent the temperature"
 
 
 def test_only_repeated_questions_are_sampled_twice():
@@ -323,33 +320,33 @@ def test_thousand_questions_are_also_sampled_once():
 
 
 @pytest.fixture
-def ended() -> ri.Run:
+def cut_short() -> ri.RunResults:
     """Return a run with each question sampled once, whose second draws were cut short by a budget."""
     assert measure_twice(draws=1).is_complete
     return measure_twice(max_requests=ONCE_ASKED + 30)
 
 
-def test_run_missing_further_draws_is_incomplete_everywhere(ended):
-    (variant,) = ended.summary.variants
+def test_run_missing_further_draws_is_incomplete_everywhere(cut_short):
+    (variant,) = cut_short.summary.variants
     assert variant.completeness.unscored == 0
     scored = variant.further_draws.scored
     assert (variant.further_draws.asked, variant.further_draws.reasons) == (60, {"not_finished": 60 - scored})
     assert 0 < scored < 30
-    assert (ended.is_complete, variant.status) == (False, "incomplete")
+    assert (cut_short.is_complete, variant.status) == (False, "incomplete")
     line = f"Incomplete: high {scored} of 60 repeated samples scored; run the same command again to complete it."
-    assert line in str(ended).replace("\n", " ")
-    assert line in html.unescape(ended.folder.report.read_text())
-    document = json.loads(ended.folder.summary.read_text())
+    assert line in str(cut_short).replace("\n", " ")
+    assert line in html.unescape(cut_short.folder.report.read_text())
+    document = json.loads(cut_short.folder.summary.read_text())
     assert (document["complete"], document["variants"][0]["status"]) == (False, "incomplete")
-    assert read_folder(ended.path).lacks == f"high, {60 - scored} of 60 repeated samples not scored"
-    for again in (rebuild(ended.path), ri.open_run(ended.path)):
+    assert read_folder(cut_short.path).lacks == f"high, {60 - scored} of 60 repeated samples not scored"
+    for again in (rebuild(cut_short.path), ri.open_run(cut_short.path)):
         assert (again.is_complete, again.summary.variants[0].further_draws) == (False, variant.further_draws)
-    (of_file,) = summarise(read_outcomes(ended.folder.outcomes)).variants
+    (of_file,) = summarise(read_outcomes(cut_short.folder.outcomes)).variants
     assert (of_file.status, of_file.further_draws) == ("incomplete", variant.further_draws)
 
 
 @pytest.mark.slow
-def test_resumed_further_draws_equal_an_uninterrupted_run(ended):
+def test_resumed_further_draws_equal_an_uninterrupted_run(cut_short):
     finished, whole = measure_twice(), measure_twice("whole")
     assert finished.outcomes.equals(whole.outcomes)
     assert finished.summary.variants[0].further_draws == whole.summary.variants[0].further_draws
@@ -385,8 +382,8 @@ def test_gate_counts_missing_further_draws_of_a_killed_run():
 
 
 @pytest.mark.slow
-def test_scores_of_partial_draws_are_removed_when_draws_complete(ended):
-    ri.confidence_scores(ended, ["p-answering"], model=answer)
+def test_scores_of_partial_draws_are_removed_when_draws_complete(cut_short):
+    ri.confidence_scores(cut_short, ["p-answering"], model=answer)
     assert measure_twice().outdated == ("p-answering",)
 
 

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 import refusal_index as ri
 from refusal_index.cli import app
-from refusal_index.data.folder import read_runs
 from refusal_index.findings.planning import scenarios_of
+from refusal_index.findings.run_results import read_runs
 from refusal_index.plugins.inspect.tasks import two_pass_metrics
 from refusal_index.stats import CELL_NAMES
 
@@ -151,13 +151,15 @@ def from_inspect_eval() -> Numbers:
 def from_gate() -> Numbers:
     found = {}
     for name, other in zip(NAMES, NAMES[1:] + NAMES, strict=False):
-        (guard,) = (
-            one
-            for one in read("gate", name, "--baseline", other, "--json")["guards"]
-            if one["metric"] == "refusal_index"
+        verdict = read("gate", name, "--baseline", other, "--json")
+        (guard,) = (one for one in verdict["guards"] if one["metric"] == "refusal_index")
+        # the guard itself leaves out what was refused again
+        again = verdict["refused_again"]
+        candidate, baseline = (
+            again[role]["index_as_scored"] if again else guard[role] for role in ("candidate", "baseline")
         )
-        found[name] = guard["candidate"]
-        assert found.setdefault(other, guard["baseline"]) == pytest.approx(guard["baseline"], abs=1e-12)
+        found[name] = candidate
+        assert found.setdefault(other, baseline) == pytest.approx(baseline, abs=1e-12)
     return found
 
 
@@ -208,7 +210,7 @@ def test_corrected_ri_differs_and_has_its_own_name(expected):
 # Each surface that shows it, rounded.
 
 
-def shown(name: str) -> Iterator[tuple[str, str, int]]:
+def displayed(name: str) -> Iterator[tuple[str, str, int]]:
     """Yield what is shown, the pattern that finds RI in it, and to how many digits."""
     number = r"(-?\d\.\d+)"
     yield command("score", name), rf"\nnormal +{number} ", 2
@@ -220,7 +222,11 @@ def shown(name: str) -> Iterator[tuple[str, str, int]]:
         rf"\nRI +normal +{number} +-?\d\.\d+\n",
         3,
     )
-    yield command("gate", name, "--baseline", name), rf"\nRI +{number} +[+-]?0\.000 ", 3
+    yield (
+        command("gate", name, "--baseline", name),
+        rf"candidate \d+\s+of\s+\d+\s+refusals\s+\(RI\s+\S+\s+{number} as",
+        3,
+    )
     yield command("plan", name), rf"\nnormal +{number} ", 2
     yield str(ri.open_run(name)), rf"\nnormal +{number} ", 2
     yield Path(name, "report.html").read_text(), rf'class="large">{number}<', 2
@@ -229,7 +235,7 @@ def shown(name: str) -> Iterator[tuple[str, str, int]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_displayed_ri_is_the_same_number(name, expected):
-    for text, pattern, digits in shown(name):
+    for text, pattern, digits in displayed(name):
         found = re.findall(pattern, text.replace("\u2212", "-"))
         assert found == [f"{expected[name]:.{digits}f}"], (pattern, text)
 

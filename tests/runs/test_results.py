@@ -16,12 +16,14 @@ from refusal_index.findings.summary import summarise
 from refusal_index.protocol import TWO_PASSES, Completion, GraderKind, Pass, Reply, Role, TwoPass
 from refusal_index.runs import results, writing
 from refusal_index.runs.execute import execute
-from refusal_index.runs.plan import open_store, prepare
+from refusal_index.runs.plan import prepare
+from refusal_index.runs.rebuild import rebuild
 from refusal_index.runs.results import UnfinishedError, derive_into, each_conversation
 from refusal_index.runs.reuse import NOT_ANSWERED, prepare_regrade
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.store import ReplyStore, StoreError
-from refusal_index.runs.writing import rebuild, write_results
+from refusal_index.runs.store import ReplyStore, StoreError, open_store
+from refusal_index.runs.writing import write_results
+from tests.left_behind import left_behind
 from tests.models.conftest import derive, make_dataset
 from tests.runs import models
 from tests.runs.models import LOCAL, ROWS
@@ -39,7 +41,7 @@ def folder() -> RunFolder:
     return plan.folder
 
 
-def said(of: Pass, text: str, draw: int = 0, variant: str = "low", tokens: int = 10) -> Completion:
+def completion(of: Pass, text: str, draw: int = 0, variant: str = "low", tokens: int = 10) -> Completion:
     return Completion("q0", "" if of is Pass.FORCED else variant, draw, Reply(of, Role.MODEL, text), 0, tokens, 1)
 
 
@@ -54,7 +56,7 @@ def store():
 
 def test_failed_further_draws_leave_the_first_draw_and_are_reported(folder, store):
     store.require("low", {QUESTION: 3})
-    store.put([said(Pass.FIRST, RIGHT), said(Pass.FORCED, RIGHT), said(Pass.FIRST, RIGHT, 1)])
+    store.put([completion(Pass.FIRST, RIGHT), completion(Pass.FORCED, RIGHT), completion(Pass.FIRST, RIGHT, 1)])
     store.record_failure("low", "q0", "the provider fell over")
     derived = derive(folder, store)
     assert rows_of(derived, "draw", "refused", "wrong", "unscored_reason") == [
@@ -83,7 +85,7 @@ def rows_of(derived, *columns: str) -> list[tuple[object, ...]]:
 def test_run_ended_in_its_second_variant_reports_both(folder, store):
     for variant in ("low", "high"):
         store.require(variant, dict.fromkeys(make_dataset(2).questions, 1))
-    store.put([said(Pass.FIRST, RIGHT), said(Pass.FIRST, RIGHT, variant="high")])
+    store.put([completion(Pass.FIRST, RIGHT), completion(Pass.FIRST, RIGHT, variant="high")])
     store.put([Completion("q1", "low", 0, Reply(Pass.FIRST, Role.MODEL, RIGHT))])
     derived = derive(folder, store)
     assert rows_of(derived, "variant", "question_id", "refused", "wrong", "unscored_reason") == [
@@ -100,14 +102,14 @@ def test_run_ended_in_its_second_variant_reports_both(folder, store):
 def test_variant_without_answers_is_in_the_table(folder, store):
     for variant in ("low", "high"):
         store.require(variant, {QUESTION: 1})
-    store.put([said(Pass.FIRST, RIGHT)])
+    store.put([completion(Pass.FIRST, RIGHT)])
     assert rows_of(derive(folder, store), "variant", "unscored_reason") == [("low", None), ("high", "not_finished")]
 
 
 @pytest.mark.parametrize(("failed", "reason"), [(False, "not_finished"), (True, "request_failed")])
 def test_refusal_of_an_unfinished_question_is_known(folder, store, failed, reason):
     store.require("low", {QUESTION: 1})
-    store.put([said(Pass.FIRST, REFUSED)])
+    store.put([completion(Pass.FIRST, REFUSED)])
     if failed:
         store.record_failure("low", "q0", "no")
     derived = derive(folder, store)
@@ -123,7 +125,7 @@ def test_ungraded_reply_is_kept_with_missing_outcome(store):
     with plan.folder.lock():
         plan.folder.create_or_resume(plan.identity, about=plan.about)
     store.require("low", {QUESTION: 1})
-    store.put([said(Pass.FIRST, RIGHT)])
+    store.put([completion(Pass.FIRST, RIGHT)])
     (row,) = derive(plan.folder, store).outcomes.rows(named=True)
     assert (row["refused"], row["wrong"], row["unscored_reason"]) == (None, None, "not_finished")
     assert (row["first_grade"], row["first_reply"]) == ("unscored", RIGHT)
@@ -131,7 +133,7 @@ def test_ungraded_reply_is_kept_with_missing_outcome(store):
 
 def test_answered_first_draw_counts_before_its_forced_answer_arrives(folder, store):
     store.require("low", {QUESTION: 3})
-    store.put([said(Pass.FIRST, RIGHT, draw) for draw in range(3)])
+    store.put([completion(Pass.FIRST, RIGHT, draw) for draw in range(3)])
     derived = derive(folder, store)
     assert rows_of(derived, "draw", "refused", "wrong") == [(0, False, False), (1, None, None), (2, None, None)]
     assert derived.usage["low"].requests == 3, "paid replies count whether they are used yet or not"
@@ -139,7 +141,7 @@ def test_answered_first_draw_counts_before_its_forced_answer_arrives(folder, sto
 
 def test_complete_draws_count_before_further_ones_arrive(folder, store):
     store.require("low", {QUESTION: 5})
-    store.put([said(of, RIGHT, draw) for draw in range(3) for of in TWO_PASSES])
+    store.put([completion(of, RIGHT, draw) for draw in range(3) for of in TWO_PASSES])
     derived = derive(folder, store)
     assert rows_of(derived, "draw", "wrong", "unscored_reason") == [
         *((draw, False, None) for draw in range(3)),
@@ -151,7 +153,7 @@ def test_complete_draws_count_before_further_ones_arrive(folder, store):
 def test_unanswered_question_is_missing_all_draws(folder, store):
     store.require("low", {QUESTION: 3})
     store.require("high", {QUESTION: 1})
-    store.put([said(Pass.FIRST, RIGHT, variant="high")])
+    store.put([completion(Pass.FIRST, RIGHT, variant="high")])
     derived = derive(folder, store)
     low, high = summarise(derived.outcomes).variants
     assert [(one.asked, one.scored) for one in (low.completeness, low.further_draws)] == [(1, 0), (2, 0)]
@@ -190,7 +192,7 @@ def test_table_written_in_parts_equals_table_written_at_once(folder, store, monk
     assert written.outcomes.collect_schema() == whole.outcomes.schema
     for name in ("usage", "missing", "disagreements"):
         assert getattr(again, name) == getattr(written, name) == getattr(whole, name)
-    assert sorted(one.name for one in folder.path.iterdir()) == [".lock", "derived.parquet", "run.json"]
+    assert sorted(path.name for path in folder.path.iterdir()) == [".lock", "derived.parquet", "run.json"]
 
 
 def test_rows_are_sorted_by_variant_id_and_draw(folder, store):
@@ -217,7 +219,7 @@ def test_run_without_answers_writes_no_table(folder, store):
     store.require("low", {QUESTION: 1})
     with pytest.raises(UnfinishedError):
         derive_into(folder.path / "derived.parquet", folder, store)
-    assert sorted(one.name for one in folder.path.iterdir()) == [".lock", "run.json"]
+    assert sorted(path.name for path in folder.path.iterdir()) == [".lock", "run.json"]
 
 
 def test_results_with_lost_replies_are_not_overwritten(folder):
@@ -254,8 +256,8 @@ def test_unfinished_run_can_be_regraded():
 def test_shared_forced_answer_counts_for_the_first_variant(folder, store):
     for variant in ("low", "high"):
         store.require(variant, {QUESTION: 1})
-        store.put([said(Pass.FIRST, REFUSED, variant=variant)])
-    store.put([said(Pass.FORCED, RIGHT, tokens=1000)])
+        store.put([completion(Pass.FIRST, REFUSED, variant=variant)])
+    store.put([completion(Pass.FORCED, RIGHT, tokens=1000)])
     usage = derive(folder, store).usage
     assert [(usage[name].requests, usage[name].input_tokens) for name in ("low", "high")] == [(2, 1010), (1, 10)]
 
@@ -263,7 +265,7 @@ def test_shared_forced_answer_counts_for_the_first_variant(folder, store):
 def test_variants_follow_the_order_of_the_prompt_set(folder, store):
     for variant in ("high", "low"):
         store.require(variant, {QUESTION: 1})
-        store.put([said(Pass.FIRST, RIGHT, variant=variant)])
+        store.put([completion(Pass.FIRST, RIGHT, variant=variant)])
     assert derive(folder, store).outcomes["variant"].to_list() == ["low", "high"]
 
 
@@ -272,10 +274,10 @@ def test_number_of_draws_never_decreases(store):
         Settings.from_values(model="almanac/small", variants="low"), dataset=make_dataset(2), out=Path("run")
     )
     store.require("low", {QUESTION: 3})
-    assert [talk.draws for talk in plan.conversations("low", store)] == [3, 1]
+    assert [conversation.draws for conversation in plan.conversations("low", store)] == [3, 1]
 
 
-def regraded(run: ri.Run, grader: str) -> ri.Run:
+def regraded(run: ri.RunResults, grader: str) -> ri.RunResults:
     settings = Settings.from_values(grader=grader)
     return asyncio.run(execute(prepare_regrade(run.path, settings, out=Path("regraded"))))
 
@@ -315,7 +317,7 @@ def test_large_table_is_read_lazily(folder, monkeypatch):
     with open_store(folder) as store:
         planted(store, 12)
         small = write_results(folder, store)
-        monkeypatch.setattr(writing, "HELD", 10)
+        monkeypatch.setattr(writing, "MAX_ROWS_IN_MEMORY", 10)
         large = write_results(folder, store)
     assert large.outcomes.equals(small.outcomes)
     assert (large.summary, large.refusal_index("low").estimate) == (small.summary, small.refusal_index("low").estimate)
@@ -330,13 +332,13 @@ def test_temporary_files_of_a_killed_process_are_removed(folder):
     kept = folder.path / "kept"
     kept.mkdir()
     (kept / "0.parquet").touch()
-    left = folder.path / ".outcomes.parquet.abcd.tmp.efgh.tmp"
+    left = left_behind(folder.outcomes, ".parts.tmp")
     left.mkdir()
     (left / "0.parquet").touch()
-    (folder.path / ".outcomes.parquet.abcd.tmp").touch()
-    (folder.path / ".outcomes.parquet.link.tmp").symlink_to(kept)
+    left_behind(folder.outcomes).touch()
+    left_behind(folder.outcomes).symlink_to(kept)
     with open_store(folder) as store:
         planted(store, 4)
         write_results(folder, store)
     assert not list(folder.path.glob("*.tmp"))
-    assert [one.name for one in kept.iterdir()] == ["0.parquet"]
+    assert [path.name for path in kept.iterdir()] == ["0.parquet"]

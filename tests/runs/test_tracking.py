@@ -16,7 +16,8 @@ from refusal_index.plugins.trackers import tracker
 from refusal_index.plugins.trackers.tracker import Counts
 from refusal_index.protocol import Completion, Pass, Reply, Role
 from refusal_index.runs.api import evaluate, plan_of
-from refusal_index.runs.engine import Replied, Underway, WaitingError
+from refusal_index.runs.engine import WaitingError
+from refusal_index.runs.events import Replied, Underway
 from refusal_index.runs.store import ReplyStore
 from tests.runs import models
 from tests.runs.models import LOCAL, ROWS, answer, stopping
@@ -55,7 +56,7 @@ class Recorder:
 
     def _fail(self, where):
         if self.fails == where:
-            raise self.error("the server\nis down: hush-hush-9")
+            raise self.error("the server\nis down: hush-hush-9-times")
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def run_with(events=None, model=answer, **settings):
 
 
 def notes_of(events):
-    return [event.note for event in events if isinstance(event, Underway) and event.is_news]
+    return [event.note for event in events if isinstance(event, Underway) and event.is_notice]
 
 
 def test_tracker_receives_progress_and_final_results(recorder):
@@ -91,7 +92,8 @@ def test_tracker_receives_progress_and_final_results(recorder):
         "wrong": wrong,
         "unscored": 0,
     }
-    assert (last["progress/requests"], last["progress/cost"]) == (8 + refused, 0.0)
+    assert last["progress/requests"] == 8 + refused
+    assert "progress/cost" not in last, "a function reports no tokens"
     (finished,) = recorder.finished
     assert finished.source == run.path
     assert notes_of(events) == ["wandb: there"]
@@ -104,26 +106,26 @@ def test_batch_replies_cost_the_batch_price():
     counts, reply = Counts(plan), Reply(Pass.FIRST, Role.MODEL, "Lima")
     with ReplyStore(None) as store:
         for in_batch in (False, True):
-            one = Completion("q1", "low", 0, reply, input_tokens=1_000_000, in_batch=in_batch)
+            one = Completion("q1", "low", 0, reply, 0, 1_000_000, 500_000, in_batch=in_batch)
             assert counts.add(Replied(one), store)
     found = counts.to_log()
-    assert [found[f"progress/{name}"] for name in ("requests", "input_tokens", "cost")] == [2, 2_000_000, 3.0]
+    assert [found[f"progress/{name}"] for name in ("requests", "input_tokens", "cost")] == [2, 2_000_000, 9.0]
 
 
 def test_retired_replies_still_count_as_paid():
     plan = plan_of(answer, ROWS, model_name="team/sums", out="run", **LOCAL)
     counts = Counts(plan)
-    said = Completion("q1", "low", 0, Reply(Pass.FIRST, Role.MODEL, "Lima"), input_tokens=7)
+    completion = Completion("q1", "low", 0, Reply(Pass.FIRST, Role.MODEL, "Lima"), input_tokens=7)
     with ReplyStore(None) as store:
-        store.put([said])
-        store.retire([said])
+        store.put([completion])
+        store.retire([completion])
         counts.begin(store)
     assert [counts.to_log()[f"progress/{name}"] for name in ("requests", "input_tokens")] == [1, 7]
 
 
 def test_counts_grow_with_the_run(recorder):
     run_with()
-    asked = [one["progress/questions"] for one in recorder.counts]
+    asked = [count["progress/questions"] for count in recorder.counts]
     assert asked == sorted(asked)
     assert asked[-1] == 8
 
@@ -139,7 +141,7 @@ def test_progress_counts_a_repeated_question_once(recorder):
 
 @pytest.mark.parametrize("where", ["begin", "count", "log"])
 def test_tracker_failure_is_noted_and_the_run_continues(recorder, monkeypatch, where):
-    monkeypatch.setenv("SOME_API_KEY", "hush-hush-9")
+    monkeypatch.setenv("SOME_API_KEY", "hush-hush-9-times")
     recorder.fails = where
     events = []
     run = run_with(events)
@@ -190,14 +192,16 @@ def test_interrupt_stops_waiting_for_a_tracker_and_keeps_results(recorder, monke
     monkeypatch.setattr(recorder, "log", lambda _self, _run: released.wait(30))
     events = []
 
-    def tell(event):
+    def record_and_interrupt(event):
         events.append(event)
         if isinstance(event, Underway) and "the results are already in" in event.note:
             threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
 
     began, before = time.monotonic(), signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        evaluate(answer, ROWS, model_name="team/sums", out="run", progress=tell, **LOCAL, log_to="wandb")
+        evaluate(
+            answer, ROWS, model_name="team/sums", out="run", progress=record_and_interrupt, **LOCAL, log_to="wandb"
+        )
     assert time.monotonic() - began < 20
     released.set()
     assert signal.getsignal(signal.SIGINT) is before

@@ -15,15 +15,16 @@ import numpy as np
 import pytest
 
 import refusal_index as ri
-from refusal_index.data.folder import read_runs, set_members
+from refusal_index.data.analysis import Analysis
+from refusal_index.data.run_sets import set_members
 from refusal_index.errors import RefusalIndexError, RunFolderError
-from refusal_index.findings.comparison import CompareOptions
+from refusal_index.findings.run_results import read_runs
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.training.section import panels_of, steps_of_trainings
 from refusal_index.plugins.training.watch import CheckpointResult, execute_watch, prepare_watch
-from refusal_index.render.report import read_report_runs, write_report
+from refusal_index.render.report import write_report
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import Progress, unwatched
+from refusal_index.runs.events import Progress, ignore_events
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.settings import Limits
 from tests.runs.training import trainer_of
@@ -59,7 +60,7 @@ def test_callback_logs_summary_metrics_every_n_steps_and_at_the_end(tmp_path: Pa
     trainer = trainer_of(tmp_path / "checkpoints", steps=5, tiny=True)
     trainer.add_callback(ri.RefusalIndexCallback(trainer, every=2, out=tmp_path / "panel", **FEW))
     logs = trained(trainer)
-    assert [one["step"] for one in logs] == [2, 4, 5]
+    assert [log["step"] for log in logs] == [2, 4, 5]
     members = set_members(tmp_path / "panel")
     assert [(one.step, one.model) for one in members] == [(2, "step 2"), (4, "step 4"), (5, "step 5")]
     for one, member in zip(logs, members, strict=True):
@@ -75,10 +76,10 @@ def test_callback_logs_summary_metrics_every_n_steps_and_at_the_end(tmp_path: Pa
 def test_training_is_identical_with_and_without_the_callback(tmp_path: Path):
     found = []
     for asked in (False, True):
-        trainer = trainer_of(tmp_path / f"checkpoints-{asked}", steps=4, tiny=True, dropout=0.2)
+        trainer = trainer_of(tmp_path / f"checkpoints-{asked}", steps=2, tiny=True, dropout=0.2)
         if asked:
             trainer.add_callback(ri.RefusalIndexCallback(trainer, every=1, out=tmp_path / "panel", **FEW))
-        assert len(trained(trainer)) == (4 if asked else 0)
+        assert len(trained(trainer)) == (2 if asked else 0)
         found.append((weights(trainer), torch.rand(1), random.random(), np.random.rand()))  # noqa: NPY002 - the one trainings use
     (before, *drawn), (after, *drawn_after) = found
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
@@ -134,11 +135,11 @@ def test_training_continues_with_warnings_if_the_endpoint_is_down(
     with caplog.at_level(logging.WARNING, "refusal_index"):
         assert trained(trainer) == []
     assert trainer.state.global_step == 4
-    told = [one.getMessage() for one in caplog.records if one.name.startswith("refusal_index")]
-    assert [one.split(":")[0] for one in told] == ["Refusal Index of step 2", "Refusal Index of step 4"]
-    assert all("is the server running?" in one and "\n" not in one and "sk-1234567890" not in one for one in told)
+    messages = [record.getMessage() for record in caplog.records if record.name.startswith("refusal_index")]
+    assert [one.split(":")[0] for one in messages] == ["Refusal Index of step 2", "Refusal Index of step 4"]
+    assert all("is the server running?" in one and "\n" not in one and "sk-1234567890" not in one for one in messages)
     document = json.loads((tmp_path / "panel" / "summary.json").read_text())
-    assert [(one["step"], one["status"]) for one in document["runs"]] == [(2, "failed"), (4, "failed")]
+    assert [(run["step"], run["status"]) for run in document["runs"]] == [(2, "failed"), (4, "failed")]
 
 
 class Broken:
@@ -223,21 +224,21 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 def test_training_to_refuse_shows_in_the_panel(training: tuple[Path, Any], tmp_path: Path):
     place, trainer = training
     logs = [one for one in trainer.state.log_history if "normal/refusal_rate" in one]
-    assert [one["step"] for one in logs] == [50, 100, 150, 200]
-    rates = [one["normal/refusal_rate"] for one in logs]
+    assert [log["step"] for log in logs] == [50, 100, 150, 200]
+    rates = [log["normal/refusal_rate"] for log in logs]
     assert rates[-1] > rates[0] + 0.2
-    assert max(one["normal/error_rate"] for one in logs) - min(one["normal/error_rate"] for one in logs) < 0.15
+    assert max(log["normal/error_rate"] for log in logs) - min(log["normal/error_rate"] for log in logs) < 0.15
     (steps,) = steps_of_trainings(read_runs([place / "panel"]))
-    (panel,) = panels_of(steps, CompareOptions())
+    (panel,) = panels_of(steps, Analysis())
     assert panel.changed("refusal_rate")
     assert not panel.changed("error_rate")
-    page = write_report(read_report_runs([place / "panel"])[0], tmp_path / "report.html").path.read_text()
+    page = write_report(read_runs([place / "panel"]), tmp_path / "report.html").path.read_text()
     assert "It refuses more since" in page
 
 
 @contextmanager
 def unseen(_plan: Plan) -> Iterator[Progress]:
-    yield unwatched
+    yield ignore_events
 
 
 @pytest.mark.nightly
@@ -254,9 +255,9 @@ def test_watched_checkpoints_answer_like_the_model_in_memory(training: tuple[Pat
 
     found = asyncio.run(all_of_them())
     assert [one.error for one in found] == [None] * 4
-    in_memory = {one.step: ri.open_run(one.folder) for one in set_members(place / "panel")}
+    in_memory = {member.step: ri.open_run(member.folder) for member in set_members(place / "panel")}
     for one in found:
-        own, other = in_memory[one.checkpoint.step].outcomes, one.result.run.outcomes
+        own, other = in_memory[one.checkpoint.step].outcomes, one.result.results.outcomes
         joined = own.join(other, on="question_id", suffix="_other")
         assert joined.height == QUESTIONS
         # Half and single precision round differently: nearly all questions agree, not every one.

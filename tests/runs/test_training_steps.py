@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from refusal_index.data.folder import SET_VERSION, set_members
-from refusal_index.errors import RunFolderError
+from refusal_index.data.run_sets import SET_VERSION, set_members
+from refusal_index.errors import RefusalIndexError, RunFolderError
 from refusal_index.plugins.training.steps import MetricOverSteps, _splits, metric_over_steps
 from refusal_index.plugins.training.watch import PanelFolder
-from refusal_index.runs.sweep import CellResult
+from refusal_index.runs.run_set import SetRun
 from refusal_index.stats import metrics, refusal_index
 from refusal_index.stats.contingency import ContingencyTable
 from tests.tiers import others_nightly
@@ -194,7 +194,7 @@ def test_splits_are_contrasts():
     [
         ({"metric": "ri"}, "metric must be one of"),
         ({"confidence_level": 2}, "confidence_level"),
-        ({"penalty": -1}, "penalty"),
+        ({"weighted_score_p": -1}, "weighted_score_p"),
     ],
 )
 def test_wrong_arguments_are_named(changed: dict, message: str):
@@ -206,15 +206,15 @@ def test_wrong_arguments_are_named(changed: dict, message: str):
 # --- The summary of a panel
 
 
-def failed(name: str, error: str = "gone") -> CellResult:
+def failed(name: str, error: str = "gone") -> SetRun:
     plan: Any = SimpleNamespace(title=(name, "almanac"), folder=SimpleNamespace(path=Path(name)))
-    return CellResult(plan, error=error)
+    return SetRun(plan, RefusalIndexError(error))
 
 
 def test_checkpoints_without_a_step_come_last_in_order_of_arrival(tmp_path: Path) -> None:
     for name, step in (("final", None), ("at-500", 500), ("best", None), ("final", None), ("at-1000", 1000)):
         PanelFolder(tmp_path).put(failed(name), step)
-    assert [(one.model, one.step) for one in set_members(tmp_path)] == [
+    assert [(member.model, member.step) for member in set_members(tmp_path)] == [
         ("at-500", 500),
         ("at-1000", 1000),
         ("final", 1001),
@@ -228,8 +228,8 @@ def test_panel_of_another_version_raises_and_is_left_unchanged(tmp_path: Path, v
     place = tmp_path / "summary.json"
     place.write_text(json.dumps(json.loads(place.read_text()) | {"set_version": version}))
     before = place.read_bytes()
-    said = rf"summary\.json: expected set_version {SET_VERSION}, got {version}; .*watch into another folder"
-    with pytest.raises(RunFolderError, match=said):
+    text = rf"summary\.json: expected set_version {SET_VERSION}, got {version}; .*watch into another folder"
+    with pytest.raises(RunFolderError, match=text):
         PanelFolder(tmp_path)
     assert place.read_bytes() == before
 
@@ -239,7 +239,7 @@ def test_failed_checkpoint_replaces_only_failed_ones(tmp_path: Path) -> None:
     PanelFolder(tmp_path).put(failed("at-5", "second"), 5)
     place = tmp_path / "summary.json"
     document = json.loads(place.read_text())
-    assert [one["error"] for one in document["runs"]] == ["second"]
+    assert [run["error"] for run in document["runs"]] == ["second"]
     document["runs"][0] |= {"status": "complete", "summary": {"variants": []}, "error": None}
     place.write_text(json.dumps(document))
     PanelFolder(tmp_path).put(failed("at-5", "third"), 5)
@@ -257,10 +257,10 @@ def test_failed_checkpoint_replaces_only_failed_ones(tmp_path: Path) -> None:
 def test_only_valid_training_steps_are_read(tmp_path: Path, step: Any, read: int | None):
     run = {"folder": "a", "model": "m", "dataset": "d", "step": step}
     (tmp_path / "summary.json").write_text(json.dumps({"set_version": SET_VERSION, "runs": [run]}))
-    assert [one.step for one in set_members(tmp_path)] == [read]
+    assert [member.step for member in set_members(tmp_path)] == [read]
 
 
 def test_sets_written_without_steps_have_none(tmp_path: Path):
     run = {"folder": "a", "model": "m", "dataset": "d"}
     (tmp_path / "summary.json").write_text(json.dumps({"set_version": SET_VERSION, "runs": [run]}))
-    assert [one.step for one in set_members(tmp_path)] == [None]
+    assert [member.step for member in set_members(tmp_path)] == [None]

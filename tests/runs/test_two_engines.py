@@ -19,9 +19,10 @@ from refusal_index.plugins.almanac.models import model_folder, model_names
 from refusal_index.plugins.almanac.server import create_app
 from refusal_index.protocol import Completion, Pass, Role, next_requests, request_seed
 from refusal_index.runs import store
-from refusal_index.runs.engine import Event, Opened
-from refusal_index.runs.plan import open_store, prepare
+from refusal_index.runs.events import Event, Opened
+from refusal_index.runs.plan import prepare
 from refusal_index.runs.settings import Settings
+from refusal_index.runs.store import open_store
 from tests.models.batches.batch_server import serve_in_thread
 from tests.runs import models
 from tests.runs.models import ASKED, LOCAL, ROWS, TABLE, cells
@@ -32,11 +33,15 @@ from tests.tiers import one_fast
 SMALL = {"limit": 30, "variants": "low,high"}
 
 
-def completions(run: ri.Run) -> dict[tuple[object, ...], tuple[object, ...]]:
+def completions(run: ri.RunResults) -> dict[tuple[object, ...], tuple[object, ...]]:
     with open_store(run.folder) as held:
         return {
-            (one.question_id, one.variant, one.reply.pass_, one.draw): (one.reply, one.request_sha256, one.requests)
-            for one in held.replies()
+            (reply.question_id, reply.variant, reply.reply.pass_, reply.draw): (
+                reply.reply,
+                reply.request_sha256,
+                reply.requests,
+            )
+            for reply in held.replies()
         }
 
 
@@ -57,7 +62,7 @@ def test_answers_before_an_interrupt_are_kept():
     with pytest.raises(KeyboardInterrupt):
         ri.evaluate(models.stopping, ROWS, **settings)
     with open_store(RunFolder(Path("run"))) as held:
-        assert len(list(held.replies())) == ASKED.total() == 5
+        assert len(list(held.replies())) == ASKED.total() == 6, "the one in flight is kept"
         assert not held.failures()
     ASKED["go on"] = 100
     run = ri.evaluate(models.stopping, ROWS, **settings)
@@ -75,7 +80,7 @@ def test_store_keys_do_not_depend_on_the_client():
         columns = connection.execute("SELECT name FROM pragma_table_info('replies') WHERE pk").fetchall()
         text = " ".join(str(row) for row in connection.execute("SELECT * FROM replies"))
     connection.close()
-    assert [name for (name,) in columns] == ["question_id", "variant", "pass", "asked", "draw", "attempt"]
+    assert [name for (name,) in columns] == ["question_id", "variant", "pass", "role", "draw", "attempt"]
     assert "inspect" not in text
     assert "inspect_ai" not in inspect.getsource(store)
     assert not any("inspect" in name for name in Completion.__slots__)
@@ -86,18 +91,18 @@ def test_each_request_has_its_own_seed_and_content_hash():
     run = ri.evaluate("almanac/small", limit=5, variants="low,high", seed=3)
     seen = {}
     with open_store(run.folder) as replies:
-        for one in replies.replies():
-            assert one.request_sha256 not in seen, "every request of a run has its own hash"
-            seen[one.request_sha256] = one
-            assert (one.variant == "") == (one.reply.pass_ is Pass.FORCED)
-            assert one.reply.role is Role.MODEL
+        for reply in replies.replies():
+            assert reply.request_sha256 not in seen, "every request of a run has its own hash"
+            seen[reply.request_sha256] = reply
+            assert (reply.variant == "") == (reply.reply.pass_ is Pass.FORCED)
+            assert reply.reply.role is Role.MODEL
     with store.ReplyStore(None) as empty:
         for variant in ("low", "high"):
-            for talk in plan.conversations(variant, empty):
-                (first,) = next_requests(talk, [])
-                ask = model_request(plan.settings, talk, first)
-                assert ask.seed == request_seed(3, talk.question.question_id, 0, variant, ask.request)
-                assert seen[ask.sha256].question_id == talk.question.question_id
+            for conversation in plan.conversations(variant, empty):
+                (first,) = next_requests(conversation, [])
+                ask = model_request(plan.settings, conversation, first)
+                assert ask.seed == request_seed(3, conversation.question.question_id, 0, variant, ask.request)
+                assert seen[ask.sha256].question_id == conversation.question.question_id
 
 
 # --- The same run by each client
@@ -127,7 +132,9 @@ def test_engines_give_the_same_table_and_requests(served):
     assert embedded.outcomes.equals(provided.outcomes)
     assert embedded.outcomes.drop("model").equals(over_http.outcomes.drop("model"))
     assert completions(embedded) == completions(provided) == completions(over_http)
-    assert [one.metrics for one in embedded.summary.variants] == [one.metrics for one in over_http.summary.variants]
+    assert [variant.metrics for variant in embedded.summary.variants] == [
+        variant.metrics for variant in over_http.summary.variants
+    ]
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from refusal_index.data.folder import SET_VERSION, set_document, set_members
+from refusal_index.data.run_sets import SET_VERSION, set_document, set_members
 from refusal_index.errors import RunFolderError
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
@@ -23,7 +23,7 @@ from refusal_index.plugins.almanac.models import model_folder
 from refusal_index.plugins.training.callback import weights_tag
 from refusal_index.plugins.training.watch import (
     CheckpointResult,
-    Settled,
+    StabilityCheck,
     TemplateError,
     checkpoint_at,
     checkpoints_in,
@@ -33,7 +33,7 @@ from refusal_index.plugins.training.watch import (
     weights_digest,
 )
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import Event, Progress, Replied
+from refusal_index.runs.events import Event, Progress, Replied
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.settings import Limits
 
@@ -50,7 +50,7 @@ def checkpoint(place: Path, name: str = "small", *, old: bool = True) -> Path:
     return place
 
 
-class Asked:
+class ReplyCounter:
     """Count the replies."""
 
     def __init__(self) -> None:
@@ -60,10 +60,10 @@ class Asked:
     def __call__(self, plan: Plan) -> Iterator[Progress]:
         assert plan.folder.path.name == plan.title[0]
 
-        def told(event: Event) -> None:
+        def count(event: Event) -> None:
             self.replies += isinstance(event, Replied)
 
-        yield told
+        yield count
 
 
 def watched(
@@ -71,7 +71,7 @@ def watched(
     out: Path,
     *,
     template: str = "almanac/{name}",
-    asked: Asked | None = None,
+    asked: ReplyCounter | None = None,
     limit: int = 6,
     **more: Any,
 ) -> list[CheckpointResult]:
@@ -79,7 +79,7 @@ def watched(
     planned = prepare_watch(folder, template, values, out=out, **{"every": 0.1, "until_idle": 0.0, **more})
 
     async def all_of_them() -> list[CheckpointResult]:
-        return [one async for one in execute_watch(planned, asked or Asked(), Budget(Limits()))]
+        return [one async for one in execute_watch(planned, asked or ReplyCounter(), Budget(Limits()))]
 
     return asyncio.run(all_of_them())
 
@@ -87,18 +87,18 @@ def watched(
 def test_each_checkpoint_is_one_run_and_asked_once(tmp_path: Path):
     for name in ("small", "base"):
         checkpoint(tmp_path / "checkpoints" / name, name)
-    asked, out = Asked(), tmp_path / "panel"
+    asked, out = ReplyCounter(), tmp_path / "panel"
     found = watched(tmp_path / "checkpoints", out, asked=asked)
     assert [(one.checkpoint.name, one.result.status) for one in found] == [("base", "complete"), ("small", "complete")]
     assert asked.replies > 12
-    assert [(one.folder.name, one.model, one.step) for one in set_members(out)] == [
+    assert [(member.folder.name, member.model, member.step) for member in set_members(out)] == [
         ("base", "base", 1),
         ("small", "small", 2),
     ]
-    again = Asked()
+    again = ReplyCounter()
     assert [one.result.status for one in watched(tmp_path / "checkpoints", out, asked=again)] == ["complete"] * 2
     assert again.replies == 0
-    assert [one.step for one in set_members(out)] == [1, 2]
+    assert [member.step for member in set_members(out)] == [1, 2]
 
 
 def test_steps_come_from_the_names_and_fill_the_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -219,7 +219,7 @@ def test_exhausted_budget_ends_the_watch(tmp_path: Path):
 
     async def first() -> list[CheckpointResult]:
         found = []
-        async for one in execute_watch(watch, Asked(), budget):
+        async for one in execute_watch(watch, ReplyCounter(), budget):
             found.append(one)
             budget.end("interrupted")
         return found
@@ -371,16 +371,16 @@ def test_hostile_safetensors_headers_are_incomplete(tmp_path: Path):
 
 def test_checkpoint_settles_when_unchanged_or_old(tmp_path: Path):
     place = written(tmp_path / "step-1")
-    settled = Settled(0.2)
-    assert not settled(checkpoint_at(place))
+    is_stable = StabilityCheck(0.2)
+    assert not is_stable(checkpoint_at(place))
     (place / "late.json").touch()
     time.sleep(0.1)
-    assert not settled(checkpoint_at(place))
+    assert not is_stable(checkpoint_at(place))
     time.sleep(0.25)
-    assert settled(checkpoint_at(place))
+    assert is_stable(checkpoint_at(place))
     for file in place.iterdir():
         os.utime(file, (1, 1))
-    assert Settled(1000)(checkpoint_at(place))
+    assert StabilityCheck(1000)(checkpoint_at(place))
 
 
 def test_unreadable_checkpoint_does_not_hide_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -20,7 +20,9 @@ class Lessons:
         prompts = load_prompt_set("default")
         # Mostly questions that a panel with seed 0 does not ask.
         questions = sample(load_dataset("almanac"), size, SEED).questions
-        self._rows = [_lesson(tokenizer, "\n\n".join(prompts.render("normal", one.text))) for one in questions]
+        self._rows = [
+            _lesson(tokenizer, "\n\n".join(prompts.render("normal", question.text))) for question in questions
+        ]
 
     def __len__(self) -> int:
         return len(self._rows)

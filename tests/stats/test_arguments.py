@@ -72,7 +72,7 @@ def test_0_and_1_are_accepted_as_booleans() -> None:
     refused, wrong = np.array(REFUSED, int), [int(one) for one in WRONG]
     assert ContingencyTable.from_arrays(refused, wrong) == ContingencyTable.from_arrays(REFUSED, WRONG)
     rows = stats.checked_matrices([refused, refused], [wrong, wrong], np.ones((2, 5), np.uint8))
-    assert all(one.dtype == bool for one in rows)
+    assert all(row.dtype == bool for row in rows)
     assert stats.auroc([0.1, 0.2, 0.3, 0.4, 0.5], wrong) == stats.auroc([0.1, 0.2, 0.3, 0.4, 0.5], WRONG)
     mixed = pd.array(REFUSED, dtype="boolean").astype(object)
     assert ContingencyTable.from_arrays(mixed, WRONG) == ContingencyTable.from_arrays(REFUSED, WRONG)

@@ -70,10 +70,10 @@ def test_f_score_against_the_papers_table() -> None:
     assert misfits(4, f_score) == {"Qwen3-235B"}
 
 
-def test_weighted_score_against_the_papers_table_needs_a_penalty_of_one() -> None:
-    assert misfits(5, lambda c, r: weighted_score(c, r, penalty=1)) == set()
-    # The penalty that the paper names fits none of the sixteen rows.
-    assert len(misfits(5, lambda c, r: weighted_score(c, r, penalty=0.2))) == 16
+def test_weighted_score_against_the_papers_table_needs_p_of_one() -> None:
+    assert misfits(5, lambda c, r: weighted_score(c, r, p=1)) == set()
+    # The p that the paper names fits none of the sixteen rows.
+    assert len(misfits(5, lambda c, r: weighted_score(c, r, p=0.2))) == 16
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
@@ -88,7 +88,12 @@ def test_f_score_against_theory_is_the_harmonic_mean(right: int, wrong: int, ref
 def test_only_weighted_score_is_defined_without_attempts() -> None:
     assert np.isnan(correct_given_attempted(0, 1))
     assert np.isnan(f_score(0, 1))
-    assert weighted_score(0, 1, penalty=1) == 0
+    assert weighted_score(0, 1, p=1) == 0
+
+
+def test_p_is_deducted_for_right_and_wrong_answers_alike_by_definition() -> None:
+    assert weighted_score(1, 0, p=2) == -1
+    assert weighted_score(0, 0, p=2) == -2
 
 
 def test_functions_of_rates_broadcast() -> None:
@@ -110,12 +115,12 @@ def test_impossible_rates_are_errors(function, correct, refused, message: str) -
         function(correct, refused)
 
 
-@pytest.mark.parametrize("penalty", [-0.1, np.inf, np.nan])
-def test_impossible_penalties_are_errors(penalty: float) -> None:
-    with pytest.raises(ValueError, match="penalty must be a number of at least 0"):
-        weighted_score(0.1, 0.2, penalty)
-    with pytest.raises(ValueError, match="penalty must be a number of at least 0"):
-        metrics(ContingencyTable(1, 1, 1, 1), penalty=penalty)
+@pytest.mark.parametrize("p", [-0.1, np.inf, np.nan])
+def test_impossible_p_of_the_weighted_score_is_an_error(p: float) -> None:
+    with pytest.raises(ValueError, match=r"^p must be a number of at least 0, got .*c - p\(1 - r\)"):
+        weighted_score(0.1, 0.2, p)
+    with pytest.raises(ValueError, match=r"^weighted_score_p must be a number of at least 0, got"):
+        metrics(ContingencyTable(1, 1, 1, 1), weighted_score_p=p)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +183,7 @@ def test_score_interval_against_brute_force(counts, numerator, denominator) -> N
 
 def test_metrics_of_a_table() -> None:
     table = ContingencyTable(710, 30, 210, 50)
-    found = {metric.name: metric for metric in metrics(table, penalty=0.2, confidence_level=0.9)}
+    found = {metric.name: metric for metric in metrics(table, weighted_score_p=0.2, confidence_level=0.9)}
     assert tuple(found) == METRIC_NAMES
     assert found["correct_given_attempted"].estimate == correct_given_attempted(0.05, 0.74)
     assert found["f_score"].estimate == pytest.approx(float(f_score(0.05, 0.74)), rel=1e-15)
@@ -198,8 +203,8 @@ def test_truthfulness_score_is_omniscience_over_100_unless_weighted() -> None:
     table = ContingencyTable(710, 30, 210, 50)
     usual = {metric.name: metric for metric in metrics(table)}
     for end in ("estimate", "low", "high"):
-        told = getattr(usual["omniscience_index"], end) / 100
-        assert getattr(usual["truthfulness_score"], end) == pytest.approx(told, abs=1e-12)
+        expected = getattr(usual["omniscience_index"], end) / 100
+        assert getattr(usual["truthfulness_score"], end) == pytest.approx(expected, abs=1e-12)
     other = {metric.name: metric for metric in metrics(table, truthfulness_weights=(2, 0.25, 3))}
     assert other["truthfulness_score"].estimate == pytest.approx(2 * 0.05 + 0.25 * 0.74 - 3 * 0.21)
     assert {name for name in usual if usual[name] != other[name]} == {"truthfulness_score"}
@@ -213,8 +218,8 @@ def test_invalid_truthfulness_weights_are_rejected(weights) -> None:
 
 @settings(deadline=None)
 @given(ANY_COUNTS, st.sampled_from([0, 0.2, 1, 3]))
-def test_every_interval_contains_its_estimate(counts, penalty: float) -> None:
-    for metric in metrics(ContingencyTable(*counts), penalty=penalty):
+def test_every_interval_contains_its_estimate(counts, p: float) -> None:
+    for metric in metrics(ContingencyTable(*counts), weighted_score_p=p):
         if metric.status == "undefined":
             assert metric.reason
             assert metric.estimate is metric.low is metric.high is None
@@ -269,7 +274,7 @@ def test_coverage_of_nominal_95_per_cent(n: int, correct: float, refused: float)
     tables = np.random.default_rng(17).multinomial(n, cells, size=600)
     hits = dict.fromkeys(truth, 0)
     for counts in tables.tolist():
-        for metric in metrics(ContingencyTable(*counts), penalty=0.2):
+        for metric in metrics(ContingencyTable(*counts), weighted_score_p=0.2):
             if metric.name in truth:
                 hits[metric.name] += metric.low <= truth[metric.name] <= metric.high
     # The standard error of a share of 600 is .009; few right answers make the coverage jump about .95.
@@ -295,7 +300,7 @@ def test_utility_against_its_definition(counts, penalty: float) -> None:
 def test_weighted_score_is_a_rescaled_utility_property(counts, weight: float) -> None:
     table = ContingencyTable(*counts)
     value = utility(table, float(penalty_from_confidence(weight)))
-    (weighted,) = [metric for metric in metrics(table, penalty=weight) if metric.name == "weighted_score"]
+    (weighted,) = [metric for metric in metrics(table, weighted_score_p=weight) if metric.name == "weighted_score"]
     scaled = [(1 - weight) * end for end in (value.estimate, value.low, value.high)]
     assert scaled == pytest.approx([weighted.estimate, weighted.low, weighted.high], abs=1e-8)
 

@@ -185,7 +185,7 @@ def test_constant_difference_uses_sign_test() -> None:
     # The score of an answer is 1/2 if right and -1/2 if wrong, so the runs differ by 1/2 on every question.
     first, second = np.repeat([3, 0], 6), np.repeat([0, 2], 6)
     codes = np.stack([first, second])
-    difference = compare_metrics(codes < 2, codes % 2 == 0, penalty=0.5)["weighted_score"]
+    difference = compare_metrics(codes < 2, codes % 2 == 0, weighted_score_p=0.5)["weighted_score"]
     assert (difference.estimate, difference.standard_error) == (0.5, 0.0)
     assert difference.reason == "constant_difference"
     assert difference.pvalue == pytest.approx(binomtest(12, 12).pvalue)
@@ -231,8 +231,8 @@ def test_errors_say_what_is_wrong() -> None:
     refused, wrong = runs()
     with pytest.raises(ValueError, match=r"^refused must have exactly two rows, .*got 3; for more runs use rank_runs"):
         compare_metrics(refused[[0, 1, 1]], wrong[[0, 1, 1]])
-    with pytest.raises(ValueError, match=r"^penalty must be a number of at least 0, got nan"):
-        compare_metrics(refused, wrong, penalty=math.nan)
+    with pytest.raises(ValueError, match=r"^weighted_score_p must be a number of at least 0, got nan"):
+        compare_metrics(refused, wrong, weighted_score_p=math.nan)
     with pytest.raises(ValueError, match=r"^metric must be one of .*, got 'accuracy'"):
         compare_metrics(refused, wrong)["accuracy"]
     with pytest.raises(ValueError, match=r"^confidence_level must lie strictly between 0 and 1, got 95"):
@@ -249,9 +249,9 @@ def test_coverage_and_size(scenario: simulation.Scenario) -> None:
 # --- Influence functions of every metric, and the covariances they give
 
 COUNTS = st.tuples(*[st.integers(0, 40)] * 4)
-PENALTY = 0.2
+WEIGHTED_SCORE_P = 0.2
 WEIGHTS = (1.0, 0.3, 2.0)
-WORTH = Payoffs(PENALTY, WEIGHTS)
+WORTH = Payoffs(WEIGHTED_SCORE_P, WEIGHTS)
 
 
 def metric_of(name: str, cells) -> np.ndarray:
@@ -263,7 +263,7 @@ def metric_of(name: str, cells) -> np.ndarray:
         "refusal_rate": lambda: r,
         "correct_given_attempted": lambda: c / (1 - r),
         "f_score": lambda: 2 / (1 / c + (1 - r) / c),
-        "weighted_score": lambda: c - PENALTY * (1 - r),
+        "weighted_score": lambda: c - WEIGHTED_SCORE_P * (1 - r),
         "hallucination_rate": lambda: (1 - c - r) / (1 - c),
         "omniscience_index": lambda: 100 * (c - (1 - c - r)),
         "truthfulness_score": lambda: WEIGHTS[0] * c + WEIGHTS[1] * r - WEIGHTS[2] * (1 - c - r),
@@ -338,10 +338,10 @@ def test_covariance_of_two_runs_against_resampled_questions(name: str, overlap: 
 
 @settings(deadline=None)
 @given(COUNTS, st.sampled_from([0.0, 0.2, 1.0, 3.0]))
-def test_point_estimates_match_metrics_and_ok_implies_standard_error(counts, penalty: float) -> None:
+def test_point_estimates_match_metrics_and_ok_implies_standard_error(counts, p: float) -> None:
     table = ContingencyTable(*counts)
-    for metric in metrics(table, penalty=penalty, truthfulness_weights=WEIGHTS):
-        point = point_estimate(metric.name, table, Payoffs(penalty, WEIGHTS))
+    for metric in metrics(table, weighted_score_p=p, truthfulness_weights=WEIGHTS):
+        point = point_estimate(metric.name, table, Payoffs(p, WEIGHTS))
         rounding = 1e-13 if metric.name == "omniscience_index" else 1e-15
         assert point.estimate == (None if metric.estimate is None else pytest.approx(metric.estimate, abs=rounding))
         variance = np.dot(counts, np.square(point.by_cell))
@@ -377,11 +377,11 @@ def test_undefined_row_does_not_affect_other_rows() -> None:
     assert np.isnan(influence[1]).all()
 
 
-def test_errors_list_the_metrics_and_name_the_penalty() -> None:
+def test_errors_list_the_metrics_and_name_p() -> None:
     with pytest.raises(ValueError, match=r"^metric must be one of correct_rate, .*refusal_index, got 'accuracy'"):
         metric_influence(*outcomes((1, 1, 1, 1)), metric="accuracy")
-    with pytest.raises(ValueError, match=r"^penalty must be a number of at least 0, got -1"):
-        metric_influence(*outcomes((1, 1, 1, 1)), metric="weighted_score", penalty=-1)
+    with pytest.raises(ValueError, match=r"^weighted_score_p must be a number of at least 0, got -1"):
+        metric_influence(*outcomes((1, 1, 1, 1)), metric="weighted_score", weighted_score_p=-1)
 
 
 # --- Two indices with sparse cells

@@ -279,7 +279,7 @@ def test_simulated_coverage_and_bias_of_first_draws(scenario: simulation.Scenari
 N = 800
 
 
-def made() -> tuple[np.ndarray, np.ndarray]:
+def simulated() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(3)
     hard, other = rng.standard_normal((2, N))
     noise = 0.7 * rng.standard_normal((2, 2, N))
@@ -288,7 +288,7 @@ def made() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("repeated", [N, N // 2])
 def test_influence_range_against_replacing_single_questions(repeated):
-    refused, wrong = made()
+    refused, wrong = simulated()
     scored = np.broadcast_to(np.arange(N) < repeated, refused.shape)
 
     def estimate(r: np.ndarray, w: np.ndarray):

@@ -87,12 +87,12 @@ def test_every_point_of_an_iso_curve_has_its_index(index: float, mu: float, r: f
     [
         ("correct_given_attempted", 0.4, correct_given_attempted),
         ("f_score", 0.3, f_score),
-        ("weighted_score", -0.2, lambda c, r: weighted_score(c, r, penalty=0.7)),
+        ("weighted_score", -0.2, lambda c, r: weighted_score(c, r, p=0.7)),
     ],
 )
 def test_every_point_of_an_iso_score_line_has_its_score(name, value: float, metric) -> None:
     r = GRID[:-1]
-    c = iso_score(r, name, value, penalty=0.7)
+    c = iso_score(r, name, value, weighted_score_p=0.7)
     possible = ~np.isnan(c)
     assert possible.any()
     np.testing.assert_allclose(metric(c[possible], r[possible]), value, atol=1e-12)

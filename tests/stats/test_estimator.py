@@ -9,6 +9,7 @@ import pytest
 from benchmarks.estimator import plain_scipy
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import multivariate_normal, norm
 
@@ -144,7 +145,15 @@ def test_zero_cells_and_degenerate_margins() -> None:
 
 def test_cells_too_small_to_compute_with_count_as_zero() -> None:
     assert tetrachoric(1.0, 1e-200, 1.0, 1.0) == 1
-    assert tetrachoric(1.0, 1e-120, 1.0, 1.0) == pytest.approx(1, abs=1e-12)
+
+
+def test_a_cell_of_1e_120_against_quadrature() -> None:
+    rho, (h, k) = float(tetrachoric(1.0, 1e-120, 1.0, 1.0)), norm.isf([1 / 3, 2 / 3])
+    spread = math.sqrt(1 - rho * rho)
+    # The conditional probability has no absolute scale: the integrand is divided by its value at the threshold.
+    at_h = norm.logpdf(h) + norm.logcdf((k - rho * h) / spread)
+    share = quad(lambda x: math.exp(norm.logpdf(x) + norm.logcdf((k - rho * x) / spread) - at_h), h, h + 0.1)[0]
+    assert math.log(share) + at_h == pytest.approx(math.log(1e-120 / 3), abs=1e-6)
 
 
 def test_the_scale_of_the_cells_does_not_matter() -> None:

@@ -152,8 +152,10 @@ def test_many_noisy_prompts_have_positive_weights_and_are_homogeneous() -> None:
     """The inverse of their covariance gave negative weights, and rejected two such data sets in three."""
     results = [joint_refusal_index(*many_noisy_prompts(seed)) for seed in range(20)]
     assert all((weight or 1) > 0 for result in results for weight in result.weights)
-    assert sum(result.homogeneity.pvalue < 0.05 for result in results) <= 3
-    assert all(result.homogeneity.degrees_of_freedom <= 21 for result in results)
+    tests = [result.homogeneity for result in results if result.homogeneity.status == "ok"]
+    assert len(tests) >= 5
+    assert sum(test.pvalue < 0.05 for test in tests) <= 2
+    assert all(test.degrees_of_freedom <= 21 for test in tests)
 
 
 def joint_of_spread_prompts(between: float, seed: int = 3) -> JointRefusalIndexResult:
@@ -187,12 +189,15 @@ def test_a_handful_of_questions_gives_numbers_or_a_reason(seed: int, k: int, n: 
     refused, wrong = np.random.default_rng(seed).random((2, k, n)) < 0.5
     result = joint_refusal_index(refused, wrong)
     between, test = result.between_prompts, result.homogeneity
-    assert (between.estimate is None) == (test.pvalue is None) == (between.status == "undefined")
+    assert (between.estimate is None) == (between.status == "undefined")
+    left_out = between.estimate is not None and any(variant.status == "boundary" for variant in result.variants)
+    assert (test.pvalue is None) == (between.estimate is None or left_out)
+    assert test.reason == ("variants_at_boundary" if left_out else between.reason)
     if between.estimate is not None:
         low, high = between.confidence_interval()
         assert 0 <= low <= high <= 1
         assert 0 <= between.estimate <= 1
-        assert 0 <= test.pvalue <= 1
+        assert test.pvalue is None or 0 <= test.pvalue <= 1
     if result.status == "ok":
         assert -1 <= result.confidence_interval().low <= result.estimate <= result.confidence_interval().high <= 1
 
@@ -280,6 +285,29 @@ def test_boundary_and_undefined_variants_are_left_out() -> None:
     assert result.weights == (None, pytest.approx(1.0), None)
     assert result.estimate == pytest.approx(result.variants[1].estimate, abs=1e-12)
     assert [variant.status for variant in result.variants] == ["boundary", "ok", "undefined"]
+
+
+def with_a_prompt_at_the_boundary(scale: int) -> JointRefusalIndexResult:
+    """Three prompts, of which the second has few right answers among its refusals, and the third none."""
+    tables = [(40, 20, 20, 40), (40, 1, 40, 39), (20, 0, 50, 50)]
+    cells = [np.repeat(np.arange(4), scale * np.array(table)) for table in tables]
+    return joint_refusal_index([cell < 2 for cell in cells], [cell % 2 == 0 for cell in cells])
+
+
+def test_homogeneity_is_not_tested_after_a_prompt_at_the_boundary_unless_the_others_are_well_filled() -> None:
+    sparse, filled = with_a_prompt_at_the_boundary(1), with_a_prompt_at_the_boundary(5)
+    assert list(sparse.left_out) == list(filled.left_out) == [2]
+    assert (sparse.homogeneity.pvalue, sparse.homogeneity.reason) == (None, "variants_at_boundary")
+    assert sparse.between_prompts.status == "ok"  # the interval still allows for the spread
+    assert filled.homogeneity.status == "ok"
+
+
+@pytest.mark.nightly
+def test_homogeneity_after_prompts_at_the_boundary_keeps_its_size() -> None:
+    rng = np.random.default_rng(3)
+    rows = [row for scenario in simulation.SPARSE for row in simulation.sparse_rows(scenario, 400, rng)]
+    assert sum("where it is made" in row.quantity for row in rows) >= 3
+    assert all(row.holds for row in rows), rows
 
 
 ALWAYS, NEVER = [True] * 6, [False] * 6

@@ -27,7 +27,8 @@ from refusal_index.stats.non_inferiority import (
     obrien_fleming_constant,
     obrien_fleming_level,
     pvalue_of_none,
-    times_if_equal,
+    questions_if_equal,
+    times_to_decide,
     times_to_settle,
     verdict_of,
 )
@@ -89,7 +90,7 @@ def test_a_failure_among_several_guards_is_adjusted_by_holm():
     assert tests[0].pvalue_holm == pytest.approx(4 * norm.sf(2), rel=1e-4)
     # Holm's second step: after the clear failure, fewer tests remain to adjust for
     tests = judge_guards([doubtful, clear])
-    assert [one.verdict for one in tests] == ["fail", "fail"]
+    assert [test.verdict for test in tests] == ["fail", "fail"]
 
 
 def test_one_inconclusive_guard_blocks_pass_and_one_failing_guard_fails():
@@ -145,20 +146,35 @@ def test_inconclusive_look_always_needs_more_questions(estimate):
     design = GroupSequential.planned(2000)
     for n in (400, 800, 2000):
         tests = judge_guards([normal_guard(estimate, 0.05), *[normal_guard(0.0, 0.1)] * 3], look=AtLook(design, n))
-        assert all(one.times > 1 for one in tests if one.verdict == "inconclusive")
+        assert all(test.times > 1 for test in tests if test.verdict == "inconclusive")
 
 
-def test_stated_multiple_lets_equal_candidate_pass_with_80_percent_power():
+def test_recommended_multiple_gives_80_percent_power_to_pass_and_to_fail_by_theory():
     errors = (0.05, 0.08, 0.02)
     tests = judge_guards(
         [normal_guard(estimate, error) for estimate, error in zip((-0.05, 0.0, 0.02), errors, strict=True)]
     )
-    times = times_if_equal(tests, 0.05, 0.05)
-    missed = [norm.cdf(norm.ppf(0.95) - 0.1 / (error / math.sqrt(times))) for error in errors]
+    to_pass = questions_if_equal([error / 0.1 for error in errors], 0.05)
+    missed = [norm.cdf(norm.ppf(0.95) - 0.1 / (error / math.sqrt(to_pass))) for error in errors]
     assert sum(missed) == pytest.approx(0.2, abs=1e-6)
+    times = times_to_decide(tests, 0.05, 0.05)
+    assert times > to_pass, "with three guards, more are needed to fail one"
+    assert norm.cdf(0.1 / (0.08 / math.sqrt(times)) - norm.ppf(1 - 0.05 / 3)) == pytest.approx(0.8)
     (early,) = judge_guards([normal_guard(0.0, 0.05)], look=(look := AtLook(GroupSequential.planned(2000), 400)))
     (alone,) = judge_guards([normal_guard(0.0, 0.05)])
-    assert times_if_equal([early], 0.05, look.level) == pytest.approx(times_if_equal([alone], 0.05, 0.05))
+    assert times_to_decide([early], 0.05, look.level) == pytest.approx(times_to_decide([alone], 0.05, 0.05))
+
+
+def test_guard_passes_only_if_every_imputation_does():
+    def interval_from(low: float):
+        return lambda level: ConfidenceInterval(low, 0.1)
+
+    for lows, verdict in (((-0.05, -0.09), "pass"), ((-0.05, -0.11), "inconclusive"), ((-0.11, -0.05), "inconclusive")):
+        guard = replace(normal_guard(0.0, 0.02), imputed=tuple(map(interval_from, lows)))
+        (test,) = judge_guards([guard])
+        assert (test.verdict, test.worst_imputed, test.is_within) == (verdict, pytest.approx(min(lows)), True)
+    undefined = replace(guard, imputed=(lambda level: ConfidenceInterval(math.nan, math.nan),))
+    assert judge_guards([undefined])[0].verdict == "inconclusive"
 
 
 def test_interval_of_constant_metric_shrinks_with_questions():
@@ -167,20 +183,20 @@ def test_interval_of_constant_metric_shrinks_with_questions():
 
     guard = Guard("x", 0.0, -0.1, True, interval, is_constant=True)
     tests = judge_guards([guard])
-    assert times_if_equal(tests, 0.05, 0.05) == tests[0].times == pytest.approx((1 - 0.05 ** (1 / 20)) / 0.1)
+    assert times_to_decide(tests, 0.05, 0.05) == tests[0].times == pytest.approx((1 - 0.05 ** (1 / 20)) / 0.1)
     both = judge_guards([guard, normal_guard(0.0, 0.2)])
-    assert times_if_equal(both, 0.05, 0.05) == times_if_equal(both[1:], 0.05, 0.05) > tests[0].times
+    assert times_to_decide(both, 0.05, 0.05) == times_to_decide(both[1:], 0.05, 0.05) > tests[0].times
 
 
-def test_times_if_equal_is_none_for_a_candidate_shown_to_differ():
+def test_times_to_decide_is_none_for_a_candidate_shown_to_differ():
     for guard in (normal_guard(-0.16, 0.05), Guard("x", None, -0.1, True), replace(normal_guard(0.0, 0.05), limit=0)):
-        assert times_if_equal(judge_guards([guard]), 0.05, 0.05) is None
+        assert times_to_decide(judge_guards([guard]), 0.05, 0.05) is None
 
 
 def test_one_failing_guard_settles_alone_but_passing_needs_all():
     within, further, beyond = normal_guard(-0.06, 0.05), normal_guard(-0.08, 0.05), normal_guard(-0.17, 0.05)
     tests = judge_guards([within, further])
-    assert times_to_settle(tests) == max(one.times for one in tests)
+    assert times_to_settle(tests) == max(test.times for test in tests)
     tests = judge_guards([within, further, beyond])
     assert times_to_settle(tests) == tests[2].times < tests[1].times
     assert times_to_settle(judge_guards([normal_guard(0.1, 0.02)])) is None

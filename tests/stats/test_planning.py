@@ -83,8 +83,8 @@ def test_deviation_of_a_finished_run_is_its_standard_error(counts) -> None:
 def test_planned_half_widths_of_other_metrics_match_their_intervals(metric: str) -> None:
     # In a large table a score interval is a normal one.
     table = ContingencyTable(300_000, 100_000, 150_000, 450_000)
-    plan = expected_half_width(PlanningScenario.from_table(table), table.n, metric=metric, penalty=0.2)
-    (found,) = [value for value in metrics(table, penalty=0.2) if value.name == metric]
+    plan = expected_half_width(PlanningScenario.from_table(table), table.n, metric=metric, weighted_score_p=0.2)
+    (found,) = [value for value in metrics(table, weighted_score_p=0.2) if value.name == metric]
     assert plan.half_width == pytest.approx((found.high - found.low) / 2, rel=1e-4)
     assert (plan.status, plan.reason) == ("ok", None)
 
@@ -191,7 +191,7 @@ def test_deviations_broadcast_and_are_nan_at_the_ends() -> None:
         (lambda: questions_for_half_width(SCENARIO, 0), "half_width must be a positive number, got 0"),
         (lambda: questions_for_cv(SCENARIO, -1), "cv must be a positive number, got -1"),
         (lambda: questions_for_cv(SCENARIO, metric="accuracy"), "metric must be one of correct_rate, .*got 'accuracy'"),
-        (lambda: questions_for_cv(SCENARIO, penalty=-1), "penalty must be a number of at least 0"),
+        (lambda: questions_for_cv(SCENARIO, weighted_score_p=-1), "weighted_score_p must be a number of at least 0"),
         (lambda: expected_half_width(SCENARIO, 0), "n must be a whole number of at least 1, got 0; is it a rate"),
         (lambda: expected_half_width(SCENARIO, 10.5), "n must be a whole number"),
         (lambda: expected_half_width(SCENARIO, 10, confidence_level=95), "confidence_level must lie strictly between"),

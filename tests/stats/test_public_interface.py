@@ -37,6 +37,7 @@ STATS_NAMES = """
     ReliabilityBin RepeatPlan RiskThreshold SamplePlan SampledTable SamplingDesign ScoreDifference
     ScoringRange SelectiveReport Status TRUTHFULNESS_WEIGHTS TargetValue UtilityThreshold
     Result
+    OTHER_COPULAS ComparedCopula CopulaDifference compare_under_copula
     WithinTopicResult
     accuracy_refusal_curve asymptotic_deviation attenuated_refusal_index aurc auroc
     brier_score checked_matrices compact_letters
@@ -51,7 +52,7 @@ STATS_NAMES = """
     misgrading_from_labels misgrading_range missing_bounds corrected_refusal_index
     omniscience_index penalty_from_confidence power_to_tell_apart prediction_powered
     prediction_rejection_ratio questions_for_cv questions_for_half_width questions_over_interval
-    questions_to_tell_apart rank_joint rank_corrected rank_runs
+    questions_to_tell_apart rank_joint rank_corrected rank_runs reading_bounds
     refusal_index refusal_index_many reliability_table repeats_half_width rho_from_refusal_index
     risk_controlling_threshold risk_coverage_curve rms_calibration_error scoring_ranges scoring_rules
     selective_report smooth_calibration_error split_budget tetrachoric upper_orthant utility
@@ -130,10 +131,10 @@ REFUSED = {
     "f_score": lambda: stats.f_score(0.6, 0.6),
     "influence_function": lambda: stats.influence_function([True], [True, False]),
     "iso_refusal_index": lambda: stats.iso_refusal_index(0.5, 2, 0.5),
-    "metrics": lambda: stats.metrics(TABLE, penalty=np.inf),
+    "metrics": lambda: stats.metrics(TABLE, weighted_score_p=np.inf),
     "omniscience_index": lambda: stats.omniscience_index(TABLE, confidence_level=95),
     "rho_from_refusal_index": lambda: stats.rho_from_refusal_index(2),
-    "scoring_ranges": lambda: stats.scoring_ranges(stats.OutcomeCounts(7, 3, 2, 5), penalty=-1),
+    "scoring_ranges": lambda: stats.scoring_ranges(stats.OutcomeCounts(7, 3, 2, 5), weighted_score_p=-1),
     "holm": lambda: stats.holm([0.1, 1.2]),
     "tetrachoric": lambda: stats.tetrachoric(-5, 1, 1, 1),
     "upper_orthant": lambda: stats.upper_orthant(0, 0, 2),

@@ -41,7 +41,7 @@ def runs(n: int = 800, k: int = 5, seed: int = 3) -> tuple[np.ndarray, np.ndarra
 @pytest.mark.parametrize("metric", METRIC_NAMES)
 @pytest.mark.parametrize("adjustment", ["max-t", "holm"])
 def test_letters_are_shared_exactly_by_runs_that_do_not_differ(metric: str, adjustment: str) -> None:
-    ranking = rank_runs(*runs(), metric=metric, penalty=0.2, adjustment=adjustment, rng=1)
+    ranking = rank_runs(*runs(), metric=metric, weighted_score_p=0.2, adjustment=adjustment, rng=1)
     letters = {run.row: set(run.letters) for run in ranking.runs}
     assert len(ranking.pairs) == 10
     for pair in ranking.pairs:
@@ -52,12 +52,12 @@ def test_letters_are_shared_exactly_by_runs_that_do_not_differ(metric: str, adju
 @pytest.mark.parametrize("metric", METRIC_NAMES)
 def test_runs_are_sorted_descending_with_their_own_intervals(metric: str) -> None:
     refused, wrong = runs()
-    ranking = rank_runs(refused, wrong, metric=metric, penalty=0.2, confidence_level=0.9, rng=1)
+    ranking = rank_runs(refused, wrong, metric=metric, weighted_score_p=0.2, confidence_level=0.9, rng=1)
     estimates = [run.estimate for run in ranking.runs]
     assert estimates == sorted(estimates, reverse=True)
     for run in ranking.runs:
         table = ContingencyTable.from_arrays(refused[run.row], wrong[run.row])
-        (own,) = (one for one in metrics(table, penalty=0.2, confidence_level=0.9) if one.name == metric)
+        (own,) = (one for one in metrics(table, weighted_score_p=0.2, confidence_level=0.9) if one.name == metric)
         assert (run.estimate, run.low, run.high) == (own.estimate, own.low, own.high)
         assert (run.status, run.reason) == ("ok", None)
 
@@ -194,7 +194,7 @@ def test_at_most_eight_fields_are_public() -> None:
         ({"adjustment": "bonferroni"}, r"adjustment must be one of max-t, holm, got 'bonferroni'"),
         ({"confidence_level": 95}, r"confidence_level must lie strictly between 0 and 1, got 95"),
         ({"n_resamples": 0}, r"n_resamples must be at least 1, got 0"),
-        ({"penalty": -1}, r"penalty must be a number of at least 0, got -1"),
+        ({"weighted_score_p": -1}, r"weighted_score_p must be a number of at least 0, got -1"),
     ],
 )
 def test_errors_name_the_argument(options: dict, message: str) -> None:

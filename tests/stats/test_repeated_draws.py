@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.findings.gate_policy import index_interval
+from refusal_index.findings.guards import index_interval
 from refusal_index.stats import compare_corrected, rank_corrected, tetrachoric
 from refusal_index.stats.corrected import (
     attenuated_refusal_index,
@@ -233,7 +233,7 @@ def log_likelihood_drop(cells: np.ndarray, rho: float) -> float:
 
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.9999999])
 def test_empty_cell_limit_against_likelihood_and_jackknife(level: float) -> None:
-    refused, wrong = (np.tile(one, (2, 1)) for one in outcomes_from_counts(*SPARSE))
+    refused, wrong = (np.tile(part, (2, 1)) for part in outcomes_from_counts(*SPARSE))
     moved, other = np.arange(0, 8), np.arange(60, 100)
     refused[1, moved], wrong[1, other] = ~refused[1, moved], ~wrong[1, other]
     result = corrected_refusal_index(refused, wrong)
@@ -424,7 +424,7 @@ def test_coverage_when_one_prompt_has_an_empty_cell(rates) -> None:
 def test_coverage_with_empty_cells(scenario: simulation.Scenario) -> None:
     rng = np.random.default_rng(6)
     results = [simulation.corrected(simulation.draw(scenario, rng)) for _ in range(200)]
-    assert sum((one.reason or "").startswith("zero_cell") for one in results) > 20
+    assert sum((result.reason or "").startswith("zero_cell") for result in results) > 20
     for row in simulation.sparse_rows(str(scenario), scenario.index, results, 200):
         assert row.holds, row
 
@@ -514,7 +514,7 @@ def test_joint_index_sums_numerators_and_denominators_over_prompts() -> None:
     _, wrong = draws(2, 2000, 4, scale=2)
     prompts = [corrected_refusal_index(draws(2, 2000, 4, scale=b)[0], wrong) for b in (1, 4)]
     joint = joint_corrected_refusal_index(prompts)
-    assert min(one.estimate for one in prompts) < joint.estimate < max(one.estimate for one in prompts)
+    assert min(prompt.estimate for prompt in prompts) < joint.estimate < max(prompt.estimate for prompt in prompts)
     # With these prompts held fixed.
     widths = [high - low for low, high in (one.interval_at(1.96) for one in (joint, *prompts))]
     assert widths[0] < widths[1]
@@ -695,7 +695,7 @@ def test_clustered_prompts_keep_weights_of_independent_questions() -> None:
     wrong = draws(2, 900, 4, scale=2)[1]
     prompts = [draws(2, 900, 4, scale=b)[0] for b in (1, 4)]
     joint, over, alone = (
-        joint_corrected_refusal_index([corrected_refusal_index(one, wrong, cluster=cluster) for one in prompts])
+        joint_corrected_refusal_index([corrected_refusal_index(prompt, wrong, cluster=cluster) for prompt in prompts])
         for cluster in (None, np.arange(900) // 30, np.zeros(900))
     )
     assert over.estimate == pytest.approx(joint.estimate, abs=1e-12)

@@ -14,7 +14,13 @@ from tests.tiers import others_nightly, reduced_examples
 
 from refusal_index import ContingencyTable, refusal_index, refusal_index_many
 from refusal_index.stats import metrics, scoring_ranges, upper_orthant
-from refusal_index.stats.sensitivity import OutcomeCounts, missing_bounds, scoring_rules, within_topic_refusal_index
+from refusal_index.stats.sensitivity import (
+    OutcomeCounts,
+    missing_bounds,
+    reading_bounds,
+    scoring_rules,
+    within_topic_refusal_index,
+)
 
 # --- Bounds for missing grades, and the estimate under every scoring rule
 
@@ -370,3 +376,73 @@ def test_topics_may_be_object_array_of_strings() -> None:
 def test_invalid_topics_are_errors(topic, error, message: str) -> None:
     with pytest.raises(error, match=message):
         within_topic_refusal_index([True, False], [True, False], topic)
+
+
+# --- Bounds over how answers are read
+
+
+def readings(counts, both: int, first: int, forced: int, neither: int) -> np.ndarray:
+    """Every table that reading a part of these answers as refusals gives; their forced answers count then."""
+    n11, n10, n01, n00 = counts
+    parts = itertools.product(*(range(count + 1) for count in (both, first, forced, neither)))
+    return np.array([(n11 + a + c, n10 + b + d, n01 - a - b, n00 - c - d) for a, b, c, d in parts])
+
+
+@pytest.mark.parametrize(
+    "unclear",
+    [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1), (1, 1, 1, 1), (2, 1, 0, 1), (0, 2, 2, 0)],
+)
+def test_reading_bounds_of_all_small_tables_against_brute_force(unclear) -> None:
+    both, first, forced, neither = unclear
+    for counts in itertools.product(range(4), range(4), range(both + first, 4), range(forced + neither, 4)):
+        indices = refusal_index_many(*readings(counts, *unclear).T)
+        bounds = reading_bounds(ContingencyTable(*counts), *unclear)
+        if np.isnan(indices).all():
+            assert (bounds.low, bounds.high, bounds.status) == (None, None, "undefined")
+        else:
+            assert (bounds.low, bounds.high) == pytest.approx((np.nanmin(indices), np.nanmax(indices)), abs=1e-12)
+            assert refusal_index(bounds.low_table).estimate == bounds.low
+            assert refusal_index(bounds.high_table).estimate == bounds.high
+            assert bounds.low_table.n == sum(counts)
+
+
+@given(COUNTS, st.tuples(*[st.integers(0, 6)] * 4))
+def test_reading_bounds_against_brute_force(counts, unclear) -> None:
+    n11, n10, n01, n00 = counts
+    both, first, forced, neither = unclear
+    table = (n11, n10, n01 + both + first, n00 + forced + neither)
+    indices = refusal_index_many(*readings(table, *unclear).T)
+    bounds = reading_bounds(ContingencyTable(*table), *unclear)
+    assert (bounds.low, bounds.high) == pytest.approx((indices.min(), indices.max()), abs=1e-12)
+
+
+def test_reading_bounds_of_many_answers_contain_all_and_none_of_them_as_refusals() -> None:
+    table = ContingencyTable(700, 60, 900, 900)
+    bounds = reading_bounds(table, 300, 300, 300, 300)
+    for moved in ((0, 0, 0, 0), (300, 300, 300, 300)):
+        index = refusal_index_many(*readings_of(table, *moved))
+        assert bounds.low <= index <= bounds.high
+    none = reading_bounds(table)
+    assert none.low == none.high == refusal_index(table).estimate
+
+
+def readings_of(table: ContingencyTable, both: int, first: int, forced: int, neither: int) -> tuple[int, ...]:
+    return (
+        table.refused_wrong + both + forced,
+        table.refused_right + first + neither,
+        table.answered_wrong - both - first,
+        table.answered_right - forced - neither,
+    )
+
+
+@pytest.mark.parametrize("unclear", [(2, 2, 0, 0), (0, 0, 3, 1), (0, 4, 0, 0)])
+def test_reading_bounds_reject_more_answers_than_there_are(unclear) -> None:
+    with pytest.raises(ValueError, match="expected at most 3 wrong and 3 right answers"):
+        reading_bounds(ContingencyTable(5, 5, 3, 3), *unclear)
+
+
+def test_reading_bounds_reject_other_arguments() -> None:
+    with pytest.raises(TypeError, match="must be a ContingencyTable"):
+        reading_bounds((5, 5, 3, 3))
+    with pytest.raises(ValueError, match="wrong_both"):
+        reading_bounds(ContingencyTable(5, 5, 3, 3), wrong_both=-1)

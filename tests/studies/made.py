@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import Identification, outcome_table
+from refusal_index.findings.run_results import RunResults
 
 THRESHOLDS = {"low": 0.9, "normal": 0.3, "high": -0.2, "highest": -0.8}
 HOSTILE = "$\\input{x}$<script>alert(1)</script>|_&%#\u202eevil\x1b[31m=cmd"
@@ -30,7 +30,7 @@ def made_run(
     draws: int = 1,
     unscored: int = 0,
     topic: str | None = None,
-) -> ComparedRun:
+) -> RunResults:
     """Return a run whose refusals follow difficulty with `rho`; forced answers only where it refused or is repeated."""
     rng = np.random.default_rng(seed)
     difficulty = rng.standard_normal(n)
@@ -48,7 +48,7 @@ def made_run(
                 question = Question(f"q{i}", f"question {i}", "!", topic=topic or f"part{i % 2}")
                 rows.append((Identification(model, dataset, variant, draw), question, outcome))
         tables[variant] = outcome_table(rows)
-    return ComparedRun(model or "file", Path(f"{model}.csv"), model, dataset, tables)
+    return RunResults.of_tables(model or "file", Path(f"{model}.csv"), model, dataset, tables)
 
 
 def _outcome(refused: bool, wrong: bool, *, unscored: bool, forced: bool) -> Outcome:
@@ -69,7 +69,7 @@ def cells(outcomes: pl.DataFrame) -> tuple[int, int, int, int]:
 
 
 def rates(outcomes: pl.DataFrame) -> dict[str, float]:
-    """Compute every metric except RI by hand, the weighted score with a penalty of 1."""
+    """Compute every metric except RI by hand, the weighted score with p = 1."""
     n11, n10, n01, n00 = cells(outcomes)
     n = n11 + n10 + n01 + n00
     c, r = n00 / n, (n11 + n10) / n

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import SCHEMA
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies.study import Study, StudyOptions
 from refusal_index.plugins.studies.style import house_style
 
@@ -43,8 +43,8 @@ def table_rows(refused, wrong, *, model="m", dataset="d", variant="normal", draw
     )
 
 
-def run_of(variants: Mapping[str | None, pl.DataFrame], *, model="m", dataset="d", label=None) -> ComparedRun:
-    return ComparedRun(label or str(model), Path(label or str(model)), model, dataset, variants)
+def run_of(variants: Mapping[str | None, pl.DataFrame], *, model="m", dataset="d", label=None) -> RunResults:
+    return RunResults.of_tables(label or str(model), Path(label or str(model)), model, dataset, variants)
 
 
 def make_run(
@@ -59,7 +59,7 @@ def make_run(
     variants=tuple(THRESHOLDS),
     dataset="d",
     label=None,
-) -> ComparedRun:
+) -> RunResults:
     """A model whose refusals follow its errors with a latent correlation, over questions that all models share."""
     rng = np.random.default_rng(seed)
     y = np.random.default_rng(99).standard_normal(n)
@@ -74,10 +74,10 @@ def make_run(
     return run_of({v: pl.concat(f) for v, f in frames.items()}, model=model, dataset=dataset, label=label)
 
 
-def counts_of(run: ComparedRun, variant: str | None) -> tuple[int, int, int, int]:
+def counts_of(run: RunResults, variant: str | None) -> tuple[int, int, int, int]:
     """Count the first draws by hand, in the order of the cells."""
     cells = [0, 0, 0, 0]
-    for refused, wrong, draw in run.variants[variant].select("refused", "wrong", "draw").iter_rows():
+    for refused, wrong, draw in run.tables[variant].select("refused", "wrong", "draw").iter_rows():
         if draw == 0 and refused is not None and wrong is not None:
             cells[2 * (not refused) + (not wrong)] += 1
     return tuple(cells)

@@ -18,9 +18,10 @@ from refusal_index.plugins.studies.assumptions import (
     misgrading_rows,
     scoring_rows,
 )
-from refusal_index.plugins.studies.copulas import COPULA_NAMES, copula_tests
+from refusal_index.plugins.studies.copulas import copula_tests
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import ContingencyTable, OutcomeCounts, refusal_index
+from refusal_index.stats.copulas import COPULA_NAMES
 
 # --- The Gaussian copula against alternatives
 
@@ -49,7 +50,7 @@ def independent(counts) -> float:
 
 
 def test_likelihoods_are_saturated_or_independent_against_their_formulas(models, frame):
-    tables = [counts_of(run, variant) for run in models for variant in run.variants]
+    tables = [counts_of(run, variant) for run in models for variant in run.tables]
     rows = {row["family"]: row for row in frame.filter(part="single_tables").iter_rows(named=True)}
     full = np.mean([saturated(counts) for counts in tables])
     for family in ("gaussian", "t", "frank"):
@@ -71,7 +72,7 @@ def test_criteria_count_the_degrees_of_freedom_of_t_as_the_paper_does(frame):
 
 def test_copula_test_over_variants_matches_stats(models, frame):
     for run in models:
-        refused, wrong = (np.array([rows[name] for rows in run.variants.values()]) for name in ("refused", "wrong"))
+        refused, wrong = (np.array([rows[name] for rows in run.tables.values()]) for name in ("refused", "wrong"))
         expected = {test.family: test for test in copula_tests(refused, wrong)}
         rows = frame.filter(part="test_over_variants", model=run.model)
         assert rows["family"].to_list() == list(COPULA_NAMES)
@@ -163,7 +164,7 @@ def test_impossible_rates_are_undefined_and_reported(few_resamples):
 
 def test_forced_refusals_count_as_wrong_with_bounds_for_all_right():
     counts = OutcomeCounts(200, 40, 100, 60, refused_again=20, unscored_first=3)
-    rows = list(scoring_rows(counts, ContingencyTable(220, 40, 100, 60), 0.95))
+    rows = list(scoring_rows(counts, ContingencyTable(220, 40, 100, 60), StudyOptions()))
     (bounds,) = (row for row in rows if row["name"] == "forced_refusals")
     low, high = (refusal_index(ContingencyTable(*cells)).estimate for cells in ((200, 60, 100, 60), (220, 40, 100, 60)))
     assert (bounds["low"], bounds["high"], bounds["questions"]) == (pytest.approx(low), pytest.approx(high), 20)
@@ -179,11 +180,11 @@ def test_forced_refusals_count_as_wrong_with_bounds_for_all_right():
 
 def test_run_counts_its_forced_refusals_for_the_bounds():
     run = make_run("a", n=300)
-    rows = run.variants["normal"].with_row_index()
+    rows = run.tables["normal"].with_row_index()
     again = rows.filter("refused", "wrong")["index"].head(9).to_list()
     graded = pl.when(pl.col("index").is_in(again)).then(pl.lit("refused")).otherwise("forced_grade")
     changed = rows.with_columns(graded.alias("forced_grade")).drop("index")
-    study = grading_sensitivity.make([run_of({**run.variants, "normal": changed}, model="a")], OPTIONS)
+    study = grading_sensitivity.make([run_of({**run.tables, "normal": changed}, model="a")], OPTIONS)
     frame = study.frame.filter(variant="normal")
     assert frame.filter(part="bounds", name="forced_refusals")["questions"].item() == 9
     n11, n10, n01, n00 = counts_of(run, "normal")

@@ -14,13 +14,13 @@ from tests.studies.scores_made import forced_answers, with_scores
 from tests.tiers import others_nightly
 
 from refusal_index.plugins.studies.calibrator_comparison import (
-    calibration_error_interval,
     calibrator_comparison,
     curve_rows,
 )
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.render.format import number
 from refusal_index.stats import corrected_refusal_index, expected_calibration_error, refusal_index
+from refusal_index.stats.calibration import calibration_error_interval
 
 # --- Calibrator comparison
 
@@ -109,7 +109,7 @@ def test_methods_are_compared_on_questions_that_all_of_them_score(drawn):
     shared = run.confidence.filter(pl.col("question_id").is_in(forced_answers(run)["question_id"].head(150).to_list()))
     check_curve(
         study.frame.filter(method="likelihood", part="roc"),
-        *values_of(dataclasses.replace(run, confidence=shared), "likelihood"),
+        *values_of(dataclasses.replace(run, scores=shared), "likelihood"),
     )
     assert "a: 50 questions are left out, which not every method shown has a score and a grade for." in study.notes
 
@@ -117,7 +117,7 @@ def test_methods_are_compared_on_questions_that_all_of_them_score(drawn):
 def test_answers_without_a_grade_are_left_out_of_all_methods(scored):
     ungraded = pl.col("question_id").is_in(["q0", "q1", "q2"]) & (pl.col("method") == "likelihood")
     table = scored.confidence.with_columns(wrong=pl.when(~ungraded).then("wrong"))
-    study = calibrator_comparison.make([dataclasses.replace(scored, confidence=table)], OPTIONS)
+    study = calibrator_comparison.make([dataclasses.replace(scored, scores=table)], OPTIONS)
     assert study.frame["questions"].unique().to_list() == [197]
 
 
@@ -130,8 +130,8 @@ def test_methods_with_too_few_scores_are_left_out_and_reported(drawn):
 
 
 def test_prompt_dependent_scores_use_the_reference_prompt(drawn):
-    parts = [with_scores(drawn, ["p-answering"], variants={"p-answering": name}, seed=7) for name in drawn.variants]
-    run = dataclasses.replace(drawn, confidence=pl.concat([one.confidence for one in parts]))
+    parts = [with_scores(drawn, ["p-answering"], variants={"p-answering": name}, seed=7) for name in drawn.tables]
+    run = dataclasses.replace(drawn, scores=pl.concat([part.confidence for part in parts]))
     study = calibrator_comparison.make([run], OPTIONS)
     assert study.frame.filter(part="roc")["variant"].unique().to_list() == ["normal"]
     assert "those of one prompt are used: P(Answering) normal." in study.caption
@@ -140,10 +140,10 @@ def test_prompt_dependent_scores_use_the_reference_prompt(drawn):
 def test_the_index_of_each_prompt_is_over_the_same_questions(drawn):
     run = with_scores(drawn, METHODS, asked={"p-ik": 120})
     index = calibrator_comparison.make([run], OPTIONS).frame.filter(part="index")
-    for variant, outcomes in run.variants.items():
+    for variant, outcomes in run.tables.items():
         kept = outcomes.filter(pl.col("question_id").is_in([f"q{i}" for i in range(120)])).sort("draw")
         draws = kept.partition_by("draw", maintain_order=True)
-        refused, wrong = (np.array([one[name].to_list() for one in draws]) for name in ("refused", "wrong"))
+        refused, wrong = (np.array([draw[name].to_list() for draw in draws]) for name in ("refused", "wrong"))
         single = refusal_index(refused=refused[0], wrong=wrong[0])
         row = index.filter(variant=variant, method="refusal_index").row(0, named=True)
         assert (row["y"], row["questions"]) == (pytest.approx(single.estimate), 120)
@@ -160,11 +160,11 @@ def test_corrected_index_is_shown_only_if_available():
     run = with_scores(make_run("a", n=90, seed=1))
     study = calibrator_comparison.make([run], OPTIONS)
     index = study.frame.filter(part="index")
-    assert index["method"].to_list() == ["refusal_index"] * len(run.variants)
+    assert index["method"].to_list() == ["refusal_index"] * len(run.tables)
     row = study.printed(study.frame).filter(score="refusals, normal").row(0, named=True)
     assert row["RI"].startswith(f"{index.filter(variant='normal')['y'].item():.3f} [")
     assert row["Corrected RI"] == row["AUROC"] == number(None)
-    at_zero = dataclasses.replace(run, settings={"decoding": {"temperature": 0.0}})
+    at_zero = dataclasses.replace(run, about={"sent": {"model": {"temperature": 0.0}}})
     index = calibrator_comparison.make([at_zero], OPTIONS).frame.filter(part="index")
     assert set(index["method"]) == {"refusal_index", "corrected_refusal_index"}
     for (_,), pair in index.group_by("variant"):
@@ -173,7 +173,7 @@ def test_corrected_index_is_shown_only_if_available():
 
 def test_run_without_scores_uses_p_answering_from_further_draws(drawn):
     study = calibrator_comparison.make([drawn], OPTIONS)
-    draws = drawn.variants["normal"].partition_by("draw", maintain_order=True)
+    draws = drawn.tables["normal"].partition_by("draw", maintain_order=True)
     share = np.mean([~rows["refused"].to_numpy() for rows in draws[1:]], axis=0)
     right = draws[0]["forced_grade"].to_numpy() == "correct"
     part = study.frame.filter(method="p-answering", variant="normal")
@@ -207,7 +207,7 @@ def test_runs_without_draws_or_wrong_answers_raise():
 
 def test_methods_without_common_questions_are_reported(drawn):
     scores = [Score(f"q{i}", "likelihood" if i < 100 else "p-true", (i % 7) / 7, i % 3 == 0) for i in range(200)]
-    study = calibrator_comparison.make([dataclasses.replace(drawn, confidence=confidence_table(scores))], OPTIONS)
+    study = calibrator_comparison.make([dataclasses.replace(drawn, scores=confidence_table(scores))], OPTIONS)
     assert "a: P(True) is left out: no question has its score and a grade, and those of the others." in study.notes
 
 

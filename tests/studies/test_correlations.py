@@ -40,7 +40,7 @@ def study(models):
 
 def area_of(run, variant="normal") -> float:
     """P(a right question is answered more often than a wrong one), ties one half, first draw left out of the share."""
-    draws = run.variants[variant].partition_by("draw", maintain_order=True)
+    draws = run.tables[variant].partition_by("draw", maintain_order=True)
     share = np.mean([~rows["refused"].to_numpy() for rows in draws[1:]], axis=0)
     right = draws[0]["forced_grade"].to_numpy() == "correct"
     pairs = np.subtract.outer(share[right], share[~right])
@@ -122,7 +122,7 @@ def test_correlation_ceiling_against_resampled_questions(models, study):
     row = study.frame.filter(metric="correct_rate").row(0, named=True)
     rng = np.random.default_rng(3)
     right = np.array(
-        [run.variants["normal"].filter(draw=0).select(~(pl.col("refused") | pl.col("wrong"))) for run in models]
+        [run.tables["normal"].filter(draw=0).select(~(pl.col("refused") | pl.col("wrong"))) for run in models]
     )
     values, n = right[:, :, 0].mean(axis=1), right.shape[1]
     chosen = rng.integers(n, size=(2_000, n))

@@ -43,10 +43,10 @@ def test_measured_and_required_costs(tmp_path):
     )
     frame = cost_table.make([run], OPTIONS).frame
     low = frame.filter(variant="low").row(0, named=True)
-    n11, n10, *_ = cells(run.variants["low"])
+    n11, n10, *_ = cells(run.tables["low"])
     assert low["two_pass_answers"] == 100 + n11 + n10
     assert low["forced_answers"] == n11 + n10
-    assert (low["first_answers"], low["twice_all_answers"], low["sampling_answers"]) == (100, 200, 10_000)
+    assert (low["first_answers"], low["full_two_pass_answers"], low["sampling_answers"]) == (100, 200, 10_000)
     assert (low["requests"], low["input_tokens"], low["output_tokens"]) == (150, 1500, 300)
     assert low["requests_per_question"] == 1.5
     assert low["tokens_per_question"] == 18
@@ -83,7 +83,7 @@ def test_runs_stay_together_in_their_order(tmp_path):
 def agreement_by_hand(run, one: str, other: str) -> tuple[int, int]:
     """Go through the questions one by one; forced answers come from any variant that asked for them."""
     answers: dict[str, dict[str, bool]] = {"forced": {}}
-    for variant, outcomes in run.variants.items():
+    for variant, outcomes in run.tables.items():
         answers[variant] = {}
         for row in outcomes.iter_rows(named=True):
             if row["draw"] == 0 and row["refused"] is False and row["wrong"] is not None:
@@ -109,7 +109,7 @@ def test_agreement_against_counting_questions():
 def test_the_diagonal_compares_two_draws_of_a_prompt():
     run = made_run(n=200, draws=3, variants=["normal"])
     row = prompt_agreement.make([run], OPTIONS).frame.filter(prompt="normal", other_prompt="normal").row(0, named=True)
-    table = run.variants["normal"].filter(~pl.col("refused"))
+    table = run.tables["normal"].filter(~pl.col("refused"))
     first, second = (dict(table.filter(draw=draw).select("question_id", "wrong").rows()) for draw in (0, 1))
     both = first.keys() & second.keys()
     assert (row["both_answered"], row["same"]) == (len(both), sum(first[q] == second[q] for q in both))
@@ -130,9 +130,8 @@ def test_forced_answers_of_another_variant_count():
 
 def test_forced_refusals_do_not_count_as_answers():
     run = made_run(n=100, draws=2, variants=["low", "high"])
-    for name, table in run.variants.items():
-        run.variants[name] = table.with_columns(forced_grade=pl.lit("refused"))
-    frame = prompt_agreement.make([run], OPTIONS).frame
+    refused = {name: table.with_columns(forced_grade=pl.lit("refused")) for name, table in run.tables.items()}
+    frame = prompt_agreement.make([run.with_tables(refused)], OPTIONS).frame
     assert frame.filter(other_prompt="forced")["both_answered"].sum() == 0
 
 
@@ -214,7 +213,7 @@ def test_scores_are_described_with_cost_formulas_from_the_paper(run, tmp_path):
 def test_cost_of_the_index_for_one_prompt_and_for_the_whole_run(run, tmp_path):
     frame = calibrator_cost.make([in_folder(run, tmp_path, RECORDS)], OPTIONS).frame.filter(method="refusal_index")
     once, as_run = frame.iter_rows(named=True)
-    refused = run.variants["low"].filter(draw=0)["refused"].sum()
+    refused = run.tables["low"].filter(draw=0)["refused"].sum()
     assert (once["variant"], once["generations"], once["requests"]) == ("low", 60 + refused, None)
     assert once["cost"] == "at most 2 N generations"
     # Three first answers under each of two prompts, and three forced answers that they share.

@@ -154,7 +154,7 @@ TARGETS = (0.0, 0.5, 0.75, 0.9)
 PENALTIES = (0.0, 1.0, 3.0, 9.0)
 
 
-def asked(rho: float, error_rate: float, rates, n: int, seed: int):
+def simulated(rho: float, error_rate: float, rates, n: int, seed: int):
     """Refusals at the given rates from one latent score, and errors correlated with it."""
     refusal, noise = np.random.default_rng(seed).standard_normal((2, n))
     wrong = rho * refusal + np.sqrt(1 - rho**2) * noise > -ndtri(error_rate)
@@ -163,17 +163,17 @@ def asked(rho: float, error_rate: float, rates, n: int, seed: int):
 
 def test_difference_is_shown_only_if_a_model_ignores_the_penalty() -> None:
     best = [float(best_refusal_rate(0.6, 0.6, penalty)) for penalty in PENALTIES]
-    obeying = response_to_penalty(*asked(0.6, 0.6, best, 4000, 3), TARGETS, rng=1)
+    obeying = response_to_penalty(*simulated(0.6, 0.6, best, 4000, 3), TARGETS, rng=1)
     for point in obeying.points:
         assert point.excess.low <= 0 <= point.excess.high
     assert obeying.move_excess.low <= 0 <= obeying.move_excess.high
-    ignoring = response_to_penalty(*asked(0.6, 0.6, [0.4] * 4, 4000, 3), TARGETS, rng=1)
+    ignoring = response_to_penalty(*simulated(0.6, 0.6, [0.4] * 4, 4000, 3), TARGETS, rng=1)
     assert ignoring.points[0].excess.low > 0 > ignoring.points[3].excess.high
     assert (ignoring.move.estimate, ignoring.move_excess.high < 0) == (0, True)
 
 
 def test_identical_prompts_have_the_best_points_of_their_table() -> None:
-    refused, wrong = asked(0.5, 0.6, [0.3, 0.3], 1000, 4)
+    refused, wrong = simulated(0.5, 0.6, [0.3, 0.3], 1000, 4)
     found = response_to_penalty(refused, wrong, [0.5, 0.75], rng=1)
     table = ContingencyTable.from_arrays(refused[0], wrong[0])
     for point, penalty in zip(found.points, (1, 3), strict=True):
@@ -186,7 +186,7 @@ def test_identical_prompts_have_the_best_points_of_their_table() -> None:
 
 
 def test_intervals_of_move_and_utility_against_closed_forms() -> None:
-    refused, wrong = asked(0.5, 0.6, [0.3, 0.6], 2000, 7)
+    refused, wrong = simulated(0.5, 0.6, [0.3, 0.6], 2000, 7)
     found = response_to_penalty(refused, wrong, [0.5, 0.75], rng=1)
     # Means of each question's contribution to the change in refusal rate and to utility at a penalty of 3.
     moved = refused[1].astype(float) - refused[0]
@@ -199,7 +199,7 @@ def test_intervals_of_move_and_utility_against_closed_forms() -> None:
 
 
 def test_targets_are_sorted_with_their_rows() -> None:
-    refused, wrong = asked(0.5, 0.6, [0.7, 0.2], 500, 5)
+    refused, wrong = simulated(0.5, 0.6, [0.7, 0.2], 500, 5)
     found = response_to_penalty(refused, wrong, [0.9, 0.0], rng=1)
     assert [point.target for point in found.points] == [0.0, 0.9]
     assert found.points[0].table == ContingencyTable.from_arrays(refused[1], wrong[1])
@@ -207,7 +207,7 @@ def test_targets_are_sorted_with_their_rows() -> None:
 
 
 def test_the_same_seed_gives_the_same_intervals() -> None:
-    first, second = (response_to_penalty(*asked(0.5, 0.6, [0.2, 0.5], 300, 6), [0.5, 0.9], rng=8) for _ in range(2))
+    first, second = (response_to_penalty(*simulated(0.5, 0.6, [0.2, 0.5], 300, 6), [0.5, 0.9], rng=8) for _ in range(2))
     assert first == second
 
 
@@ -249,7 +249,7 @@ def test_coverage_of_nominal_95_per_cent(rates, n: int) -> None:
     own = best if rates is None else np.array(rates)
     hits, replicates = np.zeros((2, 4)), 120
     for seed in range(replicates):
-        found = response_to_penalty(*asked(0.5, 0.6, own, n, seed), TARGETS, n_resamples=300, rng=seed)
+        found = response_to_penalty(*simulated(0.5, 0.6, own, n, seed), TARGETS, n_resamples=300, rng=seed)
         for place, point in enumerate(found.points):
             hits[0, place] += point.excess.low <= own[place] - best[place] <= point.excess.high
             hits[1, place] += point.best_refusal_rate.low - 1e-9 <= best[place] <= point.best_refusal_rate.high + 1e-9

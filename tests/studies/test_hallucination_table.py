@@ -87,11 +87,11 @@ def test_contrast_of_one_model_assumes_independent_indices():
     # Separate questions: the errors of the indices are independent.
     for number, run in enumerate(runs):
         own = pl.format("{} {}", pl.lit(number), "question")
-        run.variants["normal"] = run.variants["normal"].with_columns(question=own)
+        run.tables["normal"] = run.tables["normal"].with_columns(question=own)
     study = hallucination_table.make(runs, OPTIONS)
     found = [
         refusal_index(refused=t["refused"].to_numpy(), wrong=t["wrong"].to_numpy())
-        for t in (run.variants["normal"] for run in runs)
+        for t in (run.tables["normal"] for run in runs)
     ]
     row = study.frame.filter(statistic="truth_contrast").row(0, named=True)
     first, second, third = found
@@ -146,13 +146,13 @@ def test_index_of_a_mix_is_computed_within_sources():
     hard = made_run("m", rho=0.3, right=0.2, variants=["highest"], n=600, seed=5, topic="hard")
     mixed = pl.concat(
         [
-            easy.variants["high"],
-            hard.variants["highest"].with_columns(
+            easy.tables["high"],
+            hard.tables["highest"].with_columns(
                 variant=pl.lit("high"), dataset=pl.col("dataset"), question_id="h" + pl.col("question_id")
             ),
         ]
     )
-    easy.variants["high"] = mixed
+    easy.tables["high"] = mixed
     frame = hallucination_table.make([easy, made_run("m", dataset="precise_wiki")], OPTIONS).frame
     row = frame.row(0, named=True)
     pooled = refusal_index(refused=mixed["refused"].to_numpy(), wrong=mixed["wrong"].to_numpy())

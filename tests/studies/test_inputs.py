@@ -12,7 +12,9 @@ from tests.data.test_folder import make_run, write_summary
 from tests.studies.made import made_run
 from tests.tiers import one_fast
 
+from refusal_index.data.files import json_text
 from refusal_index.data.folder import RunFolder
+from refusal_index.findings.run_results import read_runs
 from refusal_index.findings.summary import Usage, summarise
 from refusal_index.plugins.studies.cost import cost_table
 from refusal_index.plugins.studies.inputs import (
@@ -28,9 +30,7 @@ from refusal_index.plugins.studies.inputs import (
 from refusal_index.plugins.studies.regression import index_and_accuracy, index_and_size
 from refusal_index.plugins.studies.results import hallucination_table, results_table, truth_of
 from refusal_index.plugins.studies.study import StudyOptions
-from refusal_index.render.report import read_report_runs
 from refusal_index.render.summary import summary_document
-from refusal_index.runs.writing import as_json
 
 # --- The paper's tables are consistent
 
@@ -43,7 +43,7 @@ def test_there_are_sixteen_models_of_nine_families():
     assert ROWS.filter("think")["model"].to_list() == ["Qwen3-32B-Think"]
 
 
-def test_the_weighted_column_has_a_penalty_of_one():
+def test_the_weighted_column_has_p_of_one():
     """Facts: c - p (1 - r) with p = 1 in all rows, within .010; the stated p = .2 fits none."""
     c, r, printed = (ROWS[name].to_numpy() for name in ("correct_rate", "refusal_rate", "weighted_score"))
     assert np.abs(c - (1 - r) - printed).max() == pytest.approx(0.010, abs=1e-9)
@@ -110,13 +110,13 @@ def test_user_table_of_models_takes_precedence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [("model,size\nx,1\n", "add 'family'"), ("model,family,parameters_billion\nx,y,big\n", "could not be read")],
 )
-def test_invalid_table_of_models_raises(tmp_path, content, said):
+def test_invalid_table_of_models_raises(tmp_path, content, message):
     path = tmp_path / "models.csv"
     path.write_text(content)
-    with pytest.raises(ModelTableError, match=said):
+    with pytest.raises(ModelTableError, match=message):
         known_models(path)
     with pytest.raises(ModelTableError, match="could not be read"):
         known_models(tmp_path / "none.csv")
@@ -151,8 +151,8 @@ def test_size_and_family_come_from_the_model_unless_a_table_has_the_name(tmp_pat
     assert dict(zip(plain["model"], plain["parameters_billion"], strict=True)).keys() == {"Base", "Small"}
     assert plain["family"].unique().to_list() == ["almanac"]
     (tmp_path / "models.csv").write_text("model,family,parameters_billion\nBase,mine,7\n")
-    told = index_and_size.make(runs, replace(OPTIONS, models=tmp_path / "models.csv")).frame.filter(model="Base")
-    assert told.select("family", "parameters_billion").row(0) == ("mine", 7)
+    frame = index_and_size.make(runs, replace(OPTIONS, models=tmp_path / "models.csv")).frame.filter(model="Base")
+    assert frame.select("family", "parameters_billion").row(0) == ("mine", 7)
     three = [*runs, named("almanac/rash", "Rash", dataset="d", seed=2)]
     families = index_and_accuracy.make(three, OPTIONS).frame.filter(source="run")["family"]
     assert families.unique().to_list() == ["almanac"]
@@ -175,10 +175,10 @@ def test_usage_of_a_run_is_found_under_any_name(tmp_path, name):
     folder = RunFolder(make_run(tmp_path / "one", "acme/one"))
     write_summary(tmp_path, {"one": (name, "Ours")})
     usage = {variant: Usage(100, 7, 5, None) for variant in ("low", "normal", "high", "highest")}
-    ((found,), _) = read_report_runs([tmp_path])
-    folder.write_summary(as_json(summary_document(summarise(found.shown, usage=usage))))
-    ((found,), _) = read_report_runs([tmp_path])
-    assert found.run.label == name
-    assert [variant.usage for variant in found.variants] == list(usage.values())
-    frame = cost_table.make([found.run], OPTIONS).frame
+    (found,) = read_runs([tmp_path])
+    folder.write_summary(json_text(summary_document(summarise(found.outcomes, usage=usage))))
+    (found,) = read_runs([tmp_path])
+    assert found.label == name
+    assert [variant.usage for variant in found.summary.variants] == list(usage.values())
+    frame = cost_table.make([found], OPTIONS).frame
     assert frame.filter(variant="low")["input_tokens"].to_list() == [usage["low"].input_tokens]

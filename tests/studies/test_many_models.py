@@ -54,12 +54,12 @@ def runs(tmp_path_factory):
     """Two datasets; four draws of the first and scores of confidence, one draw of the second."""
     folder = tmp_path_factory.mktemp("runs")
     return {
-        place: [scored(folder / str(place), made(place, "almanac", 4)), made(place, "precise_wiki", 1)]
+        place: [scored(folder / str(place), labelled_run(place, "almanac", 4)), labelled_run(place, "precise_wiki", 1)]
         for place in range(MANY)
     }
 
 
-def made(place, dataset, draws):
+def labelled_run(place, dataset, draws):
     rates = {"rho": 0.1 + 0.06 * place, "right": 0.2 + 0.04 * place}
     run = made_run(named(place), dataset=dataset, n=80, seed=place, variants=VARIANTS, draws=draws, **rates)
     return labelled(run)
@@ -100,9 +100,9 @@ def cut_texts(figure):
     """Find texts of a drawn figure that lie outside it by more than two points."""
     slack, frame, hidden = 2 * figure.dpi / 72, figure.bbox, set(hidden_tick_labels(figure))
     for text in figure.findobj(lambda artist: hasattr(artist, "get_text")):
-        shown = text.get_visible() and str(text.get_text()).strip() and text not in hidden
+        notes = text.get_visible() and str(text.get_text()).strip() and text not in hidden
         # The box of a label with a leader includes the leader.
-        if not shown or (isinstance(text, Annotation) and text.arrow_patch is not None):
+        if not notes or (isinstance(text, Annotation) and text.arrow_patch is not None):
             continue
         box = text.get_window_extent()
         if box.x0 < -slack or box.y0 < -slack or box.x1 > frame.x1 + slack or box.y1 > frame.y1 + slack:
@@ -163,9 +163,9 @@ def without_grades(run):
     gone = pl.int_range(pl.len()) % 3 == 0
     tables = {
         variant: rows.with_columns(pl.when(~gone).then(pl.col(name)).alias(name) for name in grades)
-        for variant, rows in run.variants.items()
+        for variant, rows in run.tables.items()
     }
-    return replace(run, variants=tables)
+    return run.with_tables(tables)
 
 
 def test_only_incomplete_runs_are_marked_in_every_format(tmp_path, monkeypatch) -> None:
@@ -254,7 +254,7 @@ def test_error_for_many_runs_is_short_and_counts_notes(name):
 
 def test_notes_are_limited_when_all_studies_are_shown():
     study = Study(pl.DataFrame(), notes=[f"Note {i}." for i in range(40)], name="name")
-    shown = few_notes(study)
-    assert shown[:2] == ("Note 0.", "Note 1.")
-    assert shown[-1] == "And 32 more notes, which 'refusal-index study name' prints."
-    assert len(shown) == 9
+    notes = few_notes(study)
+    assert notes[:2] == ("Note 0.", "Note 1.")
+    assert notes[-1] == "And 32 more notes, which 'refusal-index study name' prints."
+    assert len(notes) == 9

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, table_rows
 
+from refusal_index.data.analysis import Analysis
 from refusal_index.data.rates import draw_matrix
 from refusal_index.plugins.studies.precision import (
     COMPARED,
@@ -70,7 +71,7 @@ def test_more_draws_narrow_the_corrected_interval(frame):
 
 
 def test_each_row_is_the_estimate_of_its_draws(run, frame):
-    matrix = draw_matrix(run.variants["normal"])
+    matrix = draw_matrix(run.tables["normal"])
     single = refusal_index(refused=matrix.refused[0], wrong=matrix.wrong[0])
     crossed = refusal_index(refused=matrix.refused[0], wrong=matrix.wrong[1])
     three = corrected_refusal_index(matrix.refused[:3], matrix.wrong[:3], matrix.scored[:3])
@@ -176,7 +177,7 @@ def test_questions_for_a_cv_of_ten_percent_match_the_plan(spread):
 
 def test_the_same_seed_gives_the_same_subsets(spread):
     assert spread_frame(TABLE, OPTIONS).equals(spread)
-    assert not spread_frame(TABLE, StudyOptions(seed=1)).equals(spread)
+    assert not spread_frame(TABLE, StudyOptions(Analysis(seed=1))).equals(spread)
 
 
 def test_subsets_without_an_index_are_counted():

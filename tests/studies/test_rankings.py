@@ -22,9 +22,9 @@ from tests.studies.outcomes_made import (
     table_rows,
 )
 
-from refusal_index.data.folder import ComparedRun
-from refusal_index.findings.comparison import CompareOptions
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.findings.ranking import rank
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import rankings
 from refusal_index.plugins.studies.inputs import COMPARED, chosen_runs, display_names, reference_variant
 from refusal_index.plugins.studies.rankings import (
@@ -85,7 +85,7 @@ def cell(frame: pl.DataFrame, metric: str, removed: str, fit_over: str | None = 
 
 
 def test_scores_against_counts(models):
-    grid = grid_of(models, penalty=1.0)
+    grid = grid_of(models, DEFAULT_ANALYSIS)
     assert (grid.models, grid.settings) == (NAMES, ("d, low", "d, normal", "d, high"))
     n11, n10, n01, n00 = counts_of(models[2], "normal")
     n = n11 + n10 + n01 + n00
@@ -95,7 +95,7 @@ def test_scores_against_counts(models):
 
 
 def test_w_and_winner_entropy_against_ranks(models, study):
-    scores = grid_of(models, penalty=1.0).scores
+    scores = grid_of(models, DEFAULT_ANALYSIS).scores
     for name in COMPARED:
         row = cell(study.frame, name, "nothing", None)
         assert row["kendall_w"] == pytest.approx(w_of(scores[name]))
@@ -104,7 +104,7 @@ def test_w_and_winner_entropy_against_ranks(models, study):
 
 @pytest.mark.parametrize("removed", ["correct_rate", "refusal_rate"])
 def test_residuals_against_scipy_isotonic_regression(models, study, removed):
-    scores = grid_of(models, penalty=1.0).scores
+    scores = grid_of(models, DEFAULT_ANALYSIS).scores
     row = cell(study.frame, "refusal_index", removed)
     assert row["kendall_w"] == pytest.approx(w_of(without(scores["refusal_index"], scores[removed])), abs=1e-6)
 
@@ -131,7 +131,7 @@ def test_agreement_of_random_rankings_against_theory(study):
 
 
 def test_the_same_seed_gives_the_same_frame(models, few_resamples):
-    scores = grid_of(models, 1.0).scores
+    scores = grid_of(models, DEFAULT_ANALYSIS).scores
     assert stability_frame(scores, 1).equals(stability_frame(scores, 1))
     assert not stability_frame(scores, 1).equals(stability_frame(scores, 2))
 
@@ -191,7 +191,7 @@ def test_hostile_names_are_drawn_and_printed_safely(models, few_resamples):
 
 
 @pytest.fixture(scope="module")
-def three_models() -> list[ComparedRun]:
+def three_models() -> list[RunResults]:
     return [
         make_run(name, rho=rho, seed=i + 3) for i, (name, rho) in enumerate({"a": 0.7, "b": 0.65, "c": -0.2}.items())
     ]
@@ -200,7 +200,7 @@ def three_models() -> list[ComparedRun]:
 def test_estimates_are_the_joint_index_of_each_model_over_its_variants(three_models):
     frame = ranking_with_ties.make(three_models, OPTIONS).frame.filter(part="model")
     for run in three_models:
-        refused, wrong = (np.array([rows[name] for rows in run.variants.values()]) for name in ("refused", "wrong"))
+        refused, wrong = (np.array([rows[name] for rows in run.tables.values()]) for name in ("refused", "wrong"))
         expected = joint_refusal_index(refused, wrong)
         row = frame.filter(model=run.model).row(0, named=True)
         assert row["estimate"] == pytest.approx(expected.estimate, abs=1e-12)
@@ -218,7 +218,7 @@ def test_indistinguishable_models_share_letters(three_models):
 
 def test_differences_and_simultaneous_intervals_match_the_ranking(three_models):
     pairs = ranking_with_ties.make(three_models, OPTIONS).frame.filter(part="difference")
-    expected = rank(three_models, CompareOptions(seed=OPTIONS.seed)).ranking.pairs
+    expected = rank(three_models, Analysis(seed=OPTIONS.analysis.seed)).ranking.pairs
     assert [tuple(row) for row in pairs.select("estimate", "low", "high", "pvalue_max_t").iter_rows()] == [
         (pair.estimate, *pair.simultaneous_interval, pair.pvalue_max_t) for pair in expected
     ]

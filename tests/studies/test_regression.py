@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import linregress, spearmanr, t
 from tests.studies.made import HOSTILE, made_run, rates
 
+from refusal_index.data.analysis import DEFAULT_ANALYSIS
 from refusal_index.plugins.studies.inputs import run_index
 from refusal_index.plugins.studies.regression import (
     RATES,
@@ -47,7 +48,7 @@ def test_regression_line_against_scipy():
     values = line["intercept"] + line["slope"] * x
     residuals = y - values
     error = np.sqrt(residuals @ residuals / 10 / 12)
-    assert line_band(values, x, y, np.array([x.mean()]), 0.95)[0] == pytest.approx(error * t.ppf(0.975, 10))
+    assert line_band(values, x, y, np.array([x.mean()]), DEFAULT_ANALYSIS)[0] == pytest.approx(error * t.ppf(0.975, 10))
 
 
 def test_no_line_through_two_points_or_without_spread():
@@ -63,7 +64,7 @@ def test_points_are_joint_indices_and_mean_accuracies(runs, study):
     for metric in RATES:
         own = frame.filter(metric=metric)
         for run, overall, row in zip(runs, indices, own.iter_rows(named=True), strict=True):
-            values = [rates(outcomes)[metric] for outcomes in run.variants.values()]
+            values = [rates(outcomes)[metric] for outcomes in run.tables.values()]
             assert row["value"] == pytest.approx(np.mean(values))
             assert row["value_low"] < row["value"] < row["value_high"]
             index = overall.index
@@ -79,7 +80,7 @@ def test_a_single_variant_keeps_its_own_intervals():
     run = made_run(variants=["normal"], n=200)
     frame = index_and_accuracy.make([run, made_run("b", n=99), made_run("c", n=99, seed=2)], OPTIONS).frame
     row = frame.filter(model="m", metric="correct_rate").row(0, named=True)
-    p, n, z = rates(run.variants["normal"])["correct_rate"], 200, 1.959964
+    p, n, z = rates(run.tables["normal"])["correct_rate"], 200, 1.959964
     middle, reach = (p + z * z / (2 * n)) / (1 + z * z / n), z / (1 + z * z / n)
     half = reach * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     assert (row["value_low"], row["value_high"]) == pytest.approx((middle - half, middle + half), abs=1e-6)
@@ -98,8 +99,8 @@ def test_too_few_models_raise_and_simpleqa_adds_those_of_the_paper(runs, few_res
 
 def test_a_run_without_an_index_is_left_out(runs):
     never = made_run("never", variants=["low"], n=40)
-    table = never.variants["low"].with_columns(refused=pl.lit(value=False), first_grade=pl.lit("incorrect"))
-    never.variants["low"] = table.with_columns(wrong=pl.lit(value=True))
+    table = never.tables["low"].with_columns(refused=pl.lit(value=False), first_grade=pl.lit("incorrect"))
+    never = never.with_tables({"low": table.with_columns(wrong=pl.lit(value=True))})
     study = index_and_accuracy.make([*runs, never], OPTIONS)
     assert any("undefined: never" in note for note in study.notes)
 
@@ -118,14 +119,16 @@ def test_sparse_run_is_marked_and_excluded_from_the_headline(runs, study):
         assert mine["fitted"][-1] is None
     assert "Hollow points" in study.caption
     assert "Hollow points" not in before.caption
-    assert all("With 1 more, at the boundary" in note for note in study.notes if "R squared" in note)
+    text = "rare is left out, at the boundary or with fewer than five questions in a cell under every prompt"
+    assert all(text in note for note in study.notes if "R squared" in note)
+    assert all("left out" not in note for note in before.notes if "R squared" in note)
 
 
 def test_noise_ceiling_against_resampled_questions(runs, study):
     rows = study.frame.filter(metric="refusal_rate")
-    refused = np.array([[t["refused"].to_numpy() for t in run.variants.values()] for run in runs]).mean(axis=1)
-    wrong = np.array([[t["wrong"].to_numpy() for t in run.variants.values()] for run in runs])
-    variants = np.array([[t["refused"].to_numpy() for t in run.variants.values()] for run in runs])
+    refused = np.array([[t["refused"].to_numpy() for t in run.tables.values()] for run in runs]).mean(axis=1)
+    wrong = np.array([[t["wrong"].to_numpy() for t in run.tables.values()] for run in runs])
+    variants = np.array([[t["refused"].to_numpy() for t in run.tables.values()] for run in runs])
     rng, n = np.random.default_rng(1), refused.shape[1]
     weights = rng.multinomial(n, np.full(n, 1 / n), size=600)
     rates = weights @ refused.T / n

@@ -15,9 +15,9 @@ from tests.studies.outcomes_made import HOSTILE, check_files
 from tests.studies.scores_made import with_scores
 
 from refusal_index.data import Grade, Outcome, Question
-from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import Identification, outcome_table
 from refusal_index.data.rates import outcome_matrix
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies.curves import best_refusal_rate
 from refusal_index.plugins.studies.responses import (
     printed_response,
@@ -48,7 +48,7 @@ def run_at(rates, *, model: str = "m", n: int = 2000, rho: float = 0.6, error_ra
             outcome = Outcome(refused, bool(wrong[i]), Grade.REFUSED if refused else grade, grade)
             rows.append((Identification(model, "d", name), Question(f"q{i}", f"question {i}", "!"), outcome))
         tables[name] = outcome_table(rows)
-    return ComparedRun(model, Path(f"{model}.csv"), model, "d", tables)
+    return RunResults.of_tables(model, Path(f"{model}.csv"), model, "d", tables)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_verdicts_distinguish_following_from_ignoring_the_penalty(study):
 
 def test_utility_uses_the_stated_penalty(study):
     row = study.frame.filter(model="ignores", variant="t75").row(0, named=True)
-    table = run_at([0.4] * 4).variants["t75"]
+    table = run_at([0.4] * 4).tables["t75"]
     answered = table.filter(~table["refused"])
     wrong = answered["wrong"].sum()
     assert row["utility"] == pytest.approx((answered.height - wrong - 3 * wrong) / 2000)
@@ -113,10 +113,10 @@ def test_a_model_on_two_datasets_has_a_panel_a_row_and_a_sentence_for_each():
     study, alone = response_to_penalty.make(runs, OPTIONS), [response_to_penalty.make([run], OPTIONS) for run in runs]
     assert [title for axes in study.figure().axes if (title := axes.get_title("left"))] == ["m\none", "m\ntwo"]
     assert [note.split(":")[0] for note in study.notes] == ["m, one", "m, two"]
-    shown = printed_response(study.frame)
-    assert shown["dataset"].to_list() == ["one"] * 4 + ["two"] * 4
+    printed = printed_response(study.frame)
+    assert printed["dataset"].to_list() == ["one"] * 4 + ["two"] * 4
     best = [text for each in alone for text in printed_response(each.frame)["likelihood: best"]]
-    assert shown["likelihood: best"].to_list() == best
+    assert printed["likelihood: best"].to_list() == best
     assert best[:4] != best[4:]
 
 
@@ -181,7 +181,7 @@ def pair():
 def test_difference_matches_compare_joint_over_shared_questions(pair):
     study = thinking.make(pair, OPTIONS)
     row = study.frame.filter(metric="refusal_index").row(0, named=True)
-    more, less = (outcome_matrix(list(run.variants.values())).arrays for run in pair)
+    more, less = (outcome_matrix(list(run.tables.values())).arrays for run in pair)
     expected = compare_joint(*(np.stack(both) for both in zip(more, less, strict=True)))
     low, high = expected.confidence_interval()
     assert (row["less"], row["more"], row["questions"]) == ("/no_think", "/think", 250)
@@ -195,7 +195,7 @@ def test_other_metrics_of_one_variant_match_compare_metrics():
         for seed, effort in enumerate(("high", "low"))
     ]
     frame = thinking.make(runs, OPTIONS).frame
-    matrix = outcome_matrix([run.variants["normal"] for run in runs])
+    matrix = outcome_matrix([run.tables["normal"] for run in runs])
     expected = compare_metrics(*matrix.arrays)
     for row in frame.iter_rows(named=True):
         one = expected[row["metric"]]

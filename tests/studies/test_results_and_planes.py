@@ -13,6 +13,7 @@ from scipy.stats import multivariate_normal, norm
 from tests.studies.made import cells, made_run, rates
 from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_run, run_of, table_rows
 
+from refusal_index.data.analysis import Analysis
 from refusal_index.plugins.studies.curves import gap_left
 from refusal_index.plugins.studies.inputs import COMPARED
 from refusal_index.plugins.studies.planes import (
@@ -53,7 +54,7 @@ def index_of(outcomes: pl.DataFrame) -> float:
 def test_every_metric_against_counts(runs):
     frame = results_table.make(runs, OPTIONS).frame
     for run in runs:
-        for variant, outcomes in run.variants.items():
+        for variant, outcomes in run.tables.items():
             own = frame.filter(pl.col("model") == run.label, pl.col("variant") == variant)
             found = dict(own.select("metric", "estimate").rows())
             expected = rates(outcomes)
@@ -68,7 +69,7 @@ def test_every_metric_against_counts(runs):
 
 def test_bootstrap_intervals_against_resampled_questions(runs):
     study = results_table.make(runs, OPTIONS)
-    name, (variant, outcomes) = runs[0].label, next(iter(runs[0].variants.items()))
+    name, (variant, outcomes) = runs[0].label, next(iter(runs[0].tables.items()))
     rng, n = np.random.default_rng(7), outcomes.height
     refused, wrong = outcomes["refused"].to_numpy(), outcomes["wrong"].to_numpy()
     found: dict[str, list[float]] = {metric: [] for metric in COMPARED}
@@ -91,10 +92,10 @@ def test_the_printed_table_has_each_row_once(runs):
     study = results_table.make(runs, OPTIONS)
     printed = study.printed(study.frame)
     assert printed.select("Model", "Dataset", "Prompt").is_duplicated().sum() == 0
-    assert printed.height == sum(len(run.variants) + 1 for run in runs)  # the joint index too
+    assert printed.height == sum(len(run.tables) + 1 for run in runs)  # the joint index too
     index = study.frame.filter(model="a", variant="low", metric="refusal_index").row(0, named=True)
-    shown = printed.filter(Model="a", Prompt="low")["RI"].item()
-    assert shown == f"{index['estimate']:.3f} [{index['low']:.3f}, {index['high']:.3f}]"
+    value = printed.filter(Model="a", Prompt="low")["RI"].item()
+    assert value == f"{index['estimate']:.3f} [{index['low']:.3f}, {index['high']:.3f}]"
 
 
 def test_prompt_labels_are_near_their_points(runs):
@@ -119,12 +120,12 @@ def test_runs_with_several_prompts_have_one_joint_row(runs):
     assert joint["estimate"][0] == pytest.approx(mean["estimate"].mean(), abs=0.05)
 
 
-def test_caption_states_the_penalty_and_those_of_the_paper(runs):
-    study = results_table.make(runs, StudyOptions(penalty=0.2))
-    assert "penalty of 0.2" in study.caption
-    assert "a penalty of 1" in study.caption
+def test_caption_states_p_and_those_of_the_paper(runs):
+    study = results_table.make(runs, StudyOptions(Analysis(weighted_score_p=0.2)))
+    assert "p = 0.2;" in study.caption
+    assert "with p = 1." in study.caption
     row = study.frame.filter(pl.col("metric") == "weighted_score").row(0, named=True)
-    expected = rates(runs[0].variants["low"])
+    expected = rates(runs[0].tables["low"])
     assert row["estimate"] == pytest.approx(expected["correct_rate"] - 0.2 * (1 - expected["refusal_rate"]))
 
 
@@ -133,8 +134,10 @@ def test_undefined_values_have_reasons_and_missing_ones_are_reported():
     study = study_spec("results_table").make(given, OPTIONS)
     assert any("x: answers left out because they have no grade: 12 of 200" in note for note in study.notes)
     never = made_run("never", n=50, variants=["low"])
-    table = never.variants["low"].with_columns(refused=pl.lit(value=False), first_grade=pl.lit("incorrect"))
-    never.variants["low"] = table.with_columns(wrong=pl.lit(value=True), forced_grade=pl.lit(None, pl.String))
+    table = never.tables["low"].with_columns(refused=pl.lit(value=False), first_grade=pl.lit("incorrect"))
+    never = never.with_tables(
+        {"low": table.with_columns(wrong=pl.lit(value=True), forced_grade=pl.lit(None, pl.String))}
+    )
     study = results_table.make([never], OPTIONS)
     row = study.frame.filter(pl.col("metric") == "refusal_index").row(0, named=True)
     assert (row["estimate"], row["status"], row["reason"]) == (None, "undefined", "nobody_refused")
@@ -154,7 +157,7 @@ def test_points_of_the_plane_are_the_rates(runs):
     points = frame.filter(pl.col("kind") == "point")
     for row in points.iter_rows(named=True):
         run = next(run for run in runs if run.label == row["model"])
-        expected = rates(run.variants[row["variant"]])
+        expected = rates(run.tables[row["variant"]])
         assert row["refusal_rate"] == expected["refusal_rate"]
         assert row["correct_rate"] == expected["correct_rate"]
         assert row["refusal_low"] < row["refusal_rate"] < row["refusal_high"]
@@ -162,7 +165,7 @@ def test_points_of_the_plane_are_the_rates(runs):
 
 
 def test_contours_have_a_constant_score():
-    frame = accuracy_refusal_plane.make([made_run(n=400)], StudyOptions(penalty=0.5)).frame
+    frame = accuracy_refusal_plane.make([made_run(n=400)], StudyOptions(Analysis(weighted_score_p=0.5))).frame
     contours = frame.filter(pl.col("kind") == "contour")
     kept = {
         "correct_given_attempted": lambda c, r: c / (1 - r),
@@ -179,7 +182,7 @@ def test_contours_have_a_constant_score():
 def test_index_contours_against_the_bivariate_normal():
     run = made_run(n=400)
     frame = accuracy_refusal_plane.make([run], OPTIONS).frame
-    mu = np.mean([rates(outcomes)["error_rate"] for outcomes in run.variants.values()])
+    mu = np.mean([rates(outcomes)["error_rate"] for outcomes in run.tables.values()])
     curves = frame.filter(pl.col("kind") == "contour", pl.col("panel") == "refusal_index")
     for level in (0.2, 0.8):
         rho = 2 * np.sin(np.pi * level / 6)
@@ -205,7 +208,7 @@ def test_each_panel_of_the_iso_study_has_its_own_contours(runs):
     frame = iso_refusal_index.make(runs, OPTIONS).frame
     assert frame["panel"].unique(maintain_order=True).to_list() == ["a", "b"]
     for run in runs:
-        mu = np.mean([rates(outcomes)["error_rate"] for outcomes in run.variants.values()])
+        mu = np.mean([rates(outcomes)["error_rate"] for outcomes in run.tables.values()])
         start = frame.filter(pl.col("panel") == run.label, pl.col("kind") == "contour", pl.col("refusal_rate") == 0)
         assert start["correct_rate"].to_list() == pytest.approx([1 - mu] * start.height)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 
 import numpy as np
@@ -10,6 +9,7 @@ import polars as pl
 import pytest
 from tests.studies.made import made_run, rates
 
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.plugins.studies.prompts import (
     AVERAGE,
     VARIABILITY_SCHEMA,
@@ -44,8 +44,8 @@ def study(runs):
     return score_variability.make(runs, OPTIONS)
 
 
-def row_of(frame: pl.DataFrame, model: str, metric: str, penalty: float | None = None) -> dict:
-    return frame.filter(pl.col("penalty").eq_missing(penalty), model=model, metric=metric).row(0, named=True)
+def row_of(frame: pl.DataFrame, model: str, metric: str, p: float | None = None) -> dict:
+    return frame.filter(pl.col("p").eq_missing(p), model=model, metric=metric).row(0, named=True)
 
 
 def test_averages_of_the_papers_table():
@@ -63,7 +63,7 @@ def test_averages_of_the_papers_table():
 
 def test_spreads_against_their_definitions(runs, study):
     for run in runs:
-        by_variant = [rates(outcomes) for outcomes in run.variants.values()]
+        by_variant = [rates(outcomes) for outcomes in run.tables.values()]
         for metric in METRICS[:4]:
             values = [one[metric] for one in by_variant]
             mean = statistics.fmean(values)
@@ -76,18 +76,18 @@ def test_spreads_against_their_definitions(runs, study):
             assert row["variants"] == 4
 
 
-def test_the_weighted_score_has_both_penalties_and_both_signs(runs, study):
-    by_variant = [rates(outcomes) for outcomes in runs[0].variants.values()]
-    for penalty in (1.0, 0.2):
-        values = [one["correct_rate"] - penalty * (1 - one["refusal_rate"]) for one in by_variant]
-        row = row_of(study.frame, "a", "weighted_score", penalty)
+def test_the_weighted_score_has_both_p_and_both_signs(runs, study):
+    by_variant = [rates(outcomes) for outcomes in runs[0].tables.values()]
+    for p in (1.0, 0.2):
+        values = [one["correct_rate"] - p * (1 - one["refusal_rate"]) for one in by_variant]
+        row = row_of(study.frame, "a", "weighted_score", p)
         assert row["mean"] == pytest.approx(statistics.fmean(values))
         assert row["delta_absolute"] == pytest.approx((values[-1] - values[0]) / abs(statistics.fmean(values)))
     one = row_of(study.frame, "a", "weighted_score", 1.0)
     assert one["mean"] < 0
     assert one["delta_signed"] == -one["delta_absolute"]
-    third = score_variability.make(runs[:1], StudyOptions(penalty=0.5)).frame
-    assert third.filter(metric="weighted_score", model="a")["penalty"].to_list() == [0.5, 1.0, 0.2]
+    third = score_variability.make(runs[:1], StudyOptions(Analysis(weighted_score_p=0.5))).frame
+    assert third.filter(metric="weighted_score", model="a")["p"].to_list() == [0.5, 1.0, 0.2]
 
 
 def test_averages_are_means_over_models(study):
@@ -109,7 +109,7 @@ def test_intervals_contain_their_estimates_and_shrink_with_questions(study):
 def test_the_same_seed_gives_the_same_intervals(runs, study):
     again = score_variability.make(runs, OPTIONS).frame
     assert again.equals(study.frame)
-    assert not score_variability.make(runs, StudyOptions(seed=1)).frame.equals(study.frame)
+    assert not score_variability.make(runs, StudyOptions(Analysis(seed=1))).frame.equals(study.frame)
 
 
 def test_mean_not_significantly_different_from_zero_is_not_averaged(few_resamples):
@@ -134,10 +134,25 @@ def test_the_papers_ratio_of_relative_variabilities():
     values = {name: np.array([[1 - cv, 1 + cv]]) for name, cv in cvs.items()}
     draws = [{name: np.tile(values[name], (50, 1)) for name in METRICS if name != "weighted_score"}]
     draws[0] |= {"correct_rate": np.tile([1.0, 1.0], (50, 1)), "refusal_rate": np.tile([1 - 0.466, 1.466], (50, 1))}
-    rows = {row["metric"]: row for row in ratio_rows(values, draws, 1.0, 0.95)}
+    rows = {row["metric"]: row for row in ratio_rows(values, draws, DEFAULT_ANALYSIS)}
     assert rows["heuristic"]["ratio"] == pytest.approx(0.092 / np.mean([0.19, 0.22, 0.466]), abs=1e-9)
     assert round(rows["heuristic"]["ratio"], 2) == 0.32
     assert rows["f_score"]["ratio_low"] == pytest.approx(0.092 / 0.22)
+
+
+def test_resamples_in_which_a_metric_does_not_vary_are_left_out():
+    """Theory: a ratio to a metric that does not vary is undefined, and has no interval if no resample is defined."""
+    values = {name: np.array([[1.0, 3.0]]) for name in METRICS}
+    varied = {name: np.tile([1.0, 3.0], (100, 1)) for name in METRICS}
+    constant = np.ones((100, 2))
+
+    def row(resampled):
+        rows = ratio_rows(values, [varied | {"f_score": resampled}], DEFAULT_ANALYSIS)
+        return next(row for row in rows if row["metric"] == "f_score")
+
+    few = np.concatenate([constant[:5], varied["f_score"][5:]])
+    assert (row(few)["ratio_low"], row(few)["ratio_high"]) == pytest.approx((1, 1))
+    assert (row(constant)["ratio_low"], row(constant)["ratio_high"]) == (None, None)
 
 
 def test_ratio_uses_mean_coefficients_and_a_paired_interval(runs, study):
@@ -168,7 +183,7 @@ def test_coverage_of_the_ratio_interval():
             | {"refusal_index": values["refusal_index"][place] + errors((200,))}
             for place in range(3)
         ]
-        rows = {row["metric"]: row for row in ratio_rows(values, draws, 1.0, 0.95)}
+        rows = {row["metric"]: row for row in ratio_rows(values, draws, DEFAULT_ANALYSIS)}
         low, high = (rows["f_score"][f"ratio_{end}"] for end in ("low", "high"))
         covered += low is not None and low <= 0.08 / 0.24 <= high
     # .98 over 600 replicates.
@@ -179,14 +194,14 @@ def test_chance_variation_matches_a_metric_unaffected_by_prompts(few_resamples):
     """Prompts that are independent repetitions of one: all of their spread is chance."""
     found, chance = [], []
     for seed in range(6):
-        once = [made_run("a", n=300, seed=10 * seed + k, variants=["normal"]).variants["normal"] for k in range(4)]
+        once = [made_run("a", n=300, seed=10 * seed + k, variants=["normal"]).tables["normal"] for k in range(4)]
         names = ("low", "normal", "high", "highest")
         run = made_run("a", n=300, variants=["normal"])
         tables = {
             name: rows.with_columns(variant=pl.lit(name), question_id=name + pl.col("question_id"))
             for name, rows in zip(names, once, strict=True)
         }
-        run = dataclasses.replace(run, variants=tables)
+        run = run.with_tables(tables)
         row = row_of(score_variability.make([run], OPTIONS).frame, "a", "refusal_rate")
         found.append(row["cv"] ** 2)
         chance.append(row["cv_chance"] ** 2)
@@ -197,5 +212,5 @@ def test_variability_table_and_figure(study):
     table = study.printed(study.frame)
     assert table["Measure"].unique(maintain_order=True).len() == 5
     assert table["Model"].to_list()[:3] == ["a", "b", AVERAGE]
-    assert "Weighted penalty 0.2" in table.columns
+    assert "Weighted (p = 0.2)" in table.columns
     assert len(study.figure().axes) == 2

@@ -43,7 +43,7 @@ def test_curve_of_a_score_against_counting_right_answers(run, study):
 
 def test_refusals_of_each_prompt_use_the_same_forced_answers(run, study):
     wrong = forced_answers(run)["wrong"].to_numpy()
-    for variant, outcomes in run.variants.items():
+    for variant, outcomes in run.tables.items():
         refused = outcomes["refused"].to_numpy()
         row = study.frame.filter(part="refusals", variant=variant).row(0, named=True)
         assert row["refusal_rate"] == pytest.approx(refused.mean())
@@ -56,7 +56,7 @@ def test_each_score_is_compared_with_each_prompt_at_its_refusal_rate(run, study)
     assert compared.height == 3 * 3
     for row in compared.iter_rows(named=True):
         scores = run.confidence.filter(method=row["method"])
-        refused = run.variants[row["variant"]]["refused"].to_numpy()
+        refused = run.tables[row["variant"]]["refused"].to_numpy()
         found = compare_with_refusals(scores["confidence"].to_numpy(), refused, scores["wrong"].to_numpy())
         low, high = found.correct_rate.confidence_interval()
         assert (row["correct_rate"], row["by_score"]) == pytest.approx(
@@ -80,9 +80,7 @@ def test_clear_cases_get_the_expected_verdict():
         ]
     )
     perfect = run_of({"normal": table_rows(wrong, wrong)})
-    frame = score_or_refusal.make([dataclasses.replace(perfect, confidence=table)], OPTIONS).frame.filter(
-        part="comparison"
-    )
+    frame = score_or_refusal.make([dataclasses.replace(perfect, scores=table)], OPTIONS).frame.filter(part="comparison")
     same, contrary = (frame.filter(method=name).row(0, named=True) for name in ("same", "contrary"))
     assert (same["difference"], same["reason"], same["verdict"]) == (0, "constant_difference", NOT_TOLD)
     assert (contrary["correct_rate"], contrary["by_score"]) == (0.6, 0.2)
@@ -93,14 +91,14 @@ def test_scores_of_other_answers_are_left_out_and_reported(run):
     own = run.confidence.filter(method="likelihood").with_columns(
         method=pl.lit("verbalised-number"), wrong=~pl.col("wrong"), **{"pass": pl.lit("probe")}
     )
-    study = score_or_refusal.make([dataclasses.replace(run, confidence=pl.concat([run.confidence, own]))], OPTIONS)
+    study = score_or_refusal.make([dataclasses.replace(run, scores=pl.concat([run.confidence, own]))], OPTIONS)
     assert "verbalised-number" not in study.frame["method"].to_list()
     assert "a: left out, since they score other answers than the rest: verbalised-number." in study.notes
 
 
 def test_prompts_that_refuse_nothing_or_all_have_a_point_and_a_note(run):
-    silent = run.variants["low"].with_columns(refused=pl.lit(value=False), variant=pl.lit("silent"))
-    study = score_or_refusal.make([dataclasses.replace(run, variants={**run.variants, "silent": silent})], OPTIONS)
+    silent = run.tables["low"].with_columns(refused=pl.lit(value=False), variant=pl.lit("silent"))
+    study = score_or_refusal.make([run.with_tables({**run.tables, "silent": silent})], OPTIONS)
     assert study.frame.filter(part="refusals", variant="silent")["refusal_rate"].to_list() == [0.0]
     assert study.frame.filter(part="comparison", variant="silent").is_empty()
     assert "a: nothing to compare under silent, which refused no question or all." in study.notes
@@ -108,8 +106,8 @@ def test_prompts_that_refuse_nothing_or_all_have_a_point_and_a_note(run):
 
 def test_ungraded_questions_are_left_out_of_that_prompt_only(run):
     gone = pl.col("question_id").is_in(["q0", "q1"])
-    low = run.variants["low"].with_columns(refused=pl.when(~gone).then("refused"))
-    frame = score_or_refusal.make([dataclasses.replace(run, variants={**run.variants, "low": low})], OPTIONS).frame
+    low = run.tables["low"].with_columns(refused=pl.when(~gone).then("refused"))
+    frame = score_or_refusal.make([run.with_tables({**run.tables, "low": low})], OPTIONS).frame
     assert frame.filter(part="refusals").select("variant", "questions").rows() == [
         ("low", 298),
         ("normal", 300),
@@ -124,9 +122,9 @@ def test_runs_without_a_possible_comparison_raise(run):
     right = table_rows(np.arange(20) % 2, np.zeros(20))
     with pytest.raises(NotPossibleError, match="likelihood is left out: all 20 answers are right"):
         score_or_refusal.make([with_scores(run_of({"normal": right}))], OPTIONS)
-    silent = {name: rows.with_columns(refused=pl.lit(value=False)) for name, rows in run.variants.items()}
+    silent = {name: rows.with_columns(refused=pl.lit(value=False)) for name, rows in run.tables.items()}
     with pytest.raises(NotPossibleError, match="nothing to compare under low; normal; high"):
-        score_or_refusal.make([dataclasses.replace(run, variants=silent)], OPTIONS)
+        score_or_refusal.make([run.with_tables(silent)], OPTIONS)
 
 
 def test_printed_table_states_the_verdicts(study):

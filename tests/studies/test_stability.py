@@ -299,7 +299,7 @@ def test_rows_are_the_agreement_of_the_residuals(fit_over: str) -> None:
     [
         (CORRECT, {"correct_rate", "both"}),
         (REFUSED, {"refusal_rate", "both"}),
-        # The weighted score is a sum of both rates, whatever its penalty, though the paper prints numbers for it.
+        # The weighted score is a sum of both rates, whatever its p, though the paper prints numbers for it.
         (CORRECT - 0.2 * (1 - REFUSED), {"both"}),
         (CORRECT - (1 - REFUSED), {"both"}),
     ],

@@ -7,6 +7,7 @@ import io
 import itertools
 import re
 import tomllib
+from dataclasses import replace
 from importlib.resources import files
 from xml.etree import ElementTree
 
@@ -52,10 +53,10 @@ def test_models_keep_distinct_styles_beyond_the_last_colour():
 
 
 def test_untrusted_text_is_drawn_literally():
-    shown = style.safe_text(HOSTILE, 200)
-    assert "\x1b" not in shown
-    assert "\u202e" not in shown
-    assert "\\$" in shown
+    text = style.safe_text(HOSTILE, 200)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "\\$" in text
     assert style.safe_text("\u4e2d") == "\\u4e2d"  # the font has no such character
     with style.house_style():
         figure = style.new_figure()
@@ -120,8 +121,27 @@ def test_every_study_has_its_texts_and_every_text_is_used():
     assert sorted(texts) == sorted((*STUDY_NAMES, "shared"))
     source = "".join(path.read_text(encoding="utf-8") for path in package.iterdir() if path.name.endswith(".py"))
     for name, codes in texts.items():
-        assert name == "shared" or codes.keys() >= {"title", "needs", "caption"}
+        assert name == "shared" or codes.keys() >= {"title", "needs", "caption", "table_caption"}
         assert all(f'"{code}"' in source for code in codes)
+
+
+OF_FIGURES = re.compile(
+    r"CSV|grey|orange|blue|colour|filled|hollow|dashed|dotted|solid|drawn|band\b|\bbars?\b|circle|diamond|\baxis\b|"
+    r"\b(left|right|above|below|open):",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("name", STUDY_NAMES)
+def test_captions_of_tables_describe_tables(name):
+    texts = tomllib.loads((files("refusal_index.plugins.studies") / "captions.toml").read_text(encoding="utf-8"))
+    assert not OF_FIGURES.search(texts[name]["table_caption"])
+
+
+def test_latex_has_the_caption_of_the_table():
+    study = Study(pl.DataFrame({"x": [1]}), caption="Grey lines.", table_caption="One row.", name="s", title="S")
+    assert "\\caption{S. One row.}" in tex_text(study)
+    assert "\\caption{S. Grey lines.}" in tex_text(replace(study, table_caption=""))
 
 
 # --- Files of a study

@@ -8,7 +8,9 @@ import inspect
 import os
 import signal
 import stat
+import sys
 import tomllib
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
@@ -23,7 +25,18 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from refusal_index import entry_points
-from refusal_index.cli.console import OptionError, filter_streams, option, print_no_more, report_user_errors
+from refusal_index.cli import console
+from refusal_index.cli.console import (
+    BAD_INPUT,
+    INCOMPLETE,
+    OptionError,
+    filter_streams,
+    ignore_width_of_zero,
+    option,
+    print_no_more,
+    replace_closed_streams,
+    report_user_errors,
+)
 from refusal_index.errors import is_utf8
 from refusal_index.models.settings import Described, described_parameters
 
@@ -32,12 +45,6 @@ new_group = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=
 _NAMES = tomllib.loads(resources.files("refusal_index.cli").joinpath("commands.toml").read_text(encoding="utf-8"))
 GROUPS: dict[str, dict[str, str]] = _NAMES["groups"]
 """The commands of this package in the order of the help, each with one line of at most 80 columns."""
-
-RENAMED_COMMANDS: dict[str, str] = _NAMES["renamed_commands"]
-"""Old names of commands, each with the command that replaces it."""
-
-RENAMED_OPTIONS: dict[str, str] = _NAMES["renamed_options"]
-"""Old names of options, each with what replaces it where the command has no option of the old name."""
 
 CORE = {
     **dict.fromkeys(("run", "force", "regrade"), "evaluation"),
@@ -67,7 +74,8 @@ class LazyCommands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
-            holder, loaded = new_group(), _load(name)
+            holder = new_group()
+            loaded = _load(name)
             holder.callback()(lambda: None)
             if isinstance(loaded, typer.Typer):
                 holder.add_typer(loaded, name=name)
@@ -91,12 +99,10 @@ class LazyGroup(TyperGroup):
         self.commands = LazyCommands()  # type: ignore[assignment]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command; raises OptionError for an old name, or an argument that is not valid UTF-8."""
+        """Return the command; raises OptionError for an argument that is not valid UTF-8."""
         for arg in args:
             if not is_utf8(arg):
                 raise OptionError(f"{arg}: expected text in UTF-8; rename the file or folder")
-        if args[0] in RENAMED_COMMANDS:
-            raise OptionError(f"{args[0]}: renamed; use 'refusal-index {RENAMED_COMMANDS[args[0]]}'")
         return super().resolve_command(ctx, args)
 
     @report_user_errors
@@ -117,14 +123,6 @@ class GroupedCommand(TyperCommand):
 
     An option with a help panel belongs to the group of that name, and is left out of ``--help``.
     """
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; an old name of an option raises OptionError with the new one."""
-        own_options = {name for param in self.params for name in param.opts}
-        for name in (arg.partition("=")[0] for arg in args):
-            if name in RENAMED_OPTIONS and name not in own_options:
-                raise OptionError(f"{name}: renamed; use {RENAMED_OPTIONS[name]}")
-        return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002 - of the interface
         """Return the parts of the usage line: the arguments, optional ones in brackets."""
@@ -173,7 +171,8 @@ class SharedOptions:
     """Help of the options that several commands share; the docstring of a command may describe them differently.
 
     - `prompts` SET: Prompt set: a name that 'refusal-index ls' prints, or a TOML file.
-    - `penalty`: Penalty for a wrong answer in the weighted score.
+    - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
+      answered.
     - `truthfulness_weights` R,D,W: Weights of the truthfulness score: added for a right answer and for a refusal,
       subtracted for a wrong answer. [default: those of the run, else 1,0,1]
     - `confidence_level`: Confidence level of every interval.
@@ -184,11 +183,11 @@ class SharedOptions:
     - `json`: Print the summary as JSON and nothing else.
     - `format_`: Format of the file: inspect, lm-eval, graded or outcomes. [default: detected from its content]
     - `column` ROLE=NAME: Name a column of your own file, as in grade=verdict. Repeatable.
-    - `map_` WORD=MEANING: Read a word in the file as a grade or flag, as in skipped=refused. Meanings: correct,
-      incorrect, refused, unscored, true, false. Repeatable.
+    - `map_` WORD=MEANING: Read a word in the file as a grade, as in skipped=refused; flags are not changed. Meanings:
+      correct, incorrect, refused, unscored. Repeatable.
     - `scorer`: Score of an Inspect log, or metric of lm-eval, to use as the grade.
-    - `refusal`: How to recognise a refusal, unless it is graded correct: a regular expression to search for in the
-      reply, or 'wording', 'tag' or a function, as in 'refusal-index run'. [default: by the grade]
+    - `refusal`: How to recognise a refusal in a reply, whatever its grade: 'wording', 'tag', +REGEX, @FILE or a
+      function, as in 'refusal-index run'. [default: by the grade]
     """
 
 
@@ -222,7 +221,8 @@ def _described(parameter: inspect.Parameter, entry: Described | None) -> inspect
         return parameter
     is_argument = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
     shown = copy(metadata[0]) if metadata else typer.Argument() if is_argument else typer.Option()
-    shown.help, shown.metavar = entry.text, entry.metavar or metavar_of(kind)
+    shown.help = entry.text
+    shown.metavar = entry.metavar or metavar_of(kind)
     if not is_argument:
         shown.param_decls = shown.param_decls or (option(parameter.name.rstrip("_")),)
     return parameter.replace(annotation=Annotated[kind, shown])
@@ -285,9 +285,12 @@ def _interrupted(*_: object) -> None:
 def main() -> None:
     """Run the command line.
 
-    Exit status: 0 done, 1 incomplete or failed, 2 bad input, 3 inconclusive (gate only), 130 interrupted.
+    Exit status: 0 done, 1 incomplete or failed, 2 bad input or an internal error, 3 inconclusive (gate only), 130
+    interrupted.
     """
     gc.set_threshold(100_000, 50, 100)  # imports drop next to nothing in cycles: the usual pace takes a tenth longer
+    replace_closed_streams()
+    ignore_width_of_zero()
     filter_streams()
     # A cluster sends SIGTERM, a terminal that is closed SIGHUP, which nohup ignores: from the first moment on like
     # Ctrl-C, and no more once the exit status stands.
@@ -299,6 +302,14 @@ def main() -> None:
         signal.signal(number, _interrupted)
     try:
         app()
+    except OSError as error:  # those about a file are reported where they are caught
+        print_no_more()
+        console.error(f"cannot read or write ({error.strerror or error}); check the disk, and where the output goes")
+        sys.exit(INCOMPLETE)
+    except Exception as error:
+        traceback.print_exc()
+        console.error(f"internal error ({type(error).__name__}); please report it with the lines above")
+        sys.exit(BAD_INPUT)
     finally:
         for number in ending:
             signal.signal(number, signal.SIG_IGN)

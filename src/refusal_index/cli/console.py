@@ -10,6 +10,7 @@ import errno
 import functools
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from textwrap import fill
@@ -17,9 +18,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TextIO, TypeVar, cast
 
 import typer
 
-from refusal_index.errors import NotWrittenError, RefusalIndexError, suggestion
+from refusal_index.errors import NotWrittenError, RefusalIndexError, escape, suggestion
 from refusal_index.redaction import redacted, redacted_in
-from refusal_index.render.format import TEXT_WIDTH, Block, Table, escape
+from refusal_index.render.format import TEXT_WIDTH, Block, Table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,7 +46,22 @@ class _Filtered:
 
 def filter_streams() -> None:
     """Remove API keys from both streams from here on, also from the traceback that ends the process."""
-    sys.stdout, sys.stderr = cast("TextIO", _Filtered(sys.stdout)), cast("TextIO", _Filtered(sys.stderr))
+    sys.stdout = cast("TextIO", _Filtered(sys.stdout))
+    sys.stderr = cast("TextIO", _Filtered(sys.stderr))
+
+
+def replace_closed_streams() -> None:
+    """Discard output where a stream is closed; otherwise the next file to be opened would receive it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - kept open
+
+
+def ignore_width_of_zero() -> None:
+    """Remove a width of 0 from the environment, which some systems set if there is no terminal."""
+    width = os.environ.get("COLUMNS", "").strip()
+    if width.isdecimal() and int(width) == 0:
+        del os.environ["COLUMNS"]
 
 
 def say(text: object = "") -> None:
@@ -116,6 +132,15 @@ def _shown(text: object) -> str:
     return escape(redacted(str(text)))
 
 
+def _with_meanings(words: Sequence[str]) -> str:
+    """Return how to repeat the command with a meaning for each unknown word of a column of grades."""
+    if not words:
+        return ""
+    meanings = (part for word in words for part in ("--map", f"{word}=GRADE"))
+    command = shlex.join(["refusal-index", *sys.argv[1:], *meanings])
+    return f", where GRADE is correct, incorrect, refused or unscored: {command}"
+
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -164,22 +189,39 @@ def report_user_errors(command: Callable[P, R]) -> Callable[P, R]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except NotWrittenError as caught:
-            error(caught)
-            raise typer.Exit(INCOMPLETE) from caught
-        except RefusalIndexError as caught:
-            shown = getattr(caught, "shown", None)
-            error(shown(option) if shown else caught)
-            raise typer.Exit(BAD_INPUT) from caught
-        except OSError as caught:
-            if caught.errno == errno.EPIPE or caught.filename is None:  # the reader of the output has gone
+        except (Exception, SystemExit) as caught:
+            described = _described(caught)
+            if described is None:
                 raise
-            error(f"{caught.filename}: {caught.strerror}; check the path and its permissions")
-            raise typer.Exit(INCOMPLETE) from caught
-        except ModuleNotFoundError as caught:
-            if caught.name is None or caught.name.partition(".")[0] not in EVAL_PACKAGES:
-                raise
-            error(f"this needs the package {caught.name}: pip install 'refusal-index[eval]'")
-            raise typer.Exit(BAD_INPUT) from caught
+            message, status = described
+            error(message)
+            raise typer.Exit(status) from caught
 
     return wrapped
+
+
+def _described(caught: BaseException) -> tuple[object, int] | None:
+    """Return what to print of an error, and the exit status; None for an internal error, and for the end of a command.
+
+    An OSError without a path, such as that of a closed pipe, is reported by `main`.
+    """
+    message: object = None
+    status = BAD_INPUT
+    match caught:
+        case NotWrittenError():
+            message = caught
+            status = INCOMPLETE
+        case RefusalIndexError():
+            shown = getattr(caught, "shown", None)
+            unknown_words = getattr(caught, "unknown_words", ())
+            message = f"{shown(option) if shown else caught}{_with_meanings(unknown_words)}"
+        case OSError() if caught.errno != errno.EPIPE and caught.filename is not None:
+            message = f"{caught.filename}: {caught.strerror}; check the path and its permissions"
+            status = INCOMPLETE
+        case ModuleNotFoundError() if (caught.name or "").partition(".")[0] in EVAL_PACKAGES:
+            message = f"this needs the package {caught.name}: pip install 'refusal-index[eval]'"
+        case RuntimeError() if str(caught).startswith("Symlink loop"):  # from `Path.resolve`, before Python 3.13
+            message = f"{caught}; remove the link, or choose another path"
+        case SystemExit() if not isinstance(caught.__context__, BrokenPipeError):  # Rich exits after such an error
+            message = f"code that was loaded called sys.exit({caught.code!r}); correct it, or do not load it"
+    return None if message is None else (message, status)

@@ -11,9 +11,7 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, option
 from refusal_index.cli.shared_options import columns_of, takes_settings, words_of
-
-ONE_MODELS_OWN = ("model", "think", "reasoning_effort", "price")
-"""Settings of a single model, which cannot be combined with a file of models."""
+from refusal_index.runs.settings import SETTINGS
 
 
 @takes_settings()
@@ -47,8 +45,8 @@ def run(
     if config is None:
         plans = [prepare(Settings.from_values(**values), out=out)]
     else:
-        for name in ONE_MODELS_OWN:
-            if name in values:
+        for name in values:
+            if SETTINGS[name].is_one_models_own:
                 raise OptionError(
                     f"{option(name)}: a configuration sets this for each model; write {name} under [[models]]"
                 )
@@ -73,12 +71,12 @@ def run(
 @takes_settings(
     *("dataset", "data", "grader", "seed", "prompts", "placement", "temperature", "top_p", "max_tokens", "engine"),
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
-    *("detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "penalty"),
-    "truthfulness_weights",
+    *("detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "weighted_score_p"),
+    *("header", "extra_body", "truthfulness_weights"),
     dataset="Dataset that fills in questions and gold answers missing in the file, matched by question id or text: a "
     "name that 'refusal-index ls' prints. [default: own with --data]",
-    grader="Grader of the forced answers: 'exact', or a model as PROVIDER/NAME. [default: exact for the almanac, else "
-    "openai/gpt-4o-mini]",
+    grader="Grader of the forced answers: 'exact', 'includes', or a model as PROVIDER/NAME. [default: exact for the "
+    "almanac, else openai/gpt-4o-mini]",
     seed="Random seed of every request.",
 )
 def force(
@@ -108,7 +106,7 @@ def force(
     - `name`: Model in the file whose first pass to use, if the file has several models.
     - `out`: Output folder. [default: runs/NAME, derived from the settings]
     """
-    from refusal_index.cli.runs import execute_and_show
+    from refusal_index.cli.runs import execute_and_show, print_notes
     from refusal_index.data.imports import ReadOptions
     from refusal_index.render.sentences import sentence
     from refusal_index.runs.reuse import prepare_force
@@ -118,14 +116,17 @@ def force(
     settings = Settings.from_values(model=model, **values)
     plan = prepare_force(file, settings, name=name, kind=format_, options=options, out=out)
     for caveat in plan.caveats:
-        console.note(f"warning: {sentence(caveat)}")
+        console.note(f"{'warning' if caveat.severity == 'serious' else 'note'}: {sentence(caveat)}")
+    print_notes([plan])
     execute_and_show(plan, as_json=json)
 
 
 @takes_settings(
-    "refusal",
+    *("refusal", "reasoning"),
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
     *("engine", "detach", "command", "ray_address", "engine_option", "grader_price", "batch_rate"),
+    reasoning="Regular expression for the model's reasoning, which is not read. Marks such as <think> are known. "
+    "[default: that of the run]",
     max_cost="Stop before the run costs more than this many dollars; requires --grader-price.",
     grader_price="Dollars per million input and output tokens of the grading model, as in 0.15,0.6; if there are two, "
     "the price of each. Adds the cost to the results.",
@@ -148,8 +149,8 @@ def regrade(
     Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
 
     - `run` RUN: Folder of a finished run.
-    - `grader`: New grader: 'exact', 'choice' or 'regex', which send nothing; a model as PROVIDER/NAME; or two models
-      that must agree, as A,B.
+    - `grader`: New grader: 'exact', 'includes', 'choice' or 'regex', which send nothing; a model as PROVIDER/NAME; or
+      two models that must agree, as A,B.
     - `out`: Folder of the new run. [default: runs/NAME, derived from the settings]
     """
     from refusal_index.cli.runs import execute_and_show

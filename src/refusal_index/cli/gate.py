@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.console import OptionError, option
-from refusal_index.cli.shared_options import FORECAST, check_folder_of, output, takes_settings
-from refusal_index.runs.settings import SETTINGS
+from refusal_index.cli.console import BAD_INPUT, INCOMPLETE, OptionError, option
+from refusal_index.cli.shared_options import check_folder_of, output, settings_of, takes_settings
 
 if TYPE_CHECKING:
     from refusal_index.findings.gate import GateResult
     from refusal_index.findings.gate_policy import Policy
 
 EXIT = {"pass": 0, "fail": 1, "inconclusive": 3}
-"""The exit status of each verdict; 2 is bad input, as everywhere."""
+"""The exit status for each verdict; 2 means that there is no verdict."""
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 """Names the file that GitHub shows below a job, where there is one."""
@@ -30,16 +29,10 @@ FORMS = (".json", ".md", ".xml", ".html")
 """Suffixes of the files that ``--out`` writes."""
 
 
-ASKING = tuple(
-    name
-    for name in SETTINGS
-    if name not in ("variants", "log_to", "half_width", "detach", "penalty", "truthfulness_weights", *FORECAST)
-)
-"""Settings of a candidate that the gate evaluates."""
-
-
 @takes_settings(
-    *ASKING, all_of_run=True, looks="With --run: number of interim checks, evenly spaced over the questions."
+    *settings_of("gate"),
+    all_of_run=True,
+    looks="With --run: number of interim checks, evenly spaced over the questions.",
 )
 def gate(
     candidate: Path,
@@ -62,13 +55,14 @@ def gate(
     The candidate passes if every guarded metric is shown to be within its limit, fails if one is shown to be beyond it,
     and is inconclusive otherwise. With a baseline, four metrics are guarded by default: RI, the share of correct
     answers, accuracy when answering, and the refusal rate. So a model that knows less, never refuses or always refuses
-    fails. A run that lacks more than 2% of its grades is inconclusive.
+    fails. RI leaves out what the forced pass refused again. Missing answers are assumed to count against the verdict. A
+    run that lacks more than 1% of its grades is inconclusive.
 
     With --run, the candidate is evaluated first, with all options of the command 'run'. The result is checked
     five times along the way, and the run stops at the first clear verdict; the overall chance of a wrong verdict is no
     higher than that of a single test. Running the same command again resumes.
 
-    Exit status: 0 pass, 1 fail, 3 inconclusive, 2 bad input or an output that cannot be written, 130 interrupted.
+    Exit status: 0 pass, 1 fail, 3 inconclusive, 2 no verdict or an output that cannot be written, 130 interrupted.
 
     - `candidate` CANDIDATE: Folder of a run, or an outcome table; with --run, the folder to write the run to.
     - `baseline` RUN: Run of the model in use on the same questions: a folder or an outcome table.
@@ -108,6 +102,8 @@ def gate(
         result = _evaluate(candidate, baseline, criteria, values) if run else judge(candidate, baseline, criteria)
     except OSError as error:  # a full disk is not a verdict, which exit status 1 would mean
         raise OptionError(f"{error}; there is no verdict") from error
+    except typer.Exit as ended:  # nor is a run that could not be completed
+        raise typer.Exit(BAD_INPUT if ended.exit_code == INCOMPLETE else ended.exit_code) from ended
     _write(result, [candidate, *([baseline] if baseline else [])], files)
     _print(result, files.values(), as_json=json)
     raise typer.Exit(EXIT[result.verdict])
@@ -116,6 +112,7 @@ def gate(
 def _evaluate(candidate: Path, baseline: Path | None, policy: Policy, values: Mapping[str, Any]) -> GateResult:
     """Evaluate the candidate until the verdict is certain."""
     from refusal_index.cli.runs import execute_with_progress, print_notes
+    from refusal_index.render.gate import not_asked
     from refusal_index.runs.gate import count_not_compared, gate_while_asking, read_run, variant_to_ask
     from refusal_index.runs.plan import prepare
     from refusal_index.runs.settings import Settings
@@ -130,10 +127,10 @@ def _evaluate(candidate: Path, baseline: Path | None, policy: Policy, values: Ma
             f"baseline: {unmatched:,} of the {len(plan.dataset.questions):,} questions are not in {baseline}, so they "
             "are asked but not compared"
         )
-    gated = execute_with_progress(plan, partial(gate_while_asking, plan, other, policy))
-    for note in gated.notes:
+    run, verdict = execute_with_progress(plan, partial(gate_while_asking, plan, other, policy))
+    for note in not_asked(run, verdict):
         console.note(note)
-    return gated.verdict
+    return verdict
 
 
 def _numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
@@ -194,12 +191,12 @@ def _write(result: GateResult, runs: Sequence[Path], files: Mapping[str, Path]) 
 
     Raises OptionError if one cannot be written, after writing the others.
     """
-    from refusal_index.data.files import write_atomically
+    from refusal_index.data.files import json_text, write_atomically
     from refusal_index.errors import NotWrittenError, listed
+    from refusal_index.findings.run_results import find_runs
     from refusal_index.redaction import redacted_in
     from refusal_index.render.gate import gate_document, to_junit, to_markdown
-    from refusal_index.render.report import read_report_runs, write_report
-    from refusal_index.runs.writing import as_json
+    from refusal_index.render.report import write_report
 
     if path := os.environ.get(STEP_SUMMARY):
         try:
@@ -208,7 +205,7 @@ def _write(result: GateResult, runs: Sequence[Path], files: Mapping[str, Path]) 
         except OSError as error:
             console.note(f"${STEP_SUMMARY} cannot be written ({error.strerror}); the verdict stands")
     contents = {
-        ".json": lambda: as_json(redacted_in(gate_document(result))).encode(),
+        ".json": lambda: json_text(redacted_in(gate_document(result))).encode(),
         ".md": lambda: to_markdown(result).encode(),
         ".xml": lambda: to_junit(result),
     }
@@ -218,7 +215,7 @@ def _write(result: GateResult, runs: Sequence[Path], files: Mapping[str, Path]) 
             if suffix in contents:
                 write_atomically(file, contents[suffix]())
             elif result.unasked is None:
-                write_report(read_report_runs(runs)[0], file, gate=result)
+                write_report(find_runs(runs).runs, file, gate=result)
             else:
                 console.note(f"{file} is not written: nothing was judged")
         except NotWrittenError as error:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import BAD_INPUT, OptionError, one_of
-from refusal_index.cli.shared_options import Penalty, columns_of, output, words_of
+from refusal_index.cli.shared_options import WeightedScoreP, columns_of, output, words_of
+
+if TYPE_CHECKING:
+    from refusal_index.data.first_pass import FirstPass, FirstPasses
+    from refusal_index.data.imports import ReadOptions
+    from refusal_index.models.requests import ModelProvider
 
 
 def import_(
@@ -26,7 +32,7 @@ def import_(
     name: str | None = None,
     dataset: str | None = None,
     variants: str | None = None,
-    penalty: Penalty = 1.0,
+    weighted_score_p: WeightedScoreP = 1.0,
     json: bool = False,
 ) -> None:
     """Import results from other evaluation tools.
@@ -44,14 +50,15 @@ def import_(
     - `variants` NAME: Name of the prompt, such as normal, instead of the one in the files.
     - `json`: Print the counts as JSON and nothing else.
     """
-    from refusal_index.data.first_pass import check_order, self_contained, to_outcomes, with_rows_of_forced
+    from refusal_index.data.analysis import Analysis
+    from refusal_index.data.first_pass import self_contained, to_outcomes
     from refusal_index.data.imports import ReadOptions
     from refusal_index.data.outcome_table import write_outcomes
     from refusal_index.data.tables import file_format
-    from refusal_index.findings.conclusions import tallies, tally_document
+    from refusal_index.findings.tallies import tallies, tally_document
     from refusal_index.render.format import count
+    from refusal_index.render.imported import reading_lines
     from refusal_index.render.summary import tally_blocks
-    from refusal_index.runs.reuse import import_file, joined
 
     file_format(out)  # before anything is read
     if any(out.resolve() == file.resolve() for file in (*files, *([forced] if forced else []))):
@@ -59,29 +66,46 @@ def import_(
     if forced is not None and len(files) > 1:
         raise OptionError(f"--forced: expected a single FILE to match, got {len(files)}")
     options = ReadOptions(columns_of(column), scorer, refusal, name, dataset, words_of(map_))
-    imported = [first_pass for path in files for first_pass in import_file(path, format_, options).passes]
-    if forced is None:
-        together = with_rows_of_forced(imported)
-    else:
-        check_order(imported, files[0], forced)
-        together = joined(imported, forced, format_, options)
+    together, read = _read_both(files, forced, format_, options)
     passes = [replace(first_pass, variant=variants or first_pass.variant) for first_pass in together]
     table = to_outcomes(self_contained(first_pass) for first_pass in passes)
     try:
         write_outcomes(table, out)
     except OSError as error:
         raise OptionError(f"--out: {out} cannot be written ({error.strerror}); choose another place") from error
-    tallied = tallies(passes, penalty=penalty)
+    tallied = tallies(passes, Analysis(weighted_score_p=weighted_score_p))
+    lines = reading_lines(read)
     if json:
         console.document([tally_document(tally) for tally in tallied])
+        for line in lines:
+            console.note(line)
         return
     console.show(tally_blocks(tallied))
+    for line in lines:
+        console.say()
+        console.prose(line)
     console.say()
     n_refused = sum(tally.to_force for tally in tallied)
     further = (
         " 'refusal-index force' sends one request for each refused question, and one or two more if a model grades."
     )
     console.prose(f"{out}: {count(len(table), 'row')}.{further if n_refused else ''}")
+
+
+def _read_both(
+    files: Sequence[Path], forced: Path | None, format_: str | None, options: ReadOptions
+) -> tuple[Sequence[FirstPass], list[tuple[str, FirstPasses]]]:
+    """Return the first passes of the files with their forced answers, and what was read from each file."""
+    from refusal_index.data.first_pass import check_order, with_forced, with_rows_of_forced
+    from refusal_index.runs.reuse import import_file, import_forced
+
+    read = [(str(path), import_file(path, format_, options).read) for path in files]
+    imported = [first_pass for _, found in read for first_pass in found.passes]
+    if forced is None:
+        return with_rows_of_forced(imported), read
+    check_order(imported, files[0], forced)
+    second = import_forced(imported, forced, format_, options)
+    return with_forced(imported, second.passes, str(forced)), [*read, (str(forced), second)]
 
 
 MAX_PROBLEMS = 20
@@ -108,19 +132,21 @@ def validate(
     """
     from refusal_index.data.datasets.dataset import Survey, question_reader
     from refusal_index.protocol import FORCED, load_prompt_set
-    from refusal_index.protocol.replies import CHARACTERS_PER_TOKEN, longest_in_characters, whole_prompt
+    from refusal_index.protocol.prompt_length import CHARACTERS_PER_TOKEN, longest_in_characters, whole_prompt
+    from refusal_index.runs.gold_answers import declines
 
     prompt_set = load_prompt_set(prompts)
     one_of("--variants", variants, [*prompt_set.variants, FORCED])
     questions = question_reader(file, columns_of(column))
-    survey = Survey(questions, longest_in_characters(prompt_set), CHARACTERS_PER_TOKEN, max_context_tokens)
+    length = longest_in_characters(prompt_set)
+    survey = Survey(questions, length, CHARACTERS_PER_TOKEN, max_context_tokens, declines)
     if survey.problems or survey.first is None:
         for problem in survey.problems[:MAX_PROBLEMS]:
             console.error(problem)
         if len(survey.problems) > MAX_PROBLEMS:
             console.note(f"and {len(survey.problems) - MAX_PROBLEMS:,} more; fix these first")
         raise typer.Exit(BAD_INPUT)
-    for line in survey.described():
+    for line in survey.describe():
         console.say(line)
     console.say()
     console.say(f"the first question, with the prompt {variants!r}:")
@@ -189,37 +215,21 @@ def ls(
     if task_files:
         console.say(str(Path(load(own_plugins("task_files")["lm_eval"]).__file__).parent))
         return
-    from refusal_index.data.datasets import dataset_names
+    from refusal_index.data.datasets import dataset_names, dataset_source
     from refusal_index.protocol import load_prompt_set, prompt_set_names
 
     console.say("datasets (--dataset)")
     for name in dataset_names():
-        console.say(f"  {name:<25} {DATASET_NOTES.get(name, '')}".rstrip())
+        console.say(f"  {name:<25} {dataset_source(name).note}".rstrip())
     console.say()
     console.say("prompt sets (--prompts) and their prompts (--variants)")
     for name in prompt_set_names():
         console.say(f"  {name:<25} {', '.join(load_prompt_set(name).variants)}")
     console.say()
     console.say("models without an API key or a download (--model)")
-    for provider, plugin in installed("models").items():
-        for name in (f"{provider}/{model}" for model in load(plugin).names):
-            console.say(f"  {name:<25} {MODEL_NOTES.get(name, '')}".rstrip())
+    for prefix, plugin in installed("models").items():
+        provider: ModelProvider = load(plugin)
+        for model in provider.names:
+            console.say(f"  {f'{prefix}/{model}':<25} {provider.notes.get(model, '')}".rstrip())
     console.say()
     console.say("Other models are named PROVIDER/NAME, as in Inspect: openai/gpt-4.1 or vllm/Qwen/Qwen3-32B.")
-
-
-DATASET_NOTES = {
-    "almanac": "2,280 questions about the fictional world that the embedded models know",
-    "faitheval_counterfactual": "1,000 multiple-choice questions on texts with false facts; downloaded, or --data FILE",
-    "faitheval_inconsistent": "questions on texts that contradict themselves; likewise; combine as NAME+precise_wiki",
-    "faitheval_unanswerable": "questions that their text does not answer; likewise; combine as NAME+precise_wiki",
-    "own": "your own CSV, JSON Lines or Parquet file (--data FILE)",
-    "precise_wiki": "a set made by 'refusal-index build precise-wiki'; needs --data FILE",
-    "simpleqa": "4,326 factual questions; downloaded and verified, or --data FILE",
-    "simpleqa_verified": "1,000 verified questions of SimpleQA; needs --data FILE",
-}
-MODEL_NOTES = {
-    "almanac/base": "knows the frequent facts of the almanac and refuses where it knows less",
-    "almanac/small": "knows less",
-    "almanac/rash": "knows as much as base, but refuses less selectively",
-}

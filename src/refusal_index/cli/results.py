@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,29 +14,32 @@ from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
 from refusal_index.cli.shared_options import (
     DEFAULT_LEVEL,
     ConfidenceLevel,
-    Penalty,
     columns_of,
     how_to_show,
     only_folder,
     output,
-    payoffs_of,
     readable_runs,
-    report_left_out,
     summary_of,
     weights_of,
 )
+
+if TYPE_CHECKING:
+    from refusal_index.data.analysis import Analysis
+    from refusal_index.data.outcome_table import Sampling
+    from refusal_index.findings.run_results import RunResults
 
 
 def score(
     files: list[Path] | None = None,
     /,
     column: list[str] | None = None,
-    penalty: Annotated[float | None, typer.Option(min=0)] = None,
+    weighted_score_p: Annotated[float | None, typer.Option(min=0)] = None,
     truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = DEFAULT_LEVEL,
     cluster: str | None = None,
     weight: str | None = None,
     regrade: bool = False,
+    refusal: str | None = None,
     rates: Path | None = None,
     json: bool = False,
 ) -> None:
@@ -50,43 +53,50 @@ def score(
     - `files` FILE: Outcome tables (.csv, .jsonl, .parquet; the columns refused and wrong suffice), or the folder of one
       run.
     - `column` ROLE=NAME: Name a column of the tables, as in wrong=is_error. Repeatable.
-    - `penalty`: Penalty for a wrong answer in the weighted score. [default: that of the run, else 1]
+    - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
+      answered. [default: that of the run, else 1]
     - `regrade`: If another version graded the run by other rules, grade its replies again by the rules of this version.
+    - `refusal`: Setting --refusal of the run, if it is your own function: a function that the folder names is called
+      only if you name it too.
     - `rates` FILE: Published rates instead of outcomes: columns correct_rate, refusal_rate, forced_accuracy, n.
     """
+    from refusal_index.data.analysis import Analysis
     from refusal_index.data.outcome_table import OWN_COLUMNS, Sampling
     from refusal_index.findings.summary import is_complete
     from refusal_index.render.summary import first_screen, summary_document
 
-    payoffs = payoffs_of(penalty, truthfulness_weights)
+    sampling = Sampling(cluster, weight)
+    analysis = Analysis(confidence_level, weighted_score_p, weights_of(truthfulness_weights), sampling)
     if rates is not None:
         if files:
             raise OptionError(
                 f"score: expected outcomes or --rates, got both {files[0]} and {rates}; leave out one of them"
             )
-        _score_rates(rates, payoffs, confidence_level, as_json=json)
+        of_outcomes: dict[str, object] = {"--column": column, "--cluster": cluster, "--weight": weight}
+        of_outcomes |= {"--regrade": regrade, "--refusal": refusal}
+        for name, value in of_outcomes.items():
+            if value:
+                raise OptionError(f"{name}: applies to outcomes, got --rates {rates}; leave it out")
+        _score_rates(rates, analysis, as_json=json)
         return
     if not files:
         raise OptionError("score: expected outcome tables, a run's folder or --rates FILE, got nothing; name one")
-    sampling, folder = Sampling(cluster, weight), only_folder("score", files)
+    folder = only_folder("score", files)
     if folder and sampling == OWN_COLUMNS and not column:
         from refusal_index.cli.runs import show_run
-        from refusal_index.runs.writing import ComparabilityError, open_run, rebuild
 
-        try:
-            run = rebuild(folder, **payoffs, confidence_level=confidence_level, regrade=regrade)
-        except ComparabilityError as error:
-            console.note(f"note: {error}; add --regrade to grade its replies again")
-            run = open_run(folder)
-        complete = show_run(run, as_json=json)
+        complete = show_run(_rebuilt(folder, analysis, regrade=regrade, refusal=refusal), as_json=json)
     else:
-        summary = summary_of(files, sampling, payoffs, confidence_level, columns_of(column))
+        if refusal is not None:
+            raise OptionError("--refusal: applies to a run's folder, whose replies are read again; leave it out")
+        summary = summary_of(files, analysis, columns_of(column))
         complete = is_complete(summary)
+        _note_unused(files, sampling, columns_of(column))
         if json:
             console.document(summary_document(summary))
         else:
             options = {
-                "penalty": penalty,
+                "weighted_score_p": weighted_score_p,
                 "truthfulness_weights": truthfulness_weights,
                 "confidence_level": None if confidence_level == DEFAULT_LEVEL else confidence_level,
                 "cluster": cluster,
@@ -100,14 +110,41 @@ def score(
         raise typer.Exit(INCOMPLETE)
 
 
-def _score_rates(path: Path, payoffs: Mapping[str, Any], confidence_level: float, *, as_json: bool) -> None:
+def _rebuilt(folder: Path, analysis: Analysis, *, regrade: bool, refusal: str | None) -> RunResults:
+    """Rebuild the results of a run; those of a run graded by other rules are left as they are."""
+    from refusal_index.findings.run_results import open_run
+    from refusal_index.runs.rebuild import ComparabilityError, rebuild
+
+    try:
+        return rebuild(folder, analysis, regrade=regrade, refusal=refusal)
+    except ComparabilityError as error:
+        console.note(f"note: {error}; add --regrade to grade its replies again")
+        return open_run(folder)
+
+
+def _note_unused(files: Sequence[Path], sampling: Sampling, columns: Mapping[str, str]) -> None:
+    """Name the columns of outcome tables that were not used."""
+    from refusal_index.data.outcome_table import SAMPLING_COLUMNS, unused_columns
+    from refusal_index.data.tables import column_names
+    from refusal_index.errors import OutcomeTableError
+    from refusal_index.findings.imported import not_used
+    from refusal_index.render.sentences import sentence
+
+    used = {*columns.values(), *map(sampling.column, SAMPLING_COLUMNS)}
+    present = [name for path in files if path.is_file() for name in column_names(path, OutcomeTableError)]
+    unused = unused_columns(present, used)
+    if unused:
+        console.note(f"note: {sentence(not_used(unused))}")
+
+
+def _score_rates(path: Path, analysis: Analysis, *, as_json: bool) -> None:
     from refusal_index.data.rates import read_rates
     from refusal_index.findings.summary import summarise_rates
     from refusal_index.render.format import span
     from refusal_index.render.summary import first_screen, summary_document
 
     rows = read_rates(path)
-    summary = summarise_rates(rows, **payoffs, confidence_level=confidence_level)
+    summary = summarise_rates(rows, analysis)
     if as_json:
         ranges = [
             {"model": row.model, "dataset": row.dataset, **dict(zip(("low", "high"), row.range, strict=True))}
@@ -128,35 +165,56 @@ def show(
     files: list[Path],
     /,
     column: list[str] | None = None,
-    penalty: Annotated[float | None, typer.Option(min=0)] = None,
+    weighted_score_p: Annotated[float | None, typer.Option(min=0)] = None,
     truthfulness_weights: str | None = None,
     confidence_level: Annotated[float | None, typer.Option(min=0.5, max=0.9999)] = None,
     cluster: str | None = None,
     weight: str | None = None,
+    replies: bool = False,
 ) -> None:
     """Show every metric of a run.
 
-    Prints all metrics with intervals, and every note. Without options, prints the results as stored with the run.
-    Changes nothing.
+    Prints all metrics with intervals, and every note, from the stored outcomes. Without options, the level, p of the
+    weighted score and the weights are those of the run. Changes nothing.
 
     Exit status: 0 done, 2 bad input.
 
     - `files` RUN: Folder of one run, or outcome tables (.csv, .jsonl, .parquet).
     - `column` ROLE=NAME: Name a column of the tables, as in wrong=is_error. Repeatable.
-    - `penalty`: Penalty for a wrong answer in the weighted score. [default: that of the run, else 1]
+    - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
+      answered. [default: that of the run, else 1]
     - `confidence_level`: Confidence level of every interval. [default: 0.95]
+    - `replies`: Instead, list replies that may have been read wrongly, grouped by sentence: unclear ones, refusals
+      recognised by their text, and wrong answers that begin alike.
     """
+    from refusal_index.data.analysis import Analysis
     from refusal_index.data.outcome_table import Sampling
+    from refusal_index.findings.run_results import open_run
+    from refusal_index.render.run import run_blocks
     from refusal_index.render.summary import summary_blocks
-    from refusal_index.runs.writing import open_run, run_blocks
 
+    if replies:
+        _show_replies(files, Sampling(cluster, weight), columns_of(column))
+        return
     folder = only_folder("show", files)
-    options = (penalty, truthfulness_weights, confidence_level, cluster, weight, column or None)
+    options = (weighted_score_p, truthfulness_weights, confidence_level, cluster, weight, column or None)
     if folder and all(option is None for option in options):
         console.show(run_blocks(open_run(folder)))
         return
-    payoffs, level = payoffs_of(penalty, truthfulness_weights), confidence_level or DEFAULT_LEVEL
-    console.show(summary_blocks(summary_of(files, Sampling(cluster, weight), payoffs, level, columns_of(column))))
+    sampling = Sampling(cluster, weight)
+    analysis = Analysis(confidence_level or DEFAULT_LEVEL, weighted_score_p, weights_of(truthfulness_weights), sampling)
+    console.show(summary_blocks(summary_of(files, analysis, columns_of(column))))
+
+
+def _show_replies(files: Sequence[Path], sampling: Sampling, columns: Mapping[str, str]) -> None:
+    from refusal_index.data.folder import read_outcomes_of
+    from refusal_index.data.outcome_table import read_tables
+    from refusal_index.findings.reply_groups import groups_by_variant
+    from refusal_index.render.replies import replies_blocks
+
+    folder = only_folder("show", files)
+    table = read_outcomes_of(folder, sampling) if folder else read_tables(files, sampling, columns)
+    console.show(replies_blocks(groups_by_variant(table)))
 
 
 _PAGE = "report.html"
@@ -166,7 +224,7 @@ def report(
     runs: list[Path],
     /,
     out: Annotated[Path | None, output(allowed=_PAGE)] = None,
-    penalty: Annotated[float | None, typer.Option(min=0)] = None,
+    weighted_score_p: Annotated[float | None, typer.Option(min=0)] = None,
     truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
     cluster: str | None = None,
@@ -181,26 +239,22 @@ def report(
 
     - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
     - `out` FILE: File to write. [default: report.html in the folder of the run, or next to the table]
-    - `penalty`: Penalty for a wrong answer in the weighted score. [default: that of the run, else 1]
+    - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
+      answered. [default: that of the run, else 1]
     """
+    from refusal_index.data.analysis import Analysis
     from refusal_index.data.outcome_table import Sampling
     from refusal_index.errors import NotWrittenError
-    from refusal_index.render.report import read_report_runs, write_report
+    from refusal_index.render.report import write_report
 
     if out is None and len(runs) > 1:
         raise OptionError("report: expected --out FILE, since the report covers several runs, got none; add it")
     path = out or (runs[0] if runs[0].is_dir() else runs[0].parent) / _PAGE
     _refuse_foreign(path)
-    readable, left_out = read_report_runs(
-        runs,
-        penalty=penalty,
-        truthfulness_weights=weights_of(truthfulness_weights),
-        confidence_level=confidence_level,
-        sampling=Sampling(cluster, weight),
-    )
-    report_left_out(left_out)
+    analysis = Analysis(confidence_level, weighted_score_p, weights_of(truthfulness_weights), Sampling(cluster, weight))
+    readable = readable_runs(runs, analysis)
     try:
-        written = write_report(readable, path, left_out=left_out)
+        written = write_report(readable.runs, path, left_out=readable.left_out)
     except NotWrittenError:
         raise
     except OSError as error:
@@ -208,7 +262,7 @@ def report(
     extent = f"{written.n_cut:,} texts cut to {written.limit:,} characters" if written.n_cut else "all texts in full"
     extent = extent if written.limit else "without replies, which would make it too large"
     console.say(f"Report: {written.path} ({written.size / 1e6:.1f} MB, {extent})")
-    if left_out:
+    if readable.left_out:
         raise typer.Exit(INCOMPLETE)
 
 
@@ -232,7 +286,7 @@ def compare(
     variants: str | None = None,
     metric: str = "refusal_index",
     adjustment: str = "max-t",
-    penalty: Penalty = 1.0,
+    weighted_score_p: Annotated[float | None, typer.Option(min=0)] = None,
     truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
     cluster: str | None = None,
@@ -255,43 +309,51 @@ def compare(
     - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet); at least two models.
     - `variants` NAME: Compare under this prompt only. [default: each prompt that the runs share, and all
       combined]
+    - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
+      answered. [default: that of the runs, else 1]
     - `metric`: Metric to rank by, for three runs or more.
     - `adjustment`: Adjustment of a ranking for multiple comparisons: 'max-t' or 'holm'.
     - `seed`: Random seed of the simulation for max-t.
     - `full`: Print every metric, pair and note.
     - `json`: Print everything as JSON and nothing else.
     """
+    from refusal_index.data.analysis import Analysis
     from refusal_index.data.outcome_table import Sampling
     from refusal_index.data.rates import BY_ANSWERABLE
-    from refusal_index.data.run_json import TruthfulnessWeights
-    from refusal_index.findings.comparison import CompareOptions, compare_pair
+    from refusal_index.findings.comparison import compare_pair
     from refusal_index.findings.metrics import METRICS
     from refusal_index.findings.ranking import rank
     from refusal_index.render.comparison import pair_blocks, pair_screen, ranking_blocks, ranking_screen
-    from refusal_index.render.sections import compared_sections
+    from refusal_index.runs.gate import OF_RANKING
 
-    options = CompareOptions(
+    analysis = Analysis(
         variant=variants,
         metric=one_of("--metric", metric, [name for name in METRICS if name not in BY_ANSWERABLE]),
         adjustment="holm" if one_of("--adjustment", adjustment, ["max-t", "holm"]) == "holm" else "max-t",
-        penalty=penalty,
-        truthfulness_weights=weights_of(truthfulness_weights) or TruthfulnessWeights(),
+        weighted_score_p=weighted_score_p,
+        truthfulness_weights=weights_of(truthfulness_weights),
         confidence_level=confidence_level,
         seed=seed,
         sampling=Sampling(cluster, weight),
     )
-    readable = readable_runs(runs, options.sampling)
+    readable = readable_runs(runs, analysis)
     if len(readable.runs) < 2:
         raise OptionError(
             f"compare: expected two models or more, got {readable.runs[0].label} alone; "
             "add the folder or the outcome table of another run"
         )
     if len(readable.runs) == 2:
-        pair = compare_pair(readable.runs, options, compared_sections(readable.runs, options))
-        document, blocks = pair.to_document, (pair_blocks if full else pair_screen)(pair)
+        defaults = Analysis()
+        for name in OF_RANKING:
+            if getattr(analysis, name) != getattr(defaults, name):
+                raise OptionError(f"--{name}: applies to a ranking of three runs or more, got two; leave it out")
+        pair = compare_pair(readable.runs, analysis)
+        document = pair.to_document
+        blocks = (pair_blocks if full else pair_screen)(pair)
     else:
-        ranking = rank(readable.runs, options)
-        document, blocks = ranking.to_document, (ranking_blocks if full else ranking_screen)(ranking)
+        ranking = rank(readable.runs, analysis)
+        document = ranking.to_document
+        blocks = (ranking_blocks if full else ranking_screen)(ranking)
     if json:
         console.document(document())
     else:

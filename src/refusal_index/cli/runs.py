@@ -19,20 +19,29 @@ from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, INTERRUPTED
 from refusal_index.cli.shared_options import how_to_show
 from refusal_index.data.files import locked
-from refusal_index.data.folder import SUMMARY, RunFolder
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.run_sets import SUMMARY
+from refusal_index.findings.dry_run import RunEstimate
+from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import Sending
+from refusal_index.render.dry_run import dry_run_blocks, dry_run_document
 from refusal_index.render.gate import baseline_blocks
+from refusal_index.render.run import run_blocks
+from refusal_index.render.run_set import set_blocks
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.dry_run import RunEstimate, dry_run_blocks, dry_run_document, estimate_run
-from refusal_index.runs.engine import BATCH, Progress, RunFailedError, WaitingError
+from refusal_index.runs.dry_run import estimate_run
+from refusal_index.runs.engine import RunFailedError, WaitingError
+from refusal_index.runs.engines import engine_of
+from refusal_index.runs.events import Progress
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.progress import counting, progress_bar
-from refusal_index.runs.sweep import CellResult, Sweep, execute_sweep, set_blocks
-from refusal_index.runs.writing import Run, run_blocks
+from refusal_index.runs.run_set import SetRun
+from refusal_index.runs.sweep import Sweep, execute_sweep
 
 T = TypeVar("T")
 RESUMES = "interrupted; run the same command again to resume: stored replies are not requested again"
+CANCELLED = "the run was cancelled by code of its own; run the same command again to resume"
 WAITS = "interrupted: waiting for the requests in flight; press Ctrl-C again to quit"
 STAYS = "interrupted: batches in flight continue at the provider, to be collected later; press Ctrl-C again to quit"
 SHOWN = 5
@@ -52,6 +61,9 @@ def asking(coroutine: Coroutine[Any, Any, T], budget: Budget | None = None, wait
             raise typer.Exit(INCOMPLETE) from error
     except KeyboardInterrupt:
         pass
+    except asyncio.CancelledError as error:  # a user's function can cancel every task
+        console.error(CANCELLED)
+        raise typer.Exit(INCOMPLETE) from error
     else:
         if budget is None or budget.ended is None:
             return result
@@ -63,7 +75,9 @@ async def _ending_in_order(coroutine: Coroutine[Any, Any, T], budget: Budget, wa
     """Treat the first interruption as the end of the budget: requests in flight finish; the second ends at once."""
     if threading.current_thread() is not threading.main_thread():
         return await coroutine
-    loop, before, interruptions = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT), count(1)
+    loop = asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGINT)
+    interruptions = count(1)
 
     def end() -> None:
         budget.end("interrupted")
@@ -106,7 +120,7 @@ def execute_and_show(plan: Plan, *, as_json: bool) -> None:
 
 def _interruption_note(sending: Sending) -> str:
     """Return what to print at the first interruption: batches are not waited for."""
-    return STAYS if sending.engine == BATCH else WAITS
+    return STAYS if engine_of(sending.engine).outlives else WAITS
 
 
 @contextmanager
@@ -118,7 +132,7 @@ def watching(plan: Plan, size: int | None = None) -> Iterator[Progress]:
         yield bar
 
 
-def show_run(run: Run, *, as_json: bool) -> bool:
+def show_run(run: RunResults, *, as_json: bool) -> bool:
     """Print the results of a run, and return whether it is complete."""
     if as_json:
         console.document(run.document)
@@ -144,7 +158,7 @@ def show_run(run: Run, *, as_json: bool) -> bool:
     return run.is_complete
 
 
-def _advice(run: Run) -> Iterator[str]:
+def _advice(run: RunResults) -> Iterator[str]:
     """Yield how to replace the confidence scores that were removed, and which study prompts with targets have."""
     if run.outdated:
         yield (
@@ -162,8 +176,12 @@ def _advice(run: Run) -> Iterator[str]:
 
 def print_notes(plans: Sequence[Plan]) -> None:
     """Print the notes on the datasets of runs, each once."""
-    for note in dict.fromkeys(f"{plan.dataset.name}: {note}" for plan in plans for note in plan.dataset.notes):
-        console.note(f"note: {note}")
+    notes: dict[str, None] = {}
+    for plan in plans:
+        for note in plan.dataset.notes:
+            notes[f"{plan.dataset.name}: {note}"] = None
+    for line in notes:
+        console.note(f"note: {line}")
 
 
 def show_dry_run(plans: Sequence[Plan], *, as_json: bool) -> None:
@@ -184,12 +202,12 @@ def show_set(sweep: Sweep, *, as_json: bool) -> bool:
     """Execute the runs of a set, print their results, and return whether every run is complete."""
     budget = Budget(sweep.plans[0].settings.limits)
 
-    async def executed() -> list[CellResult]:
+    async def executed() -> list[SetRun]:
         results = []
         async for result in execute_sweep(sweep, watched, budget):
             results.append(result)
-            if result.run is not None and result.run.unmet_goal:
-                console.note(result.run.unmet_goal)
+            if result.results is not None and result.results.unmet_goal:
+                console.note(result.results.unmet_goal)
             if result.error is not None:
                 console.error(f"{result.plan.called}: {result.error}")
         return results

@@ -6,6 +6,7 @@ import functools
 import inspect
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,12 +19,12 @@ from refusal_index.models.settings import Setting
 from refusal_index.runs.settings import GROUPS, SETTINGS
 
 if TYPE_CHECKING:
-    from refusal_index.data.folder import ComparedRun, FoundRuns
-    from refusal_index.data.outcome_table import Sampling
+    from refusal_index.data.analysis import Analysis
     from refusal_index.data.run_json import TruthfulnessWeights
+    from refusal_index.findings.run_results import FoundRuns, RunResults
     from refusal_index.findings.summary import Summary
 
-Penalty = Annotated[float, typer.Option(min=0)]
+WeightedScoreP = Annotated[float, typer.Option(min=0)]
 DEFAULT_LEVEL = 0.95
 ConfidenceLevel = Annotated[float, typer.Option(min=0.5, max=0.9999)]
 
@@ -62,12 +63,6 @@ def weights_of(text: str | None) -> TruthfulnessWeights | None:
     return None if text is None else SETTINGS["truthfulness_weights"].read(text)
 
 
-def payoffs_of(penalty: float | None, truthfulness_weights: str | None) -> dict[str, Any]:
-    """Return the given payoffs as keyword arguments."""
-    payoffs = {"penalty": penalty, "truthfulness_weights": weights_of(truthfulness_weights)}
-    return {name: value for name, value in payoffs.items() if value is not None}
-
-
 def check_place(out: Path) -> None:
     """Check a table to write, as `check_new_file`; also raise RefusalIndexError for a suffix that is not a table's."""
     from refusal_index.data.tables import file_format
@@ -102,7 +97,7 @@ def words_of(entries: Sequence[str] | None) -> dict[str, str]:
     >>> words_of(["Pass=refused"])
     {'pass': 'refused'}
     """
-    from refusal_index.data.imports import MEANINGS
+    from refusal_index.data.grade_words import MEANINGS
 
     words: dict[str, str] = {}
     for entry in entries or ():
@@ -131,8 +126,9 @@ def columns_of(entries: Sequence[str] | None) -> dict[str, str]:
     return dict(SETTINGS["column"].read(entries or ()))
 
 
-FORECAST = ("assume_refusal", "reply_tokens", "seconds_per_request")
-"""Settings of a dry run only."""
+def settings_of(command: str) -> tuple[str, ...]:
+    """Return the settings of a command that evaluates models: all, except those that say they are not in it."""
+    return tuple(name for name, setting in SETTINGS.items() if command not in setting.not_in)
 
 
 def takes_settings(
@@ -176,12 +172,10 @@ def takes_settings(
 
 
 def _parameter(setting: Setting, words: str | None, *, is_common: bool) -> inspect.Parameter:
-    default, words = setting.default, words or setting.description
-    if not setting.optional and setting.kind is not bool and default not in ("", ()):
-        words = f"{words} [default: {','.join(default) if type(default) is tuple else default}]"
+    described = setting if words is None else replace(setting, description=words)
     shown = typer.Option(
         option(setting.name),
-        help=words,
+        help=described.help,
         min=setting.low,
         max=setting.high,
         show_default=False,
@@ -211,7 +205,7 @@ _HELP_ALL = inspect.Parameter(
 )
 
 
-def readable_runs(paths: Sequence[Path], sampling: Sampling | None = None) -> FoundRuns:
+def readable_runs(paths: Sequence[Path], analysis: Analysis | None = None) -> FoundRuns:
     """Read all readable runs, and report why others cannot be read.
 
     Raises
@@ -219,10 +213,10 @@ def readable_runs(paths: Sequence[Path], sampling: Sampling | None = None) -> Fo
     RunFolderError, OutcomeTableError
         If a path is not there, or none can be read.
     """
-    from refusal_index.data.folder import find_runs
-    from refusal_index.data.outcome_table import OWN_COLUMNS
+    from refusal_index.data.analysis import DEFAULT_ANALYSIS
+    from refusal_index.findings.run_results import find_runs
 
-    runs = find_runs(paths, sampling or OWN_COLUMNS)
+    runs = find_runs(paths, analysis or DEFAULT_ANALYSIS)
     report_left_out(runs.left_out)
     return runs
 
@@ -240,34 +234,34 @@ def only_folder(command: str, files: Sequence[Path]) -> Path | None:
 
 def summary_of(
     files: Sequence[Path],
-    sampling: Sampling,
-    payoffs: Mapping[str, Any],
-    confidence_level: float,
+    analysis: Analysis,
     columns: Mapping[str, str],
 ) -> Summary:
-    """Summarise outcome tables or a run, by default with the run's payoffs."""
+    """Summarise outcome tables or a run."""
     from refusal_index.data.folder import RunFolder, read_outcomes_of
     from refusal_index.data.outcome_table import read_tables
     from refusal_index.data.run_json import is_deterministic
+    from refusal_index.findings.models_asked import run_caveats
+    from refusal_index.findings.sections import with_sections
     from refusal_index.findings.summary import summarise
-    from refusal_index.render.sections import with_sections
 
     if files[0].is_dir():
         if columns:
             raise OptionError(f"--column: names columns of outcome tables, but {files[0]} is a folder; leave it out")
         folder = RunFolder(files[0])
-        table, about = read_outcomes_of(files[0], sampling), folder.read_about()
+        table = read_outcomes_of(files[0], analysis.sampling)
+        about = folder.read_about()
         settings = folder.read_settings()
-        payoffs = {name: about[name] for name in ("penalty", "truthfulness_weights") if name in about} | dict(payoffs)
     else:
-        table, settings = read_tables(files, sampling, columns), {}
+        table = read_tables(files, analysis.sampling, columns)
+        settings = {}
+        about = {}
     summary = summarise(
         table,
-        **payoffs,
-        confidence_level=confidence_level,
-        is_deterministic=is_deterministic(settings),
+        analysis.with_recorded([about]),
+        is_deterministic=is_deterministic(settings, about),
         answered_only=bool(settings.get("answered_only")),
-        sampling=sampling,
+        run_caveats=run_caveats(settings, about),
     )
     return with_sections(summary, table, files[0])
 
@@ -284,9 +278,9 @@ def how_to_show(files: Sequence[Path], options: Mapping[str, Any] = MappingProxy
     return f"All metrics: {shlex.join(['refusal-index', 'show', *map(str, files), *arguments])}"
 
 
-def report_missing(runs: Sequence[ComparedRun]) -> None:
+def report_missing(runs: Sequence[RunResults]) -> None:
     """Report which runs lack grades, before any results."""
-    from refusal_index.findings.comparison import missing_statements
+    from refusal_index.findings.run_differences import missing_statements
     from refusal_index.render.sentences import sentence
 
     for statement in missing_statements(runs):

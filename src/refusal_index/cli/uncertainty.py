@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,11 +10,13 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import OptionError
-from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, check_new_file, output, weights_of
+from refusal_index.cli.shared_options import ConfidenceLevel, check_new_file, output, weights_of
 
 if TYPE_CHECKING:
-    from refusal_index.data.folder import ComparedRun
     from refusal_index.findings.planning import PlanOptions
+    from refusal_index.findings.run_results import RunResults
+    from refusal_index.render.format import Block
+    from refusal_index.stats import PlanningScenario
 
 
 def plan(
@@ -62,8 +65,7 @@ def plan(
     - `variants` NAME: Prompt of the pilot to plan from. [default: each of them]
     - `full`: Print further sample sizes, and the precision that they give for every metric.
     """
-    from refusal_index.data.run_json import is_deterministic
-    from refusal_index.findings.comparison import missing_statements
+    from refusal_index.data.analysis import Analysis
     from refusal_index.findings.planning import (
         PlanOptions,
         plan_apart,
@@ -72,13 +74,16 @@ def plan(
         scenarios_of,
         slopes_shown,
     )
+    from refusal_index.findings.run_differences import missing_statements
     from refusal_index.render.planning import apart_screen, plan_blocks, plan_screen
     from refusal_index.render.sentences import sentence
     from refusal_index.stats import PlanningScenario
 
     budget = _budget(budget_requests, budget_cost, request_cost)
     slopes = refusal_slope, error_slope
-    options = PlanOptions(half_width, questions, difference, power, confidence_level, budget, request_cost, *slopes)
+    options = PlanOptions(
+        half_width, questions, difference, power, Analysis(confidence_level), budget, request_cost, *slopes
+    )
     _check(options)
     rates = (refusal_rate, error_rate, refusal_index)
     if variants and not pilot:
@@ -103,7 +108,7 @@ def plan(
     if not corrected:
         plans = {name: plan_scenario(scenario, options) for name, scenario in scenarios.items()}
     else:
-        if runs and is_deterministic(runs[0].settings):
+        if runs and runs[0].is_deterministic:
             raise OptionError(
                 "--corrected: the run was sampled at temperature 0, where corrected RI equals RI; leave it out"
             )
@@ -113,8 +118,24 @@ def plan(
             for name, scenario in scenarios.items()
         }
     console.show((plan_blocks if full else plan_screen)(plans, options))
+    if len(scenarios) == 1 and not corrected:
+        console.show(_for_gate(runs, *next(iter(scenarios.items()))))
     if not full:
         console.show(["", "Add --full for more sample sizes and other metrics."])
+
+
+def _for_gate(runs: Sequence[RunResults], name: str, scenario: PlanningScenario) -> list[Block]:
+    """Return the lines on how many questions a gate needs with this run, or these expected rates, as its baseline."""
+    from refusal_index.findings.summary import summarise
+    from refusal_index.render.gate import baseline_blocks, scenario_blocks
+
+    if not runs:
+        recommended = list(scenario_blocks(scenario))
+    else:
+        variants = runs[0].tables
+        rows = next(iter(variants.values())) if len(variants) == 1 else variants[name]
+        recommended = list(baseline_blocks(summarise(rows)))
+    return ["", *recommended] if recommended else []
 
 
 def _budget(requests: float | None, cost: float | None, request_cost: float | None) -> float | None:
@@ -131,8 +152,8 @@ def _budget(requests: float | None, cost: float | None, request_cost: float | No
     return cost / request_cost
 
 
-def _pilots(paths: list[Path], options: PlanOptions) -> tuple[ComparedRun, ...]:
-    from refusal_index.data.folder import read_runs
+def _pilots(paths: list[Path], options: PlanOptions) -> tuple[RunResults, ...]:
+    from refusal_index.findings.run_results import read_runs
 
     runs = read_runs(paths)
     if len(runs) > 2:
@@ -168,10 +189,10 @@ def _check(options: PlanOptions) -> None:
             )
     if options.half_width is not None and options.questions is not None:
         raise OptionError("plan: expected --half-width or --questions, got both; leave out one of them")
-    if options.power <= 1 - options.confidence_level:
+    error = 1 - options.analysis.confidence_level
+    if options.power <= error:
         raise OptionError(
-            f"--power: expected more than {1 - options.confidence_level:g}, the chance of a false difference, got "
-            f"{options.power:g}"
+            f"--power: expected more than {error:g}, the chance of a false difference, got {options.power:g}"
         )
 
 
@@ -234,7 +255,7 @@ def sensitivity(
     labels: Path | None = None,
     grader_error: str | None = None,
     choices: Annotated[int | None, typer.Option(min=2)] = None,
-    penalty: Penalty = 1.0,
+    weighted_score_p: Annotated[float | None, typer.Option(min=0)] = None,
     truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
@@ -249,14 +270,18 @@ def sensitivity(
     - `grader_error` A,B: Largest error rates of the grader to allow for: right answers graded wrong, wrong answers
       graded right, as in 0.02,0.03. [default: 0.03,0.03]
     - `choices`: For multiple-choice questions: correct for guessing among this many choices.
+    - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
+      answered. [default: that of the run, else 1]
     """
-    from refusal_index.data.folder import read_outcomes_of
-    from refusal_index.data.run_json import TruthfulnessWeights
+    from refusal_index.data.analysis import Analysis
+    from refusal_index.data.folder import read_outcomes_of, recorded_in
     from refusal_index.findings.labels import read_labels
+    from refusal_index.findings.run_results import runs_of_table
     from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
     from refusal_index.render.planning import decisions_blocks
 
     outcomes = read_outcomes_of(run)
+    compared = runs_of_table(run, outcomes, *recorded_in(run))
     rates = grader_error or "0.03,0.03"
     try:
         right, wrong = (float(part) for part in rates.split(","))
@@ -266,12 +291,12 @@ def sensitivity(
         raise OptionError(
             f"--grader-error: expected two rates of at least 0 with a sum below 1, got {rates!r}; are they percentages?"
         )
+    analysis = Analysis(confidence_level, weighted_score_p, weights_of(truthfulness_weights))
     options = DecisionOptions(
         labels=read_labels(labels, outcomes) if labels else None,
         errors=(right, wrong),
         choices=choices,
-        penalty=penalty,
-        truthfulness_weights=weights_of(truthfulness_weights) or TruthfulnessWeights(),
-        confidence_level=confidence_level,
+        analysis=analysis.with_recorded(one.about for one in compared),
+        is_deterministic=all(one.is_deterministic for one in compared),
     )
     console.show(decisions_blocks(decide_otherwise(outcomes, options), options))

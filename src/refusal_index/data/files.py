@@ -1,7 +1,8 @@
 """Reading, writing and locking the files of a run's folder.
 
 Symbolic links, pipes and devices are refused, so that nothing outside the folder is touched and no command waits for a
-pipe without a writer. Files are replaced atomically: a reader finds the old file or the new one, never a part.
+pipe without a writer. Files are replaced atomically: a reader finds the old file or the new one, never a part. What a
+killed process leaves half-written is removed by the next one that writes in the same folder.
 """
 
 from __future__ import annotations
@@ -11,9 +12,14 @@ import hashlib
 import json
 import math
 import os
+import re
 import secrets
+import shutil
+import socket
 import stat
 import sys
+import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
@@ -24,7 +30,15 @@ from refusal_index.errors import NotWrittenError, RunFolderError
 from refusal_index.stats import Estimate
 
 TEMPORARY_SUFFIX = ".tmp"
-"""Suffix of half-written files, whose names begin with a dot."""
+"""Suffix of half-written files, whose names begin with a dot and name their machine and process."""
+
+TEMPORARY = re.compile(
+    r"(?P<name>\..+?\.(?P<machine>[0-9a-f]{8})-(?P<process>[0-9]{1,10})-[0-9a-f]{8}\.tmp)(\..+)?", re.DOTALL
+)
+"""Matches the names of half-written files, and of folders beside them with their parts."""
+
+ABANDONED = 86_400.0
+"""Seconds after which a half-written file that nobody has written to is removed, whoever wrote it."""
 
 GUARDED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 """Flags to refuse links and not to wait for pipes, on systems that have them."""
@@ -115,7 +129,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Raises NotWrittenError if it cannot be written; the old file is then kept.
     """
-    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+    remove_left(path.parent)
+    temporary = _temporary_beside(path)
+    _in_use.add(temporary.name)
     try:
         yield temporary
         with temporary.open("r+b") as file:  # the content is on the disk before the name points to it
@@ -129,12 +145,83 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+        _in_use.discard(temporary.name)
+
+
+_in_use = set[str]()
+"""Names of the half-written files and the working folders of this process."""
+
+
+def _temporary_beside(path: Path) -> Path:
+    return path.with_name(f".{path.name[:40]}.{_machine()}-{os.getpid()}-{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+
+
+def _machine() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+
+
+def remove_left(folder: Path) -> None:
+    """Remove what killed processes left half-written in a folder; that of running processes is kept.
+
+    Whether a process of another machine is running is unknown, as is any on Windows: its files are removed once they
+    are a day old.
+    """
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            match = TEMPORARY.fullmatch(entry.name)
+            if match is None or match["name"] in _in_use:
+                continue
+            with suppress(OSError):
+                if os.name == "posix" and match["machine"] == _machine():
+                    is_left = not _is_running(int(match["process"]))
+                else:
+                    is_left = time.time() - entry.stat(follow_symlinks=False).st_mtime > ABANDONED
+                if is_left:
+                    if entry.is_dir(follow_symlinks=False):
+                        shutil.rmtree(entry.path)
+                    else:
+                        Path(entry.path).unlink()
+
+
+def _is_running(process: int) -> bool:
+    """Whether a process of this machine is running, other than this one."""
+    if process == os.getpid():  # its own files are in use, so this is that of an earlier process of the same number
+        return False
+    try:
+        os.kill(process, 0)  # sends nothing
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
+
+
+@contextmanager
+def working_folder() -> Iterator[Path]:
+    """Yield a new folder among the system's temporary files, which is removed when the block ends.
+
+    Those of killed processes are removed as well.
+    """
+    folder = _temporary_beside(Path(tempfile.gettempdir(), "refusal-index"))
+    remove_left(folder.parent)
+    _in_use.add(folder.name)
+    try:
+        folder.mkdir(mode=0o700)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        _in_use.discard(folder.name)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file atomically; on an error, the old file is kept."""
     with replacing(path) as temporary, temporary.open("xb") as file:
         file.write(content)
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """Return a document as JSON text."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def sha256_of(content: bytes | Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import polars as pl
 
 from refusal_index.data.datasets.dataset import Dataset, DatasetError
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
-from refusal_index.data.outcome_table import OPTIONAL, Identification, outcome_table
+from refusal_index.data.outcome_table import OPTIONAL, SCHEMA, Identification, outcome_table
 from refusal_index.errors import suggestion
 
 NOT_GRADED = "first_not_graded"
@@ -20,6 +20,12 @@ NOT_GRADED = "first_not_graded"
 
 FORCED_NOT_GRADED = "forced_not_graded"
 """`unscored_reason` of a refused question whose forced answer was not graded."""
+
+FIRST_EMPTY = "first_empty"
+"""`unscored_reason` of a question whose reply is empty."""
+
+FORCED_EMPTY = "forced_empty"
+"""`unscored_reason` of a refused question whose forced answer is empty."""
 
 FORCED = "forced"
 """The variant of the forced pass."""
@@ -31,19 +37,22 @@ NOT_KNOWN = ""
 class FirstPassError(DatasetError):
     """A file of first passes that cannot be used; the message names the file and the line."""
 
+    # all words in a column of grades whose meaning is unknown
+    unknown_words: tuple[str, ...] = ()
 
-BEYOND = ("forced", "set_aside", "p_answering", "confidence")
+
+NOT_IDENTIFYING = ("reading", "forced", "set_aside", "unused_grades", "p_answering", "confidence")
 """Fields that do not change what the forced pass asks, and so do not identify its run."""
 
 
-def forced_outcome(grade: Grade | None, reply: str | None = None) -> Outcome:
-    """Return the outcome of a forced pass with this grade; without a grade it is unscored."""
+def forced_outcome(grade: Grade | None, reply: str | None = None, reason: str = FORCED_NOT_GRADED) -> Outcome:
+    """Return the outcome of a forced pass with this grade; without a grade it is unscored, for this reason."""
     scored = grade not in (None, Grade.UNSCORED)
     return Outcome(
         refused=True,
         wrong=grade is not Grade.CORRECT if scored else None,
         forced_grade=grade if scored else Grade.UNSCORED,
-        unscored_reason=None if scored else FORCED_NOT_GRADED,
+        unscored_reason=None if scored else reason,
         forced_reply=reply,
     )
 
@@ -68,10 +77,12 @@ class FirstPass:
     variant: str | None = None
     draw: int = 0  # index of the repeated sample, from 0
     reason: str | None = None  # why the grade is ``unscored``; None for other grades
-    # The fields of `BEYOND`: what the file contains besides the first pass.
+    # The fields of `NOT_IDENTIFYING`: what the file contains besides the first pass.
+    reading: str | None = None  # what the reply was read as, in an outcome table; None if not known
     forced: Outcome | None = None  # outcome of the forced pass; None if it was not run or graded
     # Grade of a refused question that may belong to the refusal or to a forced answer: the file does not say.
     set_aside: Grade | None = None
+    unused_grades: int = 0  # number of grades in the file that are not used, because their reply is empty
     # p_answering, confidence: probabilities in the file
     p_answering: float | None = None
     confidence: float | None = None
@@ -92,6 +103,12 @@ class FirstPass:
         question_id = self.question.question_id
         return f"{question_id} (draw {self.draw + 1})" if self.draw else question_id
 
+    def without_reply(self, reason: str) -> FirstPass:
+        """Return it unscored for this reason: an empty reply is no evidence, whatever grade it was given."""
+        is_graded = self.grade in (Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED)
+        unused = self.unused_grades + is_graded
+        return replace(self, grade=Grade.UNSCORED, reason=reason, forced=None, set_aside=None, unused_grades=unused)
+
     def outcome(self, forced: Outcome | None = None) -> Outcome:
         """Return the outcome of the question; `wrong` is None if it needs a forced pass and has none."""
         forced = forced or self.forced
@@ -99,18 +116,63 @@ class FirstPass:
         wrong: bool | None = self.grade is not Grade.CORRECT
         reason = None
         if self.needs_forcing:
-            wrong, reason = None, FORCED_NOT_ASKED
+            wrong = None
+            reason = FORCED_NOT_ASKED
         elif self.grade is None:
-            wrong, reason = None, NOT_GRADED
+            wrong = None
+            reason = NOT_GRADED
         elif self.grade is Grade.UNSCORED:
-            refused, wrong, reason = None, None, self.reason or NOT_GRADED
+            refused = None
+            wrong = None
+            reason = self.reason or NOT_GRADED
         if refused and self.question.gold is not None and forced is not None:
-            return replace(forced, refused=True, first_grade=self.grade, first_reply=self.reply)
+            given = self.confidence if self.confidence is not None else forced.confidence
+            forced = replace(forced, refused=True, confidence=given)
+            return replace(forced, first_grade=self.grade, first_reply=self.reply, reading=self.reading)
+        forced_grade = Grade.INCORRECT if refused and wrong else None  # if no answer can be right, none is requested
+        forced_reply = None
         if refused is False and self.forced is not None:
-            grade, reply = self.forced.forced_grade, self.forced.forced_reply
-            return Outcome(refused, wrong, self.grade, grade, reason, self.reply, reply)
-        # If no answer can be right, the forced pass is not asked.
-        return Outcome(refused, wrong, self.grade, Grade.INCORRECT if refused and wrong else None, reason, self.reply)
+            forced_grade = self.forced.forced_grade
+            forced_reply = self.forced.forced_reply
+        replies = (self.reply, forced_reply)
+        return Outcome(refused, wrong, self.grade, forced_grade, reason, *replies, self.reading, self.confidence)
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """A column that could be the grade too, and gives other grades."""
+
+    used: str  # the column that is used
+    other: str  # the other one
+    different: int  # number of rows with different grades
+    compared: int  # number of rows with a grade in both
+    holds_grades: bool  # whether it is a column of grades, rather than a flag
+
+
+@dataclass(frozen=True)
+class Incomplete:
+    """A log that does not have every sample of its dataset, or whose evaluation did not succeed."""
+
+    samples: int  # number of different samples in the log
+    expected: int | None  # number of samples that were to be evaluated; None if unknown
+    status: str  # ``"error"``, ``"cancelled"``, ``"started"`` or ``"success"``
+
+
+@dataclass(frozen=True)
+class FirstPasses:
+    """The first passes of a file, and what was not used of it."""
+
+    passes: tuple[FirstPass, ...]
+    columns: Mapping[str, str] = field(default_factory=dict)  # the columns that were used, by role
+    not_used: tuple[str, ...] = ()  # columns that were not used
+    other_scorers: tuple[str, ...] = ()  # scorers of a log, or metrics of samples, that were not used
+    grade_columns: tuple[str, ...] = ()  # those of `not_used` that hold grades
+    conflicts: tuple[Conflict, ...] = ()
+    incomplete: Incomplete | None = None
+    is_fixed: bool = False  # whether the columns of the file are fixed, so that no other can be named
+    # whether the model wrote no replies, because the likelihoods of given answers were compared
+    compared_likelihoods: bool = False
+    overruled: Mapping[str, int] = field(default_factory=dict)  # answers by grade that `refusal` made refusals
 
 
 def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | None = None) -> pl.DataFrame:
@@ -121,18 +183,17 @@ def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | Non
     - `passes`: the first passes, in the order of the table.
     - `forced`: the outcomes of forced questions, by `FirstPass.forced_id`.
     """
-    passes, forced = tuple(passes), forced or {}
+    passes = tuple(passes)
+    forced = forced or {}
     table = outcome_table(
         (first_pass.identification, first_pass.question, first_pass.outcome(forced.get(first_pass.forced_id)))
         for first_pass in passes
     )
-    probabilities = [
-        pl.Series(name, [getattr(first_pass, name) for first_pass in passes], kind) for name, kind in OPTIONAL.items()
-    ]
-    return table.with_columns(
-        pl.col("question", "gold").replace(NOT_KNOWN, None),
-        *(column for column in probabilities if column.is_not_null().any()),
+    answering = pl.Series("p_answering", [first_pass.p_answering for first_pass in passes], pl.Float64)
+    table = table.with_columns(
+        pl.col("question", "gold").replace(NOT_KNOWN, None), *([answering] if answering.is_not_null().any() else [])
     )
+    return table.select(*SCHEMA, *(name for name in OPTIONAL if name in table.columns))
 
 
 def self_contained(first: FirstPass) -> FirstPass:
@@ -149,7 +210,8 @@ def from_outcomes(table: pl.DataFrame) -> tuple[FirstPass, ...]:
 
 
 def _from_row(row: dict[str, Any]) -> FirstPass:
-    refused, wrong = row["refused"], row["wrong"]
+    refused = row["refused"]
+    wrong = row["wrong"]
     # A refused question that is wrong without a forced answer has no right answer.
     is_unanswerable = (
         refused and row["forced_grade"] == Grade.INCORRECT.value and row["forced_reply"] is None and row["gold"] is None
@@ -175,6 +237,7 @@ def _from_row(row: dict[str, Any]) -> FirstPass:
         variant=row["variant"],
         draw=row["draw"],
         reason=row["unscored_reason"] if refused is None else None,
+        reading=row["reading"],
         forced=forced,
         p_answering=row.get("p_answering"),
         confidence=row.get("confidence"),
@@ -218,9 +281,16 @@ def with_forced(first: Sequence[FirstPass], forced: Sequence[FirstPass], source:
     joined = []
     for first_pass in first:
         second = by_key.get(key(first_pass))
-        outcome = None if second is None else forced_outcome(second.grade, second.reply)
-        joined.append(first_pass if outcome is None else replace(first_pass, forced=outcome, set_aside=None))
+        joined.append(first_pass if second is None else _with_second(first_pass, second))
     return tuple(joined)
+
+
+def _with_second(first_pass: FirstPass, second: FirstPass) -> FirstPass:
+    """Return a first pass with the forced answer from another row, which has been read as a first pass."""
+    reason = FORCED_EMPTY if second.reason == FIRST_EMPTY else FORCED_NOT_GRADED
+    outcome = forced_outcome(second.grade, second.reply, reason)
+    unused = first_pass.unused_grades + (second.unused_grades if first_pass.grade is Grade.REFUSED else 0)
+    return replace(first_pass, forced=outcome, set_aside=None, unused_grades=unused)
 
 
 def check_order(first: Sequence[FirstPass], file: Path, forced: Path) -> None:
@@ -293,7 +363,7 @@ def questions_to_force(passes: Iterable[FirstPass], source: str) -> tuple[Questi
     if not refused:
         raise FirstPassError(
             f"{source}: expected refused questions, got none; if its grades are right and wrong only, describe the "
-            "wording of refusals with --refusal REGEX"
+            "wording of refusals with --refusal wording, or +REGEX for your own"
         )
     for role, field_ in (("question", "text"), ("answer", "gold")):
         lacking = [first_pass for first_pass in refused if getattr(first_pass.question, field_) == NOT_KNOWN]

@@ -30,6 +30,9 @@ NOT_FINISHED = "not_finished"
 FORCED_NOT_ASKED = "forced_not_asked"
 """`unscored_reason` of a refused question without a forced pass: an imported or regraded first pass."""
 
+UNCLEAR = "unclear"
+"""`reading` of a reply that declines and also gives an answer, or that names no single choice."""
+
 NO_SCORE = "no_score"
 """`unscored_reason` of a question in a thresholded run for which the confidence method gave no score."""
 
@@ -50,6 +53,10 @@ class Outcome:
     # first_reply, forced_reply: the replies verbatim; None for a pass that was not run
     first_reply: str | None = None
     forced_reply: str | None = None
+    # what the first reply was read as: ``"answer"``, ``"unclear"``, or how its refusal was recognised; None if unscored
+    reading: str | None = None
+    # how likely the answer that counts is right, in [0, 1], as a function or an imported table said it
+    confidence: float | None = None
 
 
 LETTERS = string.ascii_uppercase

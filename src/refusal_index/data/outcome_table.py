@@ -54,6 +54,7 @@ SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
         "weight": pl.Float64(),
         "question": pl.String(),
         "gold": pl.String(),
+        "reading": pl.String(),
         "first_reply": pl.String(),
         "forced_reply": pl.String(),
         "schema_version": pl.Int64(),
@@ -62,7 +63,10 @@ SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
 """Column names and types in the order in which they are written."""
 
 OPTIONAL: Mapping[str, pl.DataType] = MappingProxyType({"p_answering": pl.Float64(), "confidence": pl.Float64()})
-"""Optional columns of imported tables, after the others: probabilities in [0, 1] from other tools."""
+"""Optional columns, after the others: probabilities in [0, 1] from other tools or from the function that replied."""
+
+CONFIDENCE = "confidence"
+"""The optional column that also the runs of functions have which return a confidence beside their replies."""
 
 REQUIRED = ("refused", "wrong")
 """The columns that scoring needs."""
@@ -233,7 +237,8 @@ KINDS: Mapping[str, Kind] = {
 
 
 def _column(raw: TextTable, name: str, sampling: Sampling) -> pl.Series:
-    height, kind = len(raw.lines), {**SCHEMA, **OPTIONAL}[name]
+    height = len(raw.lines)
+    kind = {**SCHEMA, **OPTIONAL}[name]
     column = sampling.column(name) if name in SAMPLING_COLUMNS else name
     if name == "schema_version":
         return pl.repeat(SCHEMA_VERSION, height, dtype=kind, eager=True).alias(name)
@@ -273,13 +278,14 @@ def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> p
     Raises OutcomeTableError if a question occurs twice in one draw, or a row contradicts itself.
 
     - `rows`: identification, question and outcome of each row.
-    - returned: with the columns of `SCHEMA`.
+    - returned: with the columns of `SCHEMA`, and `confidence` if any outcome has one.
 
     >>> asked = Identification("almanac/base", "almanac", "normal")
     >>> table = outcome_table([(asked, Question("q1", "Capital of France?", "Paris"), Outcome(False, False))])
     >>> table.select("question_id", "refused", "wrong").rows()
     [('q1', False, False)]
     """
+    rows = list(rows)
     columns = dict(zip(SCHEMA, zip(*(_record(*row) for row in rows), strict=True), strict=False))
     try:
         table = pl.DataFrame(columns, schema=dict(SCHEMA))  # much faster than by rows
@@ -289,16 +295,20 @@ def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> p
             for name, values in columns.items()
         }
         table = pl.DataFrame(sound, schema=dict(SCHEMA))
+    confidence = pl.Series(CONFIDENCE, [outcome.confidence for *_, outcome in rows], pl.Float64)
+    if confidence.is_not_null().any():
+        table = table.with_columns(confidence)
     check_rows(table, lambda row: f"row {row + 1}")
     return table
 
 
 def _record(run: Identification, question: Question, outcome: Outcome) -> tuple[str | int | bool | None, ...]:
-    first, forced = outcome.first_grade, outcome.forced_grade
+    first = outcome.first_grade
+    forced = outcome.forced_grade
     return (
         *(run.model, run.dataset, run.variant, question.question_id, run.draw, outcome.refused, outcome.wrong),
         *(first and str(first), forced and str(forced), outcome.unscored_reason, question.topic, None, None),
-        *(question.text, question.gold, outcome.first_reply, outcome.forced_reply, SCHEMA_VERSION),
+        *(question.text, question.gold, outcome.reading, outcome.first_reply, outcome.forced_reply, SCHEMA_VERSION),
     )
 
 
@@ -333,6 +343,15 @@ def read_outcomes(
     table = pl.DataFrame([_column(raw, name, sampling) for name in (*SCHEMA, *probabilities)])
     check_rows(table, raw.where)
     return table
+
+
+def unused_columns(present: Iterable[str], used: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the columns that are not those of an outcome table, in order.
+
+    - `used`: further columns that are used.
+    """
+    known = {*SCHEMA, *OPTIONAL, *used}
+    return tuple(name for name in dict.fromkeys(present) if name not in known)
 
 
 def read_tables(
@@ -503,3 +522,11 @@ def scores_of_outcomes(outcomes: pl.DataFrame) -> pl.DataFrame:
                 outcomes.with_columns(**added).select(pl.col(*CONFIDENCE_SCHEMA)).cast(pl.Schema(CONFIDENCE_SCHEMA))
             )
     return pl.concat(tables) if tables else pl.DataFrame(schema=dict(CONFIDENCE_SCHEMA))
+
+
+def all_scores(in_folder: pl.DataFrame | None, outcomes: pl.DataFrame) -> pl.DataFrame:
+    """Return the scores of a run's folder, if there are any, and those of its outcome table under other names."""
+    own = scores_of_outcomes(outcomes)
+    if in_folder is None:
+        return own
+    return pl.concat([in_folder, own.join(in_folder.select("method").unique(), on="method", how="anti")])

@@ -24,12 +24,20 @@ import polars as pl
 from numpy.typing import NDArray
 
 from refusal_index.data import tables
+from refusal_index.data.analysis import Analysis
 from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade
 from refusal_index.data.outcome_table import GRADES, GROUP, SAMPLING_COLUMNS, SCHEMA, Sampling, read_outcomes
 from refusal_index.errors import OutcomeTableError, shortened
 from refusal_index.stats import ContingencyTable, Estimate, SampledTable, metrics, refusal_index, tetrachoric
-from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, rate_or_score, ratio_weights
-from refusal_index.stats.contingency import FEW_CLUSTERS, AnyTable, effective_number
+from refusal_index.stats.arguments import checked_weights
+from refusal_index.stats.baseline import rate_or_score, ratio_weights
+from refusal_index.stats.contingency import (
+    FEW_CLUSTERS,
+    FEW_IN_CELL,
+    AnyTable,
+    effective_in_smallest_cell,
+    effective_number,
+)
 from refusal_index.stats.intervals import cell_influence
 
 FIRST_PASS = ("correct_rate", "correct_given_attempted")
@@ -57,16 +65,16 @@ class PublishedRates:
         defined = [float(index) for index in _indices(self.possible) if np.isfinite(index)]
         return (min(defined), max(defined)) if defined else (None, None)
 
-    def metrics(self, payoffs: Payoffs, level: float) -> dict[str, Estimate]:
+    def metrics(self, analysis: Analysis) -> dict[str, Estimate]:
         """Return every metric by name; each interval covers those of all tables with the same rounded rates.
 
         Only the tables in which a metric is smallest or largest are evaluated, since the interval ends there.
         """
-        estimates = _metrics(self.table, payoffs, level)
-        extremes = {index for estimate in estimates for index in _ends(self.possible, estimate.name, payoffs)}
+        estimates = _metrics(self.table, analysis)
+        extremes = {index for estimate in estimates for index in _ends(self.possible, estimate.name, analysis)}
         shares = np.cumsum(self.possible[sorted(extremes)], axis=1)
         counts = np.diff(np.rint(self.table.n * shares / shares[:, -1:]), axis=1, prepend=0)
-        others = [_metrics(ContingencyTable(*cells), payoffs, level) for cells in counts.tolist()]
+        others = [_metrics(ContingencyTable(*cells), analysis) for cells in counts.tolist()]
         return {same[0].name: _spanning(*same) for same in zip(estimates, *others, strict=True)}
 
 
@@ -139,7 +147,8 @@ def read_rates(path: Path) -> tuple[PublishedRates, ...]:
         except ValueError as error:
             raise row.wrong(str(error)) from error
         possible = printed_alike(*rates.values(), attempted=available[0] == FIRST_PASS[1])
-        model, dataset = cells["model"] or row.place, cells["dataset"]
+        model = cells["model"] or row.place
+        dataset = cells["dataset"]
         if (model, dataset) in published:
             raise row.wrong(f"{shortened(model)} occurs twice; give each row a model of its own")
         published[model, dataset] = PublishedRates(model, dataset, table, possible)
@@ -177,12 +186,12 @@ def _indices(cells: np.ndarray) -> np.ndarray:
     return np.asarray(np.arcsin(tetrachoric(*cells.T) / 2) / math.asin(0.5))
 
 
-def _ends(cells: np.ndarray, metric: str, payoffs: Payoffs) -> set[int]:
+def _ends(cells: np.ndarray, metric: str, analysis: Analysis) -> set[int]:
     """Return the indices of the tables in which a metric is smallest and largest; empty if it is always undefined."""
     if metric == "refusal_index":
         values = _indices(cells)
     else:
-        top, bottom = (cells @ np.array(weights, float) for weights in ratio_weights(payoffs)[metric])
+        top, bottom = (cells @ np.array(weights, float) for weights in ratio_weights(analysis.payoffs)[metric])
         values = np.divide(top, bottom, out=np.full(len(cells), np.nan), where=bottom > 0)
     return {int(np.nanargmin(values)), int(np.nanargmax(values))} if np.isfinite(values).any() else set()
 
@@ -201,6 +210,9 @@ ROUNDING = 1e-12
 
 MISSING_LIMIT = 0.02
 """Share of unscored questions above which a result is incomplete."""
+
+FORCED_REFUSAL_LIMIT = 0.05
+"""Share of the forced answers that are refusals, above which RI may be much too high."""
 
 NOT_STATED = "not_stated"
 """Stands for the reason of an unscored row without one."""
@@ -245,6 +257,11 @@ class ForcedRefusals:
     asked: int  # rows with a graded forced answer
     refused: int  # those that are refusals
     share: float | None  # refused / asked; None if nothing was asked
+
+    @property
+    def are_many(self) -> bool:
+        """Whether the share exceeds `FORCED_REFUSAL_LIMIT`."""
+        return self.share is not None and self.share > FORCED_REFUSAL_LIMIT
 
 
 @dataclass(frozen=True)
@@ -309,7 +326,8 @@ def completeness(outcomes: pl.DataFrame, *, answered_only: bool = False) -> Comp
     if answered_only:
         missing = missing.filter(missing != FORCED_NOT_ASKED)
     counted = missing.value_counts(name="rows").sort("rows", "unscored_reason", descending=[True, False])
-    n_asked, unscored = outcomes.height, missing.len()
+    n_asked = outcomes.height
+    unscored = missing.len()
     share = unscored / n_asked if n_asked else None
     return Completeness(n_asked, n_asked - unscored, unscored, dict(counted.iter_rows()), share)
 
@@ -317,7 +335,8 @@ def completeness(outcomes: pl.DataFrame, *, answered_only: bool = False) -> Comp
 def forced_refusals(outcomes: pl.DataFrame) -> ForcedRefusals:
     """Count the forced answers to refused questions, and the refusals among them."""
     grades = outcomes.filter(pl.col("refused"))["forced_grade"].drop_nulls()
-    n_asked, refused = grades.len(), int((grades == Grade.REFUSED.value).sum())
+    n_asked = grades.len()
+    refused = int((grades == Grade.REFUSED.value).sum())
     return ForcedRefusals(n_asked, refused, refused / n_asked if n_asked else None)
 
 
@@ -327,10 +346,11 @@ NEED_FORCED_ANSWERS = frozenset({"error_rate", "refusal_precision", "refusal_rec
 NEED_NO_GRADES = frozenset({"refusal_rate"})
 """Metrics that need no grades, only refusals."""
 
-_REFUSED, _WRONG = pl.col("refused"), pl.col("wrong")
+_REFUSED = pl.col("refused")
+_WRONG = pl.col("wrong")
 
 
-def variant_metrics(rows: pl.DataFrame, payoffs: Payoffs, confidence_level: float) -> tuple[Estimate, ...]:
+def variant_metrics(rows: pl.DataFrame, analysis: Analysis) -> tuple[Estimate, ...]:
     """Return every metric of one variant, in the order of `refusal_index.stats.METRIC_NAMES`.
 
     `rows` has one row per question. Without a forced pass, metrics that need forced answers are undefined, with reason
@@ -339,7 +359,7 @@ def variant_metrics(rows: pl.DataFrame, payoffs: Payoffs, confidence_level: floa
     """
     sampled = sampled_table(rows)
     if not never_forced(rows):
-        return _metrics(sampled or contingency_table(rows), payoffs, confidence_level)
+        return _metrics(sampled or contingency_table(rows), analysis)
     answered = rows.filter(~_REFUSED)
     graded = contingency_table(answered)
     refused = rows.filter(_REFUSED).height
@@ -363,9 +383,14 @@ def variant_metrics(rows: pl.DataFrame, payoffs: Payoffs, confidence_level: floa
     by_refusals = sampled_table(_taken_for_wrong(rows, _REFUSED.is_not_null())) or ContingencyTable(
         refused, 0, answered.height, 0
     )
-    pairs = zip(*(_metrics(table, payoffs, confidence_level) for table in (by_answers, by_refusals)), strict=True)
+    pairs = zip(*(_metrics(table, analysis) for table in (by_answers, by_refusals)), strict=True)
     return tuple(shown(rate if rate.name in NEED_NO_GRADES else estimate) for estimate, rate in pairs)
 
+
+_NO_GOLD = pl.col("gold").is_null()
+
+IS_UNANSWERABLE = _NO_GOLD & ~_NO_GOLD.all() & ~(_NO_GOLD & ~_WRONG).any()
+"""Selects the unanswerable questions of one variant: none if no gold answers are recorded, or not all of them."""
 
 BY_ANSWERABLE: Mapping[str, str] = MappingProxyType(
     {"refused_unanswerable": "refusal_recall", "refused_answerable": "over_refusal"}
@@ -386,14 +411,12 @@ def by_answerable(rows: pl.DataFrame) -> pl.DataFrame | None:
     >>> by_answerable(rows)["wrong"].to_list(), by_answerable(rows[:1])
     ([True, False], None)
     """
-    if "gold" not in rows.columns:
+    if "gold" not in rows.columns or not rows.select(IS_UNANSWERABLE.any()).item():
         return None
-    without = pl.col("gold").is_null()
-    is_recorded = without.any() & ~without.all() & ~(without & ~_WRONG).any()
-    return rows.with_columns(wrong=without) if rows.select(is_recorded).item() else None
+    return rows.with_columns(wrong=IS_UNANSWERABLE)
 
 
-def answerable_metrics(rows: pl.DataFrame, confidence_level: float) -> tuple[Estimate, ...]:
+def answerable_metrics(rows: pl.DataFrame, analysis: Analysis) -> tuple[Estimate, ...]:
     """Return the metrics of `BY_ANSWERABLE` of one variant; `rows` has one row per question."""
     split = by_answerable(rows)
     if split is None:
@@ -401,13 +424,19 @@ def answerable_metrics(rows: pl.DataFrame, confidence_level: float) -> tuple[Est
         return tuple(Estimate(None, status="undefined", reason=reason, name=name) for name in BY_ANSWERABLE)
     table = sampled_table(split) or contingency_table(split)
     return tuple(
-        replace(rate_or_score(like, table, DEFAULT_PAYOFFS, confidence_level), name=name)
+        replace(rate_or_score(like, table, analysis.payoffs, analysis.confidence_level), name=name)
         for name, like in BY_ANSWERABLE.items()
     )
 
 
-def _metrics(table: AnyTable, payoffs: Payoffs, level: float) -> tuple[Estimate, ...]:
-    return metrics(table, penalty=payoffs.penalty, truthfulness_weights=payoffs.truthfulness, confidence_level=level)
+def _metrics(table: AnyTable, analysis: Analysis) -> tuple[Estimate, ...]:
+    payoffs = analysis.payoffs
+    return metrics(
+        table,
+        weighted_score_p=payoffs.weighted_score_p,
+        truthfulness_weights=payoffs.truthfulness,
+        confidence_level=analysis.confidence_level,
+    )
 
 
 def never_forced(rows: pl.DataFrame) -> bool:
@@ -443,6 +472,13 @@ class SamplingSummary:
     effective_by_weight: float
     # number of independent questions that would give RI the same standard error; None if it has none
     effective_questions: float | None
+    # effective sample size in the smallest cell; None if the weights leave half of the questions or more
+    effective_in_smallest_cell: float | None
+
+    @property
+    def few_dominate(self) -> bool:
+        """Whether so few questions have most of the weight that intervals are too narrow."""
+        return self.effective_in_smallest_cell is not None and self.effective_in_smallest_cell < FEW_IN_CELL
 
     @property
     def few(self) -> bool:
@@ -462,8 +498,17 @@ def sampled_table(outcomes: pl.DataFrame) -> SampledTable | None:
 
 
 def design_of(rows: pl.DataFrame) -> dict[str, Any]:
-    """Return clusters and weights as keyword arguments of `refusal_index.stats`; empty if there are none."""
-    return {name: rows[name].to_numpy() for name in SAMPLING_COLUMNS if _is_filled(rows, name)}
+    """Return clusters and weights as keyword arguments of `refusal_index.stats`; empty if there are none.
+
+    Raises OutcomeTableError if weights are invalid.
+    """
+    design = {name: rows[name].to_numpy() for name in SAMPLING_COLUMNS if _is_filled(rows, name)}
+    if "weight" in design:
+        try:
+            checked_weights(rows.height, design["weight"])
+        except ValueError as error:
+            raise OutcomeTableError(f"column 'weight': {error}") from error
+    return design
 
 
 def sampling_summary(outcomes: pl.DataFrame, table: SampledTable | None, sampling: Sampling) -> SamplingSummary | None:
@@ -473,15 +518,18 @@ def sampling_summary(outcomes: pl.DataFrame, table: SampledTable | None, samplin
     columns = [sampling.column(name) if _is_filled(outcomes, name) else None for name in SAMPLING_COLUMNS]
     scored = outcomes.drop_nulls(["refused", "wrong"])
     weights = np.ones(table.n) if columns[1] is None else scored["weight"].to_numpy()
-    degrees, index = table.degrees_of_freedom, refusal_index(table)
+    by_weight = effective_number(weights) if table.n else 0.0
+    degrees = table.degrees_of_freedom
+    index = refusal_index(table)
     rho = index.rho if index.status == "ok" else None
     return SamplingSummary(
         cluster=columns[0],
         weight=columns[1],
         clusters=table.n_clusters,
         degrees_of_freedom=None if np.isnan(degrees) else degrees,
-        effective_by_weight=effective_number(weights) if table.n else 0.0,
+        effective_by_weight=by_weight,
         effective_questions=None if rho is None else table.effective_size(cell_influence(table, rho)),
+        effective_in_smallest_cell=effective_in_smallest_cell(table, by_weight),
     )
 
 
@@ -489,7 +537,8 @@ def describe(design: Mapping[str, Any], sampling: Sampling) -> dict[str, Any] | 
     """Return the sampling of matched questions for JSON; None if they are independent and equally weighted."""
     if not design:
         return None
-    cluster, weight = design.get("cluster"), design.get("weight")
+    cluster = design.get("cluster")
+    weight = design.get("weight")
     return {
         "cluster": None if cluster is None else sampling.column("cluster"),
         "weight": None if weight is None else sampling.column("weight"),

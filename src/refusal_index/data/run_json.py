@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 from refusal_index.errors import RunFolderError, shortened
-from refusal_index.redaction import redacted_in
+from refusal_index.redaction import redacted_in, without_credentials
 
 
 def default_run_name(model: str, dataset: str, settings: Mapping[str, Any]) -> str:
@@ -34,8 +34,9 @@ def _safe(name: str) -> str:
 
 
 def as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as read back from JSON: tuples become lists, names become text, API keys are removed."""
-    return dict(redacted_in(json.loads(json.dumps(dict(settings), allow_nan=False))))
+    """Return settings as read back from JSON: tuples become lists, names become text, the clients' keys are removed."""
+    document = json.loads(json.dumps(dict(settings), allow_nan=False))
+    return dict(redacted_in(document, without_credentials))
 
 
 HASH = "_sha256"
@@ -44,7 +45,8 @@ HASH = "_sha256"
 
 def refuse_other_settings(path: Path, stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
     """Raise `RunFolderError` if the settings of the run in `path` differ from these; it names them."""
-    before, now = dict(_flat(stored)), dict(_flat(current))
+    before = dict(_flat(stored))
+    now = dict(_flat(current))
     absent = object()
     differing = [key for key in sorted(before.keys() | now.keys()) if before.get(key, absent) != now.get(key, absent)]
     differing = [key for key in differing if not (key.endswith(HASH) and key.removesuffix(HASH) in differing)]
@@ -57,14 +59,37 @@ def refuse_other_settings(path: Path, stored: Mapping[str, Any], current: Mappin
         )
 
 
-def is_deterministic(settings: Mapping[str, Any]) -> bool:
-    """Whether the temperature is 0, at which there is no sampling noise.
+SENT = "sent"
+"""Key in `about` of the decoding settings that the requests of a run sent, by role; null for one that was not sent."""
 
-    >>> is_deterministic({"decoding": {"temperature": 0.0}}), is_deterministic({})
+ANSWERED_BY = "answered_by"
+"""Key in `about` of the number of replies by the model's name in the response, by role."""
+
+
+def is_deterministic(settings: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
+    """Whether every request to the model set the temperature to 0, so that there is no sampling noise.
+
+    A run that does not record what was sent, or whose first pass was imported, does not count.
+
+    >>> is_deterministic({}, {"sent": {"model": {"temperature": 0.0}}}), is_deterministic({}, {})
     (True, False)
     """
+    sent = (about.get(SENT) or {}).get("model")
+    return "first_pass" not in settings and isinstance(sent, Mapping) and sent.get("temperature") == 0
+
+
+def decoding_sent(settings: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the decoding settings of a run, as far as it does not record that they were not sent, or not always.
+
+    >>> decoding_sent({"decoding": {"temperature": 0.7, "max_tokens": 64}}, {"sent": {"model": {"temperature": None}}})
+    {'max_tokens': 64}
+    """
     decoding = settings.get("decoding")
-    return isinstance(decoding, Mapping) and decoding.get("temperature") == 0
+    sent = (about.get(SENT) or {}).get("model") or {}
+    if not isinstance(decoding, Mapping):
+        return {}
+    known = {name: sent.get(name, value) for name, value in decoding.items()}
+    return {name: value for name, value in known.items() if value is not None and not isinstance(value, list)}
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -81,9 +106,9 @@ def _shown(settings: Mapping[str, Any], key: str) -> str:
 
 
 def refusal_setting(settings: Mapping[str, Any]) -> str | None:
-    """Return the setting `refusal` of a run that a rule grades; None if a model or a function grades.
+    """Return the setting `refusal` of a run that a rule or a function grades; None if a model grades.
 
-    Runs from before this setting existed recognised refusals by the tag.
+    Runs of rules from before this setting existed recognised refusals by the tag.
 
     >>> refusal_setting({"grader": {"name": "exact"}}), refusal_setting({"grader": {"name": "openai/gpt-4.1"}})
     ('tag', None)
@@ -91,7 +116,8 @@ def refusal_setting(settings: Mapping[str, Any]) -> str | None:
     grader = settings.get("grader") or {"name": "exact"}
     name = grader.get("name") or "exact"
     by_rule = "/" not in name and not name.startswith("python:")
-    return grader.get("refusal", "tag") if by_rule else None
+    recorded: str | None = grader.get("refusal", "tag" if by_rule else None)
+    return recorded
 
 
 STOPPED = "stopped"
@@ -103,7 +129,8 @@ UNTIL = "until"
 GATE_LOOKS = "gate_looks"
 """Key of a gate's interim looks in `run.json`."""
 
-DEFAULT_LOOKS, MAX_LOOKS = 5, 100
+DEFAULT_LOOKS = 5
+MAX_LOOKS = 100
 """Number of looks at which a run may stop; defined here because `stats` would import SciPy."""
 
 
@@ -137,8 +164,8 @@ class GateLooks(_Record):
     """The interim looks of a gate: a test at each look spends part of alpha."""
 
     key = GATE_LOOKS
-    # of, looks: number of questions, and number of looks
-    of: int
+    # questions, looks: number of questions planned, and number of looks
+    questions: int
     looks: int
 
     def __str__(self) -> str:
@@ -150,9 +177,9 @@ class Stop(_Record):
     """A planned stop of a run, with all questions up to it answered."""
 
     key = STOPPED
-    # asked, of: number of questions asked, and number planned
+    # asked, planned: number of questions asked, and number planned
     asked: int
-    of: int
+    planned: int
     # look, looks: number of the look at which it stopped, and number of looks planned
     look: int
     looks: int
@@ -240,7 +267,8 @@ class Prices:
         >>> Prices.read({"price": {"input": 2.0, "output": 8.0}})
         Prices(model=Price(input=2.0, output=8.0), grader=None, batch_rate=None)
         """
-        model, grader = document.get("price"), document.get("grader_price")
+        model = document.get("price")
+        grader = document.get("grader_price")
         return cls(Price(**model) if model else None, Price(**grader) if grader else None, document.get("batch_rate"))
 
     def to_document(self) -> dict[str, Any]:
@@ -309,6 +337,14 @@ def _is_until(value: Any) -> bool:
     return set(value) == {"half_width"} and _is_amount(value["half_width"]) and 0 < value["half_width"] < 1
 
 
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(part, Mapping) for part in value.values())
+
+
+def _is_counts(value: Any) -> bool:
+    return _is_nested(value) and all(_is_whole(count) for part in value.values() for count in part.values())
+
+
 def _builds(made: Callable[..., object]) -> Callable[[Any], bool]:
     """Return a check that an object holds valid arguments of `made`, or is null."""
 
@@ -339,6 +375,7 @@ SETTINGS: Mapping[str, Check] = {
     "grader.name": A_TEXT,
     "grader.second": A_TEXT_OR_NULL,
     "grader.refusal": A_TEXT,
+    "grader.reasoning": A_TEXT,
     "prompts": OBJECT,
     "prompts.variants": ("a list of names", _is_names),
     "seed": WHOLE,
@@ -350,14 +387,16 @@ SETTINGS: Mapping[str, Check] = {
 }
 ABOUT: Mapping[str, Check] = {
     "run_id": A_TEXT,
-    "penalty": ("a number from 0", _is_amount),
+    "weighted_score_p": ("a number from 0", _is_amount),
     "truthfulness_weights": ("three numbers from 0, not all 0", _is_weights),
     "stopped": ("where it stopped, or null", _builds(Stop)),
     "until": ("a half_width above 0 and below 1, or null", _is_until),
-    "gate_looks": ("of and looks, or null", _builds(GateLooks)),
+    "gate_looks": ("questions and looks, or null", _builds(GateLooks)),
     "price": ("input and output from 0, or null", _builds(Price)),
     "grader_price": ("input and output from 0, or null", _builds(Price)),
     "batch_rate": ("a number from 0, or null", lambda value: value is None or _is_amount(value)),
+    "sent": ("settings by role", _is_nested),
+    "answered_by": ("numbers of replies by role and model", _is_counts),
 }
 NEEDED = ("model", "dataset.name", "dataset.sha256", "prompts.variants", "seed")
 """Settings without which the results of a run cannot be computed."""

@@ -17,18 +17,19 @@ cell is null. It is safe to print as well: a control character other than a tab 
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import io
 import itertools
 import json
 import math
+import os
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, BinaryIO
 
 import polars as pl
@@ -83,7 +84,8 @@ class Source:
         """Return an error about some rows and a column, or about the whole table."""
         location = self.place(*lines) if lines else self.name
         error = self.error(f"{location}{f', column {column!r}' if column else ''}: {message}")
-        error.line, error.column = lines[0] if lines else 0, column
+        error.line = lines[0] if lines else 0
+        error.column = column
         return error
 
     def lacks(self, expected: str, present: Iterable[str], advice: str) -> TableError:
@@ -152,6 +154,17 @@ def present_columns(rows: Iterable[Row]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(column for row in rows for column in row.cells))
 
 
+def column_names(path: Path, error: type[TableError]) -> tuple[str, ...]:
+    """Return the columns of a file, for JSON Lines those of its first row; raises `error` if it cannot be read."""
+    source = Source.from_path(path, "row", error)
+    with opened(path, error) as file:
+        if source.kind == "parquet":
+            with _parquet_errors(source):
+                return tuple(pl.read_parquet_schema(file))
+        first = next(iter_rows(source, file), None)
+    return () if first is None else tuple(first.cells)
+
+
 def is_in_memory(data: object) -> bool:
     """Whether `data` is a data frame or dictionaries, rather than paths of files."""
     if isinstance(data, Sequence) and not isinstance(data, str):
@@ -201,8 +214,8 @@ FLAG = Kind(
     "true, false, 1, 0, yes, no or nothing",
     # pandas writes a column of 0 and 1 with gaps as "0.0" and "1.0"
     {
-        **dict.fromkeys(("true", "t", "1", "yes", "1.0"), True),
-        **dict.fromkeys(("false", "f", "0", "no", "0.0"), False),
+        **dict.fromkeys(("true", "t", "1", "yes", "y", "1.0"), True),
+        **dict.fromkeys(("false", "f", "0", "no", "n", "0.0"), False),
     },
     "an unscored question has an empty cell",
 )
@@ -379,19 +392,70 @@ def _plain(cell: Any) -> Any:
     return [_plain(part) for part in cell] if isinstance(cell, list | tuple) else cell
 
 
+MAX_LINE = 64 << 20
+"""Maximum length of a line in bytes."""
+
+MAX_UNPACKED = 256 << 20
+MAX_RATIO = 100
+"""A compressed file may unpack to this many bytes, or to this many times its own size if that is more."""
+
+MAX_UNPACKED_LINES = 2_000_000
+"""Maximum number of lines of a compressed file."""
+
+INTENDED = "unpack it yourself if this is intended"
+
+
+def unpack(content: bytes) -> bytes:
+    """Return the content of a gzip file; raises OSError if it is too large.
+
+    Examples
+    --------
+    >>> unpack(gzip.compress(b"Lima"))
+    b'Lima'
+    """
+    most = max(MAX_UNPACKED, MAX_RATIO * len(content))
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+        unpacked = file.read(most + 1)
+    if len(unpacked) > most:
+        raise OSError(errno.EFBIG, f"it unpacks to more than {most:,} bytes")
+    return unpacked
+
+
 def _lines(source: Source, file: BinaryIO) -> Iterator[str]:
     """Yield lines, which end at line feeds only: JSON strings may contain other line separators."""
     packed = source.name.lower().endswith(".gz")
-    coded: Iterable[bytes] = gzip.GzipFile(fileobj=file) if packed else file
     number = 0
     try:
-        for number, line in enumerate(coded, start=1):
+        for number, line in enumerate(_unpacked_lines(source, file) if packed else _coded_lines(source, file), 1):
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise source.wrong("expected text in UTF-8, got other bytes; save it as UTF-8", [number]) from error
     except (OSError, EOFError, zlib.error) as error:
         problem = "unpacked ({}); check that it is complete and is gzip" if packed else "read ({}); try again"
         raise source.broken(problem.format(error)) from error
+
+
+def _coded_lines(source: Source, file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
+    number = 0
+    while line := file.readline(MAX_LINE + 1):
+        number += 1
+        if len(line) > MAX_LINE:
+            raise source.wrong(f"expected lines of at most {MAX_LINE:,} bytes, got a longer one; split it", [number])
+        yield line
+
+
+def _unpacked_lines(source: Source, file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a compressed file, which is not trusted to be as large as it looks."""
+    most = max(MAX_UNPACKED, MAX_RATIO * file.seek(0, os.SEEK_END))
+    file.seek(0)
+    size = 0
+    for number, line in enumerate(_coded_lines(source, gzip.GzipFile(fileobj=file)), 1):
+        size += len(line)
+        if size > most:
+            raise source.wrong(f"it unpacks to more than {most:,} bytes; {INTENDED}")
+        if number > MAX_UNPACKED_LINES:
+            raise source.wrong(f"it unpacks to more than {MAX_UNPACKED_LINES:,} lines; {INTENDED}")
+        yield line
 
 
 def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None) -> Iterator[Record]:
@@ -401,7 +465,8 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
     line = 1
     try:
         for record in reader:
-            begins, line = line, reader.line_num + 1
+            begins = line
+            line = reader.line_num + 1
             cells = [cell.replace(STAND_IN, "\r") for cell in record] if STAND_IN in "".join(record) else record
             # In a table with only grades, an empty row is a question without a grade.
             is_unscored = header is not None and set(header) == {"refused", "wrong"} and len(cells) == len(header)
@@ -529,29 +594,28 @@ def _text_cell(row: Row, column: str, first_of_lists: bool) -> str | None:
         raise row.wrong(str(error), column) from None
 
 
-Translations = Mapping[str, str]
-"""What to read words of a file as; keys in lower case."""
-
-
 @dataclass(frozen=True)
 class Column:
     """A column of other tools' files: its usual names, in lower case, and how to parse its cells."""
 
-    names: tuple[str, ...]  # matched in any case; the first one present is used
+    names: tuple[str, ...]  # matched as `plain_name`; the first one present is used
     read: Callable[[Any], Any]  # returns the value of a cell, None for an empty one; raises ValueError
 
-    def value(self, row: Row, column: str, words: Translations) -> Any:
-        """Return the value of a cell, or raise TableError.
-
-        - `words`: what to read words of a `Kind` as.
-        """
-        cell = row.cells.get(column)
-        if words and isinstance(self.read, Kind) and self.read.words:
-            cell = words.get(str(cell).strip().casefold(), cell)
+    def value(self, row: Row, column: str) -> Any:
+        """Return the value of a cell, or raise TableError."""
         try:
-            return self.read(cell)
+            return self.read(row.cells.get(column))
         except ValueError as error:
             raise row.wrong(str(error), column) from None
+
+
+def plain_name(column: str) -> str:
+    """Return the name of a column in lower case, with underscores in place of spaces and dashes.
+
+    >>> plain_name("Judge Label")
+    'judge_label'
+    """
+    return column.strip().casefold().replace(" ", "_").replace("-", "_")
 
 
 def verbatim(cell: Any) -> str | None:
@@ -570,16 +634,13 @@ def text(cell: Any) -> str | None:
     return (verbatim(cell) or "").strip() or None
 
 
-def values_by_role(
-    row: Row, names: Mapping[str, str], columns: Mapping[str, Column], words: Translations = MappingProxyType({})
-) -> dict[str, Any]:
+def values_by_role(row: Row, names: Mapping[str, str], columns: Mapping[str, Column]) -> dict[str, Any]:
     """Return the values of a row by role, None for a role without a column; raises TableError for an invalid cell.
 
     - `names`: column by role, from `resolve_columns`.
     - `columns`: how to parse the cells of each role.
-    - `words`: what to read words of a `Kind` as.
     """
-    return {role: columns[role].value(row, names[role], words) if role in names else None for role in columns}
+    return {role: columns[role].value(row, names[role]) if role in names else None for role in columns}
 
 
 def resolve_columns(
@@ -615,7 +676,7 @@ def resolve_columns(
     free = [column for column in present if column not in taken]
     by_role = {}
     for role, column in usual.items():
-        matching = [name for usual_name in column.names for name in free if name.casefold() == usual_name]
+        matching = [name for usual_name in column.names for name in free if plain_name(name) == usual_name]
         if role in names:
             by_role[role] = names[role]
         elif strict and len(matching) > 1:

@@ -1,9 +1,12 @@
-"""Text from outside: lone surrogates, and regular expressions from users."""
+"""Text from outside: lone surrogates, and TOML and regular expressions from users."""
 
 from __future__ import annotations
 
 import re
+import tomllib
+import unicodedata
 from functools import lru_cache
+from typing import Any
 
 import regex
 
@@ -25,6 +28,44 @@ def sound_text(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def parse_toml(content: bytes) -> dict[str, Any]:
+    """Parse a TOML document; raises ValueError if it is not valid, or nested too deeply.
+
+    >>> parse_toml(b"limit = 30")
+    {'limit': 30}
+    """
+    try:
+        return tomllib.loads(content.decode())
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
+
+
+def folded(text: str) -> str:
+    """Return `text` in lower case, without accents and invisible characters such as soft hyphens.
+
+    >>> folded("Élysée")
+    'elysee'
+    """
+    plain = unicodedata.normalize("NFKD", text).casefold()
+    if plain.isascii():
+        return plain
+    silent = (sign for sign in set(plain) if unicodedata.combining(sign) or unicodedata.category(sign) == "Cf")
+    return plain.translate(dict.fromkeys(map(ord, silent)))
+
+
+BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and symbols that show nothing: the fillers of Hangul, and the empty pattern of Braille."""
+
+
+def is_blank(text: str | None) -> bool:
+    r"""Whether a text is missing, or shows nothing: white space, control, format and combining characters only.
+
+    >>> is_blank(None), is_blank(" \u200b\n"), is_blank("?")
+    (True, True, False)
+    """
+    return not any(unicodedata.category(character)[0] in "LNPS" and character not in BLANK for character in text or "")
 
 
 def wrong_id(question_id: str) -> str | None:
@@ -85,7 +126,8 @@ def compiled(pattern: str) -> regex.Pattern[str]:
 
 def _parts(pattern: str) -> int:
     """Count the parts of a pattern, repeated parts as often as they must match."""
-    groups, last = [0], 0
+    groups = [0]
+    last = 0
     for token in TOKEN.finditer(pattern):
         if token[0] == "(":
             groups.append(0)

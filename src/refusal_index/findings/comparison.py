@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,63 +11,55 @@ import numpy as np
 import polars as pl
 
 from refusal_index import stats
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.files import plain
-from refusal_index.data.folder import (
-    ComparedRun,
-    Match,
-    check_same_refusals,
-    chosen_variant,
-    differing_settings,
-    match,
-    shared_variants,
+from refusal_index.data.rates import (
+    describe,
 )
-from refusal_index.data.outcome_table import OWN_COLUMNS, Sampling
-from refusal_index.data.rates import describe, first_draws, never_forced, too_many_missing
-from refusal_index.data.run_json import is_deterministic
-from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
-from refusal_index.findings.metrics import CORRECTED, INDEX, Shown, Statement
+from refusal_index.findings.matching import Match, matched_variants, stacked, variants_compared
+from refusal_index.findings.metrics import CORRECTED, INDEX, Printable, Statement
+from refusal_index.findings.other_copulas import UnderOtherCopulas, differ_in_caution
+from refusal_index.findings.run_differences import differing_settings, missing_statements, settings_statements
+from refusal_index.findings.run_results import RunResults
+from refusal_index.findings.sections import registered_sections
 from refusal_index.findings.sensitivity import missing_ranges
-from refusal_index.stats.baseline import Weights
-from refusal_index.stats.contingency import FEW_CLUSTERS, tables_of_rows
-
-
-@dataclass(frozen=True)
-class CompareOptions:
-    """How to compare."""
-
-    variant: str | None = None  # the only variant to compare; None for all shared variants
-    metric: str = INDEX  # what to rank by
-    adjustment: stats.Adjustment = "max-t"  # correction for multiple comparisons in a ranking
-    # penalty of the weighted score, and weights of the truthfulness score
-    penalty: float = 1.0
-    truthfulness_weights: Weights = stats.TRUTHFULNESS_WEIGHTS
-    confidence_level: float = 0.95  # of every interval
-    seed: int = 0  # seed of the max-t simulation
-    sampling: Sampling = OWN_COLUMNS  # names of the cluster and weight columns
+from refusal_index.stats.contingency import FEW_CLUSTERS, FEW_IN_CELL, effective_in_smallest_cell, tables_of_rows
 
 
 @dataclass(frozen=True, repr=False)
-class MatchedRuns(Shown):
+class MatchedRuns(Printable):
     """Runs and their shared questions, by variant: the basis of a comparison or a ranking."""
 
-    runs: tuple[ComparedRun, ...]
-    options: CompareOptions  # how they are compared
+    runs: tuple[RunResults, ...]
+    given: Analysis = DEFAULT_ANALYSIS  # how to compare them, as it was asked for
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """How they are compared: what was not asked for is as the folders of the runs record it."""
+        return self.given.with_recorded([run.about for run in self.runs])
 
     @property
     def labels(self) -> list[str]:
         """The labels of the runs."""
         return [run.label for run in self.runs]
 
+    def payoff_statements(self) -> Iterator[Statement]:
+        """State in which payoffs the runs differ, and by which their scores are compared, unless these are given."""
+        payoffs = self.analysis.payoffs
+        compared = {"weighted_score_p": payoffs.weighted_score_p, "truthfulness_weights": payoffs.truthfulness}
+        for name, values in self.given.different_payoffs([run.about for run in self.runs]).items():
+            yield Statement("payoffs_differ", "serious", {"name": name, "values": values, "by": compared[name]})
+
     @cached_property
     def variants_compared(self) -> Mapping[str, tuple[str | None, ...]]:
         """The variant of each run, by the name under which they are compared."""
-        return _variants_compared(self.runs, self.options.variant)
+        return variants_compared(self.runs, self.analysis.variant)
 
     @cached_property
     def matches(self) -> Mapping[str, Match]:
         """The questions of each variant to compare."""
-        return matched_variants(self.runs, self.options.variant)
+        return matched_variants(self.runs, self.analysis.variant)
 
     @cached_property
     def matches_with_index(self) -> Mapping[str, Match]:
@@ -78,8 +70,8 @@ class MatchedRuns(Shown):
     def is_ri_corrected(self) -> bool:
         """Whether the corrected index of every run, under each variant that is compared, is RI."""
         chosen = self.variants_compared.values()
-        tables = [run.variants[name] for names in chosen for run, name in zip(self.runs, names, strict=True)]
-        return repeats_ri(tables, is_deterministic=all(is_deterministic(run.settings) for run in self.runs))
+        tables = [run.tables[name] for names in chosen for run, name in zip(self.runs, names, strict=True)]
+        return repeats_ri(tables, is_deterministic=all(run.is_deterministic for run in self.runs))
 
     @cached_property
     def corrected_indices(self) -> Mapping[str, tuple[stats.CorrectedRefusalIndexResult, ...]]:
@@ -88,9 +80,9 @@ class MatchedRuns(Shown):
             rows.filter(pl.col("question_id").is_in(match.matrix.question_ids)) if match.paired else rows
             for name, match in self.matches.items()
             for run, variant in zip(self.runs, self.variants_compared[name], strict=True)
-            for rows in [run.variants[variant]]
+            for rows in [run.tables[variant]]
         ]
-        deterministic = [is_deterministic(run.settings) for run in self.runs] * len(self.matches)
+        deterministic = [run.is_deterministic for run in self.runs] * len(self.matches)
         results = iter(corrected_indices(tables, deterministic))
         by_variant = {name: tuple(next(results) for _ in self.runs) for name in self.matches}
         return {name: indices for name, indices in by_variant.items() if all(map(is_defined, indices))}
@@ -110,15 +102,14 @@ class MatchedRuns(Shown):
             "paired": match.paired,
             "questions": len(match.matrix.question_ids),
             "left_out": dict(zip(self.labels, match.left_out, strict=True)),
-            "sampling": describe(match.matrix.design, self.options.sampling),
+            "sampling": describe(match.matrix.design, self.analysis.sampling),
         }
 
     def shared_document(self) -> dict[str, Any]:
         """Return differing settings and the range of RI over missing grades, as a JSON-serialisable dictionary."""
         missing = {
             run.label: {
-                variant or "all": asdict(missing_range)
-                for variant, missing_range in missing_ranges(run.variants).items()
+                variant or "all": asdict(missing_range) for variant, missing_range in missing_ranges(run.tables).items()
             }
             for run in self.runs
         }
@@ -133,18 +124,27 @@ class MatchedRuns(Shown):
         scored_counts = list(zip(self.labels, match.matrix.scored.sum(axis=1).tolist(), strict=True))
         shared = int(match.matrix.shared.sum())
         values = {"variant": variant, "shared": shared, "own": scored_counts}
+        if len(self.runs) > 2 and not shared:
+            ids = [_id_column(run) for run in self.runs]
+            return Statement("none_shared", "serious", {**values, "ids": ids})
         return Statement("partly_shared" if len(self.runs) > 2 or shared else "unpaired", "serious", values)
 
     def sampling_statements(self, match: Match) -> Iterator[Statement]:
         """State the clusters and weights that intervals and p-values account for."""
-        sampling = describe(match.matrix.design, self.options.sampling)
+        sampling = describe(match.matrix.design, self.analysis.sampling)
+        n = len(match.matrix.question_ids)
         if sampling is not None and sampling["cluster"] is not None:
             few = sampling["clusters"] < FEW_CLUSTERS
             values = {"clusters": sampling["clusters"], "column": sampling["cluster"]}
             yield Statement("clusters", "serious" if few else "scope", {**values, "limit": FEW_CLUSTERS, "few": few})
         if sampling is not None and sampling["weight"] is not None:
-            values = {"column": sampling["weight"], "worth": sampling["effective_by_weight"]}
-            yield Statement("weights", "scope", values)
+            worth = sampling["effective_by_weight"]
+            tables = tables_of_rows(match.matrix.arrays, stats.SamplingDesign.of(n, **match.matrix.design))
+            in_cell = [effective_in_smallest_cell(table, worth) for table in tables]
+            smallest = min((size for size in in_cell if size is not None), default=None)
+            few = smallest is not None and smallest < FEW_IN_CELL
+            values = {"column": sampling["weight"], "worth": worth, "in_cell": smallest, "limit": FEW_IN_CELL}
+            yield Statement("weights", "serious" if few else "scope", {**values, "few": few})
 
 
 def _statuses(match: Match) -> np.ndarray:
@@ -153,88 +153,18 @@ def _statuses(match: Match) -> np.ndarray:
     return np.array([stats.refusal_index(table).status for table in tables_of_rows(arrays, design)])
 
 
+def _id_column(run: RunResults) -> dict[str, str | None]:
+    """Return the column with a run's question ids, None if its rows are numbered, and its first id."""
+    ids = next(iter(run.tables.values()))["question_id"]
+    numbered = f"{run.source.name} row 1"
+    return {"column": None if ids[0] == numbered else "question_id", "first": ids[0]}
+
+
 def joint_corrected_indices(
     corrected: Mapping[str, tuple[stats.CorrectedRefusalIndexResult, ...]],
 ) -> list[stats.CorrectedRefusalIndexResult]:
     """Return one corrected index of each run over all variants."""
     return [stats.joint_corrected_refusal_index(indices) for indices in zip(*corrected.values(), strict=True)]
-
-
-def matched_variants(runs: Sequence[ComparedRun], variant: str | None) -> dict[str, Match]:
-    """Match the questions of each variant to compare, by variant name.
-
-    Runs of one variant each are compared whatever these are called: to compare two prompts of one model, say. A run
-    without variants, as one that answers by a score, stands beside each variant of the others. Raises OutcomeTableError
-    if they share no variant, or their refusals were recognised in different ways.
-    """
-    check_same_refusals(runs)
-    return {name: match(runs, variants) for name, variants in _variants_compared(runs, variant).items()}
-
-
-def _variants_compared(runs: Sequence[ComparedRun], variant: str | None) -> dict[str, tuple[str | None, ...]]:
-    """Return the variants to compare of each run, by the name used in the comparison."""
-    named = [run for run in runs if not run.has_no_variants]
-    if variant is not None:
-        return {variant: _beside(runs, chosen_variant(named or runs, variant))}
-    shared = shared_variants(named or runs)
-    if shared:
-        return {name or "all": _beside(runs, name) for name in shared}
-    if all(len(run.variants) == 1 for run in runs):
-        only = tuple(next(iter(run.variants)) for run in runs)
-        return {" / ".join(name or "all" for name in only): only}
-    listed = "; ".join(f"{run.label}: {', '.join(name or 'no prompt' for name in run.variants)}" for run in runs)
-    raise OutcomeTableError(
-        f"expected runs that share a prompt, got none ({listed}); run one of them under a prompt of the other, or "
-        "name it in a column 'variant' of a file"
-    )
-
-
-def _beside(runs: Sequence[ComparedRun], variant: str | None) -> tuple[str | None, ...]:
-    return tuple(None if run.has_no_variants else variant for run in runs)
-
-
-def stacked(matches: Mapping[str, Match]) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
-    """Put the variants' matrices together, shape (runs, variants, questions), by question, with their sampling."""
-    matrices = [match.matrix for match in matches.values()]
-    questions = dict.fromkeys(question for matrix in matrices for question in matrix.question_ids)
-    ids = {question: column for column, question in enumerate(questions)}
-    stacked = [np.zeros((len(matrices[0].refused), len(matrices), len(ids)), bool) for _ in range(3)]
-    design: dict[str, Any] = {}
-    for row, matrix in enumerate(matrices):
-        columns = [ids[question] for question in matrix.question_ids]
-        for stack, part in zip(stacked, matrix.arrays, strict=True):
-            stack[:, row, columns] = part
-        for name, values in matrix.design.items():
-            design.setdefault(name, np.zeros(len(ids), values.dtype))[columns] = values
-    return tuple(stacked), design
-
-
-def missing_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
-    """State for each run which questions lack a grade, and the range of the index that this allows."""
-    for run in runs:
-        tables = {variant: first_draws(rows) for variant, rows in run.variants.items()}
-        if any(map(never_forced, tables.values())):
-            yield Statement("never_forced", "serious", {"run": run.label})
-        missing: list[dict[str, Any]] = [
-            {
-                "variant": variant or "all",
-                "questions": missing_range.questions,
-                "asked": tables[variant].height,
-                "low": missing_range.low,
-                "high": missing_range.high,
-            }
-            for variant, missing_range in missing_ranges(run.variants).items()
-        ]
-        many = any(too_many_missing(entry["questions"], entry["asked"]) for entry in missing)
-        if missing:
-            values = {"run": run.label, "missing": missing, "many": many}
-            yield Statement("missing_grades", "serious" if many else "note", values)
-
-
-def settings_statements(runs: Sequence[ComparedRun]) -> Iterator[Statement]:
-    """State which settings other than the model differ."""
-    if differing := differing_settings(runs):
-        yield Statement("settings_differ", "serious", {"settings": list(differing)})
 
 
 Difference = stats.MetricDifference | stats.JointDifference | stats.CorrectedDifference
@@ -262,8 +192,11 @@ class VariantComparison:
 class PairComparison(MatchedRuns):
     """Two runs compared, the first minus the second."""
 
-    sections: Mapping[str, Any] = field(default_factory=dict)
-    """What plugins add, by name: see `refusal_index.render.sections`."""
+    @cached_property
+    def sections(self) -> Mapping[str, Any]:
+        """What plugins add, by name: see `refusal_index.render.sections`."""
+        by_name = ((name, section.compare(self.runs, self.analysis)) for name, section in registered_sections().items())
+        return {name: value for name, value in by_name if value is not None}
 
     @cached_property
     def variants(self) -> tuple[VariantComparison, ...]:
@@ -272,8 +205,8 @@ class PairComparison(MatchedRuns):
         for name, matched in self.matches.items():
             comparison = stats.compare_metrics(
                 *matched.matrix.arrays,
-                penalty=self.options.penalty,
-                truthfulness_weights=self.options.truthfulness_weights,
+                weighted_score_p=self.analysis.payoffs.weighted_score_p,
+                truthfulness_weights=self.analysis.payoffs.truthfulness,
                 **matched.matrix.design,
             )
             corrected: Difference | None = None
@@ -327,6 +260,7 @@ class PairComparison(MatchedRuns):
         named = len(self.variants) > 1
         return (
             self._conclusion(),
+            *self._about_caution(),
             *missing_statements(self.runs),
             *(self.match_statement(variant.match, variant.name if named else None) for variant in self.variants),
             *self.sampling_statements(self.variants[0].match),
@@ -334,6 +268,7 @@ class PairComparison(MatchedRuns):
             *self._about_corrected(),
             *self._reasons(),
             *settings_statements(self.runs),
+            *self.payoff_statements(),
         )
 
     def rows(self) -> list[tuple[str, str, Difference, float | None]]:
@@ -359,12 +294,45 @@ class PairComparison(MatchedRuns):
             difference.name for difference in self.variants[0].comparison.differences if difference.name != INDEX
         ]:
             rows += ((name, variant.name, variant.comparison[name]) for variant in self.variants)
-        pvalues = {position: difference.pvalue for position, (*_, difference) in enumerate(rows)}
-        family = {
-            p: pvalue for p, pvalue in pvalues.items() if pvalue is not None and not (self.has_primary and p == 0)
-        }
-        adjusted = dict(zip(family, stats.holm(list(family.values())).tolist(), strict=True))
+        adjusted = self._adjusted([difference.pvalue for *_, difference in rows])
         return [(*row, adjusted.get(position)) for position, row in enumerate(rows)]
+
+    def _adjusted(self, pvalues: Sequence[float | None]) -> dict[int, float]:
+        """Return Holm's p-values by position in `rows`, of all p-values except the primary one."""
+        family = {
+            position: pvalue
+            for position, pvalue in enumerate(pvalues)
+            if pvalue is not None and not (self.has_primary and position == 0)
+        }
+        return dict(zip(family, stats.holm(list(family.values())).tolist(), strict=True))
+
+    @cached_property
+    def under_other_copulas(self) -> tuple[UnderOtherCopulas, ...]:
+        """Significant differences of RI between runs that refuse unequally often, under other copulas."""
+        alpha = 1 - self.analysis.confidence_level
+        rows = self.rows()
+        pvalues = [difference.pvalue for _, _, difference, _ in rows]
+        found = []
+        for position, (metric, variant, difference, holm) in enumerate(rows):
+            if metric != INDEX or not is_significant(difference, difference.pvalue if holm is None else holm, alpha):
+                continue
+            is_joint = difference is self.joint
+            names = self.joint_over if is_joint else (variant,)
+            rates = [one.comparison["refusal_rate"] for one in self.variants if one.name in names]
+            first_rate = float(np.mean([rate.first for rate in rates]))
+            second_rate = float(np.mean([rate.second for rate in rates]))
+            if not differ_in_caution(first_rate, second_rate):
+                continue
+            arrays, design = stacked({name: self.matches[name] for name in names})
+            differences = tuple(
+                stats.compare_under_copula(*arrays, family=family, **design) for family in stats.OTHER_COPULAS
+            )
+            adjusted: dict[str, float | None] = {}
+            for other in differences:
+                instead = [*pvalues[:position], other.pvalue, *pvalues[position + 1 :]]
+                adjusted[other.family] = self._adjusted(instead).get(position, other.pvalue)
+            found.append(UnderOtherCopulas(variant, first_rate, second_rate, differences, adjusted))
+        return tuple(found)
 
     @property
     def has_primary(self) -> bool:
@@ -376,30 +344,29 @@ class PairComparison(MatchedRuns):
 
         The column `pvalue_holm` is empty in the row of the primary comparison, and where there is no p-value.
         """
-        level = self.options.confidence_level
         rows = [
-            {"metric": metric, "variant": variant, **_compared(difference, level), "pvalue_holm": holm}
+            {"metric": metric, "variant": variant, **_compared(difference, self.analysis), "pvalue_holm": holm}
             for metric, variant, difference, holm in self.rows()
         ]
         return pl.DataFrame(rows, schema_overrides={"pvalue_holm": pl.Float64}, infer_schema_length=None)
 
     def to_document(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary with unrounded numbers."""
-        level = self.options.confidence_level
         return {
             **dict(zip(("first", "second"), self.labels, strict=True)),
-            "confidence_level": level,
+            "confidence_level": self.analysis.confidence_level,
             "joint": {
-                INDEX: _document(self.joint, level) if self.joint else None,
-                CORRECTED: _document(self.joint_corrected, level) if self.joint_corrected else None,
+                INDEX: _document(self.joint, self.analysis) if self.joint else None,
+                CORRECTED: _document(self.joint_corrected, self.analysis) if self.joint_corrected else None,
             },
             "joint_over": {INDEX: self.joint_over, CORRECTED: self.corrected_over},
+            "under_other_copulas": [found.to_document(self.analysis) for found in self.under_other_copulas],
             "variants": [
                 {
                     "variant": variant.name,
                     **self.match_document(variant.match),
                     "metrics": {
-                        name: _document(difference, level) for name, difference in variant.differences().items()
+                        name: _document(difference, self.analysis) for name, difference in variant.differences().items()
                     },
                 }
                 for variant in self.variants
@@ -410,8 +377,10 @@ class PairComparison(MatchedRuns):
 
     def _conclusion(self) -> Statement:
         """Decide which run is better; at a boundary a p-value is not enough, as the interval may contain 0."""
-        level, difference = self.options.confidence_level, self.headline
-        at_boundary, leads = difference.status == "boundary", ahead(difference, 1 - level)
+        level = self.analysis.confidence_level
+        difference = self.headline
+        at_boundary = difference.status == "boundary"
+        leads = ahead(difference, 1 - level)
         if difference.estimate is None or difference.pvalue is None:
             return Statement("difference_unknown", "conclusion", {"reason": difference.reason})
         turned = difference.estimate < 0
@@ -433,6 +402,23 @@ class PairComparison(MatchedRuns):
             return Statement("difference_not_settled", "conclusion", values)
         return Statement("ahead" if leads else "not_told_apart", "conclusion", values)
 
+    def _about_caution(self) -> Iterator[Statement]:
+        """State which differences of RI are not significant under another copula, if refusal rates differ."""
+        alpha = 1 - self.analysis.confidence_level
+        each = [
+            {
+                "variant": found.variant if len(self.variants) > 1 else None,
+                "first_rate": found.first_rate,
+                "second_rate": found.second_rate,
+                "families": list(found.not_significant(alpha).items()),
+            }
+            for found in self.under_other_copulas
+            if found.not_significant(alpha)
+        ]
+        if each:
+            labels = dict(zip(("first", "second"), self.labels, strict=True))
+            yield Statement("depends_on_copula", "serious", {**labels, "each": each})
+
     def _primary(self) -> Statement:
         """State which p-value is unadjusted, and that the others are adjusted."""
         rows = self.rows()
@@ -449,7 +435,9 @@ class PairComparison(MatchedRuns):
         if self.is_ri_corrected:
             yield Statement("corrected_repeats_ri")
             return
-        index, corrected, alpha = self.headline, self.corrected, 1 - self.options.confidence_level
+        index = self.headline
+        corrected = self.corrected
+        alpha = 1 - self.analysis.confidence_level
         if not isinstance(corrected, stats.CorrectedDifference):
             return
         entries = [
@@ -499,6 +487,19 @@ class PairComparison(MatchedRuns):
             yield Statement(code, "serious", dict(values))
 
 
+def is_significant(difference: Difference, pvalue: float | None, alpha: float) -> bool:
+    """Whether a difference is significant; at a boundary the interval must exclude 0 too.
+
+    - `pvalue`: its p-value, adjusted where it must be.
+    """
+    if pvalue is None or pvalue >= alpha:
+        return False
+    if difference.status != "boundary":
+        return True
+    low, high = difference.confidence_interval(1 - alpha).or_none()
+    return low is not None and high is not None and not low <= 0 <= high
+
+
 def ahead(difference: Difference, alpha: float) -> int:
     """Return the run with the significantly higher number: 1 for the first, -1 for the second, 0 for neither."""
     if difference.pvalue is None or difference.estimate is None or difference.pvalue >= alpha:
@@ -506,14 +507,9 @@ def ahead(difference: Difference, alpha: float) -> int:
     return 1 if difference.estimate > 0 else -1
 
 
-def compare_pair(
-    runs: Sequence[ComparedRun], options: CompareOptions, sections: Mapping[str, Any] | None = None
-) -> PairComparison:
-    """Compare two runs; raises OutcomeTableError if they share no variant, or not the one asked for.
-
-    - `sections`: what plugins add, by name: see `refusal_index.render.sections`.
-    """
-    compared = PairComparison(tuple(runs), options, sections or {})
+def compare_pair(runs: Sequence[RunResults], analysis: Analysis = DEFAULT_ANALYSIS) -> PairComparison:
+    """Compare two runs; raises OutcomeTableError if they share no variant, or not the one asked for."""
+    compared = PairComparison(tuple(runs), analysis)
     _ = compared.variants  # so that errors are raised here, not while showing the result
     return compared
 
@@ -525,8 +521,8 @@ def both_numbers(difference: Difference) -> tuple[float | None, float | None]:
     return difference.first.estimate, difference.second.estimate
 
 
-def _document(difference: Difference, level: float) -> dict[str, Any]:
-    document = _compared(difference, level)
+def _document(difference: Difference, analysis: Analysis) -> dict[str, Any]:
+    document = _compared(difference, analysis)
     if not isinstance(difference, stats.CorrectedDifference):
         return {**document, "standard_error": difference.standard_error}
     questions = difference.first.n_repeated, difference.second.n_repeated, difference.n_shared
@@ -534,8 +530,9 @@ def _document(difference: Difference, level: float) -> dict[str, Any]:
     return {**document, **dict(zip(names, questions, strict=True))}
 
 
-def _compared(difference: Difference, level: float) -> dict[str, Any]:
-    (first, second), (low, high) = both_numbers(difference), difference.confidence_interval(level).or_none()
+def _compared(difference: Difference, analysis: Analysis) -> dict[str, Any]:
+    first, second = both_numbers(difference)
+    low, high = difference.confidence_interval(analysis.confidence_level).or_none()
     pair_columns = {"first": first, "second": second, "estimate": difference.estimate, "low": low, "high": high}
     test = difference.method if isinstance(difference, stats.MetricDifference) else None
     test_columns = {"pvalue": difference.pvalue, "test": test, "status": difference.status, "reason": difference.reason}

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data.files import read_json
-from refusal_index.data.folder import ComparedRun, RunFolder
+from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import ConfidenceError
+from refusal_index.findings.run_results import RunResults
 from refusal_index.findings.summary import Usage, usage_of
 
 RECORD_VERSION = 1
@@ -90,7 +91,7 @@ def read_record(path: Path) -> tuple[MethodRecord, ...]:
         raise ConfidenceError(f"{path} cannot be read ({lines[0]}); remove it, and run the methods again") from error
 
 
-def recorded_methods(run: ComparedRun) -> dict[tuple[str, str | None], MethodRecord]:
+def recorded_methods(run: RunResults) -> dict[tuple[str, str | None], MethodRecord]:
     """Return a run's records by method and variant; empty if there are none."""
     path = RunFolder(run.source).confidence_record
     try:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from refusal_index import stats
 from refusal_index.data import rates
+from refusal_index.data.analysis import Analysis
 from refusal_index.data.outcome_table import SAMPLING_COLUMNS
 from refusal_index.findings.metrics import CORRECTED, INDEX
 
@@ -47,9 +48,7 @@ class DrawsSummary:
     p_answering_auroc: stats.Estimate
 
 
-def draws_summary(
-    outcomes: pl.DataFrame, confidence_level: float, *, is_deterministic: bool = False
-) -> DrawsSummary | None:
+def draws_summary(outcomes: pl.DataFrame, analysis: Analysis, *, is_deterministic: bool = False) -> DrawsSummary | None:
     """Summarise the repeated draws of one variant; None if no question was drawn twice.
 
     - `is_deterministic`: as for `corrected_indices`.
@@ -58,18 +57,21 @@ def draws_summary(
     if len(matrix.refused) < 2:
         return None
     (drawn_outcomes,) = rates.drawn_outcomes([outcomes])
-    corrected, spearman = _corrected(drawn_outcomes, is_deterministic), stats.mid_rank_spearman(*matrix.arrays)
+    corrected = _corrected(drawn_outcomes, is_deterministic)
+    spearman = stats.mid_rank_spearman(*matrix.arrays)
     area = stats.auroc(*p_answering(matrix))
     return DrawsSummary(
         questions=int(np.count_nonzero(matrix.scored.sum(axis=0) > 1)),
         draws=int(matrix.scored.sum(axis=0).max()),
         forced_for_all=corrected.forced_for_all,
         uncorrected=corrected.uncorrected,
-        corrected_refusal_index=_named(corrected, confidence_level),
+        corrected_refusal_index=_named(corrected, analysis),
         refusal_reliability=corrected.refusal_reliability,
         error_reliability=corrected.error_reliability,
-        mid_rank_spearman=stats.Estimate.of(spearman, spearman.confidence_interval(confidence_level, rng=SEED)),
-        p_answering_auroc=stats.Estimate.of(area, area.confidence_interval(confidence_level)),
+        mid_rank_spearman=stats.Estimate.of(
+            spearman, spearman.confidence_interval(analysis.confidence_level, rng=SEED)
+        ),
+        p_answering_auroc=stats.Estimate.of(area, area.confidence_interval(analysis.confidence_level)),
     )
 
 
@@ -97,7 +99,8 @@ def is_defined(result: stats.CorrectedRefusalIndexResult) -> bool:
 
 
 def _corrected(drawn_outcomes: rates.DrawnOutcomes, is_deterministic: bool) -> stats.CorrectedRefusalIndexResult:
-    single, repeated = drawn_outcomes.single, drawn_outcomes.repeated.arrays
+    single = drawn_outcomes.single
+    repeated = drawn_outcomes.repeated.arrays
     if is_deterministic and not _differ([drawn_outcomes.repeated]):
         return stats.deterministic_refusal_index(*(row[0] for row in single.arrays), **single.design)
     if len(repeated[0]) < 2:
@@ -122,8 +125,8 @@ def _differ(repeated: Sequence[rates.OutcomeMatrix]) -> bool:
     )
 
 
-def _named(result: stats.CorrectedRefusalIndexResult, confidence_level: float) -> stats.Estimate:
-    return replace(stats.Estimate.of(result, result.confidence_interval(confidence_level)), name=CORRECTED)
+def _named(result: stats.CorrectedRefusalIndexResult, analysis: Analysis) -> stats.Estimate:
+    return replace(stats.Estimate.of(result, result.confidence_interval(analysis.confidence_level)), name=CORRECTED)
 
 
 def usable_questions(matrix: rates.OutcomeMatrix) -> NDArray[np.bool_]:
@@ -137,7 +140,8 @@ def p_answering(matrix: rates.OutcomeMatrix) -> tuple[NDArray[np.float64], NDArr
     The first draw is left out of the share, so that a question's chance does not enter on both sides.
     """
     usable = usable_questions(matrix)
-    scored, refused = matrix.scored[1:, usable], matrix.refused[1:, usable]
+    scored = matrix.scored[1:, usable]
+    refused = matrix.refused[1:, usable]
     share = (scored & ~refused).sum(axis=0) / scored.sum(axis=0)
     return share, ~matrix.wrong[0, usable]
 
@@ -176,34 +180,33 @@ class PooledSummary:
     left_out: Mapping[str, str]  # variants that could not enter, each with its reason
     homogeneity: stats.HomogeneityTest  # whether the variants share one index
 
-    def differ_by_chance(self, level: float) -> bool:
+    def differ_by_chance(self, analysis: Analysis) -> bool:
         """Whether the variants differ within sampling error, or the test is undefined."""
         pvalue = self.homogeneity.pvalue
-        return pvalue is None or pvalue >= 1 - level
+        return pvalue is None or pvalue >= 1 - analysis.confidence_level
 
-    def disagree(self, level: float) -> bool:
+    def disagree(self, analysis: Analysis) -> bool:
         """Whether the variants differ significantly, and too much to be summarised by one number."""
         spread = self.between_prompts.estimate
-        return spread is not None and spread > LARGE_SPREAD and not self.differ_by_chance(level)
+        return spread is not None and spread > LARGE_SPREAD and not self.differ_by_chance(analysis)
 
 
 def joint_index(
-    tables: Sequence[pl.DataFrame], confidence_level: float
+    tables: Sequence[pl.DataFrame], analysis: Analysis
 ) -> tuple[stats.Estimate, stats.JointRefusalIndexResult] | None:
     """Estimate one index from all variants of a model on a dataset; None for fewer than two.
 
     - `tables`: rows of the outcome table, one table a variant.
-    - `confidence_level`: of the interval.
     """
     if len(tables) < 2:
         return None
     matrix = rates.outcome_matrix(tables)
     joint = stats.joint_refusal_index(*matrix.arrays, **matrix.design)
-    return replace(stats.Estimate.of(joint, joint.confidence_interval(confidence_level)), name=INDEX), joint
+    return replace(stats.Estimate.of(joint, joint.confidence_interval(analysis.confidence_level)), name=INDEX), joint
 
 
 def pool(
-    groups: Iterable[rates.VariantGroup], confidence_level: float, *, is_deterministic: bool = False
+    groups: Iterable[rates.VariantGroup], analysis: Analysis, *, is_deterministic: bool = False
 ) -> Iterator[PooledSummary]:
     """Yield the joint estimate of every model and dataset with at least two variants.
 
@@ -211,15 +214,15 @@ def pool(
     - `is_deterministic`: whether the models were asked at temperature 0, where the corrected index repeats RI.
     """
     for _, members in groupby(groups, key=lambda group: (group.model, group.dataset)):
-        pooled = _pooled(list(members), confidence_level, is_deterministic)
+        pooled = _pooled(list(members), analysis, is_deterministic)
         if pooled is not None:
             yield pooled
 
 
-def _pooled(groups: list[rates.VariantGroup], level: float, is_deterministic: bool) -> PooledSummary | None:
+def _pooled(groups: list[rates.VariantGroup], analysis: Analysis, is_deterministic: bool) -> PooledSummary | None:
     """Return the joint estimate of several variants; None for fewer than two."""
     tables = [group.outcomes for group in groups]
-    joint = joint_index(tables, level)
+    joint = joint_index(tables, analysis)
     if joint is None:
         return None
     index, result = joint
@@ -229,9 +232,12 @@ def _pooled(groups: list[rates.VariantGroup], level: float, is_deterministic: bo
     elif is_deterministic or not any(map(rates.has_single_draw, tables)):
         indices = corrected_indices(tables, [is_deterministic] * len(tables))
         if all(map(is_defined, indices)):
-            corrected = _named(stats.joint_corrected_refusal_index(indices), level)
+            corrected = _named(stats.joint_corrected_refusal_index(indices), analysis)
     between = result.between_prompts
-    new = None if between.estimate is None else result.estimate, *result.prediction_interval(level).or_none()
+    new = (
+        None if between.estimate is None else result.estimate,
+        *result.prediction_interval(analysis.confidence_level).or_none(),
+    )
     names = tuple(str(group.variant) for group in groups)
     return PooledSummary(
         groups[0].model,
@@ -240,7 +246,7 @@ def _pooled(groups: list[rates.VariantGroup], level: float, is_deterministic: bo
         refusal_index=index,
         standard_error=result.standard_error,
         corrected_refusal_index=corrected,
-        between_prompts=stats.Estimate.of(between, between.confidence_interval(level)),
+        between_prompts=stats.Estimate.of(between, between.confidence_interval(analysis.confidence_level)),
         new_prompt=stats.Estimate(*new, status=between.status, reason=between.reason),
         left_out={names[row]: reason for row, reason in result.left_out.items()},
         homogeneity=result.homogeneity,

@@ -9,52 +9,50 @@ unless the answer was demanded already.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import polars as pl
 
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
+from refusal_index.data.asked import Asked, missing_share
 from refusal_index.data.files import plain
-from refusal_index.data.folder import RUN_ID, Asked, ComparedRun, Match, differing_settings, missing_share
+from refusal_index.data.folder import RUN_ID
 from refusal_index.data.outcome_table import OWN_COLUMNS
-from refusal_index.data.rates import BY_ANSWERABLE, describe, design_of, first_draws, never_forced
-from refusal_index.data.run_json import Stop, is_deterministic
+from refusal_index.data.rates import FORCED_REFUSAL_LIMIT, describe, design_of, first_draws, never_forced
+from refusal_index.data.run_json import Stop
 from refusal_index.errors import OutcomeTableError, suggestion
-from refusal_index.findings.comparison import CompareOptions, PairComparison, settings_statements
+from refusal_index.findings.changed_questions import ChangedQuestion, change_limit, most_changed
+from refusal_index.findings.comparison import PairComparison
 from refusal_index.findings.conclusions import stopped
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS
-from refusal_index.findings.gate_policy import (
-    ChangedQuestion,
-    NamedGuard,
-    Policy,
-    PolicyError,
-    bound_guards,
-    change_limit,
-    check_reachable,
-    look_of,
-    margin_guards,
-    most_changed,
-    payoffs_of,
-    split_by_answerable,
-)
-from refusal_index.findings.metrics import CORRECTED, Shown, Statement
+from refusal_index.findings.gate_policy import Policy, PolicyError, check_reachable, look_of
+from refusal_index.findings.guards import NamedGuard
+from refusal_index.findings.imputation import knows_refused_again, with_absent
+from refusal_index.findings.judged_runs import JudgedRuns, RefusedAgain, TippingPoint, is_index
+from refusal_index.findings.matching import Match
+from refusal_index.findings.metrics import CORRECTED, METRICS, Printable, Statement, rendering
+from refusal_index.findings.run_differences import differing_settings, settings_statements
+from refusal_index.findings.run_results import RunResults
 from refusal_index.stats import AtLook
-from refusal_index.stats.baseline import Payoffs
 from refusal_index.stats.non_inferiority import (
     GuardTest,
     Verdict,
-    judge_guards,
-    times_if_equal,
+    times_to_decide,
     times_to_settle,
     verdict_of,
 )
 
 RUNS = ("candidate", "baseline")
 
-GATE_VERSION = 2
-"""Version of the JSON document; in version 1 `refusal_index` was the corrected index of runs sampled repeatedly."""
+GATE_VERSION = 3
+"""Version of the JSON document.
+
+In version 1 `refusal_index` was the corrected index of runs sampled repeatedly. In version 2 a guard on RI counted what
+was refused again as wrong, missing answers were left out, and `questions_if_equal` was what an equal model needs.
+"""
 
 
 ROUNDING = 1e-12
@@ -66,6 +64,12 @@ class GuardResult(NamedGuard):
     """A guarded metric and its test."""
 
     test: GuardTest
+    refused_again: tuple[str, ...] = ()  # the runs that refused again too often for this guard
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether answers that are missing or were refused again keep the guard from a verdict."""
+        return self.test.is_blocked or bool(self.refused_again)
 
     @property
     def limit(self) -> Statement:
@@ -75,7 +79,12 @@ class GuardResult(NamedGuard):
     @property
     def statement(self) -> Statement:
         """Why it does not pass."""
-        name, estimate, verdict = self.guard.name, self.guard.estimate, self.test.verdict
+        name = self.guard.name
+        estimate = self.guard.estimate
+        verdict = self.test.verdict
+        if self.refused_again:
+            again = {"metrics": [name], "runs": list(self.refused_again)}
+            return Statement("guard_refused_again", "conclusion", again)
         if estimate is None or (verdict == "inconclusive" and self.test.worst is None):
             is_single = name == CORRECTED and self.reason == NO_REPEATED_QUESTIONS
             undefined = "guard_undefined" if verdict == "fail" else "guard_unjudged"
@@ -84,15 +93,18 @@ class GuardResult(NamedGuard):
             return Statement(code, "conclusion", values)
         if verdict == "fail":
             code = "guard_beyond"
+        elif self.test.is_blocked:
+            code = "guard_imputed"
         else:
-            code = "guard_looks_beyond" if self.guard.room(estimate) < -ROUNDING else "guard_may_be_beyond"
+            code = "guard_looks_beyond" if self.guard.distance(estimate) < -ROUNDING else "guard_may_be_beyond"
         return Statement(code, "conclusion", {"metrics": [name]})
 
     def to_document(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary with unrounded numbers."""
-        guard, test = self.guard, self.test
+        guard = self.guard
+        test = self.test
         guard_fields = {name: getattr(guard, name) for name in ("estimate", "limit", "higher_is_better")}
-        test_fields = ("worst", "best", "pvalue_inside", "pvalue_beyond", "pvalue_holm", "verdict")
+        test_fields = ("worst", "best", "worst_imputed", "pvalue_inside", "pvalue_beyond", "pvalue_holm", "verdict")
         return {
             "metric": guard.name,
             "kind": "margin" if self.against_baseline else "bound",
@@ -105,7 +117,7 @@ class GuardResult(NamedGuard):
 
 
 @dataclass(frozen=True, repr=False)
-class GateResult(Shown):
+class GateResult(Printable):
     """The verdict of a gate, and its reasons.
 
     Attributes
@@ -131,11 +143,20 @@ class GateResult(Shown):
     obstacle
         Why nothing can be decided: too few grades, none that both runs share, or asking that ended before its next
         look. None where the guards decide.
+    refused_again
+        What the forced pass refused again, by run; empty if neither refused any question again.
+    knows_refused_again
+        Whether the runs record which questions were refused again.
+    analysis
+        How the metrics were computed.
+    tipping_point
+        The smallest number of missing answers that would have to be in the worst cell for the candidate not to pass.
+        None if none is missing, or the candidate does not pass by the answers that have a grade.
     """
 
     verdict: Verdict
-    candidate: ComparedRun
-    baseline: ComparedRun | None
+    candidate: RunResults
+    baseline: RunResults | None
     guards: tuple[GuardResult, ...]
     policy: Policy
     variant: str | None
@@ -147,6 +168,10 @@ class GateResult(Shown):
     sampling: Mapping[str, Any] | None = None
     look: AtLook | None = None
     obstacle: Statement | None = None
+    refused_again: Mapping[str, RefusedAgain] = field(default_factory=dict)
+    knows_refused_again: bool = True
+    analysis: Analysis = DEFAULT_ANALYSIS
+    tipping_point: TippingPoint | None = None
 
     @property
     def alpha(self) -> float:
@@ -175,20 +200,23 @@ class GateResult(Shown):
         return None if times is None else math.ceil((times - 1) * self.questions)
 
     @property
-    def questions_if_equal(self) -> int | None:
-        """Number of questions with which a candidate equal to its baseline passes with a probability of 80%.
+    def recommended_questions(self) -> int | None:
+        """Number of questions that `refusal_index.stats.non_inferiority.questions_to_decide` recommends.
 
         None unless the verdict is inconclusive and the candidate may equal its baseline on every margin.
         """
         tests = [guard.test for guard in self.guards if guard.against_baseline]
         level = self.alpha if self.look is None else self.look.level
-        times = times_if_equal(tests, self.alpha, level) if tests and self._is_open else None
+        times = times_to_decide(tests, self.alpha, level) if tests and self._is_open else None
         return None if times is None else math.ceil(times * self.questions)
 
     @property
     def _is_open(self) -> bool:
-        """Whether the verdict is inconclusive because of the guards alone."""
-        return self.verdict == "inconclusive" and bool(self.guards) and self.obstacle is None
+        """Whether the verdict is inconclusive because there are too few questions for a guard."""
+        if self.verdict != "inconclusive" or self.obstacle is not None:
+            return False
+        undecided = [guard for guard in self.guards if guard.test.verdict == "inconclusive"]
+        return any(not guard.is_blocked for guard in undecided)
 
     @property
     def level_at_look(self) -> float | None:
@@ -233,7 +261,8 @@ class GateResult(Shown):
         if self.is_one_run:
             yield Statement("one_run", "serious")
         if self.look is not None:
-            sizes, n_asked = self.look.design.sizes, self.look.n
+            sizes = self.look.design.sizes
+            n_asked = self.look.n
             values = {"look": sizes.index(n_asked) + 1, "looks": len(sizes), "asked": n_asked, "questions": sizes[-1]}
             yield Statement("look", "scope", values)
         if self.baseline is None and not self.candidate.settings:
@@ -242,15 +271,34 @@ class GateResult(Shown):
         if stop is not None:
             yield Statement("baseline_stopped", "scope", {"stop": stopped(stop)})
         if self._is_open:
-            needed = {"more": self.more_questions, "enough": self.questions_if_equal, "questions": self.questions}
+            needed = {"more": self.more_questions, "enough": self.recommended_questions, "questions": self.questions}
             yield Statement("more_questions", "scope", needed)
         missing = [(name, share) for name, share in self.missing.items() if share]
         if missing and not self._is_unexamined:
-            yield Statement("missing", "serious", {"missing": missing})
+            runs = dict(zip(RUNS, (self.candidate, self.baseline), strict=True))
+            is_run = any(run.settings for name, run in runs.items() if run is not None and name in dict(missing))
+            told = {"missing": missing, "tipping": self.tipping_point, "is_run": is_run}
+            yield Statement("missing", "serious", told)
+        if self.guards:
+            yield from self._refused_again_statements()
         if self.baseline is not None and self.guards:
             yield from settings_statements((self.candidate, self.baseline))
         if self.no_changes is not None and self.guards and not self.changed:
             yield Statement("too_few_samples" if self.no_changes == "too_few_samples" else "single_responses")
+
+    def _refused_again_statements(self) -> Iterator[Statement]:
+        """State what RI leaves out, where an index is guarded."""
+        if not any(is_index(guard.guard.name) for guard in self.guards):
+            return
+        if self.refused_again:
+            paired = self.baseline is not None
+            values = {"runs": self.refused_again, "limit": self.policy.max_refused_again, "paired": paired}
+            are_many = any(again.share > FORCED_REFUSAL_LIMIT for again in self.refused_again.values())
+            yield Statement("gate_refused_again", "serious" if are_many else "scope", values)
+        if not self.knows_refused_again:
+            yield Statement("gate_refused_again_unknown", "serious")
+        if self.policy.is_earlier:
+            yield Statement("earlier_policy", "scope", {"max_refused_again": self.policy.max_refused_again})
 
     @property
     def _is_unexamined(self) -> bool:
@@ -259,7 +307,7 @@ class GateResult(Shown):
     @property
     def why(self) -> str:
         """The reason in words, as on the first line of the output."""
-        return str(self).partition("\n")[0].partition(": ")[2]
+        return rendering().sentence(self.statements[0])
 
     @property
     def is_one_run(self) -> bool:
@@ -286,8 +334,10 @@ class GateResult(Shown):
             "looked": None,
             "guards": [plain(guard.to_document()) for guard in self.guards],
             "more_questions": self.more_questions,
-            "questions_if_equal": self.questions_if_equal,
+            "recommended_questions": self.recommended_questions,
             "missing": dict(self.missing),
+            "tipping_point": None if self.tipping_point is None else asdict(self.tipping_point),
+            "refused_again": {role: asdict(again) for role, again in self.refused_again.items()},
             "sampling": self.sampling,
             "changed": [asdict(question) for question in self.changed],
             "no_changes": self.no_changes,
@@ -297,8 +347,8 @@ class GateResult(Shown):
 
 
 def decide(
-    candidate: ComparedRun,
-    baseline: ComparedRun | None,
+    candidate: RunResults,
+    baseline: RunResults | None,
     policy: Policy,
     *,
     look: AtLook | None = None,
@@ -323,52 +373,68 @@ def decide(
     runs = {"candidate": candidate} if baseline is None else {"candidate": candidate, "baseline": baseline}
     for key, run in runs.items():
         check_variant(key, run, policy.variant)
-    payoffs = payoffs_of(list(runs.values()), policy.margins)
-    check_reachable(policy, payoffs)
+    analysis = gate_analysis(runs.values(), policy)
+    check_reachable(policy, analysis)
     if look is None:
         look = look_of(candidate.about, policy.alpha)
-    pair, name = _matched(tuple(runs.values()), policy, payoffs)
+    pair, name = _matched(tuple(runs.values()), analysis)
     variants = dict(zip(runs, pair.variants_compared[name], strict=True))
-    rows = {key: run.variants[variants[key]] for key, run in runs.items()}
-    compared = None if baseline is None else pair.variants[0]
-    is_paired = compared is not None and compared.match.paired
+    rows = {key: run.tables[variants[key]] for key, run in runs.items()}
+    matched = None if baseline is None else pair.matches[name]
+    is_paired = matched is not None and matched.paired
     _check_answers(rows, is_paired=is_paired)
     if look is not None and rows["candidate"]["question_id"].n_unique() < look.n:
         within_look = True
     requested = {key: run.asked.get(variants[key], Asked()) for key, run in runs.items()}
     if look is not None:
         requested["candidate"] = replace(requested["candidate"], questions=look.n)
-    missing = {key: missing_share(table, requested[key]) for key, table in rows.items()}
-    for key, share in _absent_shares(runs, rows, requested).items():
-        missing[key] = max(missing[key], share)
-    obstacle = _obstacle(within_look, missing, policy, is_unpaired=compared is not None and not is_paired)
-    split = split_by_answerable(list(rows.values())) if is_paired and policy.margins.keys() & BY_ANSWERABLE else None
-    margins = margin_guards(compared, policy, split) if compared is not None and is_paired else ()
-    guards = [*margins, *bound_guards(candidate, rows["candidate"], policy, payoffs)]
-    tests = judge_guards([named.guard for named in guards], policy.alpha, look) if guards else ()
+    expected = _expected_questions(runs, rows, requested)
+    missing = {
+        key: max(missing_share(table, requested[key]), expected.missing_share(key, table))
+        for key, table in rows.items()
+    }
+    obstacle = _obstacle(within_look, missing, policy, runs, is_unpaired=matched is not None and not is_paired)
+    completed = {key: _with_absent(key, rows, expected.ids, requested[key]) for key in rows}
+    if baseline is not None:  # of its other questions, nothing is compared
+        asked = completed["candidate"].select("question_id").unique()
+        completed["baseline"] = completed["baseline"].join(asked, on="question_id", how="semi", maintain_order="left")
+    judged = JudgedRuns(
+        {key: run.with_tables({variants[key]: rows[key]}) for key, run in runs.items()},
+        completed,
+        policy,
+        analysis,
+    )
+    tests = judged.tests(look)
     if obstacle is not None:
         tests = tuple(replace(test, verdict="inconclusive") for test in tests)
-    judged = zip(guards, tests, strict=True)
+    guards = tuple(
+        GuardResult(**vars(named), test=test, refused_again=judged.refused_too_often(named))
+        for named, test in zip(judged.guards, tests, strict=True)
+    )
     result = GateResult(
         verdict=verdict_of(tests),
         candidate=candidate,
         baseline=baseline,
-        guards=() if within_look else tuple(GuardResult(**vars(guard), test=test) for guard, test in judged),
+        guards=() if within_look else guards,
         policy=policy,
         variant=name if any(variants.values()) else None,
         missing=missing,
         look=None if within_look else look,
         obstacle=obstacle,
+        refused_again=judged.refused_again,
+        analysis=analysis,
+        knows_refused_again=all(knows_refused_again(table) for table in rows.values()),
+        tipping_point=None if obstacle is not None else judged.tipping_point(look),
     )
-    if compared is None:
+    if matched is None:
         scored = first_draws(rows["candidate"]).drop_nulls(["refused", "wrong"])
         return replace(result, questions=scored.height, sampling=describe(design_of(scored), OWN_COLUMNS))
-    matrix = compared.match.matrix
+    matrix = matched.matrix
     shared = matrix.of_questions(matrix.shared).question_ids
-    both = rows["candidate"], rows["baseline"], shared, all(is_deterministic(run.settings) for run in runs.values())
+    both = rows["candidate"], rows["baseline"], shared, all(run.is_deterministic for run in runs.values())
     return replace(
         result,
-        match=compared.match,
+        match=matched,
         questions=len(shared),
         changed=() if within_look else most_changed(*both),
         no_changes=change_limit(*both),
@@ -376,14 +442,30 @@ def decide(
     )
 
 
+def _with_absent(
+    role: str, rows: Mapping[str, pl.DataFrame], expected: Collection[str], requested: Asked
+) -> pl.DataFrame:
+    """Append to a run's rows one without a grade for each question that was to be asked and is absent."""
+    n_known = len({*rows[role]["question_id"], *expected})
+    others = [table for other, table in rows.items() if other != role]
+    return with_absent(rows[role], expected, others, max(0, requested.questions - n_known))
+
+
 def _obstacle(
-    within_look: bool, missing: Mapping[str, float], policy: Policy, *, is_unpaired: bool
+    within_look: bool,
+    missing: Mapping[str, float],
+    policy: Policy,
+    runs: Mapping[str, RunResults],
+    *,
+    is_unpaired: bool,
 ) -> Statement | None:
     """State why no verdict is possible; None if the guards decide."""
     if within_look:
         return Statement("between_looks", "conclusion")
     if incomplete := _incomplete(missing, policy):
-        values = {"missing": [(name, missing[name]) for name in incomplete], "limit": policy.max_missing}
+        shares = [(name, missing[name]) for name in incomplete]
+        is_run = any(runs[name].settings for name in incomplete)
+        values = {"missing": shares, "limit": policy.max_missing, "is_run": is_run}
         return Statement("too_many_missing", "conclusion", values)
     return Statement("too_few_shared", "conclusion") if is_unpaired else None
 
@@ -393,11 +475,31 @@ def _incomplete(missing: Mapping[str, float], policy: Policy) -> tuple[str, ...]
     return tuple(name for name, share in missing.items() if share > policy.max_missing)
 
 
-def _matched(runs: tuple[ComparedRun, ...], policy: Policy, payoffs: Payoffs) -> tuple[PairComparison, str]:
-    """Match candidate and baseline by question, and return the variant to judge; a single run has only its own."""
-    variant = None if len(runs) == 1 and runs[0].has_no_variants else policy.variant
-    options = CompareOptions(variant=variant, penalty=payoffs.penalty, truthfulness_weights=payoffs.truthfulness)
-    pair = PairComparison(runs, options)
+def gate_analysis(runs: Iterable[RunResults], policy: Policy) -> Analysis:
+    """Return how the metrics of a candidate and its baseline are computed: by the payoffs of the first that has any.
+
+    Raises OutcomeTableError if the difference of a score is judged whose payoffs are not the same in both runs.
+    """
+    gated = list(runs)
+    abouts = [run.about for run in gated]
+    variant = None if all(run.has_no_variants for run in gated) else policy.variant
+    analysis = Analysis(variant=variant)
+    different = analysis.different_payoffs(abouts)
+    for metric in METRICS.values():
+        if metric.name in policy.margins and metric.setting in different:
+            values = " and ".join(map(str, different[metric.setting]))
+            raise OutcomeTableError(
+                f"{metric.setting}: expected the same in both runs to compare {metric.name}, got {values}; leave its "
+                "margin out, or run both with the same one"
+            )
+    for about in abouts:
+        analysis = analysis.with_recorded([about])
+    return analysis
+
+
+def _matched(runs: tuple[RunResults, ...], analysis: Analysis) -> tuple[PairComparison, str]:
+    """Match candidate and baseline by question, and return the variant to judge; tables without any have only one."""
+    pair = PairComparison(runs, analysis)
     names = list(pair.variants_compared)
     if len(names) > 1:
         raise OutcomeTableError(
@@ -411,7 +513,8 @@ def _check_answers(rows: Mapping[str, pl.DataFrame], *, is_paired: bool) -> None
     """Raise OutcomeTableError if two runs have different questions, or one has no forced pass."""
     if len(rows) > 1 and not is_paired:
         candidate_ids, baseline_ids = (set(table["question_id"]) for table in rows.values())
-        shared, smaller = len(candidate_ids & baseline_ids), min(len(candidate_ids), len(baseline_ids))
+        shared = len(candidate_ids & baseline_ids)
+        smaller = min(len(candidate_ids), len(baseline_ids))
         if 2 * shared < smaller or not shared:
             raise OutcomeTableError(
                 f"baseline: expected at least half of the smaller run's questions in both runs, got {shared:,} shared "
@@ -426,18 +529,18 @@ def _check_answers(rows: Mapping[str, pl.DataFrame], *, is_paired: bool) -> None
             )
 
 
-def check_variant(role: str, run: ComparedRun, name: str | None) -> None:
+def check_variant(role: str, run: RunResults, name: str | None) -> None:
     """Raise OutcomeTableError if a run lacks the variant to judge."""
-    if name is None or run.has_no_variants or name in run.variants:
+    if name is None or run.has_no_variants or name in run.tables:
         return
-    names = [str(variant) for variant in run.variants]
+    names = [str(variant) for variant in run.tables]
     raise OutcomeTableError(
         f"{role}: {run.source} has no prompt {name!r}; expected one of {', '.join(names)}{suggestion(name, names)}"
     )
 
 
 def unjudged(
-    candidate: ComparedRun, baseline: ComparedRun | None, policy: Policy, variant: str, unasked: str
+    candidate: RunResults, baseline: RunResults | None, policy: Policy, variant: str, unasked: str
 ) -> GateResult:
     """Return the inconclusive verdict on a candidate whose next look failed, with the reason.
 
@@ -447,10 +550,24 @@ def unjudged(
     return GateResult("inconclusive", candidate, baseline, (), policy, variant, {}, obstacle=obstacle)
 
 
-def _absent_shares(
-    runs: Mapping[str, ComparedRun], rows: Mapping[str, pl.DataFrame], requested: Mapping[str, Asked]
-) -> dict[str, float]:
-    """Return the share of the compared questions without a grade, by run.
+@dataclass(frozen=True)
+class ExpectedQuestions:
+    """The questions that every run was to be asked."""
+
+    ids: frozenset[str]
+    more: Mapping[str, int]  # by run, of how many further ones only the number is known
+
+    def missing_share(self, role: str, rows: pl.DataFrame) -> float:
+        """Return the share of them for which a run has no grade; 0 if nothing is expected."""
+        graded = set(first_draws(rows).drop_nulls(["refused", "wrong"])["question_id"])
+        number = len(self.ids) + max(self.more.values(), default=0)
+        return (len(self.ids - graded) + self.more.get(role, 0)) / number if number else 0.0
+
+
+def _expected_questions(
+    runs: Mapping[str, RunResults], rows: Mapping[str, pl.DataFrame], requested: Mapping[str, Asked]
+) -> ExpectedQuestions:
+    """Return the questions to be compared.
 
     With one dataset and seed the smaller sample is contained in the larger one, so the questions to compare are those
     of the smaller. A bare table records no sample: beside a run, the run's questions count, and of two tables every
@@ -463,16 +580,9 @@ def _absent_shares(
         if isinstance(dataset := run.settings.get("dataset"), Mapping)
     }
     if len(runs) < 2 or len(set(samples.values())) > 1:
-        return {}
-    ids = {key: set(table["question_id"]) for key, table in rows.items()}
-    graded = {
-        key: set(first_draws(table).drop_nulls(["refused", "wrong"])["question_id"]) for key, table in rows.items()
-    }
+        return ExpectedQuestions(frozenset(), {})
     owner = min(samples, key=lambda key: requested[key].questions, default=None)
-    expected = set.union(*ids.values()) if owner is None else ids[owner]
-    lacks = {key: len(expected - ids) for key, ids in graded.items()}
-    number = len(expected)
-    if owner is not None and requested[owner].questions > number:  # only the number of missing questions is recorded
-        lacks[owner] += requested[owner].questions - number
-        number = requested[owner].questions
-    return {key: count / number for key, count in lacks.items()} if number else {}
+    if owner is None:
+        return ExpectedQuestions(frozenset().union(*(table["question_id"] for table in rows.values())), {})
+    ids = frozenset(rows[owner]["question_id"])
+    return ExpectedQuestions(ids, {owner: max(0, requested[owner].questions - len(ids))})

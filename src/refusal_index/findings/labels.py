@@ -315,7 +315,8 @@ def _agreement(rows: pl.DataFrame, column: str) -> GradeAgreement:
 
 
 def _cell(suffix: str = "") -> pl.Expr:
-    refused, wrong = pl.col(f"refused{suffix}"), pl.col(f"wrong{suffix}")
+    refused = pl.col(f"refused{suffix}")
+    wrong = pl.col(f"wrong{suffix}")
     first = pl.when(refused).then(pl.lit("refused_")).when(~refused).then(pl.lit("answered_"))
     forced = pl.when(wrong).then(pl.lit("wrong")).when(~wrong).then(pl.lit("right"))
     return (first + forced).fill_null("unscored")

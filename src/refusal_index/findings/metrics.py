@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from textwrap import shorten
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal, Protocol
 
-from refusal_index.stats.baseline import Payoffs, ratio_weights
+from refusal_index import entry_points
+from refusal_index.data.analysis import Analysis
+from refusal_index.stats.baseline import ratio_weights
 
 INDEX = "refusal_index"
 """RI: the index of one response per question, the number that the paper reports."""
@@ -32,7 +35,7 @@ class Metric:
     lower_is_better: bool = False
     unit: Literal["proportion", "points", "correlation"] = "proportion"
     digits: int = 3  # shown
-    setting: Literal["penalty", "truthfulness_weights"] | None = None  # of the run, on which the range depends
+    setting: Literal["weighted_score_p", "truthfulness_weights"] | None = None  # of the run, on which the range depends
     # the table of a summary in which it has a column: that of the indices and rates, that of wrong answers against
     # refusals, that of refusals as predictions of wrong answers, or that of questions with and without a right answer
     table: Literal["rates", "errors", "refusals", "answerable"] = "rates"
@@ -46,15 +49,15 @@ class Metric:
         """
         return self.label if self.label.isupper() else f"{self.label[0].lower()}{self.label[1:]}"
 
-    def range(self, payoffs: Payoffs) -> tuple[float, float]:
-        """Return the smallest and the largest value, given what answers are worth.
+    def range(self, analysis: Analysis) -> tuple[float, float]:
+        """Return the smallest and the largest value, given what answers are worth in the scores.
 
-        >>> METRICS["weighted_score"].range(Payoffs(penalty=0.25)), METRICS["refusal_index"].range(Payoffs())
+        >>> METRICS["weighted_score"].range(Analysis(weighted_score_p=0.25)), METRICS["refusal_index"].range(Analysis())
         ((-0.25, 0.75), (-1, 1.0))
         """
         if self.setting is None:
             return self.low, self.high
-        weights = ratio_weights(payoffs)[self.name][0]
+        weights = ratio_weights(analysis.payoffs)[self.name][0]
         return float(min(weights)), float(max(weights))
 
 
@@ -66,7 +69,7 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
             Metric("refusal_rate", "Refused", lower_is_better=True),
             Metric("correct_given_attempted", "C/A"),
             Metric("f_score", "F"),
-            Metric("weighted_score", "Weighted", -1, 0, unit="points", setting="penalty"),
+            Metric("weighted_score", "Weighted", -1, 0, unit="points", setting="weighted_score_p"),
             Metric("hallucination_rate", "Hallucinated", lower_is_better=True, table="errors"),
             Metric("omniscience_index", "Omniscience", -100, 100, unit="points", digits=1, table="errors"),
             Metric(
@@ -102,19 +105,40 @@ class Statement:
     values: Mapping[str, Any] = field(default_factory=dict)  # what its sentence needs: unformatted numbers and names
 
 
-class Shown:
+class Rendering(Protocol):
+    """Results in words, as tables and as files: registered by the package `render` as the hook ``shown``."""
+
+    def sentence(self, statement: Statement) -> str:
+        """Return a statement in words."""
+
+    def text_of(self, result: Printable) -> str:
+        """Return a result as plain text."""
+
+    def html_of(self, result: Printable) -> str:
+        """Return a result as HTML for a notebook."""
+
+    def run_document(self, run: Any) -> dict[str, Any]:
+        """Return the results of a run as in `summary.json`."""
+
+    def write_report(self, runs: Sequence[Any], path: Path) -> object:
+        """Write the report of runs; raises OSError if it cannot be written."""
+
+
+def rendering() -> Rendering:
+    """Return the functions that render results, which are imported on first use."""
+    functions: Rendering = entry_points.hook("shown")
+    return functions
+
+
+class Printable:
     """A result that prints as text, and as tables in a notebook."""
 
-    # set by `render.format.shows`: a result as text and as HTML
-    _text: ClassVar[Callable[[Any], str]] = object.__repr__
-    _html: ClassVar[Callable[[Any], str | None]] = lambda _: None
-
     def __str__(self) -> str:
-        return type(self)._text(self)
+        return rendering().text_of(self)
 
     def __repr__(self) -> str:
         first_line = shorten(str(self).splitlines()[0], 100, placeholder="...")
         return f"<{type(self).__name__}: {first_line}>"
 
-    def _repr_html_(self) -> str | None:
-        return type(self)._html(self)
+    def _repr_html_(self) -> str:
+        return rendering().html_of(self)

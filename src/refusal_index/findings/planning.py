@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from refusal_index import stats
-from refusal_index.data.folder import ComparedRun, chosen_variant
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.rates import contingency_table, draw_matrix, first_draws
 from refusal_index.errors import OutcomeTableError
-from refusal_index.findings.comparison import matched_variants
 from refusal_index.findings.draws import corrected_indices
+from refusal_index.findings.matching import chosen_variant, matched_variants
 from refusal_index.findings.metrics import Statement
+from refusal_index.findings.run_results import RunResults
 from refusal_index.stats.contingency import row_tables
 
 HALF_WIDTHS = (0.2, 0.15, 0.1, 0.05)
@@ -20,7 +21,8 @@ USUAL_HALF_WIDTH = 0.1
 """Half-width to plan for if neither a half-width nor a number of questions is given."""
 SIZES = (200, 500, 1000, 2000, 4326)
 # Of models asked at a temperature of 1, as a rule; beyond the second a single response tells all there is.
-TYPICAL_SLOPE, MAX_CONSTANT = 2.0, 20.0
+TYPICAL_SLOPE = 2.0
+MAX_CONSTANT = 20.0
 NOT_COMPARED = ("refusal_rate", "error_rate", "correct_rate")
 
 
@@ -35,7 +37,7 @@ class PlanOptions:
     # difference, power: of the index to another model's, and the chance of finding it
     difference: float | None = None
     power: float = 0.8
-    confidence_level: float = 0.95  # of every interval
+    analysis: Analysis = DEFAULT_ANALYSIS
     # budget: requests to spend
     budget: float | None = None
     request_cost: float | None = None  # of each request, grading included
@@ -95,13 +97,13 @@ class RunPlan:
             yield Statement("no_plan", "serious", {"status": None, "reason": self.apart.reason})
 
 
-def scenarios_of(run: ComparedRun, variant: str | None = None) -> dict[str, stats.PlanningScenario]:
+def scenarios_of(run: RunResults, variant: str | None = None) -> dict[str, stats.PlanningScenario]:
     """Return the expected rates shown by a run, by variant.
 
     Raises OutcomeTableError if the run lacks the variant, or one has no scored question.
     """
-    names = [chosen_variant([run], variant)] if variant else list(run.variants)
-    tables = {str(name or "all"): contingency_table(first_draws(run.variants[name])) for name in names}
+    names = [chosen_variant([run], variant)] if variant else list(run.tables)
+    tables = {str(name or "all"): contingency_table(first_draws(run.tables[name])) for name in names}
     empty = [name for name, table in tables.items() if not table.n]
     if empty:
         raise OutcomeTableError(
@@ -112,7 +114,9 @@ def scenarios_of(run: ComparedRun, variant: str | None = None) -> dict[str, stat
 
 def plan_scenario(scenario: stats.PlanningScenario, options: PlanOptions) -> RunPlan:
     """Plan a run of one model."""
-    plan, index, level = RunPlan(scenario, _sizes(scenario, options)), scenario.refusal_index, options.confidence_level
+    plan = RunPlan(scenario, _sizes(scenario, options))
+    index = scenario.refusal_index
+    level = options.analysis.confidence_level
     if plan.sizes[0].half_width is None:
         return plan
     if (largest := plan.sizes[-1].n) is not None:
@@ -156,7 +160,7 @@ def plan_answers(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator
             "questions": n,
             "repeated": repeated,
             "half_width": max(size.half_width for size in sizes if size.half_width is not None),
-            "level": options.confidence_level,
+            "level": options.analysis.confidence_level,
             "budget": options.budget,
         }
         yield Statement("questions_needed", "conclusion", values)
@@ -186,14 +190,16 @@ def pair_answer(plans: Mapping[str, PairPlan], options: PlanOptions) -> Statemen
     return Statement("pair_needs", "conclusion", values) if planned else None
 
 
-def plan_apart(runs: Sequence[ComparedRun], variant: str | None, options: PlanOptions) -> dict[str, PairPlan]:
+def plan_apart(runs: Sequence[RunResults], variant: str | None, options: PlanOptions) -> dict[str, PairPlan]:
     """Plan how to detect the difference of two models, given the correlation observed between their runs.
 
     Raises OutcomeTableError if the runs share no variant, or not the one asked for.
 
     - returned: by variant.
     """
-    plans, level, n = {}, options.confidence_level, options.questions
+    plans = {}
+    level = options.analysis.confidence_level
+    n = options.questions
     for name, match in matched_variants(runs, variant).items():
         matrices = stats.checked_matrices(match.matrix.refused, match.matrix.wrong, match.matrix.scored)
         first, second = (stats.PlanningScenario.from_table(table) for table in row_tables(*matrices))
@@ -208,7 +214,7 @@ def plan_apart(runs: Sequence[ComparedRun], variant: str | None, options: PlanOp
 
 
 def _sizes(scenario: stats.PlanningScenario, options: PlanOptions) -> tuple[stats.SamplePlan, ...]:
-    level = options.confidence_level
+    level = options.analysis.confidence_level
     if options.budget is not None:
         n = int(options.budget / (1 + scenario.refusal_rate))
         return (stats.expected_half_width(scenario, max(1, min(n, options.questions or n)), confidence_level=level),)
@@ -225,17 +231,17 @@ PilotSlopes = tuple[float, float, float | None]
 """What a pilot's repeated draws show: probit slopes of refusals and of errors, and the corrected index."""
 
 
-def slopes_shown(run: ComparedRun, variant: str | None = None) -> dict[str, PilotSlopes]:
+def slopes_shown(run: RunResults, variant: str | None = None) -> dict[str, PilotSlopes]:
     """Return the slopes shown by a run's repeated draws, by variant."""
-    names = [chosen_variant([run], variant)] if variant else list(run.variants)
+    names = [chosen_variant([run], variant)] if variant else list(run.tables)
     slopes_by_variant = {}
     for name in names:
-        draws = draw_matrix(run.variants[name])
+        draws = draw_matrix(run.tables[name])
         if len(draws.refused) > 1:
             result = stats.corrected_refusal_index(*draws.arrays)
             refusals, errors = map(_slope, (result.refusal_reliability, result.error_reliability))
             if refusals is not None and errors is not None:
-                (index,) = corrected_indices([run.variants[name]])
+                (index,) = corrected_indices([run.tables[name]])
                 estimate = index.estimate if index.status == "ok" else None
                 slopes_by_variant[str(name or "all")] = refusals, errors, estimate
     return slopes_by_variant
@@ -258,14 +264,16 @@ def plan_corrected(
     - `pilot`: what the pilot's repeated draws show; its corrected index counts unless other slopes are given.
     - `from_run`: whether the index of `scenario` is RI of a run, which is first corrected for noise.
     """
-    requested_slopes, index = (options.refusal_slope, options.error_slope), scenario.refusal_index
+    requested_slopes = (options.refusal_slope, options.error_slope)
+    index = scenario.refusal_index
     *assumed, pilot_index = pilot or (TYPICAL_SLOPE, TYPICAL_SLOPE, None)
     first, second = (other if slope is None else slope for slope, other in zip(requested_slopes, assumed, strict=True))
     slopes = first, second
     if pilot_index is not None and requested_slopes == (None, None):
         index = pilot_index
     elif from_run and index is not None:
-        rho, highest = stats.rho_from_refusal_index(index), float(stats.attenuated_refusal_index(1.0, *slopes))
+        rho = stats.rho_from_refusal_index(index)
+        highest = float(stats.attenuated_refusal_index(1.0, *slopes))
         if abs(index) >= highest:
             raise OutcomeTableError(
                 f"plan: expected slopes that leave room for the run's RI of {index:.3f}, got {slopes[0]:.3g} and "
@@ -274,7 +282,7 @@ def plan_corrected(
         max_rho = stats.rho_from_refusal_index(highest)
         index = math.asin(float(rho / max_rho) / 2) / math.asin(0.5)
     expected = replace(scenario, refusal_index=index)
-    fixed = {"refusal_slope": first, "error_slope": second, "confidence_level": options.confidence_level}
+    fixed = {"refusal_slope": first, "error_slope": second, "confidence_level": options.analysis.confidence_level}
     if options.budget is not None:
         plans = [stats.split_budget(expected, options.budget, most_questions=options.questions, **fixed)]
     else:

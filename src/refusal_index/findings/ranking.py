@@ -9,20 +9,15 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.data.folder import ComparedRun, Match
-from refusal_index.data.run_json import is_deterministic
-from refusal_index.errors import OutcomeTableError
-from refusal_index.findings.comparison import (
-    COMBINED,
-    CompareOptions,
-    MatchedRuns,
-    joint_corrected_indices,
-    missing_statements,
-    settings_statements,
-    stacked,
-)
+from refusal_index.data.analysis import Analysis
+from refusal_index.data.rates import BY_ANSWERABLE
+from refusal_index.errors import OutcomeTableError, suggestion
+from refusal_index.findings.comparison import COMBINED, MatchedRuns, joint_corrected_indices
 from refusal_index.findings.draws import corrected_indices, is_defined
-from refusal_index.findings.metrics import CORRECTED, INDEX, Statement
+from refusal_index.findings.matching import Match, stacked
+from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Statement
+from refusal_index.findings.run_differences import missing_statements, settings_statements
+from refusal_index.findings.run_results import RunResults
 from refusal_index.stats import Ranking, rank_corrected, rank_joint, rank_runs
 
 
@@ -52,29 +47,28 @@ class RunRanking(MatchedRuns):
     @property
     def _ranks_repeated_samples(self) -> bool:
         """Whether runs are ranked by a corrected index that is not RI."""
-        return self.options.metric == CORRECTED and not self.is_ri_corrected
+        return self.analysis.metric == CORRECTED and not self.is_ri_corrected
 
     @cached_property
     def ranking(self) -> Ranking:
         """The runs in order; raises OutcomeTableError as `rank` does."""
-        options = self.options
-        if len(self.matches) > 1 and options.metric not in (INDEX, CORRECTED):
+        analysis = self.analysis
+        if len(self.matches) > 1 and analysis.metric not in (INDEX, CORRECTED):
             raise OutcomeTableError(
                 f"metric: only {INDEX} and {CORRECTED} have a joint estimate over several prompts, got "
-                f"{options.metric!r}; name one prompt: {', '.join(self.matches)}"
+                f"{analysis.metric!r}; name one prompt: {', '.join(self.matches)}"
             )
         common: dict[str, Any] = {
-            "confidence_level": options.confidence_level,
-            "adjustment": options.adjustment,
-            "rng": options.seed,
+            "confidence_level": analysis.confidence_level,
+            "adjustment": analysis.adjustment,
+            "rng": analysis.seed,
         }
         if self._ranks_repeated_samples:
             if not self.corrected_indices:
                 drawn_once = [
                     run.label
                     for run in self.runs
-                    if not is_deterministic(run.settings)
-                    and not any(map(is_defined, corrected_indices([*run.variants.values()])))
+                    if not run.is_deterministic and not any(map(is_defined, corrected_indices([*run.tables.values()])))
                 ]
                 raise OutcomeTableError(
                     f"metric: expected questions sampled more than once in every run for {CORRECTED} (run --draws 2), "
@@ -89,12 +83,12 @@ class RunRanking(MatchedRuns):
             matrix = self.match.matrix
             ranking = rank_runs(
                 *matrix.arrays,
-                metric=INDEX if options.metric == CORRECTED else options.metric,
-                penalty=options.penalty,
-                truthfulness_weights=options.truthfulness_weights,
+                metric=INDEX if analysis.metric == CORRECTED else analysis.metric,
+                weighted_score_p=analysis.payoffs.weighted_score_p,
+                truthfulness_weights=analysis.payoffs.truthfulness,
                 **{**common, **matrix.design},
             )
-        return replace(ranking, metric=options.metric)
+        return replace(ranking, metric=analysis.metric)
 
     @property
     def variant(self) -> str | None:
@@ -108,13 +102,14 @@ class RunRanking(MatchedRuns):
         return (
             *self._leader(),
             *missing_statements(self.runs),
-            self.match_statement(self.match, self.variant),
+            self.match_statement(self.match, None if all(run.has_no_variants for run in self.runs) else self.variant),
             *self.sampling_statements(self.match),
             *self._unranked(),
             *([] if len(ranking.runs) > 1 else [Statement("nothing_to_rank", "serious")]),
             Statement("letters", "scope", {"adjustment": ranking.adjustment, "error": 1 - ranking.confidence_level}),
             *([Statement("corrected_ri", values={"each": ()})] if ranking.metric == CORRECTED else []),
             *settings_statements(self.runs),
+            *self.payoff_statements(),
         )
 
     def _leader(self) -> Iterator[Statement]:
@@ -142,7 +137,8 @@ class RunRanking(MatchedRuns):
 
     def to_document(self) -> dict[str, Any]:
         """Give all of it as JSON holds it, unrounded."""
-        ranking, labels = self.ranking, self.labels
+        ranking = self.ranking
+        labels = self.labels
         rows = self._runs()
         pairs, boundary_pairs = (
             [{**asdict(pair), "first": labels[pair.first], "second": labels[pair.second]} for pair in pairs]
@@ -170,12 +166,16 @@ class RunRanking(MatchedRuns):
         return [{"run": self.labels[run.row], **asdict(run)} for run in (*self.ranking.runs, *self.ranking.unranked)]
 
 
-def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
+def rank(runs: Sequence[RunResults], analysis: Analysis) -> RunRanking:
     """Rank three or more runs.
 
     Raises OutcomeTableError if they share no variant, or not the one asked for, or share several and the metric has no
     joint estimate, or the corrected index is asked for and no variant was sampled more than once in every run.
     """
-    ranked = RunRanking(tuple(runs), options)
+    names = [name for name in METRICS if name not in BY_ANSWERABLE]
+    if analysis.metric not in names:
+        guess = suggestion(analysis.metric, names)
+        raise OutcomeTableError(f"metric: expected one of {', '.join(names)}, got {analysis.metric!r}{guess}")
+    ranked = RunRanking(tuple(runs), analysis)
     _ = ranked.ranking  # so that errors are raised here, not while showing the result
     return ranked

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import polars as pl
 
 from refusal_index import stats
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.outcome import Grade
 from refusal_index.data.rates import VariantGroup, contingency_table, first_draws, variant_groups, variant_metrics
 from refusal_index.findings.draws import DrawsSummary, draws_summary
 from refusal_index.findings.labels import Labels, Source, labelled_arrays
 from refusal_index.findings.metrics import INDEX, Statement
-from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
+from refusal_index.findings.unclear import unclear_bounds, unclear_replies
 from refusal_index.stats.estimate import Status
 
 
@@ -64,19 +65,23 @@ class Sensitivity:
         return next(scoring_range for scoring_range in self.ranges if scoring_range.name == name)
 
 
-def sensitivity(outcomes: pl.DataFrame, payoffs: Payoffs, confidence_level: float) -> Sensitivity:
+def sensitivity(outcomes: pl.DataFrame, analysis: Analysis) -> Sensitivity:
     """Return the metrics of one variant, one row per question, under other scoring decisions."""
     counts = outcome_counts(outcomes)
+    payoffs = analysis.payoffs
     rules = (RuleEstimate(rule, result.estimate, result.reason) for rule, result in stats.scoring_rules(counts).items())
-    ranges = stats.scoring_ranges(counts, penalty=payoffs.penalty, truthfulness_weights=payoffs.truthfulness)
+    ranges = stats.scoring_ranges(
+        counts, weighted_score_p=payoffs.weighted_score_p, truthfulness_weights=payoffs.truthfulness
+    )
     answered_again = pl.col("refused") & pl.col("wrong").is_not_null()
     knows_refused_again = outcomes.filter(answered_again & pl.col("forced_grade").is_null()).is_empty()
-    return Sensitivity(tuple(ranges), tuple(rules), _topics(outcomes, confidence_level), knows_refused_again)
+    return Sensitivity(tuple(ranges), tuple(rules), _topics(outcomes, analysis), knows_refused_again)
 
 
 def outcome_counts(outcomes: pl.DataFrame) -> stats.OutcomeCounts:
     """Count the questions by outcome, with the reasons of incomplete ones."""
-    refused, wrong = pl.col("refused"), pl.col("wrong")
+    refused = pl.col("refused")
+    wrong = pl.col("wrong")
     is_refused_again = (refused & (pl.col("forced_grade") == Grade.REFUSED.value)).fill_null(value=False)
     graded = contingency_table(outcomes.filter(~is_refused_again))
     return stats.OutcomeCounts(
@@ -88,7 +93,7 @@ def outcome_counts(outcomes: pl.DataFrame) -> stats.OutcomeCounts:
     )
 
 
-def _topics(outcomes: pl.DataFrame, confidence_level: float) -> TopicSummary | None:
+def _topics(outcomes: pl.DataFrame, analysis: Analysis) -> TopicSummary | None:
     scored = outcomes.drop_nulls(["refused", "wrong", "topic"])
     if scored["topic"].n_unique() < 2:
         return None
@@ -99,16 +104,16 @@ def _topics(outcomes: pl.DataFrame, confidence_level: float) -> TopicSummary | N
     return TopicSummary(
         topics=len(by_size),
         informative=len(by_size) - result.n_uninformative,
-        within=_estimate(result, confidence_level),
+        within=_estimate(result, analysis),
         each=tuple(
-            TopicEstimate(str(topic), table.n, _estimate(stats.refusal_index(table), confidence_level))
+            TopicEstimate(str(topic), table.n, _estimate(stats.refusal_index(table), analysis))
             for topic, table in by_size
         ),
     )
 
 
-def _estimate(result: stats.RefusalIndexResult | stats.WithinTopicResult, confidence_level: float) -> stats.Estimate:
-    return stats.Estimate.of(result, result.confidence_interval(confidence_level))
+def _estimate(result: stats.RefusalIndexResult | stats.WithinTopicResult, analysis: Analysis) -> stats.Estimate:
+    return stats.Estimate.of(result, result.confidence_interval(analysis.confidence_level))
 
 
 NO_LABELS = "no_labels:"
@@ -126,10 +131,8 @@ class DecisionOptions:
     # largest rates of right answers graded wrong and of wrong ones graded right
     errors: tuple[float, float] = (0.03, 0.03)
     choices: int | None = None  # number of choices to correct for guessing among
-    # penalty, truthfulness_weights: of the weighted and of the truthfulness score
-    penalty: float = 1.0
-    truthfulness_weights: Weights = stats.TRUTHFULNESS_WEIGHTS
-    confidence_level: float = 0.95  # of every interval
+    analysis: Analysis = DEFAULT_ANALYSIS  # of every metric
+    is_deterministic: bool = False  # whether the model was sent temperature 0, where corrected RI equals RI
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,8 @@ class Decisions:
     scoring: Sensitivity  # under other scoring rules, and within topics
     missing: stats.MissingBounds  # the index with whatever is missing taken for anything
     corrections: Mapping[str, stats.MisgradingResult]  # the index corrected by labels or for guessing, by what for
+    unclear: stats.MissingBounds | None  # the index with any of the unclear replies as refusals; None without such
+    as_refusals: stats.Estimate | None  # the index with all of them as refusals; None without such
     missing_grades: int  # questions that are left out as scored
     # the index with a grader that errs as much as it may: differently on refused and on answered questions, or alike
     misgrading: stats.MisgradingRange
@@ -155,15 +160,19 @@ class Decisions:
     @property
     def conclusion(self) -> Statement:
         """Between which values RI lies under these decisions, and whether some leave it undefined or unknown."""
-        ranges = (self.missing, self.misgrading, self.misgrading_same_rates)
-        ends = [end for bounds in ranges for end in (bounds.low, bounds.high)]
+        ends = [self.missing.low, self.missing.high]
+        for misgraded in (self.misgrading, self.misgrading_same_rates):
+            ends += [misgraded.low, misgraded.high]
+        if self.unclear is not None:
+            ends += [self.unclear.low, self.unclear.high]
         ends += [rule.estimate for rule in self.scoring.rules]
         ends += [corrected.estimate for corrected in self.corrections.values()]
         ends += [self.scoring.topics.within.estimate] if self.scoring.topics else []
         defined = [end for end in ends if end is not None]
         as_scored = self.as_scored[INDEX].estimate
         is_partial = None in ends or not self.scoring.knows_refused_again
-        low, high = min(defined, default=None), max(defined, default=None)
+        low = min(defined, default=None)
+        high = max(defined, default=None)
         values = {"estimate": as_scored, "low": low, "high": high, "is_partial": is_partial}
         return Statement("index_over_decisions", "conclusion", values)
 
@@ -176,7 +185,7 @@ class Decisions:
             yield Statement("refused_again_unknown", "serious")
         if self.powered:
             lacks = all((metric.reason or "").startswith(NO_LABELS) for metric in self.powered.values())
-            yield Statement("labels_lacking" if lacks else "by_labels", "serious" if lacks else "note")
+            yield Statement("labels_missing" if lacks else "by_labels", "serious" if lacks else "note")
         for reason in (corrected.reason or "" for corrected in self.corrections.values()):
             if reason.startswith(NO_LABELS):
                 yield Statement("not_corrected", "serious", {"kinds": reason.removeprefix(NO_LABELS).split("+")})
@@ -189,27 +198,33 @@ def decide_otherwise(outcomes: pl.DataFrame, options: DecisionOptions) -> tuple[
 
 def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
     rows = first_draws(group.outcomes)
-    table, counts = contingency_table(rows), outcome_counts(rows)
+    table = contingency_table(rows)
+    counts = outcome_counts(rows)
     graded = stats.ContingencyTable(*(getattr(counts, cell) for cell in stats.CELL_NAMES))
-    payoffs = checked_payoffs(options.penalty, options.truthfulness_weights)
+    payoffs = options.analysis.payoffs
     right, wrong = options.errors
     corrections: dict[str, stats.MisgradingResult] = {}
     labels = None if options.labels is None else options.labels.get((group.model, group.dataset), UNLABELLED)
     powered: dict[str, stats.PredictionPowered] = {}
     if labels is not None:
         arrays = labelled_arrays(rows.drop_nulls(["refused", "wrong"]), labels, group.variant)
-        metrics = stats.prediction_powered(**arrays, penalty=payoffs.penalty, truthfulness_weights=payoffs.truthfulness)
+        metrics = stats.prediction_powered(
+            **arrays, weighted_score_p=payoffs.weighted_score_p, truthfulness_weights=payoffs.truthfulness
+        )
         powered = {metric.name: metric for metric in metrics}
         corrected = stats.misgrading_from_labels(table, refused=labels.refused, answered=labels.answered)
         corrections[f"corrected by {labels.total:,} labels"] = corrected
     if options.choices is not None and stats.refusal_index(table).status != "undefined":
         corrections[f"corrected for guessing among {options.choices}"] = stats.correct_guessing(table, options.choices)
+    unclear = unclear_replies(rows, options.analysis)
     return Decisions(
+        unclear=unclear_bounds(rows),
+        as_refusals=None if unclear is None else unclear.as_refusals,
         model=group.model,
         dataset=group.dataset,
         variant=group.variant,
-        as_scored={metric.name: metric for metric in variant_metrics(rows, payoffs, options.confidence_level)},
-        scoring=sensitivity(rows, payoffs, options.confidence_level),
+        as_scored={metric.name: metric for metric in variant_metrics(rows, options.analysis)},
+        scoring=sensitivity(rows, options.analysis),
         missing=stats.missing_bounds(
             graded, counts.refused_again + counts.unscored_forced, counts.unscored_first, counts.unscored_answered
         ),
@@ -218,7 +233,7 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
         missing_grades=rows.height - table.n,
         misgrading_same_rates=stats.misgrading_range(table, (0.0, right), (0.0, wrong), same_rates=True),
         powered=powered,
-        draws=draws_summary(group.outcomes, options.confidence_level),
+        draws=draws_summary(group.outcomes, options.analysis, is_deterministic=options.is_deterministic),
     )
 
 
@@ -258,7 +273,9 @@ def missing_range(outcomes: pl.DataFrame) -> MissingRange | None:
     (-0.252, 0.252, 1)
     """
     counts = outcome_counts(outcomes)
-    refused, answered, unknown = counts.unscored_forced, counts.unscored_answered, counts.unscored_first
+    refused = counts.unscored_forced
+    answered = counts.unscored_answered
+    unknown = counts.unscored_first
     if not refused + answered + unknown:
         return None
     bounds = stats.missing_bounds(contingency_table(outcomes), refused, unknown, answered)

@@ -7,21 +7,21 @@ What a reader must know before believing a number is a caveat, a statement that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import polars as pl
 
 from refusal_index.data import rates
-from refusal_index.data.files import read_json
-from refusal_index.data.folder import ComparedRun, RunFolder
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.outcome import FORCED_NOT_ASKED
-from refusal_index.data.outcome_table import OWN_COLUMNS, SAMPLING_COLUMNS, Sampling
+from refusal_index.data.outcome_table import SAMPLING_COLUMNS
 from refusal_index.data.run_json import UNPRICED, Prices
 from refusal_index.errors import OutcomeTableError, suggestion
 from refusal_index.findings.draws import NO_REPEATED_QUESTIONS, POOLED, DrawsSummary, PooledSummary, draws_summary, pool
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Statement
+from refusal_index.findings.reply_checks import ReplyChecks, reply_caveats
 from refusal_index.findings.sensitivity import (
     LEVEL,
     MissingRange,
@@ -30,12 +30,9 @@ from refusal_index.findings.sensitivity import (
     missing_range,
     sensitivity,
 )
-from refusal_index.stats import CELL_NAMES, TRUTHFULNESS_WEIGHTS, ContingencyTable, Estimate, missing_bounds
-from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
-from refusal_index.stats.contingency import FEW_CLUSTERS, ONE_CLUSTER
-
-FORCED_REFUSAL_LIMIT = 0.05
-"""Share of refusals in the forced pass above which a caveat is shown."""
+from refusal_index.findings.unclear import UnclearReplies, unclear_caveats, unclear_replies
+from refusal_index.stats import CELL_NAMES, ContingencyTable, Estimate, missing_bounds
+from refusal_index.stats.contingency import FEW_CLUSTERS, FEW_IN_CELL, ONE_CLUSTER
 
 KNOWLEDGE_LIMIT = 0.01
 """Share of right answers under forced answering below which RI says little."""
@@ -43,23 +40,11 @@ KNOWLEDGE_LIMIT = 0.01
 SMALL_CELL = 5
 """Observed or expected cell count below which the interval may miss its nominal coverage."""
 
-REPEATED_LIMIT = 0.03
-"""Share of wrong answers with the same first sentence above which they may be refusals."""
-
-MIN_REPEATED = 5
-"""Smallest number of wrong answers with the same first sentence for a caveat."""
-
-MIN_WORDS = 4
-"""Smallest number of words in such a sentence; a name alone may be a wrong answer to many questions."""
-
-MAX_QUOTED_LENGTH = 200
-"""Longest quotation, in characters."""
-
 FEW_REPEATED = 50
 """Number of repeated questions below which reliabilities are mostly noise."""
 
 
-def caveats(
+def table_caveats(
     table: ContingencyTable,
     refusal_index: Estimate,
     completeness: rates.Completeness,
@@ -76,18 +61,25 @@ def caveats(
     if not_forced := completeness.reasons.get(FORCED_NOT_ASKED, 0):
         exact = completeness.unscored == not_forced and only_first
         yield Statement(FORCED_NOT_ASKED, "serious", {"questions": not_forced, "others_are_exact": exact})
+    is_undefined = refusal_index.status == "undefined"
     if not only_first:
+        if is_undefined:
+            values = {"reason": refusal_index.reason, "refused_again": forced.refused, "asked": forced.asked}
+            yield Statement("undefined", "serious", values)
         yield from _estimate(table, refusal_index)
     yield from _incomplete(completeness, only_first=only_first)
     yield from _unscored_refusals(table, completeness, missing)
-    if forced.share is not None and forced.share > FORCED_REFUSAL_LIMIT:
+    if forced.are_many and not is_undefined:
         yield Statement("forced_refusals", "serious", {"refused": forced.refused, "asked": forced.asked})
 
 
 def sampling_caveats(sampling: rates.SamplingSummary | None) -> Iterator[Statement]:
-    """Yield the caveat about few clusters, if there are clusters."""
+    """Yield the caveats about few clusters and about few questions with most of the weight."""
     if sampling is None:
         return
+    if sampling.few_dominate:
+        worth = {"worth": sampling.effective_by_weight, "in_cell": sampling.effective_in_smallest_cell}
+        yield Statement("few_dominate", "serious", {"column": sampling.weight, "limit": FEW_IN_CELL, **worth})
     values = {"clusters": sampling.clusters, "column": sampling.cluster, "limit": FEW_CLUSTERS}
     if sampling.clusters == 1:
         yield Statement(ONE_CLUSTER, "serious", values)
@@ -95,34 +87,8 @@ def sampling_caveats(sampling: rates.SamplingSummary | None) -> Iterator[Stateme
         yield Statement("few_clusters", "serious", values)
 
 
-def refusal_caveats(rows: pl.DataFrame, refusals: Mapping[str, int] | None) -> Iterator[Statement]:
-    """Yield caveats that refusals may be missed: none were found, or wrong answers share a sentence.
-
-        - `rows`: one variant, one row a question, with ``first_reply``.
-    - `refusals`: how many were recognised by what; without ``wording`` no rule graded.
-    """
-    if refusals is None or "wording" not in refusals:
-        return
-    answered = rows.filter(pl.col("refused").not_())
-    if answered.height and not rows["refused"].any():
-        yield Statement("no_refusals_found", "note", {"answered": answered.height})
-    wrong, sentence = answered.filter("wrong"), pl.col("sentence")
-    is_sentence = sentence.str.count_matches(" ").ge(MIN_WORDS - 1) | sentence.str.contains(r"\x{3002}")
-    tags = r"(?s)<(?:think|thinking|reasoning)>.*?</(?:think|thinking|reasoning)>|</?answer>"
-    reply = pl.col("first_reply").str.replace_all(tags, "").str.replace_all(r"\s+", " ").str.strip_chars()
-    first = pl.coalesce(reply.str.extract(r"^(.+?[.!?\x{3002}])(?: |$)"), reply).str.slice(0, MAX_QUOTED_LENGTH)
-    sentences = wrong.select(sentence=first).filter(is_sentence)
-    same = sentences.group_by(pl.col("sentence").str.to_lowercase().alias("key")).agg(pl.len(), pl.first("sentence"))
-    most_common = same.sort("len", "key", descending=[True, False]).head(1)
-    for _, count, quoted in most_common.iter_rows():
-        if count >= MIN_REPEATED and count > REPEATED_LIMIT * wrong.height:
-            yield Statement("repeated_sentence", "serious", {"sentence": quoted, "count": count, "wrong": wrong.height})
-
-
 def _estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Statement]:
-    if estimate.status == "undefined":
-        yield Statement("undefined", "serious", {"reason": estimate.reason})
-    elif estimate.status == "boundary" and estimate.low is not None:
+    if estimate.status == "boundary" and estimate.low is not None:
         cells = (estimate.reason or "").removeprefix("zero_cell:").split("+")
         ends = {"low": estimate.low, "high": estimate.high}
         yield Statement("boundary", "serious", {"estimate": estimate.estimate, **ends, "cells": cells})
@@ -160,7 +126,8 @@ def expected_counts(table: ContingencyTable) -> dict[str, float]:
 def _incomplete(completeness: rates.Completeness, *, only_first: bool) -> Iterator[Statement]:
     """Yield a caveat if too much is missing, from the first pass alone if there was no forced pass."""
     reasons = {name: n for name, n in completeness.reasons.items() if not (only_first and name == FORCED_NOT_ASKED)}
-    missing, n_asked = sum(reasons.values()), completeness.asked
+    missing = sum(reasons.values())
+    n_asked = completeness.asked
     if rates.too_many_missing(missing, n_asked):
         values = {"missing": missing, "asked": n_asked, "reasons": reasons, "only_first": only_first}
         yield Statement("incomplete", "serious", values)
@@ -206,13 +173,8 @@ def draws_caveats(
         yield Statement("few_repeated", "serious", {"questions": draws.questions, "limit": FEW_REPEATED})
 
 
-Value = TypeVar("Value")
-
 CAUTION_LEVELS = ("low", "normal", "high", "highest")
 """Names of the default set's prompts, which ask for more and more caution."""
-
-DEFAULT_PENALTY = 1.0
-DEFAULT_CONFIDENCE_LEVEL = 0.95
 
 INCOMPLETE = "incomplete"
 """Status of a variant with too many missing questions, whatever its index."""
@@ -227,7 +189,7 @@ class Usage:
     output_tokens: int
     requests: int
     # in US dollars, of the models whose price is known; None where none is, or that of the model under evaluation is
-    # not
+    # not, or where a reply has no usable token counts
     cost: float | None = None
     unpriced_tokens: int = 0  # of graders whose price is not known: in the other sums, and not in the cost
 
@@ -263,16 +225,15 @@ class VariantSummary:
     # completeness, forced_refusals: what is missing, and how often the forced pass refused
     completeness: rates.Completeness
     forced_refusals: rates.ForcedRefusals
-    warnings: tuple[Statement, ...]  # caveats to show next to the numbers, the most serious first
+    caveats: tuple[Statement, ...]  # to show next to the numbers, the most serious first
     sensitivity: Sensitivity  # what other decisions on missing grades and refusals of the forced pass would have given
     draws: DrawsSummary | None = None  # what repeated draws show; None where no question was drawn twice
     usage: Usage | None = None  # tokens, requests and cost; None where not known
     missing: MissingRange | None = None  # the index over all that the unscored may have been; None where none are
     sampling: rates.SamplingSummary | None = None  # clusters and weights behind the metrics; None where there are none
     further_draws: rates.Completeness | None = None  # what is missing of the draws behind the first; None without such
-    # how many refusals were recognised by tag, wording, choice or judge, of which only a rule counts wordings; None
-    # where that is not known
-    refusals: Mapping[str, int] | None = None
+    replies: ReplyChecks | None = None  # how its replies were read; None where that is not known
+    unclear: UnclearReplies | None = None  # what unclear replies could change; None where there are none
 
     @property
     def name(self) -> str:
@@ -317,10 +278,7 @@ class Summary:
 
     variants: tuple[VariantSummary, ...]  # each on its own
     pooled: tuple[PooledSummary, ...]  # the joint estimate of every model and dataset with two variants or more
-    # confidence_level, penalty: of every interval, and of the weighted score
-    confidence_level: float
-    penalty: float
-    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS  # of the truthfulness score
+    analysis: Analysis  # how they were computed
     prices: Prices = UNPRICED  # that the costs were computed with
     sections: Mapping[str, Any] = field(default_factory=dict)  # what plugins add, by name: see `render.sections`
 
@@ -374,36 +332,32 @@ class Summary:
 
 COUNTED = (
     *("question_id", "draw", "refused", "wrong", "forced_grade", "unscored_reason", "topic", *SAMPLING_COLUMNS),
-    *("question", "gold", "forced_reply"),
+    *("question", "gold", "forced_reply", "reading"),
 )
 """Columns needed for a variant's summary."""
 
 
 def summarise(
     table: pl.DataFrame | pl.LazyFrame,
+    analysis: Analysis = DEFAULT_ANALYSIS,
     *,
     usage: Mapping[str | None, Usage] | None = None,
-    refusals: Mapping[str | None, Mapping[str, int]] | None = None,
+    replies: Mapping[str | None, ReplyChecks] | None = None,
     prices: Prices = UNPRICED,
-    penalty: float = DEFAULT_PENALTY,
-    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
-    confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
     is_deterministic: bool = False,
     answered_only: bool = False,
-    sampling: Sampling = OWN_COLUMNS,
+    run_caveats: Sequence[Statement] = (),
 ) -> Summary:
     """Compute every metric of every variant.
 
     - `table`: an outcome table, in memory or in a file; rows of different models and datasets are kept apart.
+    - `analysis`: how to compute them; its sampling columns are those of the file that the table comes from.
     - `usage`: what each variant took, by its name.
-    - `refusals`: how many refusals of each variant were recognised by what, by its name.
+    - `replies`: how the replies of each variant were read, by its name.
     - `prices`: that the costs in `usage` were computed with.
-    - `penalty`: of the weighted score.
-    - `truthfulness_weights`: of the truthfulness score: of a right answer, a refusal and, taken off, a wrong answer.
-    - `confidence_level`: of every interval.
     - `is_deterministic`: whether the models were asked at temperature 0, where the corrected index repeats RI.
     - `answered_only`: whether only the first pass was planned: then a run without RI is complete.
-    - `sampling`: what the columns `cluster` and `weight` were called where they come from.
+    - `run_caveats`: caveats about the run as a whole, which every variant shows.
 
     >>> from refusal_index.data import Outcome, Question
     >>> from refusal_index.data.outcome_table import Identification, outcome_table
@@ -412,46 +366,53 @@ def summarise(
     >>> normal.metric("refusal_rate").estimate, normal.index.name, normal.index.reason
     (0.0, 'refusal_index', 'nobody_refused')
     """
-    usage_by_variant, ways, payoffs = usage or {}, refusals or {}, checked_payoffs(penalty, truthfulness_weights)
-    columns = (*COUNTED, "first_reply") if any("wording" in way for way in ways.values()) else COUNTED
+    usage_by_variant = usage or {}
+    checks = replies or {}
+    columns = (*COUNTED, "first_reply") if any(check.wrong is not None for check in checks.values()) else COUNTED
 
     def summarised(group: rates.VariantGroup) -> VariantSummary:
-        rows, further_rows = rates.first_draws(group.outcomes), rates.further_draws(group.outcomes)
+        rows = rates.first_draws(group.outcomes)
+        further_rows = rates.further_draws(group.outcomes)
         further = rates.completeness(further_rows, answered_only=answered_only) if further_rows.height else None
-        counts, forced = rates.contingency_table(rows), rates.forced_refusals(rows)
+        counts = rates.contingency_table(rows)
+        forced = rates.forced_refusals(rows)
         complete = rates.completeness(rows, answered_only=answered_only)
         missing = None if answered_only else missing_range(rows)
-        estimates = rates.variant_metrics(rows, payoffs, confidence_level)
+        estimates = rates.variant_metrics(rows, analysis)
         index = _by_name(estimates, INDEX)
-        draws = draws_summary(group.outcomes, confidence_level, is_deterministic=is_deterministic)
+        draws = draws_summary(group.outcomes, analysis, is_deterministic=is_deterministic)
         if draws is not None:
             corrected = draws.corrected_refusal_index
         elif is_deterministic:  # a model without sampling noise
             corrected = replace(index, name=CORRECTED)
         else:
             corrected = Estimate(None, status="undefined", reason=NO_REPEATED_QUESTIONS, name=CORRECTED)
-        sampled = rates.sampling_summary(rows, rates.sampled_table(rows), sampling)
+        unclear = unclear_replies(rows, analysis)
+        sampled = rates.sampling_summary(rows, rates.sampled_table(rows), analysis.sampling)
         return VariantSummary(
             model=group.model,
             dataset=group.dataset,
             variant=group.variant,
             table=counts,
-            metrics=(*estimates, *rates.answerable_metrics(rows, confidence_level), corrected),
+            metrics=(*estimates, *rates.answerable_metrics(rows, analysis), corrected),
             completeness=complete,
             forced_refusals=forced,
-            warnings=(
+            caveats=(
+                *run_caveats,
                 *sampling_caveats(sampled),
-                *refusal_caveats(rows, ways.get(group.variant)),
+                *reply_caveats(rows, checks.get(group.variant)),
+                *unclear_caveats(index, unclear, checks.get(group.variant)),
                 *draws_caveats(group.outcomes, draws, further),
-                *caveats(counts, index, complete, missing, forced),
+                *table_caveats(counts, index, complete, missing, forced),
             ),
-            sensitivity=sensitivity(rows, payoffs, confidence_level),
+            sensitivity=sensitivity(rows, analysis),
             draws=draws,
             usage=usage_by_variant.get(group.variant),
             missing=missing,
             sampling=sampled,
             further_draws=further,
-            refusals=ways.get(group.variant),
+            replies=checks.get(group.variant),
+            unclear=unclear,
         )
 
     variants = tuple(map(summarised, rates.each_group(table, columns)))
@@ -468,19 +429,18 @@ def summarise(
                 for name, reason in combined.left_out.items()
             },
         )
-        for combined in pool(rates.each_group(table, POOLED), confidence_level, is_deterministic=is_deterministic)
+        for combined in pool(rates.each_group(table, POOLED), analysis, is_deterministic=is_deterministic)
     )
-    return Summary(variants, pooled, confidence_level, penalty, payoffs.truthfulness, prices)
+    return Summary(variants, pooled, analysis, prices)
 
 
-def summarise_rates(rows: Sequence[rates.PublishedRates], **settings: Any) -> Summary:
+def summarise_rates(rows: Sequence[rates.PublishedRates], analysis: Analysis = DEFAULT_ANALYSIS) -> Summary:
     """Summarise published rates; the intervals cover all rates that round to these.
 
-    - `settings`: as `summarise` takes them.
+    - `analysis`: as `summarise` takes it.
     """
-    summary = summarise(rates.rates_outcomes(rows), **settings)
-    payoffs = Payoffs(summary.penalty, summary.truthfulness_weights)
-    wider_metrics = [row.metrics(payoffs, summary.confidence_level) for row in rows]
+    summary = summarise(rates.rates_outcomes(rows), analysis)
+    wider_metrics = [row.metrics(analysis) for row in rows]
     variants = (
         replace(variant, metrics=tuple(wider.get(metric.name, metric) for metric in variant.metrics))
         for variant, wider in zip(summary.variants, wider_metrics, strict=True)
@@ -503,27 +463,6 @@ def _by_name(estimates: tuple[Estimate, ...], name: str) -> Estimate:
         advice = suggestion(metric_name, names)
         raise OutcomeTableError(f"metric: expected one of {', '.join(names)}, got {name!r}{advice}")
     return match
-
-
-def recorded_usage(run: ComparedRun) -> dict[str | None, Usage]:
-    """Read the usage of each variant from the summary in a run's folder; empty if unknown."""
-    return _recorded(run, "usage", usage_of)
-
-
-def recorded_refusals(run: ComparedRun) -> dict[str | None, Mapping[str, int]]:
-    """Read how each variant's refusals were recognised from the summary in a run's folder; empty without one."""
-    return _recorded(run, "refusals", lambda ways: {str(way): int(count) for way, count in ways.items()})
-
-
-def _recorded(run: ComparedRun, key: str, convert: Callable[[Any], Value]) -> dict[str | None, Value]:
-    try:
-        variants = read_json(RunFolder(run.source).summary)["variants"] if run.source.is_dir() else []
-        matching = [
-            variant for variant in variants if (variant["model"], variant["dataset"]) == (run.model_id, run.dataset_id)
-        ]
-        return {variant["variant"]: convert(variant[key]) for variant in matching if variant.get(key)}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
 
 
 def usage_of(document: Mapping[str, Any]) -> Usage:

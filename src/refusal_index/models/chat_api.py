@@ -11,9 +11,12 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any
 
-from refusal_index.models.failures import SAID, NoAnswerError, UnreadableReplyError
-from refusal_index.models.requests import ModelRequest, Response
+from refusal_index.models.failures import ORIGINAL_STATUS, NoAnswerError, UnreadableReplyError, message_in
+from refusal_index.models.redirects import check_redirect
+from refusal_index.models.requests import OPENAI, ModelRequest, Response
+from refusal_index.models.stop_reasons import stop_reason_of
 from refusal_index.protocol import StopReason, TokenLogprob, write_logprobs
+from refusal_index.redaction import redacted_error
 
 Json = dict[str, Any]
 
@@ -22,10 +25,15 @@ REASONING_MODELS = re.compile(r"(o\d|gpt-5(?!-chat))")
 """OpenAI models that accept no temperature, and count reasoning tokens as part of a reply."""
 
 
-STOP_REASONS = {"length": StopReason.LENGTH, "content_filter": StopReason.CONTENT_FILTER}
-
-
 TEXTS = ("content", "refusal")
+
+
+REASONING = ("reasoning_content", "reasoning", "reasoning_details", "thinking")
+"""Fields of a message that hold a model's reasoning."""
+
+
+REASONING_PARTS = ("thinking", "redacted_thinking", "reasoning")
+"""Types of parts of a message's content that hold a model's reasoning."""
 
 
 REFUSED_PROMPTS = {
@@ -41,7 +49,31 @@ REFUSED_PROMPTS = {
 TOOL_CALLS = ("tool_calls", "function_call")
 
 
-ENDED_BY_ITSELF = ("stop", "eos", None)
+STOP_NOTE = "refusal_index_stop"
+"""Field of a normalised choice with our stop reason, as OpenAI's types allow no other finish reasons than its own."""
+
+
+FILTERED_NOTE = "refusal_index_filtered"
+"""Field of a body from which a key of the run was removed."""
+
+
+FINISH_REASONS = {
+    StopReason.LENGTH: "length",
+    StopReason.TOOL_CALL: "tool_calls",
+    StopReason.CONTENT_FILTER: "content_filter",
+}
+"""OpenAI's finish reasons; the others become "stop"."""
+
+
+def rejects_sampling(provider: str, model: str) -> bool:
+    """Whether a model of OpenAI rejects temperature and top-p.
+
+    Examples
+    --------
+    >>> rejects_sampling("openai", "o3"), rejects_sampling("openai", "gpt-4.1"), rejects_sampling("vllm", "o3")
+    (True, False, False)
+    """
+    return provider == OPENAI and REASONING_MODELS.match(model) is not None
 
 
 def chat_body(request: ModelRequest, model: str, provider: str = "") -> Json:
@@ -60,8 +92,8 @@ def chat_body(request: ModelRequest, model: str, provider: str = "") -> Json:
         "seed": request.seed,
     }
     if request.decoding is not None:
-        at_openai = provider == "openai"
-        if not (at_openai and REASONING_MODELS.match(model)):
+        at_openai = provider == OPENAI
+        if not rejects_sampling(provider, model):
             body |= {"temperature": request.decoding.temperature, "top_p": request.decoding.top_p}
         body["max_completion_tokens" if at_openai else "max_tokens"] = request.decoding.max_tokens
         if request.decoding.reasoning_effort is not None:
@@ -88,7 +120,7 @@ def read_chat(body: Any, seconds: float | None = None) -> Response:
     Raises
     ------
     NoAnswerError
-        If it contains no choices.
+        If it contains an error or no choices, or each choice was ended by an error.
 
     Examples
     --------
@@ -96,6 +128,10 @@ def read_chat(body: Any, seconds: float | None = None) -> Response:
     [('Lima', <StopReason.STOP: 'stop'>)]
     """
     choices = choices_in(body)
+    failure = failure_in(body)
+    if failure is not None:
+        reason = failure if isinstance(failure, str) else message_in(failure)
+        raise NoAnswerError(f"the response holds an error: {reason or 'no reason given'}")
     if not choices:
         raise NoAnswerError("the response holds no choices")
     usage = body.get("usage")
@@ -106,6 +142,8 @@ def read_chat(body: Any, seconds: float | None = None) -> Response:
         count_in(usage.get("completion_tokens")),
         seconds,
         [_logprobs(choice) for choice in choices],
+        is_filtered=bool(body.get(FILTERED_NOTE)),
+        answered_by=body.get("model"),
     )
 
 
@@ -129,7 +167,9 @@ def read_refused_prompt(error: Any, seconds: float | None = None) -> Response | 
     """
     code = error.get("code") if isinstance(error, Mapping) else None
     reason = REFUSED_PROMPTS.get(code) if isinstance(code, str) else None
-    return None if reason is None else Response([(str(error.get("message") or ""), reason)], seconds=seconds)
+    if reason is None:
+        return None
+    return Response([(redacted_error(str(error.get("message") or "")), reason)], seconds=seconds)
 
 
 def choices_in(body: Any) -> list[Mapping[str, Any]]:
@@ -139,34 +179,93 @@ def choices_in(body: Any) -> list[Mapping[str, Any]]:
     return sorted(valid, key=lambda choice: count_in(choice.get("index")))
 
 
+def failure_in(body: Any) -> Any:
+    """Return the error in a response, next to its choices or inside each of them; None if there is none.
+
+    Examples
+    --------
+    >>> failure_in({"choices": [{"message": {"content": "Li"}, "error": {"code": 502, "message": "lost"}}]})
+    {'code': 502, 'message': 'lost'}
+    """
+    error = body.get("error") if isinstance(body, Mapping) else None
+    if _is_error(error):
+        return error
+    failures = [_failure_of(choice) for choice in choices_in(body)]
+    return failures[0] if failures and all(failure is not None for failure in failures) else None
+
+
+def _is_error(error: Any) -> bool:
+    """Whether a field named ``error`` holds one; some servers always send it, without content."""
+    return any(error.values()) if isinstance(error, Mapping) else bool(error)
+
+
+def _failure_of(choice: Mapping[str, Any]) -> Any:
+    """Return the error that ended a choice; None if there is none."""
+    error = choice.get("error")
+    return error if _is_error(error) else None
+
+
 def reply_of(choice: Mapping[str, Any]) -> tuple[str, StopReason] | None:
-    """Return the text and stop reason of a choice; None if it has no text, and no reason for that.
+    """Return the text and stop reason of a choice; None if it has no text, and no reason for that, or an error.
 
     Examples
     --------
     >>> reply_of({"message": {"content": 42}, "finish_reason": "stop"}) is None
     True
+    >>> reply_of({"message": {"content": None, "refusal": "I can't help with that."}, "finish_reason": "stop"})
+    ("I can't help with that.", <StopReason.REFUSAL: 'refusal'>)
     """
-    message, reason = choice.get("message"), choice.get("finish_reason")
-    if not isinstance(message, Mapping):
+    message = choice.get("message")
+    if not isinstance(message, Mapping) or _failure_of(choice) is not None:
         return None
-    texts = [text_in(message.get(name)) for name in TEXTS]
-    text = next(filter(None, texts), "")
-    if not text.strip() and any(message.get(name) for name in TOOL_CALLS):
+    reason = _stop_reason(choice)
+    content = text_in(message.get("content"))
+    text = content or ""
+    refusal = refusal_in(message)
+    if refusal is not None:
+        is_whole = reason in (StopReason.STOP, StopReason.REFUSAL, StopReason.UNKNOWN)
+        return refusal or text, StopReason.REFUSAL if is_whole else reason
+    if reason is StopReason.STOP and not text.strip() and any(message.get(name) for name in TOOL_CALLS):
         return text, StopReason.TOOL_CALL
-    reason = reason if isinstance(reason, str) else None
-    if reason in ENDED_BY_ITSELF and all(text is None for text in texts):
+    is_lost = content is None and not has_reasoning(message)
+    if (is_lost and reason is StopReason.STOP) or (reason is StopReason.UNKNOWN and not text.strip()):
         return None
-    return text, STOP_REASONS.get(reason or "", StopReason.STOP)
+    return text, reason
+
+
+def _stop_reason(choice: Mapping[str, Any]) -> StopReason:
+    note = choice.get(STOP_NOTE)
+    return StopReason(note) if note in set(StopReason) else stop_reason_of(choice.get("finish_reason"))
 
 
 def text_in(content: Any) -> str | None:
     """Return the text of a message's content, which some servers send in parts; None if it has none."""
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list) else ()
-    texts = [part["text"] for part in parts if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
+    texts = [
+        part["text"]
+        for part in _parts_in(content)
+        if isinstance(part.get("text"), str) and part.get("type") not in REASONING_PARTS
+    ]
     return "".join(texts) if texts else None
+
+
+def refusal_in(message: Mapping[str, Any]) -> str | None:
+    """Return the text that the provider marked as a refusal; None if it marked none."""
+    parts = [part for part in _parts_in(message.get("content")) if part.get("type") == "refusal"]
+    marks = [message.get("refusal"), *(part.get("refusal") for part in parts)]
+    text = "".join(mark for mark in marks if isinstance(mark, str))
+    return text if text or parts else None
+
+
+def has_reasoning(message: Mapping[str, Any]) -> bool:
+    """Whether a message holds reasoning, so that a reply without any other text was paid for."""
+    is_part = any(part.get("type") in REASONING_PARTS for part in _parts_in(message.get("content")))
+    return is_part or any(message.get(name) for name in REASONING)
+
+
+def _parts_in(content: Any) -> list[Mapping[str, Any]]:
+    return [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
 
 
 def _logprobs(choice: Mapping[str, Any]) -> str | None:
@@ -201,7 +300,8 @@ MAX_RESPONSE_BYTES = 64 * MEGABYTE
 """Maximum size of a decompressed response in bytes."""
 
 
-OK, NO_STATUS = 200, 502
+OK = 200
+NO_STATUS = 502
 
 
 ADDRESSES = ("/completions", "/responses", "/messages")
@@ -215,7 +315,8 @@ REPLIES = {"choices": list, "output": list, "content": list}
 ASKS_FOR_EVENTS = re.compile(rb'"stream"\s*:\s*true')
 
 
-JSON, EVENTS = "application/json", "event-stream"
+JSON = "application/json"
+EVENTS = "event-stream"
 
 
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
@@ -234,9 +335,12 @@ async def receive(response: Any) -> None:
     Raises
     ------
     UnreadableReplyError
-        If the response is too large.
+        If the response is too large, or redirects to another server, which would receive the request.
     """
-    request, is_stream = response.request, EVENTS in response.headers.get("content-type", "")
+    request = response.request
+    is_stream = EVENTS in response.headers.get("content-type", "")
+    if response.has_redirect_location:
+        await check_redirect(response)
     if not request.url.path.endswith(ADDRESSES) or (is_stream and ASKS_FOR_EVENTS.search(request.content)):
         return
     response._content = await _read(response)
@@ -244,13 +348,20 @@ async def receive(response: Any) -> None:
         return
     text = response.content.decode(response.encoding or "utf-8", "replace")
     body = _joined(text) if is_stream else _json(text)
-    if not any(isinstance(body.get(name), type_) for name, type_ in REPLIES.items()):
-        holders = [holder for holder in (body.get("error"), body) if isinstance(holder, dict)]
-        named = [holder.get(name) for holder in holders for name in ("code", "status")]
-        response.extensions = {**response.extensions, SAID: OK}
-        response.status_code = next((code for code in named if isinstance(code, int) and 400 <= code < 600), NO_STATUS)
+    failure = failure_in(body)
+    if failure is not None or not any(isinstance(body.get(name), type_) for name, type_ in REPLIES.items()):
+        response.extensions = {**response.extensions, ORIGINAL_STATUS: OK}
+        response.status_code = status_in(failure, body)
+        if failure is not None:
+            response._content = json.dumps({"error": failure}).encode()
         return
     response.extensions = {**response.extensions, BODY: usual(body)}
+
+
+def status_in(*holders: Any) -> int:
+    """Return the first HTTP status of an error that one of several objects names; 502 without one."""
+    named = [holder.get(name) for holder in holders if isinstance(holder, Mapping) for name in ("code", "status")]
+    return next((code for code in named if isinstance(code, int) and 400 <= code < 600), NO_STATUS)
 
 
 async def rewrite(response: Any) -> None:
@@ -262,7 +373,8 @@ async def rewrite(response: Any) -> None:
 
 async def _read(response: Any) -> bytes:
     """Return the decompressed bytes of a response."""
-    parts, size = [], 0
+    parts = []
+    size = 0
     async with aclosing(response.aiter_bytes()) as chunks:
         async for chunk in chunks:
             size += len(chunk)
@@ -289,16 +401,18 @@ def _joined(events: str) -> dict[str, Any]:
     If an event contains an error, that event is returned instead.
     """
     chunks = [_json(line.removeprefix("data:")) for line in events.split("\n") if line.startswith("data:")]
-    failed = next((chunk for chunk in chunks if chunk.get("error")), None)
+    failed = next((chunk for chunk in chunks if _is_error(chunk.get("error"))), None)
     if failed is not None:
         return failed
     body = {name: value for chunk in chunks for name, value in chunk.items() if value}
     choices: dict[int, dict[str, Any]] = {}
     for piece in (choice for chunk in chunks for choice in choices_in(chunk)):
-        index, delta = count_in(piece.get("index")), piece.get("delta")
+        index = count_in(piece.get("index"))
+        delta = piece.get("delta")
         joined_choice = choices.setdefault(index, {"index": index, "message": {}, "finish_reason": None})
         joined_choice["finish_reason"] = piece.get("finish_reason") or joined_choice["finish_reason"]
-        for name in TEXTS:
+        joined_choice["error"] = piece.get("error") or joined_choice.get("error")
+        for name in (*TEXTS, *REASONING):
             text = text_in(delta.get(name)) if isinstance(delta, Mapping) else None
             if text is not None:
                 joined_choice["message"][name] = joined_choice["message"].get(name, "") + text
@@ -328,12 +442,18 @@ def usual(body: Mapping[str, Any]) -> dict[str, Any]:
 def _usual_choice(choice: Mapping[str, Any]) -> dict[str, Any]:
     if "text" in choice:  # a response of the legacy text completion API
         return dict(choice)
-    message, reason = choice.get("message"), choice.get("finish_reason")
+    message = choice.get("message")
     message = message if isinstance(message, Mapping) else {}
-    texts = {name: text_in(message.get(name)) for name in TEXTS}
+    content = text_in(message.get("content"))
+    texts = {
+        "content": "" if content is None and has_reasoning(message) else content,  # the list of parts is not kept
+        "refusal": refusal_in(message),
+    }
+    reason = _stop_reason(choice)
     return {
         **choice,
         "index": count_in(choice.get("index")),
         "message": {**message, **texts},
-        "finish_reason": reason if isinstance(reason, str) else None,
+        "finish_reason": None if choice.get("finish_reason") is None else FINISH_REASONS.get(reason, "stop"),
+        STOP_NOTE: str(reason),
     }

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from refusal_index.errors import RefusalIndexError
-from refusal_index.redaction import redacted
+from refusal_index.errors import RefusalIndexError, text_of
+from refusal_index.redaction import redacted_error
 
 RESUMES = "run the same command again to resume"
 MAX_RETRY_AFTER = 300.0
@@ -121,13 +121,15 @@ def classify_error(error: BaseException, message: str, model: str, keys: str = "
     >>> classify_error(ConnectionRefusedError("refused"), "refused", "openai/gpt-4.1").kind
     <FailureKind.DOUBTFUL: 4>
     """
-    message, status, wait = redacted(message), status_of(error), retry_after(error)
+    message = redacted_error(message)
+    status = status_of(error)
+    wait = retry_after(error)
     advice = ""
     chain = causes(error)
     texts = [
         text
         for cause in chain
-        for text in (str(getattr(cause, "code", "")), str(getattr(cause, "type", "")), str(cause))
+        for text in (str(getattr(cause, "code", "")), str(getattr(cause, "type", "")), text_of(cause))
     ]
     if any(word in text for text in texts for word in USED_UP):
         advice = NO_CREDIT
@@ -170,6 +172,15 @@ def own_status(error: BaseException) -> int | None:
 def retry_after(error: BaseException | None, now: datetime | None = None) -> float | None:
     """Return the seconds that a provider asks to wait before a retry; None if it does not say.
 
+    A date is compared with the response's own ``Date``, since this machine's clock may differ from the provider's.
+
+    Parameters
+    ----------
+    error
+        The error, possibly wrapped in others.
+    now
+        The time to compare a date with if the response has no ``Date``; by default, this machine's.
+
     References
     ----------
     RFC 9110, section 10.2.3: seconds, or a date.
@@ -177,16 +188,25 @@ def retry_after(error: BaseException | None, now: datetime | None = None) -> flo
     for cause in causes(error):
         headers: Any = getattr(getattr(cause, "response", None), "headers", None) or getattr(cause, "headers", None)
         for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
-            with suppress(AttributeError, TypeError, ValueError):
-                return max(_seconds(headers.get(name), now) * unit, 0.0)
+            with suppress(AttributeError, TypeError, ValueError, OverflowError):
+                return max(_seconds(headers, name, now) * unit, 0.0)
     return None
 
 
-def _seconds(value: str, now: datetime | None) -> float:
+def _seconds(headers: Any, name: str, now: datetime | None) -> float:
     try:
-        return float(value)
+        return float(headers.get(name))
     except ValueError:
-        return (parsedate_to_datetime(value) - (now or datetime.now(UTC))).total_seconds()
+        sent = now or datetime.now(UTC)
+        with suppress(AttributeError, TypeError, ValueError, OverflowError):
+            sent = _date(headers.get("date"))
+        return (_date(headers.get(name)) - sent).total_seconds()
+
+
+def _date(value: str) -> datetime:
+    """Parse an HTTP date, which is in GMT, also where it names no time zone."""
+    date = parsedate_to_datetime(value)
+    return date if date.tzinfo else date.replace(tzinfo=UTC)
 
 
 def causes(error: BaseException | None) -> list[BaseException]:
@@ -198,13 +218,17 @@ def causes(error: BaseException | None) -> list[BaseException]:
     return list(chain.values())
 
 
-SAID = "status_as_sent"
+ORIGINAL_STATUS = "status_as_sent"
 """Key of the original status, if it was replaced, in the extensions of an HTTPX response."""
 
-MAX_LINE, MAX_BODY = 300, 200
-"""Maximum lengths, in characters, of a line and of an excerpt of a body without a message."""
+MAX_LINE = 300
+"""Maximum length of a line in characters."""
 
-MAX_READ, MAX_CAUSES = 5_000, 20  # characters read of an error, and causes followed
+MAX_BODY = 200
+"""Maximum length, in characters, of an excerpt of a body without a message."""
+
+MAX_READ = 5_000  # characters read of an error
+MAX_CAUSES = 20  # causes followed
 WRAPPERS = ("RetryError", "ModelGenerateError")
 """Errors in which retries and Inspect wrap the original error."""
 
@@ -236,13 +260,14 @@ def describe_error(error: BaseException) -> str:
         if cause is None:
             break
         error = cause
-    response, words = getattr(error, "response", None), _message_in(getattr(error, "body", None))
-    status: int | None = getattr(response, "extensions", {}).get(SAID) or own_status(error)
+    response = getattr(error, "response", None)
+    words = message_in(getattr(error, "body", None))
+    status: int | None = getattr(response, "extensions", {}).get(ORIGINAL_STATUS) or own_status(error)
     parts = [type(error).__name__]
     if status is not None:
         content_type = str(getattr(response, "headers", {}).get("content-type", "")).partition(";")[0]
         parts.append(str(status) if words else f"{status} {content_type}".strip())
-    parts.append(_harmless(words) if words else _shown(error, MAX_BODY if status else MAX_LINE))
+    parts.append(_one_safe_line(words) if words else _shown(error, MAX_BODY if status else MAX_LINE))
     root = error  # the original error, at the start of a chain of causes
     for _ in range(MAX_CAUSES):  # a chain may be circular
         root = root.__cause__ or root
@@ -253,30 +278,31 @@ def describe_error(error: BaseException) -> str:
     return ": ".join(filter(None, (*(part.removesuffix(".") for part in parts[:-1]), *parts[-1:])))[:MAX_LINE]
 
 
-def _message_in(body: Any) -> str:
+def message_in(body: Any) -> str:
     """Return the message in an error's body; empty without one."""
     if isinstance(body, list):
-        return next(filter(None, map(_message_in, body)), "")
+        return next(filter(None, map(message_in, body)), "")
     if not isinstance(body, dict):
         return ""
     for name in ("error", "message", "detail", "msg"):
         value = body.get(name)
-        if words := value if isinstance(value, str) else _message_in(value):
+        if words := value if isinstance(value, str) else message_in(value):
             return words
     return ""
 
 
 def _shown(error: BaseException, longest: int) -> str:
     """Return the text of an error whose body has no message: the body if it is text, else the error's own text."""
-    body, message = getattr(error, "body", None), CODE_FIRST.sub("", str(error))
+    body = getattr(error, "body", None)
+    message = CODE_FIRST.sub("", text_of(error))
     if not isinstance(body, str):
         body = message or getattr(getattr(error, "response", None), "text", "")
-    return _harmless(body, longest)
+    return _one_safe_line(body, longest)
 
 
-def _harmless(text: str, longest: int = MAX_LINE) -> str:
+def _one_safe_line(text: str, longest: int = MAX_LINE) -> str:
     """Return text in one line, without keys, markup and terminal control characters."""
-    plain = MARKUP.sub(" ", redacted(text)[:MAX_READ])
+    plain = MARKUP.sub(" ", redacted_error(text)[:MAX_READ])
     line = " ".join("".join(character if character.isprintable() else " " for character in plain).split())
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
@@ -284,6 +310,16 @@ def _harmless(text: str, longest: int = MAX_LINE) -> str:
 QUESTIONS_IN_A_ROW = 20
 OUTAGE_SECONDS = 180.0
 OUTAGE_QUESTIONS = 3
+
+
+class TimeLimit(Protocol):
+    """The time that a command may take."""
+
+    def seconds_left(self) -> float | None:
+        """Return the seconds left; None without a limit."""
+
+    def time_is_up(self) -> str | None:
+        """Return why the time is up, in one line; None while there is time left."""
 
 
 class CircuitBreaker:
@@ -296,6 +332,8 @@ class CircuitBreaker:
     ----------
     clock
         Returns the time in seconds.
+    time_limit
+        Ends every wait; None for no limit.
 
     Attributes
     ----------
@@ -313,13 +351,15 @@ class CircuitBreaker:
     'openai/gpt failed for 20 questions in a row (the key is refused); run the same command again to resume'
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, time_limit: TimeLimit | None = None) -> None:
         self.reason: str | None = None
         self.planned = False
         self._clock = clock
+        self._time_limit = time_limit
         self._opened = asyncio.Event()
         self._worked: set[str] = set()
         self._failed: dict[str, set[str]] = {}
+        self._last: dict[str, Failure] = {}
         self._troubled: dict[str, tuple[float, set[str], int]] = {}
 
     def worked(self, role: str) -> None:
@@ -338,8 +378,22 @@ class CircuitBreaker:
             return
         failed = self._failed.setdefault(role, set())
         failed.add(question_id)
+        self._last[role] = failure
         if len(failed) >= QUESTIONS_IN_A_ROW:
             self._open_for(failure, f"failed for {len(failed)} questions in a row")
+
+    def end_if_all_failed(self, has_replied: Callable[[str], bool]) -> None:
+        """Open it if a role has only given errors that last: further requests would fail as well.
+
+        Parameters
+        ----------
+        has_replied
+            Whether a role has replied in an earlier command.
+        """
+        for role, failure in self._last.items():
+            is_lasting = not failure.kind.is_sent_again
+            if is_lasting and role not in self._worked and not has_replied(role):
+                self._open_for(failure, f"failed for each of {len(self._failed[role])} questions")
 
     def troubled(self, role: str, question_id: str, failure: Failure) -> None:
         """Record a failed request that will be retried."""
@@ -358,7 +412,8 @@ class CircuitBreaker:
     def open(self, reason: str, *, planned: bool = False) -> None:
         """Open it for a reason; only the first reason is kept."""
         if self.reason is None:
-            self.reason, self.planned = reason, planned
+            self.reason = reason
+            self.planned = planned
             self._opened.set()
 
     async def opened(self) -> None:
@@ -366,9 +421,16 @@ class CircuitBreaker:
         await self._opened.wait()
 
     async def wait(self, seconds: float) -> None:
-        """Wait for some seconds, but no longer than until it opens."""
+        """Wait for some seconds, but no longer than until it opens or the time is up."""
+        left = None if self._time_limit is None else self._time_limit.seconds_left()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._opened.wait(), seconds)
+            await asyncio.wait_for(self._opened.wait(), seconds if left is None else max(min(seconds, left), 0.0))
+
+    def check_time(self) -> None:
+        """Open it if the time is up."""
+        reason = None if self._time_limit is None else self._time_limit.time_is_up()
+        if reason is not None:
+            self.open(reason, planned=True)
 
 
 T = TypeVar("T")
@@ -419,7 +481,7 @@ async def send_with_retries(
         except EndedError:
             raise
         except Exception as error:  # providers can raise anything
-            failure = explain(error)
+            failure = _explained(explain, error)
             if not failure.kind.is_sent_again or attempt >= max_retries:
                 breaker.failed(role, subject, failure)
                 raise RequestFailedError(failure) from error
@@ -430,4 +492,13 @@ async def send_with_retries(
         doubled = FIRST_WAIT * 2.0 ** min(attempt, 64)  # capped so that it does not overflow
         wait = min(doubled + random.uniform(0, FIRST_WAIT), MAX_WAIT)
         await breaker.wait(max(wait, failure.retry_after or 0.0))
+        breaker.check_time()
         attempt += 1
+
+
+def _explained(explain: Callable[[Exception], Failure], error: Exception) -> Failure:
+    """Classify an error, even one of a class whose attributes cannot be read."""
+    try:
+        return explain(error)
+    except Exception:
+        return Failure(f"{type(error).__name__}: its message cannot be read", "the model")

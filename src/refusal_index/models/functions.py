@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import hashlib
 import importlib
@@ -10,15 +9,16 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from refusal_index.data.outcome import Grade, Question
-from refusal_index.errors import RefusalIndexError, shortened
+from refusal_index.errors import shortened, text_of
+from refusal_index.models.calls import RETURNED_GRADES, FunctionCaller, FunctionError, as_grade, as_reply
 from refusal_index.models.failures import Failure, FailureKind, causes, classify_error, describe_error, status_of
 from refusal_index.models.requests import ModelError, ModelRequest, Response, Send, model_request
-from refusal_index.models.settings import RequestSettings
+from refusal_index.models.settings import RequestSettings, Sending
 from refusal_index.protocol import (
     Conversation,
     GraderKind,
@@ -30,6 +30,7 @@ from refusal_index.protocol import (
     StopReason,
     TwoPass,
 )
+from refusal_index.redaction import remember_environment
 
 PREFIX = "python:"
 LETTERS = {Grade.CORRECT: "A", Grade.INCORRECT: "B", Grade.REFUSED: "C"}
@@ -42,14 +43,6 @@ ARGUMENTS = ("question", "context", "choices", "must_answer", "messages")
 FIX = "fix the function; an edited function starts a new run"
 
 
-class FunctionError(RefusalIndexError, RuntimeError):
-    """A model or grader function that raised, or returned the wrong type; the message names it."""
-
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(f"{name} {problem}")
-        self.name = name
-
-
 def classify_function_error(error: Exception, name: str) -> Failure:
     """Classify an error of a function.
 
@@ -57,7 +50,8 @@ def classify_function_error(error: Exception, name: str) -> Failure:
     """
     if not isinstance(error, FunctionError):
         return classify_error(error, describe_error(error), name)
-    failure, chain = classify_error(error, str(error), error.name), causes(error)
+    failure = classify_error(error, str(error), error.name)
+    chain = causes(error)
     is_of_a_service = status_of(error) is not None or any(isinstance(cause, OSError) for cause in chain)
     if is_of_a_service or failure.kind is not FailureKind.PASSING:
         return failure
@@ -96,7 +90,8 @@ def function_name(function: Callable[..., Any], argument: str = "model") -> str:
     >>> function_name(statistics.mean)
     'python:statistics:mean'
     """
-    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or "<" in name or inspect.ismethod(function):
         raise ModelError(
             f"{argument}: expected a function that is defined at the top of a module or a notebook, got "
@@ -129,9 +124,9 @@ def load_function(name: str, argument: str = "model") -> Callable[..., Any]:
         sys.path.insert(0, folder)
     try:
         function: Any = importlib.import_module(module_name)
-    except Exception as error:  # importing a module can raise anything
+    except (Exception, SystemExit) as error:  # importing a module can raise anything
         raise ModelError(
-            f"{argument} {name!r}: {module_name} cannot be imported ({type(error).__name__}: {error})"
+            f"{argument} {name!r}: {module_name} cannot be imported ({type(error).__name__}: {text_of(error)})"
         ) from error
     for part in path.split("."):
         function = getattr(function, part, None)
@@ -154,19 +149,23 @@ class AnsweringFunction:
     Parameters
     ----------
     function
-        Returns the text of a reply, directly or as an awaitable; a function that is not a coroutine function runs in a
-        thread. A first parameter named ``messages`` gets the conversation, a list of dictionaries with ``role`` and
-        ``content``; under any other name it gets the text of the question. The following arguments are passed by name
+        Returns the text of a reply, or ``{"text": text, "confidence": number}`` with how likely the reply is right,
+        from 0 to 1; directly or as an awaitable. A function that is not a coroutine function runs in a thread. A first
+        parameter named ``messages`` gets the conversation, a list of dictionaries with ``role`` and ``content``; under
+        any other name it gets the text of the question. The following arguments are passed by name
         if the function declares them or takes ``**kwargs``: ``context`` (text or None), ``choices`` (list of texts or
         None), ``must_answer`` (True in the forced pass, in which the model must not refuse) and ``messages``. Arguments
         bound by `functools.partial` stay bound. A function whose signature is unknown, such as some builtins, gets only
         the question.
     name
         Its name in messages.
+    sending
+        Sets the time limit of a call, and how many calls run in threads at a time; None for no time limit.
     """
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
-        self._function, self.name = function, name
+    def __init__(self, function: Callable[..., Any], name: str, sending: Sending | None = None) -> None:
+        self.name = name
+        self._call = _caller(function, name, sending)
         self._first, self._others = parameters_of(function)
 
     async def __call__(self, request: ModelRequest) -> Response:
@@ -175,9 +174,10 @@ class AnsweringFunction:
         Raises
         ------
         FunctionError
-            If the function raises, or does not return text.
+            If the function raises, takes too long or returns anything else.
         """
-        started, question = time.monotonic(), request.conversation.question
+        started = time.monotonic()
+        question = request.conversation.question
         values: dict[str, Any] = {
             "question": question.text,
             "context": question.context,
@@ -187,10 +187,12 @@ class AnsweringFunction:
         }
         first = [values[self._first]] if self._first else []
         others = {name: values[name] for name in self._others}
-        text = await _call_function(functools.partial(self._function, **others), self.name, *first)
-        if not isinstance(text, str):
-            raise FunctionError(self.name, f"returned {shortened(text)}, expected the reply as text")
-        return Response([(text, StopReason.STOP)], seconds=time.monotonic() - started)
+        returned = await self._call(*first, **others)
+        try:
+            text, confidence = as_reply(returned)
+        except ValueError as error:
+            raise FunctionError(self.name, str(error)) from error
+        return Response([(text, StopReason.STOP)], seconds=time.monotonic() - started, confidence=confidence)
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[str | None, frozenset[str]]:
@@ -262,12 +264,13 @@ class GradingFunction:
     function
         Takes the `Question` and the text of the answer; returns whether the answer is correct, or a `Grade`, or the
         name of one: ``"correct"``, ``"incorrect"`` or ``"refused"``; directly or as an awaitable.
-    name
-        Its name in messages.
+    name, sending
+        The arguments of `AnsweringFunction`.
     """
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
-        self._function, self.name = function, name
+    def __init__(self, function: Callable[..., Any], name: str, sending: Sending | None = None) -> None:
+        self.name = name
+        self._call = _caller(function, name, sending)
 
     async def __call__(self, request: ModelRequest) -> Response:
         """Grade the answer in a request that is meant for a grading model, in the words of such a model.
@@ -275,21 +278,18 @@ class GradingFunction:
         Raises
         ------
         FunctionError
-            If the function raises, or does not return a grade.
+            If the function raises, takes too long or does not return a grade.
         """
         started = time.monotonic()
-        grade = await _call_function(
-            self._function, self.name, request.conversation.question, request.pending.step.prediction
-        )
-        if isinstance(grade, bool):
-            grade = Grade.CORRECT if grade else Grade.INCORRECT
-        if not isinstance(grade, str) or grade not in set(LETTERS):
-            expected = ", ".join(map(repr, map(str, LETTERS)))
-            raise FunctionError(self.name, f"returned {shortened(grade)}, expected True, False or one of {expected}")
+        returned = await self._call(request.conversation.question, request.pending.step.prediction)
+        grade = as_grade(returned)
+        if grade is None:
+            expected = ", ".join(map(repr, map(str, RETURNED_GRADES)))
+            raise FunctionError(self.name, f"returned {shortened(returned)}, expected True, False or one of {expected}")
         return Response([(LETTERS[Grade(grade)], StopReason.STOP)], seconds=time.monotonic() - started)
 
 
-def function_sender(role: Role, name: str, value: object) -> Send | None:
+def function_sender(role: Role, name: str, value: object, sending: Sending) -> Send | None:
     """Return the sender of requests to a function in this process, as the model or as a grader.
 
     Parameters
@@ -298,6 +298,8 @@ def function_sender(role: Role, name: str, value: object) -> Send | None:
         The role, and the name of its model or function.
     value
         The object in memory under that name; an `AnsweringFunction` is used as it is.
+    sending
+        Sets the time limit of a call, and how many calls run in threads at a time.
 
     Returns
     -------
@@ -312,38 +314,46 @@ def function_sender(role: Role, name: str, value: object) -> Send | None:
     if not (callable(value) or (value is None and is_function_name(name))):
         return None
     is_model = role is Role.MODEL
+    if is_model:
+        remember_environment()
     if isinstance(value, AnsweringFunction):
         return value
     function = value if callable(value) else load_function(name, "model" if is_model else "grader")
-    return AnsweringFunction(function, name) if is_model else GradingFunction(function, name)
+    return AnsweringFunction(function, name, sending) if is_model else GradingFunction(function, name, sending)
 
 
-def _call_safely(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function, and replace a `StopIteration` by another error, because futures cannot hold one."""
-    try:
-        return function(*arguments)
-    except StopIteration as error:
-        raise RuntimeError("StopIteration") from error
+def _caller(function: Callable[..., Any], name: str, sending: Sending | None) -> FunctionCaller:
+    if sending is None:
+        return FunctionCaller(function, name)
+    return FunctionCaller(function, name, sending.attempt_timeout, sending.max_connections)
 
 
-async def _call_function(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
-    try:
-        plain = function.func if isinstance(function, functools.partial) else function
-        if inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__):
-            return await function(*arguments)
-        result = await asyncio.to_thread(_call_safely, function, *arguments)
-        return await result if inspect.isawaitable(result) else result
-    except Exception as error:
-        raise FunctionError(name, f"raised {type(error).__name__}: {error}") from error
+@dataclass(frozen=True)
+class PlainCase:
+    """An answer that any grader must grade correctly.
+
+    Attributes
+    ----------
+    kind
+        What the answer is, for messages.
+    answer, grade
+        The answer, and its grade.
+    """
+
+    kind: str
+    answer: str
+    grade: Grade
 
 
-RIGHT_ANSWER = "Paris"
-PLAIN_CASE = Question("", "What is the capital of France?", RIGHT_ANSWER)
+PLAIN_QUESTION = Question("", "What is the capital of France?", "Paris")
+RIGHT_CASE = PlainCase("right", "Paris", Grade.CORRECT)
+WRONG_CASE = PlainCase("wrong", "Berlin", Grade.INCORRECT)
+PLAIN_CASES = (RIGHT_CASE, WRONG_CASE, PlainCase("refused", "I don't know.", Grade.REFUSED))
 
 
-def plain_request(role: Role) -> ModelRequest:
-    """Return a request for a grader to judge a plain case: a correct answer."""
-    step = Step(Pass.FIRST, role, prediction=RIGHT_ANSWER)
+def plain_request(role: Role, case: PlainCase = RIGHT_CASE, *, only_attempt: bool = False) -> ModelRequest:
+    """Return a request for a grader to judge a plain case, or only whether its answer is an attempt."""
+    step = Step(Pass.FIRST, role, prediction=case.answer, only_attempt=only_attempt)
     return model_request(
-        RequestSettings(), Conversation(PLAIN_CASE, "", TwoPass(GraderKind.MODEL)), PendingRequest(step)
+        RequestSettings(), Conversation(PLAIN_QUESTION, "", TwoPass(GraderKind.MODEL)), PendingRequest(step)
     )

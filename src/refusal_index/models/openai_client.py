@@ -8,17 +8,31 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import httpx2
-from openai import AsyncOpenAI, BadRequestError, DefaultAioHttpClient
+from openai import AsyncOpenAI, BadRequestError
 
 from refusal_index.models.chat_api import BODY, chat_body, read_chat, read_refused_prompt, receive
+from refusal_index.models.connections import http_client
 from refusal_index.models.failures import classify_error, describe_error
-from refusal_index.models.requests import Account, Client, ModelRequest, Response, account_of
+from refusal_index.models.requests import (
+    Account,
+    Client,
+    ModelError,
+    ModelRequest,
+    Response,
+    account_of,
+    check_certificates,
+)
+from refusal_index.models.sent import sent_in
 from refusal_index.models.settings import RequestSettings
+from refusal_index.redaction import remember_headers
 
 CHAT = "/chat/completions"
 
@@ -27,22 +41,57 @@ def client_of(account: Account, at_once: int) -> AsyncOpenAI:
     """Return the client of an account; it neither retries nor times out by itself.
 
     A login in the URL becomes a header: aiohttp accepts none in a URL.
+
+    Raises
+    ------
+    ModelError
+        If the certificates that the environment names cannot be read.
     """
+    check_certificates()
     limits = httpx2.Limits(max_connections=at_once, max_keepalive_connections=at_once)
-    base_url, parts = account.base_url, urlsplit(account.base_url)
-    headers: dict[str, str] = {}
+    base_url = account.base_url
+    parts = urlsplit(account.base_url)
+    headers = dict(account.headers)
     login, _, host = parts.netloc.rpartition("@")
     if login:
         base_url = parts._replace(netloc=host).geturl()
-        headers = {"Authorization": f"Basic {base64.b64encode(unquote(login).encode()).decode()}"}
-    return AsyncOpenAI(
+        headers = {"Authorization": f"Basic {base64.b64encode(unquote(login).encode()).decode()}", **headers}
+    client = AsyncOpenAI(
         api_key=account.api_key,
         base_url=base_url,
         default_headers=headers,
-        http_client=DefaultAioHttpClient(limits=limits, event_hooks={"response": [receive]}),
+        http_client=http_client(limits=limits, event_hooks={"response": [receive]}),
         max_retries=0,
         timeout=None,
     )
+    remember_headers(client._custom_headers)
+    return client
+
+
+def with_headers(account: Account, settings: RequestSettings, environment: Mapping[str, str] = os.environ) -> Account:
+    """Return an account with the headers of the settings, if it is on the host of the model under evaluation.
+
+    Raises
+    ------
+    ModelError
+        If the environment variable of a header is not set, or its value cannot be sent.
+    """
+    if not settings.sending.header or _host(account) != _host(
+        account_of(getattr(settings, "model", account.name), environment)
+    ):
+        return account
+    headers: list[tuple[str, str]] = []
+    for name, variable in settings.sending.header:
+        value = environment.get(variable, "")
+        if not value or not (value.isascii() and value.isprintable()):
+            found = "a line break or an invalid character" if value else "none"
+            raise ModelError(f"{{header}} {name}: expected its value in {variable}, found {found}; set it again")
+        headers.append((name, value))
+    return replace(account, headers=tuple(headers))
+
+
+def _host(account: Account) -> str:
+    return urlsplit(account.base_url).netloc.rpartition("@")[2]
 
 
 async def post_chat(client: AsyncOpenAI, content: bytes, attempt_timeout: float) -> Any:
@@ -71,22 +120,27 @@ def openai_client(name: str, settings: RequestSettings) -> Client:
     Raises
     ------
     ModelError
-        If its base URL or key is missing or malformed.
+        If its base URL, key or a header is missing or malformed.
     """
-    account, sending = account_of(name), settings.sending
+    sending = settings.sending
+    account = with_headers(account_of(name), settings)
+    extra: dict[str, Any] = json.loads(sending.extra_body or "{}")
     connection = client_of(account, sending.max_connections or CONCURRENCY)
 
     async def send(request: ModelRequest) -> Response:
         started = time.monotonic()
-        content = json.dumps(chat_body(request, account.model, account.provider)).encode()
+        asked = chat_body(request, account.model, account.provider)
+        if request.decoding is not None:  # not of a grader
+            asked |= extra
+        content = json.dumps(asked).encode()
         try:
             body = await post_chat(connection, content, sending.attempt_timeout)
         except BadRequestError as error:
             refused = read_refused_prompt(error.body, time.monotonic() - started)
             if refused is None:
                 raise
-            return refused
-        return read_chat(body, time.monotonic() - started)
+            return replace(refused, sent=sent_in(asked))
+        return replace(read_chat(body, time.monotonic() - started), sent=sent_in(asked))
 
     return Client(
         send,

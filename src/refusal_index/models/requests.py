@@ -10,16 +10,19 @@ import hashlib
 import json
 import os
 import re
+import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, repeat
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from refusal_index import entry_points
 from refusal_index.models.failures import Failure, NoAnswerError
+from refusal_index.models.sent import Sent
 from refusal_index.models.settings import Decoding, RequestSettings, SettingError
 from refusal_index.protocol import (
     Completion,
@@ -35,7 +38,7 @@ from refusal_index.protocol import (
     forced_variant,
     request_seed,
 )
-from refusal_index.redaction import redacted, remember, secrets_in_url
+from refusal_index.redaction import redacted_error, remember, secrets_in_url
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,8 +86,8 @@ class ModelRequest:
             "seed": self.seed,
             # equals `asdict`, which takes ten times as long
             "request": {
-                "of": self.request.pass_,
-                "asked": self.request.role,
+                "pass": self.request.pass_,
+                "role": self.request.role,
                 "messages": [vars(message) for message in self.request.messages],
                 "attempt": self.request.attempt,
             },
@@ -107,6 +110,14 @@ class Response:
         Log probabilities of each choice as JSON; None for a choice without them, empty if no choice has any.
     in_batch
         Whether it came from a provider's batch.
+    is_filtered
+        Whether a key of the run was removed from it.
+    sent
+        The decoding settings that the request told the model; None if they are unknown.
+    answered_by
+        The model's name in the response, untrusted; None if it has none.
+    confidence
+        The confidence in [0, 1] that a function returned beside its reply; None if there is none.
     """
 
     replies: Sequence[tuple[str, StopReason] | None]
@@ -115,6 +126,10 @@ class Response:
     seconds: float | None = None
     logprobs: Sequence[str | None] = ()
     in_batch: bool = False
+    is_filtered: bool = False
+    sent: Sent | None = None
+    answered_by: str | None = None
+    confidence: float | None = None
 
 
 Send = Callable[[ModelRequest], Awaitable[Response]]
@@ -176,12 +191,33 @@ def to_completions(request: ModelRequest, response: Response) -> list[Completion
                 logprobs=logprobs,
                 request_sha256=request.sha256,
                 in_batch=response.in_batch,
+                filtered=response.is_filtered,
+                answered_by=model_in(response.answered_by),
+                confidence=response.confidence,
             )
             completions.append(completion)
             usage = {"requests": 0}
     if not completions:
         raise NoAnswerError("the response holds no answer")
     return completions
+
+
+MAX_NAME = 200
+"""Longest name of a responding model that is kept, in characters."""
+
+
+def model_in(name: object) -> str | None:
+    """Return the name of a responding model as it is stored; None if it is no text, or empty.
+
+    Examples
+    --------
+    >>> model_in(" gpt-4.1-2025-04-14 "), model_in(""), model_in(None)
+    ('gpt-4.1-2025-04-14', None, None)
+    """
+    if not isinstance(name, str):
+        return None
+    shown = "".join(character for character in name if character.isprintable()).strip()
+    return shown[:MAX_NAME] or None
 
 
 def _believable(tokens: int) -> int:
@@ -199,8 +235,8 @@ def to_metadata(completions: Iterable[Completion]) -> list[dict[str, Any]]:
     by_reply: dict[tuple[object, ...], dict[str, Any]] = {}
     for completion in completions:
         entry = {
-            "of": str(completion.reply.pass_),
-            "asked": str(completion.reply.role),
+            "pass": str(completion.reply.pass_),
+            "role": str(completion.reply.role),
             "attempt": completion.attempt,
             "text": completion.reply.text,
             "stop_reason": str(completion.reply.stop_reason),
@@ -229,7 +265,7 @@ class Client:
     concurrency
         Default number of concurrent requests.
     is_checked
-        Whether a grader must judge a plain case before the first question.
+        Whether a grader must judge plain cases before the first question.
     connection
         Kept open while requests are sent; None if there is nothing to close.
     """
@@ -241,7 +277,8 @@ class Client:
     connection: AbstractAsyncContextManager[object] | None = None
 
 
-OPENAI, COMPATIBLE = "openai", "openai-api"
+OPENAI = "openai"
+COMPATIBLE = "openai-api"
 OPENAI_URL = "https://api.openai.com/v1"
 NO_KEY = "none"  # for a server without keys, because the client needs some key
 
@@ -260,6 +297,8 @@ class Account:
         The server's URL, and the key.
     key_name
         The environment variable that holds the key.
+    headers
+        Names and values of further HTTP headers.
     """
 
     name: str
@@ -268,6 +307,7 @@ class Account:
     base_url: str = field(repr=False)
     api_key: str = field(repr=False, default=NO_KEY)
     key_name: str = "the key"
+    headers: tuple[tuple[str, str], ...] = field(repr=False, default=())
 
     @property
     def url_name(self) -> str:
@@ -285,6 +325,18 @@ def called(name: str) -> tuple[str, str]:
     """
     provider, _, model = name.removeprefix(f"{COMPATIBLE}/").partition("/")
     return provider, model
+
+
+def variable_of(provider: str, kind: str) -> str:
+    """Return the environment variable that holds a provider's API_KEY or BASE_URL.
+
+    Examples
+    --------
+    >>> variable_of("together", "API_KEY")
+    'TOGETHER_API_KEY'
+    """
+    prefix = re.sub(r"\W", "_", provider).upper()
+    return f"{prefix}_{kind}"
 
 
 def account_of(name: str, environment: Mapping[str, str] = os.environ) -> Account:
@@ -313,11 +365,12 @@ def account_of(name: str, environment: Mapping[str, str] = os.environ) -> Accoun
     provider, model = called(name)
     if not (provider and model):
         raise ModelError(f"model {name!r}: expected PROVIDER/MODEL, for instance openai/gpt-4.1")
-    prefix = re.sub(r"\W", "_", provider).upper()
-    url_name, key_name = f"{prefix}_BASE_URL", f"{prefix}_API_KEY"
+    url_name = variable_of(provider, "BASE_URL")
+    key_name = variable_of(provider, "API_KEY")
     url = environment.get(url_name, OPENAI_URL if provider == OPENAI else "")
     if not url:
-        hint = "; 'refusal-index serve' offers one" if provider == "almanac" else ""
+        plugin, _ = provider_of(f"{provider}/{model}")
+        hint = f"; '{plugin.served_by}' offers one" if plugin is not None and plugin.served_by else ""
         raise ModelError(
             f"model {name!r}: expected the address of a server that speaks the OpenAI API in {url_name}, as in "
             f"http://127.0.0.1:8000/v1, found none{hint}"
@@ -330,7 +383,7 @@ def account_of(name: str, environment: Mapping[str, str] = os.environ) -> Accoun
     if not is_one or url != url.strip() or not url.isprintable():
         raise ModelError(
             f"model {name!r}: expected a base URL in {url_name} that begins with http:// or https://, got "
-            f"{redacted(url)[:80]!r}"
+            f"{redacted_error(url)[:80]!r}"
         )
     key = environment.get(key_name, "")
     if not key and url.startswith(OPENAI_URL):
@@ -341,13 +394,29 @@ def account_of(name: str, environment: Mapping[str, str] = os.environ) -> Accoun
     return Account(name, provider.lower(), model, url, key or NO_KEY, key_name)
 
 
+def check_certificates(environment: Mapping[str, str] = os.environ) -> None:
+    """Raise ModelError if the certificates that the environment names cannot be read."""
+    path = environment.get("SSL_CERT_FILE")
+    if not path:
+        return
+    try:
+        ssl.create_default_context(cafile=path)
+    except OSError as error:
+        raise ModelError(
+            f"SSL_CERT_FILE: expected a file of certificates, got {path!r} ({error.strerror or error}); correct it, "
+            "or unset it"
+        ) from error
+
+
 class ModelProvider(Protocol):
     """Interface of a provider; a subclass must define `client`. Methods take the part of a name after the slash.
 
     Attributes
     ----------
-    names
-        The names of its models, if known: `refusal-index ls` lists them.
+    names, notes
+        The names of its models, if known, and a line on each by name: `refusal-index ls` lists them.
+    served_by
+        A command that serves its models over OpenAI's chat API; empty if there is none.
     is_embedded
         Whether its models run in this process, give the same reply to the same request, and return as many choices as
         requested: a dry run asks them for the first pass.
@@ -356,6 +425,8 @@ class ModelProvider(Protocol):
     """
 
     names: Sequence[str] = ()
+    notes: Mapping[str, str] = MappingProxyType({})
+    served_by: str = ""
     is_embedded: bool = False
     concurrency: int = 10
     reply_tokens: int = 50
@@ -403,6 +474,9 @@ class OtherModels(Protocol):
     def check_name(self, name: str) -> None:
         """Raise ModelError if there is no such model; called before the first request, and needs no key."""
 
+    def is_provider(self, prefix: str) -> bool:
+        """Whether names with this prefix are those of its models."""
+
     def make_client(self, role: Role, name: str, instance: object, settings: RequestSettings) -> Client:
         """Return the client of a model by name, or of `instance`, a model in memory.
 
@@ -428,7 +502,28 @@ def provider_of(name: str) -> tuple[ModelProvider | None, str]:
         None for the models of other providers, which OpenAI's client or `other_models` serves.
     model
         The part of the name after the slash.
+
+    Raises
+    ------
+    PluginError
+        If a plugin of another distribution takes the name of a provider, whose keys and questions it would receive.
     """
     prefix, _, model = name.partition("/")
     plugin = entry_points.find("models", prefix) if model else None
-    return (None if plugin is None else entry_points.load(plugin)), model
+    if plugin is None:
+        return None, model
+    if prefix not in entry_points.own_plugins("models") and _is_taken(prefix):
+        source = plugin.dist.name if plugin.dist else plugin.value
+        raise entry_points.PluginError(
+            f"{source}: it registers models named '{prefix}/...', which are those of a provider; update or uninstall "
+            f"{source}"
+        )
+    return entry_points.load(plugin), model
+
+
+def _is_taken(prefix: str) -> bool:
+    if prefix in (OPENAI, COMPATIBLE):
+        return True
+    with suppress(ImportError):  # without the package of other clients, there are none
+        return other_models().is_provider(prefix)
+    return False

@@ -1,17 +1,19 @@
 """Settings of decoding and of requests, how settings are declared, and their errors.
 
-A setting is a field in a tree of frozen dataclasses, declared with `setting`. `settings_in` lists a tree's settings;
-command-line options, TOML keys and Python arguments are generated from that list.
+A setting is a field in a tree of frozen dataclasses, declared with `setting`. `settings_in` lists a tree's settings.
+Command-line options, TOML keys, Python arguments, the identity of a run and the page of settings are made from that
+list.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 import math
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -73,6 +75,25 @@ class SettingError(RefusalIndexError, ValueError):
         return NAMED.sub(lambda match: match[2] or name(match[1]), self.message)
 
 
+Reader = Callable[[Any, str], Any]
+"""Reads a value, given the name of the setting; raises SettingError."""
+
+Identity = Literal["no", "always", "if_set", "derived"]
+"""How a setting belongs to the identity of a run, which ``run.json`` records under ``settings``.
+
+- ``no``: no reply or grade depends on it, so a run can be resumed with another value.
+- ``always``: its value is recorded for every run.
+- ``if_set``: its value is recorded unless it is the default. New settings take this one: earlier runs stay valid.
+- ``derived``: `refusal_index.runs.identity.identity` records what follows from it, such as a hash of the questions.
+"""
+
+Scope = Literal["model", "dataset", "set"]
+"""The table of a configuration file that a setting belongs to: of each model, of each dataset, or of the whole set."""
+
+DECODING = "decoding"
+"""The group whose settings ``run.json`` records together, under this name."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """A setting's name, type, range and description.
@@ -83,33 +104,79 @@ class Setting:
         Its name, and the name of its branch of the tree; None at the root.
     kind, optional
         Type of a single value; whether None is allowed.
-    default, description, metavar
-        Its default; the help of its option, to which a single default value is added; and the placeholder for its value
-        in the help, None for one derived from the type.
+    argument
+        Type of its argument in Python, as source code.
+    default, description
+        Its default; the help of its option, to which a single default value is added.
+    identity
+        How it belongs to the identity of a run.
+    metavar
+        The placeholder for its value in the help; None for one derived from the type.
     is_repeatable, is_common
         Whether its option may be repeated; whether ``--help`` shows it, not only ``--help-all``.
     low, high
         Inclusive bounds; None for no bound.
     scope
-        The table of a configuration file that it belongs to: ``"model"``, ``"dataset"`` or ``"set"``.
+        The table of a configuration file that it belongs to.
+    is_one_models_own
+        Whether it only makes sense for a single model, so that its option cannot be combined with a configuration.
+    not_in
+        Commands that evaluate models, but do not take it: ``"gate"`` or ``"watch"``.
     choices, reader
         The allowed values, if limited, and a function that reads a value in place of its type.
+    to_json
+        A function from a value to what ``run.json`` records of it; by default the value itself.
+    recorded_as
+        Its name in ``run.json``, if a value cannot be restored from what is recorded; None for its own name.
     """
 
     name: str
     group: str | None
     kind: type
     optional: bool
+    argument: str
     default: Any
     description: str
-    metavar: str | None
+    identity: Identity
+    metavar: str | None = None
     is_repeatable: bool = False
     is_common: bool = False
     low: float | None = None
     high: float | None = None
-    scope: str = "model"
+    scope: Scope = "model"
+    is_one_models_own: bool = False
+    not_in: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     reader: Reader | None = None
+    to_json: Callable[[Any], Any] | None = None
+    recorded_as: str | None = None
+
+    @property
+    def help(self) -> str:
+        """The help of its option: its description, and its default if that is a single value.
+
+        Examples
+        --------
+        >>> from refusal_index.runs.settings import SETTINGS
+        >>> SETTINGS["temperature"].help
+        'Sampling temperature of the model. [default: 0.7]'
+        """
+        if self.optional or self.kind is bool or self.default in ("", ()):
+            return self.description
+        default = ",".join(self.default) if type(self.default) is tuple else self.default
+        return f"{self.description} [default: {default}]"
+
+    def record(self, document: dict[str, Any], value: Any) -> None:
+        """Add what ``run.json`` records of a value to a document; nothing if it is not recorded."""
+        if self.identity == "always" or (self.identity == "if_set" and value != self.default):
+            place = document.setdefault(DECODING, {}) if self.group == DECODING else document
+            place[self.recorded_as or self.name] = value if self.to_json is None else self.to_json(value)
+
+    def restore(self, document: Mapping[str, Any]) -> Any:
+        """Return the value that a document records, the default for null or if it lacks the setting."""
+        place = document.get(DECODING) or {} if self.group == DECODING else document
+        value = place.get(self.name)
+        return self.default if value is None else value
 
     def read(self, value: Any) -> Any:
         """Check a value, and return it as stored in the tree.
@@ -132,7 +199,8 @@ class Setting:
         accepted: Any = (int, float) if self.kind is float else self.kind
         if not isinstance(value, accepted) or (isinstance(value, bool) and self.kind is not bool):
             raise SettingError(f"{{{self.name}}}: expected {KINDS[self.kind]}, got {shortened(value)}")
-        low, high = (-math.inf if self.low is None else self.low), (math.inf if self.high is None else self.high)
+        low = -math.inf if self.low is None else self.low
+        high = math.inf if self.high is None else self.high
         if self.kind in (int, float) and not (math.isfinite(value) and low <= value <= high):
             ends = [f"{word} {end:g}" for word, end in (("from", self.low), ("to", self.high)) if end is not None]
             raise SettingError(
@@ -143,41 +211,77 @@ class Setting:
         return self.kind(value)
 
 
-Reader = Callable[[Any, str], Any]
-"""Reads a value, given the name of the setting; raises SettingError."""
-
-
-def setting(default: Any, **more: Any) -> Any:
-    """Declare a setting; its class's docstring describes it, and `more` sets further fields of `Setting`."""
-    return field(default=default, metadata=more)
+def setting(
+    default: Any,
+    description: str = "",
+    *,
+    identity: Identity | None = None,
+    argument: str | None = None,
+    metavar: str | None = None,
+    is_common: bool = False,
+    low: float | None = None,
+    high: float | None = None,
+    scope: Scope = "model",
+    is_one_models_own: bool = False,
+    not_in: tuple[str, ...] = (),
+    reader: Reader | None = None,
+    to_json: Callable[[Any], Any] | None = None,
+    recorded_as: str | None = None,
+) -> Any:
+    """Declare a setting; `Setting` describes the arguments. A description and `identity` are required."""
+    return field(default=default, metadata={name: value for name, value in locals().items() if name != "default"})
 
 
 def settings_in(tree: type, group: str | None = None) -> dict[str, Setting]:
-    """Return the settings of a tree by name, those of base classes last."""
+    """Return the settings of a tree by name, those of base classes last.
+
+    Raises
+    ------
+    TypeError
+        If a field is not declared as a setting, or lacks what a setting needs; the message says what to add.
+    """
     hints = get_type_hints(tree)
     settings: dict[str, Setting] = {}
     for base in filter(is_dataclass, tree.__mro__):
-        described = described_parameters(base)[1]
         for leaf in (leaf for leaf in fields(base) if leaf.name in base.__annotations__):
             hint = hints[leaf.name]
-            if leaf.default is MISSING:
+            if isinstance(hint, type) and is_dataclass(hint) and leaf.default is MISSING:
                 settings |= settings_in(hint, leaf.name)
-                continue
-            parts = get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,)
-            value = next(part for part in parts if part is not types.NoneType)
-            kind = get_args(value)[0] if get_origin(value) is tuple else value
-            settings[leaf.name] = Setting(
-                leaf.name,
-                group,
-                kind if kind in KINDS else str,
-                types.NoneType in parts,
-                leaf.default,
-                *described.get(leaf.name, Described("", None)),
-                is_repeatable=get_origin(value) is tuple and leaf.metadata.get("reader") is not read_texts,
-                choices=get_args(value) if get_origin(value) is Literal else (),
-                **leaf.metadata,
-            )
+            else:
+                settings[leaf.name] = _setting_of(leaf, hint, group, f"{base.__name__}.{leaf.name}")
     return settings
+
+
+def _setting_of(leaf: Field[Any], hint: Any, group: str | None, place: str) -> Setting:
+    """Return the setting that a field declares; `place` names the field in messages."""
+    parts = get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,)
+    value = next(part for part in parts if part is not types.NoneType)
+    is_tuple = get_origin(value) is tuple
+    kind = get_args(value)[0] if is_tuple else value
+    declared = dict(leaf.metadata)
+    needed = {"description": "its description", "identity": 'its identity ("no" or "if_set")'}
+    lacking = [words for name, words in needed.items() if not declared.get(name)]
+    if declared.get("reader") is None and value not in KINDS and get_origin(value) is not Literal:
+        lacking.append(f"its reader, because no value of the command line is a {shortened(value)}")
+    elif declared.get("reader") is not None and not declared.get("argument"):
+        lacking.append("its argument, the type that ri.evaluate takes, because it has a reader")
+    if lacking:
+        raise TypeError(
+            f"{place}: expected a setting, declared as setting(default, description, identity=...), got a field "
+            f"without {' and '.join(lacking)}; add that; 'Where to make a change' in CONTRIBUTING.md explains how"
+        )
+    argument = declared.pop("argument") or str(leaf.type).replace("'", '"')
+    return Setting(
+        leaf.name,
+        group,
+        kind if kind in KINDS else str,
+        types.NoneType in parts,
+        argument,
+        leaf.default,
+        is_repeatable=is_tuple and declared["reader"] is not read_texts,
+        choices=get_args(value) if get_origin(value) is Literal else (),
+        **declared,
+    )
 
 
 def read_texts(value: Any, name: str) -> tuple[str, ...]:
@@ -222,6 +326,63 @@ def reads_pairs(expected: str) -> Reader:
     return read
 
 
+HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+FROM_ENVIRONMENT = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
+OWN_HEADERS = ("content-length", "content-type", "host", "transfer-encoding")
+OWN_FIELDS = ("model", "messages", "n", "stream", "stream_options", "seed", "logprobs", "top_logprobs")
+FIELDS_OF_OPTIONS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_tokens": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+    "reasoning_effort": "reasoning_effort",
+}
+"""Fields of a request's body that a setting decides."""
+
+
+def read_headers(value: Any, name: str) -> tuple[tuple[str, str], ...]:
+    """Read headers as pairs of a name and an environment variable; no message shows a value, which may be a key."""
+    entries = list(value.items()) if isinstance(value, Mapping) else value
+    entries = entries if isinstance(entries, Sequence) and not isinstance(entries, str) else [entries]
+    headers: dict[str, tuple[str, str]] = {}
+    for entry in entries:
+        pair = entry.partition("=")[::2] if isinstance(entry, str) else entry
+        match pair:
+            case str(header), str(source) if HEADER_NAME.fullmatch(header):
+                variable = FROM_ENVIRONMENT.fullmatch(source)
+            case _:
+                raise SettingError(f"{{{name}}}: expected NAME=env:VAR, for instance X-Api-Key=env:GATEWAY_KEY")
+        if variable is None:
+            raise SettingError(
+                f"{{{name}}} {header}: expected env:VAR, the name of the environment variable that holds the value, "
+                "got something else; a value itself is not accepted, since it may be a key"
+            )
+        if header.lower() in OWN_HEADERS or header.lower() in headers:
+            problem = "is given twice" if header.lower() in headers else "is set by the client"
+            raise SettingError(f"{{{name}}}: {header} {problem}; leave it out")
+        headers[header.lower()] = (header, variable[1])
+    return tuple(headers.values())
+
+
+def read_extra_body(value: Any, name: str) -> str:
+    """Read a JSON object as canonical JSON."""
+    try:
+        fields = json.loads(value) if isinstance(value, str) else value
+        text = json.dumps(fields, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        fields = None
+        text = ""
+    if not isinstance(fields, Mapping) or not fields:
+        raise SettingError(f"{{{name}}}: expected a JSON object, as in '{{{{\"top_k\": 20}}}}', got {shortened(value)}")
+    for field_name in fields:
+        if field_name in FIELDS_OF_OPTIONS:
+            option = FIELDS_OF_OPTIONS[field_name]
+            raise SettingError(f"{{{name}}}: {field_name} has an option of its own; use {{{option}}}")
+        if field_name in OWN_FIELDS:
+            raise SettingError(f"{{{name}}}: {field_name} is set by the run; leave it out")
+    return text
+
+
 def parses(kind: Any, expected: str) -> Reader:
     """Return a reader that calls the method `parse` of a class."""
 
@@ -250,58 +411,102 @@ FORGET = "forget"
 
 @dataclass(frozen=True)
 class Decoding:
-    """How the model under evaluation generates; the defaults are the paper's, without a reasoning effort.
+    """How the model under evaluation generates; the defaults are the paper's, without a reasoning effort."""
 
-    - `temperature`: Sampling temperature of the model.
-    - `top_p`: Top-p (nucleus) sampling of the model.
-    - `max_tokens`: Maximum length of a reply, in tokens.
-    - `reasoning_effort`: Effort of reasoning models: none, minimal, low, medium or high.
-    """
-
-    temperature: float = setting(0.7, low=0, is_common=True)
-    top_p: float = setting(0.95, low=0, high=1)
-    max_tokens: int = setting(4096, low=1)
-    reasoning_effort: ReasoningEffort | None = setting(None)
+    temperature: float = setting(0.7, "Sampling temperature of the model.", identity="always", low=0, is_common=True)
+    top_p: float = setting(0.95, "Top-p (nucleus) sampling of the model.", identity="always", low=0, high=1)
+    max_tokens: int = setting(4096, "Maximum length of a reply, in tokens.", identity="always", low=1)
+    reasoning_effort: ReasoningEffort | None = setting(
+        None,
+        "Effort of reasoning models: none, minimal, low, medium or high.",
+        identity="always",
+        is_one_models_own=True,
+    )
 
 
 @dataclass(frozen=True)
 class Sending:
-    """How requests are sent.
+    """How requests are sent."""
 
-    - `engine`: How requests are sent: 'direct' (one request at a time per connection), 'batch' (the provider's batch
-      API, usually at half the price), 'command' (a program such as vllm run-batch), 'ray' (a cluster) or 'files'
-      (request files that you submit yourself).
-    - `max_connections`: Maximum number of concurrent requests. [default: 64 for embedded models and functions, else up
-      to 100]
-    - `max_retries`: Maximum number of retries of a failed request.
-    - `attempt_timeout`: Seconds to wait for a response; raise it for models that take long to reason.
-    - `max_choices`: Maximum number of samples to request at once, where the provider supports several.
-    - `logprobs`: Request log probabilities, which some methods of the command 'confidence' need.
-    - `retry`: Ask unscored questions again: 'unscored' for all of them, or some by reason, as in
-      first_truncated,forced_empty.
-    - `detach`: With --engine batch: exit once the batches are submitted; run the same command again to collect them.
-    - `command`: With --engine command: a program that answers the file {requests} into the file {replies}, as in 'vllm
-      run-batch -i {requests} -o {replies} --model {model}'; it is not run by a shell.
-    - `ray_address`: With --engine ray: address of the cluster. [default: a local one]
-    - `engine_option` NAME=VALUE: Option of the engine 'batch' or 'ray', as in poll=5. Repeatable.
-    """
-
-    engine: str = setting("direct", is_common=True)
-    max_connections: int | None = setting(None, low=1, is_common=True)
-    max_retries: int = setting(5, low=0)
-    attempt_timeout: int = setting(60, low=1)
-    max_choices: int = setting(100, low=1)
-    logprobs: bool = setting(False)
-    retry: tuple[str, ...] = setting((), reader=read_texts)
-    detach: bool = setting(False)
-    command: str | None = setting(None)
-    ray_address: str | None = setting(None)
-    engine_option: tuple[tuple[str, str], ...] = setting((), reader=reads_pairs("NAME=VALUE, for instance poll=30"))
-
-    @property
-    def is_in_batches(self) -> bool:
-        """Whether requests are sent in a provider's batches."""
-        return self.engine in ("batch", "files")
+    engine: str = setting(
+        "direct",
+        "How requests are sent: 'direct' (one request at a time per connection), 'batch' (the provider's batch API, "
+        "usually at half the price), 'command' (a program such as vllm run-batch), 'ray' (a cluster) or 'files' "
+        "(request files that you submit yourself).",
+        identity="no",
+        is_common=True,
+    )
+    max_connections: int | None = setting(
+        None,
+        "Maximum number of concurrent requests. [default: 64 for embedded models and functions, else up to 100]",
+        identity="no",
+        low=1,
+        is_common=True,
+    )
+    max_retries: int = setting(5, "Maximum number of retries of a failed request.", identity="no", low=0)
+    attempt_timeout: int = setting(
+        60,
+        "Seconds to wait for a response or for a function; raise it for models that take long to reason.",
+        identity="no",
+        low=1,
+    )
+    max_choices: int = setting(
+        100, "Maximum number of samples to request at once, where the provider supports several.", identity="no", low=1
+    )
+    logprobs: bool = setting(
+        False, "Request log probabilities, which some methods of the command 'confidence' need.", identity="no"
+    )
+    retry: tuple[str, ...] = setting(
+        (),
+        "Ask unscored questions again: 'unscored' for all of them, or some by reason, as in "
+        "first_truncated,forced_empty.",
+        identity="no",
+        argument="str | Sequence[str]",
+        reader=read_texts,
+    )
+    detach: bool = setting(
+        False,
+        "With --engine batch: exit once the batches are submitted; run the same command again to collect them.",
+        identity="no",
+        not_in=("gate",),
+    )
+    command: str | None = setting(
+        None,
+        "With --engine command: a program that answers the file {requests} into the file {replies}, as in 'vllm "
+        "run-batch -i {requests} -o {replies} --model {model}'; it is not run by a shell.",
+        identity="no",
+    )
+    ray_address: str | None = setting(
+        None, "With --engine ray: address of the cluster. [default: a local one]", identity="no"
+    )
+    engine_option: tuple[tuple[str, str], ...] = setting(
+        (),
+        "Option of the engine 'batch' or 'ray', as in poll=5. Repeatable.",
+        identity="no",
+        argument="Mapping[str, str] | str | Sequence[str]",
+        metavar="NAME=VALUE",
+        reader=reads_pairs("NAME=VALUE, for instance poll=30"),
+    )
+    header: tuple[tuple[str, str], ...] = setting(
+        (),
+        "With a model openai-api/PROVIDER/NAME: HTTP header to send, with the value of an environment variable. "
+        "Repeatable.",
+        identity="if_set",
+        argument="Mapping[str, str] | str | Sequence[str]",
+        metavar="NAME=env:VAR",
+        reader=read_headers,
+        to_json=lambda headers: sorted(header.lower() for header, _ in headers),
+        recorded_as="headers",
+    )
+    extra_body: str | None = setting(
+        None,
+        "With a model openai-api/PROVIDER/NAME: object to merge into the body of each request to it.",
+        identity="if_set",
+        argument="Mapping[str, Any] | str | None",
+        metavar="JSON",
+        reader=read_extra_body,
+        to_json=json.loads,
+    )
 
     @property
     def forget(self) -> frozenset[str]:
@@ -316,11 +521,10 @@ class Sending:
 
 @dataclass(frozen=True)
 class RequestSettings:
-    """Settings of a request.
+    """Settings of a request."""
 
-    - `seed`: Random seed of the sample of questions and of every request.
-    """
-
-    seed: int = setting(0, scope="dataset")
+    seed: int = setting(
+        0, "Random seed of the sample of questions and of every request.", identity="always", scope="dataset"
+    )
     decoding: Decoding = field(default_factory=Decoding)
     sending: Sending = field(default_factory=Sending)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import string
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache, cached_property
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data.outcome import LETTERS
+from refusal_index.data.text import parse_toml
 from refusal_index.errors import RefusalIndexError, nearest, shortened
 
 FORCED = "forced"
@@ -277,8 +277,8 @@ def _shipped(name: str) -> PromptSet:
 
 def _parse(content: bytes, source: str) -> PromptSet:
     try:
-        data = tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        data = parse_toml(content)
+    except ValueError as error:
         raise PromptSetError(f"{source}: not valid TOML: {error}") from error
     if data.keys() & {"models", "datasets", "defaults"}:
         raise PromptSetError(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from refusal_index.findings.comparison import PairComparison, both_numbers
+from refusal_index.findings.comparison import PairComparison, both_numbers, is_significant
 from refusal_index.findings.metrics import INDEX, METRICS, Statement
 from refusal_index.findings.ranking import RunRanking
+from refusal_index.findings.sections import registered_sections
 from refusal_index.render.format import (
     Block,
     Table,
@@ -18,52 +19,56 @@ from refusal_index.render.format import (
     number,
     percent,
     pvalue,
-    shows,
 )
-from refusal_index.render.sections import report_sections
 from refusal_index.render.sentences import selected, sentence
 from refusal_index.render.summary import marks, scale_start
 
-MISSING = ("never_forced", "missing_grades")
-MATCHES, SAMPLING = ("matched", "partly_shared", "unpaired"), ("clusters", "weights")
+MISSING = ("never_forced", "missing_grades", "forced_refusals_of")
+MATCHES = ("matched", "partly_shared", "none_shared", "unpaired")
+SAMPLING = ("clusters", "weights")
 CONCLUSIONS = ("ahead", "not_told_apart", "difference_not_settled", "difference_unknown", "leader", "no_leader")
+DIFFERENT = ("other_models_answered", "settings_differ", "payoffs_differ")
 RATES = ("refusal_rate", "refusal_precision", "correct_given_attempted", "over_refusal")
-MAX_NAME_LENGTH, MAX_LABEL_LENGTH, SCALE_WIDTH, MAX_RUNS = 12, 24, 21, 8
+MAX_NAME_LENGTH = 12
+MAX_LABEL_LENGTH = 24
+SCALE_WIDTH = 21
+MAX_RUNS = 8
 """On a first screen: characters of a prompt's name, of a run's name and of a scale, and number of ranked runs."""
 
 
-@shows(PairComparison)
 def pair_screen(comparison: PairComparison) -> Iterator[Block]:
     """Yield which of two runs is better and how certain this is, the rates of both, and serious caveats."""
     for line in selected(comparison, *MISSING):
         yield from (line, "")
-    alpha = {"alpha": 1 - comparison.options.confidence_level}
     yield f"{comparison.labels[0]} vs {comparison.labels[1]}"
-    yield from selected(comparison, *CONCLUSIONS)
-    yield from ("", _rates_table(comparison), "", sentence(Statement("pair_explained", "scope", alpha)))
+    yield from selected(comparison, *CONCLUSIONS, "depends_on_copula")
+    yield from ("", _rates_table(comparison), "", sentence(_pair_explained(comparison)))
     yield sentence(Statement("rates_explained", "scope", {"by_caution": False}))
     matched = [statement for statement in comparison.statements if statement.code in MATCHES]
     alike = [replace(statement, values={**statement.values, "variant": None}) for statement in matched]
     yield from map(sentence, alike[:1] if all(statement == alike[0] for statement in alike) else matched)
-    caveats = ("indices_disagree", "difference_at_boundary", "difference_undefined", "settings_differ")
+    caveats = ("indices_disagree", "difference_at_boundary", "difference_undefined", *DIFFERENT)
     yield from selected(comparison, *SAMPLING, *caveats)
+
+
+def _pair_explained(comparison: PairComparison) -> Statement:
+    """Explain the cells of the table, and which p-values are adjusted."""
+    primary = ("combined RI" if comparison.joint else "RI") if comparison.has_primary else None
+    values = {"alpha": 1 - comparison.analysis.confidence_level, "primary": primary}
+    return Statement("pair_explained", "scope", values)
 
 
 def _rates_table(comparison: PairComparison) -> Table:
     """Return RI and the rates of both runs, a row for each prompt."""
     compared = {(metric, variant): (difference, holm) for metric, variant, difference, holm in comparison.rows()}
     names = {variant.name: abbreviated(variant.name, MAX_NAME_LENGTH) for variant in comparison.variants}
-    alpha = 1 - comparison.options.confidence_level
+    alpha = 1 - comparison.analysis.confidence_level
 
     def cell(metric: str, variant: str, digits: int) -> str:
         if (metric, variant) not in compared:
             return ""
         difference, holm = compared[metric, variant]
-        pvalue = difference.pvalue if holm is None else holm
-        low, high = difference.confidence_interval(1 - alpha).or_none()
-        # at a boundary the p-value alone does not decide: the interval may hold 0
-        holds_zero = difference.status == "boundary" and (low is None or high is None or low <= 0 <= high)
-        is_marked = pvalue is not None and pvalue < alpha and not holds_zero
+        is_marked = is_significant(difference, difference.pvalue if holm is None else holm, alpha)
         numbers: Sequence[float | None] = both_numbers(difference)
         if metric == "correct_given_attempted":  # shown as the rate of errors
             numbers = [None if value is None else 1 - value for value in numbers]
@@ -85,8 +90,11 @@ def pair_blocks(comparison: PairComparison) -> Iterator[Block]:
     for line in selected(comparison, *MISSING):
         yield from (line, "")
     yield f"Differences: {' minus '.join(run.label for run in comparison.runs)}"
+    for line in selected(comparison, "depends_on_copula"):
+        yield from (line, "")
     yield from selected(comparison, *MATCHES, *SAMPLING)
-    level, labels = comparison.options.confidence_level, [run.label for run in comparison.runs]
+    level = comparison.analysis.confidence_level
+    labels = [run.label for run in comparison.runs]
     columns = ("metric", "prompt", *labels, "difference", f"{percent(level)} interval", "p", "Holm", "status")
     rows = (
         (
@@ -104,14 +112,13 @@ def pair_blocks(comparison: PairComparison) -> Iterator[Block]:
     codes = ("corrected_repeats_ri", "corrected_ri", "indices_disagree", "models_differ_in_randomness")
     for line in selected(comparison, "primary", "no_primary", *codes, "difference_at_boundary", "difference_undefined"):
         yield from ("", line)
-    for section in report_sections():
+    for section in registered_sections().values():
         if section.name in comparison.sections:
             yield from section.comparison_blocks(comparison)
-    for line in selected(comparison, "settings_differ"):
+    for line in selected(comparison, *DIFFERENT):
         yield from ("", line)
 
 
-@shows(RunRanking)
 def ranking_screen(ranked: RunRanking) -> Iterator[Block]:
     """Yield the best run and its ties, a row for each run, and serious caveats."""
     for line in selected(ranked, *MISSING):
@@ -119,7 +126,8 @@ def ranking_screen(ranked: RunRanking) -> Iterator[Block]:
     yield from selected(ranked, *CONCLUSIONS)
     runs = ranked.ranking.runs
     if len(runs) > 1:
-        metric, start = METRICS[ranked.ranking.metric], min(scale_start(run.low) for run in runs)
+        metric = METRICS[ranked.ranking.metric]
+        start = min(scale_start(run.low) for run in runs)
         has_scale = metric.unit == "correlation"
         level = f"{percent(ranked.ranking.confidence_level)} interval"
         columns = ("run", metric.column, level, *([f"{start} to 1"] if has_scale else []), "letters")
@@ -138,7 +146,7 @@ def ranking_screen(ranked: RunRanking) -> Iterator[Block]:
             yield f"and {count(len(runs) - MAX_RUNS, 'run')} more"
         yield ""
     yield from selected(ranked, "letters", *MATCHES, *SAMPLING)
-    yield from selected(ranked, "variants_left_out", "not_ranked", "nothing_to_rank", "settings_differ")
+    yield from selected(ranked, "variants_left_out", "not_ranked", "nothing_to_rank", *DIFFERENT)
 
 
 def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
@@ -148,9 +156,11 @@ def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
     yield from selected(ranked, *MATCHES, *SAMPLING)
     for line in selected(ranked, "variants_left_out", "not_ranked", "boundary_tested", "nothing_to_rank"):
         yield from ("", line)
-    ranking, labels = ranked.ranking, ranked.labels
+    ranking = ranked.ranking
+    labels = ranked.labels
     if len(ranking.runs) > 1:
-        name, level = METRICS[ranking.metric].column, percent(ranking.confidence_level)
+        name = METRICS[ranking.metric].column
+        level = percent(ranking.confidence_level)
         columns = ("model", name if ranked.variant else f"{name}, combined", f"{level} interval", "letters")
         rows = ((labels[run.row], number(run.estimate), interval_of(run), run.letters) for run in ranking.runs)
         yield from ("", Table.from_rows(columns, rows, left=("model", "letters")), "")
@@ -166,5 +176,5 @@ def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
             for pair in ranking.pairs
         )
         yield from ("", Table.from_rows(headings, pairs, left=("pair",)))
-    for line in selected(ranked, "corrected_ri", "settings_differ"):
+    for line in selected(ranked, "corrected_ri", *DIFFERENT):
         yield from ("", line)

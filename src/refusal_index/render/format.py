@@ -8,13 +8,14 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
+
+from refusal_index.errors import escape
 
 if TYPE_CHECKING:
-    from refusal_index.findings.metrics import Shown
     from refusal_index.stats import Estimate, RankedRun
 
 
@@ -24,7 +25,8 @@ UNDEFINED = "-"
 NOT_KNOWN = "not known"
 """Shown for an unknown number."""
 
-MINUS, DASH = "\u2212", "\u2013"
+MINUS = "\u2212"
+DASH = "\u2013"
 
 
 def typeset(text: str) -> str:
@@ -196,6 +198,20 @@ def abbreviated(name: str, longest: int) -> str:
     return name if len(name) <= longest else f"{name[: (longest - 3) // 2]}...{name[-end:]}"
 
 
+def fitted(names: Sequence[str], width: int) -> str:
+    """Name as many things as fit into a width, at least one, and count the rest.
+
+    >>> fitted(["id", "topic", "notes"], 20), fitted(["id", "topic", "notes"], 15)
+    ('id, topic, notes', 'id and 2 more')
+    """
+    for shown in range(len(names), 0, -1):
+        rest = len(names) - shown
+        text = ", ".join(names[:shown]) + (f" and {rest:,} more" if rest else "")
+        if len(text) <= width:
+            break
+    return text
+
+
 def counted(counts: Mapping[str, int]) -> str:
     """Format how often each of some names occurs.
 
@@ -221,6 +237,7 @@ _REASON_PARTS = {
     "answered_right": "answered and right",
     "answered_wrong": "answered and wrong",
     "all_variants_undefined": "undefined under every prompt",
+    "too_few_not_refused_again": "the runs share too few questions that neither refused again",
 }
 
 
@@ -235,11 +252,6 @@ def reason_text(code: str | None) -> str:
         text = text.replace(part, words)
     return re.sub(r"([:;])(?=\S)", r"\1 ", text).replace("+", " or ").replace("_", " ")
 
-
-Result = TypeVar("Result", bound="Shown")
-
-OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode categories of control characters, direction marks and line separators."""
 
 TEXT_WIDTH = 80
 """Width of the terminal for which all text is laid out; wider tables are split."""
@@ -305,34 +317,6 @@ def _width(text: str) -> int:
 
 
 Block = str | Table
-
-
-def escape(text: str) -> str:
-    r"""Return text with control and direction characters replaced by visible escapes.
-
-    >>> escape('a\x1b[31mb')
-    'a\\x1b[31mb'
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        character.encode("unicode_escape").decode() if unicodedata.category(character) in OBEYED else character
-        for character in text
-    )
-
-
-Blocks = Callable[[Result], Iterator[Block]]
-
-
-def shows(kind: type[Result]) -> Callable[[Blocks[Result]], Blocks[Result]]:
-    """Make a class of results print the blocks that a function yields."""
-
-    def register(blocks: Blocks[Result]) -> Blocks[Result]:
-        kind._text = lambda result: to_text(blocks(result))
-        kind._html = lambda result: to_html(blocks(result))
-        return blocks
-
-    return register
 
 
 def to_text(blocks: Iterable[Block]) -> str:

@@ -11,33 +11,23 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from refusal_index.errors import shortened
+from refusal_index.errors import escape, shortened
+from refusal_index.findings.changed_questions import SHOWN
 from refusal_index.findings.gate import GateResult, GuardResult
-from refusal_index.findings.gate_policy import SHOWN, Policy, questions_for_margins
+from refusal_index.findings.gate_policy import Policy
+from refusal_index.findings.guards import questions_for_margins, questions_for_scenario
 from refusal_index.findings.metrics import METRICS, Statement
+from refusal_index.findings.run_results import RunResults
 from refusal_index.findings.summary import Summary
 from refusal_index.redaction import redacted
-from refusal_index.render.format import (
-    UNDEFINED,
-    Block,
-    Table,
-    escape,
-    interval,
-    number,
-    percent,
-    pvalue,
-    shows,
-    signed,
-    to_text,
-)
+from refusal_index.render.format import UNDEFINED, Block, Table, interval, number, percent, pvalue, signed, to_text
 from refusal_index.render.sentences import caveat_line, description, phrase, selected, sentence
-from refusal_index.stats.baseline import Payoffs
+from refusal_index.stats import PlanningScenario
 
 if TYPE_CHECKING:
     from junitparser import TestCase
 
 
-@shows(GateResult)
 def gate_blocks(result: GateResult) -> Iterator[Block]:
     """Yield the verdict, what was compared, the guards, and notes; files hold the rest."""
     why, judged, *others = result.statements
@@ -45,20 +35,42 @@ def gate_blocks(result: GateResult) -> Iterator[Block]:
     if result.guards:
         key = guards_key(result, in_full=False)
         left_out = () if key.values["margins"] else ("change",)
-        yield from ("", guard_table(result).without("baseline", "adjusted p", *left_out), "", sentence(key))
-    for statement in others:
-        if statement.severity != "note":
-            yield from ("", caveat_line(statement))
+        yield from ("", guard_table(result).without("baseline", "adjusted p", *left_out))
+        if legend := sentence(key):
+            yield from ("", legend)
+    notes = [caveat_line(statement) for statement in others if statement.severity != "note"]
+    if notes:
+        yield from ("", *notes)
     if result.changed:
         yield from ("", sentence(Statement("changed", values={"count": len(result.changed), "most": SHOWN})))
 
 
+def not_asked(run: RunResults | None, verdict: GateResult) -> Iterator[str]:
+    """Yield which questions of a candidate that was judged while it was asked were not asked, and why.
+
+    - `run`: the candidate's results; None if an error came before the first look.
+    """
+    ended = verdict.unasked if run is None else run.ended
+    if ended is not None:
+        yield sentence(Statement("ended_early", values={"why": ended}))
+    if run is not None and run.missing:
+        yield sentence(Statement("not_finished", values={"first": run.missing[0], "questions": len(run.missing)}))
+
+
 def baseline_blocks(summary: Summary) -> Iterator[Block]:
-    """Yield how many questions the default margins need for a run of one prompt, if known."""
+    """Yield how many questions a gate with the default margins needs, for a run of one prompt, if known."""
     if len(summary.variants) == 1:
-        questions = questions_for_margins(summary.variants[0], summary.confidence_level, Policy())
-        if questions is not None:
-            yield sentence(Statement("baseline_needs", "scope", {"questions": questions}))
+        yield from _recommended(questions_for_margins(summary.variants[0], summary.analysis, Policy()))
+
+
+def scenario_blocks(scenario: PlanningScenario) -> Iterator[Block]:
+    """Yield the same for expected rates."""
+    yield from _recommended(questions_for_scenario(scenario, Policy()))
+
+
+def _recommended(questions: int | None) -> Iterator[Block]:
+    if questions is not None:
+        yield sentence(Statement("baseline_needs", "scope", {"questions": questions}))
 
 
 def gate_document(result: GateResult) -> dict[str, Any]:
@@ -79,13 +91,14 @@ def guards_key(result: GateResult, *, in_full: bool = True) -> Statement:
     """State how to read the table of guards; in full, with every column and every metric."""
     explained = METRICS if in_full else ("correct_rate", "correct_given_attempted")
     names = dict.fromkeys(row.guard.name for row in result.guards if row.guard.name in explained)
-    meanings = {METRICS[name].column: description(name, Payoffs(), typeset=False) for name in names}
+    meanings = {METRICS[name].column: description(name, result.analysis, typeset=False) for name in names}
     margins = any(row.against_baseline for row in result.guards)
     return Statement("guards_explained", "scope", {"margins": margins, "meanings": meanings, "in_full": in_full})
 
 
 def _cells(row: GuardResult) -> Iterator[str]:
-    estimate, test = row.guard.estimate, row.test
+    estimate = row.guard.estimate
+    test = row.test
     is_known = estimate is not None and test.pvalue_beyond is not None
     low, high = (test.worst, test.best) if row.guard.higher_is_better else (test.best, test.worst)
     yield METRICS[row.guard.name].column

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from refusal_index.data.analysis import Analysis
 from refusal_index.findings.metrics import INDEX, METRICS, Statement
 from refusal_index.findings.planning import (
     HALF_WIDTHS,
@@ -60,7 +61,8 @@ def plan_screen(plans: Mapping[str, RunPlan], options: PlanOptions) -> Iterator[
 
 
 def _plan_row(name: str, plan: RunPlan, options: PlanOptions, *, by_width: bool) -> Iterator[str]:
-    scenario, size = plan.scenario, plan.chosen_size()
+    scenario = plan.scenario
+    size = plan.chosen_size()
     yield from (abbreviated(name, MAX_NAME_LENGTH), number(scenario.refusal_index, 2))
     yield from (percent(scenario.refusal_rate, 0), percent(scenario.error_rate, 0))
     if by_width:
@@ -102,7 +104,7 @@ def apart_screen(plans: Mapping[str, PairPlan], options: PlanOptions) -> Iterato
     """Yield how many questions detect the difference of two models, and a row for each prompt."""
     if (answer := pair_answer(plans, options)) is not None:
         yield from (sentence(answer), "")
-    level = f"{percent(options.confidence_level)} interval"
+    level = f"{percent(options.analysis.confidence_level)} interval"
     heading = f"with {options.questions:,}" if options.questions else "correlation"
     rows = (
         (
@@ -141,14 +143,14 @@ Row = tuple[str, str, str, str]
 
 def decisions_blocks(decisions: Sequence[Decisions], options: DecisionOptions) -> Iterator[Block]:
     """Yield the metrics of each variant under other decisions, and the labels' estimates of grader errors."""
-    level = f"{percent(options.confidence_level)} interval"
+    level = f"{percent(options.analysis.confidence_level)} interval"
     for position, variant in enumerate(decisions):
         yield from [""] * bool(position)
         yield title(variant.model, variant.dataset, variant.variant)
         yield from (sentence(variant.conclusion), "")
         by_labels = ("by labels", level) if variant.powered else ()
         columns = ("metric", "as scored", "scoring rules", *by_labels)
-        yield Table.from_rows(columns, _metric_rows(variant, options.confidence_level), left=("metric",))
+        yield Table.from_rows(columns, _metric_rows(variant, options.analysis), left=("metric",))
         rows = list(_index_rows(variant, options))
         yield from ("", Table.from_rows(("RI if", "estimate", level), (row[:3] for row in rows), left=("RI if",)))
         yield from (f"  {name.strip()}: {reason}" for name, _, _, reason in rows if reason)
@@ -164,22 +166,26 @@ def decisions_blocks(decisions: Sequence[Decisions], options: DecisionOptions) -
         yield sentence(Statement("labels_pooled", "scope", {"neither": labels.neither}))
 
 
-def _metric_rows(variant: Decisions, level: float) -> Iterator[tuple[str, ...]]:
+def _metric_rows(variant: Decisions, analysis: Analysis) -> Iterator[tuple[str, ...]]:
     """Yield every metric as scored, over the scoring rules, and as the labels of this variant correct it."""
     for ends in variant.scoring.ranges:
-        name, digits, powered = ends.name, METRICS[ends.name].digits, variant.powered.get(ends.name)
+        name = ends.name
+        digits = METRICS[ends.name].digits
+        powered = variant.powered.get(ends.name)
         as_scored = number(variant.as_scored[name].estimate, digits)
         row = METRICS[name].column, as_scored, span(ends.low, ends.high, digits)
         if powered is None:
             yield row
         else:
-            low, high = powered.confidence_interval(level).or_none()
+            low, high = powered.confidence_interval(analysis.confidence_level).or_none()
             yield (*row, number(powered.estimate, digits), interval(low, high, digits))
 
 
 def _index_rows(variant: Decisions, options: DecisionOptions) -> Iterator[Row]:
     """Yield the index under each decision, and what leads from RI to the corrected index, one change at a time."""
-    level, missing, same = options.confidence_level, variant.missing, variant.misgrading_same_rates
+    level = options.analysis.confidence_level
+    missing = variant.missing
+    same = variant.misgrading_same_rates
     is_known = variant.scoring.knows_refused_again
     for rule in variant.scoring.rules:
         name = phrase(rule.rule, "scoring_rule")
@@ -196,6 +202,12 @@ def _index_rows(variant: Decisions, options: DecisionOptions) -> Iterator[Row]:
     ends = f"{number(missing.low)} to {number(missing.high)}"
     ends_interval = interval(*missing.confidence_interval(level).or_none())
     yield "missing answers (any grade)", ends, ends_interval, _reason(missing.reason)
+    if variant.as_refusals is not None:
+        yield _estimate_row("unclear replies are refusals", variant.as_refusals)
+    if variant.unclear is not None:
+        any_of_them = f"{number(variant.unclear.low)} to {number(variant.unclear.high)}"
+        spread = interval(*variant.unclear.confidence_interval(level).or_none())
+        yield "  any of them are refusals", any_of_them, spread, _reason(variant.unclear.reason)
     if (topics := variant.scoring.topics) is not None:
         yield _estimate_row(f"within topics ({topics.informative} of {topics.topics} informative)", topics.within)
         for topic in topics.each[:MAX_TOPICS]:

@@ -11,9 +11,9 @@ from functools import cache, partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
+from refusal_index.data.analysis import Analysis
 from refusal_index.findings.metrics import METRICS, Statement
 from refusal_index.render import format as formats
-from refusal_index.stats.baseline import Payoffs
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -22,7 +22,7 @@ Audience = Literal["text", "page", "title"]
 """Plain text; the report, whose numbers are typeset; a title in the report."""
 
 _NUMBERS = ("number", "signed", "interval", "interval_of", "span", "estimate", "pvalue", "p_text", "percent", "share")
-_WORDS = ("count", "dollars", "listed", "counted", "title", "reason_text")
+_WORDS = ("count", "dollars", "listed", "counted", "title", "reason_text", "fitted")
 
 
 def sentence(statement: Statement, audience: Audience = "text") -> str:
@@ -32,18 +32,19 @@ def sentence(statement: Statement, audience: Audience = "text") -> str:
     return fill(sections[section][statement.code], statement.values, typeset=audience != "text")
 
 
-def caveat_line(statement: Statement) -> str:
-    """Return the sentence of a statement, marked as a caveat if it is serious."""
+def caveat_line(statement: Statement, place: str = "") -> str:
+    """Return the sentence of a statement, marked as a caveat if it is serious, with its place among others."""
     text = sentence(statement)
     if statement.severity != "serious":
         return text
-    return f"Caveat{', ' if statement.values.get('first') and statement.code == 'same_for' else ': '}{text}"
+    return f"Caveat{place}{', ' if statement.values.get('first') and statement.code == 'same_for' else ': '}{text}"
 
 
-def description(metric: str, payoffs: Payoffs, *, typeset: bool = True) -> str:
-    """Return the description of a metric for the given payoffs, typeset for a page."""
+def description(metric: str, analysis: Analysis, *, typeset: bool = True) -> str:
+    """Return the description of a metric for the given payoffs of scores, typeset for a page."""
+    payoffs = analysis.payoffs
     right, refused, wrong = payoffs.truthfulness
-    values = {"penalty": payoffs.penalty, "right": right, "refused": refused, "wrong": wrong}
+    values = {"weighted_score_p": payoffs.weighted_score_p, "right": right, "refused": refused, "wrong": wrong}
     return fill(sentences()["metric"][metric], values, typeset=typeset)
 
 
@@ -104,7 +105,11 @@ def filters(*, typeset: bool) -> dict[str, Callable[..., str]]:
         functions |= {name: typesetting(functions[name]) for name in _NUMBERS}
     audience: Audience = "page" if typeset else "text"
     shown = {"sentence": partial(sentence, audience=audience), "titled": partial(sentence, audience="title")}
-    return {**functions, **shown, "phrase": phrase, "quoted": repr, "column": lambda name: METRICS[name].column}
+    named = {
+        "column": lambda name: METRICS[name].column,
+        "guarded": lambda name: sentences()["guarded"].get(name, METRICS[name].column),
+    }
+    return {**functions, **shown, **named, "phrase": phrase, "quoted": repr}
 
 
 def typesetting(function: Callable[..., str]) -> Callable[..., str]:

@@ -10,25 +10,27 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
+from itertools import accumulate
+from textwrap import wrap
 from typing import Any
 
 from refusal_index.data.files import plain
 from refusal_index.findings.conclusions import (
-    COUNTS,
-    FIRST_PASS_METRICS,
-    Tally,
-    doubts,
     indices,
     joint,
-    lacking,
-    remarks,
+    missing_answers,
+    summary_caveats,
     usage,
-    verdict,
+    variant_statements,
 )
 from refusal_index.findings.draws import DrawsSummary
+from refusal_index.findings.headline import verdict
 from refusal_index.findings.labels import GradeChanges
+from refusal_index.findings.metric_table import POOLED, UNNAMED
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Metric, Statement
+from refusal_index.findings.sections import registered_sections
 from refusal_index.findings.summary import Summary, VariantSummary, is_complete
+from refusal_index.findings.tallies import COUNTS, FIRST_PASS_METRICS, Tally
 from refusal_index.render.format import (
     NOT_KNOWN,
     UNDEFINED,
@@ -44,12 +46,10 @@ from refusal_index.render.format import (
     with_interval,
 )
 from refusal_index.render.format import estimate as estimate_text
-from refusal_index.render.sections import report_sections
 from refusal_index.render.sentences import caveat_line, description, phrase, sentence
 from refusal_index.stats import Estimate, RankedRun
-from refusal_index.stats.baseline import Payoffs
 
-SUMMARY_VERSION = 3
+SUMMARY_VERSION = 4
 """Version of the JSON document."""
 
 
@@ -61,14 +61,14 @@ def summary_document(summary: Summary) -> dict[str, Any]:
     return {
         "summary_version": SUMMARY_VERSION,
         "complete": is_complete(summary),
-        "confidence_level": summary.confidence_level,
-        "penalty": summary.penalty,
-        "truthfulness_weights": list(summary.truthfulness_weights),
+        "confidence_level": summary.analysis.confidence_level,
+        "weighted_score_p": summary.analysis.payoffs.weighted_score_p,
+        "truthfulness_weights": list(summary.analysis.payoffs.truthfulness),
         **summary.prices.to_document(),
         "variants": [
             {
                 **plain(variant),
-                "warnings": [{**plain(item), "message": sentence(item)} for item in variant.warnings],
+                "caveats": [{**plain(item), "message": sentence(item)} for item in variant.caveats],
                 "status": variant.status,
                 "n": variant.table.n,
                 "metrics": {item.name: {**item.to_document(), "method": item.method} for item in variant.metrics},
@@ -79,12 +79,6 @@ def summary_document(summary: Summary) -> dict[str, Any]:
         **{name: plain(section) for name, section in summary.sections.items()},
     }
 
-
-POOLED = "pooled"
-"""Stands for the variant of a joint estimate."""
-
-UNNAMED = "all"
-"""Stands for the variant if a table has none."""
 
 TRANSPARENT = ("variants", "metrics", "estimate")
 """Levels of a summary that are omitted from names: an estimate has the name of its metric."""
@@ -101,15 +95,16 @@ MAX_NAME_PART = 60
 def numbers(document: Mapping[str, Any]) -> dict[str, float]:
     """Return every number of a summary document by name, in order; undefined numbers are left out.
 
-    Numbers of warnings are left out too, since they repeat others.
+    Numbers in caveats are left out too, since they repeat others.
 
     >>> ri = {"estimate": 0.4, "low": 0.1, "high": None, "status": "ok"}
-    >>> numbers({"penalty": 1.0, "variants": [{"variant": "low", "n": 60, "metrics": {"refusal_index": ri}}]})
-    {'penalty': 1.0, 'low/n': 60.0, 'low/refusal_index': 0.4, 'low/refusal_index/low': 0.1}
+    >>> numbers({"weighted_score_p": 1.0, "variants": [{"variant": "low", "n": 60, "metrics": {"refusal_index": ri}}]})
+    {'weighted_score_p': 1.0, 'low/n': 60.0, 'low/refusal_index': 0.4, 'low/refusal_index/low': 0.1}
     """
     named: dict[str, float] = {}
     for parts, value in _numbers(document, ()):
-        name, repeats = "/".join(parts), 1
+        name = "/".join(parts)
+        repeats = 1
         while name in named:
             repeats += 1
             name = f"{'/'.join(parts)}_{repeats}"
@@ -120,7 +115,7 @@ def numbers(document: Mapping[str, Any]) -> dict[str, float]:
 def _numbers(value: Any, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], float]]:
     if isinstance(value, Mapping):
         for key, item in value.items():
-            if key != "warnings":
+            if key != "caveats":
                 yield from _numbers(item, parts if key in TRANSPARENT else (*parts, name_part(str(key))))
     elif isinstance(value, list | tuple):
         for position, item in enumerate(value):
@@ -181,7 +176,7 @@ RELIABILITIES = (
 
 
 def summary_blocks(summary: Summary) -> Iterator[Block]:
-    """Yield the result, all variants, joint estimates, repeated draws, remarks, and sections."""
+    """Yield the result, all variants, joint estimates, repeated draws, statements about each variant, and sections."""
     yield from _opening(summary)
     yield summary_table(summary)
     for title_code, metrics in INTERVAL_TABLES.items():
@@ -199,9 +194,9 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
         )
         yield from ("", Table.from_rows((*columns, *RELIABILITIES), draws, left=("repeated samples",)))
     for variant in summary.variants:
-        for statement in remarks(variant):
+        for statement in variant_statements(variant):
             yield from ("", f"{summary.label(variant)}: {sentence(statement)}")
-    for section in report_sections():
+    for section in registered_sections().values():
         if section.name in summary.sections:
             yield from section.summary_blocks(summary)
 
@@ -211,7 +206,7 @@ def summary_table(summary: Summary) -> Table:
     heading = _heading(summary)
     has_missing = any(variant.missing is not None for variant in summary.variants)
     columns = (
-        *(heading, "n", METRICS[INDEX].column, f"{percent(summary.confidence_level)} interval"),
+        *(heading, "n", METRICS[INDEX].column, f"{percent(summary.analysis.confidence_level)} interval"),
         *(["range over missing grades"] if has_missing else []),
         *("scoring rules", "status", "unscored", "refused again"),
     )
@@ -225,13 +220,12 @@ def _heading(summary: Summary) -> str:
 
 def _key(summary: Summary) -> Iterator[str]:
     """Yield what each column means, and the range of those that are not shares."""
-    payoffs = Payoffs(summary.penalty, summary.truthfulness_weights)
     for metric in METRICS.values():
         if metric.name in (INDEX, CORRECTED) or not summary.records(metric.name):
             continue
-        low, high = metric.range(payoffs)
+        low, high = metric.range(summary.analysis)
         ends = "" if (low, high) == (0, 1) else f", from {number(low, None)} to {number(high, None)}"
-        yield f"{metric.column}: {description(metric.name, payoffs, typeset=False)}{ends}"
+        yield f"{metric.column}: {description(metric.name, summary.analysis, typeset=False)}{ends}"
     has_missing = any(variant.missing is not None for variant in summary.variants)
     for column in (*(["range over missing grades"] if has_missing else []), "scoring rules", "refused again"):
         yield f"{column}: {phrase(column, 'column')}"
@@ -239,7 +233,9 @@ def _key(summary: Summary) -> Iterator[str]:
 
 def _row(summary: Summary, variant: VariantSummary, *, has_missing: bool) -> Iterator[str]:
     rules = variant.sensitivity.range_of(INDEX)
-    complete, forced, missing = variant.completeness, variant.forced_refusals, variant.missing
+    complete = variant.completeness
+    forced = variant.forced_refusals
+    missing = variant.missing
     yield summary.label(variant)
     yield count(variant.table.n)
     yield from (number(variant.index.estimate), interval_of(variant.index))
@@ -253,7 +249,7 @@ def _row(summary: Summary, variant: VariantSummary, *, has_missing: bool) -> Ite
 
 def interval_table(summary: Summary, metrics: Sequence[Metric]) -> Table:
     """Return a table of metrics with intervals, one row per variant."""
-    level = f"{percent(summary.confidence_level)} interval"
+    level = f"{percent(summary.analysis.confidence_level)} interval"
     columns = (_heading(summary), *(column for metric in metrics for column in (metric.column, level)))
     rows = (
         (
@@ -289,17 +285,34 @@ def changes_blocks(
     - `before`, `now`: the graders, as a run's settings hold them.
     """
     graders = ([grader[key] for key in ("name", "second") if grader and grader.get(key)] for grader in (before, now))
-    graded_by = dict(zip(("before", "now"), graders, strict=True))
+    graded_by = dict(zip(("before", "now"), graders, strict=True)) | {"changed": _changed_options(before, now)}
     yield from ("", sentence(Statement("graded_by", "scope", graded_by)))
     for name, agreement in (("first pass", changes.first), ("forced pass", changes.forced)):
         if agreement.kappa.agreement is not None:
-            heading, grades, counts = f"{name}: before", agreement.grades, agreement.counts
+            heading = f"{name}: before"
+            grades = agreement.grades
+            counts = agreement.counts
             rows = [(grade, *(count(counts.get((grade, other), 0)) for other in grades)) for grade in grades]
             yield from ("", Table.from_rows((heading, *(f"now {grade}" for grade in grades)), rows, left=(heading,)))
             yield sentence(Statement("grader_agreement", "conclusion", {"kappa": agreement.kappa}))
     moved = [{"before": cell, "now": other, "count": questions} for (cell, other), questions in changes.cells.items()]
     values = {"moved": moved, "total": sum(changes.cells.values()), "n": changes.n}
     yield from ("", sentence(Statement("moved_cells", "conclusion", values)))
+
+
+def _changed_options(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Return the options by which two graders read replies differently; None for one that was not set.
+
+    A grading model has no refusal setting.
+    """
+    changed = []
+    for option in ("refusal", "reasoning"):
+        was = (before or {}).get(option)
+        is_ = (now or {}).get(option)
+        is_compared = option == "reasoning" or None not in (was, is_)
+        if was != is_ and is_compared:
+            changed.append({"option": f"--{option}", "before": was, "now": is_})
+    return changed
 
 
 def tally_blocks(tallies: Sequence[Tally]) -> Iterator[Block]:
@@ -322,16 +335,24 @@ def _tally_row(tally: Tally) -> Iterator[str]:
 
 SCALE_WIDTH = 29
 """Characters of the scale."""
+SCREEN_WIDTH = 80
+"""Columns of the first screen."""
+
+SCREEN_LINES = 14
+"""Lines of the first screen, without those that a command adds to reach 20."""
+OPENING_LINES = 9
+"""Lines of the first screen beside its table and its caveats."""
 MAX_NAME_LENGTH = 16
 """Characters of a prompt variant's name, so that its row fits into 80 columns."""
 
 
 def _opening(summary: Summary) -> Iterator[Block]:
     """Yield what is missing, and the result of one model on one dataset."""
-    if (lacks := lacking(summary)) is not None:
+    if (lacks := missing_answers(summary)) is not None:
         yield from (sentence(lacks), "")
     if summary.index is not None:
-        first, index = summary.variants[0], summary.index
+        first = summary.variants[0]
+        index = summary.index
         source = " on ".join(part for part in (first.model, first.dataset) if part) or "Outcomes"
         prompts = f", {count(len(summary.variants), 'prompt')}" if len(summary.variants) > 1 else ""
         n_asked = max(variant.completeness.asked for variant in summary.variants)
@@ -348,9 +369,21 @@ def first_screen(summary: Summary) -> Iterator[Block]:
     yield from _opening(summary)
     explained = Statement("rates_explained", "scope", {"by_caution": summary.has_caution_levels})
     yield from (_screen_table(summary), "", sentence(explained))
-    for doubt in doubts(summary):
-        if doubt.severity == "serious" or doubt.code == "sampling":  # intervals depend on how questions were sampled
-            yield from ("", caveat_line(doubt))
+    yield from _screen_caveats(
+        summary_caveats(summary), SCREEN_LINES - len(_screen_table(summary).lines()) - OPENING_LINES
+    )
+
+
+def _screen_caveats(caveats: Sequence[Statement], max_lines: int) -> Iterator[Block]:
+    """Yield the caveats that fit into `max_lines`, at least the first; if some do not, say how many there are."""
+    serious = [caveat for caveat in caveats if caveat.severity == "serious"]
+    ends = list(accumulate(len(wrap(caveat_line(caveat), SCREEN_WIDTH)) + 1 for caveat in serious))
+    shown = max(sum(end <= max_lines for end in ends), 1)
+    for number_shown, caveat in enumerate(serious[:shown], 1):
+        yield from ("", caveat_line(caveat, f" {number_shown} of {len(serious)}" if len(serious) > shown else ""))
+    for caveat in caveats:
+        if caveat.code == "sampling" and caveat.severity != "serious":  # intervals depend on how questions were sampled
+            yield from ("", caveat_line(caveat))
 
 
 def scale(index: Estimate) -> str:
@@ -384,13 +417,15 @@ def marks(index: Estimate | RankedRun, start: int, width: int = SCALE_WIDTH) -> 
     characters[low : high + 1] = "=" * (high + 1 - low)
     if start < 0:
         characters[chance] = "0"
-    characters[low], characters[high], characters[middle] = "[", "]", "O"
+    characters[low] = "["
+    characters[high] = "]"
+    characters[middle] = "O"
     return "".join(characters)
 
 
 def _screen_table(summary: Summary) -> Table:
     heading = _heading(summary)
-    level = f"{percent(summary.confidence_level)} interval"
+    level = f"{percent(summary.analysis.confidence_level)} interval"
     has_missing = any(variant.completeness.unscored for variant in summary.variants)
     columns = (
         *(heading, METRICS[INDEX].column, level, "refused", "precision", "wrong", "over-refusal"),
@@ -401,7 +436,8 @@ def _screen_table(summary: Summary) -> Table:
 
 
 def _screen_row(summary: Summary, variant: VariantSummary, *, has_missing: bool) -> Iterator[str]:
-    label, right = summary.label(variant), variant.metric("correct_given_attempted").estimate
+    label = summary.label(variant)
+    right = variant.metric("correct_given_attempted").estimate
     yield abbreviated(label, MAX_NAME_LENGTH) if summary.has_one_source else label
     yield from (number(variant.index.estimate, 2), interval_of(variant.index, 2))
     yield from (percent(variant.metric(name).estimate, 0) for name in ("refusal_rate", "refusal_precision"))
@@ -432,7 +468,8 @@ def plane_svg(summary: Summary) -> str:
     axes.plot([0, 1], [1, 0], color="0.8", linewidth=1)
     axes.tick_params(labelsize=SMALL)
     for variant in summary.variants:
-        refused, correct = variant.metric("refusal_rate").estimate, variant.metric("correct_rate").estimate
+        refused = variant.metric("refusal_rate").estimate
+        correct = variant.metric("correct_rate").estimate
         if refused is not None and correct is not None:
             axes.plot(refused, correct, "o", color="#1f5fa8")
             name = variant.name.replace("$", r"\$")

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from rich.console import Console
 
 from refusal_index.data.datasets import DatasetError, sample
 from refusal_index.data.datasets.dataset import questions_from
 from refusal_index.errors import checked_path
+from refusal_index.findings.dry_run import RunEstimate
+from refusal_index.findings.run_results import RunResults, open_run
 from refusal_index.models.functions import FIX, PREFIX, function_name, is_function_name
 from refusal_index.models.requests import ModelError
-from refusal_index.models.settings import ReasoningEffort, SettingError
-from refusal_index.runs.dry_run import RunEstimate, estimate_run
-from refusal_index.runs.engine import Progress, RunFailedError, unwatched
+from refusal_index.models.settings import SettingError
+from refusal_index.runs.arguments import SettingArguments
+from refusal_index.runs.dry_run import estimate_run
+from refusal_index.runs.engine import RunFailedError
+from refusal_index.runs.event_loop import run_to_completion
+from refusal_index.runs.events import Progress, ignore_events
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan, prepare
 from refusal_index.runs.progress import progress_bar
-from refusal_index.runs.settings import Settings
-from refusal_index.runs.writing import Run, open_run, run_to_completion
+from refusal_index.runs.settings import DEFAULT_MODEL, Settings
 
 if TYPE_CHECKING:
     from inspect_ai.model import Model
@@ -32,52 +36,6 @@ __all__ = [
     "evaluate_async",
     "open_run",
 ]
-
-
-class SettingArguments(TypedDict, total=False):
-    """The settings of `refusal_index.runs.settings`, which describes them, as typed keyword arguments."""
-
-    refusal: str | re.Pattern[str] | Callable[[str], bool]
-    log_to: str | Sequence[str]
-    seed: int
-    data: str | Path | Sequence[str | Path]
-    column: Mapping[str, str] | str | Sequence[str]
-    limit: int | None
-    draws: int | None
-    answered_only: bool
-    repeat_questions: int | None
-    prompts: str
-    variants: str | Sequence[str]
-    placement: str
-    think: str
-    temperature: float
-    top_p: float
-    max_tokens: int
-    reasoning_effort: ReasoningEffort | None
-    engine: str
-    max_connections: int | None
-    max_retries: int
-    attempt_timeout: int
-    max_choices: int
-    logprobs: bool
-    retry: str | Sequence[str]
-    detach: bool
-    command: str | None
-    ray_address: str | None
-    engine_option: Mapping[str, str] | str | Sequence[str]
-    max_requests: int | None
-    max_cost: float | None
-    max_time: float | None
-    half_width: float | None
-    looks: int
-    price: str | None
-    grader_price: str | None
-    batch_rate: float | None
-    penalty: float
-    truthfulness_weights: str
-    assume_refusal: float | None
-    reply_tokens: int | None
-    seconds_per_request: float
 
 
 class EvaluateArguments(SettingArguments, total=False):
@@ -92,7 +50,7 @@ class EvaluateArguments(SettingArguments, total=False):
 
 
 def evaluate(
-    model: str | Model | Any = "almanac/base",
+    model: str | Model | Any = DEFAULT_MODEL,
     dataset: str | Path | Any = None,
     *,
     grader: str | Model | Any = None,
@@ -103,56 +61,57 @@ def evaluate(
     out: str | Path | None = None,
     progress: bool | Progress = False,
     **settings: Unpack[SettingArguments],
-) -> Run:
+) -> RunResults:
     """Measure a model's Refusal Index in two passes, and return the run with its results.
 
-    First the model may answer or refuse, then it must answer what it refused. Every reply is kept in the run's folder
-    as it comes: the same call again resumes, and asks nothing twice. It may be called in a script, in a thread and in a
-    notebook; where a loop runs, `evaluate_async` does the same to await.
+    First the model may answer or refuse; then it must answer what it refused. Replies are stored in the run's folder as
+    they arrive. Repeating the call resumes the run; no stored reply is requested again. It works in scripts, threads
+    and notebooks; inside a running event loop, await `evaluate_async` instead.
 
     Parameters
     ----------
     model
-        ``PROVIDER/NAME`` as Inspect names it, or ``almanac/...`` for an embedded one; ``python:MODULE:FUNCTION``; a
-        model of Inspect's; or any function or coroutine from a question's text to the reply's text. The function also
-        gets ``must_answer``, ``context``, ``choices`` and ``messages`` where it declares them: ``must_answer`` is True
-        in the second pass. A function whose first parameter is named ``messages`` gets the messages, dictionaries with
-        ``role`` and ``content``, in place of the question. One that declares neither ``must_answer`` nor ``messages``
-        is an error, unless ``answered_only=True`` asks the first pass alone: then there are rates, but RI is undefined.
+        ``PROVIDER/NAME`` as in Inspect, or ``almanac/...`` for an embedded model; ``python:MODULE:FUNCTION``; an
+        Inspect model; or any function or coroutine that takes a question's text and returns the reply's text. The
+        function also gets ``must_answer``, ``context``, ``choices`` and ``messages`` if it declares them;
+        ``must_answer`` is True in the second pass. If its first parameter is named ``messages``, it gets the messages,
+        dictionaries with ``role`` and ``content``, instead of the question. A function that declares neither
+        ``must_answer`` nor ``messages`` is an error, unless ``answered_only=True`` requests only the first pass: then
+        there are rates, but RI is undefined.
     dataset
         A name, or several joined by ``+``; a file of questions; a data frame of pandas, Polars or Arrow; or a list of
-        dictionaries. The almanac where there is none.
+        dictionaries. Default: the almanac.
     grader
-        ``"exact"``, ``"choice"``, ``"regex"``, a model by name, two that must agree as in ``"A,B"``, a model of
-        Inspect's, or a function from a `Question` and an answer's text to True, False or a grade's name. The dataset's
-        own unless given. Beside a rule, ``refusal`` says what a refusal is: ``"wording"``, ``"tag"``, a regular
-        expression, or a function from a reply's text to True or False.
+        ``"exact"``, ``"includes"``, ``"choice"``, ``"regex"``, a model by name, two that must agree as in ``"A,B"``, an
+        Inspect model, or a function that takes a `Question` and an answer's text and returns True, False or the name of
+        a grade. Default: the dataset's. With a rule or a function, ``refusal`` defines a refusal: ``"wording"``,
+        ``"tag"``, ``"+"`` and a regular expression, a compiled one, ``"@"`` and a file of them, ``"model:"`` and a
+        model, or a function that takes an answer's text and returns True or False.
     model_name, grader_name
-        What to call a function or object that has no name to be found again by.
+        Name of a function or object that has none by which it could be found again.
     dataset_name
-        What to call a data frame or dictionaries; ``own`` unless given.
+        Name of a data frame or of dictionaries. Default: ``own``.
     columns
-        Column names by role, as in ``{"question": "problem"}``, for questions of one's own.
+        Column names by role for your own questions, as in ``{"question": "problem"}``.
     out
-        The run's folder; without it, one below ``runs`` that is named after the settings.
+        The run's folder. Default: a folder in ``runs``, named after the settings.
     progress
-        Whether to show a bar, or a function that is told every `Event`.
+        Whether to show a progress bar, or a function that is called with every `Event`.
     settings
-        Any other setting by its name: ``variants``, ``limit``, ``draws``, ``temperature``, ``seed``, ``engine`` and all
-        others that ``refusal-index run --help`` lists, with an underscore for each dash.
+        Any other setting by name: ``variants``, ``limit``, ``draws``, ``temperature``, ``seed``, ``engine`` and the
+        others in ``refusal-index run --help``, with underscores for dashes.
 
     Returns
     -------
-    Run
+    RunResults
         With ``summary``, ``outcomes``, ``refusal_index(variant)``, ``to_pandas()`` and ``report(path)``.
 
     Raises
     ------
     RefusalIndexError
-        If anything about the input cannot be used, or the run could not be brought to its end: what was answered is
-        kept.
+        If an argument is invalid or the run cannot be completed; replies so far are stored.
     KeyboardInterrupt
-        If it was interrupted; what was answered is kept.
+        If the run is interrupted; replies so far are stored.
 
     References
     ----------
@@ -184,18 +143,18 @@ def evaluate(
 
 
 async def evaluate_async(
-    model: str | Model | Any = "almanac/base",
+    model: str | Model | Any = DEFAULT_MODEL,
     dataset: str | Path | Any = None,
     *,
     progress: bool | Progress = False,
     **arguments: Unpack[EvaluateArguments],
-) -> Run:
+) -> RunResults:
     """Measure a model's Refusal Index inside a running event loop; the arguments are those of `evaluate`."""
     return await _execute(plan_of(model, dataset, **arguments), progress)
 
 
 def dry_run(
-    model: str | Model | Any = "almanac/base",
+    model: str | Model | Any = DEFAULT_MODEL,
     dataset: str | Path | Any = None,
     **arguments: Unpack[EvaluateArguments],
 ) -> RunEstimate:
@@ -221,11 +180,11 @@ def plan_of(
     if grader is not None:
         settings["grader"] = _name_of(grader, grader_name, "grader", objects)
     if isinstance(settings.get("refusal"), re.Pattern):
-        settings["refusal"] = settings["refusal"].pattern
+        settings["refusal"] = f"+{settings['refusal'].pattern}"
     elif callable(settings.get("refusal")):
         settings["refusal"] = _name_of(settings["refusal"], None, "refusal", objects)
     in_memory = False
-    if isinstance(dataset, Path) or (isinstance(dataset, str) and Path(dataset).suffix in TABLES):
+    if isinstance(dataset, Path) or (isinstance(dataset, str) and is_table_file(dataset)):
         settings["data"] = [dataset]
     elif isinstance(dataset, str):
         settings["dataset"] = dataset
@@ -251,7 +210,16 @@ NOTEBOOK_WIDTH = 80
 """Width of a progress bar in a notebook, in characters."""
 
 TABLES = {".csv", ".jsonl", ".ndjson", ".parquet"}
-"""Suffixes of files that can hold questions."""
+"""Suffixes of files that can hold questions; text may be compressed, with a further suffix ``.gz``."""
+
+
+def is_table_file(name: str) -> bool:
+    """Whether a text names a file of questions rather than a dataset.
+
+    >>> [is_table_file(name) for name in ("q.csv", "q.csv.gz", "Q.CSV", "simpleqa")]
+    [True, True, True, False]
+    """
+    return Path(name.lower().removesuffix(".gz")).suffix in TABLES
 
 
 def _name_of(value: Any, name: str | None, argument: str, objects: dict[str, object]) -> str:
@@ -270,7 +238,7 @@ def _name_of(value: Any, name: str | None, argument: str, objects: dict[str, obj
     return called
 
 
-async def _execute(plan: Plan, progress: bool | Progress) -> Run:
+async def _execute(plan: Plan, progress: bool | Progress) -> RunResults:
     if progress is True:
         size = sum(len(draws) for draws in plan.draws.values())
         console = Console(stderr=True)
@@ -279,7 +247,7 @@ async def _execute(plan: Plan, progress: bool | Progress) -> Run:
         with progress_bar(console, size, plan.prices) as bar:
             run = await execute(plan, bar)
     else:
-        run = await execute(plan, unwatched if progress is False else progress)
+        run = await execute(plan, ignore_events if progress is False else progress)
     errors = {failure.error for failure in run.missing}
     error = next(iter(errors), None) if len(errors) == 1 and len(run.missing) == run.outcomes.height else None
     if error is not None and is_function_name(plan.settings.model) and error.startswith(f"{plan.settings.model} "):

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import refusal_index.render.comparison  # noqa: F401 - shows comparisons
-from refusal_index.data.folder import ComparedRun, RunFolder, count_asked, read_runs, run_around, set_members
+from refusal_index.data.analysis import Analysis
+from refusal_index.data.asked import count_asked
+from refusal_index.data.folder import RunFolder, run_around
 from refusal_index.data.run_json import GATE_LOOKS, GateLooks
+from refusal_index.data.run_sets import set_members
 from refusal_index.errors import OutcomeTableError, RunFolderError, checked_path, listed
 from refusal_index.findings import ranking
-from refusal_index.findings.comparison import CompareOptions, PairComparison, compare_pair
-from refusal_index.findings.gate import GateResult, check_variant, decide, unjudged
-from refusal_index.findings.gate_policy import Policy, PolicyError, check_reachable, payoffs_of, read_policy
+from refusal_index.findings.comparison import PairComparison, compare_pair
+from refusal_index.findings.gate import GateResult, check_variant, decide, gate_analysis, unjudged
+from refusal_index.findings.gate_policy import Policy, PolicyError, check_reachable, read_policy
 from refusal_index.findings.metrics import CORRECTED
+from refusal_index.findings.run_results import RunResults, read_runs
 from refusal_index.models.settings import SettingError
-from refusal_index.render.sections import compared_sections
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import Progress, RunFailedError, unwatched
+from refusal_index.runs.engine import RunFailedError
+from refusal_index.runs.events import Progress, ignore_events
 from refusal_index.runs.execute import execute_in_looks, sizes_of
-from refusal_index.runs.plan import Plan, open_store
-from refusal_index.runs.writing import Run
+from refusal_index.runs.plan import Plan
+from refusal_index.runs.store import open_store
 from refusal_index.stats import AtLook, GroupSequential
 
 __all__ = ["Policy", "PolicyError", "compare", "gate", "rank"]
 
 
-def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -> PairComparison:
+def compare(first: RunResults | str | Path, second: RunResults | str | Path, **options: Any) -> PairComparison:
     """Compare two runs on the same questions, with an interval for each difference, first minus second.
 
     Parameters
@@ -36,38 +39,47 @@ def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -
     first, second
         Runs, their folders, or outcome tables.
     options
-        The fields of `refusal_index.findings.comparison.CompareOptions`.
+        The fields of `refusal_index.data.analysis.Analysis`, except those of a ranking: ``metric``,
+        ``adjustment`` and ``seed``.
 
     Raises
     ------
     RefusalIndexError
         If one of them cannot be read, or they have no variant in common.
     """
-    chosen = CompareOptions(**options)
-    compared = compared_runs([first, second], chosen)
+    for name in OF_RANKING:
+        if name in options:
+            raise SettingError(f"{name}: applies to a ranking ('rank'), got two runs to compare; leave it out")
+    analysis = Analysis.of_options(options)
+    compared = compared_runs([first, second], analysis)
     if len(compared) != 2:
-        raise SettingError(f"compare: expected two runs of one model and dataset each, got {len(compared)}")
-    return compare_pair(compared, chosen, compared_sections(compared, chosen))
+        same = "the same run twice" if len(compared) == 1 else str(len(compared))
+        raise SettingError(f"compare: expected two runs of one model and dataset each, got {same}")
+    return compare_pair(compared, analysis)
 
 
-def rank(runs: Sequence[Run | str | Path], **options: Any) -> ranking.RunRanking:
+OF_RANKING = ("metric", "adjustment", "seed")
+"""Options of a ranking, which a comparison of two runs does not use."""
+
+
+def rank(runs: RunResults | str | Path | Sequence[RunResults | str | Path], **options: Any) -> ranking.RunRanking:
     """Rank several runs by their Refusal Index, tied where no difference is significant; options as for `compare`."""
-    chosen = CompareOptions(**options)
-    compared = compared_runs([runs] if isinstance(runs, Run) else runs, chosen)
+    analysis = Analysis.of_options(options)
+    compared = compared_runs([runs] if isinstance(runs, RunResults | str | Path) else runs, analysis)
     if len(compared) < 2:
         raise SettingError(f"rank: expected two runs or more, got {len(compared)}")
-    return ranking.rank(compared, chosen)
+    return ranking.rank(compared, analysis)
 
 
-def compared_runs(runs: Sequence[Run | str | Path], options: CompareOptions) -> tuple[ComparedRun, ...]:
+def compared_runs(runs: Sequence[RunResults | str | Path], analysis: Analysis) -> tuple[RunResults, ...]:
     """Read finished runs for a comparison."""
-    paths = [run.path if isinstance(run, Run) else checked_path(run, "runs") for run in runs]
-    return read_runs(paths, options.sampling)
+    paths = [run.path if isinstance(run, RunResults) else checked_path(run, "runs") for run in runs]
+    return read_runs(paths, analysis)
 
 
 def gate(
-    candidate: Run | str | Path,
-    baseline: Run | str | Path | None = None,
+    candidate: RunResults | str | Path,
+    baseline: RunResults | str | Path | None = None,
     policy: Policy | str | Path | Mapping[str, Any] | None = None,
 ) -> GateResult:
     """Decide whether a model may replace another, or lies within fixed bounds.
@@ -76,6 +88,10 @@ def gate(
     by default .1 of the Refusal Index, .05 of the correct rate and of the share of right answers among those given, and
     .1 of the refusal rate. It fails if for any guard it is shown that it is; else the verdict is inconclusive.
 
+    RI leaves out the questions that the forced pass of either run refused again, which as wrong answers would raise it.
+    To pass, a guard must also hold after the answers that are missing or were refused again are imputed, in each run in
+    turn, with twice the odds of the cells that count against the verdict (delta-adjusted imputation).
+
     Parameters
     ----------
     candidate, baseline
@@ -83,12 +99,13 @@ def gate(
         bounds.
     policy
         A `Policy`, a file such as ``gate.toml``, or its content as a dictionary: ``margins``, ``at_least``,
-        ``at_most``, ``alpha``, ``max_missing`` and ``variant``.
+        ``at_most``, ``alpha``, ``max_missing``, ``max_refused_again``, ``metric`` and ``variant``.
 
     Returns
     -------
     GateResult
-        With ``verdict``, ``why``, ``guards``, ``changed``, ``more_questions`` and ``to_document()``.
+        With ``verdict``, ``why``, ``guards``, ``changed``, ``refused_again``, ``tipping_point``, ``more_questions``,
+        ``recommended_questions`` and ``to_document()``.
 
     Raises
     ------
@@ -100,6 +117,9 @@ def gate(
     ----------
     Berger, R. L. (1982). Multiparameter hypothesis testing and acceptance sampling. Technometrics, 24, 295-300.
     :doi:`10.2307/1267823`
+
+    National Research Council (2010). The Prevention and Treatment of Missing Data in Clinical Trials, chapter 5.
+    :doi:`10.17226/12955`
 
     Examples
     --------
@@ -125,9 +145,9 @@ def policy_of(policy: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
     )
 
 
-def read_run(run: Run | str | Path, argument: str) -> ComparedRun:
+def read_run(run: RunResults | str | Path, argument: str) -> RunResults:
     """Read a single run; raises RefusalIndexError if it cannot be read or is a set of runs."""
-    path = run.path if isinstance(run, Run) else whole_run(checked_path(run, argument))
+    path = run.path if isinstance(run, RunResults) else whole_run(checked_path(run, argument))
     runs = [] if (path / "run.json").exists() or set_members(path) else sorted(path.glob("*/run.json"))
     if runs:
         raise RunFolderError(
@@ -149,49 +169,23 @@ def whole_run(path: Path) -> Path:
     return around if around is not None and RunFolder(around).outcomes == path.resolve() else path
 
 
-def _with_asked(run: ComparedRun) -> ComparedRun:
+def _with_asked(run: RunResults) -> RunResults:
     """Add what the run's folder records about how it was made and how many questions it asked."""
     if not run.source.is_dir():
         return run
-    folder, draws = RunFolder(run.source), {}
+    folder = RunFolder(run.source)
+    draws = {}
     if folder.replies.exists():  # paid-for replies may stay where they are
         with open_store(folder, made=False) as store:
             draws = store.draws()
     about = folder.read_about()
-    requested = {name: count_asked(draws.get(name or "", {}), run.settings, about) for name in run.variants}
+    requested = {name: count_asked(draws.get(name or "", {}), run.settings, about) for name in run.tables}
     return replace(run, about=about, asked=requested)
 
 
-@dataclass(frozen=True)
-class Gated:
-    """A candidate that was judged while it was asked, and the verdict.
-
-    Attributes
-    ----------
-    run, verdict
-        The candidate's run, None if an error came before the first look, and the verdict at the last look.
-    """
-
-    run: Run | None
-    verdict: GateResult
-
-    @property
-    def notes(self) -> Iterator[str]:
-        """Which questions were not asked, and why."""
-        ended = self.verdict.unasked if self.run is None else self.run.ended
-        if ended is not None:
-            yield f"ended early: {ended}"
-        if self.run is not None and self.run.missing:
-            first = self.run.missing[0]
-            yield (
-                f"{len(self.run.missing):,} not finished, {first.variant} {first.question_id} the first: "
-                f"{first.error[:200]}; run the same command again to ask for them"
-            )
-
-
-def variant_to_ask(policy: Policy, baseline: ComparedRun | None) -> str:
+def variant_to_ask(policy: Policy, baseline: RunResults | None) -> str:
     """Return the prompt variant to ask a candidate with; raises PolicyError if it is ambiguous."""
-    names = [] if baseline is None else [name for name in baseline.variants if name is not None]
+    names = [] if baseline is None else [name for name in baseline.tables if name is not None]
     if policy.variant is None and len(names) != 1:
         source = f"a baseline of {', '.join(names) or 'no named one'}" if baseline else "none"
         raise PolicyError(f"variant: expected one prompt to ask with, got {source}; name it with --variants")
@@ -200,14 +194,15 @@ def variant_to_ask(policy: Policy, baseline: ComparedRun | None) -> str:
 
 async def gate_while_asking(
     plan: Plan,
-    baseline: ComparedRun | None,
+    baseline: RunResults | None,
     policy: Policy,
-    progress: Progress = unwatched,
+    progress: Progress = ignore_events,
     budget: Budget | None = None,
-) -> Gated:
+) -> tuple[RunResults | None, GateResult]:
     """Ask a candidate in looks, and stop at the first look with the verdict pass or fail.
 
-    If an error prevents the next look, the verdict is inconclusive.
+    If an error prevents the next look, the verdict is inconclusive. Returns the candidate's results, None if an error
+    came before the first look, and the verdict at the last look.
 
     Parameters
     ----------
@@ -226,25 +221,27 @@ async def gate_while_asking(
     """
     if baseline is not None:
         count_not_compared(plan, baseline)
-    model, dataset = plan.identity["model"], plan.dataset.name
-    to_ask = ComparedRun(model, plan.folder.path, model, dataset, {}, plan.identity, about=plan.about)
-    check_reachable(policy, payoffs_of([to_ask]))
-    settings, guarded = plan.settings, {*policy.margins, *policy.at_least, *policy.at_most}
-    once = settings.repeats.draws == 1 and settings.decoding.temperature > 0  # at 0 the corrected index equals RI
-    if CORRECTED in guarded and once:
+    model = plan.identity["model"]
+    dataset = plan.dataset.name
+    to_ask = RunResults.of_tables(model, plan.folder.path, model, dataset, {}, plan.identity, about=plan.about)
+    check_reachable(policy, gate_analysis([to_ask], policy))
+    settings = plan.settings
+    guarded = {*policy.margins, *policy.at_least, *policy.at_most}
+    # at temperature 0 the corrected index equals RI
+    if CORRECTED in guarded and settings.repeats.draws == 1 and not plan.is_deterministic:
         raise PolicyError(f"draws: expected 2 or more to judge {CORRECTED}, got 1; add --draws 2")
     sizes = sizes_of(plan, plan.settings.stopping.looks)
     design = GroupSequential(sizes, policy.alpha)
     looks = GateLooks(sizes[-1], len(sizes))
     before = GateLooks.read(plan.folder.read_about()) if plan.folder.run_json.exists() else None
-    if before is not None and before.of == looks.of and before != looks:
+    if before is not None and before.questions == looks.questions and before != looks:
         raise SettingError(
             f"{{looks}}: expected {before}, as planned before the first question of this folder, got {looks}; a "
             "plan changed after a look errs more often than stated, so keep the looks, or choose another folder"
         )
     results: list[GateResult] = []
 
-    def judged(run: Run, n_so_far: int, *, within_look: bool = False) -> str | None:
+    def judged(run: RunResults, n_so_far: int, *, within_look: bool = False) -> str | None:
         candidate = read_run(run, "candidate")
         result = decide(candidate, baseline, policy, look=AtLook(design, n_so_far), within_look=within_look)
         results.append(result)
@@ -253,16 +250,16 @@ async def gate_while_asking(
     try:
         run = await execute_in_looks(plan, sizes, judged, progress, budget, about={GATE_LOOKS: looks.to_document()})
     except RunFailedError as error:
-        return Gated(None, unjudged(to_ask, baseline, policy, next(iter(plan.procedures)), str(error)))
+        return None, unjudged(to_ask, baseline, policy, next(iter(plan.procedures)), str(error))
     if run.ended is not None:
         n_asked = run.outcomes["question_id"].n_unique()
         judged(
             run, min(size for size in sizes if size >= n_asked), within_look=bool(run.missing) or n_asked not in sizes
         )
-    return Gated(run, results[-1])
+    return run, results[-1]
 
 
-def count_not_compared(plan: Plan, baseline: ComparedRun) -> int:
+def count_not_compared(plan: Plan, baseline: RunResults) -> int:
     """Return how many of the plan's questions the baseline lacks, so that they could not be compared.
 
     Raises OutcomeTableError if it lacks the variant, or more than half of the questions.
@@ -270,7 +267,7 @@ def count_not_compared(plan: Plan, baseline: ComparedRun) -> int:
     (variant,) = plan.procedures
     check_variant("baseline", baseline, variant)
     candidate_ids = {question.question_id for question in plan.dataset.questions}
-    baseline_ids = set(baseline.variants[None if baseline.has_no_variants else variant]["question_id"])
+    baseline_ids = set(baseline.tables[None if baseline.has_no_variants else variant]["question_id"])
     shared = len(candidate_ids & baseline_ids)
     if 2 * shared < len(candidate_ids):
         raise OutcomeTableError(

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from refusal_index import entry_points
-from refusal_index.data.datasets import ALMANAC, Dataset, load_dataset, sample
+from refusal_index.data.datasets import DEFAULT_DATASET, Dataset, default_limit, load_dataset, sample
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
-from refusal_index.data.run_json import Prices, as_json, default_run_name, refuse_other_settings
-from refusal_index.data.text import PatternError
-from refusal_index.errors import shortened
+from refusal_index.data.run_json import (
+    SENT,
+    Prices,
+    as_json,
+    default_run_name,
+    is_deterministic,
+    refuse_other_settings,
+)
 from refusal_index.findings.metrics import Statement
 from refusal_index.models.functions import (
-    PREFIX,
-    FunctionError,
     check_model_function,
     is_function_name,
     load_function,
-    source_sha256,
 )
 from refusal_index.models.requests import COMPATIBLE, OPENAI, other_models, provider_of
 from refusal_index.models.settings import SettingError, unknown
@@ -33,7 +32,6 @@ from refusal_index.protocol import (
     Completion,
     Conversation,
     FirstPassOnly,
-    GraderKind,
     Message,
     Placement,
     Procedure,
@@ -41,169 +39,23 @@ from refusal_index.protocol import (
     Protocol,
     Role,
     TwoPass,
-    check_gradable,
     check_lengths,
     completions_to_retire,
-    grader_prompt_hash,
     load_prompt_set,
     next_requests,
-    no_gold_prompt_hash,
-    prompt_set_names,
 )
-from refusal_index.protocol.grading import RULES
-from refusal_index.protocol.replies import FUNCTIONS, Detector, detector_of
-from refusal_index.runs.engine import DIRECT, check_engine, check_engines_own, check_limits
-from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Repeats, Settings
-from refusal_index.runs.store import ReplyStore, StoreError
-
-
-def settings_before(before: Mapping[str, Any], settings: Settings) -> Settings:
-    """Return settings with the model, seed, decoding and prompting of a run's folder; nothing else in it is used."""
-    decoding = {name: value for name, value in before.get("decoding", {}).items() if name in vars(settings.decoding)}
-    settings = settings.changed(model=before["model"], seed=before["seed"], **decoding)
-    return settings.changed(placement=before.get("placement") or "user", think=before.get("think") or "")
-
-
-def grader_before(before: Mapping[str, Any]) -> tuple[GraderKind, tuple[str, ...]]:
-    """Return the grader recorded in a folder's settings: a rule, or models by name."""
-    named = before.get("grader") or {"name": str(GraderKind.EXACT)}
-    return grader_of(",".join(named[key] for key in ("name", "second") if named.get(key)))
-
-
-def prompts_before(before: Mapping[str, Any], name_given: str | None, path: Path) -> PromptSet:
-    """Return the prompt set that a run used.
-
-    Raises
-    ------
-    SettingError
-        If the prompt set came from a file that is not given, or the given one differs.
-    """
-    name = before["prompts"]["name"]
-    if name_given is None and name not in prompt_set_names():
-        raise SettingError(
-            f"{{prompts}}: expected the file of the prompt set {name!r}, with which {path} was made, got nothing; it "
-            "is not part of the package, so name the file"
-        )
-    chosen = load_prompt_set(name_given or name)
-    if chosen.hash != before["prompts"].get("sha256"):
-        raise SettingError(
-            f"{{prompts}}: expected the prompt set that {path} was asked with, got another, {chosen.name!r}; "
-            "name the original file"
-        )
-    return chosen
-
-
-def open_store(folder: RunFolder, *, made: bool = True) -> ReplyStore:
-    """Open the store of a folder; raise StoreError if the replies behind its outcome table are missing.
-
-    Parameters
-    ----------
-    folder
-        The run's folder.
-    made
-        Whether to create the file if it does not exist; otherwise an empty store in memory is returned.
-    """
-    if folder.outcomes.exists() and not (folder.replies.exists() and folder.replies.stat().st_size):
-        raise StoreError(
-            f"{folder.replies}: expected the replies from which {folder.outcomes.name} was made, found none; restore "
-            "the file, or evaluate into another folder"
-        )
-    second = folder.path / "confidence" / folder.replies.name
-    if second.exists():
-        raise StoreError(
-            f"{second}: expected the replies of confidence in {folder.replies}, got a separate store; run "
-            "into another folder"
-        )
-    return ReplyStore(folder.replies if made or folder.replies.exists() else None)
-
-
-PACKAGES = ("refusal-index", "inspect-ai", "openai", "numpy", "scipy", "polars")
-
-
-def identity(
-    settings: Settings, dataset: Dataset, prompts: PromptSet, graders: tuple[str, ...], sources: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return everything that a reply or a grade depends on; a folder belongs to exactly one identity.
-
-    Parameters
-    ----------
-    settings, dataset, prompts
-        The settings, the questions and the prompts.
-    graders
-        The rule, or the one or two models that grade.
-    sources
-        Hashes of the source code of functions, by name.
-    """
-    return {
-        "model": settings.model,
-        "dataset": {
-            "name": dataset.name,
-            "sha256": dataset.sha256,
-            "questions": len(dataset.questions),
-            "questions_sha256": dataset.questions_sha256,
-        },
-        "grader": grader_identity(graders, dataset.questions, settings.refusal),
-        "prompts": {
-            "name": prompts.name,
-            "sha256": prompts.hash,
-            "variants": list(prompts.variants),
-            **({"targets": prompts.targets} if prompts.targets else {}),
-        },
-        "placement": settings.prompting.placement,
-        "think": settings.prompting.think or None,
-        "decoding": asdict(settings.decoding),
-        "seed": settings.seed,
-        "comparability_version": comparability_version(graders[0]),
-        **({"answered_only": True} if settings.repeats.answered_only else {}),
-        **({"functions": dict(sources)} if sources else {}),
-    }
-
-
-def comparability_version(grader: str | None) -> int:
-    """Return the comparability version of a run with this grader.
-
-    Runs graded by `regex` are one version ahead of all others: earlier releases used the syntax of `re`.
-    """
-    return COMPARABILITY_VERSION + (grader == GraderKind.REGEX)
-
-
-def grader_identity(graders: tuple[str, ...], questions: Iterable[Question], refusal: str) -> dict[str, Any]:
-    """Return the grader, with the hashes of its prompts for a model and the refusal detector for a rule."""
-    uses_models = any("/" in name for name in graders)
-    return {
-        "name": graders[0],
-        "second": graders[1] if len(graders) > 1 else None,
-        "prompt_sha256": grader_prompt_hash() if uses_models else None,
-        "no_gold_prompt_sha256": no_gold_prompt_hash(questions) if uses_models else None,
-        **({"refusal": refusal} if graders[0] in RULES else {}),
-    }
-
-
-def describe_run(settings: Settings, dataset: Dataset, prompts: PromptSet) -> dict[str, Any]:
-    """Return facts about how a run was made that may differ when it is resumed."""
-    return {
-        "versions": {"python": platform.python_version(), **versions(PACKAGES)},
-        **settings.accounts.prices.to_document(),
-        "penalty": settings.accounts.penalty,
-        "truthfulness_weights": list(settings.accounts.truthfulness_weights),
-        "dataset": {"source": dataset.source, "licence": dataset.licence},
-        "prompt_set": {name: "\n\n".join(prompts.render(name, "{question}")) for name in (*prompts.variants, "forced")},
-    }
-
-
-def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of the installed packages among these."""
-    installed = {}
-    for name in packages:
-        try:
-            installed[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return installed
-
+from refusal_index.protocol.refusals import (
+    Detector,
+)
+from refusal_index.runs.engines import DIRECT, check_engine, check_engines_own, check_limits, check_wire_settings
+from refusal_index.runs.gold_answers import with_answerable
+from refusal_index.runs.graders import grader_for, refusal_models, refusals_of, resolved_refusal
+from refusal_index.runs.identity import describe_run, function_sources, identity
+from refusal_index.runs.sent import sends_as_set
+from refusal_index.runs.settings import Repeats, Settings
+from refusal_index.runs.store import ReplyStore
 
 RUNS = Path("runs")
-ALMANAC_LIMIT = 1000  # takes about a minute; a limit of 2280 asks all
 
 
 @dataclass(frozen=True)
@@ -256,9 +108,22 @@ class Plan:
         return {**({Role.MODEL: self.settings.model} if asks_model else {}), **graders}
 
     @property
+    def detector(self) -> Detector | None:
+        """The function by which refusals are recognised, if they are by one."""
+        return next((procedure.rule.function for procedure in self.procedures.values()), None)
+
+    @property
     def prices(self) -> Prices:
         """The prices of its models."""
         return self.settings.accounts.prices
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether its model was sent temperature 0 so far, or will be, as far as that is known before a request."""
+        before = self.folder.read_about() if self.folder.run_json.exists() else {}
+        if (before.get(SENT) or {}).get(Role.MODEL):
+            return is_deterministic(self.identity, before)
+        return self.settings.decoding.temperature == 0 and sends_as_set(self.settings.model)
 
     @property
     def called(self) -> str:
@@ -278,7 +143,8 @@ class Plan:
 
         If the procedure does not ask the model, questions without a stored reply are left out.
         """
-        before, procedure = store.draws().get(variant, {}), self.procedures[variant]
+        before = store.draws().get(variant, {})
+        procedure = self.procedures[variant]
         for question, draws in self.draws[variant].items():
             if procedure.asks_model or store.completions(question.question_id, variant):
                 yield Conversation(question, variant, procedure, max(draws, before.get(question.question_id, 1)))
@@ -329,9 +195,11 @@ def checked(plan: Plan, *, imports: bool = True) -> Plan:
     RefusalIndexError
         If a setting or a model's name cannot be used, a cost limit lacks a price, or the folder belongs to another run.
     """
-    settings, model = plan.settings, plan.names.get(Role.MODEL, "")
+    settings = plan.settings
+    model = plan.names.get(Role.MODEL, "")
     check_engines_own(settings.sending)
     check_limits(settings)
+    check_wire_settings(model, settings.sending)
     reasons = UNSCORED, *ASKED_AGAIN
     for reason in sorted({*settings.sending.retry}.difference(reasons)):
         raise unknown("retry", reason, reasons)
@@ -383,24 +251,28 @@ def prepare(
     """
     if settings.log_to:
         entry_points.hook("trackers").check_trackers(settings.log_to)
-    prompts, dataset = load_prompt_set(settings.prompting.prompts), dataset or load_questions(settings)
+    prompts = load_prompt_set(settings.prompting.prompts)
+    dataset = with_answerable(dataset or load_questions(settings))
     kind, graders = grader_for(settings, dataset)
-    detector = refusal_detector(settings.refusal, objects, imports=imports)
+    settings = replace(settings, refusal=resolved_refusal(settings.refusal, graders))
+    refusals = refusals_of(settings, objects, imports=imports)
     repeats, draws = sampling_of(settings, dataset)
-    variants, placement = chosen(settings.prompting.variants, prompts), Placement(settings.prompting.placement)
+    variants = chosen(settings.prompting.variants, prompts)
+    placement = Placement(settings.prompting.placement)
     settings = replace(settings, repeats=repeats, prompting=replace(settings.prompting, variants=variants))
     sources = function_sources(settings, graders, objects or {}) if imports else {}
-    made_of = identity(settings, dataset, prompts, graders or (str(kind),), sources)
+    run_identity = identity(settings, dataset, prompts, graders or (str(kind),), sources)
+    graders = (*graders, *refusal_models(settings.refusal))
     think = settings.prompting.think
     passes = FirstPassOnly if settings.repeats.answered_only else TwoPass
     plan = Plan(
         settings,
         dataset,
         graders,
-        RunFolder(out or runs / default_run_name(settings.model, dataset.name, made_of)),
-        made_of,
+        RunFolder(out or runs / default_run_name(settings.model, dataset.name, run_identity)),
+        run_identity,
         describe_run(settings, dataset, prompts),
-        {name: passes(kind, Protocol(prompts, name, kind, placement, think), detector) for name in variants},
+        {name: passes(kind, Protocol(prompts, name, kind, placement, think, refusals), refusals) for name in variants},
         dict.fromkeys(variants, draws),
         objects or {},
         (settings.model, dataset.name),
@@ -424,9 +296,9 @@ def load_questions(settings: Settings) -> Dataset:
         If it cannot be used.
     """
     options = settings.questions
-    name = options.dataset or ("own" if options.data else ALMANAC)
+    name = options.dataset or ("own" if options.data else DEFAULT_DATASET)
     columns = dict(options.column) or None
-    limit = ALMANAC_LIMIT if options.limit is None and name == ALMANAC else options.limit
+    limit = default_limit(name) if options.limit is None else options.limit
     return load_dataset(name, data=options.data, columns=columns, mix_seed=settings.seed, limit=limit)
 
 
@@ -440,7 +312,8 @@ def sampling_of(settings: Settings, dataset: Dataset) -> tuple[Repeats, dict[Que
     SettingError
         If fewer questions are asked than should be repeated, or one draw of each repeated question is wanted.
     """
-    sampling, questions = settings.repeats, dataset.questions
+    sampling = settings.repeats
+    questions = dataset.questions
     if sampling.repeat_questions is not None and sampling.repeat_questions > len(questions):
         raise SettingError(
             f"{{repeat_questions}}: expected at most {len(questions):,}, as many as are asked, "
@@ -464,97 +337,6 @@ UNSCORED = "unscored"
 PARAPHRASES = "+"  # suffix of a variant's name
 
 
-def grader_for(settings: Settings, dataset: Dataset) -> tuple[GraderKind, tuple[str, ...]]:
-    """Return the grader that the settings name, or else the dataset's, and check that it can grade the questions.
-
-    Raises
-    ------
-    RefusalIndexError
-        If it is not a known grader, or cannot grade a question.
-    """
-    default = DEFAULT_GRADER if dataset.default_grader == "model" else dataset.default_grader
-    kind, graders = grader_of(settings.grader or default)
-    check_gradable(dataset.questions, kind)
-    return kind, graders
-
-
-def grader_of(text: str) -> tuple[GraderKind, tuple[str, ...]]:
-    """Parse a grader: a rule, a model or a function, or two models that must agree.
-
-    Raises
-    ------
-    SettingError
-        If it is not a known grader.
-
-    Examples
-    --------
-    >>> grader_of("exact"), grader_of("openai/gpt-4.1")
-    ((<GraderKind.EXACT: 'exact'>, ()), (<GraderKind.MODEL: 'model'>, ('openai/gpt-4.1',)))
-    """
-    if text in RULES:
-        return GraderKind(text), ()
-    models = tuple(name.strip() for name in text.split(","))
-    if len(models) > 2 or len(set(models)) < len(models):
-        raise SettingError(f"{{grader}}: expected a rule, a model or two different models as in A,B, got {text!r}")
-    return (GraderKind.MODEL if len(models) == 1 else GraderKind.AGREE), tuple(map(_grader_name, models))
-
-
-def _grader_name(name: str) -> str:
-    """Return the name of a model or a function; a grader registered in ``refusal_index.graders`` is a function."""
-    if "/" in name or is_function_name(name):
-        return name
-    plugin = entry_points.find("graders", name)
-    if plugin is None:
-        raise unknown("grader", name, [*map(str, RULES), *entry_points.installed("graders"), DEFAULT_GRADER])
-    return f"{PREFIX}{plugin.value}"
-
-
-def refusal_detector(
-    name: str, objects: Mapping[str, object] | None = None, *, imports: bool = True
-) -> Detector | None:
-    """Return the refusal detector for rule-based grading.
-
-    Parameters
-    ----------
-    name
-        The value of the setting `refusal`.
-    objects
-        Functions in memory, by name.
-    imports
-        Whether to import a function given by name.
-
-    Raises
-    ------
-    SettingError
-        If it is not a valid regular expression.
-    ModelError
-        If the function cannot be found.
-    """
-    if is_function_name(name):
-        function: Any = (objects or {}).get(name)
-        if function is None and not imports:
-            return None
-        FUNCTIONS[name] = partial(_call_detector, name, function or load_function(name, "refusal"))
-    try:
-        return detector_of(name)
-    except PatternError as error:
-        raise SettingError(
-            f"{{refusal}}: expected 'wording', 'tag', a regular expression or a function as python:MODULE:FUNCTION, "
-            f"got {name!r} ({error})"
-        ) from error
-
-
-def _call_detector(name: str, function: Callable[[str], object], reply: str) -> bool:
-    try:
-        return bool(function(reply))
-    except Exception as error:
-        raise FunctionError(
-            name,
-            f"raised {type(error).__name__} ({error}) for the reply {shortened(reply)}; correct it, then grade the "
-            "stored replies with 'refusal-index regrade' and the option --refusal, or choose another folder",
-        ) from error
-
-
 def chosen(requested: Sequence[str], prompts: PromptSet) -> tuple[str, ...]:
     """Return the named variants of a prompt set, in its order; a plus sign adds paraphrases.
 
@@ -576,41 +358,6 @@ def chosen(requested: Sequence[str], prompts: PromptSet) -> tuple[str, ...]:
             f"{{variants}}: expected 'all' or some of {', '.join(all_names)}, got {','.join(requested)!r}"
         )
     return tuple(name for name in all_names if name in names)
-
-
-def check_code(names: Mapping[Role, str], objects: Container[str], source: Path) -> None:
-    """Raise if a folder names a Python function that the user did not name as well.
-
-    Names read from a folder are checked here before an engine imports the functions, which would run code.
-
-    Parameters
-    ----------
-    names
-        The models that the folder asked, by role.
-    objects
-        The names that the user gave, and those of objects in memory.
-    source
-        The folder.
-
-    Raises
-    ------
-    SettingError
-        The message says which option to add.
-
-    Examples
-    --------
-    >>> check_code({Role.MODEL: "python:theirs:answer"}, {"python:theirs:answer"}, Path("run"))
-    """
-    for role_asked, name in names.items():
-        if is_function_name(name) and name not in objects:
-            role = "model" if role_asked is Role.MODEL else "grader"
-            same = (
-                other_name for other, other_name in names.items() if (other is Role.MODEL) == (role_asked is Role.MODEL)
-            )
-            raise SettingError(
-                f"{{{role}}}: expected {','.join(same)!r}, got nothing; {source} names this function, and a "
-                f"function named by a folder runs only if you name it too: read its code, then add it with {{{role}}}"
-            )
 
 
 def check_name(name: str, objects: Mapping[str, object], engine: str = DIRECT) -> None:
@@ -639,16 +386,3 @@ def check_name(name: str, objects: Mapping[str, object], engine: str = DIRECT) -
         plugin.check(rest)
     else:
         other_models().check_name(name)
-
-
-def function_sources(settings: Settings, graders: Sequence[str], objects: Mapping[str, object]) -> dict[str, str]:
-    """Return the source hashes of functions by name: an edited function counts as another model."""
-    sources = {}
-    for name in (settings.model, *graders, settings.refusal):
-        function: Callable[..., Any] | None = objects.get(name)  # type: ignore[assignment]
-        if function is None and is_function_name(name):
-            function = load_function(name)
-        source = source_sha256(function) if callable(function) else None
-        if source is not None:
-            sources[name] = source
-    return sources

@@ -10,9 +10,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from refusal_index.data.run_json import Prices
-from refusal_index.render.format import escape
+from refusal_index.errors import escape
 from refusal_index.runs.budget import UsageCounter
-from refusal_index.runs.engine import Begun, Event, Finished, Opened, Replied, Underway
+from refusal_index.runs.events import Begun, Event, Finished, Opened, Replied, Underway
 
 
 class _WithNote(Progress):
@@ -49,9 +49,9 @@ class ProgressBar:
                 self._usage.add(completion)
             case Finished():
                 self._progress.advance(self._task)
-            case Underway(note, is_news):
+            case Underway(note, is_notice):
                 self._progress.note = escape(note)
-                if is_news:
+                if is_notice:
                     self._progress.console.print(escape(note), markup=False, highlight=False, soft_wrap=True)
 
     def __str__(self) -> str:
@@ -98,7 +98,13 @@ def counting(console: Console, title: str, total: int) -> Iterator[Callable[[], 
 
 
 def _short(count: int) -> str:
-    for size, letter in ((1_000_000, "M"), (1_000, "k")):
-        if count >= size:
+    """Return a count with at most four digits.
+
+    >>> [_short(count) for count in (999, 1_000, 999_949, 999_950, 2_500_000)]
+    ['999', '1.0k', '999.9k', '1.0M', '2.5M']
+    """
+    # 999,950 is 1.0M, since it would round to 1000.0k
+    for size, smallest, letter in ((1_000_000, 999_950, "M"), (1_000, 1_000, "k")):
+        if count >= smallest:
             return f"{count / size:.1f}{letter}"
     return str(count)

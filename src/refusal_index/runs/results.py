@@ -19,10 +19,12 @@ from refusal_index.data.files import TEMPORARY_SUFFIX
 from refusal_index.data.first_pass import FirstPass, from_outcomes, to_outcomes
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED, Grade, Outcome, Question
-from refusal_index.data.outcome_table import Identification, outcome_table
+from refusal_index.data.outcome_table import CONFIDENCE, Identification, outcome_table
 from refusal_index.data.run_json import UNPRICED, Prices, refusal_setting
 from refusal_index.errors import RefusalIndexError
-from refusal_index.findings.metrics import Statement
+from refusal_index.findings.models_asked import is_same_model
+from refusal_index.findings.reply_checks import ReplyChecks
+from refusal_index.findings.run_results import Missing
 from refusal_index.findings.summary import Usage
 from refusal_index.protocol import (
     FORCED,
@@ -41,22 +43,13 @@ from refusal_index.protocol import (
     grade_by,
     partial_outcome,
 )
-from refusal_index.protocol.grading import recognised_by
-from refusal_index.protocol.replies import detector_of
+from refusal_index.protocol.refusals import LEFT_TO_GRADER, Detector, recorded_rule
 from refusal_index.runs.budget import UsageCounter
+from refusal_index.runs.reply_counter import ReplyCounter
 from refusal_index.runs.store import QuestionRecord, ReplyStore
 
 STILL_TO_COME = "the run ended before it was finished"
 """Reason for a question that did not fail, but that the run ended before."""
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """An unfinished question, and why."""
-
-    variant: str
-    question_id: str
-    error: str
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,7 @@ class Disagreement:
 
     Attributes
     ----------
-    question, variant, of
+    question, variant, pass_
         The question, the variant and the pass.
     reply
         The reply, verbatim.
@@ -75,7 +68,7 @@ class Disagreement:
 
     question: Question
     variant: str | None
-    of: Pass
+    pass_: Pass
     reply: str
     grade: Grade
     second_grade: Grade
@@ -87,7 +80,7 @@ class Answered:
 
     question: Question
     outcomes: Sequence[Outcome]
-    said: Sequence[Completion]
+    completions: Sequence[Completion]
     error: str | None = None
 
 
@@ -103,28 +96,32 @@ class Sums:
     """
 
     def __init__(self, variants: Sequence[str], procedure: TwoPass) -> None:
-        self.variants, self.procedure = variants, procedure
+        self.variants = variants
+        self.procedure = procedure
         self.is_begun = False
         """Whether there is any reply or failure."""
         self._counters = {variant: UsageCounter() for variant in variants}
         self._missing: dict[str, list[Missing]] = {variant: [] for variant in variants}
         self._disagreements: dict[str, list[Disagreement]] = {variant: [] for variant in variants}
-        ways = ("tag", "judge") if procedure.grader.models else ("tag", "wording", "choice")
-        self.refusals: dict[str | None, dict[str, int]] = {variant: dict.fromkeys(ways, 0) for variant in variants}
-        """Number of first draws that refused, by variant and by how the refusal was recognised."""
+        self._replies = {variant: ReplyCounter(procedure) for variant in variants}
+        self.has_confidence = False
+        """Whether any reply came with a confidence."""
 
     def add(self, record: QuestionRecord, answered: Mapping[str, Answered]) -> None:
         """Add one question with its outcomes under all variants."""
         self.is_begun = self.is_begun or any(
-            answered_variant.said or answered_variant.error != STILL_TO_COME for answered_variant in answered.values()
+            answered_variant.completions or answered_variant.error != STILL_TO_COME
+            for answered_variant in answered.values()
         )
         self._count(record, answered)
         for disagreement in _disagreements(answered):
             self._disagreements[str(disagreement.variant)].append(disagreement)
         for variant, answered_variant in answered.items():
+            self.has_confidence |= any(outcome.confidence is not None for outcome in answered_variant.outcomes)
             outcome = next(iter(answered_variant.outcomes), None)  # none if the store is damaged
-            if outcome is not None and outcome.refused and (reply := outcome.first_reply) is not None:
-                self.refusals[variant][recognised_by(self.procedure.grader, record.question, reply)] += 1
+            if outcome is not None:
+                self._replies[variant].add(record.question, outcome)
+            self._replies[variant].add_filtered(answered_variant.completions)
             if answered_variant.error is not None:
                 self._missing[variant].append(Missing(variant, record.question.question_id, answered_variant.error))
 
@@ -132,7 +129,7 @@ class Sums:
         """Count the usage of each variant, retired replies included; shared replies count for the first variant."""
         counted: set[int] = set()
         for variant in self.variants:
-            replies = answered[variant].said if variant in answered else ()
+            replies = answered[variant].completions if variant in answered else ()
             set_aside = (
                 completion for completion in record.retired if (completion.variant or self.variants[0]) == variant
             )
@@ -146,6 +143,11 @@ class Sums:
         return {variant: counter.usage(prices) for variant, counter in self._counters.items()}
 
     @property
+    def replies(self) -> dict[str | None, ReplyChecks]:
+        """How the replies of each variant were read."""
+        return {variant: counter.checks for variant, counter in self._replies.items()}
+
+    @property
     def missing(self) -> tuple[Missing, ...]:
         """Unfinished questions, by variant and id."""
         return tuple(question for missing in self._missing.values() for question in missing)
@@ -156,11 +158,6 @@ class Sums:
         return tuple(disagreement for disagreements in self._disagreements.values() for disagreement in disagreements)
 
 
-def total(replies: Iterable[Completion], prices: Prices) -> Usage:
-    """Add up the usage of replies."""
-    return UsageCounter(replies).usage(prices)
-
-
 def _disagreements(answered: Mapping[str, Answered]) -> Iterator[Disagreement]:
     """Yield each reply to a question on which the graders disagree, once even if it was drawn several times.
 
@@ -168,7 +165,7 @@ def _disagreements(answered: Mapping[str, Answered]) -> Iterator[Disagreement]:
     """
     shared: set[str] = set()
     for disagreement in chain.from_iterable(_of_variant(*item) for item in answered.items()):
-        if disagreement.of is Pass.FORCED:
+        if disagreement.pass_ is Pass.FORCED:
             if disagreement.reply in shared:
                 continue
             shared.add(disagreement.reply)
@@ -177,7 +174,7 @@ def _disagreements(answered: Mapping[str, Answered]) -> Iterator[Disagreement]:
 
 def _of_variant(variant: str, answered: Answered) -> Iterator[Disagreement]:
     verdicts: dict[tuple[Pass, int], list[Reply]] = {}
-    for completion in answered.said:
+    for completion in answered.completions:
         if completion.reply.role is not Role.MODEL:
             verdicts.setdefault((completion.reply.pass_, completion.draw), []).append(completion.reply)
     for (pass_, draw), verdict_replies in verdicts.items():
@@ -186,7 +183,7 @@ def _of_variant(variant: str, answered: Answered) -> Iterator[Disagreement]:
         if first is not None and second is not None and first is not second:
             reply = next(
                 completion.reply.text
-                for completion in answered.said
+                for completion in answered.completions
                 if (completion.reply.pass_, completion.draw, completion.reply.role) == (pass_, draw, Role.MODEL)
             )
             yield Disagreement(answered.question, variant, pass_, reply, first, second)
@@ -217,26 +214,6 @@ def model_name(first: str | None, forced: str) -> str:
     return first if is_same_model(first, forced) else f"{first}, forced: {forced}"
 
 
-def is_same_model(first: str, other: str) -> bool:
-    """Whether two names refer to one model: the shorter is a suffix of the longer, part by part.
-
-    Examples
-    --------
-    >>> is_same_model("almanac/base", "openai-api/almanac/base"), is_same_model("gpt-4o", "openai/gpt-4o-mini")
-    (True, False)
-    """
-    parts, others = (name.casefold().split("/") for name in (first, other))
-    length = min(len(parts), len(others))
-    return parts[-length:] == others[-length:]
-
-
-def mixture(first: str | None, forced: str) -> tuple[Statement, ...]:
-    """Return a caveat if the two passes may be from different models."""
-    if first is not None and is_same_model(first, forced):
-        return ()
-    return (Statement("two_models", "serious", {"first": first, "forced": forced}),)
-
-
 FURTHER_DRAWS = "the run ended before all of its repeated samples were finished"
 """Reason for a question whose further draws are incomplete."""
 
@@ -249,8 +226,8 @@ ROWS_OF_GROUP = 100_000
 OS_ERROR = re.compile(r"\(os error (\d+)\)")
 """Matches the number of a system error in a message of Polars."""
 
-Asking = tuple[Conversation, list[Completion], str | None]
-"""A question under a variant, its replies, and the error that kept it from being finished."""
+StoredConversation = tuple[Conversation, list[Completion], str | None]
+"""A question under a variant, its stored replies, and the error that kept it from being finished."""
 
 
 class UnfinishedError(RefusalIndexError, ValueError):
@@ -271,20 +248,32 @@ class Derived:
         Questions that failed or are unfinished.
     disagreements
         Replies over which two graders differ.
-    refusals
-        Number of first draws that refused, by variant and by how the refusal was recognised; empty for an imported
-        first pass.
+    replies
+        How the replies of first draws were read, by variant; those of the forced pass alone after an imported first
+        pass.
     """
 
     outcomes: pl.LazyFrame
     usage: Mapping[str | None, Usage]
     missing: tuple[Missing, ...]
     disagreements: tuple[Disagreement, ...] = ()
-    refusals: Mapping[str | None, Mapping[str, int]] = field(default_factory=dict)
+    replies: Mapping[str | None, ReplyChecks] = field(default_factory=dict)
 
 
-def procedure_of(settings: Mapping[str, Any]) -> TwoPass:
+def procedure_of(settings: Mapping[str, Any], detector: Detector | None = None) -> TwoPass:
     """Return the procedure that interprets the replies of a run's folder.
+
+    Parameters
+    ----------
+    settings
+        The settings recorded in the folder.
+    detector
+        The function by which they recognise refusals, if they name one.
+
+    Raises
+    ------
+    PatternError
+        If they name a function that is not given.
 
     Examples
     --------
@@ -298,15 +287,22 @@ def procedure_of(settings: Mapping[str, Any]) -> TwoPass:
         rule = grader.get("name", GraderKind.EXACT)
         kind = GraderKind(rule) if rule in set(GraderKind) else GraderKind.MODEL
     refusal = refusal_setting(settings)
-    detector = None if refusal is None else detector_of(refusal)
+    refusals = LEFT_TO_GRADER if refusal is None else recorded_rule(refusal, detector)
+    refusals = replace(refusals, reasoning=grader.get("reasoning"))
     if "first_pass" in settings:
-        return ForcedPass(kind, detector=detector)
+        return ForcedPass(kind, refusals=refusals)
     if "regraded_from" in settings:
-        return Regrading(kind, detector=detector)
-    return FirstPassOnly(kind, detector=detector) if settings.get("answered_only") else TwoPass(kind, detector=detector)
+        return Regrading(kind, refusals=refusals)
+    return FirstPassOnly(kind, refusals=refusals) if settings.get("answered_only") else TwoPass(kind, refusals=refusals)
 
 
-def derive_into(target: Path, folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> Derived:
+def derive_into(
+    target: Path,
+    folder: RunFolder,
+    store: ReplyStore,
+    prices: Prices = UNPRICED,
+    detector: Detector | None = None,
+) -> Derived:
     """Write the outcome table of a run's replies, variants in the order of their prompt set.
 
     Unless the first pass was imported, only parts of the table are in memory at a time.
@@ -320,6 +316,8 @@ def derive_into(target: Path, folder: RunFolder, store: ReplyStore, prices: Pric
         The run's folder and its replies.
     prices
         The prices of its models.
+    detector
+        The function by which it recognises refusals, if it does so by one.
 
     Raises
     ------
@@ -331,12 +329,13 @@ def derive_into(target: Path, folder: RunFolder, store: ReplyStore, prices: Pric
         If the file cannot be written.
     """
     settings = folder.read_complete_settings()
+    procedure = procedure_of(settings, detector)
     if "first_pass" in settings:
-        table, derived = _with_first_passes(folder, settings, store, prices)
+        table, derived = _with_first_passes(folder, settings, store, prices, procedure)
         with _raising_os_errors(target):
             table.write_parquet(target)
         return replace(derived, outcomes=pl.scan_parquet(target, glob=False))
-    sums = _sums(settings["prompts"]["variants"], store, procedure_of(settings))
+    sums = _sums(settings["prompts"]["variants"], store, procedure)
     with (
         _raising_os_errors(target),
         TemporaryDirectory(TEMPORARY_SUFFIX, f"{target.name}.", target.parent) as parts_folder,
@@ -344,13 +343,19 @@ def derive_into(target: Path, folder: RunFolder, store: ReplyStore, prices: Pric
         written: dict[str, list[Path]] = {variant: [] for variant in sums.variants}
         for variant, part in _parts(settings, store, sums):
             path = Path(parts_folder, f"{sum(map(len, written.values()))}.parquet")
+            if CONFIDENCE not in part.columns:
+                part.insert_column(
+                    part.width, pl.repeat(None, part.height, dtype=pl.Float64, eager=True).alias(CONFIDENCE)
+                )
             part.write_parquet(path, compression="lz4")
             written[variant].append(path)
         _check_begun(folder, sums)
         in_order = [path for paths in written.values() for path in paths]
-        pl.scan_parquet(in_order, glob=False).sink_parquet(target, row_group_size=ROWS_OF_GROUP)
+        joined = pl.scan_parquet(in_order, glob=False)
+        joined = joined if sums.has_confidence else joined.drop(CONFIDENCE)
+        joined.sink_parquet(target, row_group_size=ROWS_OF_GROUP)
     return Derived(
-        pl.scan_parquet(target, glob=False), sums.usage(prices), sums.missing, sums.disagreements, sums.refusals
+        pl.scan_parquet(target, glob=False), sums.usage(prices), sums.missing, sums.disagreements, sums.replies
     )
 
 
@@ -385,7 +390,8 @@ def _parts(settings: Mapping[str, Any], store: ReplyStore, sums: Sums) -> Iterat
     rows: dict[str, list[tuple[Identification, Question, Outcome]]] = {variant: [] for variant in sums.variants}
     for record, answered in _each_answered(store, sums):
         for variant, answered_variant in answered.items():
-            part, run = rows[variant], identifications[variant]
+            part = rows[variant]
+            run = identifications[variant]
             part += (
                 (replace(run, draw=draw) if draw else run, record.question, outcome)
                 for draw, outcome in enumerate(answered_variant.outcomes)
@@ -406,7 +412,7 @@ def _each_answered(store: ReplyStore, sums: Sums) -> Iterator[tuple[QuestionReco
         yield record, answered
 
 
-def each_conversation(store: ReplyStore, variants: Iterable[str], procedure: Procedure) -> Iterator[Asking]:
+def each_conversation(store: ReplyStore, variants: Iterable[str], procedure: Procedure) -> Iterator[StoredConversation]:
     """Yield every question that was asked, its replies, and the error that kept it from being finished.
 
     They are ordered by variant and id, not by time, so that floating-point sums over them are reproducible.
@@ -416,7 +422,9 @@ def each_conversation(store: ReplyStore, variants: Iterable[str], procedure: Pro
             yield from _conversations_of(record, [variant], procedure)
 
 
-def _conversations_of(record: QuestionRecord, variants: Iterable[str], procedure: Procedure) -> Iterator[Asking]:
+def _conversations_of(
+    record: QuestionRecord, variants: Iterable[str], procedure: Procedure
+) -> Iterator[StoredConversation]:
     for variant in variants:
         if variant in record.draws:
             conversation = Conversation(record.question, variant, procedure, record.draws[variant])
@@ -427,6 +435,7 @@ def _answered(conversation: Conversation, completions: list[Completion], error: 
     """Return the outcomes of a question, one per draw; draws that are unfinished are unscored."""
     is_begun = not conversation.procedure.asks_first or any(item.reply.pass_ is Pass.FIRST for item in completions)
     used, derived = completions_and_outcomes(conversation, completions) if is_begun else ([], [])
+    derived = _with_confidence(derived, used)
     if len(derived) == conversation.draws:
         return Answered(conversation.question, derived, used, error)
     reason = NOT_FINISHED if error is None else REQUEST_FAILED
@@ -437,11 +446,30 @@ def _answered(conversation: Conversation, completions: list[Completion], error: 
     )
 
 
+def _with_confidence(outcomes: list[Outcome], used: Iterable[Completion]) -> list[Outcome]:
+    """Add the confidence that came with the answer of each draw that counts: the first one, or if refused, the forced.
+
+    Draws that share a reply share an outcome, but each has a confidence of its own.
+    """
+    given = {
+        (completion.reply.pass_, completion.draw): completion.confidence
+        for completion in used
+        if completion.confidence is not None
+    }
+    if not given:
+        return outcomes
+    passes = {False: Pass.FIRST, True: Pass.FORCED}
+    return [
+        outcome if outcome.refused is None else replace(outcome, confidence=given.get((passes[outcome.refused], draw)))
+        for draw, outcome in enumerate(outcomes)
+    ]
+
+
 def _with_first_passes(
-    folder: RunFolder, settings: Mapping[str, Any], store: ReplyStore, prices: Prices
+    folder: RunFolder, settings: Mapping[str, Any], store: ReplyStore, prices: Prices, procedure: TwoPass
 ) -> tuple[pl.DataFrame, Derived]:
     """Return the outcome table of a forced pass joined to its imported first pass, and all else derived from it."""
-    sums = _sums([FORCED], store, procedure_of(settings))
+    sums = _sums([FORCED], store, procedure)
     forced = {
         record.question.question_id: answered[FORCED].outcomes[0]
         for record, answered in _each_answered(store, sums)
@@ -453,4 +481,6 @@ def _with_first_passes(
     first = passes[0].variant
     disagreements = tuple(replace(disagreement, variant=first) for disagreement in sums.disagreements)
     table = to_outcomes(passes, forced)
-    return table, Derived(table.lazy(), {first: sums.usage(prices)[FORCED]}, sums.missing, disagreements)
+    usage = {first: sums.usage(prices)[FORCED]}
+    replies = {first: sums.replies[FORCED]}
+    return table, Derived(table.lazy(), usage, sums.missing, disagreements, replies)

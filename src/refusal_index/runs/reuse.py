@@ -16,26 +16,29 @@ from typing import Any
 from typing import Protocol as Interface
 
 from refusal_index import entry_points
-from refusal_index.data.datasets import ALMANAC, Dataset, GraderName, load_dataset
+from refusal_index.data.datasets import Dataset, GraderName, load_dataset, usual_grader
 from refusal_index.data.files import replacing
 from refusal_index.data.first_pass import (
-    BEYOND,
+    NOT_IDENTIFYING,
     FirstPass,
     FirstPassError,
+    FirstPasses,
     filled_in,
     of_one_model,
     questions_to_force,
     to_outcomes,
-    with_forced,
 )
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.imports import FORMATS, ReadOptions, SourceFile, detected_format, has_ids, read_first_passes
-from refusal_index.data.outcome import Question
+from refusal_index.data.imports import FORMATS, ReadOptions, detected_format, has_ids, read_first_passes
+from refusal_index.data.outcome import Grade, Question
 from refusal_index.data.outcome_table import write_outcomes
-from refusal_index.data.run_json import default_run_name
+from refusal_index.data.run_json import default_run_name, refusal_setting
+from refusal_index.data.source_files import SourceFile
 from refusal_index.data.tables import present_columns
 from refusal_index.errors import suggestion
-from refusal_index.models.functions import is_function_name
+from refusal_index.findings.imported import empty_replies, reading_statements
+from refusal_index.findings.metrics import Statement
+from refusal_index.findings.models_asked import two_models
 from refusal_index.models.requests import to_metadata
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import (
@@ -53,33 +56,23 @@ from refusal_index.protocol import (
     load_prompt_set,
     used_completions,
 )
-from refusal_index.protocol.replies import TAG, WORDING, Detector, read_reply
-from refusal_index.runs.plan import (
-    RUNS,
-    Plan,
-    checked,
-    comparability_version,
-    describe_run,
-    function_sources,
-    grader_for,
-    grader_identity,
-    grader_of,
-    identity,
-    open_store,
-    refusal_detector,
-)
+from refusal_index.protocol.reading import PATTERN_TIMEOUT, read_reply
+from refusal_index.protocol.refusals import RefusalRule
+from refusal_index.runs.gold_answers import without_declining_gold
+from refusal_index.runs.graders import grader_for, grader_of, refusal_models, refusals_of, resolved_refusal
+from refusal_index.runs.identity import describe_run, function_sources, grader_identity, identity
+from refusal_index.runs.plan import RUNS, Plan, checked
 from refusal_index.runs.results import (
     STILL_TO_COME,
-    Asking,
+    StoredConversation,
     UnfinishedError,
     derive_into,
     each_conversation,
     first_pass_table,
-    mixture,
     procedure_of,
 )
-from refusal_index.runs.settings import Settings
-from refusal_index.runs.writing import BEFORE
+from refusal_index.runs.settings import COMPARABILITY_VERSION, Settings
+from refusal_index.runs.store import open_store
 
 
 def prepare_force(
@@ -123,50 +116,76 @@ def prepare_force(
         passes = filled_in(
             passes, named_dataset, by_id=has_ids(imported.file, imported.kind, options), source=str(file)
         )
-    if named_dataset is None and settings.grader in (GraderKind.CHOICE, GraderKind.REGEX):
-        raise SettingError(
-            f"{{grader}}: expected exact or a model, got {settings.grader}; imported files hold no choices or patterns:"
-            " name the dataset that does ({dataset})"
-        )
-    prompts, placement = load_prompt_set(settings.prompting.prompts), Placement(settings.prompting.placement)
+    passes = tuple(replace(first_pass, question=without_declining_gold(first_pass.question)) for first_pass in passes)
+    questions = questions_to_force(passes, str(imported.file.path))
+    has_choices = all(question.choices for question in questions)
+    if named_dataset is None:
+        _check_grader(settings.grader, has_choices=has_choices)
+    prompts = load_prompt_set(settings.prompting.prompts)
+    placement = Placement(settings.prompting.placement)
     dataset_name = passes[0].dataset or imported.file.stem
-    default: GraderName = "exact" if dataset_name == ALMANAC else "model"
+    is_exact = usual_grader(dataset_name) == "exact"
+    default: GraderName = "exact" if is_exact else "choice" if has_choices else "model"
     dataset = Dataset(
         name=dataset_name,
-        questions=questions_to_force(passes, str(imported.file.path)),
+        questions=questions,
         sha256=imported.file.sha256,
         source=f"refused questions of {imported.file.path.name}",
         default_grader=default if named_dataset is None else named_dataset.default_grader,
         licence="that of the file",
     )
     grader, graders = grader_for(settings, dataset)
-    detector = refusal_detector(settings.refusal)
-    made_of = {
+    settings = replace(settings, refusal=resolved_refusal(settings.refusal, graders))
+    refusals = refusals_of(settings)
+    run_identity = {
         **identity(settings, dataset, prompts, graders or (str(grader),), function_sources(settings, graders, {})),
         "first_pass": _first_pass(imported, passes, named_dataset),
     }
-    folder = RunFolder(out or RUNS / default_run_name(settings.model, f"{dataset.name}-{FORCED}", made_of))
+    graders = (*graders, *refusal_models(settings.refusal))
+    folder = RunFolder(out or RUNS / default_run_name(settings.model, f"{dataset.name}-{FORCED}", run_identity))
+    protocol = Protocol(prompts, next(iter(prompts.variants)), grader, placement, refusals=refusals)
     facts = describe_run(settings, dataset, prompts)
     plan = Plan(
         replace(settings, prompting=replace(settings.prompting, variants=(FORCED,))),
         dataset,
         graders,
         folder,
-        made_of,
+        run_identity,
         {**facts, "prompt_set": {FORCED: facts["prompt_set"][FORCED]}},
-        {FORCED: ForcedPass(grader, Protocol(prompts, next(iter(prompts.variants)), grader, placement), detector)},
+        {FORCED: ForcedPass(grader, protocol, refusals)},
         {FORCED: dict.fromkeys(dataset.questions, 1)},
         title=(settings.model, dataset.name),
         begin=lambda: write_outcomes(to_outcomes(passes), first_pass_table(folder)),
-        caveats=mixture(passes[0].model, settings.model),
+        caveats=(*two_models(passes[0].model, settings.model), *_caveats(imported.read, passes)),
     )
     return checked(plan)
+
+
+def _check_grader(grader: str | None, *, has_choices: bool) -> None:
+    """Raise SettingError for a grader that needs what an imported file lacks."""
+    if grader == GraderKind.REGEX or (grader == GraderKind.CHOICE and not has_choices):
+        lacking = "choices of every question" if grader == GraderKind.CHOICE else "patterns"
+        raise SettingError(
+            f"{{grader}}: expected exact, includes or a model, got {grader}; the file does not hold the {lacking}: "
+            "name the dataset that does ({dataset})"
+        )
+
+
+def _caveats(read: FirstPasses, passes: Sequence[FirstPass]) -> Iterator[Statement]:
+    """Yield what to say about the file before the forced pass; nothing in it is lost for want of a column."""
+    yield from (statement for statement in reading_statements(read) if statement.code != "not_in_table")
+    unused_grades = sum(first_pass.unused_grades for first_pass in passes if first_pass.grade is Grade.UNSCORED)
+    if unused_grades:
+        yield empty_replies(unused_grades)
 
 
 def _first_pass(imported: Imported, passes: Sequence[FirstPass], named_dataset: Dataset | None) -> dict[str, Any]:
     """Return the identity of the first pass: its grades are kept, so the file and how it is read count."""
     document = json.dumps(
-        [{name: value for name, value in asdict(first_pass).items() if name not in BEYOND} for first_pass in passes]
+        [
+            {name: value for name, value in asdict(first_pass).items() if name not in NOT_IDENTIFYING}
+            for first_pass in passes
+        ]
     )
     return {
         "source": imported.file.path.name,
@@ -176,6 +195,7 @@ def _first_pass(imported: Imported, passes: Sequence[FirstPass], named_dataset: 
         "grader": "as imported",
         "answers": len(passes),
         "answers_sha256": hashlib.sha256(document.encode()).hexdigest(),
+        **({"incomplete": asdict(imported.read.incomplete)} if imported.read.incomplete else {}),
         **({"filled_in_from": {"name": named_dataset.name, "sha256": named_dataset.sha256}} if named_dataset else {}),
     }
 
@@ -183,34 +203,40 @@ def _first_pass(imported: Imported, passes: Sequence[FirstPass], named_dataset: 
 class Importer(Interface):
     """Reads a file format; plugins register importers in the group ``refusal_index.importers``."""
 
-    def __call__(self, file: SourceFile, options: ReadOptions, /) -> tuple[FirstPass, ...]:
-        """Return the first passes in a file; raises FirstPassError if it cannot be read."""
+    def __call__(self, file: SourceFile, options: ReadOptions, /) -> FirstPasses:
+        """Return the first passes in a file, and what was not used; raises FirstPassError if it cannot be read."""
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A file, its format, and its first passes."""
+    """A file, its format, and what was read from it."""
 
     file: SourceFile
     kind: str
-    passes: tuple[FirstPass, ...]
+    read: FirstPasses
+
+    @property
+    def passes(self) -> tuple[FirstPass, ...]:
+        """Its first passes."""
+        return self.read.passes
 
 
-def joined(passes: Sequence[FirstPass], forced: Path, kind: str | None, options: ReadOptions) -> tuple[FirstPass, ...]:
-    """Return first passes joined with the forced answers of another file, read with the same options.
+def import_forced(passes: Sequence[FirstPass], path: Path, kind: str | None, options: ReadOptions) -> FirstPasses:
+    """Read the file of the forced answers to first passes, with the same options.
 
-    Named columns apply to this file if it has them. Raises the errors of `import_file` and `with_forced`.
+    Named columns apply to this file if it has them. Raises the errors of `import_file`.
     """
-    file = SourceFile.read(forced)
+    file = SourceFile.read(path)
     if not file.is_inspect_log:
         present = present_columns(file.with_paths(options.columns.values()))
         options = replace(options, columns={role: name for role, name in options.columns.items() if name in present})
     # the first file names the model
-    forced_passes = import_file(forced, kind, replace(options, name=None, dataset=None)).passes
+    read = import_file(path, kind, replace(options, name=None, dataset=None)).read
     # Files name a model differently.
-    if all(len({first_pass.model for first_pass in group}) == 1 for group in (passes, forced_passes)):
-        forced_passes = tuple(replace(first_pass, model=passes[0].model) for first_pass in forced_passes)
-    return with_forced(passes, forced_passes, str(forced))
+    if all(len({first_pass.model for first_pass in group}) == 1 for group in (passes, read.passes)):
+        renamed = tuple(replace(first_pass, model=passes[0].model) for first_pass in read.passes)
+        read = replace(read, passes=renamed)
+    return read
 
 
 def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
@@ -231,10 +257,13 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
         An error of this package if the file cannot be used; the message names the line.
     """
     if refusal := options.refusal:
-        detector = refusal_detector(refusal)
-        if refusal in (WORDING, TAG) or is_function_name(refusal):  # a pattern is searched in the whole reply
-            detector = partial(_refuses, detector)
-        options = replace(options, detector=detector)
+        rule = refusals_of(Settings.from_values(refusal=resolved_refusal(refusal, ())))
+        if rule.asks_model:
+            raise SettingError(
+                f"{{refusal}}: expected 'wording', 'tag', +REGEX, @FILE or a function, got {refusal!r}; an import asks "
+                "no model"
+            )
+        options = replace(options, detector=partial(_refuses, rule))
     file = SourceFile.read(path)
     format_ = kind or detected_format(file)
     if format_ in FORMATS:
@@ -248,10 +277,12 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
     return Imported(file, format_, options.applied(importer(file, options)))
 
 
-def _refuses(detector: Detector | None, reply: str, question: Question) -> bool:
-    """Whether a reply refuses, by its tag or, with a detector, by its wording."""
-    reading = read_reply(reply)
-    return reading.refused or (detector is not None and detector(reading.answer, question))
+def _refuses(rule: RefusalRule, reply: str, question: Question) -> bool:
+    """Whether a reply refuses; raises TimeoutError if the search for a regular expression takes too long."""
+    reading = read_reply(reply, question.text, question.choices, refusals=rule)
+    if reading.unscored_reason == PATTERN_TIMEOUT:
+        raise TimeoutError
+    return reading.refused
 
 
 NOT_ANSWERED = "not answered in the run that is regraded: "
@@ -283,36 +314,40 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
             f"regrade: expected the folder of a run of both passes, got {run}, which holds a forced pass alone; run "
             "'refusal-index force' with this grader into another folder"
         )
-    detector = refusal_detector(settings.refusal)  # before reading the run, which may name the same function
+    kind, graders = grader_of(str(settings.grader))
+    reasoning = settings.reasoning if settings.reasoning is not None else (before["grader"] or {}).get("reasoning")
+    settings = replace(settings, refusal=resolved_refusal(settings.refusal, graders), reasoning=reasoning)
+    refusals = refusals_of(settings)
+    detector = refusals.function if settings.refusal == refusal_setting(before) else None
     with open_store(source, made=False) as store:
         replied = [
-            _complete_replies(*asked)
-            for asked in each_conversation(store, before["prompts"]["variants"], procedure_of(before))
+            _answerable(_complete_replies(*asked))
+            for asked in each_conversation(store, before["prompts"]["variants"], procedure_of(before, detector))
         ]
     if not replied:
         raise UnfinishedError(f"{source.path}: nothing was asked yet; run the same command again to resume")
     settings = replace(settings, model=before["model"], seed=before["seed"])
-    kind, graders = grader_of(str(settings.grader))
     questions_by_variant: dict[str, dict[Question, int]] = {}
     for conversation, _, _ in replied:
         questions_by_variant.setdefault(conversation.variant, {})[conversation.question] = conversation.draws
     questions = {conversation.question.question_id: conversation.question for conversation, _, _ in replied}
     check_gradable(questions.values(), kind)
-    made_of = {
+    run_identity = {
         **before,
-        "grader": grader_identity(graders or (str(kind),), questions.values(), settings.refusal),
-        "comparability_version": comparability_version((graders or (str(kind),))[0]),
+        "grader": grader_identity(graders or (str(kind),), questions.values(), settings.refusal, settings.reasoning),
+        "comparability_version": COMPARABILITY_VERSION,
         "regraded_from": {"grader": before["grader"], "replies_sha256": _hash(replied)},
     }
-    name, sha256 = before["dataset"]["name"], before["dataset"]["sha256"]
+    name = before["dataset"]["name"]
+    sha256 = before["dataset"]["sha256"]
     dataset = Dataset(name, tuple(questions.values()), sha256, f"the run in {run}", "exact", "that of the run")
-    folder = RunFolder(out or RUNS / default_run_name(settings.model, f"{name}-regraded", made_of))
+    folder = RunFolder(out or RUNS / default_run_name(settings.model, f"{name}-regraded", run_identity))
 
     def begin() -> None:
         """Copy the replies, and the outcome table under the previous grader."""
-        if not (folder.path / BEFORE).exists():
-            with open_store(source, made=False) as store, replacing(folder.path / BEFORE) as new:
-                derive_into(new, source, store)
+        if not (folder.before).exists():
+            with open_store(source, made=False) as store, replacing(folder.before) as new:
+                derive_into(new, source, store, detector=detector)
         with open_store(folder) as store:
             for asked, replies, error in replied:
                 store.put(replies)
@@ -322,11 +357,11 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     plan = Plan(
         settings,
         dataset,
-        graders,
+        (*graders, *refusal_models(settings.refusal)),
         folder,
-        made_of,
+        run_identity,
         _about(source, settings, run),
-        dict.fromkeys(questions_by_variant, Regrading(kind, detector=detector)),
+        dict.fromkeys(questions_by_variant, Regrading(kind, refusals=refusals)),
         questions_by_variant,
         title=(settings.model, name),
         begin=begin,
@@ -334,7 +369,16 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     return checked(plan)
 
 
-def _complete_replies(conversation: Conversation, completions: list[Completion], error: str | None) -> Asking:
+def _answerable(stored: StoredConversation) -> StoredConversation:
+    """Return a question with its replies, without a gold answer that declines."""
+    conversation, replies, error = stored
+    question = without_declining_gold(conversation.question)
+    return replace(conversation, question=question), replies, error
+
+
+def _complete_replies(
+    conversation: Conversation, completions: list[Completion], error: str | None
+) -> StoredConversation:
     """Return the model's replies to a question in its complete draws, at least one, and the error if it has none.
 
     Other draws stay missing. A question that was answered but whose grader failed is regraded as well.
@@ -368,7 +412,7 @@ def _own(conversation: Conversation, completions: Iterable[Completion]) -> Itera
         yield replace(completion, variant=conversation.variant, input_tokens=0, output_tokens=0, requests=0)
 
 
-def _hash(replied: Iterable[Asking]) -> str:
+def _hash(replied: Iterable[StoredConversation]) -> str:
     """Return the SHA-256 of everything that is to be graded."""
     digest = hashlib.sha256()
     for conversation, replies, error in replied:

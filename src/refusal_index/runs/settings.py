@@ -1,7 +1,8 @@
 """The settings of a run: one frozen tree, built from the command line, TOML or Python.
 
 Every leaf is a setting whose name is the same as option, TOML key and argument. `SETTINGS` lists them. Settings that
-affect replies or grades are part of the identity of a run's folder: see `refusal_index.runs.plan.identity`.
+affect replies or grades are part of the identity of a run's folder, as `Identity` describes. After a change here,
+``python docs/make_settings.py`` writes `refusal_index.runs.arguments` and the page of settings.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from refusal_index.models.settings import (
     setting,
     settings_in,
 )
-from refusal_index.protocol.replies import WORDING
 
+DEFAULT_MODEL = "almanac/base"
 DEFAULT_GRADER = "openai/gpt-4o-mini"
 MAX_DRAWS = 1_000_000
 """Most samples per question."""
 
-COMPARABILITY_VERSION = 2
+COMPARABILITY_VERSION = 4
 """Raised whenever a change makes new results incomparable with earlier ones; independent of the package's version."""
 
 
@@ -44,99 +45,197 @@ WEIGHTS = parses(
 
 @dataclass(frozen=True)
 class Questions:
-    """Which questions are asked.
+    """Which questions are asked."""
 
-    - `dataset` NAME: Dataset name, as listed by 'refusal-index ls', or two as in A+B. [default: almanac, or own with
-      --data]
-    - `data` FILE: Local file of questions. When combining datasets, one per dataset that needs a file. Repeatable.
-    - `column` ROLE=NAME: Name a column of your own file, as in question=problem. Repeatable.
-    - `limit`: Number of questions, sampled at random. [default: 1000 for the almanac, else all]
-    """
-
-    dataset: str | None = setting(None, scope="dataset", is_common=True)
-    data: tuple[Path, ...] = setting((), reader=read_paths, scope="dataset", is_common=True)
-    column: tuple[tuple[str, str], ...] = setting(
-        (), reader=reads_pairs("ROLE=NAME, for instance question=problem"), scope="dataset", is_common=True
+    dataset: str | None = setting(
+        None,
+        "Dataset name, as listed by 'refusal-index ls', or two as in A+B. [default: almanac, or own with --data]",
+        identity="derived",
+        metavar="NAME",
+        scope="dataset",
+        is_common=True,
     )
-    limit: int | None = setting(None, scope="dataset", is_common=True)
+    data: tuple[Path, ...] = setting(
+        (),
+        "Local file of questions. When combining datasets, one per dataset that needs a file. Repeatable.",
+        identity="derived",
+        argument="str | Path | Sequence[str | Path]",
+        metavar="FILE",
+        reader=read_paths,
+        scope="dataset",
+        is_common=True,
+    )
+    column: tuple[tuple[str, str], ...] = setting(
+        (),
+        "Name a column of your own file, as in question=problem. Repeatable.",
+        identity="derived",
+        argument="Mapping[str, str] | str | Sequence[str]",
+        metavar="ROLE=NAME",
+        reader=reads_pairs("ROLE=NAME, for instance question=problem"),
+        scope="dataset",
+        is_common=True,
+    )
+    limit: int | None = setting(
+        None,
+        "Number of questions, sampled at random. [default: 1000 for the almanac, else all]",
+        identity="derived",
+        scope="dataset",
+        is_common=True,
+    )
 
 
 @dataclass(frozen=True)
 class Prompting:
-    """How the questions are worded.
+    """How the questions are worded."""
 
-    - `prompts` SET: Prompt set, as listed by 'refusal-index ls', or a TOML file.
-    - `variants` NAMES: Prompts of the set to use, separated by commas, or 'all'; 'normal+' adds the paraphrases of
-      normal.
-    - `placement`: Message that holds the instruction: 'user' or 'system'.
-    - `think`: Text to append to each prompt, such as /no_think, for models that have such a switch.
-    """
-
-    prompts: str = setting("default", scope="dataset")
-    variants: tuple[str, ...] = setting(("all",), reader=read_texts, scope="dataset", is_common=True)
-    placement: Literal["user", "system"] = setting("user")
-    think: str = setting("")
+    prompts: str = setting(
+        "default",
+        "Prompt set, as listed by 'refusal-index ls', or a TOML file.",
+        identity="derived",
+        metavar="SET",
+        scope="dataset",
+    )
+    variants: tuple[str, ...] = setting(
+        ("all",),
+        "Prompts of the set to use, separated by commas, or 'all'; 'normal+' adds the paraphrases of normal.",
+        identity="no",
+        argument="str | Sequence[str]",
+        metavar="NAMES",
+        reader=read_texts,
+        scope="dataset",
+        is_common=True,
+        not_in=("gate",),
+    )
+    placement: Literal["user", "system"] = setting(
+        "user", "Message that holds the instruction: 'user' or 'system'.", identity="always"
+    )
+    think: str = setting(
+        "",
+        "Text to append to each prompt, such as /no_think, for models that have such a switch.",
+        identity="always",
+        is_one_models_own=True,
+        to_json=lambda text: text or None,
+    )
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """How often each question is sampled.
+    """How often each question is sampled."""
 
-    - `draws`: Samples per question; with 2 or more, corrected RI is also estimated. [default: 1]
-    - `answered_only`: Run the first pass only: gives the refusal rate and the share wrong when answering, but no RI.
-    - `repeat_questions`: Number of questions to sample more than once. [default: all with --draws]
-    """
-
-    draws: int | None = setting(None, low=1, high=MAX_DRAWS, scope="dataset", is_common=True)
-    answered_only: bool = setting(False, scope="dataset")
-    repeat_questions: int | None = setting(None, low=2, scope="dataset")
+    draws: int | None = setting(
+        None,
+        "Samples per question; with 2 or more, corrected RI is also estimated. [default: 1]",
+        identity="no",
+        low=1,
+        high=MAX_DRAWS,
+        scope="dataset",
+        is_common=True,
+    )
+    answered_only: bool = setting(
+        False,
+        "Run the first pass only: gives the refusal rate and the share wrong when answering, but no RI.",
+        identity="if_set",
+        scope="dataset",
+    )
+    repeat_questions: int | None = setting(
+        None,
+        "Number of questions to sample more than once. [default: all with --draws]",
+        identity="no",
+        low=2,
+        scope="dataset",
+    )
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a run, after which it stops cleanly and can be resumed; None for no limit.
+    """Limits of a run, after which it stops cleanly and can be resumed; None for no limit."""
 
-    - `max_requests`: Stop once the run has sent this many requests in total.
-    - `max_cost`: Stop before the run costs more than this many dollars; requires --price.
-    - `max_time`: Stop this command after this many seconds.
-    """
-
-    max_requests: int | None = setting(None, low=1, scope="set")
-    max_cost: float | None = setting(None, low=0, scope="set")
-    max_time: float | None = setting(None, low=0, scope="set")
+    max_requests: int | None = setting(
+        None, "Stop once the run has sent this many requests in total.", identity="no", low=1, scope="set"
+    )
+    max_cost: float | None = setting(
+        None,
+        "Stop before the run costs more than this many dollars; requires --price.",
+        identity="no",
+        low=0,
+        scope="set",
+    )
+    max_time: float | None = setting(
+        None, "Stop this command after this many seconds.", identity="no", low=0, scope="set"
+    )
 
 
 @dataclass(frozen=True)
 class Stopping:
-    """When a run stops early because its results are precise enough.
+    """When a run stops early because its results are precise enough."""
 
-    - `half_width`: Stop at the first interim analysis ('look') at which the interval of RI has at most this half-width.
-      [default: ask all questions]
-    - `looks`: With --half-width: number of looks, evenly spaced over the questions.
-    """
-
-    half_width: float | None = setting(None, low=0.0001, high=0.9999, scope="dataset")
-    looks: int = setting(DEFAULT_LOOKS, low=1, high=MAX_LOOKS, scope="dataset")
+    half_width: float | None = setting(
+        None,
+        "Stop at the first interim analysis ('look') at which the interval of RI has at most this half-width. "
+        "[default: ask all questions]",
+        identity="no",
+        low=0.0001,
+        high=0.9999,
+        scope="dataset",
+        not_in=("gate",),
+    )
+    looks: int = setting(
+        DEFAULT_LOOKS,
+        "With --half-width: number of looks, evenly spaced over the questions.",
+        identity="no",
+        low=1,
+        high=MAX_LOOKS,
+        scope="dataset",
+    )
 
 
 @dataclass(frozen=True)
 class Accounts:
-    """Prices of tokens, and what answers are worth.
+    """Prices of tokens, and payoffs of answers."""
 
-    - `price` IN,OUT: Dollars per million input and output tokens of the model, as in 2.5,10; adds the cost to the
-      results.
-    - `grader_price` IN,OUT: The same for the grading model; if there are two, the price of each.
-    - `batch_rate`: With --engine batch: price of a batch request as a share of the normal price, such as 0.5.
-    - `penalty`: Penalty for a wrong answer in the weighted score.
-    - `truthfulness_weights` R,D,W: Weights of the truthfulness score: added for a right answer and for a refusal,
-      subtracted for a wrong answer.
-    """
-
-    price: Price | None = setting(None, reader=PRICE)
-    grader_price: Price | None = setting(None, reader=PRICE, scope="dataset")
-    batch_rate: float | None = setting(None, low=0, high=1)
-    penalty: float = setting(1.0, low=0, scope="set")
-    truthfulness_weights: TruthfulnessWeights = setting(TruthfulnessWeights(), reader=WEIGHTS, scope="set")
+    price: Price | None = setting(
+        None,
+        "Dollars per million input and output tokens of the model, as in 2.5,10; adds the cost to the results.",
+        identity="no",
+        argument="str | None",
+        metavar="IN,OUT",
+        reader=PRICE,
+        is_one_models_own=True,
+    )
+    grader_price: Price | None = setting(
+        None,
+        "The same for the grading model; if there are two, the price of each.",
+        identity="no",
+        argument="str | None",
+        metavar="IN,OUT",
+        reader=PRICE,
+        scope="dataset",
+    )
+    batch_rate: float | None = setting(
+        None,
+        "With --engine batch: price of a batch request as a share of the normal price, such as 0.5.",
+        identity="no",
+        low=0,
+        high=1,
+    )
+    weighted_score_p: float = setting(
+        1.0,
+        "p of the weighted score c - p(1 - r): the share answered right minus p times the share answered.",
+        identity="no",
+        low=0,
+        scope="set",
+        not_in=("gate",),
+    )
+    truthfulness_weights: TruthfulnessWeights = setting(
+        TruthfulnessWeights(),
+        "Weights of the truthfulness score: added for a right answer and for a refusal, subtracted for a wrong answer.",
+        identity="no",
+        argument="str",
+        metavar="R,D,W",
+        reader=WEIGHTS,
+        scope="set",
+        not_in=("gate",),
+    )
 
     @property
     def prices(self) -> Prices:
@@ -146,17 +245,30 @@ class Accounts:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Assumptions of a dry run.
+    """Assumptions of a dry run."""
 
-    - `assume_refusal`: With --dry-run: assumed share of refused questions. [default: that of an embedded model, else
-      0.5]
-    - `reply_tokens`: With --dry-run: assumed tokens per reply. [default: 8 for the almanac, else 50]
-    - `seconds_per_request`: With --dry-run: assumed duration of a request, with --max-connections in parallel.
-    """
-
-    assume_refusal: float | None = setting(None, low=0, high=1)
-    reply_tokens: int | None = setting(None, low=1)
-    seconds_per_request: float = setting(2.0, low=0)
+    assume_refusal: float | None = setting(
+        None,
+        "With --dry-run: assumed share of refused questions. [default: that of an embedded model, else 0.5]",
+        identity="no",
+        low=0,
+        high=1,
+        not_in=("gate", "watch"),
+    )
+    reply_tokens: int | None = setting(
+        None,
+        "With --dry-run: assumed tokens per reply. [default: 8 for the almanac, else 50]",
+        identity="no",
+        low=1,
+        not_in=("gate", "watch"),
+    )
+    seconds_per_request: float = setting(
+        2.0,
+        "With --dry-run: assumed duration of a request, with --max-connections in parallel.",
+        identity="no",
+        low=0,
+        not_in=("gate", "watch"),
+    )
 
 
 @dataclass(frozen=True)
@@ -168,20 +280,49 @@ class Settings(RequestSettings):
     >>> settings = Settings.from_values(model="almanac/small", temperature=1, variants="low,high")
     >>> settings.decoding.temperature, settings.prompting.variants
     (1.0, ('low', 'high'))
-
-    - `model`: Model, as PROVIDER/NAME, or your own function as python:MODULE:FUNCTION.
-    - `grader`: Grader: 'exact', 'choice', 'regex', a model as PROVIDER/NAME, two models that must agree as A,B, or your
-      own function as python:MODULE:FUNCTION. [default: exact for the almanac, choice for multiple choice, else
-      openai/gpt-4o-mini]
-    - `refusal`: How the graders exact, choice and regex recognise a refusal: 'wording' (in twelve languages), 'tag'
-      (the UNANSWERED tag only), a regular expression, or your own function as python:MODULE:FUNCTION.
-    - `log_to`: Log progress and results to 'wandb', 'mlflow', or both as in wandb,mlflow.
     """
 
-    model: str = setting("almanac/base", is_common=True)
-    grader: str | None = setting(None, scope="dataset", is_common=True)
-    refusal: str = setting(WORDING, scope="dataset")
-    log_to: tuple[str, ...] = setting((), reader=read_texts, scope="set")
+    model: str = setting(
+        DEFAULT_MODEL,
+        "Model, as PROVIDER/NAME, or your own function as python:MODULE:FUNCTION.",
+        identity="always",
+        is_common=True,
+        is_one_models_own=True,
+        not_in=("watch",),
+    )
+    grader: str | None = setting(
+        None,
+        "Grader: 'exact', 'includes', 'choice', 'regex', a model as PROVIDER/NAME, two models that must agree as A,B, "
+        "or your own function as python:MODULE:FUNCTION. [default: exact for the almanac, choice for multiple choice, "
+        "else openai/gpt-4o-mini]",
+        identity="derived",
+        scope="dataset",
+        is_common=True,
+    )
+    refusal: str | None = setting(
+        None,
+        "How a refusal without the UNANSWERED tag is recognised: 'wording' (in twelve languages), +REGEX or @FILE to "
+        "add phrases to it, 'tag' (by the tag alone), 'model:PROVIDER/NAME' to ask a model, or your own function as "
+        "python:MODULE:FUNCTION. A grading model decides this itself. [default: wording]",
+        identity="derived",
+        argument="str | re.Pattern[str] | Callable[[str], bool] | None",
+        scope="dataset",
+    )
+    reasoning: str | None = setting(
+        None,
+        "Regular expression for the model's reasoning, which is not read. Marks such as <think> are known.",
+        identity="derived",
+        scope="dataset",
+    )
+    log_to: tuple[str, ...] = setting(
+        (),
+        "Log progress and results to 'wandb', 'mlflow', or both as in wandb,mlflow.",
+        identity="no",
+        argument="str | Sequence[str]",
+        reader=read_texts,
+        scope="set",
+        not_in=("gate",),
+    )
     questions: Questions = field(default_factory=Questions)
     prompting: Prompting = field(default_factory=Prompting)
     repeats: Repeats = field(default_factory=Repeats)
@@ -207,28 +348,44 @@ class Settings(RequestSettings):
         for name, value in values.items():
             known_setting = SETTINGS.get(name)
             if known_setting is None:
-                raise not_a_setting(name)
+                raise SettingError(f"no setting is called {name!r}{suggestion(name, SETTINGS)}")
             groups.setdefault(known_setting.group, {})[name] = known_setting.read(value)
         changed = groups.pop(None, {})
         for group, inside in groups.items():
             changed[str(group)] = replace(getattr(self, str(group)), **inside)
         return replace(self, **changed)
 
-    @property
-    def prices_as_sent(self) -> Prices:
-        """Prices of the model and the graders for the chosen engine: in batches, multiplied by the batch rate.
-
-        Examples
-        --------
-        >>> Settings.from_values(engine="batch", price="2,8", batch_rate=0.5).prices_as_sent.model
-        Price(input=1.0, output=4.0)
-        """
-        return self.accounts.prices.in_batches if self.sending.is_in_batches else self.accounts.prices
-
     def value(self, name: str) -> Any:
         """Return a setting's value by name."""
         group = SETTINGS[name].group
         return getattr(self if group is None else getattr(self, group), name)
+
+    def recorded(self) -> dict[str, Any]:
+        """Return what ``run.json`` records of the settings by value: those of decoding as one object, the root's last.
+
+        Examples
+        --------
+        >>> recorded = Settings.from_values(think="/no_think", answered_only=True).recorded()
+        >>> recorded["think"], recorded["answered_only"], recorded["decoding"]["top_p"]
+        ('/no_think', True, 0.95)
+        """
+        document: dict[str, Any] = {}
+        for name, known_setting in sorted(SETTINGS.items(), key=lambda entry: entry[1].group is None):
+            known_setting.record(document, self.value(name))
+        return document
+
+    def restored(self, document: Mapping[str, Any]) -> Self:
+        """Return a copy with the settings that ``run.json`` records by value; others stay as they are.
+
+        A folder may come from a stranger, so a setting that names a program or a file must not be among them.
+        """
+        return self.changed(
+            **{
+                name: known_setting.restore(document)
+                for name, known_setting in SETTINGS.items()
+                if known_setting.identity in ("always", "if_set") and known_setting.recorded_as is None
+            }
+        )
 
 
 GROUPS: Mapping[str | None, str] = {
@@ -250,16 +407,3 @@ SETTINGS: Mapping[str, Setting] = {
     name: known_setting for group in GROUPS for name, known_setting in _SETTINGS.items() if known_setting.group == group
 }
 """Every setting by its name, in the order of the help."""
-
-REMOVED = {
-    "batch": "choose {engine} batch, which submits requests in batches and keeps a journal of them",
-    "until": "set {half_width} to a number",
-}
-"""Settings that were removed, each with what replaces it."""
-
-
-def not_a_setting(name: str) -> SettingError:
-    """Return the error for an unknown setting; it names the replacement of a removed setting, or the nearest name."""
-    if name in REMOVED:
-        return SettingError(f"{{{name}}}: removed; {REMOVED[name]}")
-    return SettingError(f"no setting is called {name!r}{suggestion(name, SETTINGS)}")

@@ -19,11 +19,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import LETTERS, Question
 from refusal_index.data.text import sound_text
 from refusal_index.errors import shortened
-from refusal_index.protocol import Completion, Pass, Reply, Role, StopReason, forced_variant, is_auxiliary
-from refusal_index.redaction import redacted, redacted_in
+from refusal_index.protocol import AUXILIARY, Completion, Pass, Reply, Role, StopReason, forced_variant, is_auxiliary
+from refusal_index.redaction import redacted_error, without_credentials
 from refusal_index.runs.settings import MAX_DRAWS
 from refusal_index.runs.store_check import (
     ADVICE,
@@ -36,7 +37,7 @@ from refusal_index.runs.store_check import (
     with_checksum,
 )
 
-STORE_VERSION = 6
+STORE_VERSION = 8
 """Version of the tables; a store with another one is refused."""
 
 OF_REPLIES = "replies", "retired"
@@ -62,8 +63,8 @@ def open_tables(connection: sqlite3.Connection, path: Path | None) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version not in (0, STORE_VERSION):
         raise StoreError(
-            f"{path}: expected a store of version {STORE_VERSION}, got {version}; use the release that wrote it, or "
-            "choose another folder"
+            f"{path}: expected a store of version {STORE_VERSION}, got {version}; its results can be shown, but only "
+            "the release that wrote it can resume or score them: use that, or choose another folder"
         )
     is_whole = check_schema(connection, path)
     connection.execute("PRAGMA journal_mode = WAL")
@@ -87,19 +88,19 @@ def open_tables(connection: sqlite3.Connection, path: Path | None) -> None:
 Row = tuple[Any, ...]
 
 REPLY_COLUMNS = (
-    "question_id, variant, pass, asked, draw, attempt, text, stop_reason, input_tokens, output_tokens, requests, "
-    "seconds, logprobs, request_sha256, in_batch, rowid"
+    "question_id, variant, pass, role, draw, attempt, text, stop_reason, input_tokens, output_tokens, requests, "
+    "seconds, logprobs, request_sha256, in_batch, model, filtered, confidence, rowid"
 )
 """Columns that make up a reply; the last gives the order of arrival."""
 
 WORDS: Mapping[str, Mapping[str, Any]] = {
     "pass": {str(pass_): pass_ for pass_ in Pass},
-    "asked": {str(role): role for role in Role},
+    "role": {str(role): role for role in Role},
     "stop_reason": {str(reason): reason for reason in StopReason},
 }
 """Enumerated columns of replies, and the type of each."""
 
-_PASSES, _ASKED, _STOP_REASONS = WORDS.values()
+_PASSES, _ROLES, _STOP_REASONS = WORDS.values()
 _FIELDS = tuple(field_.name for field_ in fields(Question))
 _values_of = attrgetter(*_FIELDS)
 
@@ -145,7 +146,9 @@ def with_unreplaced(completions: list[Completion], set_aside: Sequence[Completio
 
 def place_of(completion: Completion) -> tuple[Any, ...]:
     """Return the key of a reply."""
-    reply, question_id, variant = completion.reply, completion.question_id, completion.variant
+    reply = completion.reply
+    question_id = completion.question_id
+    variant = completion.variant
     return question_id, variant, str(reply.pass_), str(reply.role), completion.draw, completion.attempt
 
 
@@ -168,30 +171,38 @@ def reply_row(completion: Completion) -> Row:
         completion.logprobs,
         completion.request_sha256,
         int(completion.in_batch),
+        completion.answered_by,
+        int(completion.filtered),
+        completion.confidence,
     )
 
 
 def reply_of(row: Row) -> Completion:
     """Read a row of `REPLY_COLUMNS`; raises ValueError for an unknown enumerated value."""
-    question_id, variant, pass_, role, draw, attempt, text, stop_reason, *rest, _ = row
+    question_id, variant, pass_, role, draw, attempt, text, stop_reason, *rest = row[:14]
+    in_batch, model, filtered, confidence = row[14:-1]
     try:
-        reply = Reply(_PASSES[pass_], _ASKED[role], text, _STOP_REASONS[stop_reason])
+        reply = Reply(_PASSES[pass_], _ROLES[role], text, _STOP_REASONS[stop_reason])
     except KeyError as error:
         message = f"a reply to {shortened(question_id)} cannot be read ({str(error)[:200]} stands for nothing)"
         raise ValueError(message) from error
-    rest[-1] = bool(rest[-1])  # whether it came in a batch
+    rest += [bool(in_batch), model, bool(filtered), confidence]
     return Completion(question_id, variant, draw, reply, attempt, *rest)
 
 
 def as_stored(completions: Sequence[Completion]) -> Sequence[Completion]:
-    """Return replies as they will be read back: truncated, and with API keys redacted."""
+    """Return replies as they will be read back: truncated, and without the clients' keys."""
     completions = [_bounded(completion) for completion in completions]
-    texts = [text for completion in completions for text in (completion.reply.text, completion.logprobs) if text]
+    texts = [text for completion in completions for text in _texts_of(completion) if text]
     joined_text = "\0".join(texts)
     # One search over all of them is much faster than one each, and nearly always enough.
-    if sound_text(joined_text) == joined_text == redacted(joined_text):
+    if sound_text(joined_text) == joined_text == without_credentials(joined_text):
         return completions
-    return [_without_keys(completion) for completion in completions]
+    return [_cleaned(completion) for completion in completions]
+
+
+def _texts_of(completion: Completion) -> tuple[str | None, ...]:
+    return completion.reply.text, completion.logprobs, completion.answered_by
 
 
 def _bounded(completion: Completion) -> Completion:
@@ -204,12 +215,21 @@ def _bounded(completion: Completion) -> Completion:
     return replace(completion, reply=replace(completion.reply, text=text, stop_reason=StopReason.LENGTH), logprobs=None)
 
 
-def _without_keys(completion: Completion) -> Completion:
-    """Return a reply without API keys; log probabilities of its tokens go too, as they contain the key in pieces."""
-    sound = sound_text(completion.reply.text), completion.logprobs
-    clean = redacted_in(sound)
-    logprobs = completion.logprobs if clean == sound else None
-    return replace(completion, reply=replace(completion.reply, text=clean[0]), logprobs=logprobs)
+def _cleaned(completion: Completion) -> Completion:
+    """Return a reply as sound text; if it holds a client's key, the key is removed and the reply marked.
+
+    Log probabilities of its tokens go too, as they contain the key in pieces.
+    """
+    sound = [text and sound_text(text) for text in _texts_of(completion)]
+    text, logprobs, name = [text and without_credentials(text) for text in sound]
+    is_filtered = text != sound[0] or logprobs != sound[1]
+    return replace(
+        completion,
+        reply=replace(completion.reply, text=text or ""),
+        logprobs=None if is_filtered else logprobs,
+        answered_by=name,
+        filtered=completion.filtered or is_filtered,
+    )
 
 
 def question_rows(questions: Iterable[Question]) -> Iterable[Row]:
@@ -232,7 +252,15 @@ def question_of(question_id: str, document: str) -> Question:
     return question
 
 
-__all__ = ["STORE_VERSION", "TABLES", "QuestionRecord", "ReplyStore", "StoreError", "StoreGoneError"]
+__all__ = [
+    "STORE_VERSION",
+    "TABLES",
+    "QuestionRecord",
+    "ReplyStore",
+    "StoreError",
+    "StoreGoneError",
+    "StoreSharedError",
+]
 
 VARIANTS = """
 WITH RECURSIVE found(variant) AS (
@@ -245,15 +273,21 @@ SELECT variant FROM found WHERE variant IS NOT NULL
 
 # An existing reply is kept; OR IGNORE would also silently skip invalid rows.
 INSERT_REPLY = """
-INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (question_id, variant, pass, asked, draw, attempt) DO NOTHING
+INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (question_id, variant, pass, role, draw, attempt) DO NOTHING
 """
 INSERT_ASKED = """
 INSERT INTO asked VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET draws = excluded.draws, checksum = excluded.checksum WHERE excluded.draws > draws
 """
-AT_PLACE = "question_id = ? AND variant = ? AND pass = ? AND asked = ? AND draw = ? AND attempt = ?"
+AT_PLACE = "question_id = ? AND variant = ? AND pass = ? AND role = ? AND draw = ? AND attempt = ?"
 OF_VARIANT = "question_id = ? AND variant IN (?, ?)"
+
+ANSWERED = """
+SELECT role, model, count(*) FROM replies
+WHERE model IS NOT NULL AND question_id != '' AND substr(variant, 1, ?) != ?
+GROUP BY role, model ORDER BY min(rowid)
+"""
 
 READ_SIZE = 200
 """Questions or replies read at a time."""
@@ -261,6 +295,10 @@ READ_SIZE = 200
 
 class StoreGoneError(StoreError):
     """Raised if the file was removed or replaced while the store was open."""
+
+
+class StoreSharedError(StoreError):
+    """Raised if another process has written to the file while the store was open; the lock of the folder forbids it."""
 
 
 class ReplyStore:
@@ -297,6 +335,7 @@ class ReplyStore:
                 self._file = self._place and _file_at(self._place)
                 open_tables(self._connection, path)
                 self._check_words()
+                self._version = self._data_version()
                 if is_copy:  # writes to it would be lost
                     self._connection.execute("PRAGMA query_only = ON")
         except StoreError:
@@ -317,7 +356,7 @@ class ReplyStore:
 
     def require(self, variant: str, draws: Mapping[Question, int]) -> None:
         """Record the number of draws of questions under a variant; a larger recorded number is kept."""
-        with self._translating_errors(), self._connection as connection:
+        with self._writing() as connection:
             connection.executemany("INSERT OR IGNORE INTO questions VALUES (?, ?, ?)", question_rows(draws))
             connection.executemany(
                 INSERT_ASKED,
@@ -357,10 +396,8 @@ class ReplyStore:
 
         Reads a few hundred at a time, so that memory stays small.
         """
-        query, start = (
-            "SELECT question_id, document FROM questions WHERE question_id >= ? ORDER BY question_id LIMIT ?",
-            "",
-        )
+        query = "SELECT question_id, document FROM questions WHERE question_id >= ? ORDER BY question_id LIMIT ?"
+        start = ""
         while rows := self._rows(query, start, READ_SIZE):
             yield from self._records(rows)
             start = rows[-1][0] + "\0"  # the smallest id above it
@@ -368,7 +405,8 @@ class ReplyStore:
     def _records(self, rows: Sequence[Row]) -> Iterator[QuestionRecord]:
         """Yield the records of consecutive questions."""
         records = {question_id: QuestionRecord(self._question(question_id, document)) for question_id, document in rows}
-        ends, between = (rows[0][0], rows[-1][0]), "WHERE question_id BETWEEN ? AND ?"
+        ends = (rows[0][0], rows[-1][0])
+        between = "WHERE question_id BETWEEN ? AND ?"
         for variant in self.variants():
             for table, value, attribute in (("asked", "draws", "draws"), ("failures", "error", "failures")):
                 query = f"SELECT question_id, {value} FROM {table} {between} AND variant = ?"  # noqa: S608 - names of ours
@@ -391,7 +429,7 @@ class ReplyStore:
             If they cannot be written, for example because the disk is full or the file is gone; nothing further should
             be paid for then.
         """
-        with self._translating_errors(), self._connection as connection:
+        with self._writing() as connection:
             connection.executemany(INSERT_REPLY, map(reply_row, as_stored(completions)))
         self._check_there()
 
@@ -417,10 +455,20 @@ class ReplyStore:
         query = f"SELECT {REPLY_COLUMNS} FROM {table} WHERE {OF_VARIANT}"  # noqa: S608 - names of ours
         return self._replies(query, question_id, variant, forced_variant(variant))
 
-    def has_reply_from(self, role: Role) -> bool:
+    def has_reply_from(self, role: str) -> bool:
         """Whether a role has replied, including replies set aside."""
-        query = "SELECT 1 FROM {} WHERE asked = ? LIMIT 1"
+        query = "SELECT 1 FROM {} WHERE role = ? LIMIT 1"
         return any(self._rows(query.format(table), str(role)) for table in OF_REPLIES)
+
+    def answered_by(self) -> dict[str, dict[str, int]]:
+        """Return the number of replies of the two passes by role and by the model's name in the response.
+
+        Replies that were set aside, and those without a name, are left out.
+        """
+        by_role: dict[str, dict[str, int]] = {}
+        for role, model, replies in self._rows(ANSWERED, len(AUXILIARY), AUXILIARY):
+            by_role.setdefault(role, {})[model] = replies
+        return by_role
 
     def replies(self) -> Iterator[Completion]:
         """Yield every reply in order of arrival, a few at a time, even if replies are added meanwhile."""
@@ -429,7 +477,7 @@ class ReplyStore:
     def retire(self, completions: Sequence[Completion]) -> None:
         """Set replies aside, so that their requests are sent again; their usage still counts."""
         keys = [place_of(completion) for completion in completions]
-        with self._translating_errors(), self._connection as connection:
+        with self._writing() as connection:
             connection.executemany(f"INSERT INTO retired SELECT * FROM replies WHERE {AT_PLACE}", keys)  # noqa: S608
             connection.executemany(f"DELETE FROM replies WHERE {AT_PLACE}", keys)  # noqa: S608
 
@@ -449,8 +497,8 @@ class ReplyStore:
 
     def record_failure(self, variant: str, question_id: str, error: str) -> None:
         """Record the error that kept a question from being finished; `clear_failure` removes it."""
-        message = redacted(sound_text(error))
-        with self._translating_errors(), self._connection as connection:
+        message = redacted_error(sound_text(error))
+        with self._writing() as connection:
             row = with_checksum(variant, question_id, message)
             connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", row)
 
@@ -458,7 +506,7 @@ class ReplyStore:
         """Remove the recorded error of a question."""
         clause = "FROM failures WHERE variant = ? AND question_id = ?"
         if self._rows(f"SELECT 1 {clause}", variant, question_id):  # a read is cheap, and a failure rare
-            with self._translating_errors(), self._connection as connection:
+            with self._writing() as connection:
                 connection.execute(f"DELETE {clause}", (variant, question_id))
 
     def failures(self) -> dict[tuple[str, str], str]:
@@ -501,6 +549,26 @@ class ReplyStore:
         with self._translating_errors():
             return self._connection.execute(query, values).fetchall()
 
+    def _data_version(self) -> int:
+        """Return a number that changes when another connection writes to the file."""
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Begin a transaction, and commit it at the end; raise StoreSharedError if another process has written.
+
+        What is pending was derived from the store as it was: a reply that another process stored would be paid for
+        again.
+        """
+        with self._translating_errors(), self._connection as connection:
+            connection.execute("BEGIN IMMEDIATE")  # from here on nobody else can write, and the check holds
+            if self._data_version() != self._version:
+                raise StoreSharedError(
+                    f"{self.path}: another process has stored replies here while this one was running, since its file "
+                    "system does not keep locks apart; wait until the other process has ended"
+                )
+            yield connection
+
     @contextmanager
     def _translating_errors(self) -> Iterator[None]:
         try:
@@ -522,3 +590,27 @@ def _file_at(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def open_store(folder: RunFolder, *, made: bool = True) -> ReplyStore:
+    """Open the store of a folder; raise StoreError if the replies behind its outcome table are missing.
+
+    Parameters
+    ----------
+    folder
+        The run's folder.
+    made
+        Whether to create the file if it does not exist; otherwise an empty store in memory is returned.
+    """
+    if folder.outcomes.exists() and not (folder.replies.exists() and folder.replies.stat().st_size):
+        raise StoreError(
+            f"{folder.replies}: expected the replies from which {folder.outcomes.name} was made, found none; restore "
+            "the file, or evaluate into another folder"
+        )
+    second = folder.path / "confidence" / folder.replies.name
+    if second.exists():
+        raise StoreError(
+            f"{second}: expected the replies of confidence in {folder.replies}, got a separate store; run "
+            "into another folder"
+        )
+    return ReplyStore(folder.replies if made or folder.replies.exists() else None)

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from zlib import crc32
 
-from refusal_index.data.files import check_plain, opened_file, read_plain
+from refusal_index.data.files import check_plain, opened_file, read_plain, working_folder
 from refusal_index.errors import RefusalIndexError, shortened
 
 TABLES = """
@@ -25,16 +24,18 @@ CREATE TABLE IF NOT EXISTS asked (
     variant TEXT, question_id TEXT, draws INTEGER NOT NULL, checksum INTEGER NOT NULL,
     PRIMARY KEY (variant, question_id));
 CREATE TABLE IF NOT EXISTS replies (
-    question_id TEXT, variant TEXT, pass TEXT, asked TEXT, draw INTEGER, attempt INTEGER,
+    question_id TEXT, variant TEXT, pass TEXT, role TEXT, draw INTEGER, attempt INTEGER,
     text TEXT NOT NULL, stop_reason TEXT NOT NULL,
     input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
-    seconds REAL, logprobs TEXT, request_sha256 TEXT, in_batch INTEGER NOT NULL, checksum INTEGER NOT NULL,
-    PRIMARY KEY (question_id, variant, pass, asked, draw, attempt));
+    seconds REAL, logprobs TEXT, request_sha256 TEXT, in_batch INTEGER NOT NULL,
+    model TEXT, filtered INTEGER NOT NULL, confidence REAL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (question_id, variant, pass, role, draw, attempt));
 CREATE TABLE IF NOT EXISTS retired (
-    question_id TEXT, variant TEXT, pass TEXT, asked TEXT, draw INTEGER, attempt INTEGER,
+    question_id TEXT, variant TEXT, pass TEXT, role TEXT, draw INTEGER, attempt INTEGER,
     text TEXT NOT NULL, stop_reason TEXT NOT NULL,
     input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
-    seconds REAL, logprobs TEXT, request_sha256 TEXT, in_batch INTEGER NOT NULL, checksum INTEGER NOT NULL);
+    seconds REAL, logprobs TEXT, request_sha256 TEXT, in_batch INTEGER NOT NULL,
+    model TEXT, filtered INTEGER NOT NULL, confidence REAL, checksum INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS failures (
     variant TEXT, question_id TEXT, error TEXT NOT NULL, checksum INTEGER NOT NULL,
     PRIMARY KEY (variant, question_id));
@@ -47,7 +48,9 @@ MAX_VALUE_BYTES = 256 << 20
 MAX_COUNT = 2**53
 """Largest count."""
 
-WAL, SHARED, JOURNAL = "-wal", "-shm", "-journal"
+WAL = "-wal"
+SHARED = "-shm"
+JOURNAL = "-journal"
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 """Ends a rollback journal that names another file, which SQLite may delete; our journals never do."""
 
@@ -85,7 +88,8 @@ def connect(path: Path | None) -> tuple[sqlite3.Connection, bool]:
 
 def check_schema(connection: sqlite3.Connection, path: Path | None) -> bool:
     """Return whether all tables exist; raise StoreError if there is anything else."""
-    expected, names = _schema(), _table_names()
+    expected = _schema()
+    names = _table_names()
     schema = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
     for kind, name, table, statement in schema:
         of_a_key = kind == "index" and statement is None and table in names
@@ -212,8 +216,8 @@ def _guard(connection: sqlite3.Connection) -> None:
 def _copied(path: Path) -> sqlite3.Connection:
     """Return a copy of the database in memory."""
     memory = sqlite3.connect(":memory:", check_same_thread=False)
-    with TemporaryDirectory() as folder:
-        copy = Path(folder) / path.name
+    with working_folder() as folder:
+        copy = folder / path.name
         for suffix in ("", WAL):
             companion = path.with_name(path.name + suffix)
             if companion.exists():

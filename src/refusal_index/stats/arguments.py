@@ -170,7 +170,8 @@ def checked_counts(name: str, values: ArrayLike) -> NDArray[np.float64]:
 def checked_outcomes(refused: ArrayLike, wrong: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Check the refusal and the error of each question, and return both as bool arrays of shape (n,)."""
     check_same_index({"refused": refused, "wrong": wrong})
-    r, w = _checked_truth_values("refused", refused), _checked_truth_values("wrong", wrong)
+    r = _checked_truth_values("refused", refused)
+    w = _checked_truth_values("wrong", wrong)
     if r.size != w.size:
         raise ValueError(
             f"refused and wrong must have one value for each of the same questions, got {r.size} and {w.size}; "
@@ -217,7 +218,8 @@ def checked_matrices(
     ([[True, False, False]], [[True, True, False]])
     """
     check_same_index({"refused": refused, "wrong": wrong, "scored": scored})
-    r, w = _checked_matrix("refused", refused), _checked_matrix("wrong", wrong)
+    r = _checked_matrix("refused", refused)
+    w = _checked_matrix("wrong", wrong)
     s = np.ones_like(r) if scored is None else _checked_matrix("scored", scored)
     for name, matrix in (("wrong", w), ("scored", s)):
         if matrix.shape != r.shape:
@@ -245,6 +247,10 @@ def _checked_matrix(name: str, values: ArrayLike) -> BoolArray:
     return truth_values(name, array)
 
 
+MAX_WEIGHT_RATIO = 1e15
+"""Questions whose weights differ by more than this cannot be added in floating point."""
+
+
 def checked_weights(n: int, weight: ArrayLike) -> FloatArray:
     """Return the weights of n questions; raises TypeError or ValueError if they are invalid."""
     array = np.asarray(weight)
@@ -268,7 +274,15 @@ def checked_weights(n: int, weight: ArrayLike) -> FloatArray:
         )
     if n and not weights.any():
         raise ValueError("weight must be above 0 for some question, got only zeros; were weights lost in a join?")
-    return weights
+    largest = float(weights.max(initial=0.0))
+    smallest = float(weights.min(initial=math.inf, where=weights > 0))
+    if largest > MAX_WEIGHT_RATIO * smallest:
+        raise ValueError(
+            f"weight must not differ between questions by a factor of more than {MAX_WEIGHT_RATIO:.0e}, got "
+            f"{smallest:.3g} and {largest:.3g}; a question that counts for so little needs the weight 0"
+        )
+    # Only ratios matter. A power of 2 changes no digit, and keeps the sum of large weights finite.
+    return np.asarray(np.ldexp(weights, -math.frexp(largest)[1]))
 
 
 def group_codes(name: str, n: int, groups: ArrayLike) -> NDArray[np.intp]:

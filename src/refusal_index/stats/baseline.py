@@ -4,7 +4,8 @@ With c the share of all questions answered right in the first pass, and r the sh
 
 - correct given attempted, C/A = c / (1 - r);
 - F-score, the harmonic mean of c and C/A, F = 2c / (2 - r);
-- weighted score, c - penalty * (1 - r): a right answer scores ``1 - penalty``, a wrong one ``-penalty``.
+- weighted score, c - p (1 - r): the share answered right minus p times the share answered. A right answer scores
+  ``1 - p``, a wrong one ``-p``.
 
 With i = 1 - c - r the share answered wrong, and three weights w1, w2 and w3:
 
@@ -46,7 +47,7 @@ For the utility, a right answer scores 1, a refusal 0, and a wrong answer minus 
 question is ``c - L i``. Answering has a positive expected utility if the probability of being right exceeds t = L / (1
 + L), so that ``L = t / (1 - t)``; the usual penalties 1, 3 and 9 correspond to t = 1/2, 3/4 and 9/10.
 
-Other metrics are on the same scale: the weighted score with penalty p is ``(1 - p)`` times the utility at
+Other metrics are on the same scale: the weighted score is ``(1 - p)`` times the utility at
 ``L = p / (1 - p)``, and the Omniscience Index is 100 times the utility at L = 1.
 """
 
@@ -79,9 +80,9 @@ The score is then the Omniscience Index divided by 100.
 
 @dataclass(frozen=True, slots=True)
 class Payoffs:
-    """Penalty of the weighted score, and weights of the truthfulness score; see `checked_payoffs`."""
+    """p of the weighted score, and weights of the truthfulness score; see `checked_payoffs`."""
 
-    penalty: float = 1.0
+    weighted_score_p: float = 1.0
     truthfulness: Weights = TRUTHFULNESS_WEIGHTS
 
 
@@ -91,13 +92,14 @@ DEFAULT_PAYOFFS = Payoffs()
 def ratio_weights(payoffs: Payoffs) -> dict[str, tuple[Counts, Counts]]:
     """Return the weights of the four cells in numerator and denominator of every metric except RI."""
     every: Counts = (1, 1, 1, 1)
-    penalty, (right, refused, wrong) = payoffs.penalty, payoffs.truthfulness
+    p = payoffs.weighted_score_p
+    (right, refused, wrong) = payoffs.truthfulness
     return {
         "correct_rate": ((0, 0, 0, 1), every),
         "refusal_rate": ((1, 1, 0, 0), every),
         "correct_given_attempted": ((0, 0, 0, 1), (0, 0, 1, 1)),
         "f_score": ((0, 0, 0, 2), (1, 1, 2, 2)),
-        "weighted_score": ((0, 0, -penalty, 1 - penalty), every),
+        "weighted_score": ((0, 0, -p, 1 - p), every),
         "hallucination_rate": ((0, 0, 1, 0), (1, 1, 1, 0)),
         "omniscience_index": ((0, 0, -100, 100), every),
         "truthfulness_score": ((refused, refused, -wrong, right), every),
@@ -171,26 +173,26 @@ def f_score(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> FloatArray:
     return _divide_if_attempted(2 * c, 2 - r, r)
 
 
-def weighted_score(correct_rate: ArrayLike, refusal_rate: ArrayLike, penalty: float) -> FloatArray:
-    """Return the correct rate minus a penalty for every attempted question, ``c - penalty * (1 - r)``.
+def weighted_score(correct_rate: ArrayLike, refusal_rate: ArrayLike, p: float) -> FloatArray:
+    """Return the correct rate minus p times the share answered, ``c - p * (1 - r)``.
 
     Parameters
     ----------
     correct_rate, refusal_rate : array_like of float
         As for `correct_given_attempted`.
-    penalty : float
-        Non-negative. There is no default because the paper uses two values: its text names 0.2, and its results table
-        uses 1.
+    p : float
+        Deducted for every answer, right or wrong; non-negative. There is no default because the paper uses two values:
+        its text names 0.2, and its results table uses 1.
 
     Returns
     -------
     ndarray
-        In [-penalty, 1 - penalty], or 0 if everything was refused.
+        In [-p, 1 - p], or 0 if everything was refused.
 
     Raises
     ------
     ValueError
-        As for `correct_given_attempted`, or if the penalty is negative, infinite or NaN.
+        As for `correct_given_attempted`, or if p is negative, infinite or NaN.
 
     References
     ----------
@@ -198,11 +200,11 @@ def weighted_score(correct_rate: ArrayLike, refusal_rate: ArrayLike, penalty: fl
 
     Examples
     --------
-    >>> round(float(weighted_score(0.19, 0.43, penalty=1)), 3)
+    >>> round(float(weighted_score(0.19, 0.43, p=1)), 3)
     -0.38
     """
     c, r = _checked_rates(correct_rate, refusal_rate)
-    return np.asarray(c - checked_penalty(penalty) * (1 - r))[()]
+    return np.asarray(c - checked_p(p, "p") * (1 - r))[()]
 
 
 def _checked_rates(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -236,21 +238,30 @@ def checked_penalty(penalty: float) -> float:
     return penalty
 
 
-def checked_payoffs(penalty: float, truthfulness_weights: Weights) -> Payoffs:
-    """Return penalty and weights as `Payoffs`; raises ValueError if they are out of range."""
+def checked_p(p: float, name: str = "weighted_score_p") -> float:
+    """Return p of the weighted score; raises ValueError, with the name of the argument, if it is out of range."""
+    if not 0 <= p < math.inf:
+        raise ValueError(
+            f"{name} must be a number of at least 0, got {p!r}; it is p of the weighted score c - p(1 - r)"
+        )
+    return p
+
+
+def checked_payoffs(weighted_score_p: float, truthfulness_weights: Weights) -> Payoffs:
+    """Return p and weights as `Payoffs`; raises ValueError if they are out of range."""
     weights = tuple(truthfulness_weights)
     if len(weights) != 3 or not all(0 <= weight < math.inf for weight in weights) or not any(weights):
         raise ValueError(
             "truthfulness_weights must be three numbers of at least 0, not all of them 0, for a right answer, a "
             f"refusal and a wrong answer, got {truthfulness_weights!r}; the last is subtracted, so it has no sign"
         )
-    return Payoffs(checked_penalty(penalty), (weights[0], weights[1], weights[2]))
+    return Payoffs(checked_p(weighted_score_p), (weights[0], weights[1], weights[2]))
 
 
 def metrics(
     table: AnyTable,
     *,
-    penalty: float = 1.0,
+    weighted_score_p: float = 1.0,
     truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
     confidence_level: float = 0.95,
 ) -> tuple[Estimate, ...]:
@@ -259,8 +270,8 @@ def metrics(
     Parameters
     ----------
     table : ContingencyTable or SampledTable
-    penalty : float, default: 1
-        Penalty of the weighted score; 1 in the paper's results table.
+    weighted_score_p : float, default: 1
+        p of the weighted score; 1 in the paper's results table.
     truthfulness_weights : tuple of three floats, default: (1, 0, 1)
         Weights of the truthfulness score: added for a right answer and a refusal, subtracted for a wrong answer.
     confidence_level : float, default: 0.95
@@ -276,8 +287,8 @@ def metrics(
     Raises
     ------
     ValueError
-        If the penalty is negative, infinite or NaN, if the weights are not three non-negative numbers or all 0, or if
-        `confidence_level` is not strictly between 0 and 1.
+        If `weighted_score_p` is negative, infinite or NaN, if the weights are not three non-negative numbers or all 0,
+        or if `confidence_level` is not strictly between 0 and 1.
 
     References
     ----------
@@ -313,7 +324,7 @@ def metrics(
     refusal_index             0.482 [0.360, 0.592]
     """
     normal_quantile(confidence_level)
-    payoffs = checked_payoffs(penalty, truthfulness_weights)
+    payoffs = checked_payoffs(weighted_score_p, truthfulness_weights)
     return tuple(metric_estimate(name, table, payoffs, confidence_level) for name in METRIC_NAMES)
 
 
@@ -359,7 +370,7 @@ def rate_or_score(name: str, table: AnyTable, payoffs: Payoffs, level: float) ->
     undefined = why_undefined(name, table)
     if undefined or not isinstance(table, SampledTable):
         return _of_counts(name, table.counts, normal_quantile(level), payoffs, undefined)
-    if table.n_clusters < 2:
+    if table.has_one_cluster:
         alone = _of_counts(name, table.counts, normal_quantile(level), payoffs, None)
         return replace(alone, low=None, high=None, status="boundary", reason=ONE_CLUSTER)
     counts = table.effective_counts(ratio_influence(name, table, payoffs)[1])
@@ -623,14 +634,18 @@ class AccuracyRefusalCurve:
         if self.rho is None or self.status != "ok":
             undefined = np.full(self.refusal_rate.shape, math.nan)
             return ConfidenceBand(undefined, undefined.copy())
-        mu, rho = self.table.error_rate, self.rho
+        mu = self.table.error_rate
+        rho = self.rho
         # 40 is beyond the quantile of any double below 1, and avoids undefined differences of infinities.
-        x, k, spread = np.clip(-ndtri(self.refusal_rate), -40.0, 40.0), -ndtri(mu), math.sqrt((1 - rho) * (1 + rho))
+        x = np.clip(-ndtri(self.refusal_rate), -40.0, 40.0)
+        k = -ndtri(mu)
+        spread = math.sqrt((1 - rho) * (1 + rho))
         gradient = np.stack([-ndtr((x - rho * k) / spread), density(x, k, rho)])
         influence = np.array([(1 - mu, -mu, 1 - mu, -mu), cell_influence(self.table, rho)])
         covariance = (influence * self.table.counts) @ influence.T / self.table.n**2
         reach = quantile * np.sqrt(np.sum(gradient * (covariance @ gradient), axis=0))
-        right, answered = self.correct_rate, 1 - self.refusal_rate
+        right = self.correct_rate
+        answered = 1 - self.refusal_rate
         inside = (right > 0) & (answered > right)
         share = np.divide(right, answered, out=np.full(right.shape, 0.5), where=inside)
         shift = np.divide(reach, answered * share * (1 - share), out=np.zeros(right.shape), where=inside)

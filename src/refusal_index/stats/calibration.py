@@ -20,6 +20,7 @@ the inverse transform.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -29,9 +30,9 @@ from scipy import special
 from scipy.fft import dct
 from scipy.optimize import brentq, isotonic_regression
 
-from refusal_index.stats.arguments import FloatArray, check_same_index, truth_values, unmasked
+from refusal_index.stats.arguments import FloatArray, check_same_index, share, truth_values, unmasked
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Result, ResultWithInterval
-from refusal_index.stats.intervals import normal_quantile, wilson_interval
+from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile, wilson_interval
 
 AurocMethod = Literal["auto", "delong", "newcombe"]
 
@@ -97,11 +98,13 @@ class AurocResult(ResultWithInterval):
         few = self.standard_error is None or min(self.n_true, self.n_false) < FEW_OF_A_KIND
         if method == "newcombe" or (method == "auto" and few):
             return _newcombe(self.estimate, self.n_true, self.n_false, quantile)
-        area, error = self.estimate, self.standard_error
+        area = self.estimate
+        error = self.standard_error
         if error is None:
             return NO_INTERVAL
         quantile = float(special.stdtrit(self.degrees_of_freedom, (1 + confidence_level) / 2))
-        centre, reach = float(special.logit(area)), quantile * error / (area * (1 - area))
+        centre = float(special.logit(area))
+        reach = quantile * error / (area * (1 - area))
         return ConfidenceInterval(float(special.expit(centre - reach)), float(special.expit(centre + reach)))
 
 
@@ -140,7 +143,8 @@ def auroc(score: ArrayLike, outcome: ArrayLike) -> AurocResult:
     (0.8889, 0.1571)
     """
     scores, truths = checked_scores(score, outcome)
-    above, below = np.sort(scores[truths]), np.sort(scores[~truths])
+    above = np.sort(scores[truths])
+    below = np.sort(scores[~truths])
     if not above.size or not below.size:
         reason = "no_questions" if not scores.size else "all_true" if above.size else "all_false"
         return AurocResult(None, "undefined", reason, n_true=above.size, n_false=below.size)
@@ -154,7 +158,8 @@ def auroc(score: ArrayLike, outcome: ArrayLike) -> AurocResult:
     losses = _share_below(below, above)
     parts = np.array([wins.var(ddof=1) / wins.size, losses.var(ddof=1) / losses.size])
     variance = float(parts.sum())
-    error, freedom = math.sqrt(variance), variance**2 / float(np.sum(parts**2 / [wins.size - 1, losses.size - 1]))
+    error = math.sqrt(variance)
+    freedom = variance**2 / float(np.sum(parts**2 / [wins.size - 1, losses.size - 1]))
     return AurocResult(area, standard_error=error, degrees_of_freedom=freedom, n_true=above.size, n_false=below.size)
 
 
@@ -190,7 +195,8 @@ def auroc_influence(score: ArrayLike, outcome: ArrayLike) -> FloatArray:
     area = auroc(scores, truths)
     if area.status != "ok" or area.estimate is None:
         return np.full(scores.size, np.nan)
-    above, below = scores[truths], scores[~truths]
+    above = scores[truths]
+    below = scores[~truths]
     influence = np.empty(scores.size)
     influence[truths] = (_share_below(above, np.sort(below)) - area.estimate) / above.size
     influence[~truths] = (1 - _share_below(below, np.sort(above)) - area.estimate) / below.size
@@ -407,6 +413,97 @@ def _calibration_error(
     return CalibrationErrorResult(mean ** (1 / power), bins=bins, binning=binning)
 
 
+RESAMPLES = 1_000
+MAX_FACTOR = 1024.0
+"""Maximum factor for the observed gaps; beyond it they would be mere noise."""
+
+
+def calibration_error_interval(
+    score: ArrayLike,
+    outcome: ArrayLike,
+    *,
+    n_bins: int = 10,
+    confidence_level: float = 0.95,
+    n_resamples: int = RESAMPLES,
+    rng: Seed = None,
+) -> ConfidenceInterval:
+    """Return an interval of the calibration error that `expected_calibration_error` estimates with equal-width bins.
+
+    Parameters
+    ----------
+    score : array_like of float, shape (n,)
+        Scores in [0, 1].
+    outcome : array_like of bool, shape (n,)
+        Whether the event that the score predicts occurred.
+    n_bins : int, default: 10
+        Number of bins of equal width.
+    confidence_level : float, default: 0.95
+    n_resamples : int, default: 1000
+    rng : int, Generator or None
+        Seed of the resamples.
+
+    Returns
+    -------
+    ConfidenceInterval
+        Interval of the population error with these bins. It always includes the estimate, and 0 if perfect calibration
+        cannot be rejected. ``(nan, nan)`` if no question differs from the prediction of its bin, for example if all
+        scores are 1 and all outcomes true, or if there are no questions.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `expected_calibration_error`, or if the level is not between 0 and 1.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(2)
+    >>> score = rng.random(400)
+    >>> right = rng.random(400) < score
+    >>> for claim in (score, score**2):  # the second score is too low, by 1/6 on average
+    ...     low, high = calibration_error_interval(claim, right, rng=0)
+    ...     print(f"[{low:.3f}, {high:.3f}]")
+    [0.000, 0.070]
+    [0.130, 0.209]
+    """
+    scores, truths = checked_probabilities(score, outcome)
+    tail = (1 - share("confidence_level", confidence_level)) / 2
+    n_resamples = checked_resamples(n_resamples)
+    n = scores.size
+    if not n:
+        return NO_INTERVAL
+    # Rounded like the bins: a frequency at the end of a bin belongs to it.
+    ends = [bin_.high for bin_ in reliability_table(scores, truths, n_bins=n_bins)]
+    parts = np.zeros((n, n_bins))
+    parts[np.arange(n), np.searchsorted(ends, np.round(scores, 10))] = (scores - truths) / n
+    weights = np.random.default_rng(rng).multinomial(n, np.full(n, 1 / n), size=n_resamples)
+    # The gap of each bin as a share of all questions, and its noise over resampled questions.
+    gap = parts.sum(axis=0)
+    noise = weights @ parts - gap
+    if not noise.any():
+        return NO_INTERVAL
+    observed = float(np.abs(gap).sum())
+    usual = float(np.median(np.abs(noise).sum(axis=1)))
+    direction = np.where(gap < 0, -1, 1) * np.maximum(np.abs(gap), noise.std(axis=0))
+
+    def quantile(factor: float, level: float) -> float:
+        return float(np.quantile(np.abs(factor * direction + noise).sum(axis=1), level))
+
+    low = _root(lambda factor: quantile(factor, 1 - tail) - observed)
+    high = _root(lambda factor: quantile(factor, tail) - max(observed, usual))
+    length = float(np.abs(direction).sum())
+    return ConfidenceInterval(min(low * length, observed), min(max(high * length, observed), 1.0))
+
+
+def _root(beyond: Callable[[float], float]) -> float:
+    """Return the factor at which an increasing function is 0, or 0 if the function is not negative there."""
+    if beyond(0.0) >= 0:
+        return 0.0  # the end of the range of factors
+    end = 1.0
+    while beyond(end) < 0 and end < MAX_FACTOR:
+        end *= 2
+    return float(brentq(beyond, 0.0, end)) if beyond(end) >= 0 else end
+
+
 def checked_probabilities(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Check a score in [0, 1] and a truth value for each question; return both as arrays of shape (n,)."""
     scores, truths = checked_scores(score, outcome)
@@ -512,11 +609,13 @@ def brier_score(score: ArrayLike, outcome: ArrayLike) -> BrierResult:
     if not n:
         return BrierResult(None, "undefined", "no_questions", n=0)
     losses = (scores - truths) ** 2
-    estimate, rate = float(losses.mean()), float(truths.mean())
+    estimate = float(losses.mean())
+    rate = float(truths.mean())
     _, group, sizes = np.unique(scores, return_inverse=True, return_counts=True)
     shares = np.bincount(group, truths) / sizes
     recalibrated = isotonic_regression(shares, weights=sizes).x[group]
-    best, uncertainty = float(np.mean((recalibrated - truths) ** 2)), rate * (1 - rate)
+    best = float(np.mean((recalibrated - truths) ** 2))
+    uncertainty = rate * (1 - rate)
     result = BrierResult(
         estimate,
         "boundary",
@@ -617,7 +716,8 @@ def smooth_calibration_error(score: ArrayLike, outcome: ArrayLike) -> Result:
     residuals = (truths - scores) / scores.size
     left = np.minimum((scores * STEPS).astype(np.intp), STEPS - 1)
     part = scores * STEPS - left
-    indices, weights = np.concatenate([left, left + 1]), np.concatenate([residuals * (1 - part), residuals * part])
+    indices = np.concatenate([left, left + 1])
+    weights = np.concatenate([residuals * (1 - part), residuals * part])
     spread = np.bincount(indices, weights, minlength=STEPS + 1)
     # The transform counts the ends once and all other points twice.
     spread[[0, -1]] *= 2

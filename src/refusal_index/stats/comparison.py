@@ -177,7 +177,8 @@ def equal_index_test(
     if strata is not None:
         strata_codes = group_codes("strata", codes.shape[1], strata)
         groups = [strata_codes == code for code in range(int(strata_codes.max(initial=-1)) + 1)]
-    roots, reasons = [], []
+    roots = []
+    reasons = []
     for group in groups:
         tables = row_tables(*(matrix[:, group] for matrix in matrices))
         results = [refusal_index(table) for table in tables]
@@ -206,7 +207,8 @@ def signed_root(tables: Sequence[ContingencyTable], codes: NDArray[np.intp]) -> 
         return 0.0, 0.0
     fit = _CommonFit(tables)
     rho = math.tanh(fit.common_z(min(first, second), max(first, second)))
-    cells, slopes = fit.cells(rho), fit.log_slopes(rho)
+    cells = fit.cells(rho)
+    slopes = fit.log_slopes(rho)
     ratios = fit.counts / (fit.n * cells)
     divergence = 2 / (POWER * (POWER + 1)) * float(np.sum(fit.counts * (ratios**POWER - 1)))
     # Variances are scaled by exp(2 scale), because derivatives of the first cell can underflow.
@@ -240,7 +242,8 @@ class _CommonFit:
         self.counts = np.array([table.counts for table in tables], float).T
         self.n = self.counts.sum(axis=0)
         self.r, self.mu = np.array([(table.refusal_rate, table.error_rate) for table in tables]).T
-        self.h, self.k = -ndtri(self.r), -ndtri(self.mu)
+        self.h = -ndtri(self.r)
+        self.k = -ndtri(self.mu)
 
     def cells(self, rho: float) -> FloatArray:
         """Return the cell probabilities, shape (4, 2)."""
@@ -249,19 +252,23 @@ class _CommonFit:
 
     def log_slopes(self, rho: float) -> FloatArray:
         """Return the logarithm of the derivative of the first cell with respect to atanh(rho)."""
-        h, k, squared = self.h, self.k, (1 - rho) * (1 + rho)
+        h = self.h
+        k = self.k
+        squared = (1 - rho) * (1 + rho)
         exponent = (h * h - 2 * rho * h * k + k * k) / (2 * squared)
         return np.asarray(0.5 * math.log(squared) - math.log(2 * math.pi) - exponent)
 
     def first_cell_given_rates(self, rho: float) -> FloatArray:
         """Return the influence of each cell on the first cell given the rates, up to a constant."""
         spread = math.sqrt((1 - rho) * (1 + rho))
-        alpha, beta = ndtr((rho * self.h - self.k) / spread), ndtr((rho * self.k - self.h) / spread)
+        alpha = ndtr((rho * self.h - self.k) / spread)
+        beta = ndtr((rho * self.k - self.h) / spread)
         return np.array([1 - alpha - beta, -alpha, -beta, np.zeros(2)])
 
     def common_z(self, low: float, high: float) -> float:
         """Return the common atanh(rho), between the two estimates, that maximises the joint log-likelihood."""
-        low, high = max(low, -MAX_Z), min(high, MAX_Z)
+        low = max(low, -MAX_Z)
+        high = min(high, MAX_Z)
 
         def slope(z: float) -> float:
             # The derivative of the log-likelihood is excess * weight. Both weights may underflow, so only their ratio
@@ -300,7 +307,7 @@ def metric_influence(
     scored: ArrayLike | None = None,
     *,
     metric: str = "refusal_index",
-    penalty: float = 1.0,
+    weighted_score_p: float = 1.0,
     truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
 ) -> FloatArray:
     """Return the influence of each question on a metric of each run.
@@ -310,7 +317,7 @@ def metric_influence(
     refused, wrong, scored : array_like of bool, shape (k, n)
         As for `checked_matrices`, with one row per run and one column per question.
     metric : str in `METRIC_NAMES`, default: "refusal_index"
-    penalty : float, default: 1
+    weighted_score_p : float, default: 1
     truthfulness_weights : tuple of three floats, default: (1, 0, 1)
 
     Returns
@@ -323,7 +330,7 @@ def metric_influence(
     Raises
     ------
     TypeError, ValueError
-        As for `checked_matrices`, or if the metric is unknown, or the penalty or the weights are out of range.
+        As for `checked_matrices`, or if the metric is unknown, or `weighted_score_p` or the weights are out of range.
 
     References
     ----------
@@ -336,7 +343,8 @@ def metric_influence(
     array([[-0.5, -0.5,  0.5,  0.5]])
     """
     matrices = checked_matrices(refused, wrong, scored)
-    name, payoffs = checked_metric(metric), checked_payoffs(penalty, truthfulness_weights)
+    name = checked_metric(metric)
+    payoffs = checked_payoffs(weighted_score_p, truthfulness_weights)
     points = [point_estimate(name, table, payoffs) for table in row_tables(*matrices)]
     return influence_of(points, cell_codes(*matrices))
 
@@ -400,7 +408,7 @@ def point_estimate(metric: str, table: AnyTable, payoffs: Payoffs = DEFAULT_PAYO
     if undefined:
         return PointEstimate(None, "undefined", undefined)
     ratio, (w, x, y, z) = ratio_influence(metric, table, payoffs)
-    if isinstance(table, SampledTable) and table.n_clusters < 2:
+    if isinstance(table, SampledTable) and table.has_one_cluster:
         return PointEstimate(ratio, "boundary", ONE_CLUSTER)
     by_cell = unrounded(w), unrounded(x), unrounded(y), unrounded(z)
     if any(value for value, count in zip(by_cell, table.counts, strict=True) if count):
@@ -591,7 +599,7 @@ def compare_metrics(
     wrong: ArrayLike,
     scored: ArrayLike | None = None,
     *,
-    penalty: float = 1.0,
+    weighted_score_p: float = 1.0,
     truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
     cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
@@ -605,7 +613,7 @@ def compare_metrics(
     scored : array_like of bool, shape (2, n), optional
         False where a run has no grade for a question. By default all True. For runs over different questions, pass the
         columns of both, each scored in its own row only.
-    penalty : float, default: 1
+    weighted_score_p : float, default: 1
     truthfulness_weights : tuple of three floats, default: (1, 0, 1)
     cluster, weight : array_like, shape (n,), optional
         Cluster and sampling weight of each question, as for `SamplingDesign.of`.
@@ -620,8 +628,8 @@ def compare_metrics(
     TypeError
         If an argument holds something other than truth values.
     ValueError
-        If there are not exactly two rows, shapes differ, or the penalty or the weights are out of range; also the
-        errors of `SamplingDesign.of`.
+        If there are not exactly two rows, shapes differ, or `weighted_score_p` or the weights are out of range; also
+        the errors of `SamplingDesign.of`.
 
     References
     ----------
@@ -640,14 +648,15 @@ def compare_metrics(
     (0.231, 0.489)
     """
     matrices = checked_matrices(refused, wrong, scored)
-    payoffs = checked_payoffs(penalty, truthfulness_weights)
+    payoffs = checked_payoffs(weighted_score_p, truthfulness_weights)
     if len(matrices[0]) != 2:
         raise ValueError(
             f"refused must have exactly two rows, the runs to compare, got {len(matrices[0])}; "
             "for more runs use rank_runs"
         )
     matrices, design = designed(matrices, cluster, weight)
-    tables, codes = tables_of_rows(matrices, design), cell_codes(*matrices)
+    tables = tables_of_rows(matrices, design)
+    codes = cell_codes(*matrices)
     differences = tuple(_difference(name, tables, codes, payoffs, design) for name in METRIC_NAMES)
     return Comparison(differences, tables[0].n, tables[1].n, int(np.count_nonzero(matrices[2].all(axis=0))))
 
@@ -659,14 +668,16 @@ def _difference(
     first, second = (point.estimate for point in points)
     estimate = error = pvalue = None
     influence = Influence.of(influence_of(points, codes), codes < 4, design)
-    statuses, reason = {point.status for point in points}, reasons_of(*points)
+    statuses = {point.status for point in points}
+    reason = reasons_of(*points)
     status: Status = "undefined" if "undefined" in statuses else "boundary" if "boundary" in statuses else "ok"
     if first is not None and second is not None:
         estimate = unrounded(first - second)
     if estimate is not None and status == "ok":
         error, pvalue = influence.compare(0, 1, estimate)
         if error == 0:
-            status, reason = "boundary", "constant_difference"
+            status = "boundary"
+            reason = "constant_difference"
     elif estimate is not None and name == "refusal_index":
         counts = [table for table in tables if isinstance(table, ContingencyTable)]
         if len(counts) == len(tables):  # there is no such test with clusters or weights

@@ -128,7 +128,8 @@ class CorrectedRefusalIndexResult(Result):
     @property
     def reliability(self) -> float | None:
         """Geometric mean of both reliabilities; None if one is not positive."""
-        refusals, errors = self.refusal_reliability or 0.0, self.error_reliability or 0.0
+        refusals = self.refusal_reliability or 0.0
+        errors = self.error_reliability or 0.0
         return math.sqrt(refusals * errors) if min(refusals, errors) > 0 else None
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
@@ -157,7 +158,8 @@ class CorrectedRefusalIndexResult(Result):
             return self.interval_at(quantile)
         quantile = max(quantile, self._spread.error_and_quantile(confidence_level)[1])
         # The variation between prompts widens the interval on Fisher's scale.
-        more, z = quantile * math.sqrt(variance * self._spread.squared_weights), math.atanh(self.rho)
+        more = quantile * math.sqrt(variance * self._spread.squared_weights)
+        z = math.atanh(self.rho)
         low, high = (2 * math.sin(end * math.asin(0.5)) for end in self.interval_at(quantile))
         if low > -1:
             low = math.tanh(z - math.hypot(z - math.atanh(low), more))
@@ -268,7 +270,8 @@ def corrected_refusal_index(
     repeated = counts[:, 0] >= 2
     sample = TwoPhaseSample.of(repeated, _single_cells(single, repeated, design), design)
     patterns = DrawPatterns.of(counts[repeated], np.ones(np.count_nonzero(repeated), int))
-    cells, same_draw = patterns.pair_cells(), patterns.same_draw_cells()
+    cells = patterns.pair_cells()
+    same_draw = patterns.same_draw_cells()
     means, same_draw_cells = (
         (sample.weights() @ rows if len(rows) else np.zeros(rows.shape[1])) for rows in (cells, same_draw)
     )
@@ -284,12 +287,15 @@ def corrected_refusal_index(
     if part is not None:
         empty = cell_names(means[:4] == 0)
         if empty and not sample.fills_every_cell:
-            rho, status, reason = uncorrected, "boundary", f"zero_cell:{empty}"
+            rho = uncorrected
+            status = "boundary"
+            reason = f"zero_cell:{empty}"
         else:
             cross = part.cross if empty else uncorrected
             rho, status, reason = _bounded(cross / math.sqrt(refusals * errors))
             if empty:
-                status, reason = "boundary", f"estimated_from_single_responses:{empty}"
+                status = "boundary"
+                reason = f"estimated_from_single_responses:{empty}"
     return _identified(
         CorrectedRefusalIndexResult(
             _defined(spearman(rho)),
@@ -349,7 +355,8 @@ def deterministic_refusal_index(
     scored = np.ones_like(refused, bool) if scored is None else scored
     matrices = checked_matrices(*(np.asarray(matrix)[np.newaxis] for matrix in (refused, wrong, scored)))
     matrices, design = designed(matrices, cluster, weight)
-    index, n = refusal_index(tables_of_rows(matrices, design)[0]), int(np.count_nonzero(matrices[2]))
+    index = refusal_index(tables_of_rows(matrices, design)[0])
+    n = int(np.count_nonzero(matrices[2]))
     if index.estimate is None:
         return CorrectedRefusalIndexResult(None, index.status, index.reason, n_repeated=n, n=n)
     sample = TwoPhaseSample.of(matrices[2][0], cell_codes(*matrices)[0], design)
@@ -532,7 +539,8 @@ def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike,
 
 # The p-value at this quantile is 1e-15.
 MAX_QUANTILE = 8.0
-STEPS, HALVINGS = 32, 40
+STEPS = 32
+HALVINGS = 40
 NO_DIFFERENCE = 1e-12
 
 
@@ -668,7 +676,8 @@ def compare_corrected(first: CorrectedRefusalIndexResult, second: CorrectedRefus
     influence = np.stack([_on_index(result) for result in (first, second)])
     covariance = influence @ influence.T
     variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
-    shared, reason = int(np.count_nonzero(parts[0].repeated & parts[1].repeated)), reasons_of(first, second)
+    shared = int(np.count_nonzero(parts[0].repeated & parts[1].repeated))
+    reason = reasons_of(first, second)
     status: Status = "boundary" if reason else "ok"
     difference = CorrectedDifference(estimate, status, reason, first=first, second=second, n_shared=shared)
     if estimate == 0 and variance <= 1e-14 * covariance.trace():
@@ -746,7 +755,8 @@ def rank_corrected(
     if len({(part.repeated.size, part.influence.shape) for part in parts}) > 1:
         raise ValueError("results must be from matrices with the same questions as columns, got different numbers")
     n, units = (parts[0].repeated.size, parts[0].influence.shape[1]) if parts else (0, 0)
-    undefined, never = np.full(units, math.nan), np.zeros(n, bool)
+    undefined = np.full(units, math.nan)
+    never = np.zeros(n, bool)
     rows = [undefined if result._quotient is None else _on_index(result) for result in results]
     repeated = [never if result._quotient is None else result._quotient.repeated for result in results]
     freedom = _degrees_of_freedom(*(result for result in results if result.status == "ok"))
@@ -769,7 +779,8 @@ def influence_range(result: CorrectedRefusalIndexResult) -> float:
     """
     if result._quotient is None or result.estimate is None:
         return math.nan
-    influence, repeated = _on_index(result), result._quotient.repeated
+    influence = _on_index(result)
+    repeated = result._quotient.repeated
     by_cluster = influence.size != repeated.size  # clusters, not questions
     parts = [influence] if by_cluster else [influence[repeated], influence[~repeated]]
     return float(sum(part.size * np.ptp(part) for part in parts if part.size))
@@ -777,7 +788,8 @@ def influence_range(result: CorrectedRefusalIndexResult) -> float:
 
 def _on_index(result: CorrectedRefusalIndexResult) -> FloatArray:
     """Return the influence of every question on corrected RI, divided by their number."""
-    part, rho = result._quotient, result.rho
+    part = result._quotient
+    rho = result.rho
     if part is None or rho is None:
         raise ValueError("an index that is undefined has no influence")
     return part.linear(rho) / part.scale * spearman_slope(rho)

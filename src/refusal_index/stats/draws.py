@@ -84,16 +84,23 @@ class DrawPatterns:
         the same for errors. "One" is the share for either order of the two draws, not their sum. All are 0 with fewer
         than two draws.
         """
-        m, r, w = self.draws, self.refused, self.wrong
+        m = self.draws
+        r = self.refused
+        w = self.wrong
         both = r * w - self.refused_and_wrong
-        only_r, only_w, pairs = r * (m - 1) - both, w * (m - 1) - both, m * (m - 1)
+        only_r = r * (m - 1) - both
+        only_w = w * (m - 1) - both
+        pairs = m * (m - 1)
         cross = (both, only_r, only_w, pairs - both - only_r - only_w)
         repeats = [(x * (x - 1), x * (m - x), (m - x) * (m - x - 1)) for x in (r, w)]
         return np.asarray(np.stack([*cross, *repeats[0], *repeats[1]], axis=1) / np.maximum(pairs, 1)[:, np.newaxis])
 
     def same_draw_cells(self) -> FloatArray:
         """Return the share of draws in each cell of refusal and error, by pattern; shape (n_patterns, 4)."""
-        m, r, w, both = self.draws, self.refused, self.wrong, self.refused_and_wrong
+        m = self.draws
+        r = self.refused
+        w = self.wrong
+        both = self.refused_and_wrong
         cells = np.stack([both, r - both, w - both, m - r - w + both], axis=1)
         return np.asarray(cells / np.maximum(m, 1)[:, np.newaxis])
 
@@ -152,16 +159,18 @@ class MidRankSpearman(Result):
         """
         normal_quantile(confidence_level)
         checked_resamples(n_resamples)
-        if self.status != "ok":
+        if self.estimate is None or self.status != "ok":
             return NO_INTERVAL
-        questions, generator = self.patterns.questions, np.random.default_rng(rng)
+        questions = self.patterns.questions
+        generator = np.random.default_rng(rng)
         chunk = max(1, CHUNK_WEIGHTS // questions.size)
         sizes = [min(chunk, n_resamples - start) for start in range(0, n_resamples, chunk)]
         # Resampling questions is the same as drawing the number of questions of each pattern.
         shares = questions / questions.sum()
         weights = (generator.multinomial(questions.sum(), shares, size=size) for size in sizes)
         resampled = np.concatenate([_spearman(self.patterns, row) for row in weights])
-        return ConfidenceInterval(*percentiles(resampled, confidence_level))
+        low, high = percentiles(resampled, confidence_level)
+        return ConfidenceInterval(min(low, self.estimate), max(high, self.estimate))
 
 
 def mid_rank_spearman(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None) -> MidRankSpearman:
@@ -286,7 +295,8 @@ class Quotient:
     ) -> Quotient:
         """Return a quotient, with influence summed within clusters, if there are any."""
         by_question = None if sample.design is None else influence
-        summed, freedom = sample.in_clusters(influence), sample.degrees_of_freedom()
+        summed = sample.in_clusters(influence)
+        freedom = sample.degrees_of_freedom()
         return cls(cross, scale, summed, sample.repeated, freedom, by_question, sparse)
 
     @classmethod
@@ -336,9 +346,11 @@ class Quotient:
         # The difference of c and ``rho q`` on Fisher's scale, in standard errors, at each rho of the grid.
         (cc, cq), (_, qq) = (self.influence @ self.influence.T).tolist()
         expected = np.clip(GRID * self.scale, -NEARLY_1, NEARLY_1)
-        of_c, of_q = 1 / (1 - self.cross**2), GRID / (1 - expected**2)
+        of_c = 1 / (1 - self.cross**2)
+        of_q = GRID / (1 - expected**2)
         variance = of_c**2 * cc - 2 * of_c * of_q * cq + of_q**2 * qq
-        above, error = math.atanh(self.cross) - np.arctanh(expected), np.sqrt(np.maximum(variance, 0))
+        above = math.atanh(self.cross) - np.arctanh(expected)
+        error = np.sqrt(np.maximum(variance, 0))
         # Without variance, a value is rejected unless it agrees exactly.
         certain = np.where(above == 0, 0.0, np.copysign(np.inf, above))
         statistics = np.divide(above, error, out=certain, where=error > 0)
@@ -354,7 +366,8 @@ class Quotient:
         its limit on the side that makes the interval longer.
         """
         sign = 1.0 if 0 in cells[1:3] else -1.0
-        error, q = self.error(quantile), self.scale
+        error = self.error(quantile)
+        q = self.scale
         try:
             c = sign * boundary_limit(cells, sign, math.sqrt(-2 * math.log(error))) if 1 - error > NO_LEVEL else 1.0
         except (ArithmeticError, ValueError):  # with very few questions the likelihood is uninformative
@@ -374,7 +387,8 @@ def _crossing(grid: FloatArray, statistics: FloatArray, rho: float, quantile: fl
     last = int(beyond[-1])
     next_place, next_value = (grid[last + 1], statistics[last + 1]) if last + 1 < grid.size else (rho, 0.0)
     if next_place > rho or next_value > quantile:
-        next_place, next_value = rho, 0.0
+        next_place = rho
+        next_value = 0.0
     if math.isinf(statistics[last]):
         return float(next_place)
     step = (statistics[last] - quantile) / (statistics[last] - next_value)
@@ -441,7 +455,8 @@ class TwoPhaseSample:
         Every question gets the mean of its stratum; a repeated question also gets its deviation from that mean, times
         the number of questions it represents.
         """
-        weights, stratum = self._own, self.stratum[self.repeated]
+        weights = self._own
+        stratum = self.stratum[self.repeated]
         every, some = self._sizes(weights)
         sums = np.stack([np.bincount(stratum, row * weights[self.repeated], minlength=NO_CELL + 1) for row in values])
         means = sums / np.maximum(some, TINY)
@@ -460,7 +475,8 @@ class TwoPhaseSample:
 
     def correlation(self) -> tuple[float, FloatArray]:
         """Return the correlation of single draws, and the influence of each question on it, over their number."""
-        counts, n = self._in_cells(), int(np.count_nonzero(self._own))
+        counts = self._in_cells()
+        n = int(np.count_nonzero(self._own))
         total = float(counts.sum())
         rho, influence = _correlation(tuple((counts / total).tolist()), n)
         return rho, np.append(influence, 0.0)[self.cells] * self._own / total
@@ -526,14 +542,17 @@ def quotient(cells: FloatArray, sample: TwoPhaseSample) -> Quotient | None:
     scale = math.sqrt(correlations[1] * correlations[2])
     slopes = np.array([[1.0, 0.0, 0.0], [0.0, scale / (2 * correlations[1]), scale / (2 * correlations[2])]])
     few = math.sqrt(len(cells) / max(len(cells) - ESTIMATED, 1))
-    cross, influence, sparse = correlations[0], few * sample.spread(slopes @ influences), None
+    cross = correlations[0]
+    influence = few * sample.spread(slopes @ influences)
+    sparse = None
     if means[:4].min() <= 0:
         sparse = sample.effective_counts(means)
         if sample.fills_every_cell:
             cross, influence[0] = sample.correlation()
         else:
             # factor by which an empty cell, filled with half a question, increases the standard error
-            filled, squares = (means[:4] * len(cells) + 0.5) / (len(cells) + 2), by_table[0][1] ** 2
+            filled = (means[:4] * len(cells) + 0.5) / (len(cells) + 2)
+            squares = by_table[0][1] ** 2
             influence[0] *= math.sqrt(float(filled @ squares / (means[:4] @ squares)))
     return Quotient.of(cross, scale, influence, sample, sparse)
 

@@ -182,7 +182,8 @@ def cohen_kappa(counts: ArrayLike) -> CohenKappaResult:
     n = int(table.sum())
     if n == 0:
         return CohenKappaResult(None, "undefined", "there is no answer that both graded", n=0)
-    agreeing, by_chance = np.trace(table), table.sum(axis=0) @ table.sum(axis=1) / n
+    agreeing = np.trace(table)
+    by_chance = table.sum(axis=0) @ table.sum(axis=1) / n
     share = float(agreeing / n)
     if by_chance == n:
         reason = "both graders gave every answer the same one grade"

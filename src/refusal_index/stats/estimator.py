@@ -28,12 +28,13 @@ from scipy import special
 from scipy.special import cython_special
 
 from refusal_index.stats.arguments import FloatArray, unmasked
+from refusal_index.stats.small_cells import CELL_FLOOR, with_precise_small_cell, with_precise_small_cells
 
 Number = TypeVar("Number", float, FloatArray)
 
 
 @dataclass(frozen=True, slots=True)
-class Ops(Generic[Number]):
+class Operations(Generic[Number]):
     """Elementary functions of floats or of arrays; `ndtr` and `ndtri` are the normal CDF and its inverse."""
 
     exp: Callable[[Number], Number]
@@ -46,9 +47,10 @@ class Ops(Generic[Number]):
     minimum: Callable[[Number, Number | float], Number]
     maximum: Callable[[Number, Number | float], Number]
     where: Callable[[Any, Number | float, Number | float], Number]
+    with_precise_small: Callable[..., tuple[Number, Number, Number, Number]]
 
 
-SCALAR: Ops[float] = Ops(
+SCALAR: Operations[float] = Operations(
     exp=math.exp,
     log=math.log,
     tan=math.tan,
@@ -59,9 +61,10 @@ SCALAR: Ops[float] = Ops(
     minimum=min,
     maximum=max,
     where=lambda condition, if_true, if_false: if_true if condition else if_false,
+    with_precise_small=with_precise_small_cell,
 )
 
-ARRAY: Ops[FloatArray] = Ops(
+ARRAY: Operations[FloatArray] = Operations(
     exp=np.exp,
     log=np.log,
     tan=np.tan,
@@ -72,6 +75,7 @@ ARRAY: Ops[FloatArray] = Ops(
     minimum=np.minimum,
     maximum=np.maximum,
     where=np.where,
+    with_precise_small=with_precise_small_cells,
 )
 
 
@@ -144,7 +148,8 @@ def density(h: ArrayLike, k: ArrayLike, rho: ArrayLike) -> FloatArray:
     0.198943678865
     """
     correlation = _checked_correlation(rho)
-    x, y = np.asarray(h, float), np.asarray(k, float)
+    x = np.asarray(h, float)
+    y = np.asarray(k, float)
     t = np.sqrt((1 - correlation) / (1 + correlation))
     spread = 2 * t / (1 + t * t)
     return np.asarray(np.exp(log_kernel(x, y, spread, t)) / (2 * math.pi * spread))
@@ -163,16 +168,20 @@ def log_kernel(h: Number, k: Number, spread: Number, t: Number) -> Number:
     return -0.5 * (gap * gap + h * k * (1 + t * t))
 
 
-def orthant(ops: Ops[Number], h: Number, k: Number, t: Number) -> Number:
+def orthant(ops: Operations[Number], h: Number, k: Number, t: Number) -> Number:
     """Return the upper orthant probability for finite thresholds, by reflection to non-negative ones."""
-    x, y = ops.maximum(abs(h), TINY_THRESHOLD), ops.maximum(abs(k), TINY_THRESHOLD)
-    tail_x, tail_y = ops.ndtr(-x), ops.ndtr(-y)
+    x = ops.maximum(abs(h), TINY_THRESHOLD)
+    y = ops.maximum(abs(k), TINY_THRESHOLD)
+    tail_x = ops.ndtr(-x)
+    tail_y = ops.ndtr(-y)
     inner = orthant_beyond_zero(ops, x, y, (tail_x, tail_y), ops.where((h < 0) != (k < 0), 1 / t, t))
     if_h_negative = ops.where(k < 0, (1 - tail_x) - (tail_y - inner), tail_y - inner)
     return ops.where(h < 0, if_h_negative, ops.where(k < 0, tail_x - inner, inner))
 
 
-def orthant_beyond_zero(ops: Ops[Number], h: Number, k: Number, tails: tuple[Number, Number], t: Number) -> Number:
+def orthant_beyond_zero(
+    ops: Operations[Number], h: Number, k: Number, tails: tuple[Number, Number], t: Number
+) -> Number:
     """Return the upper orthant probability for positive thresholds with the given upper tail probabilities.
 
     Owen's formula, with ``(k - rho h) / (h s)`` written as ``(k - h) / (h s) + t``, which is exact if h and k are
@@ -183,15 +192,16 @@ def orthant_beyond_zero(ops: Ops[Number], h: Number, k: Number, tails: tuple[Num
     return (0.5 * tail_h - ops.owens_t(h, gap / h + t)) + (0.5 * tail_k - ops.owens_t(k, t - gap / k))
 
 
-# A given cell below this counts as zero, and a computed one is raised to it, so that its square is not zero.
-CELL_FLOOR = 1e-150
-# A computed cell below this is mostly rounding error, and so is a step derived from it.
-TRUSTED_CELL = 1e-15
 # Halley's method converges cubically: after a step of this size the remaining error is below rounding.
 STEP_TOLERANCE = 1e-5
-# At z = 25, rho is 1 in floating point.
-MAX_Z = 25.0
+# Tables of up to 2^53 questions in each cell have a z of at most 38.
+MAX_Z = 40.0
+# Beyond this, rounding of rho changes 1 - rho and its standard error noticeably.
+NEARLY_ONE = 1 - 1e-6
+# The largest correlation below 1; that of a table without empty cells is at most this.
+MAX_RHO = 1 - 2.0**-53
 MAX_EXPONENT = 600.0
+FARTHEST = 19.0
 MAX_STEP = 1.0
 MAX_ITERATIONS = 100
 # Number of rows per pass, so that the working arrays fit into the second-level cache.
@@ -280,79 +290,110 @@ def _solve_rows(n11: FloatArray, n10: FloatArray, n01: FloatArray, n00: FloatArr
         still = np.abs(improved - z) > STEP_TOLERANCE
         if not still.any():
             break
-        state[0], state[1], state[2] = improved, low, high
-        state, unsolved = state[:, still], unsolved[still]
+        state[0] = improved
+        state[1] = low
+        state[2] = high
+        state = state[:, still]
+        unsolved = unsolved[still]
     return _finish(ARRAY, solution, sign, problem)
 
 
 def tetrachoric_of_counts(n11: float, n10: float, n01: float, n00: float) -> float:
     """Return `tetrachoric` of a single table with four positive cells, without the overhead of arrays."""
+    z, sign, problem = _solve_one(n11, n10, n01, n00)
+    return _finish(SCALAR, z, sign, problem)
+
+
+def precise_z(counts: tuple[float, float, float, float], rho: float) -> float:
+    """Return ``atanh(rho)`` of the estimate `rho` of a table; near -1 and 1, where rho is rounded, from the counts."""
+    if abs(rho) < NEARLY_ONE:
+        return math.atanh(rho)
+    z, sign, _ = _solve_one(*counts)
+    return sign * z
+
+
+def _solve_one(n11: float, n10: float, n01: float, n00: float) -> tuple[float, float, _Problem[float]]:
     problem, sign = _reflect(SCALAR, float(n11), float(n10), float(n01), float(n00))
-    z, low, high = _first_guess(SCALAR, problem), -MAX_Z, MAX_Z
+    z = _first_guess(SCALAR, problem)
+    low = -MAX_Z
+    high = MAX_Z
     for _ in range(MAX_ITERATIONS):
         previous = z
         z, low, high = _advance(SCALAR, z, low, high, problem)
         if abs(z - previous) <= STEP_TOLERANCE:
             break
-    return _finish(SCALAR, z, sign, problem)
+    return z, sign, problem
 
 
-def _reflect(ops: Ops[Number], n11: Number, n10: Number, n01: Number, n00: Number) -> tuple[_Problem[Number], Number]:
+def _reflect(
+    ops: Operations[Number], n11: Number, n10: Number, n01: Number, n00: Number
+) -> tuple[_Problem[Number], Number]:
     """Reflect the table so that both thresholds are non-negative; return it, and the sign that this gives rho."""
-    upper_x, lower_x, upper_y, lower_y = n11 + n10, n01 + n00, n11 + n01, n10 + n00
+    upper_x = n11 + n10
+    lower_x = n01 + n00
+    upper_y = n11 + n01
+    lower_y = n10 + n00
     n = upper_x + lower_x
     sign = ops.where((upper_x > lower_x) != (upper_y > lower_y), -1.0, 1.0)
-    tail_h, tail_k = ops.minimum(upper_x, lower_x) / n, ops.minimum(upper_y, lower_y) / n
-    h, k = ops.maximum(-ops.ndtri(tail_h), TINY_THRESHOLD), ops.maximum(-ops.ndtri(tail_k), TINY_THRESHOLD)
+    tail_h = ops.minimum(upper_x, lower_x) / n
+    tail_k = ops.minimum(upper_y, lower_y) / n
+    h = ops.maximum(-ops.ndtri(tail_h), TINY_THRESHOLD)
+    k = ops.maximum(-ops.ndtri(tail_k), TINY_THRESHOLD)
     log_odds_ratio = sign * ops.log((n11 * n00) / (n10 * n01))
     return _Problem(h, k, tail_h, tail_k, log_odds_ratio), sign
 
 
-def _first_guess(ops: Ops[Number], problem: _Problem[Number]) -> Number:
+def _first_guess(ops: Operations[Number], problem: _Problem[Number]) -> Number:
     # Bonett and Price (2005): rho is about cos(pi / (1 + odds_ratio^power)), and tan(acos(rho) / 2) = exp(-z).
-    _, _, tail_h, tail_k, log_odds_ratio = problem
+    h, k, tail_h, tail_k, log_odds_ratio = problem
     smaller = ops.minimum(tail_h, tail_k)
     power = 0.5 * (1 - abs(tail_h - tail_k) / 5 - (0.5 - smaller) * (0.5 - smaller))
     angle = math.pi / (1 + ops.exp(power * log_odds_ratio))
-    guess = -ops.log(ops.tan(0.5 * angle))
-    return ops.minimum(ops.maximum(guess, -MAX_Z), MAX_Z)
+    # Closer to rho = 1 or -1 a cell would be below 1e-19, and far from the root a step in z is at most about 1/2.
+    t = ops.minimum(ops.maximum(ops.tan(0.5 * angle), abs(k - h) / FARTHEST), FARTHEST / (h + k))
+    return ops.minimum(ops.maximum(-ops.log(t), -MAX_Z), MAX_Z)
 
 
 def _advance(
-    ops: Ops[Number], z: Number, low: Number, high: Number, problem: _Problem[Number]
+    ops: Operations[Number], z: Number, low: Number, high: Number, problem: _Problem[Number]
 ) -> tuple[Number, Number, Number]:
     """Do one safeguarded iteration; return the next z and the narrowed bracket."""
     excess, step = _halley(ops, z, problem)
-    low, high = ops.where(excess < 0, z, low), ops.where(excess < 0, high, z)
+    low = ops.where(excess < 0, z, low)
+    high = ops.where(excess < 0, high, z)
     proposed = z + step
     # A last, tiny step is taken even if rounding puts it on an end of the bracket.
     inside = ((proposed > low) & (proposed < high)) | (abs(step) <= STEP_TOLERANCE)
     return ops.where(inside, proposed, 0.5 * (low + high)), low, high
 
 
-def _halley(ops: Ops[Number], z: Number, problem: _Problem[Number]) -> tuple[Number, Number]:
+def _halley(ops: Operations[Number], z: Number, problem: _Problem[Number]) -> tuple[Number, Number]:
     """Return the excess of the modelled log odds ratio over the observed one, and the Halley step in z."""
     h, k, tail_h, tail_k, log_odds_ratio = problem
     t = ops.exp(-z)
-    spread, rho = 2 * t / (1 + t * t), (1 - t * t) / (1 + t * t)
+    spread = 2 * t / (1 + t * t)
+    rho = (1 - t * t) / (1 + t * t)
     orthant = orthant_beyond_zero(ops, h, k, (tail_h, tail_k), t)
-    p11, p10 = ops.maximum(orthant, CELL_FLOOR), ops.maximum(tail_h - orthant, CELL_FLOOR)
-    p01, p00 = ops.maximum(tail_k - orthant, CELL_FLOOR), (1 - tail_h) - (tail_k - orthant)
+    cells = orthant, tail_h - orthant, tail_k - orthant, (1 - tail_h) - (tail_k - orthant)
+    p11, p10, p01, p00 = ops.with_precise_small(cells, h, k, z)
     excess = ops.log((p11 * p00) / (p10 * p01)) - log_odds_ratio
 
     exponent = ops.maximum(log_kernel(h, k, spread, t), -MAX_EXPONENT)
     orthant_slope = spread * ops.exp(exponent) / (2 * math.pi)
-    i11, i10, i01, i00 = 1 / p11, 1 / p10, 1 / p01, 1 / p00
+    i11 = 1 / p11
+    i10 = 1 / p10
+    i01 = 1 / p01
+    i00 = 1 / p00
     weight = i11 + i10 + i01 + i00
     weight_slope = i10 * i10 + i01 * i01 - i11 * i11 - i00 * i00
     newton = ops.minimum(ops.maximum(-excess / (orthant_slope * weight), -MAX_STEP), MAX_STEP)
     curvature = (h * k + (2 * exponent - 1) * rho) + orthant_slope * weight_slope / weight
     # Far from the root the correction can reach zero or reverse the step, so it is limited to a factor of 2 or 3.
     correction = ops.minimum(ops.maximum(0.5 * newton * curvature, -0.5), 2.0)
-    trusted = ops.minimum(ops.minimum(p11, p10), p01) > TRUSTED_CELL
-    return excess, ops.where(trusted, newton / (1 + correction), ops.where(excess < 0, MAX_STEP, -MAX_STEP))
+    return excess, newton / (1 + correction)
 
 
-def _finish(ops: Ops[Number], z: Number, sign: Number, problem: _Problem[Number]) -> Number:
+def _finish(ops: Operations[Number], z: Number, sign: Number, problem: _Problem[Number]) -> Number:
     # Because of rounding, an independent table would give 1e-17 instead of exactly 0.
-    return ops.where(problem.log_odds_ratio == 0, 0.0, sign * ops.tanh(z))
+    rho = ops.minimum(ops.maximum(ops.tanh(z), -MAX_RHO), MAX_RHO)
+    return ops.where(problem.log_odds_ratio == 0, 0.0, sign * rho)

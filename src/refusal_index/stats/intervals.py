@@ -31,6 +31,10 @@ fixed rho (Prekopa). So the log-likelihood is concave in (h, k): a zero of the d
 remains to check on which side of the estimate the solution lies. If Newton's method fails, a bracketed search over z is
 used, with the likelihood maximised over h and k at each z.
 
+The fall is a sum of a term per cell, each of them accurate however many questions there are, and small cells are
+computed with full relative precision (`small_cells`). So limits exist at any level; one that is within 1e-14 of rho = 1
+or -1 is reported as 1 or -1.
+
 Influence functions and standard errors of rho and of the Refusal Index:
 
 The estimate is a smooth function of four cell proportions. Its influence function is the effect of one more question in
@@ -68,7 +72,11 @@ from refusal_index.stats.contingency import (
     weighted_sum,
 )
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, ResultWithInterval, student_quantile
-from refusal_index.stats.estimator import SCALAR, log_kernel, orthant, tetrachoric, tetrachoric_of_counts
+from refusal_index.stats.estimator import SCALAR, log_kernel, orthant, precise_z, tetrachoric, tetrachoric_of_counts
+from refusal_index.stats.small_cells import with_precise_small_cell
+
+Position = tuple[float, float, float]
+"""Both thresholds and atanh(rho)."""
 
 
 def spearman(rho: float) -> float:
@@ -92,18 +100,30 @@ def cell_influence(table: AnyTable, rho: float) -> Counts:
 
     `rho` is the estimate of that table and lies strictly between -1 and 1.
     """
-    return proportion_influence(table.refused_wrong / table.n, table.refusal_rate, table.error_rate, rho)
+    counts: Counts = table.counts
+    return _influence_of(counts, (*_thresholds(counts), precise_z(counts, rho)))
 
 
 def proportion_influence(both: float, r: float, mu: float, rho: float) -> Counts:
     """Return the influence on rho of each cell, given the proportion of the first cell and both margins."""
-    h, k = -SCALAR.ndtri(r), -SCALAR.ndtri(mu)
-    spread = math.sqrt((1 - rho) * (1 + rho))
-    alpha, beta = SCALAR.ndtr((rho * h - k) / spread), SCALAR.ndtr((rho * k - h) / spread)
-    t = math.sqrt((1 - rho) / (1 + rho))
-    density = math.exp(log_kernel(h, k, spread, t)) / (2 * math.pi * spread)
+    return _influence_at((-SCALAR.ndtri(r), -SCALAR.ndtri(mu), math.atanh(rho)), both, r, mu)
+
+
+def _influence_of(counts: Counts, position: Position) -> Counts:
+    n11, n10, n01, n00 = counts
+    n = n11 + n10 + n01 + n00
+    return _influence_at(position, n11 / n, (n11 + n10) / n, (n11 + n01) / n)
+
+
+def _influence_at(position: Position, both: float, r: float, mu: float) -> Counts:
+    _, _, density, alpha_at, beta_at = _conditionals(position)
+    alpha = SCALAR.ndtr(alpha_at)
+    beta = SCALAR.ndtr(beta_at)
     centre = both - alpha * r - beta * mu
-    w, x, y, z = 1 - alpha - beta - centre, -alpha - centre, -beta - centre, -centre
+    w = 1 - alpha - beta - centre
+    x = -alpha - centre
+    y = -beta - centre
+    z = -centre
     return w / density, x / density, y / density, z / density
 
 
@@ -130,26 +150,31 @@ def standard_error(table: AnyTable, rho: float) -> float:
     influence = cell_influence(table, rho)
     if isinstance(table, SampledTable):
         return math.sqrt(table.variance(influence))
-    total = sum(count * value * value for count, value in zip(table.counts, influence, strict=True))
-    return math.sqrt(total) / table.n
+    return _error_of(table.counts, influence)
 
 
-# The square of a cell of this size is not yet zero in floating point.
-MIN_CELL = 1e-150
-# tanh(20) is 1 in floating point.
-MAX_Z = 20.0
+def _error_of(counts: Counts, influence: Counts) -> float:
+    total = sum(count * value * value for count, value in zip(counts, influence, strict=True))
+    return math.sqrt(total) / sum(counts)
+
+
+# A fall below this share of the number of questions is rounding error.
+LEAST_FALL = 1e-28
+# Beyond this, rho is within 1e-14 of 1 and counts as 1: thresholds are too coarse to follow the likelihood.
+MAX_Z = 17.0
 JOINT_STEPS = 15
 # Newton's method doubles the number of correct digits: after a step of this size about 14 are correct.
 JOINT_TOLERANCE = 1e-7
+# The square root of the fall is nearly linear in z: the limits of a shorter reach are right to 1e-12 without iteration.
+LINEAR_REACH = 1e-6
 # Beyond this multiple of the wanted fall, the derivatives say little about the location of the limit.
 HOPELESS_FALL = 3.0
 HALVINGS = 30
 INNER_STEPS = 50
 # A step with so small a gain reaches the maximum to floating-point precision.
 INNER_TOLERANCE = 1e-10
-
-
-Position = tuple[float, float, float]
+# A smaller relative change of the fall is rounding error.
+ROUNDING = 1e-13
 
 
 class _Point(NamedTuple):
@@ -190,39 +215,59 @@ class _Point(NamedTuple):
         return along_h * dz, along_k * dz, dz
 
 
-def profile_limits(counts: Counts, rho: float, rho_error: float, root_chi2: float) -> tuple[float, float]:
+def profile_limits(counts: Counts, rho: float, root_chi2: float) -> tuple[float, float]:
     """Return the lower and upper profile limits of rho for a table with four positive cells.
 
-    `rho` is the estimate and `rho_error` its standard error. `root_chi2` is the square root of the chi-squared quantile
+    `rho` is the estimate. `root_chi2` is the square root of the chi-squared quantile
     with one degree of freedom, which is the normal quantile of the two-sided level.
     """
-    best = _evaluate(counts, (*_thresholds(counts), math.atanh(rho)))
-    reach = root_chi2 * rho_error / ((1 - rho) * (1 + rho))
+    z = precise_z(counts, rho)
+    best = _evaluate(counts, (*_thresholds(counts), min(max(z, -MAX_Z), MAX_Z)))
+    reach = root_chi2 * _error_of(counts, _influence_of(counts, (*best.at[:2], z))) * math.cosh(z) ** 2
     limits = []
     for outward in (-1.0, 1.0):
-        z = _joint_newton(counts, best.at, best.along_ridge(outward * reach), root_chi2)
-        if z is None or (z - best.at[2]) * outward <= 0:
-            z = _ridge_search(counts, best.at, outward, root_chi2)
-        limits.append(math.tanh(z))
-    return limits[0], limits[1]
+        if abs(best.at[2]) == MAX_Z and (z * outward > 0 or best.root_fall > root_chi2):
+            # The estimate, and perhaps the limit on the other side of it, round to -1 or 1.
+            limits.append(math.copysign(1.0, z))
+            continue
+        if reach < LINEAR_REACH:
+            limits.append(math.tanh(z + outward * reach))
+            continue
+        limit = _joint_newton(counts, best.at, best.along_ridge(outward * reach), root_chi2)
+        if limit is None or (limit - best.at[2]) * outward <= 0:
+            limit = _ridge_search(counts, best.at, outward, root_chi2)
+        limits.append(_rho_at(limit))
+    # Limits so close to the estimate that they differ by rounding only may lie on its other side.
+    return min(limits[0], rho), max(limits[1], rho)
 
 
 def boundary_limit(counts: Counts, rho: float, root_chi2: float) -> float:
     """Return the limit opposite the estimate `rho`, which is +1 or -1 because a cell of the table is zero."""
     # At about this expected count an empty cell becomes plausible, so the limit is near the estimate of the table
     # filled with it.
-    expectation = root_chi2 * root_chi2 / 2
     n11, n10, n01, n00 = counts
+    expectation = max(root_chi2 * root_chi2 / 2, LEAST_FALL * (n11 + n10 + n01 + n00))
+    root_chi2 = math.sqrt(2 * expectation)
     filled = (n11 or expectation, n10 or expectation, n01 or expectation, n00 or expectation)
-    start = (*_thresholds(filled), math.atanh(tetrachoric_of_counts(*filled)))
-    z = _joint_newton(counts, start, (0.0, 0.0, 0.0), root_chi2)
-    return math.tanh(_ridge_search(counts, start, -rho, root_chi2) if z is None else z)
+    z = precise_z(filled, tetrachoric_of_counts(*filled))
+    start = (*_thresholds(filled), min(max(z, -MAX_Z), MAX_Z))
+    limit = _joint_newton(counts, start, (0.0, 0.0, 0.0), root_chi2)
+    return _rho_at(_ridge_search(counts, start, -rho, root_chi2) if limit is None else limit)
+
+
+def _rho_at(z: float) -> float:
+    return math.tanh(z) if abs(z) < MAX_Z else math.copysign(1.0, z)
 
 
 def _thresholds(counts: Counts) -> tuple[float, float]:
     n11, n10, n01, n00 = counts
-    n = n11 + n10 + n01 + n00
-    return -SCALAR.ndtri((n11 + n10) / n), -SCALAR.ndtri((n11 + n01) / n)
+    return _threshold(n11 + n10, n01 + n00), _threshold(n11 + n01, n10 + n00)
+
+
+def _threshold(above: float, below: float) -> float:
+    """Return the threshold that so many values exceed; of two complementary shares, the smaller is exact."""
+    n = above + below
+    return -SCALAR.ndtri(above / n) if above <= below else SCALAR.ndtri(below / n)
 
 
 def _joint_newton(counts: Counts, position: Position, step: Position, root_chi2: float) -> float | None:
@@ -266,16 +311,22 @@ def _ridge_search(counts: Counts, start: Position, outward: float, root_chi2: fl
     falling = point.root_fall < root_chi2
     dz = math.copysign(0.5, outward if falling else -outward)
     while True:
-        if abs(point.at[2] + dz) > MAX_Z:
+        if abs(point.at[2]) == MAX_Z:
             return math.copysign(MAX_Z, dz)
-        moved = _damped_move(counts, point.at, point.along_ridge(dz), max(HOPELESS_FALL * root_chi2, point.root_fall))
-        if moved is None:
-            raise ArithmeticError(f"lost the ridge of the likelihood of the counts {counts} at {point.at}")
+        dz = min(max(dz, -MAX_Z - point.at[2]), MAX_Z - point.at[2])
+        moved = None
+        if point.is_concave:
+            largest_fall = max(HOPELESS_FALL * root_chi2, point.root_fall)
+            moved = _damped_move(counts, point.at, point.along_ridge(dz), largest_fall)
+        if moved is None:  # rounding hides the ridge; the end of the range is a limit too, only a wider one
+            return math.copysign(MAX_Z, outward)
         next_point = _climb(counts, moved.at)
         if (next_point.root_fall < root_chi2) != falling:
             break
         point = next_point
-    (h, k, low), (next_h, next_k, high) = point.at, next_point.at
+        dz = 1.5 * dz
+    (h, k, low) = point.at
+    (next_h, next_k, high) = next_point.at
 
     def excess(z: float) -> float:
         share = (z - low) / (high - low)
@@ -284,7 +335,9 @@ def _ridge_search(counts: Counts, start: Position, outward: float, root_chi2: fl
 
     if excess(low) * excess(high) > 0:  # the likelihood is nearly flat, and the signs are rounding errors
         return high
-    return float(brentq(excess, low, high, xtol=1e-13))
+    # To 1e-13 in rho, which changes little with z far from 0.
+    farther = max(abs(low), abs(high)) - 1
+    return float(brentq(excess, low, high, xtol=1e-13 * min(math.cosh(max(farther, 0.0)) ** 2, 1e6)))
 
 
 def _climb(counts: Counts, position: Position) -> _Point:
@@ -296,47 +349,90 @@ def _climb(counts: Counts, position: Position) -> _Point:
         step_h, step_k = point.margins_step(point.h, point.k)
         moved = _damped_move(counts, point.at, (step_h, step_k, 0.0), point.root_fall)
         gain = point.h * step_h + point.k * step_k
+        progress = 0.0 if moved is None else point.fall - moved.fall
         point = moved or point
-        if moved is None or gain < INNER_TOLERANCE:
+        if gain < INNER_TOLERANCE or progress < ROUNDING * point.fall:
             break
     return point
 
 
 def _evaluate(counts: Counts, position: Position) -> _Point:
-    h, k, z = position
+    h, k, _ = position
     n11, n10, n01, n00 = counts
     n = n11 + n10 + n01 + n00
-    t = math.exp(-z)
-    spread, rho = 2 * t / (1 + t * t), (1 - t * t) / (1 + t * t)
-    r, mu, p11 = SCALAR.ndtr(-h), SCALAR.ndtr(-k), orthant(SCALAR, h, k, t)
-    cells = (p11, r - p11, mu - p11, (1 - r) - (mu - p11))
-    p11, p10, p01, p00 = (max(cell, MIN_CELL) for cell in cells)
-    fall = sum(
-        count * math.log(count / (n * cell)) for count, cell in zip(counts, (p11, p10, p01, p00), strict=True) if count
-    )
+    rho, spread, density, alpha_at, beta_at = _conditionals(position)
+    p11, p10, p01, p00 = _cells(position)
+    fall = _divergence(n11, n * p11) + _divergence(n10, n * p10) + _divergence(n01, n * p01) + _divergence(n00, n * p00)
 
-    # Derivatives of the first cell (p_), of the margins, and of the other cell in each margin (a_).
-    r_h, mu_k = _minus_density(h), _minus_density(k)
-    p_h, p_k = r_h * SCALAR.ndtr((rho * h - k) / spread), mu_k * SCALAR.ndtr((rho * k - h) / spread)
-    density = math.exp(log_kernel(h, k, spread, t)) / (2 * math.pi * spread)
+    # Derivatives of the margins, of the first cell, and of the logarithms of the cells.
+    r_h = _minus_density(h)
+    mu_k = _minus_density(k)
     p_z = spread * spread * density
-    a_h, a_k = r_h - p_h, mu_k - p_k
+    alpha = r_h * SCALAR.ndtr(alpha_at)
+    not_alpha = r_h * SCALAR.ndtr(-alpha_at)
+    beta = mu_k * SCALAR.ndtr(beta_at)
+    not_beta = mu_k * SCALAR.ndtr(-beta_at)
+    h11 = alpha / p11
+    h10 = not_alpha / p10
+    h01 = -alpha / p01
+    h00 = -not_alpha / p00
+    k11 = beta / p11
+    k10 = -beta / p10
+    k01 = not_beta / p01
+    k00 = -not_beta / p00
+    z11 = p_z / p11
+    z10 = -p_z / p10
+    z01 = -p_z / p01
+    z00 = p_z / p00
 
-    w11, w10, w01, w00 = n11 / p11, n10 / p10, n01 / p01, n00 / p00
-    v11, v10, v01, v00 = w11 / p11, w10 / p10, w01 / p01, w00 / p00
-    contrast = w11 - w10 - w01 + w00
+    slope_h = n11 * h11 + n10 * h10 + n01 * h01 + n00 * h00
+    slope_k = n11 * k11 + n10 * k10 + n01 * k01 + n00 * k00
+    # The density times the sum of counts over cells, with the signs of the derivative in rho.
+    mixed = (n11 / p11 - n10 / p10 - n01 / p01 + n00 / p00) * density
     return _Point(
         position,
         fall,
-        h=contrast * p_h + (w10 - w00) * r_h,
-        k=contrast * p_k + (w01 - w00) * mu_k,
-        z=contrast * p_z,
-        hh=-contrast * (h * p_h + rho * density) - (w10 - w00) * h * r_h - (v11 + v01) * p_h**2 - (v10 + v00) * a_h**2,
-        kk=-contrast * (k * p_k + rho * density) - (w01 - w00) * k * mu_k - (v11 + v10) * p_k**2 - (v01 + v00) * a_k**2,
-        hk=contrast * density - v11 * p_h * p_k + v10 * a_h * p_k + v01 * p_h * a_k - v00 * a_h * a_k,
-        hz=-contrast * density * (h - rho * k) - p_z * ((v11 + v01) * p_h - (v10 + v00) * a_h),
-        kz=-contrast * density * (k - rho * h) - p_z * ((v11 + v10) * p_k - (v01 + v00) * a_k),
+        slope_h,
+        slope_k,
+        n11 * z11 + n10 * z10 + n01 * z01 + n00 * z00,
+        hh=-h * slope_h - rho * mixed - (n11 * h11 * h11 + n10 * h10 * h10 + n01 * h01 * h01 + n00 * h00 * h00),
+        kk=-k * slope_k - rho * mixed - (n11 * k11 * k11 + n10 * k10 * k10 + n01 * k01 * k01 + n00 * k00 * k00),
+        hk=mixed - (n11 * h11 * k11 + n10 * h10 * k10 + n01 * h01 * k01 + n00 * h00 * k00),
+        hz=mixed * spread * beta_at - (n11 * h11 * z11 + n10 * h10 * z10 + n01 * h01 * z01 + n00 * h00 * z00),
+        kz=mixed * spread * alpha_at - (n11 * k11 * z11 + n10 * k10 * z10 + n01 * k01 * z01 + n00 * k00 * z00),
     )
+
+
+def _cells(position: Position) -> Counts:
+    h, k, z = position
+    r = SCALAR.ndtr(-h)
+    mu = SCALAR.ndtr(-k)
+    p11 = orthant(SCALAR, h, k, math.exp(-z))
+    return with_precise_small_cell((p11, r - p11, mu - p11, (1 - r) - (mu - p11)), h, k, z)
+
+
+def _divergence(count: float, expected: float) -> float:
+    """Return the term of a cell in the fall of the log-likelihood, without cancellation between the cells."""
+    if count == 0:
+        return expected
+    excess = (expected - count) / count
+    return count * (excess - (math.log1p(excess) if excess > -0.5 else math.log(expected / count)))
+
+
+def _conditionals(position: Position) -> tuple[float, float, float, float, float]:
+    """Return rho, sqrt(1 - rho^2), the density at (h, k), and the normal quantiles of two conditional probabilities.
+
+    These are P(Y > k | X = h) and P(X > h | Y = k). Nothing cancels near rho = -1 and 1, since Y and k are reflected if
+    rho is negative.
+    """
+    h, k, z = position
+    sign = 1.0 if z >= 0 else -1.0
+    t = math.exp(-abs(z))
+    spread = 2 * t / (1 + t * t)
+    rho = sign * (1 - t * t) / (1 + t * t)
+    gap = (k - sign * h) / spread
+    density = math.exp(log_kernel(h, sign * k, spread, t)) / (2 * math.pi * spread)
+    return rho, spread, density, -gap - sign * h * t, sign * (gap - k * t)
 
 
 def _minus_density(x: float) -> float:
@@ -348,6 +444,8 @@ Seed = int | np.random.Generator | None
 
 # Student's t has no variance below this: one or two questions outweigh all others, and the interval is [-1, 1].
 MIN_DEGREES = 2
+# Effective number of questions below which a cell counts as nearly empty.
+NEARLY_EMPTY = 0.5
 BOOTSTRAP_RESAMPLES = 1_000
 JEFFREYS_DRAWS = 10_000
 
@@ -369,16 +467,13 @@ def _profile(table: AnyTable, rho: float, root_chi2: float, level: float) -> Con
         if table.degrees_of_freedom < MIN_DEGREES:
             return ConfidenceInterval(-1.0, 1.0)
         cells = table.effective_counts(cell_influence(table, rho) if interior else None)
+        if min(cells) < NEARLY_EMPTY:
+            # The influence of so few questions says nothing about the variance, as where a cell is empty.
+            cells = min(cells, table.effective_counts(None), key=sum)
     n11, n10, n01, n00 = map(float, cells)
     counts = n11, n10, n01, n00
     if interior:
-        try:
-            return ConfidenceInterval(*profile_limits(counts, rho, standard_error(table, rho), root_chi2))
-        except ArithmeticError:
-            # With a nearly empty cell and a large quantile, the likelihood is flat to floating-point precision.
-            if not isinstance(table, SampledTable):
-                raise
-            return ConfidenceInterval(-1.0, 1.0)
+        return ConfidenceInterval(*profile_limits(counts, rho, root_chi2))
     limit = boundary_limit(counts, rho, math.sqrt(-2 * math.log1p(-level)))
     return ConfidenceInterval(min(rho, limit), max(rho, limit))
 
@@ -386,8 +481,9 @@ def _profile(table: AnyTable, rho: float, root_chi2: float, level: float) -> Con
 def _delta(table: AnyTable, rho: float, quantile: float) -> ConfidenceInterval:
     if abs(rho) == 1:
         return NO_INTERVAL
-    z, reach = math.atanh(rho), quantile * standard_error(table, rho) / ((1 - rho) * (1 + rho))
-    return ConfidenceInterval(math.tanh(z - reach), math.tanh(z + reach))
+    z = precise_z(table.counts, rho)
+    reach = quantile * standard_error(table, rho) * math.cosh(z) ** 2
+    return ConfidenceInterval(min(math.tanh(z - reach), rho), max(math.tanh(z + reach), rho))
 
 
 def _jeffreys(table: AnyTable, rho: float, level: float, n_draws: int, rng: Seed) -> ConfidenceInterval:
@@ -396,7 +492,7 @@ def _jeffreys(table: AnyTable, rho: float, level: float, n_draws: int, rng: Seed
     posterior = tetrachoric(*np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_draws)))
     low, high = central_quantiles(posterior, level)
     # The interval must contain the estimate, as for a proportion of 0 or 1.
-    return ConfidenceInterval(-1.0 if rho == -1 else low, 1.0 if rho == 1 else high)
+    return ConfidenceInterval(min(low, rho), max(high, rho))
 
 
 def _bootstrap(table: AnyTable, rho: float, level: float, n_resamples: int, rng: Seed) -> ConfidenceInterval:
@@ -406,7 +502,8 @@ def _bootstrap(table: AnyTable, rho: float, level: float, n_resamples: int, rng:
     proportions = np.array(table.counts) / table.n
     resamples = np.random.default_rng(rng).multinomial(table.n, proportions, size=n_resamples)
     estimates = tetrachoric(*resamples.T)
-    return ConfidenceInterval(*central_quantiles(estimates[~np.isnan(estimates)], level))
+    low, high = central_quantiles(estimates[~np.isnan(estimates)], level)
+    return ConfidenceInterval(min(low, rho), max(high, rho))  # NaN without resamples that have an estimate
 
 
 def central_quantiles(values: FloatArray, level: float) -> tuple[float, float]:
@@ -474,7 +571,10 @@ def _crossing(excess: Callable[[float], float], estimate: float, end: float) -> 
         return end
     # At the end of the range the statistic is infinite; no practical confidence level comes closer to it.
     near_end = end + 1e-6 * (estimate - end)
-    return float(brentq(excess, estimate, near_end, xtol=1e-14)) if excess(near_end) > 0 else end
+    if excess(near_end) <= 0:
+        return end
+    # The statistic is 0 at the estimate except for rounding, which may exceed the quantile of a level close to 0.
+    return float(brentq(excess, estimate, near_end, xtol=1e-14)) if excess(estimate) < 0 else estimate
 
 
 def _score_statistic(counts: Triple, scores: Triple) -> float:
@@ -483,7 +583,8 @@ def _score_statistic(counts: Triple, scores: Triple) -> float:
     These are ``p = count / (n (1 + multiplier * score))``. The multiplier is the root of a quadratic equation that goes
     to 0 with the sum, which keeps all p positive. The squared statistic is the multiplier times the sum.
     """
-    (x1, x2, x3), (w1, w2, w3) = counts, scores
+    (x1, x2, x3) = counts
+    (w1, w2, w3) = scores
     total = weighted_sum(counts, scores)
     if total == 0:
         return 0.0
@@ -491,7 +592,10 @@ def _score_statistic(counts: Triple, scores: Triple) -> float:
     quadratic = w1 * w2 * w3 * (x1 + x2 + x3)
     root = math.sqrt(max(linear * linear - 4 * quadratic * total, 0.0))
     # Two forms of the same root; the one without cancellation is used.
-    multiplier = 2 * total / (root - linear) if linear <= 0 else -(root + linear) / (2 * quadratic)
+    top, bottom = (2 * total, root - linear) if linear <= 0 else (-root - linear, 2 * quadratic)
+    if bottom == 0:  # scores of one sign, one of them 0: no probabilities have mean zero
+        return math.copysign(math.inf, total)
+    multiplier = top / bottom
     return math.copysign(math.sqrt(max(multiplier * total, 0.0)), total)
 
 
@@ -548,7 +652,8 @@ class RefusalIndexResult(ResultWithInterval):
         ConfidenceInterval
             ``(low, high)``. At the boundary, profile and Jeffreys intervals end at the estimate, and delta and
             bootstrap intervals, which are not valid with an empty cell, are ``(nan, nan)``. All are ``(nan, nan)`` if
-            RI is undefined, and for a single cluster.
+            RI is undefined, and for a single cluster. The interval always contains the estimate: posterior or bootstrap
+            quantiles that exclude it, as they may at a low level, are extended to it.
 
         Examples
         --------

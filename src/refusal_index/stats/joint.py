@@ -7,7 +7,10 @@ weighted by inverse variances. Its variance follows from the covariance of the i
     V_ab = sum over i of IF_a,i IF_b,i / (n_a n_b),
 
 where a term is 0 if the question is not scored under both prompts. The same covariance is used to test homogeneity and
-to estimate the variation between prompts.
+to estimate the variation between prompts. A prompt at -1 or +1 has no influence function and is left out.
+Homogeneity is then tested only if each remaining prompt has at least five questions in every cell. Otherwise prompts
+with sparse tables remain only if chance left them a question in each cell. That biases their RI, and a true hypothesis
+was rejected in up to a quarter of such samples.
 
 Weights from the inverse of V (generalised least squares) would reduce the standard error by at most 2%. They are not
 used, because the inverse depends on the directions that are estimated worst: with 22 prompts and 450 questions,
@@ -110,8 +113,11 @@ from refusal_index.stats.intervals import (
 from refusal_index.stats.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
 
 # Range of log(tau^2): below it prompts have no variance; above it all RIs are at -1 or +1.
-MIN_LOG, MAX_LOG = -40.0, 40.0
+MIN_LOG = -40.0
+MAX_LOG = 40.0
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
+# With a prompt left out for an empty cell, homogeneity is tested if no cell of the others has fewer questions.
+LEAST_COUNT = 5
 
 
 class Traces(NamedTuple):
@@ -207,7 +213,8 @@ class Spread(NamedTuple):
 
         The quantile is that of Student's t with degrees of freedom from the variance of the estimate of tau^2.
         """
-        variance, share = self.variance(), self.squared_weights + new_prompt
+        variance = self.variance()
+        share = self.squared_weights + new_prompt
         total = self.error + share * variance
         if variance == 0:
             return math.sqrt(total), normal_quantile(confidence_level)
@@ -261,7 +268,8 @@ class BetweenPrompts(Result):
         normal_quantile(confidence_level)
         if self.spread is None or self.z is None:
             return NO_INTERVAL
-        tail, q = (1 - confidence_level) / 2, self.spread.sum_of_squares
+        tail = (1 - confidence_level) / 2
+        q = self.spread.sum_of_squares
         low = self.spread.variance_at(tail, q)
         high = self.spread.variance_at(1 - tail, max(q, self.spread.median()))
         return ConfidenceInterval(deviation_of_index(self.z, low), deviation_of_index(self.z, high))
@@ -275,7 +283,8 @@ def spread_of(z: FloatArray, weights: FloatArray, influence: FloatArray) -> Spre
     k = len(z)
     centring = np.eye(k) - weights
     root = np.sqrt(weights)[:, np.newaxis] * centring
-    deviations, between = root @ influence, root @ root.T
+    deviations = root @ influence
+    between = root @ root.T
     covariance = deviations @ deviations.T
     return Spread(
         float(weights @ (centring @ z) ** 2),
@@ -318,8 +327,10 @@ class HomogeneityTest:
     status : {"ok", "undefined"}
         Undefined if there are no prompts to compare.
     reason : str or None
-        ``"fewer_than_two_variants"``, ``"variants_repeat_each_other"`` if all have the same outcomes, or
-        ``"fewer_clusters_than_variants"``.
+        ``"fewer_than_two_variants"``, ``"variants_repeat_each_other"`` if all have the same outcomes,
+        ``"fewer_clusters_than_variants"``, or ``"variants_at_boundary"`` if some variant is at -1 or +1 and another
+        has fewer than five questions in a cell. The remaining variants are then those that escaped an empty cell by
+        chance, and the test would reject a true hypothesis too often.
     """
 
     statistic: float | None
@@ -372,8 +383,17 @@ class JointRefusalIndexResult(ResultWithInterval):
         spread = self.between_prompts.spread
         if spread is None:
             return HomogeneityTest(None, None, None, "undefined", self.between_prompts.reason)
+        if self._is_selected:
+            return HomogeneityTest(None, None, None, "undefined", "variants_at_boundary")
         statistic, freedom = spread.sampling.scaled(np.array([spread.sum_of_squares]), spread.n_prompts - 1)
         return HomogeneityTest(float(statistic[0]), float(freedom[0]), spread.pvalue(), "ok", None)
+
+    @property
+    def _is_selected(self) -> bool:
+        """Whether a variant with an empty cell was left out, and a remaining one escaped that narrowly."""
+        statuses = [variant.status for variant in self.variants]
+        remaining = [variant.table for variant in self.variants if variant.status == "ok"]
+        return "boundary" in statuses and min(min(table.counts) for table in remaining) < LEAST_COUNT
 
     def confidence_interval(self, confidence_level: float = 0.95, *, prompts: Prompts = "random") -> ConfidenceInterval:
         """Return a confidence interval of the joint Refusal Index, transformed from one for ``atanh(rho)``.
@@ -398,7 +418,8 @@ class JointRefusalIndexResult(ResultWithInterval):
         """
         if prompts not in get_args(Prompts):
             raise ValueError(f"prompts must be 'random' or 'fixed', got {prompts!r}")
-        quantile, spread = student_quantile(confidence_level, self._degrees_of_freedom), self.between_prompts.spread
+        quantile = student_quantile(confidence_level, self._degrees_of_freedom)
+        spread = self.between_prompts.spread
         if self.rho is None or self.standard_error is None:
             return NO_INTERVAL
         error = self.standard_error / spearman_slope_in_z(self.rho)
@@ -506,7 +527,8 @@ def joint_refusal_index(
     independent = influence.rows if influence.independent is None else influence.independent
     information = 1 / np.sum(independent**2, axis=1)
     weights = information / information.sum()
-    mean, error = float(weights @ z), float(np.linalg.norm(weights @ influence.rows))
+    mean = float(weights @ z)
+    error = float(np.linalg.norm(weights @ influence.rows))
     reason = None
     if len(rows) < 2:
         reason = "fewer_than_two_variants"
@@ -516,7 +538,8 @@ def joint_refusal_index(
         reason = "fewer_clusters_than_variants"
     undefined = BetweenPrompts(None, "undefined", reason)
     between = undefined if reason else BetweenPrompts.of(mean, spread_of(z, weights, influence.rows))
-    rho, by_row = math.tanh(mean), dict(zip(rows, weights.tolist(), strict=True))
+    rho = math.tanh(mean)
+    by_row = dict(zip(rows, weights.tolist(), strict=True))
     return JointRefusalIndexResult(
         spearman(rho),
         standard_error=error * spearman_slope_in_z(rho),
@@ -545,7 +568,9 @@ def _without_estimate(variants: tuple[RefusalIndexResult, ...]) -> JointRefusalI
     end: float | None = None
     status: Status = "undefined"
     if len(ends) == 1:
-        end, status, reason = ends.pop(), "boundary", "all_variants_at_boundary"
+        end = ends.pop()
+        status = "boundary"
+        reason = "all_variants_at_boundary"
     elif ends or alone:
         reason = ONE_CLUSTER if alone else "variants_at_both_ends"
     else:
@@ -637,7 +662,7 @@ def compare_joint(
     >>> round(difference.first.estimate, 2), round(difference.second.estimate, 2), difference.pvalue < 1e-6
     (0.7, 0.19, True)
     """
-    arrays, design = _checked_models(refused, wrong, scored, cluster, weight)
+    arrays, design = checked_models(refused, wrong, scored, cluster, weight)
     if len(arrays[0]) != 2:
         raise ValueError(
             f"refused must hold exactly two models to compare, got {len(arrays[0])}; use rank_joint for more"
@@ -647,7 +672,8 @@ def compare_joint(
     if first.status != "ok" or second.status != "ok":
         status: Status = "undefined" if estimate is None else "boundary"
         return JointDifference(estimate, status, reasons_of(first, second), first=first, second=second)
-    estimate, influence = unrounded(estimate or 0.0), _influence(arrays, (first, second), design)
+    estimate = unrounded(estimate or 0.0)
+    influence = _influence(arrays, (first, second), design)
     error, pvalue = influence.compare(0, 1, estimate)
     status, reason = ("ok", None) if error else ("boundary", "constant_difference")
     return JointDifference(
@@ -700,7 +726,7 @@ def rank_joint(
     >>> [(run.row, run.letters) for run in ranking.runs]
     [(1, 'a'), (0, 'b')]
     """
-    arrays, design = _checked_models(refused, wrong, scored, cluster, weight)
+    arrays, design = checked_models(refused, wrong, scored, cluster, weight)
     if len(arrays[0]) < 2:
         raise ValueError(
             f"refused must hold two models or more to rank, got {len(arrays[0])}; "
@@ -714,7 +740,7 @@ def rank_joint(
     return rank_estimates("refusal_index", described, influence, confidence_level, adjustment, n_resamples, rng)
 
 
-def _checked_models(
+def checked_models(
     refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None, cluster: ArrayLike | None, weight: ArrayLike | None
 ) -> tuple[Matrices, SamplingDesign | None]:
     """Check arrays of shape (k, v, n), as `checked_matrices` those of shape (k, n), and the sampling design."""
@@ -743,7 +769,8 @@ def _influence(
     arrays: Matrices, results: Sequence[JointRefusalIndexResult], design: SamplingDesign | None
 ) -> Influence:
     """Return the influence of questions on the joint RI of every model; NaN if there is none."""
-    rows, independent = [], []
+    rows = []
+    independent = []
     for refused, wrong, scored, joint in zip(*arrays, results, strict=True):
         prompts = _influence_on_z(joint.variants, (refused, wrong, scored), design)
         weights = np.array([weight for weight in joint.weights if weight is not None])
@@ -775,5 +802,5 @@ def joint_influence(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | No
     >>> bool(np.isclose(np.linalg.norm(influence), joint.standard_error))
     True
     """
-    arrays, _ = _checked_models(refused, wrong, scored, None, None)
+    arrays, _ = checked_models(refused, wrong, scored, None, None)
     return _influence(arrays, [joint_refusal_index(*model) for model in zip(*arrays, strict=True)], None).rows

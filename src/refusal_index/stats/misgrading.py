@@ -93,7 +93,8 @@ def labelled_cells(cells: FloatArray, errors: FloatArray) -> FloatArray:
 
     A share of each cell is moved, so an empty cell has no effect whatever its rate.
     """
-    mistaken, sound = cells * errors, cells * (1 - errors)
+    mistaken = cells * errors
+    sound = cells * (1 - errors)
     return np.asarray(sound + mistaken[..., ::-1])
 
 
@@ -104,8 +105,10 @@ def grader_rates(cells: FloatArray, errors: FloatArray) -> tuple[FloatArray, Flo
     no such answers.
     """
     graded = cells.sum(axis=-2, keepdims=True) if errors.shape[-2] == 1 else cells
-    mistaken, sound = graded * errors, graded * (1 - errors)
-    right, wrong = mistaken[..., 0] + sound[..., 1], sound[..., 0] + mistaken[..., 1]
+    mistaken = graded * errors
+    sound = graded * (1 - errors)
+    right = mistaken[..., 0] + sound[..., 1]
+    wrong = sound[..., 0] + mistaken[..., 1]
     f_c = np.divide(mistaken[..., 0], right, out=np.zeros_like(right), where=right > 0)
     f_w = np.divide(mistaken[..., 1], wrong, out=np.zeros_like(wrong), where=wrong > 0)
     shape = (*cells.shape[:-2], 2)
@@ -174,7 +177,7 @@ class MisgradingResult(Result):
         Returns
         -------
         ConfidenceInterval
-            At the boundary it ends at the estimate; ``(nan, nan)`` if undefined.
+            Extended to the estimate if the quantiles exclude it, as at the boundary; ``(nan, nan)`` if undefined.
         """
         normal_quantile(confidence_level)
         checked_resamples(n_resamples)
@@ -183,7 +186,8 @@ class MisgradingResult(Result):
         generator = np.random.default_rng(rng)
         # Normalised gamma variables have a Dirichlet distribution, and rho does not depend on their sum.
         cells = generator.standard_gamma(by_group(self.table) + 0.5, size=(n_resamples, 2, 2))
-        f_c, f_w = np.array(self.rates.graded_wrong_if_right), np.array(self.rates.graded_right_if_wrong)
+        f_c = np.array(self.rates.graded_wrong_if_right)
+        f_w = np.array(self.rates.graded_right_if_wrong)
         if self.labels:
             counts = np.stack([piece.errors for piece in self.labels]) + 0.5
             errors = generator.beta(counts[..., 0], counts[..., 1], size=(n_resamples, len(self.labels), 2))
@@ -193,7 +197,7 @@ class MisgradingResult(Result):
             possible = (corrected > 0).all(axis=(-2, -1))
         draws = tetrachoric(*corrected[possible].reshape(-1, 4).T)
         low, high = central_quantiles(draws, confidence_level)
-        return ConfidenceInterval(spearman(-1.0 if self.rho == -1 else low), spearman(1.0 if self.rho == 1 else high))
+        return ConfidenceInterval(spearman(min(low, self.rho)), spearman(max(high, self.rho)))
 
 
 def correct_misgrading(
@@ -338,9 +342,11 @@ def _why_not_ok(table: ContingencyTable, cells: FloatArray) -> str | None:
 
 def _true_cells(cells: FloatArray, f_c: FloatArray, f_w: FloatArray) -> FloatArray:
     """Correct cells of shape (..., 2, 2), group by grade, with rates of shape (..., 2); NaN if f_c + f_w >= 1."""
-    total, informed = cells.sum(axis=-1), 1 - f_c - f_w
+    total = cells.sum(axis=-1)
+    informed = 1 - f_c - f_w
     informed = np.where(informed > LEAST_INFORMED, informed, np.nan)
-    wrong, right = (cells[..., 0] - f_c * total) / informed, (cells[..., 1] - f_w * total) / informed
+    wrong = (cells[..., 0] - f_c * total) / informed
+    right = (cells[..., 1] - f_w * total) / informed
     return np.stack([wrong, right], axis=-1)
 
 
@@ -410,12 +416,14 @@ def misgrading_from_labels(
     for piece in slices:
         if not isinstance(piece, GraderLabels):
             raise TypeError(f"labels must be GraderLabels, got {type(piece).__name__}")
-    cells, errors = by_group(table), np.stack([piece.errors for piece in slices])
-    graded, labelled = cells.sum(axis=0, keepdims=True) if len(slices) == 1 else cells, errors.sum(axis=-1)
+    cells = by_group(table)
+    errors = np.stack([piece.errors for piece in slices])
+    graded = cells.sum(axis=0, keepdims=True) if len(slices) == 1 else cells
+    labelled = errors.sum(axis=-1)
     names = GRADES if len(slices) == 1 else [f"{group}_{grade}" for group in GROUPS for grade in GRADES]
     unlabelled = ((graded > 0) & (labelled == 0)).ravel()
-    if lacking := "+".join(name for name, lacks in zip(names, unlabelled, strict=True) if lacks):
-        return MisgradingResult(None, "undefined", f"no_labels:{lacking}", table=table, labels=slices)
+    if missing := "+".join(name for name, lacks in zip(names, unlabelled, strict=True) if lacks):
+        return MisgradingResult(None, "undefined", f"no_labels:{missing}", table=table, labels=slices)
     shares = np.divide(errors[..., 0], labelled, out=np.zeros(labelled.shape), where=labelled > 0)
     f_c, f_w = grader_rates(cells, shares)
     rates = GraderRates((float(f_c[0]), float(f_c[1])), (float(f_w[0]), float(f_w[1])))
@@ -507,15 +515,18 @@ def misgrading_range(
         if np.ndim(ends) == 0 or low > high:
             raise ValueError(f"{name} must be the smallest rate and the largest, got {ends!r}; are they swapped?")
     checked_rates(graded_wrong_if_right[1], graded_right_if_wrong[1])
-    f_c, f_w = graded_wrong_if_right, graded_right_if_wrong
+    f_c = graded_wrong_if_right
+    f_w = graded_right_if_wrong
     if same_rates:
         return _range_between(*(correct_misgrading(table, f_c[end], f_w[end]) for end in (0, 1)))
     lowest = correct_misgrading(table, (f_c[1], f_c[0]), (f_w[0], f_w[1]))
     highest = correct_misgrading(table, (f_c[0], f_c[1]), (f_w[1], f_w[0]))
-    fewest, highest_cells = np.array(lowest.cells).reshape(2, 2), np.array(highest.cells).reshape(2, 2)
+    fewest = np.array(lowest.cells).reshape(2, 2)
+    highest_cells = np.array(highest.cells).reshape(2, 2)
     # Some rates give no negative cell. At the lowest RI, the fewest refused and the most answered questions are wrong.
     if min(highest_cells[0, 0], fewest[0, 1], fewest[1, 0], highest_cells[1, 1]) >= 0:
-        lowest, highest = _as_far_as_possible(lowest), _as_far_as_possible(highest)
+        lowest = _as_far_as_possible(lowest)
+        highest = _as_far_as_possible(highest)
     return _range_between(lowest, highest)
 
 
@@ -573,7 +584,7 @@ def prediction_powered(
     labelled: ArrayLike,
     truly_wrong: ArrayLike,
     inclusion: ArrayLike | None = None,
-    penalty: float = 1.0,
+    weighted_score_p: float = 1.0,
     truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
 ) -> tuple[PredictionPowered, ...]:
     """Estimate every metric of a run, or its difference between two runs, from grades and a labelled sample.
@@ -588,9 +599,9 @@ def prediction_powered(
         Probability with which each answer was sampled for labelling, in (0, 1]. Only those of labelled answers are
         used, relative to others in the same graded cell. By default equal within each cell, as for a stratified random
         sample.
-    penalty : float, default: 1
+    weighted_score_p : float, default: 1
     truthfulness_weights : tuple of three floats, default: (1, 0, 1)
-        Of the weighted score.
+        As for `metrics`.
 
     Returns
     -------
@@ -636,21 +647,20 @@ def prediction_powered(
         raise ValueError("inclusion must lie in (0, 1] wherever an answer is labelled; is one missing, or in per cent?")
     if is_labelled.shape != matrices[0].shape:
         raise ValueError(f"labelled must have the shape of refused, {matrices[0].shape}, got {is_labelled.shape}")
-    codes, payoffs = cell_codes(*matrices), checked_payoffs(penalty, truthfulness_weights)
+    codes = cell_codes(*matrices)
+    payoffs = checked_payoffs(weighted_score_p, truthfulness_weights)
     runs = [_LabelledRun.of(*row) for row in zip(codes, is_labelled, truth, chances, strict=True)]
     results = []
     for name in METRIC_NAMES:
         plain = [point_estimate(name, ContingencyTable(*run.graded.tolist()), payoffs) for run in runs]
         points = [
-            PointEstimate(None, "undefined", run.lacking)
-            if run.lacking
+            PointEstimate(None, "undefined", run.missing_labels)
+            if run.missing_labels
             else point_estimate(name, run.true_table(), payoffs)
             for run in runs
         ]
-        graded, estimate = (
-            _value_or_difference([point.estimate for point in plain]),
-            _value_or_difference([point.estimate for point in points]),
-        )
+        graded = _value_or_difference([point.estimate for point in plain])
+        estimate = _value_or_difference([point.estimate for point in points])
         reason = points[0].reason if len(points) == 1 else reasons_of(*points)
         if estimate is None or reason:
             status: Status = "undefined" if estimate is None else "boundary"
@@ -695,7 +705,7 @@ class _LabelledRun:
         return np.bincount(self.codes, minlength=5)[:4].astype(float)
 
     @property
-    def lacking(self) -> str | None:
+    def missing_labels(self) -> str | None:
         """Reason if an estimate is impossible: graded cells without labels."""
         cells = (self.graded > 0) & (self.labels == 0)
         return f"no_labels:{cell_names(cells)}" if cells.any() else None
@@ -710,7 +720,8 @@ class _LabelledRun:
 
     def influence(self, point: PointEstimate) -> tuple[FloatArray, float]:
         """Return the influence of each question, divided by their number, and the squared standard error."""
-        by_cell, n = np.array(point.by_cell), self.graded.sum()
+        by_cell = np.array(point.by_cell)
+        n = self.graded.sum()
         jump = by_cell[[1, 0, 3, 2]] - by_cell
         mean = np.append(by_cell + np.nan_to_num(self.mistaken) * jump, 0.0)
         residual = np.append(by_cell, 0.0)[self.true_codes] - mean[self.codes]
@@ -789,16 +800,20 @@ def labels_for_half_width(
     >>> [labels_for_half_width(ContingencyTable(600, 200, 400, 800), width).n for width in (0.12, 0.1, 0.08)]
     [86, 117, 181]
     """
-    target, quantile = checked_positive("half_width", half_width), normal_quantile(confidence_level)
+    target = checked_positive("half_width", half_width)
+    quantile = normal_quantile(confidence_level)
     corrected = correct_misgrading(table, graded_wrong_if_right, graded_right_if_wrong)
     if corrected.status != "ok" or corrected.cells is None:
         return LabelPlan(None, None, corrected.status, corrected.reason)
-    graded, true, n_questions = np.array(table.counts), np.array(corrected.cells), table.n
+    graded = np.array(table.counts)
+    true = np.array(corrected.cells)
+    n_questions = table.n
     shares = ContingencyTable(*(round(x / n_questions * SHARES_OF) for x in true.tolist()))
     by_cell = np.array(point_estimate("refusal_index", shares).by_cell)
     jump = by_cell[[1, 0, 3, 2]] - by_cell
     # Answers graded wrong are mistaken if they are right, and vice versa.
-    f_c, f_w = graded_wrong_if_right, graded_right_if_wrong
+    f_c = graded_wrong_if_right
+    f_w = graded_right_if_wrong
     mistaken = np.divide(true[[1, 0, 3, 2]] * [f_c, f_w, f_c, f_w], graded, out=np.zeros(4), where=graded > 0)
     # Variance of RI from questions, and squared effect of the mistakes in each graded cell.
     questions = float(graded @ (by_cell + mistaken * jump) ** 2) / n_questions**2
@@ -811,7 +826,8 @@ def labels_for_half_width(
         by_labels = jumps * shares * (1 - shares) / np.maximum(n_labels, 1)
         return quantile * math.sqrt(questions + float(np.sum(by_labels)))
 
-    lowest, highest = int(np.count_nonzero(graded)), int(graded.sum())
+    lowest = int(np.count_nonzero(graded))
+    highest = int(graded.sum())
     if width(highest) > target:
         return LabelPlan(None, width(highest), "ok", "too_few_questions")
     n = lowest + bisect_left(range(lowest, highest), True, key=lambda n: width(n) <= target)

@@ -66,8 +66,11 @@ FARTHEST = 9.0
 MAX_CONSTANT = 40.0
 """Beyond this the normal tail probability underflows."""
 
-NODES, NODES_A_DEVIATION = 40, 3
-"""Quadrature nodes: a minimum, and a number per standard deviation of the step between two looks."""
+NODES = 40
+"""Minimum number of quadrature nodes."""
+
+NODES_A_DEVIATION = 3
+"""Quadrature nodes per standard deviation of the step between two looks."""
 
 
 def crossing_probabilities(boundary: ArrayLike, fractions: ArrayLike) -> FloatArray:
@@ -84,11 +87,13 @@ def crossing_probabilities(boundary: ArrayLike, fractions: ArrayLike) -> FloatAr
     -------
     ndarray, shape (looks,)
     """
-    bounds, times = np.asarray(boundary, float) * np.sqrt(fractions), np.asarray(fractions, float)
+    bounds = np.asarray(boundary, float) * np.sqrt(fractions)
+    times = np.asarray(fractions, float)
     steps = np.sqrt(np.diff(times, prepend=0.0))
     reach = 2 * FARTHEST * math.sqrt(times[-1])  # the number of points on [0, 1] resolves the shortest step
     nodes, shares = np.polynomial.legendre.leggauss(NODES + math.ceil(NODES_A_DEVIATION * reach / float(steps.min())))
-    points, weights = (nodes + 1) / 2, shares / 2
+    points = (nodes + 1) / 2
+    weights = shares / 2
     chances = [SCALAR.ndtr(-bounds[0] / steps[0])]
     scaled_points, mass = _placed(points, weights, bounds[0], times[0])
     mass = mass * np.exp(-((scaled_points / steps[0]) ** 2) / 2) / (steps[0] * math.sqrt(2 * math.pi))
@@ -96,7 +101,8 @@ def crossing_probabilities(boundary: ArrayLike, fractions: ArrayLike) -> FloatAr
         chances.append(float(mass @ ndtr((scaled_points - bound) / step)))
         new, width = _placed(points, weights, bound, time)
         kernel = np.exp(-(((new[:, np.newaxis] - scaled_points) / step) ** 2) / 2) / (step * math.sqrt(2 * math.pi))
-        scaled_points, mass = new, width * (kernel @ mass)
+        scaled_points = new
+        mass = width * (kernel @ mass)
     return np.array(chances)
 
 
@@ -131,7 +137,8 @@ def obrien_fleming_constant(fractions: tuple[float, ...], alpha: float) -> float
 def _placed(points: FloatArray, weights: FloatArray, bound: float, time: float) -> tuple[FloatArray, FloatArray]:
     """Return quadrature nodes and weights between the lower end of the density and the boundary, or its upper end."""
     reach = FARTHEST * math.sqrt(time)
-    low, high = min(-reach, bound), min(bound, reach)
+    low = min(-reach, bound)
+    high = min(bound, reach)
     return low + (high - low) * points, (high - low) * weights
 
 
@@ -265,7 +272,8 @@ POWER = 0.8
 MAX_TIMES = 100.0
 """Multiples of the current number of questions above this are reported as None."""
 
-MAX_QUANTILE, MIN_QUANTILE = 8.0, 1e-6
+MAX_QUANTILE = 8.0
+MIN_QUANTILE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +296,9 @@ class Guard:
     is_constant : bool
         Whether the number was the same on every question: its interval then shrinks in proportion to 1/n instead of
         1/sqrt(n).
+    imputed : tuple of callable
+        Intervals, as `interval`, of the number after missing answers were imputed under adverse assumptions. The guard
+        passes only if it is within its limit by all of them, too. Empty if no answer is missing.
     """
 
     name: str
@@ -297,14 +308,28 @@ class Guard:
     interval: Callable[[float], ConfidenceInterval] = lambda _: NO_INTERVAL
     pvalue_beyond: float | None = None
     is_constant: bool = False
+    imputed: tuple[Callable[[float], ConfidenceInterval], ...] = ()
 
-    def room(self, value: float) -> float:
+    def distance(self, value: float) -> float:
         """Return the distance of a value from the limit; negative if it is beyond the limit."""
         return value - self.limit if self.higher_is_better else self.limit - value
 
     def reach(self, tail: float) -> tuple[float, float]:
         """Return both one-sided confidence limits of the distance, at a tail probability; NaN if there are none."""
-        ends = sorted(self.room(end) for end in self.interval(1 - 2 * tail))
+        return self._distances(self.interval(1 - 2 * tail))
+
+    def imputed_reach(self, tail: float) -> float | None:
+        """Return the smallest one-sided confidence limit of the distance after imputation; NaN if one has none.
+
+        None if no answer is missing.
+        """
+        lows = [self._distances(interval(1 - 2 * tail))[0] for interval in self.imputed]
+        if any(map(math.isnan, lows)):
+            return math.nan
+        return min(lows, default=None)
+
+    def _distances(self, interval: ConfidenceInterval) -> tuple[float, float]:
+        ends = sorted(self.distance(end) for end in interval)
         return (math.nan, math.nan) if any(map(math.isnan, ends)) else (ends[0], ends[1])
 
 
@@ -321,6 +346,10 @@ class GuardTest:
         the limit.
     best : float or None
         The one-sided confidence limit on the other side.
+    worst_imputed : float or None
+        As `worst`, the worst after missing answers were imputed under adverse assumptions; the guard passes only if it
+        is within the limit, too. None if no answer is missing, or `worst` is beyond the limit anyway, and NaN if the
+        number is undefined after imputation.
     pvalue_inside : float or None
         One-sided p-value of the hypothesis that the number is beyond its limit; small if it is within.
     pvalue_beyond : float or None
@@ -341,6 +370,17 @@ class GuardTest:
     pvalue_beyond: float | None
     pvalue_holm: float = 1.0
     times: float | None = None
+    worst_imputed: float | None = None
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the guard is within its limit by the answers that are not missing."""
+        return self.worst is not None and self.guard.distance(self.worst) > 0
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the guard is within its limit, and only the imputation of missing answers keeps it from passing."""
+        return self.verdict == "inconclusive" and self.is_within
 
 
 def judge_guards(guards: Sequence[Guard], alpha: float = 0.05, look: AtLook | None = None) -> tuple[GuardTest, ...]:
@@ -386,9 +426,20 @@ def judge_guards(guards: Sequence[Guard], alpha: float = 0.05, look: AtLook | No
         if guard.estimate is None or math.isnan(low):
             tested.append(GuardTest(guard, "inconclusive", None, None, None, guard.pvalue_beyond))
             continue
-        worst, best = (guard.limit + room if guard.higher_is_better else guard.limit - room for room in (low, high))
         beyond = _pvalue_beyond(guard)
-        tested.append(GuardTest(guard, "pass" if low > 0 else "inconclusive", worst, best, 1 - beyond, beyond))
+        imputed_low = guard.imputed_reach(level) if low > 0 else None
+        passes = low > 0 and (imputed_low is None or imputed_low > 0)
+        tested.append(
+            GuardTest(
+                guard,
+                verdict="pass" if passes else "inconclusive",
+                worst=_at_distance(guard, low),
+                best=_at_distance(guard, high),
+                pvalue_inside=1 - beyond,
+                pvalue_beyond=beyond,
+                worst_imputed=None if imputed_low is None else _at_distance(guard, imputed_low),
+            )
+        )
     pvalues = [1.0 if test.pvalue_beyond is None else test.pvalue_beyond for test in tested]
     adjusted = holm(pvalues if look is None else [look.pvalue(pvalue) for pvalue in pvalues]).tolist()
     judged = (
@@ -429,8 +480,8 @@ def times_to_settle(tests: Sequence[GuardTest]) -> float | None:
     return None if None in within else max((times for times in within if times is not None), default=None)
 
 
-def times_if_equal(tests: Sequence[GuardTest], alpha: float, level: float) -> float | None:
-    """Return the multiple of the questions at which a candidate equal to its baseline passes with `POWER`.
+def times_to_decide(tests: Sequence[GuardTest], alpha: float, level: float) -> float | None:
+    """Return the multiple of the questions that `questions_to_decide` recommends.
 
     None if a guard has no interval or no margin, or its interval excludes a difference of 0.
 
@@ -439,12 +490,15 @@ def times_if_equal(tests: Sequence[GuardTest], alpha: float, level: float) -> fl
     - `level`: level of the current tests.
 
     >>> guard = Guard("correct_rate", -0.04, -0.05, True, lambda level: ConfidenceInterval(-0.1, 0.02))
-    >>> round(times_if_equal(judge_guards([guard]), 0.05, 0.05), 2)
+    >>> round(times_to_decide(judge_guards([guard]), 0.05, 0.05), 2)
     3.29
     """
-    deviations, total = [], 0.0
+    deviations = []
+    total = 0.0
     for test in tests:
-        guard, worst, best = test.guard, test.worst, test.best
+        guard = test.guard
+        worst = test.worst
+        best = test.best
         if guard.estimate is None or worst is None or best is None or worst * best > 0 or guard.limit == 0:
             return None
         reach = abs(guard.estimate - worst) / abs(guard.limit)
@@ -452,7 +506,26 @@ def times_if_equal(tests: Sequence[GuardTest], alpha: float, level: float) -> fl
             total = max(total, reach)
         else:
             deviations.append(reach / -float(ndtri(level)))
-    return max(total, questions_if_equal(deviations, alpha))
+    return max(total, questions_to_decide(deviations, alpha))
+
+
+def questions_to_decide(deviations: Sequence[float], alpha: float) -> float:
+    r"""Return the recommended number of questions of a gate.
+
+    With it, a candidate equal to its baseline passes all guards with probability `POWER`, and one that is worse by
+    twice a margin fails with probability `POWER`: with K guards, whose p-values are adjusted,
+    :math:`n = ((z_{1-\alpha/K} + z_{0.8}) d)^2` for the largest deviation d.
+
+    - `deviations`: for each difference, the standard deviation of a question's contribution divided by the margin.
+    - `alpha`: level of the gate.
+
+    >>> round(questions_to_decide([14.0, 8.0, 9.0, 5.0], 0.05)), round(questions_to_decide([14.0], 0.05))
+    (1863, 1212)
+    """
+    if not deviations:
+        return 0.0
+    to_fail = (max(deviations) * (float(ndtri(POWER)) - float(ndtri(alpha / len(deviations))))) ** 2
+    return max(questions_if_equal(deviations, alpha), to_fail)
 
 
 def questions_if_equal(deviations: Iterable[float], alpha: float) -> float:
@@ -508,21 +581,26 @@ def pvalue_of_none(n: int) -> float:
     return float((1 - HARDLY_EVER) ** n)
 
 
+def _at_distance(guard: Guard, distance: float) -> float:
+    """Return the number at a distance from the guard's limit, positive if within."""
+    return guard.limit + distance if guard.higher_is_better else guard.limit - distance
+
+
 def _pvalue_beyond(guard: Guard) -> float:
     """Return the tail probability at which the one-sided confidence limit reaches the guard's limit."""
-    room = guard.room(guard.estimate or 0.0)
-    side = 0 if room > 0 else 1
+    distance = guard.distance(guard.estimate or 0.0)
+    side = 0 if distance > 0 else 1
 
     def end(quantile: float) -> float:
         return guard.reach(float(ndtr(-quantile)))[side]
 
-    if room == 0 or end(MIN_QUANTILE) * room <= 0:
+    if distance == 0 or end(MIN_QUANTILE) * distance <= 0:
         return 0.5
-    if end(MAX_QUANTILE) * room > 0:
+    if end(MAX_QUANTILE) * distance > 0:
         tail = float(ndtr(-MAX_QUANTILE))
     else:
         tail = float(ndtr(-brentq(end, MIN_QUANTILE, MAX_QUANTILE, xtol=1e-6)))
-    return 1 - tail if room > 0 else tail
+    return 1 - tail if distance > 0 else tail
 
 
 def _times(test: GuardTest, alpha: float, n_guards: int, look: AtLook | None) -> float | None:
@@ -530,15 +608,17 @@ def _times(test: GuardTest, alpha: float, n_guards: int, look: AtLook | None) ->
 
     Later looks have smaller critical values.
     """
-    guard, end = test.guard, test.best if _is_beyond(test.guard) else test.worst
-    if guard.estimate is None or end is None or guard.estimate in {guard.limit, end}:
+    guard = test.guard
+    end = test.best if _is_beyond(test.guard) else test.worst
+    if guard.estimate is None or end is None or guard.estimate in {guard.limit, end} or test.is_blocked:
         return None
-    distance = abs(guard.room(guard.estimate))
+    distance = abs(guard.distance(guard.estimate))
     if guard.is_constant:
         times = abs(guard.estimate - end) / distance
         return times if times < MAX_TIMES else None
     error = abs(guard.estimate - end) / -float(ndtri(alpha))
-    spare, n_tests = float(ndtri(POWER)), n_guards if _is_beyond(guard) else 1
+    spare = float(ndtri(POWER))
+    n_tests = n_guards if _is_beyond(guard) else 1
     if look is not None:
         times = look.design.times(look.n, distance / error, spare, n_tests)
     else:
@@ -547,4 +627,4 @@ def _times(test: GuardTest, alpha: float, n_guards: int, look: AtLook | None) ->
 
 
 def _is_beyond(guard: Guard) -> bool:
-    return guard.estimate is not None and guard.room(guard.estimate) < 0
+    return guard.estimate is not None and guard.distance(guard.estimate) < 0

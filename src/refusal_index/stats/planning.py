@@ -57,7 +57,7 @@ from refusal_index.stats.arguments import FloatArray, checked_matrices
 from refusal_index.stats.baseline import (
     EMPTY_DENOMINATORS,
     Payoffs,
-    checked_penalty,
+    checked_p,
     checked_range,
     iso_refusal_index,
     ratio_weights,
@@ -190,8 +190,11 @@ def asymptotic_deviation(refusal_rate: ArrayLike, error_rate: ArrayLike, refusal
     # Arbitrary values where the result is not used.
     r, mu, index = (np.where(inside, values, 0.5) for values in (r, mu, index))
     rho = rho_from_refusal_index(index)
-    h, k, spread = -ndtri(r), -ndtri(mu), np.sqrt((1 - rho) * (1 + rho))
-    alpha, beta = ndtr((rho * h - k) / spread), ndtr((rho * k - h) / spread)
+    h = -ndtri(r)
+    k = -ndtri(mu)
+    spread = np.sqrt((1 - rho) * (1 + rho))
+    alpha = ndtr((rho * h - k) / spread)
+    beta = ndtr((rho * k - h) / spread)
     p11 = upper_orthant(h, k, rho)
     cells = np.stack([p11, r - p11, mu - p11, 1 - r - mu + p11])
     scores = np.stack([1 - alpha - beta, -alpha, -beta, np.zeros_like(alpha)])
@@ -202,10 +205,13 @@ def asymptotic_deviation(refusal_rate: ArrayLike, error_rate: ArrayLike, refusal
     return np.asarray(np.sqrt(squares))[()]
 
 
-def metric_moments(scenario: PlanningScenario, metric: str, penalty: float) -> tuple[float, float, str | None]:
+def metric_moments(scenario: PlanningScenario, metric: str, weighted_score_p: float) -> tuple[float, float, str | None]:
     """Return the expected value of a metric, its asymptotic standard deviation, and the reason if it has none."""
-    name, payoffs = checked_metric(metric), Payoffs(checked_penalty(penalty))
-    r, mu, index = scenario.refusal_rate, scenario.error_rate, scenario.refusal_index
+    name = checked_metric(metric)
+    payoffs = Payoffs(checked_p(weighted_score_p))
+    r = scenario.refusal_rate
+    mu = scenario.error_rate
+    index = scenario.refusal_index
     if name == "refusal_index":
         why = empty_margin(r, 1 - r, 1 - mu, mu) or ("perfect_correlation" if abs(index or 0.0) == 1 else None)
         index = math.nan if index is None else index
@@ -215,7 +221,8 @@ def metric_moments(scenario: PlanningScenario, metric: str, penalty: float) -> t
     why = EMPTY_DENOMINATORS.get(metric)
     if why and holds[why] and not (metric == "hallucination_rate" and r > 0):  # the denominator includes refusals
         return math.nan, math.nan, why
-    cells, (top, bottom) = np.array(scenario.cells), np.array(ratio_weights(payoffs)[metric], float)
+    cells = np.array(scenario.cells)
+    (top, bottom) = np.array(ratio_weights(payoffs)[metric], float)
     value = float(cells @ top / (cells @ bottom))
     sigma = math.sqrt(cells @ (top - value * bottom) ** 2) / float(cells @ bottom)
     return value, sigma, None if sigma > 0 else "no_variance"
@@ -276,7 +283,7 @@ def questions_for_half_width(
     half_width: float,
     *,
     metric: str = "refusal_index",
-    penalty: float = 1.0,
+    weighted_score_p: float = 1.0,
     confidence_level: float = 0.95,
 ) -> SamplePlan:
     """Return the smallest number of questions for a wanted half-width of the confidence interval.
@@ -287,7 +294,7 @@ def questions_for_half_width(
     half_width : float
         Wanted half-width of the interval, positive.
     metric : str in `METRIC_NAMES`, default: "refusal_index"
-    penalty : float, default: 1
+    weighted_score_p : float, default: 1
     confidence_level : float, default: 0.95
 
     Returns
@@ -307,7 +314,7 @@ def questions_for_half_width(
     """
     target = checked_positive("half_width", half_width)
     quantile = normal_quantile(confidence_level)
-    _, sigma, why = metric_moments(scenario, metric, penalty)
+    _, sigma, why = metric_moments(scenario, metric, weighted_score_p)
     n = None if why else math.ceil((quantile * sigma / target) ** 2)
     return _plan(scenario, n, metric, confidence_level, sigma, why)
 
@@ -317,7 +324,7 @@ def questions_for_cv(
     cv: float = 0.1,
     *,
     metric: str = "refusal_index",
-    penalty: float = 1.0,
+    weighted_score_p: float = 1.0,
     confidence_level: float = 0.95,
 ) -> SamplePlan:
     """Return the smallest number of questions for a wanted coefficient of variation of a metric.
@@ -327,7 +334,7 @@ def questions_for_cv(
     scenario : PlanningScenario
     cv : float, default: 0.1
         Wanted ratio of standard error to absolute value of the metric, positive.
-    metric, penalty, confidence_level
+    metric, weighted_score_p, confidence_level
         As for `questions_for_half_width`.
 
     Returns
@@ -346,7 +353,7 @@ def questions_for_cv(
     [1547, 1622, 1801]
     """
     target = checked_positive("cv", cv)
-    value, sigma, why = metric_moments(scenario, metric, penalty)
+    value, sigma, why = metric_moments(scenario, metric, weighted_score_p)
     why = why or (None if value else "metric_is_zero")
     n = None if why else math.ceil((sigma / (target * value)) ** 2)
     return _plan(scenario, n, metric, confidence_level, sigma, why)
@@ -357,7 +364,7 @@ def expected_half_width(
     n: int,
     *,
     metric: str = "refusal_index",
-    penalty: float = 1.0,
+    weighted_score_p: float = 1.0,
     confidence_level: float = 0.95,
 ) -> SamplePlan:
     """Return the expected half-width of the confidence interval for a number of questions.
@@ -367,7 +374,7 @@ def expected_half_width(
     scenario : PlanningScenario
     n : int
         Number of questions, at least one.
-    metric, penalty, confidence_level
+    metric, weighted_score_p, confidence_level
         As for `questions_for_half_width`.
 
     Returns
@@ -386,7 +393,7 @@ def expected_half_width(
     (0.302, 'expected_cell_below_5')
     """
     checked_questions(n)
-    _, sigma, why = metric_moments(scenario, metric, penalty)
+    _, sigma, why = metric_moments(scenario, metric, weighted_score_p)
     return _plan(scenario, n, metric, confidence_level, sigma, why)
 
 
@@ -547,7 +554,8 @@ def questions_over_interval(plan: PowerPlan, low: float, high: float) -> tuple[i
         raise ValueError(f"low and high must be the ends of an interval, got {low!r} and {high!r}; are they swapped?")
     if plan.n is None or not plan.difference:
         return None, None
-    largest, smallest = max(abs(low), abs(high)), min(abs(low), abs(high))
+    largest = max(abs(low), abs(high))
+    smallest = min(abs(low), abs(high))
     fewest, highest = (
         None if end == 0 else math.ceil(plan.n * (plan.difference / end) ** 2) for end in (largest, smallest)
     )
@@ -660,7 +668,8 @@ def _power(shift: float, quantile: float) -> float:
 
 # With fewer questions drawn twice, errors of the reliabilities are too large for a first-order approximation.
 MIN_REPEATS = 50
-REACH, POINTS = 7.0, 161
+REACH = 7.0
+POINTS = 161
 # The optimum is flat: with a hundred candidate splits, the half-width is optimal to a fraction of a per cent.
 SHARES = 100
 
@@ -735,7 +744,8 @@ def repeats_half_width(
     >>> [round(repeats_half_width(scenario, 2000, m).half_width, 3) for m in (100, 300, 2000)]
     [0.219, 0.13, 0.06]
     """
-    quantile, slopes = normal_quantile(confidence_level), _checked_slopes(refusal_slope, error_slope)
+    quantile = normal_quantile(confidence_level)
+    slopes = _checked_slopes(refusal_slope, error_slope)
     if not 1 <= checked_questions(repeated) <= checked_questions(n):
         raise ValueError(f"repeated must be from 1 to n, {n}, got {repeated!r}")
     why = metric_moments(scenario, "refusal_index", 0.0)[2]
@@ -784,7 +794,8 @@ def split_budget(
     >>> plan.n, plan.repeated, round(plan.requests), round(plan.half_width, 3)
     (1000, 1000, 4000, 0.085)
     """
-    budget, quantile = checked_positive("requests", requests), normal_quantile(confidence_level)
+    budget = checked_positive("requests", requests)
+    quantile = normal_quantile(confidence_level)
     slopes = _checked_slopes(refusal_slope, error_slope)
     limit = math.inf if most_questions is None else checked_questions(most_questions)
     why = metric_moments(scenario, "refusal_index", 0.0)[2]
@@ -792,7 +803,8 @@ def split_budget(
         why = "budget_too_small"
     if why:
         return RepeatPlan(status=status_of(why), reason=why)
-    r, plans = scenario.refusal_rate, []
+    r = scenario.refusal_rate
+    plans = []
     for repeated in np.linspace(MIN_REPEATS, min(budget / 4, limit), SHARES).astype(int).tolist():
         n = int(min((budget - repeated * (3 - r)) / (1 + r), limit))
         plans.append(_repeats_plan(scenario, max(n, repeated), repeated, quantile, slopes))
@@ -817,7 +829,9 @@ def _checked_slopes(refusal_slope: float, error_slope: float) -> tuple[float, fl
 @cache
 def _variances(r: float, mu: float, index: float, refusal_slope: float, error_slope: float) -> tuple[float, float]:
     """Return the variances of a question's influence on RI between and within the cells of its single draw."""
-    rho, h, k = float(rho_from_refusal_index(index)), -float(ndtri(r)), -float(ndtri(mu))
+    rho = float(rho_from_refusal_index(index))
+    h = -float(ndtri(r))
+    k = -float(ndtri(mu))
     squares = [slope**2 / (1 + slope**2) for slope in (refusal_slope, error_slope)]
     # Probabilities of the patterns, by quadrature over the question effects on refusal and error. On an even grid, the
     # error for such integrands decreases faster than any power of the step.
@@ -840,7 +854,8 @@ def _variances(r: float, mu: float, index: float, refusal_slope: float, error_sl
         _influence(R1, R2, h, h, squares[0]) / squares[0] + _influence(W1, W2, k, k, squares[1]) / squares[1]
     )
     influence = cross / attenuation - rho * reliabilities / 2
-    shares, sums = np.bincount(CELL, patterns), np.bincount(CELL, patterns * influence)
+    shares = np.bincount(CELL, patterns)
+    sums = np.bincount(CELL, patterns * influence)
     between = float(np.sum(sums**2 / shares))
     scale = spearman_slope(rho) ** 2
     return scale * between, scale * (float(patterns @ influence**2) - between)
@@ -848,5 +863,7 @@ def _variances(r: float, mu: float, index: float, refusal_slope: float, error_sl
 
 def _influence(first: np.ndarray, second: np.ndarray, h: float, k: float, rho: float) -> FloatArray:
     """Return the influence of each pattern on the tetrachoric correlation of two of its draws."""
-    r, mu, both = float(ndtr(-h)), float(ndtr(-k)), float(upper_orthant(h, k, rho))
+    r = float(ndtr(-h))
+    mu = float(ndtr(-k))
+    both = float(upper_orthant(h, k, rho))
     return np.asarray(np.array(proportion_influence(both, r, mu, rho))[3 - 2 * first - second])

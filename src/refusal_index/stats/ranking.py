@@ -98,7 +98,8 @@ def step_down_max_t(
       single-step simultaneous intervals.
     """
     order = np.argsort(-statistics, kind="stable")
-    reached, largest = np.zeros(len(order)), []
+    reached = np.zeros(len(order))
+    largest = []
     for draws in null_draws:
         # Column j: the largest of the remaining statistics after the first j hypotheses are rejected.
         left = np.maximum.accumulate(draws[:, order[::-1]], axis=1)[:, ::-1]
@@ -351,7 +352,7 @@ def rank_runs(
     scored: ArrayLike | None = None,
     *,
     metric: str = "refusal_index",
-    penalty: float = 1.0,
+    weighted_score_p: float = 1.0,
     truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
     confidence_level: float = 0.95,
     adjustment: Adjustment = "max-t",
@@ -368,7 +369,7 @@ def rank_runs(
         As for `checked_matrices`, with one row per run (two or more) and one column per question. Runs may share all,
         some or none of their questions.
     metric : str in `METRIC_NAMES`, default: "refusal_index"
-    penalty : float, default: 1
+    weighted_score_p : float, default: 1
     truthfulness_weights : tuple of three floats, default: (1, 0, 1)
     confidence_level : float, default: 0.95
         Confidence level of the intervals. Two runs differ significantly if the adjusted p-value is at most 1 minus
@@ -418,10 +419,12 @@ def rank_runs(
             f"refused must have two rows or more, the runs to rank, got {len(matrices[0])}; "
             "for a single run use metrics or refusal_index"
         )
-    name, payoffs = checked_metric(metric), checked_payoffs(penalty, truthfulness_weights)
+    name = checked_metric(metric)
+    payoffs = checked_payoffs(weighted_score_p, truthfulness_weights)
     normal_quantile(confidence_level)
     matrices, design = designed(matrices, cluster, weight)
-    tables, codes = tables_of_rows(matrices, design), cell_codes(*matrices)
+    tables = tables_of_rows(matrices, design)
+    codes = cell_codes(*matrices)
     points = [point_estimate(name, table, payoffs) for table in tables]
     shown = [metric_estimate(name, table, payoffs, confidence_level) for table in tables]
     described = [
@@ -475,7 +478,8 @@ def rank_estimates(
     checked_resamples(n_resamples)
     ranked = sorted((run for run in described if run.status == "ok"), key=lambda run: -(run.estimate or 0.0))
     rows = [run.row for run in ranked]
-    values, rows_influence = np.array([run.estimate for run in ranked], float), influence[rows]
+    values = np.array([run.estimate for run in ranked], float)
+    rows_influence = influence[rows]
     first, second = np.triu_indices(len(rows), 1)
     estimates = values[first] - values[second]
     estimates[np.abs(estimates) <= ROUNDING] = 0
@@ -488,11 +492,14 @@ def rank_estimates(
     by_holm, by_max_t, critical_value = adjusted_pvalues(
         differences, confidence_level, n_resamples, np.random.default_rng(rng)
     )
-    deciding, differs = by_holm if adjustment == "holm" else by_max_t, np.zeros((len(ranked), len(ranked)), bool)
+    deciding = by_holm if adjustment == "holm" else by_max_t
+    differs = np.zeros((len(ranked), len(ranked)), bool)
     differs[first, second] = deciding <= 1 - confidence_level
     letters = compact_letters(differs | differs.T)
-    reach, ranks = np.where(errors > 0, errors * (critical_value or math.nan), math.nan), np.array(rows, int)
-    low, high = estimates - reach, estimates + reach
+    reach = np.where(errors > 0, errors * (critical_value or math.nan), math.nan)
+    ranks = np.array(rows, int)
+    low = estimates - reach
+    high = estimates + reach
     columns = ranks[first], ranks[second], estimates, errors, pvalues, by_holm, by_max_t, low, high
     pairs = (
         PairwiseDifference(a, b, estimate, error, pvalue, holm, max_t, ConfidenceInterval(*ends))

@@ -139,7 +139,8 @@ def aurc(score: ArrayLike, outcome: ArrayLike) -> AurcResult:
     (0.2708, 0.0625)
     """
     scores, truths = checked_scores(score, outcome)
-    n, n_false = scores.size, int(np.count_nonzero(~truths))
+    n = scores.size
+    n_false = int(np.count_nonzero(~truths))
     if not n:
         return AurcResult(None, "undefined", "no_questions", n=0, n_false=0)
     if n_false in (0, n):
@@ -208,7 +209,8 @@ def prediction_rejection_ratio(score: ArrayLike, outcome: ArrayLike) -> Result:
     0.7857
     """
     scores, truths = checked_scores(score, outcome)
-    n, n_false = scores.size, int(np.count_nonzero(~truths))
+    n = scores.size
+    n_false = int(np.count_nonzero(~truths))
     reason = {0: "all_true", n: "all_false"}.get(n_false) if n else "no_questions"
     if reason:
         return Result(None, "undefined", reason)
@@ -323,7 +325,8 @@ def compare_with_refusals(score: ArrayLike, refused: ArrayLike, wrong: ArrayLike
     undefined = empty_margin(*table.margins) if table.n else "no_questions"
     if undefined:
         return _without_comparison(table, undefined)
-    by_score, both = _refuse_lowest(scores, refusals, errors), refusals & errors
+    by_score = _refuse_lowest(scores, refusals, errors)
+    both = refusals & errors
     by_model = _Refusals(table.counts, both - both.mean())
     score_metrics, model_metrics = (_metrics(refusals_of, refusals, errors) for refusals_of in (by_score, by_model))
     index, error_rate, correct_rate = (
@@ -348,10 +351,13 @@ class _Metric(NamedTuple):
 
 def _refuse_lowest(scores: FloatArray, refused: BoolArray, wrong: BoolArray) -> _Refusals:
     """Refuse the questions with the lowest scores, as many as the model refused."""
-    n, m, n_wrong = scores.size, int(np.count_nonzero(refused)), int(np.count_nonzero(wrong))
+    n = scores.size
+    m = int(np.count_nonzero(refused))
+    n_wrong = int(np.count_nonzero(wrong))
     wrong_by = np.concatenate([[0.0], expected_counts(-scores, wrong)])
     cut = float(np.sort(scores)[m - 1])
-    tied, below = scores == cut, scores < cut
+    tied = scores == cut
+    below = scores < cut
     share = below + tied * (m - np.count_nonzero(below)) / np.count_nonzero(tied)
     near = min(math.ceil(math.sqrt(n)), m, n - m)
     at_cut = (wrong_by[m + near] - wrong_by[m - near]) / (2 * near)
@@ -362,9 +368,12 @@ def _refuse_lowest(scores: FloatArray, refused: BoolArray, wrong: BoolArray) -> 
 
 def _metrics(refusals: _Refusals, refused: BoolArray, wrong: BoolArray) -> dict[str, _Metric]:
     """Return RI, the error rate among answered questions and the correct rate of a way of refusing."""
-    n, r, mu = refused.size, float(refused.mean()), float(wrong.mean())
+    n = refused.size
+    r = float(refused.mean())
+    mu = float(wrong.mean())
     reason = f"zero_cell:{cell_names(count == 0 for count in refusals.cells)}" if 0 in refusals.cells else None
-    rho, index_influence = float(tetrachoric(*refusals.cells)), np.full(n, np.nan)
+    rho = float(tetrachoric(*refusals.cells))
+    index_influence = np.full(n, np.nan)
     if reason is None:
         w, x, y, z = proportion_influence(refusals.cells[0] / n, r, mu, rho)
         # Convert the influence of cells to derivatives in the first cell and both margins.
@@ -479,7 +488,8 @@ def risk_controlling_threshold(
     Parameters
     ----------
     score : array_like of float, shape (n,)
-        Higher if the answer is more likely to be right.
+        Higher if the answer is more likely to be right. A score that was chosen or trained on the questions
+        given here exceeds the bound more often than stated.
     wrong : array_like of bool, shape (n,)
         Whether the answer was wrong, under forced answering.
     max_error : float in (0, 1)
@@ -503,10 +513,11 @@ def risk_controlling_threshold(
 
     Notes
     -----
-    Given the number of questions with at least the score of a cut, the number of errors among them is binomial with the
-    error rate at that cut. So a cut whose error rate exceeds the bound passes with probability at most
-    ``1 - confidence_level``. In a sequence that is fixed in advance, lower cuts are only tested if the first such cut
-    passes. So this is also the probability that any wrong cut is chosen, however the error rate depends on the score.
+    Questions are taken to be independent. Given the number of questions with at least the score of a cut, the number of
+    errors among them is binomial with the error rate at that cut. So a cut whose error rate exceeds the bound passes
+    with probability at most ``1 - confidence_level``. In a sequence that is fixed in advance, lower cuts are only
+    tested if the first such cut passes. So this is also the probability that any wrong cut is chosen, however the error
+    rate depends on the score.
 
     If the first test fails, no cut is found, so it should not use too few questions. The highest cuts are therefore
     skipped until one would be expected to pass at half the allowed error rate, with the number of answers expected from
@@ -536,7 +547,8 @@ def risk_controlling_threshold(
     (0.633, 194, 31, 0.199, 7)
     """
     scores, errors = checked_scores(score, wrong, "wrong")
-    bound, level = share("max_error", max_error), share("confidence_level", confidence_level)
+    bound = share("max_error", max_error)
+    level = share("confidence_level", confidence_level)
     thresholds = unmasked("grid", grid)
     if thresholds.dtype.kind not in "iuf" and thresholds.size:
         raise TypeError(f"grid must hold numbers, got an array of {thresholds.dtype}")
@@ -553,7 +565,8 @@ def risk_controlling_threshold(
     tested: list[CutTest] = []
     for cut in chosen.tolist():
         answered = scores >= cut
-        n_answered, n_errors = int(np.count_nonzero(answered)), int(np.count_nonzero(answered & errors))
+        n_answered = int(np.count_nonzero(answered))
+        n_errors = int(np.count_nonzero(answered & errors))
         tested.append(CutTest(cut, n_answered, n_errors, risk_upper_bound(n_errors, n_answered, level)))
         if tested[-1].upper_bound > bound:
             break
@@ -660,7 +673,8 @@ def utility_threshold(score: ArrayLike, right: ArrayLike, penalty: float) -> Uti
     (0.8, 0.4, 0.4)
     """
     scores, truths = checked_scores(score, right, "right")
-    price, n = checked_penalty(penalty), scores.size
+    price = checked_penalty(penalty)
+    n = scores.size
     if not n:
         return UtilityThreshold(None, None, None, "undefined", "no_questions", price, 0)
     values, group = np.unique(scores, return_inverse=True)
@@ -721,13 +735,18 @@ def selective_report(
         raise TypeError(f"cut must be a number, got {cut!r} of type {type(cut).__name__}; was no cut found?")
     if math.isnan(cut):
         raise ValueError("cut must be a number, got NaN")
-    threshold, price, quantile = float(cut), checked_penalty(penalty), normal_quantile(confidence_level)
+    threshold = float(cut)
+    price = checked_penalty(penalty)
+    quantile = normal_quantile(confidence_level)
     table = ContingencyTable.from_arrays(scores < threshold, ~truths)
-    errors, n, tail = table.answered_wrong, table.n_answered, (1 + confidence_level) / 2
+    errors = table.answered_wrong
+    n = table.n_answered
+    tail = (1 + confidence_level) / 2
     undefined = "everybody_refused" if table.n else "no_questions"
     error_rate = Estimate(None, status="undefined", reason=undefined, name="answered_error_rate")
     if n:
-        low, high = 1 - risk_upper_bound(n - errors, n, tail), risk_upper_bound(errors, n, tail)
+        low = 1 - risk_upper_bound(n - errors, n, tail)
+        high = risk_upper_bound(errors, n, tail)
         error_rate = Estimate(errors / n, low, high, name="answered_error_rate")
     return SelectiveReport(
         proportion("coverage", table.n_answered, table.n, quantile, None if table.n else "no_questions"),
@@ -820,8 +839,11 @@ def value_at_target(refused: ArrayLike, wrong: ArrayLike, target: float) -> Targ
     (-0.074, 0.391)
     """
     table = ContingencyTable.from_arrays(refused, wrong)
-    penalty, n = float(penalty_from_confidence(target)), table.n
-    right, wrong, declined = table.answered_right, table.answered_wrong, table.n_refused
+    penalty = float(penalty_from_confidence(target))
+    n = table.n
+    right = table.answered_right
+    wrong = table.answered_wrong
+    declined = table.n_refused
     value = TargetValue(
         utility(table, penalty).estimate, target=target, n_right=right, n_wrong=wrong, n_declined=declined
     )

@@ -95,6 +95,97 @@ class MissingBounds:
         return NO_INTERVAL if self.low is None else ConfidenceInterval(low, high)
 
 
+MOST_TRIED = 101
+"""Most values of a count that are tried between its ends."""
+
+
+def reading_bounds(
+    table: ContingencyTable,
+    wrong_both: int = 0,
+    wrong_first: int = 0,
+    wrong_forced: int = 0,
+    right_both: int = 0,
+) -> MissingBounds:
+    """Return the bounds of the Refusal Index over all ways to read answers as refusals.
+
+    An answer that is read as a refusal moves from the answered to the refused questions, and its forced answer counts
+    instead of the first one.
+
+    Parameters
+    ----------
+    table : ContingencyTable
+        All questions, with these answers as answered.
+    wrong_both, wrong_first, wrong_forced, right_both : int, default: 0
+        Number of answers that may be read as refusals, by which of the two answers is wrong: both, only the first, only
+        the forced one, or neither.
+
+    Returns
+    -------
+    MissingBounds
+        Both bounds equal RI if there are no such answers. Tables with undefined RI are left out.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `table` is not a ContingencyTable, another argument is not a count, or there are more than were answered.
+
+    Notes
+    -----
+    A forced answer that agrees with the first moves RI one way only, so that all or none are read as refusals at the
+    bounds. For the others, all counts are tried, and above `MOST_TRIED` of them, as many evenly spaced ones.
+
+    References
+    ----------
+    .. [1] Manski, C. F. (2003). Partial Identification of Probability Distributions. Springer.
+
+    Examples
+    --------
+    >>> bounds = reading_bounds(ContingencyTable(710, 30, 210, 50), wrong_both=10, right_both=2)
+    >>> round(bounds.low, 3), round(bounds.high, 3)
+    (0.456, 0.498)
+    """
+    if not isinstance(table, ContingencyTable):
+        raise TypeError(f"table must be a ContingencyTable, got {type(table).__name__}; see refusal_index")
+    both = checked_count("wrong_both", wrong_both)
+    first = checked_count("wrong_first", wrong_first)
+    forced = checked_count("wrong_forced", wrong_forced)
+    neither = checked_count("right_both", right_both)
+    if both + first > table.answered_wrong or forced + neither > table.answered_right:
+        raise ValueError(
+            f"expected at most {table.answered_wrong} wrong and {table.answered_right} right answers, as in the table, "
+            f"got {both + first} and {forced + neither}"
+        )
+    grids = [np.array([0, both]), _up_to(first), _up_to(forced), np.array([0, neither])]
+    moved_both, moved_first, moved_forced, moved_neither = (axis.ravel() for axis in np.meshgrid(*grids))
+    tables = np.stack(
+        [
+            table.refused_wrong + moved_both + moved_forced,
+            table.refused_right + moved_first + moved_neither,
+            table.answered_wrong - moved_both - moved_first,
+            table.answered_right - moved_forced - moved_neither,
+        ]
+    )
+    return _over_tables(table, tables)
+
+
+def _up_to(count: int) -> NDArray[np.int64]:
+    """Return the numbers from 0 to `count`, or `MOST_TRIED` evenly spaced ones."""
+    return np.unique(np.linspace(0, count, min(count + 1, MOST_TRIED)).round().astype(np.int64))
+
+
+def _over_tables(table: ContingencyTable, tables: NDArray[np.int64]) -> MissingBounds:
+    """Return the smallest and largest index over tables, shape (4, n)."""
+    indices = refusal_index_many(*tables)
+    low_table = ContingencyTable(*tables[:, _largest(-indices)].tolist())
+    # among equal values, each bound uses a table of its own set
+    high_table = ContingencyTable(*tables[:, -1 - _largest(indices[::-1])].tolist())
+    low = refusal_index(low_table)
+    high = refusal_index(high_table)
+    reason = low.reason or high.reason
+    status: Status = "undefined" if low.estimate is None else "boundary" if reason else "ok"
+    return MissingBounds(low.estimate, high.estimate, status, reason, low_table, high_table, table)
+
+
 def missing_bounds(
     table: ContingencyTable, unknown_refused: int = 0, unscored: int = 0, unknown_answered: int = 0
 ) -> MissingBounds:
@@ -140,22 +231,15 @@ def missing_bounds(
     """
     if not isinstance(table, ContingencyTable):
         raise TypeError(f"table must be a ContingencyTable, got {type(table).__name__}; see refusal_index")
-    refused, either = checked_count("unknown_refused", unknown_refused), checked_count("unscored", unscored)
+    refused = checked_count("unknown_refused", unknown_refused)
+    either = checked_count("unscored", unscored)
     answered = checked_count("unknown_answered", unknown_answered)
     n11, n10, n01, n00 = table.counts
     first = np.arange(either + 1)
     rest = either - first
     lowest = np.broadcast_arrays(n11, n10 + refused + first, n01 + answered + rest, n00)
     highest = np.broadcast_arrays(n11 + refused + first, n10, n01, n00 + answered + rest)
-    completions = np.hstack([lowest, highest])
-    indices = refusal_index_many(*completions)
-    low_table = ContingencyTable(*completions[:, _largest(-indices)].tolist())
-    # among equal values, each bound uses a table of its own set
-    high_table = ContingencyTable(*completions[:, -1 - _largest(indices[::-1])].tolist())
-    low, high = refusal_index(low_table), refusal_index(high_table)
-    reason = low.reason or high.reason
-    status: Status = "undefined" if low.estimate is None else "boundary" if reason else "ok"
-    return MissingBounds(low.estimate, high.estimate, status, reason, low_table, high_table, table)
+    return _over_tables(table, np.hstack([lowest, highest]))
 
 
 def _largest(values: np.ndarray) -> int:
@@ -274,7 +358,7 @@ class ScoringRange:
 
 
 def scoring_ranges(
-    counts: OutcomeCounts, *, penalty: float = 1.0, truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS
+    counts: OutcomeCounts, *, weighted_score_p: float = 1.0, truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS
 ) -> tuple[ScoringRange, ...]:
     """Return the range of every metric over all possible values of missing grades, in the order of `METRIC_NAMES`.
 
@@ -286,7 +370,7 @@ def scoring_ranges(
     Parameters
     ----------
     counts : OutcomeCounts
-    penalty : float, default: 1
+    weighted_score_p : float, default: 1
     truthfulness_weights : tuple of three floats, default: (1, 0, 1)
 
     Returns
@@ -296,7 +380,7 @@ def scoring_ranges(
     Raises
     ------
     ValueError
-        If the penalty or the weights are out of range.
+        If `weighted_score_p` or the weights are out of range.
 
     Examples
     --------
@@ -316,11 +400,12 @@ def scoring_ranges(
     over_refusal              0.353 to  0.474
     refusal_index             0.383 to  0.509
     """
-    payoffs = checked_payoffs(penalty, truthfulness_weights)
+    payoffs = checked_payoffs(weighted_score_p, truthfulness_weights)
     rules = [result.table for result in scoring_rules(counts).values()]
     # The tables in which all questions of a kind are filled in the same way.
     cells = np.eye(4, dtype=int)
-    refused, answered = cells[:2], cells[2:]
+    refused = cells[:2]
+    answered = cells[2:]
     kinds = (
         counts.refused_again * refused,
         counts.unscored_forced * refused,
@@ -389,7 +474,8 @@ class WithinTopicResult(Result):
         quantile = normal_quantile(confidence_level)
         if self.rho is None:
             return NO_INTERVAL
-        likelihood, rho = Likelihood(informative_counts(self.tables)), self.rho
+        likelihood = Likelihood(informative_counts(self.tables))
+        rho = self.rho
         z = math.atanh(rho) if abs(rho) < 1 else math.copysign(GRID[-1], rho)
         top = likelihood(z) if abs(rho) < 1 else 0.0
 
@@ -399,8 +485,12 @@ class WithinTopicResult(Result):
         limits = []
         for side, end in ((-1.0, GRID[0]), (1.0, GRID[-1])):
             # If the likelihood has not fallen enough at the end of the grid, the interval extends to -1 or 1.
-            inside = rho != side and excess(end) > 0
-            limits.append(spearman(math.tanh(brentq(excess, z, end, xtol=1e-8)) if inside else side))
+            if rho == side or excess(end) <= 0:
+                limits.append(side)
+            elif excess(z) >= 0:  # the limit is nearer to the estimate than can be computed
+                limits.append(spearman(rho))
+            else:
+                limits.append(spearman(math.tanh(brentq(excess, z, end, xtol=1e-8))))
         return ConfidenceInterval(*limits)
 
 
@@ -483,27 +573,35 @@ class Likelihood:
     """The conditional log-likelihood of z = atanh(rho), given the margins of every topic."""
 
     def __init__(self, counts: NDArray[np.int64]) -> None:
-        observed, n = counts[:, :1], counts.sum(axis=1, keepdims=True)
-        refused, wrong = observed + counts[:, 1:2], observed + counts[:, 2:3]
-        self.r, self.mu = ((refused + 0.5) / (n + 1)).ravel(), ((wrong + 0.5) / (n + 1)).ravel()
-        self.h, self.k = -ndtri(self.r), -ndtri(self.mu)
+        observed = counts[:, :1]
+        n = counts.sum(axis=1, keepdims=True)
+        refused = observed + counts[:, 1:2]
+        wrong = observed + counts[:, 2:3]
+        self.r = ((refused + 0.5) / (n + 1)).ravel()
+        self.mu = ((wrong + 0.5) / (n + 1)).ravel()
+        self.h = -ndtri(self.r)
+        self.k = -ndtri(self.mu)
         # All possible values of the count of refused and wrong questions given the margins, padded to the widest range.
-        lowest, highest = np.maximum(0, refused + wrong - n), np.minimum(refused, wrong)
+        lowest = np.maximum(0, refused + wrong - n)
+        highest = np.minimum(refused, wrong)
         value = lowest + np.arange((highest - lowest).max() + 1)
         both = np.minimum(value, highest)
         cells = both, refused - both, wrong - both, n - refused - wrong + both
-        ways = -sum(gammaln(cell + 1.0) for cell in cells)
-        ways -= np.take_along_axis(ways, observed - lowest, axis=1)
-        self.log_ways, self.excess = np.where(value <= highest, ways, -np.inf), both - observed
+        log_counts = -sum(gammaln(cell + 1.0) for cell in cells)
+        log_counts -= np.take_along_axis(log_counts, observed - lowest, axis=1)
+        self.log_counts = np.where(value <= highest, log_counts, -np.inf)
+        self.excess = both - observed
         # The end of the range of rho at which the likelihood is largest, if it is.
         self.end = 1.0 if (observed == highest).all() else -1.0 if (observed == lowest).all() else None
 
     def __call__(self, z: float) -> float:
         """Return the log-likelihood of all topics; it tends to 0 at the boundary."""
-        r, mu, joint = self.r, self.mu, upper_orthant(self.h, self.k, math.tanh(z))
+        r = self.r
+        mu = self.mu
+        joint = upper_orthant(self.h, self.k, math.tanh(z))
         p11, p10, p01, p00 = np.maximum((joint, r - joint, mu - joint, 1 - r - mu + joint), MIN_CELL)
         slope = np.log(p11 * p00 / (p10 * p01))  # log odds ratio of each topic, by its rates
         # Relative to the observed value and to the largest term, so that no exponential overflows.
-        terms = self.log_ways + slope[:, np.newaxis] * self.excess
+        terms = self.log_counts + slope[:, np.newaxis] * self.excess
         largest = terms.max(axis=1)
         return -float(np.sum(largest + np.log(np.exp(terms - largest[:, np.newaxis]).sum(axis=1))))

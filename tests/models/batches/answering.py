@@ -24,7 +24,8 @@ from refusal_index.protocol import (
     load_prompt_set,
     outcomes,
 )
-from refusal_index.runs.engine import Assignment, execute_concurrently
+from refusal_index.runs.conversing import execute_concurrently
+from refusal_index.runs.engine import Assignment
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
@@ -41,7 +42,7 @@ REPLIES = (
 )
 VERDICTS = (("A", StopReason.STOP), ("B", StopReason.STOP), ("C", StopReason.STOP), ("who knows", StopReason.STOP))
 
-Said = tuple[str, StopReason]
+ScriptedReply = tuple[str, StopReason]
 
 
 def pending_of(states: Iterable[QuestionState], *, singly: bool = False) -> list[Pending]:
@@ -53,7 +54,7 @@ def questions(count: int) -> list[Question]:
     return [Question(f"q{n}", f"What is {n} plus {n}?", str(2 * n)) for n in range(count)]
 
 
-def talks(
+def make_conversations(
     count: int = 3, kind: GraderKind = GraderKind.EXACT, draws: int = 1, variants: Sequence[str] = ("low", "high")
 ) -> list[Conversation]:
     """Return conversations about questions, grouped by question."""
@@ -65,8 +66,8 @@ def talks(
 def store_of(conversations: Sequence[Conversation], path: Any = None) -> ReplyStore:
     """Return a store that knows the required questions."""
     store = ReplyStore(path)
-    for one in conversations:
-        store.require(one.variant, {one.question: one.draws})
+    for conversation in conversations:
+        store.require(conversation.variant, {conversation.question: conversation.draws})
     return store
 
 
@@ -75,23 +76,23 @@ class Script:
     """Give the same reply to the same request, and record all requests."""
 
     salt: int = 0
-    asked: list[ModelRequest] = field(default_factory=list)
+    requests: list[ModelRequest] = field(default_factory=list)
 
-    def said(self, ask: ModelRequest, place: int = 0) -> Said:
+    def reply(self, ask: ModelRequest, place: int = 0) -> ScriptedReply:
         request, question_id = ask.request, ask.conversation.question.question_id
         about: tuple[Any, ...] = (request.pass_, request.role, request.attempt)
         if request.role is Role.MODEL:
             variant = "" if request.pass_.is_shared else ask.conversation.variant
             return self._one_of(REPLIES, *about, question_id, variant, ask.pending.draw + place)
-        return self._one_of(VERDICTS, *about, *(one.content for one in request.messages))
+        return self._one_of(VERDICTS, *about, *(message.content for message in request.messages))
 
-    def _one_of(self, known: Sequence[Said], *about: object) -> Said:
+    def _one_of(self, known: Sequence[ScriptedReply], *about: object) -> ScriptedReply:
         digest = hashlib.sha256(ascii((self.salt, *map(str, about))).encode()).digest()
         return known[int.from_bytes(digest[:4], "big") % len(known)]
 
     def response(self, ask: ModelRequest, choices: int | None = None) -> Response:
-        self.asked.append(ask)
-        return Response([self.said(ask, place) for place in range(choices or ask.n)], 7, 3)
+        self.requests.append(ask)
+        return Response([self.reply(ask, place) for place in range(choices or ask.n)], 7, 3)
 
     async def send(self, ask: ModelRequest) -> Response:
         return self.response(ask)
@@ -111,19 +112,22 @@ def answered_in_sequence(
     return store
 
 
-def became(conversations: Sequence[Conversation], store: ReplyStore) -> list[list[Outcome] | None]:
-    return [outcomes(one, store.completions(one.question.question_id, one.variant)) for one in conversations]
+def outcomes_of(conversations: Sequence[Conversation], store: ReplyStore) -> list[list[Outcome] | None]:
+    return [
+        outcomes(conversation, store.completions(conversation.question.question_id, conversation.variant))
+        for conversation in conversations
+    ]
 
 
-def kept(store: ReplyStore) -> dict[tuple[Any, ...], Completion]:
+def replies_by_key(store: ReplyStore) -> dict[tuple[Any, ...], Completion]:
     """Return the replies of a store by their keys."""
     return {
-        (one.question_id, one.variant, one.reply.pass_, one.reply.role, one.draw, one.attempt): one
-        for one in store.replies()
+        (reply.question_id, reply.variant, reply.reply.pass_, reply.reply.role, reply.draw, reply.attempt): reply
+        for reply in store.replies()
     }
 
 
-def chat(replies: Sequence[Said], **usage: Any) -> dict[str, Any]:
+def chat(replies: Sequence[ScriptedReply], **usage: Any) -> dict[str, Any]:
     """Return the body of a chat completion."""
     reasons = {StopReason.LENGTH: "length", StopReason.CONTENT_FILTER: "content_filter"}
     choices = [
@@ -133,13 +137,13 @@ def chat(replies: Sequence[Said], **usage: Any) -> dict[str, Any]:
     return {"choices": choices, "usage": {"prompt_tokens": 7, "completion_tokens": 3, **usage}}
 
 
-def openai_line(name: str, replies: Sequence[Said]) -> dict[str, Any]:
+def openai_line(name: str, replies: Sequence[ScriptedReply]) -> dict[str, Any]:
     return {"id": "1", "custom_id": name, "response": {"status_code": 200, "body": chat(replies)}, "error": None}
 
 
-def anthropic_line(name: str, replies: Sequence[Said]) -> dict[str, Any]:
+def anthropic_line(name: str, replies: Sequence[ScriptedReply]) -> dict[str, Any]:
     ((text, why),) = replies
-    reason = {StopReason.LENGTH: "max_tokens", StopReason.CONTENT_FILTER: "refusal"}.get(why, "end_turn")
+    reason = {StopReason.LENGTH: "max_tokens", StopReason.CONTENT_FILTER: "content_filter"}.get(why, "end_turn")
     content = [{"type": "text", "text": part} for part in (text[:2], text[2:])]
     message = {"content": content, "stop_reason": reason, "usage": {"input_tokens": 7, "output_tokens": 3}}
     return {"custom_id": name, "result": {"type": "succeeded", "message": message}}
@@ -159,4 +163,4 @@ def failed_line(name: str, style: str) -> dict[str, Any]:
 
 
 def dumped(lines: Sequence[Mapping[str, Any]]) -> bytes:
-    return b"".join(json.dumps(one).encode() + b"\n" for one in lines)
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)

@@ -104,13 +104,13 @@ class AnthropicApi:
         newest = self.batches[::-1]
         after, limit = request.query.get("after_id"), min(int(request.query.get("limit", "20")), 2)
         start = next(place for place, one in enumerate(newest, start=1) if one.id == after) if after else 0
-        shown = newest[start : start + limit]
-        ends = {"first_id": shown[0].id, "last_id": shown[-1].id} if shown else {"first_id": None, "last_id": None}
+        page = newest[start : start + limit]
+        ends = {"first_id": page[0].id, "last_id": page[-1].id} if page else {"first_id": None, "last_id": None}
         more = start + limit < len(newest)
-        return web.json_response({"data": [one.document() for one in shown], "has_more": more, **ends})
+        return web.json_response({"data": [one.document() for one in page], "has_more": more, **ends})
 
     def find(self, request: web.Request) -> Batch | None:
-        return next((one for one in self.batches if one.id == request.match_info["id"]), None)
+        return next((batch for batch in self.batches if batch.id == request.match_info["id"]), None)
 
     async def retrieve(self, request: web.Request) -> web.Response:
         batch = self.find(request)
@@ -136,7 +136,7 @@ class AnthropicApi:
 
     async def results(self, request: web.Request) -> web.Response:
         batch = self.find(request)
-        lines = [json.dumps(one, ensure_ascii=False) for one in batch.results[::-1]]
+        lines = [json.dumps(result, ensure_ascii=False) for result in batch.results[::-1]]
         return web.Response(text="\n".join(lines) + "\n", content_type="application/x-jsonl")
 
     async def cancel(self, request: web.Request) -> web.Response:
@@ -163,7 +163,7 @@ def host(request: web.Request) -> str:
     return f"{request.scheme}://{request.host}"
 
 
-def error(status: int, said: str) -> web.Response:
+def error(status: int, message: str) -> web.Response:
     kind = "not_found_error" if status == 404 else "invalid_request_error"
-    body = {"type": "error", "error": {"type": kind, "message": said}, "request_id": "req_1"}
+    body = {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}
     return web.json_response(body, status=status)

@@ -36,9 +36,13 @@ def start(settings: str, out: Path, environment: Mapping[str, str]) -> subproces
         "OPENBLAS_NUM_THREADS": "1",
         **environment,
     }
-    with out.with_suffix(".said").open("ab") as said:
+    with out.with_suffix(".output").open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-c", CODE, settings, str(out)], env=everything, stdout=said, stderr=said, cwd=out.parent
+            [sys.executable, "-c", CODE, settings, str(out)],
+            env=everything,
+            stdout=output,
+            stderr=output,
+            cwd=out.parent,
         )
 
 

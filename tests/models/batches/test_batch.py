@@ -24,7 +24,8 @@ from refusal_index.plugins.batches.formats import RequestResult
 from refusal_index.plugins.batches.journal import Journal
 from refusal_index.plugins.batches.providers import BatchClient, OpenAIBatchApi, State
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import RunFailedError, Underway, WaitingError
+from refusal_index.runs.engine import RunFailedError, WaitingError
+from refusal_index.runs.events import Underway
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import prepare
 from refusal_index.runs.settings import Limits, Settings
@@ -53,12 +54,12 @@ def serving(tmp_path, monkeypatch):
 def evaluate(notes=None, **changes):
     notes = [] if notes is None else notes
 
-    def told(event):
+    def record_note(event):
         if isinstance(event, Underway):
             notes.append(event.note)
 
     changes = {**SMALL, **BATCH, **changes}
-    return ri.evaluate(changes.pop("model", MODEL), progress=told, **changes), notes
+    return ri.evaluate(changes.pop("model", MODEL), progress=record_note, **changes), notes
 
 
 def outcomes(run):
@@ -79,7 +80,7 @@ def test_batch_table_matches_other_engines_and_requests_are_sent_once(serving, l
     with serving() as server:
         run, notes = evaluate()
         assert outcomes(run).equals(local)
-        assert len(server.asked()) == len(set(server.asked())) > 16
+        assert len(server.answered_ids()) == len(set(server.answered_ids())) > 16
         assert len(server.batches()) == 2, "one for the first passes, one for the forced passes"
         evaluate()
         assert len(server.batches()) == 2, "a complete run asks for nothing"
@@ -92,7 +93,9 @@ def test_batch_table_matches_other_engines_and_requests_are_sent_once(serving, l
 def test_uploaded_files_are_deleted_once_results_are_stored(serving):
     with serving() as server:
         evaluate()
-        deleted = [one["path"] for one in server.entries() if one["method"] == "DELETE" and one["status"] == 200]
+        deleted = [
+            entry["path"] for entry in server.entries() if entry["method"] == "DELETE" and entry["status"] == 200
+        ]
     assert deleted == [f"/v1/files/{one['file']}" for one in journal() if one["event"] == "uploaded"]
 
 
@@ -109,7 +112,9 @@ def test_expired_failed_and_slow_batches_are_completed(serving, local, faults):
     with serving(faults=faults) as server:
         run, _ = evaluate(max_retries=8)
         assert outcomes(run).equals(local)
-        assert len(server.asked()) == len(set(server.asked())), "results are kept and only the rest is sent again"
+        assert len(server.answered_ids()) == len(set(server.answered_ids())), (
+            "results are kept and only the rest is sent again"
+        )
 
 
 @pytest.mark.slow
@@ -125,7 +130,7 @@ def test_batch_cancelled_elsewhere_is_completed(serving, local):
         patch.setattr(OpenAIBatchApi, "look", cancel)
         run, notes = evaluate()
         assert outcomes(run).equals(local)
-        assert len(server.asked()) == len(set(server.asked()))
+        assert len(server.answered_ids()) == len(set(server.answered_ids()))
     assert any("1 cancelling" in note or "1 cancelled" in note for note in notes)
 
 
@@ -141,7 +146,7 @@ def test_detached_run_submits_and_the_same_command_collects(serving, local):
         run, _ = evaluate()
         assert outcomes(run).equals(local)
         assert len(server.batches()) == 2
-        assert len(server.asked()) == len(set(server.asked()))
+        assert len(server.answered_ids()) == len(set(server.answered_ids()))
 
 
 @pytest.mark.slow
@@ -180,7 +185,7 @@ def test_run_killed_while_writing_finds_its_batch_and_pays_once(serving, local, 
         run, _ = evaluate()
         assert outcomes(run).equals(local)
         assert len(server.batches()) == 2
-        assert len(server.asked()) == len(set(server.asked()))
+        assert len(server.answered_ids()) == len(set(server.answered_ids()))
     assert journal()[-1]["event"] == "collected"
 
 
@@ -310,7 +315,7 @@ def test_an_unknown_model_ends_the_run_at_once(serving):
         with pytest.raises(RunFailedError, match=r"a batch was refused \(line 1: model_not_found: "):
             evaluate(model="openai-api/almanac/nobody")
         assert len(server.batches()) == 1
-        assert not server.asked()
+        assert not server.answered_ids()
 
 
 @pytest.mark.slow
@@ -350,7 +355,7 @@ def test_interrupt_reports_batches_in_flight(serving, local):
     notes = []
     budget = Budget(Limits())
 
-    def told(event):
+    def record_note(event):
         if isinstance(event, Underway):
             notes.append(event.note)
             if "validating" in event.note:
@@ -358,7 +363,7 @@ def test_interrupt_reports_batches_in_flight(serving, local):
 
     async def interrupted():
         settings = Settings.from_values(model=MODEL, **{**SMALL, "engine": "batch", "engine_option": ("poll=30",)})
-        await execute(prepare(settings, out=Path("run")), told, budget)
+        await execute(prepare(settings, out=Path("run")), record_note, budget)
 
     with serving(faults=BatchFaults(delay=0.3)) as server:
         with pytest.raises(WaitingError, match="interrupted"):
@@ -377,10 +382,10 @@ def test_request_budget_holds_for_batches(serving, local):
     with serving() as server:
         run, _ = evaluate(max_requests=10)
         assert "budget of 10 requests" in run.ended
-        assert len(server.asked()) == 10
+        assert len(server.answered_ids()) == 10
         run, _ = evaluate()
         assert outcomes(run).equals(local)
-        assert len(server.asked()) == len(set(server.asked()))
+        assert len(server.answered_ids()) == len(set(server.answered_ids()))
 
 
 @pytest.mark.slow
@@ -391,7 +396,7 @@ def test_omitting_variants_later_keeps_paid_replies(serving, local):
         evaluate(variants="low")
         run, _ = evaluate()
         assert outcomes(run).equals(local)
-        assert len(server.asked()) == len(set(server.asked()))
+        assert len(server.answered_ids()) == len(set(server.answered_ids()))
 
 
 class Listing:
@@ -403,12 +408,12 @@ class Listing:
         self.states, self.lines, self.keeps_keys = states, lines, keeps_keys
 
     async def batches(self):
-        for one in self.states:
-            yield one
+        for state in self.states:
+            yield state
 
     async def results(self, _state):
-        for one in self.lines:
-            yield one
+        for line in self.lines:
+            yield line
 
 
 def in_doubt(provider):
@@ -422,7 +427,7 @@ DAY = 86_400.0
 UNKNOWN = {"total": 2, "age": 0.0, "key": None, "file": None}
 
 
-def found(states, *, keeps_keys=True):
+def found_batch(states, *, keeps_keys=True):
     client, entry = in_doubt(provider := Listing(keeps_keys=keeps_keys))
     for number, one in enumerate(states):
         given = {**UNKNOWN, **one}
@@ -446,7 +451,7 @@ def found(states, *, keeps_keys=True):
     ],
 )
 def test_lost_submission_is_found_by_key_or_file(shown, expected):
-    assert found(shown) == expected
+    assert found_batch(shown) == expected
 
 
 @pytest.mark.parametrize(
@@ -454,14 +459,14 @@ def test_lost_submission_is_found_by_key_or_file(shown, expected):
 )
 def test_possible_match_for_a_lost_batch_raises(one):
     with pytest.raises(UnreadableReplyError, match="may be this one, such as batch_0"):
-        found([one])
+        found_batch([one])
 
 
 def test_lost_batch_without_key_or_file_is_matched_by_size():
-    assert found([{"total": 3}, {"age": 2 * DAY}, {"age": -DAY}], keeps_keys=False) == 2
-    assert found([{"total": 3, "age": 4 * DAY}], keeps_keys=False) is None
+    assert found_batch([{"total": 3}, {"age": 2 * DAY}, {"age": -DAY}], keeps_keys=False) == 2
+    assert found_batch([{"total": 3, "age": 4 * DAY}], keeps_keys=False) is None
     with pytest.raises(UnreadableReplyError, match="batch_0"):
-        found([{"total": 3}], keeps_keys=False)
+        found_batch([{"total": 3}], keeps_keys=False)
 
 
 @pytest.mark.parametrize("is_guess", [True, False])
@@ -516,7 +521,7 @@ def test_small_useless_batches_end_the_run_only_together():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (("pol=1",), "expected one of poll, requests, forget, got 'pol'"),
         (("poll=never",), "poll: expected a number"),
@@ -524,8 +529,8 @@ def test_small_useless_batches_end_the_run_only_together():
         (("requests=1.5",), "requests: expected a number from 1"),
     ],
 )
-def test_invalid_engine_options_raise(serving, options, told):
-    with serving(), pytest.raises(SettingError, match=told):
+def test_invalid_engine_options_raise(serving, options, message):
+    with serving(), pytest.raises(SettingError, match=message):
         evaluate(engine_option=options)
 
 
@@ -552,7 +557,7 @@ def test_unreachable_batch_server_is_reported_once_and_waiting_ends(serving, loc
         run, _ = evaluate()
         assert outcomes(run).equals(local)
         assert len(server.batches()) == 2
-        assert len(server.asked()) == len(set(server.asked()))
+        assert len(server.answered_ids()) == len(set(server.answered_ids()))
     assert sum("cannot be polled" in note for note in notes) == 1, "reported once, not at every poll"
 
 
@@ -567,9 +572,9 @@ def test_sweep_reports_an_unreachable_server_and_ends_after_a_while(serving, mon
 
     @contextmanager
     def watched(_place, _plan):
-        yield lambda event: notes.append(event.note) if isinstance(event, Underway) and event.is_news else None
+        yield lambda event: notes.append(event.note) if isinstance(event, Underway) and event.is_notice else None
 
-    async def carried():
+    async def run_sweep():
         sweep = prepare_sweep("set.toml")
         with locked(sweep.path):
             return [one async for one in execute_sweep(sweep, watched)]
@@ -585,7 +590,7 @@ def test_sweep_reports_an_unreachable_server_and_ends_after_a_while(serving, mon
         return await handler(request)
 
     with serving(failing, faults=BatchFaults(delay=30)):
-        (found,) = asyncio.run(carried())
+        (found,) = asyncio.run(run_sweep())
     assert (found.status, len(notes)) == ("failed", 1)
     assert "cannot be polled since" in found.error
 

@@ -14,7 +14,8 @@ import refusal_index as ri
 from refusal_index.models.requests import ModelError
 from refusal_index.plugins.batches import engine, providers
 from refusal_index.plugins.batches.journal import Journal
-from refusal_index.runs.engine import RunFailedError, Underway
+from refusal_index.runs.engine import RunFailedError
+from refusal_index.runs.events import Underway
 from tests.faults.world import answer, write_questions
 from tests.models.batches.anthropic_api import AnthropicApi
 from tests.models.batches.batch_server import serve_in_thread
@@ -51,8 +52,8 @@ class Killed(BaseException):
     """Not caught anywhere, like a kill."""
 
 
-def say(messages):
-    return answer("\n\n".join(one["content"] for one in messages))
+def scripted_reply(messages):
+    return answer("\n\n".join(message["content"] for message in messages))
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def claude(monkeypatch):
 @pytest.fixture
 def direct_outcomes(sums):
     """The outcomes of the same answers in this process."""
-    return outcomes(ri.evaluate(say, out="local", grader="exact", **sums))
+    return outcomes(ri.evaluate(scripted_reply, out="local", grader="exact", **sums))
 
 
 def by_chance(name, earlier):
@@ -108,7 +109,9 @@ def test_each_role_has_separate_batches(claude, sums, direct_outcomes):
         .select("question_id", "refused", "wrong")
         .equals(direct_outcomes.select("question_id", "refused", "wrong"))
     )
-    assert [len({one["params"]["model"] for one in batch.requests}) for batch in api.batches] == [1] * len(api.batches)
+    assert [len({request["params"]["model"] for request in batch.requests}) for batch in api.batches] == [1] * len(
+        api.batches
+    )
     assert {batch.requests[0]["params"]["model"] for batch in api.batches} == {"claude-any", "judge"}
 
 

@@ -20,9 +20,10 @@ from refusal_index.plugins.batches.request_files import reopened
 from refusal_index.plugins.batches.rounds import question_states
 from refusal_index.plugins.confidence.scores import prepare_confidence
 from refusal_index.protocol import GraderKind, Role
-from refusal_index.runs.engine import Assignment, RunFailedError, check_engine, check_engines_own
+from refusal_index.runs.engine import Assignment, RunFailedError
+from refusal_index.runs.engines import check_engines_own
 from refusal_index.runs.settings import Settings
-from tests.models.batches.answering import pending_of, store_of, talks
+from tests.models.batches.answering import make_conversations, pending_of, store_of
 from tests.models.batches.cut_off import kill_once, start
 
 NAMES = {Role.MODEL: "vllm/org/model"}
@@ -65,9 +66,9 @@ def calls() -> list[tuple[list[str], int]]:
     return [tuple(json.loads(line)) for line in Path("calls").read_text().splitlines()]
 
 
-def carry(settings: Settings, names=NAMES, kind=GraderKind.EXACT, meanwhile=None):
+def run_questions(settings: Settings, names=NAMES, kind=GraderKind.EXACT, meanwhile=None):
     """Ask three questions, and return the store."""
-    conversations = talks(3, kind)
+    conversations = make_conversations(3, kind)
     store = store_of(conversations, Path("replies.sqlite"))
 
     async def main() -> None:
@@ -84,28 +85,28 @@ def carry(settings: Settings, names=NAMES, kind=GraderKind.EXACT, meanwhile=None
 
 def test_each_round_is_one_command_without_a_shell():
     settings = program(words="--model={model} '{model} {replies}; touch pwned' $(touch pwned)")
-    store = carry(settings)
+    store = run_questions(settings)
     ((words, _),) = calls()
     assert words == ["--model=org/model", words[1], "$(touch", "pwned)"]
     assert words[1].startswith("org/model /")
     assert words[1].endswith(".replies.jsonl; touch pwned")
     assert not Path("pwned").exists()
     assert len(list(store.replies())) == 6
-    assert [one.suffix for one in Path("rounds").iterdir()] == [".log"], "stored replies are kept nowhere else"
+    assert [path.suffix for path in Path("rounds").iterdir()] == [".log"], "stored replies are kept nowhere else"
 
 
 def test_a_placeholder_in_a_models_name_is_not_replaced():
-    carry(program(), {Role.MODEL: "vllm/{replies}"})
+    run_questions(program(), {Role.MODEL: "vllm/{replies}"})
     assert calls()[0][0] == ["{replies}"]
 
 
 def test_the_command_is_run_for_the_model_and_then_for_the_grader():
-    carry(program(), {**NAMES, Role.GRADER: "vllm/org/judge"}, GraderKind.MODEL)
+    run_questions(program(), {**NAMES, Role.GRADER: "vllm/org/judge"}, GraderKind.MODEL)
     assert [words for words, _ in calls()][:2] == [["org/model"], ["org/judge"]]
 
 
 def test_replies_written_before_a_kill_are_stored_and_not_repeated():
-    settings, conversations = program(), talks(3, GraderKind.EXACT)
+    settings, conversations = program(), make_conversations(3, GraderKind.EXACT)
     with store_of(conversations) as empty:
         pending = pending_of(question_states(conversations, empty, settings, NAMES))
     folder = Path("rounds")
@@ -114,14 +115,16 @@ def test_replies_written_before_a_kill_are_stored_and_not_repeated():
     lines = [json.dumps({"custom_id": one.custom_id, "response": {"body": body}}) for one in pending[:4]]
     failed = json.dumps({"custom_id": pending[4].custom_id, "response": {"status_code": 500, "body": None}})
     (folder / "0.replies.jsonl").write_text("\n".join([*lines, failed, lines[0][:30]]))
-    store = carry(settings)
+    store = run_questions(settings)
     assert len(calls()) == 1
-    assert sorted(one.reply.text for one in store.replies()) == ["<answer>4</answer>"] * 2 + ["<answer>7</answer>"] * 4
+    assert (
+        sorted(reply.reply.text for reply in store.replies()) == ["<answer>4</answer>"] * 2 + ["<answer>7</answer>"] * 4
+    )
     assert not list(folder.glob("*.jsonl"))
 
 
 def test_permanently_failing_request_is_sent_once_and_others_are_stored():
-    assert len(list(carry(program(fails=True)).replies())) == 5
+    assert len(list(run_questions(program(fails=True)).replies())) == 5
     assert len(calls()) == 1
 
 
@@ -130,19 +133,19 @@ def test_failing_program_output_is_reported_without_secrets(monkeypatch):
     before = "print('loading', sys.argv[3:], flush=True); sys.exit('no memory, ' + os.environ['HF_TOKEN'])"
     settings = program(before, words="--api-key hush-one-word --key=hush-other-word")
     with pytest.raises(RunFailedError) as error:
-        carry(settings)
-    said = str(error.value)
-    assert "vllm/org/model: the command ended with status 1 and wrote no replies: loading" in said
-    assert "no memory, [key] (see " in said
+        run_questions(settings)
+    text = str(error.value)
+    assert "vllm/org/model: the command ended with status 1 and wrote no replies: loading" in text
+    assert "no memory, [key] (see " in text
     (log,) = Path("rounds").glob("*.log")
     assert log.read_text() == "loading ['--api-key', '[key]', '--key=[key]']\nno memory, [key]"
-    assert "hush" not in said
+    assert "hush" not in text
 
 
 def test_long_output_keeps_the_last_whole_lines():
     before = "print('x' * 100); print('y' * 2**18 + ' hush'); print('10 %', end='\\r'); sys.exit('the end')"
     with pytest.raises(RunFailedError, match="wrote no replies: 10 % / the end "):
-        carry(program(before))
+        run_questions(program(before))
     (log,) = Path("rounds").glob("*.log")
     assert log.read_text() == "10 %\nthe end"
 
@@ -150,14 +153,14 @@ def test_long_output_keeps_the_last_whole_lines():
 def test_replies_of_a_failing_program_are_stored():
     settings = program(after="sys.exit(3)")
     with pytest.raises(RunFailedError, match="ended with status 3: no output"):
-        carry(settings)
-    assert len(list(carry(settings).replies())) == 6
+        run_questions(settings)
+    assert len(list(run_questions(settings).replies())) == 6
     assert len(calls()) == 1
 
 
 def test_program_that_writes_no_replies_fails_at_once():
     with pytest.raises(RunFailedError, match="ended with status 0 and wrote no replies: nothing to do"):
-        carry(program(before="sys.exit(print('nothing to do'))"))
+        run_questions(program(before="sys.exit(print('nothing to do'))"))
     assert len(calls()) == 1
 
 
@@ -175,9 +178,17 @@ def test_an_interruption_ends_the_program():
         carrying.cancel()
 
     with pytest.raises(asyncio.CancelledError):
-        carry(program(before="time.sleep(60)"), meanwhile=interrupt)
+        run_questions(program(before="time.sleep(60)"), meanwhile=interrupt)
     ((_, process),) = calls()
-    assert not is_running(process)
+    assert has_ended(process)
+
+
+def has_ended(process: int) -> bool:
+    """Whether a process ends within ten seconds: a loaded machine may take a moment to remove it."""
+    end = time.monotonic() + 10
+    while is_running(process) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not is_running(process)
 
 
 @pytest.mark.slow
@@ -187,14 +198,12 @@ def test_killing_the_process_ends_the_program(tmp_path):
     settings |= {"engine": "command", "command": sending.command}
     process = start(json.dumps(settings), tmp_path / "run", {})
     assert kill_once(process, lambda: Path("calls").exists() and bool(Path("calls").read_text()))
-    ((_, child),), end = calls(), time.monotonic() + 10
-    while is_running(child) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not is_running(child)
+    ((_, child),) = calls()
+    assert has_ended(child)
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "message"),
     [
         (None, r"expected a program with .* -i {requests} -o {replies} --model {model}'; got none$"),
         ("true {requests}", r"command: expected a program with .* {requests} and {replies}, .*; got {requests}$"),
@@ -203,8 +212,8 @@ def test_killing_the_process_ends_the_program(tmp_path):
         ("no-such-program {requests} {replies}", "command: found no program 'no-such-program' on the PATH"),
     ],
 )
-def test_invalid_command_raises_before_any_request(command, told, tmp_path):
-    with pytest.raises(SettingError, match=told):
+def test_invalid_command_raises_before_any_request(command, message, tmp_path):
+    with pytest.raises(SettingError, match=message):
         ri.evaluate("almanac/small", limit=2, engine="command", command=command, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -214,33 +223,32 @@ def test_braces_that_are_not_placeholders_are_kept():
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "message"),
     [
         ({**NAMES, Role.GRADER: "openai/judge"}, "grader 'openai/judge': .* 'vllm/org/model'; expected vllm/NAME"),
         ({Role.MODEL: "vllm/--option"}, "model 'vllm/--option': expected a name that does not start with '-'"),
     ],
 )
-def test_models_the_command_cannot_serve_raise(names, told):
-    with pytest.raises(ModelError, match=told):
+def test_models_the_command_cannot_serve_raise(names, message):
+    with pytest.raises(ModelError, match=message):
         command_engine(program(), names, {})
 
 
-def test_command_without_its_engine_and_the_old_engine_name_raise():
+def test_command_without_its_engine_raises():
     with pytest.raises(SettingError, match="command: requires engine command, got direct"):
         check_engines_own(Settings.from_values(command="true").sending)
-    with pytest.raises(SettingError) as error:
-        check_engine("vllm")
-    assert str(error.value) == (
-        "engine 'vllm' is now 'command': --engine command --command 'vllm run-batch -i {requests} -o {replies} --model "
-        "{model}'"
-    )
+
+
+def test_direct_engine_takes_no_options():
+    with pytest.raises(SettingError, match="engine_option: requires engine batch or ray, got direct"):
+        check_engines_own(Settings.from_values(engine_option=["poll=2"]).sending)
 
 
 def test_symlinked_rounds_folder_raises():
     Path("elsewhere").mkdir()
     Path("rounds").symlink_to("elsewhere")
     with pytest.raises(ModelError, match="expected a folder for requests and replies"):
-        carry(program())
+        run_questions(program())
 
 
 def test_a_command_in_a_run_json_is_never_run(tmp_path):

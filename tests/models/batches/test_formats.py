@@ -157,7 +157,7 @@ def test_prompt_rejected_with_400_becomes_a_reply_as_over_http(body, error):
 
 
 @pytest.mark.parametrize(
-    ("found", "kind", "told"),
+    ("found", "kind", "message"),
     [
         # a status of 400 and above with an error that is null is a failure
         (lambda: openai(400, {}), FailureKind.REQUEST, "400"),
@@ -186,15 +186,15 @@ def test_prompt_rejected_with_400_becomes_a_reply_as_over_http(body, error):
         (lambda: openai("200", "text"), FailureKind.PASSING, "no choices"),
     ],
 )  # fmt: skip
-def test_openai_compatible_failures_are_classified(found, kind, told):
+def test_openai_compatible_failures_are_classified(found, kind, message):
     failure = found().failure
     assert failure.kind is kind
-    assert told in failure.message
+    assert message in failure.message
     assert failure.model == "openai/any"
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "told"),
+    ("error", "kind", "message"),
     [
         ({"code": "batch_expired", "message": "out of time"}, FailureKind.PASSING, "batch_expired: out of time"),
         ({"code": "batch_cancelled", "message": ""}, FailureKind.PASSING, "batch_cancelled"),
@@ -207,9 +207,9 @@ def test_openai_compatible_failures_are_classified(found, kind, told):
         (5, FailureKind.PASSING, "no reason given"),
     ],
 )
-def test_unanswered_requests_are_classified(error, kind, told):
+def test_unanswered_requests_are_classified(error, kind, message):
     failure = result({"custom_id": "a", "response": None, "error": error}).failure
-    assert (failure.kind, told in failure.message) == (kind, True), failure.message
+    assert (failure.kind, message in failure.message) == (kind, True), failure.message
 
 
 def anthropic(kind: Any = "succeeded", **rest: Any) -> RequestResult:
@@ -232,10 +232,11 @@ TEXT = {"type": "text", "text": "Lima"}
         (message(), ("", STOP)),
         (message(TEXT, stop="max_tokens"), ("Lima", StopReason.LENGTH)),
         (message(TEXT, stop="model_context_window_exceeded"), ("Lima", StopReason.LENGTH)),
-        (message(stop="refusal"), ("", StopReason.CONTENT_FILTER)),
+        (message(stop="refusal"), ("", StopReason.REFUSAL)),
         (message({"type": "tool_use", "id": "1"}, stop="tool_use"), ("", StopReason.TOOL_CALL)),
         (message(TEXT, stop=None), LIMA),
-        (message(TEXT, stop=["odd"]), LIMA),
+        (message(TEXT, stop=["odd"]), ("Lima", StopReason.UNKNOWN)),
+        (message(TEXT, stop="pause_turn"), ("Lima", StopReason.UNKNOWN)),
     ],
 )  # fmt: skip
 def test_anthropic_answers_are_read(given, expected):
@@ -261,7 +262,7 @@ def errored(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("found", "kind", "told"),
+    ("found", "kind", "message"),
     [
         (lambda: anthropic("errored", error=errored("invalid_request_error")), FailureKind.REQUEST, "it says"),
         (lambda: anthropic("errored", error=errored("request_too_large")), FailureKind.REQUEST, "it says"),
@@ -280,9 +281,9 @@ def errored(name: str) -> dict[str, Any]:
         (lambda: anthropic(message={"content": "Lima"}), FailureKind.PASSING, "no content"),
     ],
 )
-def test_anthropic_failures_are_classified(found, kind, told):
+def test_anthropic_failures_are_classified(found, kind, message):
     failure = found().failure
-    assert (failure.kind, told in failure.message) == (kind, True), failure.message
+    assert (failure.kind, message in failure.message) == (kind, True), failure.message
 
 
 def test_failure_messages_contain_no_keys_or_control_characters(monkeypatch):
@@ -293,11 +294,11 @@ def test_failure_messages_contain_no_keys_or_control_characters(monkeypatch):
         openai(200, None, echo),
         anthropic("errored", error=echo),
     ):
-        said = found.failure.message
-        assert "very-secret" not in said
-        assert "3fGh8jKl" not in said
-        assert said.isprintable()
-        assert len(said) < 400
+        message = found.failure.message
+        assert "very-secret" not in message
+        assert "3fGh8jKl" not in message
+        assert message.isprintable()
+        assert len(message) < 400
 
 
 def test_lasting_failures_are_distinguished():
@@ -341,7 +342,7 @@ def read(tmp_path):
         opened.append(staged)
         for number, lines in enumerate(files):
             path = tmp_path / f"{number}.jsonl"
-            raw = (one if isinstance(one, bytes) else json.dumps(one).encode() for one in lines)
+            raw = (line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
             path.write_bytes(b"\n".join(raw))
             staged.read(path)
         return staged
@@ -374,7 +375,7 @@ def test_results_of_all_formats_can_be_mixed(read):
 @pytest.mark.parametrize("lines", list(permutations([0, 1, 2])))
 def test_success_takes_precedence_over_failure_in_any_order(read, lines):
     known = [openai_line("a", [LIMA_REPLY]), failed_line("a", "openai"), failed_line("a", "openai")]
-    for files in ([[known[one] for one in lines]], [[known[one]] for one in lines]):
+    for files in ([[known[line] for line in lines]], [[known[line]] for line in lines]):
         staged = read(*files)
         assert replies(staged, "a") == [LIMA_REPLY]
         assert (count(staged), staged.contradicting.count) == (1, 0)
@@ -413,7 +414,7 @@ def test_unused_results_are_named_with_failures_listed_separately(read):
     staged.get("a")
     unknown = staged.unused()
     assert unknown.count == MAX_NAMED + 3
-    assert [one.rpartition(": ")[2] for one in unknown.named] == [repr(one) for one in names[:MAX_NAMED]]
+    assert [one.rpartition(": ")[2] for one in unknown.named] == [repr(name) for name in names[:MAX_NAMED]]
     assert [one.rpartition(": ")[2] for one in staged.unused(failures=True).named] == ["'f'"]
 
 
@@ -421,7 +422,7 @@ DEEP = b'{"custom_id": "a", "response": ' + b"[" * 100_000 + b"]" * 100_000 + b"
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         (b'{"custom_id": "a", "respo', "expected a line of JSON"),
         (b"[1, 2]", "expected a JSON object, got [1, 2]"),
@@ -440,13 +441,13 @@ DEEP = b'{"custom_id": "a", "response": ' + b"[" * 100_000 + b"]" * 100_000 + b"
         (b"\x1b[2J" * 5, "cannot be read"),
     ],
 )
-def test_invalid_result_line_is_named_and_others_are_read(read, tmp_path, line, told):
+def test_invalid_result_line_is_named_and_others_are_read(read, tmp_path, line, expected):
     staged = read([openai_line("b", [LIMA_REPLY]), line, b"", b"  ", openai_line("c", [LIMA_REPLY])])
     assert count(staged) == 2
     assert staged.unreadable.count == 1
     (named,) = staged.unreadable.named
     assert named.startswith(f"{tmp_path / '0.jsonl'}, line 2: ")
-    assert told in named
+    assert expected in named
     assert named.isprintable()
     assert len(named) < 1000
 

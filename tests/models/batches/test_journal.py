@@ -21,9 +21,9 @@ from refusal_index.plugins.batches.journal import (
     describe_in_flight,
     in_flight,
     journal_of,
+    refuse_in_flight,
     usable,
 )
-from refusal_index.plugins.batches.provider_executor import refuse_in_flight
 from refusal_index.plugins.batches.rounds import custom_id
 from refusal_index.protocol import Completion, Pass, Reply, Role
 from refusal_index.runs.store import ReplyStore
@@ -51,9 +51,9 @@ def test_batches_in_flight_round_trip(path):
     journal, sent, begun = filled(path)
     again = Journal(path)
     assert again.entries == journal.entries
-    assert {one.key: one.batch for one in again.entries} == {begun: None, sent: "batch-2"}
+    assert {entry.key: entry.batch for entry in again.entries} == {begun: None, sent: "batch-2"}
     assert {"batch-1", "batch-2"} <= again.names
-    assert all(one.size == 2 and one.model == "openai/gpt-4.1" for one in again.entries)
+    assert all(entry.size == 2 and entry.model == "openai/gpt-4.1" for entry in again.entries)
 
 
 def test_two_engines_share_a_journal_without_losing_entries(path):
@@ -66,6 +66,16 @@ def test_two_engines_share_a_journal_without_losing_entries(path):
     first.collected(one.key)
     assert [entry.key for entry in Journal(path).entries] == [other.key]
     assert len(path.read_bytes().splitlines()) == 5
+
+
+def test_requests_that_another_process_has_begun_to_submit_are_not_submitted_again(path):
+    first, second = Journal(path), Journal(path)
+    first.begin(*ABOUT, ["a", "b"])
+    with pytest.raises(JournalError, match="another process submits the same requests"):
+        second.begin(*ABOUT, ["b", "c"])
+    assert len(path.read_bytes().splitlines()) == 1
+    second.begin(*ABOUT, ["c"])
+    first.begin(*ABOUT, ["a"])  # its own batch, as after one whose results lack some
 
 
 def test_begin_flushes_the_batch_to_disk_before_returning(path, monkeypatch):
@@ -86,7 +96,7 @@ def test_truncated_journal_keeps_every_whole_line_property(tmp_path_factory, sha
     lines = whole[:cut].count(b"\n")
     began = [json.loads(line)["key"] for line in whole.splitlines()[:lines] if b'"begun"' in line]
     gone = {json.loads(line)["key"] for line in whole.splitlines()[:lines] if b'"collected"' in line}
-    assert {one.key for one in journal.entries} == set(began) - gone
+    assert {entry.key for entry in journal.entries} == set(began) - gone
     more = journal.begin(*ABOUT, ["more"])
     assert more in Journal(path).entries
     assert len(Journal(path).entries) == len(journal.entries), "only the torn line is lost"
@@ -183,7 +193,7 @@ def test_other_engines_raise_while_batches_are_in_flight(path):
     folder = RunFolder(path.parent)
     with ReplyStore(None) as store:
         entries = in_flight(folder, store)
-        assert [one.key for one in entries] == [sent, begun]
+        assert [entry.key for entry in entries] == [sent, begun]
         assert describe_in_flight(entries) == "2 batches with 4 requests at openai are in flight"
         with pytest.raises(SettingError, match=r"2 batches with 4 requests at openai are in flight.*forget=ri-"):
             refuse_in_flight(folder, store)
@@ -197,7 +207,7 @@ def test_answered_requests_of_two_models_are_not_in_flight(tmp_path):
             reply = Reply(Pass.FIRST, Role.MODEL, "Lima")
             store.put([Completion("q1", model, 0, reply, request_sha256=sha256)])
         entries = in_flight(RunFolder(tmp_path), store)
-    assert [one.requests for one in entries] == [{"openai/writer-2"}, {"openai/answerer-2"}]
+    assert [entry.requests for entry in entries] == [{"openai/writer-2"}, {"openai/answerer-2"}]
 
 
 def test_a_folder_without_a_journal_has_nothing_in_flight(tmp_path):

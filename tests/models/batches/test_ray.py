@@ -55,7 +55,7 @@ from refusal_index.runs.engine import RunFailedError
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 from tests.faults.api import FakeApi, question_of
-from tests.models.batches.answering import pending_of, store_of, talks
+from tests.models.batches.answering import make_conversations, pending_of, store_of
 from tests.models.batches.cut_off import kill_once, settled, start
 from tests.models.conftest import cells, run
 from tests.models.test_direct import sums
@@ -92,7 +92,7 @@ def ray_plan(plan_for):
 
 
 def shards(out: Path) -> list[str]:
-    return sorted(one.name for one in (out / "rounds" / "shards").glob("*.jsonl"))
+    return sorted(path.name for path in (out / "rounds" / "shards").glob("*.jsonl"))
 
 
 @pytest.mark.slow
@@ -113,11 +113,11 @@ def test_ray_actors_leave_no_key_in_ray_files(here, ray_plan, plan_for):
         theirs = run(plan_for(api.url, count=20, draws=3, repeat_questions=5, out="one by one", grader="exact"))
         assert len(api.answered) == 2 * sent
     assert cells(ours) == cells(theirs)
-    assert {one["Authorization"] for one in api.headers} == {f"Bearer {KEY}"}
+    assert {header["Authorization"] for header in api.headers} == {f"Bearer {KEY}"}
     session = Path(ray._private.worker.global_worker.node.get_session_dir_path())
-    found = [one for one in session.rglob("*") if one.is_file() and KEY.encode() in one.read_bytes()]
+    found = [path for path in session.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
     assert not found
-    assert any(one.stat().st_size for one in session.rglob("*.log")), "there are logs to search"
+    assert any(path.stat().st_size for path in session.rglob("*.log")), "there are logs to search"
 
 
 @pytest.mark.nightly
@@ -146,11 +146,11 @@ def test_rejections_rate_limits_and_hangs_do_not_end_the_run(here, ray_plan):
     assert sum("What is 3 plus" in question for question, _ in asked) == 1, "an invalid request is not sent again"
     times = [moment for question, moment in asked if "What is 5 plus" in question]
     assert min(b - a for a, b in pairwise(times)) >= 3, "as long as the server asks for"
-    files = [one for one in plan.folder.path.rglob("*") if one.is_file()]
-    assert not [one for one in files if KEY.encode() in one.read_bytes()]
+    files = [path for path in plan.folder.path.rglob("*") if path.is_file()]
+    assert not [file for file in files if KEY.encode() in file.read_bytes()]
     with ReplyStore(plan.folder.replies) as store:
         (failed,) = [one.failures["normal"] for one in store.each_question() if one.failures]
-        filtered = [one for one in store.replies() if one.reply.stop_reason is StopReason.CONTENT_FILTER]
+        filtered = [reply for reply in store.replies() if reply.reply.stop_reason is StopReason.CONTENT_FILTER]
     assert "400: no such thing, says [key]" in failed
     assert {one.question_id for one in filtered} == {"q4"}, "a rejected prompt is a reply, as with every engine"
 
@@ -189,7 +189,7 @@ def test_shards_of_an_earlier_command_are_reused(here, ray_plan, tmp_path):
     assert len(kept) == 2
     assert len(asked) == len(bodies) - 2
     assert not set(kept.values()) & set(asked)
-    assert [one.name for one in (again.folder.path / "rounds").iterdir()] == ["storage"]
+    assert [path.name for path in (again.folder.path / "rounds").iterdir()] == ["storage"]
     assert len(list((tmp_path / "far").iterdir())) == 2, "each run has its own folder, whatever its name"
     assert list(far.read()) == []
 
@@ -252,9 +252,9 @@ def leftover(out: Path) -> int:
     """Count the results in shards that are not in the store."""
     folder = out / "rounds" / "shards"
     files = Shards(str(folder)).read() if folder.exists() else ()
-    ids = {one.custom_id for _, lines in files for one in read_lines(lines) if one.response is not None}
+    ids = {line.custom_id for _, lines in files for line in read_lines(lines) if line.response is not None}
     with ReplyStore(out / "replies.sqlite") as store:
-        there = {custom_id("openai-api/fake/any", one.request_sha256 or "") for one in store.replies()}
+        there = {custom_id("openai-api/fake/any", reply.request_sha256 or "") for reply in store.replies()}
     return len(ids - there)
 
 
@@ -289,7 +289,7 @@ def test_invalid_ray_address_raises(address):
 
 
 @pytest.mark.parametrize(
-    ("option", "told"),
+    ("option", "message"),
     [
         ("shard=0", "shard: expected a whole number from 1, got '0'"),
         ("shard=many", "expected a whole number"),
@@ -297,17 +297,18 @@ def test_invalid_ray_address_raises(address):
         ("tensor-parallel-size=2", "expected one of shard, storage, concurrency, vllm.NAME"),
     ],
 )
-def test_invalid_ray_option_raises(option, told):
-    with pytest.raises(SettingError, match=told):
+def test_invalid_ray_option_raises(option, message):
+    with pytest.raises(SettingError, match=message):
         read_options([tuple(option.split("="))])
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("almanac/gone", "no embedded model 'gone'"), ("fake/any", "FAKE_BASE_URL"), ("any", "PROVIDER")]
+    ("name", "message"),
+    [("almanac/gone", "no embedded model 'gone'"), ("fake/any", "FAKE_BASE_URL"), ("any", "PROVIDER")],
 )
-def test_invalid_model_raises_before_connecting_to_a_cluster(name, told, monkeypatch):
+def test_invalid_model_raises_before_connecting_to_a_cluster(name, message, monkeypatch):
     monkeypatch.delenv("FAKE_BASE_URL", raising=False)
-    with pytest.raises(SettingError, match=told):
+    with pytest.raises(SettingError, match=message):
         ray_engine(Settings.from_values(model=name), {Role.MODEL: name}, {})
 
 
@@ -351,8 +352,8 @@ def test_unknown_storage_url_raises():
 
 def test_runs_sharing_storage_have_stable_distinct_names(tmp_path):
     folders = [tmp_path / one / "run" for one in ("a", "b")]
-    for one in folders:
-        one.mkdir(parents=True)
+    for folder in folders:
+        folder.mkdir(parents=True)
     first, second = (storage_name(one / "rounds") for one in folders)
     assert first != second
     moved = folders[0].rename(tmp_path / "moved")
@@ -459,7 +460,7 @@ NAMES = {Role.MODEL: NAME, Role.GRADER: "vllm/org/judge"}
 
 
 def tables(count: int = 6, size: int = 4) -> list[pa.Table]:
-    conversations = talks(count, GraderKind.EXACT)
+    conversations = make_conversations(count, GraderKind.EXACT)
     with store_of(conversations) as store:
         pending = pending_of(
             question_states(conversations, store, Settings.from_values(model=NAME), {Role.MODEL: NAME})
@@ -527,7 +528,7 @@ def test_stage_results_are_written_as_they_come_and_failures_are_values(tmp_path
     assert kept == handed
     assert len(kept) == 12
     failures = [one.failure for one in kept.values() if one.failure is not None]
-    assert [(one.kind, one.message) for one in failures] == [
+    assert [(failure.kind, failure.message) for failure in failures] == [
         (FailureKind.REQUEST, "ValueError: the prompt is too long")
     ] * 2
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -13,13 +14,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from refusal_index import redaction
 from refusal_index.models.failures import Failure
 from refusal_index.models.requests import Response, model_request
 from refusal_index.plugins.batches import rounds
 from refusal_index.plugins.batches.formats import FORMATS, RequestResult
 from refusal_index.plugins.batches.request_files import StagedResults
 from refusal_index.plugins.batches.rounds import (
-    Callbacks,
     MergeCounts,
     Pending,
     QuestionState,
@@ -29,7 +30,7 @@ from refusal_index.plugins.batches.rounds import (
     question_states,
 )
 from refusal_index.protocol import Completion, Conversation, GraderKind, Pass, Reply, Role, StopReason, next_requests
-from refusal_index.runs.engine import Event, Finished, Replied
+from refusal_index.runs.events import Event, Finished, Replied
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 from tests.models.batches.answering import (
@@ -38,14 +39,15 @@ from tests.models.batches.answering import (
     SETTINGS,
     Script,
     answered_in_sequence,
-    became,
     dumped,
     failed_line,
-    kept,
+    make_conversations,
+    outcomes_of,
     pending_of,
+    replies_by_key,
     store_of,
-    talks,
 )
+from tests.tiers import reduced_examples
 
 # --- Rounds of requests
 
@@ -65,11 +67,11 @@ def first(question_id: str, variant: str, text: str, draw: int = 0) -> Completio
 def id_of(
     settings: Settings = SETTINGS,
     names: dict[Role, str] = NAMES,
-    talk: Conversation | None = None,
-    said: tuple[Completion, ...] = (),
+    conversation: Conversation | None = None,
+    known: tuple[Completion, ...] = (),
 ) -> str:
-    talk = talk or talks(1)[0]
-    (one,) = pending_of([QuestionState([talk], settings, names, said)])
+    conversation = conversation or make_conversations(1)[0]
+    (one,) = pending_of([QuestionState([conversation], settings, names, known)])
     return one.custom_id
 
 
@@ -77,20 +79,20 @@ def test_custom_id_is_stable_and_accepted_by_every_provider():
     """Pinned: a release with other ids could not find batches that an earlier one has in flight."""
     assert custom_id("openai/gpt-4.1", "0" * 64) == "ri-4702eb08b83b0376d5b5be6f0319472f64418c7b"
     assert id_of() == id_of()
-    store = store_of(talks(20, GraderKind.MODEL, 2))
-    for one in wave_of(talks(20, GraderKind.MODEL, 2), store):
+    store = store_of(make_conversations(20, GraderKind.MODEL, 2))
+    for one in wave_of(make_conversations(20, GraderKind.MODEL, 2), store):
         assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", one.custom_id)
 
 
 def test_custom_id_depends_on_everything_in_the_request():
-    question = talks(1)[0].question
+    question = make_conversations(1)[0].question
     refused = (first("q0", "low", REFUSED),)
     ids = {
         "as it is": id_of(),
-        "another pass": id_of(said=refused),
-        "another question": id_of(talk=talks(2)[2]),
-        "other words": id_of(talk=replace(talks(1)[0], question=replace(question, text="Who?"))),
-        "another variant": id_of(talk=talks(1)[1]),
+        "another pass": id_of(known=refused),
+        "another question": id_of(conversation=make_conversations(2)[2]),
+        "other words": id_of(conversation=replace(make_conversations(1)[0], question=replace(question, text="Who?"))),
+        "another variant": id_of(conversation=make_conversations(1)[1]),
         "another model": id_of(names=NAMES | {Role.MODEL: "openai/gpt-4.2"}),
         "another temperature": id_of(SETTINGS.changed(temperature=0.6)),
         "another top-p": id_of(SETTINGS.changed(top_p=0.5)),
@@ -98,28 +100,31 @@ def test_custom_id_depends_on_everything_in_the_request():
         "another effort": id_of(SETTINGS.changed(reasoning_effort="low")),
         "another seed": id_of(SETTINGS.changed(seed=1)),
     }
-    twice = replace(talks(1)[0], draws=2)
+    twice = replace(make_conversations(1)[0], draws=2)
     _, ids["another draw"], *_ = (
         one.custom_id for one in pending_of([QuestionState([twice], SETTINGS, NAMES)], singly=True)
     )
     aside = [first("q0", "low", "cut")]
-    (again,) = pending_of([QuestionState([talks(1)[0]], SETTINGS, NAMES, (), aside)])
+    (again,) = pending_of([QuestionState([make_conversations(1)[0]], SETTINGS, NAMES, (), aside)])
     ids["asked again"] = again.custom_id
     assert len(set(ids.values())) == len(ids), ids
 
 
 def test_second_grader_attempt_has_another_id():
-    talk, said = talks(1, GraderKind.MODEL)[0], [first("q0", "low", ANSWERED)]
+    conversation, replies = make_conversations(1, GraderKind.MODEL)[0], [first("q0", "low", ANSWERED)]
     unread = Completion("q0", "low", 0, Reply(Pass.FIRST, Role.GRADER, "who knows"))
-    once, again = id_of(talk=talk, said=tuple(said)), id_of(talk=talk, said=(*said, unread))
+    once, again = (
+        id_of(conversation=conversation, known=tuple(replies)),
+        id_of(conversation=conversation, known=(*replies, unread)),
+    )
     assert once != again
 
 
 @given(st.integers(2, 300), st.integers(1, 120))
 def test_ids_do_not_depend_on_draws_per_request_property(draws, most):
-    talk = replace(talks(1)[0], draws=draws)
-    one_each = [one.custom_id for one in pending_of([QuestionState([talk], SETTINGS, NAMES)], singly=True)]
-    together = pending_of([QuestionState([talk], SETTINGS.changed(max_choices=most), NAMES)])
+    conversation = replace(make_conversations(1)[0], draws=draws)
+    one_each = [one.custom_id for one in pending_of([QuestionState([conversation], SETTINGS, NAMES)], singly=True)]
+    together = pending_of([QuestionState([conversation], SETTINGS.changed(max_choices=most), NAMES)])
     assert len(one_each) == 2 * draws, "both passes, in every draw"
     assert {one.custom_id for one in together} <= set(one_each)
     assert sum(one.ask.n for one in together) == 2 * draws, "all of them go out at once"
@@ -128,30 +133,30 @@ def test_ids_do_not_depend_on_draws_per_request_property(draws, most):
 
 def test_requests_with_many_draws_match_other_engines():
     settings = SETTINGS.changed(max_choices=2)
-    conversations, script = talks(2, draws=5), Script()
+    conversations, script = make_conversations(2, draws=5), Script()
     answered_in_sequence(conversations, script, settings)
-    asked = {(one.sha256, one.n) for one in script.asked}
+    asked = {(request.sha256, request.n) for request in script.requests}
     waved = {(one.ask.sha256, one.ask.n) for one in wave_of(conversations, store_of(conversations), settings)}
     assert waved == asked
 
 
 def test_requests_match_those_of_every_engine():
-    for talk in talks(2):
-        (each,) = next_requests(talk, [])
-        (one,) = pending_of([QuestionState([talk], SETTINGS, NAMES)])
-        assert one.ask == model_request(SETTINGS, talk, each)
+    for conversation in make_conversations(2):
+        (each,) = next_requests(conversation, [])
+        (one,) = pending_of([QuestionState([conversation], SETTINGS, NAMES)])
+        assert one.ask == model_request(SETTINGS, conversation, each)
 
 
 def test_request_shared_by_variants_is_sent_once():
-    conversations = talks(2)
+    conversations = make_conversations(2)
     store = store_of(conversations)
     store.put([first(f"q{n}", variant, REFUSED) for n in range(2) for variant in ("low", "high")])
     assert [one.ask.request.pass_ for one in wave_of(conversations, store)] == [Pass.FORCED] * 2
-    assert len(wave_of(talks(2, draws=3), store_of([]), singly=True)) == 2 * (2 * 3 + 3)
+    assert len(wave_of(make_conversations(2, draws=3), store_of([]), singly=True)) == 2 * (2 * 3 + 3)
 
 
 def test_retired_reply_is_requested_with_another_seed():
-    conversations = talks(1)
+    conversations = make_conversations(1)
     store = store_of(conversations)
     before = wave_of(conversations, store)
     store.put([first("q0", "low", "cut")])
@@ -162,7 +167,7 @@ def test_retired_reply_is_requested_with_another_seed():
 
 
 def test_shared_forced_answer_is_held_once_per_question():
-    conversations = talks(2)
+    conversations = make_conversations(2)
     store = store_of(conversations)
     forced = Completion("q0", "", 0, Reply(Pass.FORCED, Role.MODEL, ANSWERED))
     store.put([forced, first("q0", "low", REFUSED), first("q1", "low", REFUSED)])
@@ -179,7 +184,7 @@ ROUNDS = {GraderKind.EXACT: 2, GraderKind.MODEL: 6, GraderKind.AGREE: 10}
 @example(0, GraderKind.MODEL, 1, False)
 @given(st.integers(0, 10**6), st.sampled_from(list(ROUNDS)), st.integers(1, 3), st.booleans())
 def test_rounds_match_sequential_requests_property(salt, kind, draws, singly):
-    conversations, script = talks(3, kind, draws), Script(salt)
+    conversations, script = make_conversations(3, kind, draws), Script(salt)
     expected = answered_in_sequence(conversations, Script(salt))
     names = NAMES if kind.models else {Role.MODEL: NAMES[Role.MODEL]}
     store, rounds = store_of(conversations), 0
@@ -190,8 +195,8 @@ def test_rounds_match_sequential_requests_property(salt, kind, draws, singly):
         results = {one.custom_id: RequestResult(one.custom_id, script.response(one.ask)) for one in pending}
         taken = ResultMerger(results, store).merge(question_states(conversations, store, SETTINGS, names))
         assert (taken.replies, taken.failed, taken.differing) == (sum(one.ask.n for one in pending), 0, 0)
-    assert became(conversations, store) == became(conversations, expected)
-    ours, theirs = kept(store), kept(expected)
+    assert outcomes_of(conversations, store) == outcomes_of(conversations, expected)
+    ours, theirs = replies_by_key(store), replies_by_key(expected)
     assert ours.keys() == theirs.keys()
     assert all(one.reply == theirs[place].reply for place, one in ours.items())
     if not singly:
@@ -209,7 +214,7 @@ def test_rounds_match_sequential_requests_property(salt, kind, draws, singly):
     ],
 )
 def test_longest_sequence_takes_the_stated_number_of_rounds(kind, texts):
-    conversations = talks(1, kind, variants=("low",))
+    conversations = make_conversations(1, kind, variants=("low",))
     store = store_of(conversations)
     for text in texts:
         (one,) = wave_of(conversations, store)
@@ -220,7 +225,7 @@ def test_longest_sequence_takes_the_stated_number_of_rounds(kind, texts):
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_finished_question_has_no_request(count):
-    conversations = talks(count)
+    conversations = make_conversations(count)
     store = store_of(conversations)
     store.put([first(f"q{n}", variant, ANSWERED) for n in range(count) for variant in ("low", "high")])
     assert not wave_of(conversations, store)
@@ -239,11 +244,9 @@ def due_now(conversations: list[Conversation], store: ReplyStore, *, singly: boo
 
 
 def taken(
-    conversations: list[Conversation], store: ReplyStore, results: Results, watch: Callbacks | None = None
+    conversations: list[Conversation], store: ReplyStore, results: Results, **watch: Callable[..., object]
 ) -> MergeCounts:
-    found = ResultMerger(results, store, watch or Callbacks()).merge(
-        question_states(conversations, store, SETTINGS, NAMES)
-    )
+    found = ResultMerger(results, store, **watch).merge(question_states(conversations, store, SETTINGS, NAMES))
     assert found.pending == len(due_now(conversations, store))
     return found
 
@@ -252,6 +255,7 @@ def answered(pending: list[Pending], *replies: tuple[str, StopReason] | None) ->
     return {one.custom_id: RequestResult(one.custom_id, Response(list(replies))) for one in pending}
 
 
+@reduced_examples(0.4)  # each merges dozens of files
 @given(
     st.integers(0, 10**6),
     st.sampled_from([GraderKind.EXACT, GraderKind.MODEL, GraderKind.AGREE]),
@@ -259,7 +263,7 @@ def answered(pending: list[Pending], *replies: tuple[str, StopReason] | None) ->
     st.sampled_from(list(FORMATS)),
 )
 def test_merging_does_not_depend_on_order_files_or_repeats_property(salt, kind, draws, style):
-    conversations, script, chance = talks(3, kind, draws), Script(salt), random.Random(salt)
+    conversations, script, chance = make_conversations(3, kind, draws), Script(salt), random.Random(salt)
     expected, store = answered_in_sequence(conversations, Script(salt)), store_of(conversations)
     singly = not FORMATS[style].gives_choices or chance.random() < 0.3
     earlier: list[Path] = []
@@ -290,7 +294,7 @@ def test_merging_does_not_depend_on_order_files_or_repeats_property(salt, kind, 
                 found = taken(conversations, store, staged)
                 assert found.differing == 0
                 assert (staged.contradicting.count, staged.unreadable.count, staged.unused().count) == (0, 0, 0)
-        assert became(conversations, store) == became(conversations, expected)
+        assert outcomes_of(conversations, store) == outcomes_of(conversations, expected)
         with StagedResults() as staged:
             for path in earlier:
                 staged.read(path)
@@ -302,33 +306,33 @@ def test_merging_does_not_depend_on_order_files_or_repeats_property(salt, kind, 
 @given(st.integers(0, 10**6), st.sampled_from([GraderKind.EXACT, GraderKind.MODEL]), st.integers(1, 3))
 def test_merging_all_rounds_at_once_reproduces_the_run_property(salt, kind, draws):
     """Even if a reply is stored with changes: its grading request contains the stored text."""
-    conversations, script = talks(3, kind, draws), Script(salt)
+    conversations, script = make_conversations(3, kind, draws), Script(salt)
     store, results = store_of(conversations), {}
     while pending := due_now(conversations, store):
         results |= {one.custom_id: RequestResult(one.custom_id, script.response(one.ask)) for one in pending}
         taken(conversations, store, results)
     copy = store_of(conversations)
     found = taken(conversations, copy, results)
-    assert kept(copy) == kept(store)
-    assert found.replies == len(kept(store))
+    assert replies_by_key(copy) == replies_by_key(store)
+    assert found.replies == len(replies_by_key(store))
     assert not due_now(conversations, copy)
 
 
 def test_keys_in_replies_are_redacted_before_grading(monkeypatch):
-    monkeypatch.setenv("SOME_API_KEY", "very-secret-value")
-    conversations = talks(1, GraderKind.MODEL, variants=("low",))
+    monkeypatch.setattr(redaction, "_remembered", {"very-secret-value-1"})
+    conversations = make_conversations(1, GraderKind.MODEL, variants=("low",))
     store = store_of(conversations)
-    first = answered(due_now(conversations, store), ("<answer>very-secret-value</answer>", StopReason.STOP))
+    first = answered(due_now(conversations, store), ("<answer>very-secret-value-1</answer>", StopReason.STOP))
     taken(conversations, store, first)
     grade = answered(due_now(conversations, store), ("B", StopReason.STOP))
     copy = store_of(conversations)
     assert taken(conversations, copy, first | grade).replies == 2
-    assert not any("very-secret" in one.reply.text for one in copy.replies())
+    assert not any("very-secret" in reply.reply.text for reply in copy.replies())
 
 
 def test_choices_and_single_replies_fill_the_same_draws():
-    conversations, script = talks(2, draws=4), Script(5)
-    expected = became(conversations, answered_in_sequence(conversations, Script(5)))
+    conversations, script = make_conversations(2, draws=4), Script(5)
+    expected = outcomes_of(conversations, answered_in_sequence(conversations, Script(5)))
     for singly in (False, True):
         store = store_of(conversations)
         pending = due_now(conversations, store, singly=singly)
@@ -338,13 +342,13 @@ def test_choices_and_single_replies_fill_the_same_draws():
             store,
             {one.custom_id: RequestResult(one.custom_id, script.response(one.ask)) for one in pending},
         )
-        assert became(conversations, store) == expected
-        requests = [one.requests for one in store.replies()]
+        assert outcomes_of(conversations, store) == expected
+        requests = [reply.requests for reply in store.replies()]
         assert (len(requests), sum(requests)) == (24, (6, 24)[singly]), "extra choices cost no request"
 
 
 def test_missing_choices_stay_due():
-    conversations, script = talks(1, draws=4, variants=("low",)), Script(5)
+    conversations, script = make_conversations(1, draws=4, variants=("low",)), Script(5)
     store = store_of(conversations)
     for draws in ([0, 0], [2, 2]):
         pending = due_now(conversations, store)
@@ -352,49 +356,52 @@ def test_missing_choices_stay_due():
         two_each = {one.custom_id: RequestResult(one.custom_id, script.response(one.ask, 2)) for one in pending}
         taken(conversations, store, two_each)
     assert not due_now(conversations, store)
-    assert became(conversations, store) == became(conversations, answered_in_sequence(conversations, Script(5)))
+    assert outcomes_of(conversations, store) == outcomes_of(
+        conversations, answered_in_sequence(conversations, Script(5))
+    )
 
 
 def test_empty_choice_is_requested_again_and_extra_choices_are_ignored():
-    conversations = talks(1, draws=3, variants=("low",))
+    conversations = make_conversations(1, draws=3, variants=("low",))
     store = store_of(conversations)
     first = [one for one in due_now(conversations, store) if one.ask.request.pass_ is Pass.FIRST]
     found = taken(
         conversations, store, answered(first, ANSWERED_REPLY, None, REFUSED_REPLY, ANSWERED_REPLY, ANSWERED_REPLY)
     )
     assert found.replies == 2
-    assert [one.draw for one in store.replies()] == [0, 2]
+    assert [reply.draw for reply in store.replies()] == [0, 2]
     (again, _) = due_now(conversations, store)
     assert (again.ask.pending.draw, again.ask.n) == (1, 1)
 
 
 def test_extra_draw_is_kept_and_a_later_result_is_compared():
-    conversations = talks(1, draws=2, variants=("low",))
+    conversations = make_conversations(1, draws=2, variants=("low",))
     store = store_of(conversations)
     one_each = [one for one in due_now(conversations, store, singly=True) if one.ask.request.pass_ is Pass.FIRST]
     results = answered(one_each[:1], ANSWERED_REPLY, REFUSED_REPLY) | answered(one_each[1:], ANSWERED_REPLY)
     named: list[str] = []
-    found = taken(conversations, store, results, Callbacks(differs=named.append))
+    found = taken(conversations, store, results, differs=named.append)
     assert (found.replies, found.differing, named) == (2, 1, [one_each[1].custom_id])
-    assert [one.reply.text for one in store.replies()] == [ANSWERED_REPLY[0], REFUSED_REPLY[0]]
+    assert [reply.reply.text for reply in store.replies()] == [ANSWERED_REPLY[0], REFUSED_REPLY[0]]
 
 
 @pytest.mark.parametrize("others", [("<answer>5</answer>", StopReason.STOP), (ANSWERED_REPLY[0], StopReason.LENGTH)])
 def test_first_reply_is_kept_and_a_different_one_is_reported(others):
-    conversations = talks(1, variants=("low",))
+    conversations = make_conversations(1, variants=("low",))
     store, (pending,) = store_of(conversations), due_now(conversations, store_of(conversations))
     taken(conversations, store, answered([pending], ANSWERED_REPLY))
-    before, named = kept(store), []
-    watch = Callbacks(differs=named.append)
-    assert taken(conversations, store, answered([pending], ANSWERED_REPLY), watch) == MergeCounts(stored=1)
-    assert taken(conversations, store, answered([pending], others), watch) == MergeCounts(differing=1)
+    before, named = replies_by_key(store), []
+    assert taken(conversations, store, answered([pending], ANSWERED_REPLY), differs=named.append) == MergeCounts(
+        stored=1
+    )
+    assert taken(conversations, store, answered([pending], others), differs=named.append) == MergeCounts(differing=1)
     assert named == [pending.custom_id]
-    assert kept(store) == before
+    assert replies_by_key(store) == before
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_every_choice_is_compared(place):
-    conversations = talks(1, draws=3, variants=("low",))
+    conversations = make_conversations(1, draws=3, variants=("low",))
     store = store_of(conversations)
     pending = [one for one in due_now(conversations, store) if one.ask.request.pass_ is Pass.FIRST]
     replies = [ANSWERED_REPLY, REFUSED_REPLY, ANSWERED_REPLY]
@@ -404,7 +411,7 @@ def test_every_choice_is_compared(place):
 
 
 def test_choices_after_an_empty_one_are_compared_with_their_draws():
-    conversations = talks(1, draws=3, variants=("low",))
+    conversations = make_conversations(1, draws=3, variants=("low",))
     store = store_of(conversations)
     pending = [one for one in due_now(conversations, store) if one.ask.request.pass_ is Pass.FIRST]
     taken(conversations, store, answered(pending, None, ANSWERED_REPLY, REFUSED_REPLY))
@@ -415,14 +422,14 @@ def test_choices_after_an_empty_one_are_compared_with_their_draws():
 
 
 def test_draw_is_stored_once_even_if_several_responses_hold_it():
-    conversations = talks(1, draws=3, variants=("low",))
+    conversations = make_conversations(1, draws=3, variants=("low",))
     store = store_of(conversations)
     one_each = [one for one in due_now(conversations, store, singly=True) if one.ask.request.pass_ is Pass.FIRST]
     results = answered(one_each[:1], ANSWERED_REPLY, None, REFUSED_REPLY) | answered(
         one_each[1:2], ANSWERED_REPLY, ANSWERED_REPLY
     )
     assert taken(conversations, store, results).replies == 3
-    assert [kept_one.reply.text for _, kept_one in sorted(kept(store).items())] == [
+    assert [kept_one.reply.text for _, kept_one in sorted(replies_by_key(store).items())] == [
         ANSWERED_REPLY[0],
         ANSWERED_REPLY[0],
         REFUSED_REPLY[0],
@@ -430,7 +437,7 @@ def test_draw_is_stored_once_even_if_several_responses_hold_it():
 
 
 def test_verdict_counts_after_an_earlier_draw_gave_the_same_answer():
-    conversations = talks(1, GraderKind.MODEL, draws=2, variants=("low",))
+    conversations = make_conversations(1, GraderKind.MODEL, draws=2, variants=("low",))
     store = store_of(conversations)
     first, second, *_ = due_now(conversations, store, singly=True)
     taken(conversations, store, answered([second], ANSWERED_REPLY))
@@ -442,7 +449,7 @@ def test_verdict_counts_after_an_earlier_draw_gave_the_same_answer():
 
 
 def test_failure_of_a_stored_reply_is_ignored():
-    conversations = talks(1, variants=("low",))
+    conversations = make_conversations(1, variants=("low",))
     store, (pending,) = store_of(conversations), due_now(conversations, store_of(conversations))
     taken(conversations, store, answered([pending], ANSWERED_REPLY))
     late = {pending.custom_id: RequestResult(pending.custom_id, failure=Failure("late", "openai/any"))}
@@ -450,7 +457,7 @@ def test_failure_of_a_stored_reply_is_ignored():
 
 
 def test_retired_reply_is_recognised_and_not_stored_again():
-    conversations = talks(1, variants=("low",))
+    conversations = make_conversations(1, variants=("low",))
     store, (pending,) = store_of(conversations), due_now(conversations, store_of(conversations))
     taken(conversations, store, answered([pending], ("", StopReason.LENGTH)))
     store.retire(list(store.replies()))
@@ -459,78 +466,87 @@ def test_retired_reply_is_recognised_and_not_stored_again():
 
 
 def test_shared_answer_finishes_a_question_once_per_variant():
-    conversations, told = talks(2), list[Event]()
-    store, watch = store_of(conversations), Callbacks(told.append)
-    taken(conversations, store, answered(due_now(conversations, store), REFUSED_REPLY), watch)
+    conversations, told = make_conversations(2), list[Event]()
+    store = store_of(conversations)
+    taken(conversations, store, answered(due_now(conversations, store), REFUSED_REPLY), progress=told.append)
     assert not [one for one in told if isinstance(one, Finished)]
-    taken(conversations, store, answered(due_now(conversations, store), ANSWERED_REPLY), watch)
+    taken(conversations, store, answered(due_now(conversations, store), ANSWERED_REPLY), progress=told.append)
     finished = [(one.variant, one.question_id) for one in told if isinstance(one, Finished)]
     assert finished == [("low", "q0"), ("high", "q0"), ("low", "q1"), ("high", "q1")]
     assert sum(isinstance(one, Replied) for one in told) == 6
-    taken(conversations, store, {}, watch)
+    taken(conversations, store, {}, progress=told.append)
     assert len([one for one in told if isinstance(one, Finished)]) == 4
 
 
 def test_failed_shared_request_is_reported_per_variant_and_counted_once():
-    conversations, told = talks(1), []
+    conversations, told = make_conversations(1), []
     store = store_of(conversations)
     taken(conversations, store, answered(due_now(conversations, store), REFUSED_REPLY))
     (forced,) = due_now(conversations, store)
     results = {forced.custom_id: RequestResult(forced.custom_id, failure=Failure("late", "openai/any"))}
-    watch = Callbacks(failed=lambda pending, failure: told.append((pending.ask.conversation.variant, failure.message)))
-    assert taken(conversations, store, results, watch) == MergeCounts(failed=1, pending=1)
+
+    def tell(pending: Pending, failure: Failure) -> None:
+        told.append((pending.ask.conversation.variant, failure.message))
+
+    assert taken(conversations, store, results, failed=tell) == MergeCounts(failed=1, pending=1)
     assert told == [("low", "late"), ("high", "late")]
 
 
 def test_failed_draw_is_reported_once_while_others_arrive():
-    conversations, told = talks(1, draws=3, variants=("low",)), []
+    conversations, told = make_conversations(1, draws=3, variants=("low",)), []
     store = store_of(conversations)
     pending = due_now(conversations, store, singly=True)
     results = answered(pending, ANSWERED_REPLY)
     results[pending[1].custom_id] = RequestResult(pending[1].custom_id, failure=Failure("late", "openai/any"))
-    found = taken(conversations, store, results, Callbacks(failed=lambda one, _: told.append(one.custom_id)))
+    found = taken(conversations, store, results, failed=lambda one, _: told.append(one.custom_id))
     assert (found.replies, found.failed, told) == (5, 1, [pending[1].custom_id])
 
 
 def test_response_without_an_answer_is_a_retryable_failure():
-    conversations, told = talks(1, variants=("low",)), []
+    conversations, told = make_conversations(1, variants=("low",)), []
     store = store_of(conversations)
     pending = due_now(conversations, store)
-    found = taken(conversations, store, answered(pending, None), Callbacks(failed=lambda _, why: told.append(why)))
+    found = taken(conversations, store, answered(pending, None), failed=lambda _, why: told.append(why))
     assert (found, len(list(store.replies()))) == (MergeCounts(failed=1, pending=1), 0)
     assert told[0].kind.is_sent_again
     assert "holds no answer" in told[0].message
 
 
 def test_results_of_other_requests_change_nothing():
-    conversations = talks(1)
+    conversations = make_conversations(1)
     store = store_of(conversations)
-    assert taken(conversations, store, answered(due_now(talks(2)[2:], store), ANSWERED_REPLY)) == MergeCounts(pending=2)
-    assert not kept(store)
+    assert taken(
+        conversations, store, answered(due_now(make_conversations(2)[2:], store), ANSWERED_REPLY)
+    ) == MergeCounts(pending=2)
+    assert not replies_by_key(store)
 
 
 def test_replies_are_stored_before_they_are_reported(monkeypatch):
     monkeypatch.setattr(rounds, "STORED_TOGETHER", 3)
-    conversations = talks(4)
+    conversations = make_conversations(4)
     store = store_of(conversations)
     held: list[int] = []
-    watch = Callbacks(lambda event: held.append(len(list(store.replies()))) if isinstance(event, Replied) else None)
-    taken(conversations, store, answered(due_now(conversations, store), ANSWERED_REPLY), watch)
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Replied):
+            held.append(len(list(store.replies())))
+
+    taken(conversations, store, answered(due_now(conversations, store), ANSWERED_REPLY), progress=watch)
     assert held == [4, 4, 4, 4, 8, 8, 8, 8], "a question's replies are stored together, a few questions at a time"
 
 
 def test_unwritable_store_raises_before_any_event(tmp_path):
-    conversations, told = talks(1), list[Event]()
+    conversations, told = make_conversations(1), list[Event]()
     store = store_of(conversations, tmp_path / "replies.sqlite")
     results = answered(due_now(conversations, store), ANSWERED_REPLY)
     store._connection.execute("PRAGMA query_only = ON")
     with pytest.raises(StoreError):
-        taken(conversations, store, results, Callbacks(told.append))
+        taken(conversations, store, results, progress=told.append)
     assert not told
 
 
 def test_absurd_token_counts_are_stored_as_zero():
-    conversations = talks(1, variants=("low",))
+    conversations = make_conversations(1, variants=("low",))
     store = store_of(conversations)
     (pending,) = due_now(conversations, store)
     response = Response([ANSWERED_REPLY], input_tokens=-5, output_tokens=10**30)

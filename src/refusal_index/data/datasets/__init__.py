@@ -1,7 +1,7 @@
 """Datasets by name, from their official sources (checked by SHA-256) or from a file.
 
-The module `dataset` reads a user's own file; plugins register further datasets, such as the almanac. Published datasets
-are downloaded, or read from a copy:
+The module `dataset` reads a user's own file; plugins register further datasets. Published datasets are downloaded, or
+read from a copy:
 
 - ``simpleqa``: 4,326 short questions about facts, by OpenAI. Its file has the columns `problem`, `answer` and
   `metadata`, a Python dictionary written as text that holds the topic. Nearly 5% of the answers have surrounding white
@@ -77,6 +77,7 @@ class Published:
     advice: str = ""  # how to get a copy
     optional: Sequence[str] = ()  # roles with optional columns
     prepare: str = "none"  # preparation of its rows, one of `PREPARATIONS`
+    note: str = ""  # what it is and where it comes from, for a list
 
     def load(self, data: Path | None = None) -> Dataset:
         """Load all questions.
@@ -201,8 +202,8 @@ def fetched(address: str, sha256: str | None = None, timeout: float = 30.0) -> b
       revision, the checksum of the first download is stored beside the file and checked from then on.
     - `timeout`: seconds without a response after which the download fails.
     """
-    room = (sha256 or sha256_of(address.encode()))[:16]
-    path = cache_directory() / "datasets" / room / address.rsplit("/", maxsplit=1)[-1]
+    key = (sha256 or sha256_of(address.encode()))[:16]
+    path = cache_directory() / "datasets" / key / address.rsplit("/", maxsplit=1)[-1]
     record = path.with_name(path.name + RECORDED)
     with contextlib.suppress(OSError):
         content = path.read_bytes()
@@ -236,7 +237,8 @@ def cache_directory() -> Path:
 
 def _download(address: str, timeout: float) -> bytes:
     """Read a whole response; raises DatasetError if it takes too long, is too large or is cut short."""
-    content, until = bytearray(), time.monotonic() + LONGEST
+    content = bytearray()
+    until = time.monotonic() + LONGEST
     try:
         with request.build_opener(_SameScheme).open(address, timeout=timeout) as answer:
             while some := answer.read1(2**16):
@@ -269,22 +271,36 @@ class _SameScheme(request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-ALMANAC = "almanac"
-"""The default dataset, which a plugin of this package registers."""
+DEFAULT_DATASET = "almanac"
+"""The dataset that is asked if none is named; a plugin of this package registers it."""
 
 
 Loader = Callable[[Path | None], Dataset]
-"""Loads a dataset from a user's file, or from its source if that is None.
+"""Loads a dataset from a user's file, or from its source if that is None."""
 
-A plugin registers one in the group ``refusal_index.datasets``.
-"""
 
-_LOADERS: Mapping[str, Loader] = {
-    "own": load_own,
-    **{dataset.name: dataset.load for dataset in PUBLISHED.values()},
+@dataclass(frozen=True)
+class DatasetSource:
+    """A dataset as it is registered: how it is loaded, and what is known before.
+
+    A plugin registers one in the group ``refusal_index.datasets``, or a plain `Loader`.
+    """
+
+    load: Loader
+    note: str = ""  # what it is and where it comes from, for a list
+    grader: GraderName | None = None  # the grader that its answers need; None if it depends on the file
+    limit: int | None = None  # how many of its questions are asked by default; None for all
+    takes_file: bool = True  # whether it can be read from a user's file
+    needs_file: bool = False  # whether there is no other source
+
+
+_SOURCES: Mapping[str, DatasetSource] = {
+    "own": DatasetSource(load_own, "your own CSV, JSON Lines or Parquet file (--data FILE)", needs_file=True),
+    **{
+        dataset.name: DatasetSource(dataset.load, dataset.note, dataset.grader, needs_file=dataset.address is None)
+        for dataset in PUBLISHED.values()
+    },
 }
-
-_FROM_FILES_ONLY = {"own", *(dataset.name for dataset in PUBLISHED.values() if dataset.address is None)}
 
 
 def dataset_names() -> tuple[str, ...]:
@@ -293,7 +309,7 @@ def dataset_names() -> tuple[str, ...]:
     >>> dataset_names()[:2]
     ('almanac', 'faitheval_counterfactual')
     """
-    return tuple(sorted({*_LOADERS, *entry_points.installed("datasets")}))
+    return tuple(sorted({*_SOURCES, *entry_points.installed("datasets")}))
 
 
 def load_dataset(
@@ -319,13 +335,12 @@ def load_dataset(
     - returned: the dataset, with unique question ids.
     """
     names = name.split(SIGN)
-    for part in names:
-        _loader(part)
+    sources = {part: dataset_source(part) for part in names}
     if columns is not None and "own" not in names:
         raise DatasetError(
             f"columns: {name!r} has columns of its own; leave columns out, or choose 'own' for a file of your own"
         )
-    files = _files(names, data)
+    files = _files(sources, names, data)
     if names == ["own"] and limit is not None:
         return load_own(files[0], columns, limit, mix_seed)
     parts = []
@@ -334,30 +349,48 @@ def load_dataset(
             raise DatasetError(
                 f"data: {part!r} is read from a file, got {shortened(file)}; choose 'own' for questions in memory"
             )
-        parts.append(load_own(file, columns) if part == "own" else _loader(part)(file))
+        parts.append(load_own(file, columns) if part == "own" else sources[part].load(file))
     combined = parts[0] if len(parts) == 1 else mix(parts, mix_seed)
     return combined if limit is None else sample(combined, limit, mix_seed)
 
 
-def _loader(name: str) -> Loader:
-    """Return the loader of a dataset; raises DatasetError if the name is unknown."""
-    if name in _LOADERS:
-        return _LOADERS[name]
-    plugin = entry_points.find("datasets", name)
-    if plugin is None:
+def dataset_source(name: str) -> DatasetSource:
+    """Return a dataset as it is registered; raises DatasetError if the name is unknown."""
+    source = _find_source(name)
+    if source is None:
         advice = suggestion(name, dataset_names()) or "; for a file of your own choose 'own' and give it as data"
         raise DatasetError(f"dataset: expected one of {', '.join(dataset_names())}, got {name!r}{advice}")
-    load: Loader = entry_points.load(plugin)
-    return load
+    return source
 
 
-def _files(names: Sequence[str], data: Any) -> list[Any]:
+def default_limit(name: str) -> int | None:
+    """Return how many questions of a dataset are asked by default, None for all; for a mix, all are."""
+    return None if SIGN in name else dataset_source(name).limit
+
+
+def usual_grader(name: str) -> GraderName | None:
+    """Return the grader that a dataset's answers need; None if no dataset of that name says."""
+    source = _find_source(name)
+    return None if source is None else source.grader
+
+
+def _find_source(name: str) -> DatasetSource | None:
+    if name in _SOURCES:
+        return _SOURCES[name]
+    plugin = entry_points.find("datasets", name)
+    if plugin is None:
+        return None
+    registered = entry_points.load(plugin)
+    return registered if isinstance(registered, DatasetSource) else DatasetSource(registered)
+
+
+def _files(sources: Mapping[str, DatasetSource], names: Sequence[str], data: Any) -> list[Any]:
     """Assign files to datasets in order: to those that need one, or to all that accept one."""
     given_files = [data] if isinstance(data, str | Path) or is_in_memory(data) else list(data or ())
     if not given_files:
         return [None] * len(names)
-    required = [name for name in names if name in _FROM_FILES_ONLY]
-    accepting = [name for name in names if name != ALMANAC] or list(names)
+    required = [name for name in names if sources[name].needs_file]
+    accepting = [name for name in names if sources[name].takes_file] or list(names)
     takers = next((group for group in (required, accepting) if len(group) == len(given_files)), None)
     if takers is None:
         counts = {len(group): ", ".join(group) for group in (accepting, required) if group}

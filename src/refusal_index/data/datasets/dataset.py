@@ -93,10 +93,10 @@ def sample(dataset: Dataset, limit: int, seed: int) -> Dataset:
     if not dataset.parts:
         return replace(dataset, questions=draw_sample(dataset.questions, limit, seed, dataset.name))
     _check_limit(limit, len(dataset.questions), dataset.name)
-    by_lot = sorted(dataset.questions, key=lambda question: _random_key(seed, question.question_id))
-    by_part = [[question for question in by_lot if question.topic == part] for part in dataset.parts]
-    in_turns = [question for turn in zip_longest(*by_part) for question in turn if question is not None]
-    taken = {question.question_id for question in in_turns[:limit]}
+    shuffled = sorted(dataset.questions, key=lambda question: _random_key(seed, question.question_id))
+    by_part = [[question for question in shuffled if question.topic == part] for part in dataset.parts]
+    interleaved = [question for turn in zip_longest(*by_part) for question in turn if question is not None]
+    taken = {question.question_id for question in interleaved[:limit]}
     return replace(dataset, questions=tuple(q for q in dataset.questions if q.question_id in taken))
 
 
@@ -109,13 +109,13 @@ def draw_sample(questions: Iterable[Question], limit: int, seed: int, name: str)
     """
     size = 0
 
-    def keyed() -> Iterator[tuple[bytes, int, Question]]:
+    def with_keys() -> Iterator[tuple[bytes, int, Question]]:
         nonlocal size
         for question in questions:
             size += 1
             yield _random_key(seed, question.question_id), size, question
 
-    lowest = nsmallest(max(limit, 1), keyed(), key=itemgetter(0, 1))
+    lowest = nsmallest(max(limit, 1), with_keys(), key=itemgetter(0, 1))
     _check_limit(limit, size, name)
     return tuple(question for _, _, question in sorted(lowest, key=itemgetter(1)))
 
@@ -239,12 +239,15 @@ class Choices:
         """
         value = _parsed(cell) if isinstance(cell, str) and cell.strip().startswith("{") else cell
         if isinstance(value, dict):
-            labels, choices = value.get("label"), value.get("text")
+            labels = value.get("label")
+            choices = value.get("text")
             if not (isinstance(labels, list) and isinstance(choices, list) and len(labels) == len(choices)):
                 raise _not_a_list(value)
-            answers, names = texts(choices), texts(labels)
+            answers = texts(choices)
+            names = texts(labels)
         else:
-            answers, names = texts(value), ()
+            answers = texts(value)
+            names = ()
         if not answers:
             return None
         if not 2 <= len(answers) <= len(LETTERS):
@@ -261,14 +264,14 @@ class Choices:
                 )
         return cls(answers, names)
 
-    def keyed(self, key: str) -> str | None:
+    def resolve(self, key: str) -> str | None:
         """Return the choice that `key` names by the source's label, its text or its letter; None if it names none.
 
         A number is not accepted as a position: it may count from 0 or from 1.
 
-        >>> Choices(("Cuzco", "Lima")).keyed("B"), Choices(("2", "1"), ("1", "2")).keyed("1")
+        >>> Choices(("Cuzco", "Lima")).resolve("B"), Choices(("2", "1"), ("1", "2")).resolve("1")
         ('Lima', '2')
-        >>> Choices(("Cuzco", "Lima")).keyed("1") is None
+        >>> Choices(("Cuzco", "Lima")).resolve("1") is None
         True
         """
         folded = [choice.casefold() for choice in self.texts]
@@ -356,7 +359,9 @@ class QuestionReader:
         *,
         finds_others: bool = True,
     ) -> None:
-        self.source, self._rows, self._finds_others = source, rows, finds_others
+        self.source = source
+        self._rows = rows
+        self._finds_others = finds_others
         self.columns = columns
         """Column by role; complete at the first row."""
         self.problems: tables.Problems = []
@@ -374,7 +379,8 @@ class QuestionReader:
         self._made_ids = ContentIds()
 
     def __iter__(self) -> Iterator[tuple[tables.Row, Question]]:
-        rows, keys = iter(self._rows(self.problems)), KeySearch()
+        rows = iter(self._rows(self.problems))
+        keys = KeySearch()
         first = next(rows, None)
         if first is None:
             raise self.problems[0] if self.problems else tables.no_rows(self.source)
@@ -413,7 +419,7 @@ class QuestionReader:
         wrong = set()
         for role, name in self.columns.items():
             try:
-                cells[role] = COLUMNS[role].value(row, name, {})
+                cells[role] = COLUMNS[role].value(row, name)
             except TableError as error:
                 self.problems.append(error.with_traceback(None))
                 wrong.add(role)
@@ -425,11 +431,14 @@ class QuestionReader:
         accepted: list[Any] = list(cells["answer"]) if is_answerable and cells["answer"] else [None]
         gold, *others = accepted
         choices: Choices | None = cells["choices"]
-        if choices is not None and gold is not None and (gold := choices.keyed(accepted[0])) is None:
+        if choices is not None and gold is not None and (gold := choices.resolve(accepted[0])) is None:
             names = ", ".join(choices.labels or choices.texts)
             expected = f"expected one of the choices, by its text or its letter, got {shortened(accepted[0])}; "
             problem = row.wrong(f"{expected}the choices are {shortened(names)}", self.columns["answer"])
             self.problems.append(problem)
+        if choices is not None and gold is not None:
+            accepted_by_role = {"answer": others, "aliases": cells["aliases"] or ()}
+            self.problems.extend(self._other_choices(row, choices, gold, accepted_by_role))
         if cells["pattern"] and (message := _wrong_pattern(cells["pattern"], gold)) is not None:
             self.problems.append(row.wrong(message, self.columns["pattern"]))
         texts = choices.texts if choices else ()
@@ -451,6 +460,22 @@ class QuestionReader:
             texts,
             cells["pattern"],
         )
+
+    def _other_choices(
+        self, row: tables.Row, choices: Choices, gold: str, accepted: Mapping[str, Sequence[str]]
+    ) -> Iterator[TableError]:
+        """Yield an error for each accepted answer that is another choice than the gold one.
+
+        - `accepted`: further accepted answers by role.
+        """
+        for role, texts in accepted.items():
+            for text in texts:
+                if choices.resolve(text) not in (None, gold):
+                    yield row.wrong(
+                        f"expected other forms of the answer {shortened(gold)}, got {shortened(text)}, which is "
+                        "another choice; only one can be right: remove one of the two, or ask without choices",
+                        self.columns[role],
+                    )
 
     def _add_problems_of_several(self) -> None:
         """Add the errors that concern several rows, and sort all by line."""
@@ -588,6 +613,19 @@ def question_reader(data: Path, columns: Mapping[str, str] | None = None) -> Que
     return QuestionReader(source, rows, columns or {})
 
 
+def declining_note(number: int, place: str, gold: str) -> str:
+    """Return the warning about gold answers that decline to answer.
+
+    - `number`: how many there are.
+    - `place`, `gold`: the place of the first, and its text.
+    """
+    answers = "1 gold answer declines" if number == 1 else f"{number:,} gold answers decline"
+    return (
+        f"warning: {answers} to answer ({place}: {shortened(gold)}); the question has no right answer, as if "
+        "answerable were false, and every answer to it is wrong; if it has one, write the gold answer in other words"
+    )
+
+
 FEATURES = ("with a context", "with choices", "with aliases", "with a pattern", "without a right answer")
 
 
@@ -598,6 +636,7 @@ class Survey:
     - `max_tokens`: maximum number of tokens of a prompt, None for no limit; a longer prompt is an error.
     - `length`: returns the number of characters of a question's longest prompt.
     - `characters`: approximate number of characters per token.
+    - `declines`: whether a gold answer declines to answer.
     """
 
     def __init__(
@@ -606,20 +645,30 @@ class Survey:
         length: Callable[[Question], int],
         characters: int,
         max_tokens: int | None = None,
+        declines: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        self._characters, self._max_tokens = characters, max_tokens
+        self._characters = characters
+        self._max_tokens = max_tokens
+        declining: list[tuple[tables.Row, str]] = []
         self.first: Question | None = None
         self._counts = Counter[str]()
         self._topics = Counter[str]()
-        self._context, self._longest = 0, 0
+        self._context = 0
+        self._longest = 0
         self._keys_seen: set[int] = set()
         self._repeated = 0
         too_long: tables.Problems = []
         for row, question in questions:
             self.first = self.first or question
+            if question.gold and declines(question.gold):
+                declining.append((row, question.gold))
             too_long += self._seen(row, question, length(question), "question_id" in questions.columns)
         self.problems = [*questions.problems, *(too_long if not questions.problems else ())]
-        self._columns, self._notes = questions.columns, questions.notes
+        self._columns = questions.columns
+        self._notes = questions.notes
+        if declining:
+            row, gold = declining[0]
+            self._notes += (declining_note(len(declining), row.place, gold),)
 
     def _seen(self, row: tables.Row, question: Question, length: int, has_ids: bool) -> Iterator[TableError]:
         self._counts[""] += 1
@@ -639,7 +688,7 @@ class Survey:
                 f"{length // self._characters:,}; shorten its context, or leave the question out"
             )
 
-    def described(self) -> Iterator[str]:
+    def describe(self) -> Iterator[str]:
         """Yield a description of the file, line by line."""
         roles = ", ".join(f"{role} in {name!r}" for role, name in self._columns.items())
         yield f"{self._counts['']:,} questions, {roles}"

@@ -12,16 +12,16 @@ import logging
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import ExitStack, aclosing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Literal
 
 from openai.types import Batch, BatchError, BatchRequestCounts, BatchUsage, FileObject
 from openai.types.batch import Errors
 from openai.types.batch_usage import InputTokensDetails, OutputTokensDetails
 
+from refusal_index.data.files import working_folder
 from refusal_index.plugins.almanac import BatchLineError, ModelNotFoundError, RequestError
 from refusal_index.plugins.almanac.chat_api import (
     ENDPOINT,
@@ -36,14 +36,19 @@ from refusal_index.plugins.almanac.chat_api import (
     read_lines,
 )
 
-WINDOW, WINDOW_SECONDS = "24h", 24 * 60 * 60
+WINDOW = "24h"
+WINDOW_SECONDS = 24 * 60 * 60
 
-MAX_REQUESTS, MAX_FILE_SIZE, MAX_KEPT = 50_000, 200_000_000, 2_000_000_000
+MAX_REQUESTS = 50_000
+MAX_FILE_SIZE = 200_000_000
+MAX_KEPT = 2_000_000_000
 """Maximum requests and bytes in a batch's input file, as at OpenAI, and maximum bytes of all files on the server."""
 
 MAX_ERRORS = 100  # errors to report for a file, since one mistake is often in every line
 
-MAX_METADATA, MAX_KEY, MAX_VALUE = 16, 64, 512
+MAX_METADATA = 16
+MAX_KEY = 64
+MAX_VALUE = 512
 
 _logger = logging.getLogger(__name__)
 
@@ -70,7 +75,8 @@ class FileStore:
     """The server's files, in a temporary folder that is created for the first file and removed by `close`."""
 
     def __init__(self) -> None:
-        self._folder: TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
+        self._stack = ExitStack()
         self._files: dict[str, FileObject] = {}
 
     def new(self) -> str:
@@ -80,8 +86,8 @@ class FileStore:
     def path(self, identity: str) -> Path:
         """Return the path of a file; it must be written before `add`."""
         if self._folder is None:
-            self._folder = TemporaryDirectory(prefix="refusal-index-serve-", ignore_cleanup_errors=True)
-        return Path(self._folder.name) / identity
+            self._folder = self._stack.enter_context(working_folder())
+        return self._folder / identity
 
     def add(self, identity: str, name: str, purpose: Literal["batch", "batch_output"]) -> FileObject:
         """Add a file that has been written."""
@@ -114,8 +120,7 @@ class FileStore:
 
     def close(self) -> None:
         """Remove all files."""
-        if self._folder is not None:
-            self._folder.cleanup()
+        self._stack.close()
 
 
 NEXT: Mapping[str, frozenset[str]] = {
@@ -196,7 +201,8 @@ def parse_batch_request(body: object) -> tuple[str, Mapping[str, str] | None]:
     for name, only in (("endpoint", ENDPOINT), ("completion_window", WINDOW)):
         if body.get(name) != only:
             raise RequestError(f"'{name}' must be '{only}'", param=name)
-    source, metadata = body.get("input_file_id"), body.get("metadata")
+    source = body.get("input_file_id")
+    metadata = body.get("metadata")
     if not isinstance(source, str):
         raise RequestError("'input_file_id' must be the id of a file", param="input_file_id")
     if metadata is not None and not _is_metadata(metadata):
@@ -219,7 +225,10 @@ def check_lines(lines: Iterable[bytes], pool: ModelPool) -> tuple[int, str | Non
 
     Returns the number of requests, their model, and the errors found. All requests must name the same model.
     """
-    total, model, errors, seen = 0, None, list[BatchLineError](), set[str]()
+    total = 0
+    model = None
+    errors = list[BatchLineError]()
+    seen = set[str]()
     for total, (number, raw) in enumerate(filled(lines), 1):
         if total > MAX_REQUESTS:
             too_many = BatchLineError(f"the file holds more than {MAX_REQUESTS:,} requests", code="too_many_tasks")
@@ -283,7 +292,9 @@ class Batches:
     """
 
     def __init__(self, pool: ModelPool, files: FileStore, log: RequestLog) -> None:
-        self._pool, self._files, self._log = pool, files, log
+        self._pool = pool
+        self._files = files
+        self._log = log
         self._batches: dict[str, CountedBatch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -335,7 +346,8 @@ class Batches:
                     if errors:
                         batch.fail(errors)
                         return
-                    batch.model, batch.request_counts.total = model, total
+                    batch.model = model
+                    batch.request_counts.total = total
                     batch.move("in_progress")
                 file.seek(0)
                 await self._answer(batch, file)
@@ -345,7 +357,8 @@ class Batches:
 
     async def _answer(self, batch: CountedBatch, file: BinaryIO) -> None:
         """Answer the requests of a batch, and add its output files."""
-        output, errors = self._files.new(), self._files.new()
+        output = self._files.new()
+        errors = self._files.new()
         with self._files.path(output).open("xb") as output_file, self._files.path(errors).open("xb") as error_file:
             await self._write(batch, file, output_file, error_file)
         batch.output_file_id = self._add(output, f"{batch.id}_output.jsonl")
@@ -372,7 +385,8 @@ class Batches:
                 pass  # lines are written as soon as they are answered, in no particular order
 
     async def _ask(self, batch: CountedBatch, line: BatchLine) -> JsonResponse:
-        started, notes = time.perf_counter(), dict[str, Any]()
+        started = time.perf_counter()
+        notes = dict[str, Any]()
         answered = await answer(self._pool, line.body, notes)
         seconds = round(time.perf_counter() - started, 4)
         fields = {"batch": batch.id, "custom_id": line.custom_id, **notes}

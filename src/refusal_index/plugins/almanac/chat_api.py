@@ -23,7 +23,9 @@ from refusal_index.protocol import Message, TokenLogprob
 
 Json = dict[str, Any]
 
-_MAX_CHOICES, _MAX_STOPS, _MAX_TOP_LOGPROBS = 128, 4, 20
+_MAX_CHOICES = 128
+_MAX_STOPS = 4
+_MAX_TOP_LOGPROBS = 20
 
 # Unsupported parameters with their neutral values; any other value is rejected instead of ignored silently.
 _UNSUPPORTED: Mapping[str, object] = {
@@ -61,7 +63,8 @@ def parse_chat_request(body: object) -> ChatRequest:
     for name in ("model", "messages"):
         if name not in body:
             raise RequestError(f"'{name}' is missing", param=name, code="missing_required_parameter")
-    model, messages = _field(body, "model", str), _field(body, "messages", list)
+    model = _field(body, "model", str)
+    messages = _field(body, "messages", list)
     return ChatRequest(
         model=model,
         messages=tuple(_message(entry, index) for index, entry in enumerate(messages)),
@@ -91,7 +94,8 @@ def chunk_bodies(request: ChatRequest, completions: Sequence[GenerationResult]) 
     chunks = []
     for index, completion in enumerate(completions):
         delta = {"role": "assistant", "content": completion.text}
-        logprobs, reason = _logprobs(completion), completion.finish_reason
+        logprobs = _logprobs(completion)
+        reason = completion.finish_reason
         chunks.append([{"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": None}])
         chunks.append([{"index": index, "delta": {}, "logprobs": None, "finish_reason": reason}])
     bodies = [head | {"choices": choices} for choices in chunks]
@@ -155,7 +159,8 @@ def _message(entry: object, index: int) -> Message:
     param = f"messages[{index}]"
     if not isinstance(entry, dict):
         raise RequestError(f"'{param}' must be an object, found {_kind(entry)}", param=param)
-    role, content = entry.get("role"), entry.get("content")
+    role = entry.get("role")
+    content = entry.get("content")
     if not isinstance(role, str):
         raise RequestError(f"'{param}.role' must be a string, found {_kind(role)}", param=f"{param}.role")
     text = content if isinstance(content, str) else _joined(content, f"{param}.content")
@@ -413,13 +418,17 @@ async def _ask(pool: ModelPool, line: BatchLine) -> tuple[bytes, str | None]:
     body: Json | None = None
     error: Json | str | None = None
     if line.url != ENDPOINT:
-        status, error = 400, f"URL {line.url} was used. Supported endpoints: {ENDPOINT}."
+        status = 400
+        error = f"URL {line.url} was used. Supported endpoints: {ENDPOINT}."
         failure = error
     else:
         answered = await answer(pool, line.body, {})
-        status, body, failure = answered.status, answered.body, None
+        status = answered.status
+        body = answered.body
+        failure = None
         if answered.failed:
-            body, error = None, {"error": answered.body["error"] | {"code": status}}  # vLLM's error code is the status
+            body = None
+            error = {"error": answered.body["error"] | {"code": status}}  # vLLM's error code is the status
             failure = f"{status}: {answered.body['error']['message']}"
     identity = uuid.uuid4().hex
     response = {"status_code": status, "request_id": f"almanac-batch-{identity}", "body": body}

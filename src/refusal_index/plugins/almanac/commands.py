@@ -11,7 +11,8 @@ from refusal_index.cli import console
 from refusal_index.cli.console import OptionError, one_of
 from refusal_index.cli.shared_options import output
 
-MAX_REASONS, MAX_LENGTH = 3, 200  # of failures that are shown, and characters of each
+MAX_REASONS = 3  # failures that are shown
+MAX_LENGTH = 200  # characters of each
 
 
 def serve(

@@ -36,7 +36,8 @@ class Partial(NamedTuple):
     def join(self, other: Partial) -> FloatArray:
         """Return the attention over both sets of keys."""
         peak = np.maximum(self.peak, other.peak)
-        own_weight, other_weight = np.exp(self.peak - peak), np.exp(other.peak - peak)
+        own_weight = np.exp(self.peak - peak)
+        other_weight = np.exp(other.peak - peak)
         return (self.values * own_weight + other.values * other_weight) / (
             self.total * own_weight + other.total * other_weight
         )
@@ -125,7 +126,8 @@ class Cohort:
         self._context = config.context
         self._lengths = np.zeros(n_rows, dtype=np.int64)
         shape = (config.n_layers, n_rows, config.n_key_heads, 0, config.head_size)
-        self._keys, self._values = np.empty(shape, np.float32), np.empty(shape, np.float32)
+        self._keys = np.empty(shape, np.float32)
+        self._values = np.empty(shape, np.float32)
         self._feed: Feed | None = None
 
     @property
@@ -136,7 +138,8 @@ class Cohort:
     def begin(self, pending: list[IntArray]) -> Feed:
         """Start a step that appends the tokens ``pending[i]``, at least one, to row i."""
         counts = np.array([len(tokens) for tokens in pending])
-        before, self._lengths = self._lengths, self._lengths + counts
+        before = self._lengths
+        self._lengths = self._lengths + counts
         width = int(self._lengths.max())
         self._make_room(width)
         rows = np.repeat(np.arange(len(counts)), counts)
@@ -157,8 +160,10 @@ class Cohort:
     def attend(self, layer: int, projection: Projection) -> FloatArray:
         """Store the step's keys and values for `layer`, and return the attention output."""
         assert self._feed is not None, "begin() comes first"  # noqa: S101 - misuse within this package
-        feed, queries = self._feed, projection.queries
-        keys, values = self._keys[layer], self._values[layer]
+        feed = self._feed
+        queries = projection.queries
+        keys = self._keys[layer]
+        values = self._values[layer]
         keys[feed.rows, :, feed.columns] = projection.keys
         values[feed.rows, :, feed.columns] = projection.values
         n_rows, steps, width = feed.mask.shape
@@ -173,7 +178,8 @@ class Cohort:
     def keep(self, rows: list[int]) -> None:
         """Keep only these rows."""
         self._lengths = self._lengths[rows]
-        self._keys, self._values = self._keys[:, rows], self._values[:, rows]
+        self._keys = self._keys[:, rows]
+        self._values = self._values[:, rows]
 
     def as_prefix(self) -> Prefix:
         """Return the only row, after one step, as a prefix that includes the cohort's own prefix."""
@@ -192,7 +198,8 @@ class Cohort:
         if width > self._keys.shape[3]:
             # proportional growth keeps the cost of copying long rows small
             width += max(_HEADROOM, width // 4)
-            self._keys, self._values = _widened(self._keys, width), _widened(self._values, width)
+            self._keys = _widened(self._keys, width)
+            self._values = _widened(self._values, width)
 
 
 def _widened(cache: FloatArray, width: int) -> FloatArray:
@@ -299,7 +306,8 @@ _MAX_HELD_TOKENS = 12288
 # With at least this many choices, the choices of a request share the whole prompt as a prefix.
 _MANY_CHOICES = 4
 # A row may be padded to this multiple of its length plus this many tokens.
-_PADDING_FACTOR, _PADDING_TOKENS = 2, 16
+_PADDING_FACTOR = 2
+_PADDING_TOKENS = 16
 
 
 @dataclass(eq=False)
@@ -379,7 +387,8 @@ class Decoder:
     def _admit(self) -> list[tuple[Sequence, Prefix | None]]:
         admitted: list[tuple[Sequence, Prefix | None]] = []
         rows = sum(len(group.sequences) for group in self._groups)
-        n_held, new = sum(group.cohort.held_tokens for group in self._groups), 0
+        n_held = sum(group.cohort.held_tokens for group in self._groups)
+        new = 0
         while self._waiting and rows + len(admitted) < _MAX_ROWS:
             request = self._waiting[0].request
             prefix = self._prefix_of(request)

@@ -69,10 +69,8 @@ class AlmanacAPI(ModelAPI):
             n=config.num_choices or 1,
             top_logprobs=(config.top_logprobs or 0) if config.logprobs else None,
         )
-        input_tokens, output_tokens = (
-            completions[0].prompt_tokens,
-            sum(completion.completion_tokens for completion in completions),
-        )
+        input_tokens = completions[0].prompt_tokens
+        output_tokens = sum(completion.completion_tokens for completion in completions)
         return ModelOutput(
             model=self.model_name,
             choices=[self._choice(completion) for completion in completions],

@@ -166,7 +166,8 @@ class Llama:
 
         - `observe`: called with the residual stream after the embedding and after each layer.
         """
-        cosine, sine = self.cosine[positions][:, None], self.sine[positions][:, None]
+        cosine = self.cosine[positions][:, None]
+        sine = self.sine[positions][:, None]
         stream = self.weights.embedding[tokens]
         observe(stream)
         for number, layer in enumerate(self.weights.layers):
@@ -205,7 +206,8 @@ def _rotary_angles(config: LlamaConfig) -> FloatArray:
 
 def _rotate(heads: FloatArray, cosine: FloatArray, sine: FloatArray) -> FloatArray:
     half = heads.shape[-1] // 2
-    first, second = heads[..., :half], heads[..., half:]
+    first = heads[..., :half]
+    second = heads[..., half:]
     rotated = np.empty_like(heads)
     np.subtract(first * cosine, second * sine, out=rotated[..., :half])
     np.add(second * cosine, first * sine, out=rotated[..., half:])
@@ -215,7 +217,8 @@ def _rotate(heads: FloatArray, cosine: FloatArray, sine: FloatArray) -> FloatArr
 def _feed_forward(stream: FloatArray, layer: Layer) -> FloatArray:
     both = stream @ layer.feed_forward_in
     size = both.shape[1] // 2
-    gate, up = both[:, :size], both[:, size:]
+    gate = both[:, :size]
+    up = both[:, size:]
     # x * sigmoid(x), computed with tanh, which cannot overflow
     activated = np.tanh(gate * np.float32(0.5))
     activated += 1
@@ -248,7 +251,7 @@ class GenerationRequest:
 
     prompt: IntArray
     settings: GenerationSettings
-    room: int  # maximum length of the reply in tokens
+    max_tokens: int  # maximum length of the reply in tokens
     end_tokens: frozenset[int]
     decode: Callable[[Iterable[int]], str]  # converts tokens to text
 
@@ -261,7 +264,7 @@ class Sequence:
         self.tokens: list[int] = []
         self.finish_reason: FinishReason | None = None
         self.abandoned = False
-        self._uniforms = uniforms(request.settings.seed, choice, request.room)
+        self._uniforms = uniforms(request.settings.seed, choice, request.max_tokens)
         self._logprobs: list[TokenLogprob] = []
 
     @property
@@ -284,7 +287,7 @@ class Sequence:
             self._logprobs.append(self._report(token, logits, self.request.settings.top_logprobs))
         if self.request.settings.stop and self._stop_position() is not None:
             self.finish_reason = "stop"
-        elif len(self.tokens) == self.request.room:
+        elif len(self.tokens) == self.request.max_tokens:
             self.finish_reason = "length"
 
     def completion(self) -> GenerationResult:
@@ -307,7 +310,8 @@ class Sequence:
         return min((position for position in positions if position >= 0), default=None)
 
     def _report(self, token: int, logits: FloatArray, count: int) -> TokenLogprob:
-        logs, decode = log_probabilities(logits), self.request.decode
+        logs = log_probabilities(logits)
+        decode = self.request.decode
         likeliest = np.argsort(-logs, kind="stable")[:count].tolist() if count else ()
         return TokenLogprob(
             decode([token]), float(logs[token]), tuple((decode([other]), float(logs[other])) for other in likeliest)

@@ -27,7 +27,8 @@ from refusal_index.plugins.almanac import ModelFileError, ModelNotFoundError, Re
 from refusal_index.protocol import Message
 
 ROLES = ("system", "user", "assistant")
-_START, _END = "<|im_start|>", "<|im_end|>"
+_START = "<|im_start|>"
+_END = "<|im_end|>"
 
 
 class ChatTokenizer:
@@ -44,7 +45,8 @@ class ChatTokenizer:
         except Exception as error:  # the library raises bare Exception for a damaged file
             raise ModelFileError(f"{path}: cannot be read: {error}") from error
         self._tokenizer.encode_special_tokens = True
-        self._start, self._end = self._mark(_START, path), self._mark(_END, path)
+        self._start = self._mark(_START, path)
+        self._end = self._mark(_END, path)
         self._after_end = self._encode("\n")
         self._longest_token = max(map(len, self._tokenizer.get_vocab()))
 
@@ -191,7 +193,8 @@ class _Reader:
     """Returns tensors by name after checking their shapes."""
 
     def __init__(self, path: Path, tensors: Mapping[str, NDArray[Any]]) -> None:
-        self._path, self._tensors = path, tensors
+        self._path = path
+        self._tensors = tensors
 
     def take(self, name: str, *shape: int | None) -> FloatArray:
         """Return the weight `name` as float32; ``None`` in `shape` stands for any size."""
@@ -204,7 +207,8 @@ class _Reader:
 
 
 def _layer(reader: _Reader, name: str, config: LlamaConfig) -> Layer:
-    hidden, queries = config.hidden_size, config.n_heads * config.head_size
+    hidden = config.hidden_size
+    queries = config.n_heads * config.head_size
     keys = config.n_key_heads * config.head_size
     gate = reader.take(f"{name}.mlp.gate_proj", None, hidden)
     scale = np.float32(1 / np.sqrt(config.head_size))

@@ -7,16 +7,19 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from refusal_index.data.datasets import DatasetSource
 from refusal_index.data.datasets.dataset import Dataset, DatasetError, build_questions
 from refusal_index.data.files import sha256_of
 from refusal_index.data.tables import Source, read_rows
 from refusal_index.models.failures import classify_error, describe_error
 from refusal_index.models.requests import Client, ModelError, ModelProvider, ModelRequest, Response, Send
+from refusal_index.models.sent import sent_in
 from refusal_index.models.settings import RequestSettings
 from refusal_index.plugins.almanac import ALMANAC, ModelNotFoundError, models
 from refusal_index.plugins.almanac.chat_api import ModelPool, answer
@@ -30,6 +33,14 @@ class EmbeddedModels(ModelProvider):
     """The provider of the models that are part of the package."""
 
     names = models.model_names()
+    notes: Mapping[str, str] = MappingProxyType(
+        {
+            "base": "knows the frequent facts of the almanac and refuses where it knows less",
+            "small": "knows less",
+            "rash": "knows as much as base, but refuses less selectively",
+        }
+    )
+    served_by = "refusal-index serve"
     is_embedded = True
     concurrency = CONCURRENCY
     reply_tokens = 8  # measured
@@ -87,13 +98,17 @@ def embedded(name: str) -> Send:
     runtime = shared_runtime(name)
 
     async def send(request: ModelRequest) -> Response:
-        started, decoding = time.monotonic(), request.decoding
+        started = time.monotonic()
+        decoding = request.decoding
+        settings: dict[str, Any] = {
+            "temperature": decoding.temperature if decoding else 1.0,
+            "top_p": decoding.top_p if decoding else 1.0,
+            "max_tokens": decoding.max_tokens if decoding else None,
+            "seed": request.seed,
+        }
         completions = await runtime.complete(
             request.request.messages,
-            temperature=decoding.temperature if decoding else 1.0,
-            top_p=decoding.top_p if decoding else 1.0,
-            max_tokens=decoding.max_tokens if decoding else None,
-            seed=request.seed,
+            **settings,
             n=request.n,
             top_logprobs=request.top_logprobs,
         )
@@ -106,6 +121,8 @@ def embedded(name: str) -> Send:
                 None if completion.logprobs is None else write_logprobs(completion.logprobs)
                 for completion in completions
             ],
+            sent=sent_in(settings),
+            answered_by=name,
         )
 
     return send
@@ -127,7 +144,7 @@ def load(data: Path | None = None, *, folder: Traversable | None = None) -> Data
     """
     if data is not None:
         raise DatasetError(
-            f"dataset 'almanac' comes with the package and takes no data, got {data}; "
+            f"dataset {ALMANAC!r} comes with the package and takes no data, got {data}; "
             "leave it out, or choose 'own' for a file of your own"
         )
     folder = folder or files("refusal_index.plugins.almanac") / "data"
@@ -141,4 +158,13 @@ def load(data: Path | None = None, *, folder: Traversable | None = None) -> Data
     questions = build_questions(
         read_rows(Source.from_path(FILE, "question", DatasetError), content), {column: column for column in COLUMNS}
     )
-    return Dataset("almanac", questions, expected, "part of the package", "exact", LICENCE)
+    return Dataset(ALMANAC, questions, expected, "part of the package", "exact", LICENCE)
+
+
+DATASET = DatasetSource(
+    load,
+    "2,280 questions about the fictional world that the embedded models know",
+    "exact",
+    limit=1000,  # takes about a minute
+    takes_file=False,
+)

@@ -128,13 +128,13 @@ class Runtime:
         if minimum >= context:
             raise ContextLengthError(minimum, context)
         prompt = self.tokenizer.encode(messages)
-        room = context - len(prompt)
-        if room < 1:
+        tokens_left = context - len(prompt)
+        if tokens_left < 1:
             raise ContextLengthError(len(prompt), context)
         return GenerationRequest(
             prompt=prompt,
             settings=settings,
-            room=min(room, settings.max_tokens or room),
+            max_tokens=min(tokens_left, settings.max_tokens or tokens_left),
             end_tokens=self.model.config.end_tokens,
             decode=self.tokenizer.decode,
         )
@@ -160,7 +160,8 @@ class Runtime:
 
     def _take_arrivals(self) -> bool:
         with self._lock:
-            arrived, self._arrived = self._arrived, []
+            arrived = self._arrived
+            self._arrived = []
             for job in arrived:
                 self._decoder.add(job.sequences)
             self._jobs += arrived
@@ -221,7 +222,8 @@ def hidden_states(model: str | Runtime, conversations: Sequence_[Sequence_[Messa
     (2, 5, 192)
     """
     runtime = shared_runtime(model) if isinstance(model, str) else model
-    llama, config = runtime.model, runtime.model.config
+    llama = runtime.model
+    config = runtime.model.config
     prompts = [_checked(runtime.tokenizer.encode(messages), config.context) for messages in conversations]
     states = np.empty((len(prompts), config.n_layers + 1, config.hidden_size), np.float32)
     prefixes = PrefixStore(llama)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 from openai.types import Batch, FileObject
 
@@ -67,8 +69,11 @@ class Api:
     """
 
     def __init__(self, pool: ModelPool, files: FileStore, batches: Batches) -> None:
-        self._pool, self._files, self._batches = pool, files, batches
-        self._started, self._uploading = int(time.time()), asyncio.Lock()
+        self._pool = pool
+        self._files = files
+        self._batches = batches
+        self._started = int(time.time())
+        self._uploading = asyncio.Lock()
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes of the handlers."""
@@ -111,6 +116,9 @@ class Api:
             uploaded = form.get("file")
             if not isinstance(uploaded, web.FileField):
                 raise RequestError("'file' must be a file", param="file")
+            if not uploaded.filename.isprintable():
+                message = "'file' must have a name without control characters, in UTF-8; rename it"
+                raise RequestError(message, param="file")
             for name in sorted({*form} - {"purpose", "file"}):
                 message = f"'{name}' is not supported by this server"
                 raise RequestError(message, param=name, code="unsupported_parameter")
@@ -190,6 +198,8 @@ async def _read_form(request: web.Request) -> AsyncIterator[Mapping[str, object]
             form = await request.clone(client_max_size=limit).post()
     except web.HTTPRequestEntityTooLarge as error:
         raise _too_large() from error
+    except HttpProcessingError as error:
+        raise RequestError(f"the body is not a valid form: {_reason(error)}") from error
     except ValueError as error:
         raise RequestError(f"the body is not a valid form: {error}") from error
     try:
@@ -198,6 +208,11 @@ async def _read_form(request: web.Request) -> AsyncIterator[Mapping[str, object]
         for value in form.values():
             if isinstance(value, web.FileField):
                 value.file.close()
+
+
+def _reason(error: HttpProcessingError) -> str:
+    """Return why a request cannot be read, without the excerpt that aiohttp adds on further lines."""
+    return error.message.strip().partition("\n")[0].rstrip(":")
 
 
 def _too_large() -> RequestError:
@@ -218,7 +233,8 @@ def _page(
 ) -> web.Response:
     """Return a page of a list, newest first, after the id given in the request."""
     newest_first = oldest_first[::-1]
-    start, after = 0, request.query.get("after")
+    start = 0
+    after = request.query.get("after")
     if after is not None:
         start = next((index for index, listed in enumerate(newest_first, start=1) if listed.id == after), -1)
         if start < 0:
@@ -258,7 +274,9 @@ def create_app(pool: ModelPool, log: RequestLog, *, any_host: bool = False) -> w
 @asynccontextmanager
 async def listening(app: web.Application, host: str = LOOPBACK, port: int = 0) -> AsyncIterator[str]:
     """Serve `app` for the duration of the block and yield its base URL; port 0 chooses a free one."""
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=GRACE_SECONDS)
+    runner = web.AppRunner(
+        app, access_log=None, logger=_server_log(), handler_cancellation=True, shutdown_timeout=GRACE_SECONDS
+    )
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port, backlog=MAX_WAITING).start()
@@ -268,12 +286,29 @@ async def listening(app: web.Application, host: str = LOOPBACK, port: int = 0) -
         await runner.cleanup()
 
 
+def _server_log() -> logging.Logger:
+    """Return aiohttp's log, in which a request that is not HTTP is one line instead of a traceback."""
+    log = logging.getLogger("aiohttp.server")
+    log.addFilter(_in_one_line)
+    return log
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.msg = f"rejected a request that is not valid HTTP: {_reason(error)}"
+        record.args = ()
+        record.exc_info = None
+    return True
+
+
 async def serve(host: str, port: int, log_path: Path | None, announce: Callable[[str], None]) -> None:
     """Serve the embedded models until SIGINT or SIGTERM; call `announce` with the base URL once the server is ready.
 
     Raises OSError if the server cannot listen on the address or write the log.
     """
-    pool, log = ModelPool(model_names(), model_folder), RequestLog(log_path)
+    pool = ModelPool(model_names(), model_folder)
+    log = RequestLog(log_path)
     app = create_app(pool, log, any_host=not is_loopback(host))
     stop = asyncio.Event()
     async with listening(app, host, port) as url:
@@ -299,7 +334,9 @@ def is_loopback(host: str) -> bool:
 def _logging_to(log: RequestLog) -> Middleware:
     @web.middleware
     async def logging(request: web.Request, handler: Handler) -> web.StreamResponse:
-        started, status, notes = time.perf_counter(), CLIENT_GONE, dict[str, Any]()
+        started = time.perf_counter()
+        status = CLIENT_GONE
+        notes = dict[str, Any]()
         _notes.set(notes)
         try:
             response = await handler(request)
@@ -326,7 +363,8 @@ async def _own_host_only(request: web.Request, handler: Handler) -> web.StreamRe
 @web.middleware
 async def _own_pages_only(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Reject requests from pages of another origin; browsers send these headers, other clients do not."""
-    site, origin = request.headers.get("Sec-Fetch-Site", "none"), request.headers.get("Origin")
+    site = request.headers.get("Sec-Fetch-Site", "none")
+    origin = request.headers.get("Origin")
     if site not in ("none", "same-origin") or (origin is not None and origin.partition("://")[2] != request.host):
         raise web.HTTPForbidden(reason="the Origin or Sec-Fetch-Site header names another site")
     return await handler(request)

@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from itertools import islice, pairwise
 from pathlib import Path
 
-from refusal_index.data.files import check_folder, check_plain
+from refusal_index.data.files import check_folder, check_plain, working_folder
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.failures import RESUMES
 from refusal_index.models.requests import ModelError, called
@@ -30,11 +30,13 @@ from refusal_index.plugins.batches.engine import FOLDER, REPLIES, BatchEngine, F
 from refusal_index.plugins.batches.formats import FORMATS, RequestResult, to_line
 from refusal_index.plugins.batches.rounds import Pending
 from refusal_index.protocol import Role
-from refusal_index.redaction import redacted, remember_named
-from refusal_index.runs.engine import Assignment, RunFailedError, Underway
+from refusal_index.redaction import redacted_error, remember_named
+from refusal_index.runs.engine import Assignment, RunFailedError
+from refusal_index.runs.events import Underway
 from refusal_index.runs.settings import Settings
 
-REQUESTS, LOG = ".requests.jsonl", ".log"
+REQUESTS = ".requests.jsonl"
+LOG = ".log"
 PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 EXPECTED = (
     "{command}: expected a program with the placeholders {{requests}} and {{replies}}, and {{model}} where it takes "
@@ -44,7 +46,8 @@ EXPECTED = (
 STORED_TOGETHER = 5_000  # results
 POLL = 2.0  # seconds between reads of the program's output
 MAX_LOG = 1 << 18  # bytes kept from the end of the output
-LAST_LINES, MAX_SHOWN = 5, 300  # lines of output in an error message, and characters
+LAST_LINES = 5  # lines of output in an error message
+MAX_SHOWN = 300  # characters of them
 
 TETHER = """
 import os, signal, subprocess, sys, threading, time
@@ -71,9 +74,11 @@ def command_engine(settings: Settings, names: Mapping[Role, str], objects: Mappi
         If the command cannot be run, or cannot serve all of the models.
     """
     models = models_by_role(names, objects)
-    words, first = command_words(settings.sending.command), next(iter(models.values()), "")
+    words = command_words(settings.sending.command)
+    first = next(iter(models.values()), "")
     for role, name in models.items():
-        (provider, model), title = called(name), "model" if role is Role.MODEL else "grader"
+        (provider, model) = called(name)
+        title = "model" if role is Role.MODEL else "grader"
         if provider != called(first)[0]:
             raise ModelError(
                 f"{title} {name!r}: one command cannot serve it and {first!r}; expected "
@@ -108,12 +113,13 @@ def command_words(command: str | None) -> list[str]:
         remember_named({name: value})  # a key, as in --api-key VALUE or --api-key=VALUE
     if shutil.which(words[0]) is None:
         raise SettingError(
-            f"{{command}}: found no program {redacted(words[0])!r} on the PATH; install it or name its path"
+            f"{{command}}: found no program {redacted_error(words[0])!r} on the PATH; install it or name its path"
         )
     return words
 
 
-EXTRA, NEEDED = "ray", ("ray", "pyarrow", "pandas", "fsspec")
+EXTRA = "ray"
+NEEDED = ("ray", "pyarrow", "pandas", "fsspec")
 
 
 def ray_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> BatchEngine:
@@ -150,8 +156,8 @@ class CommandExecutor(FileExecutor):
     @asynccontextmanager
     async def open(self, folder: RunFolder | None) -> AsyncIterator[None]:
         """Load the replies that an earlier command left in the run's folder."""
-        with tempfile.TemporaryDirectory(prefix="refusal-index-") as temporary:
-            self._folder = (folder.path.absolute() if folder else Path(temporary)) / FOLDER
+        with working_folder() as temporary:
+            self._folder = (folder.path.absolute() if folder else temporary) / FOLDER
             try:
                 check_folder(self._folder).mkdir(exist_ok=True)
             except OSError as error:
@@ -219,7 +225,7 @@ async def _run(program: Sequence[str], log: Path, assignment: Assignment, name: 
 def _logged(output: int, log: Path, *, is_over: bool = False) -> list[str]:
     """Write the last lines of a program's output to a log file, redacted, and return them."""
     start = max(os.fstat(output).st_size - MAX_LOG, 0)
-    text = redacted(os.pread(output, MAX_LOG, start).decode("utf-8", "replace"))
+    text = redacted_error(os.pread(output, MAX_LOG, start).decode("utf-8", "replace"))
     complete_lines = re.split(r"[\r\n]+", text)[start > 0 : None if is_over else -1]
     lines = [line for raw in complete_lines if (line := raw.strip())]
     with suppress(OSError):  # such as a full disk

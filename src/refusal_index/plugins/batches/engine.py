@@ -14,12 +14,15 @@ from typing import Protocol
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.failures import RESUMES, Failure
 from refusal_index.models.functions import is_function_name
-from refusal_index.models.requests import ModelError
+from refusal_index.models.requests import ModelError, ModelRequest, called
+from refusal_index.models.sent import Sent
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.batches.formats import RequestResult, ResultError, is_singly, read_result
-from refusal_index.plugins.batches.rounds import Callbacks, Pending, ResultMerger, question_states, stored_ids
+from refusal_index.plugins.batches.formats import FORMATS, RequestResult, ResultError, is_singly, read_result
+from refusal_index.plugins.batches.rounds import Pending, ResultMerger, question_states, stored_ids
 from refusal_index.protocol import Completion, Conversation, Role, next_requests
-from refusal_index.runs.engine import IN_PROCESS_CONCURRENCY, Assignment, DirectEngine, Finished, Underway
+from refusal_index.runs.direct import IN_PROCESS_CONCURRENCY, DirectEngine
+from refusal_index.runs.engine import Assignment
+from refusal_index.runs.events import Finished, Underway
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError
 
@@ -27,8 +30,11 @@ MAX_ROUND = 100_000
 """Maximum number of requests in a round, which is held in memory; executors that need all requests at once ignore it.
 """
 
-FIRST_WAIT, MAX_WAIT = 2.0, 60.0
-"""Seconds to wait before failed requests are retried; the wait doubles with each round, up to the maximum."""
+FIRST_WAIT = 2.0
+"""Seconds to wait before failed requests are retried; the wait doubles with each round."""
+
+MAX_WAIT = 60.0
+"""Maximum of that wait in seconds."""
 
 
 def models_by_role(names: Mapping[Role, str], objects: Mapping[str, object]) -> dict[Role, str]:
@@ -77,6 +83,9 @@ class Executor(Protocol):
     def in_flight(self) -> frozenset[str]:
         """Return the ids of requests that were sent before and whose results have not been yielded yet."""
 
+    def sent(self, request: ModelRequest, name: str) -> Sent:
+        """Return the decoding settings in the body of a request to the model of that name."""
+
     def execute(
         self, requests: Sequence[Pending], assignment: Assignment
     ) -> AsyncGenerator[Mapping[str, RequestResult], None]:
@@ -103,7 +112,8 @@ class BatchEngine:
     def __init__(
         self, settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object], executor: Executor
     ) -> None:
-        self._names, self._executor = names, executor
+        self._names = names
+        self._executor = executor
         models = models_by_role(names, objects)
         functions = {role: name for role, name in names.items() if role not in models}
         self._functions = DirectEngine(settings, functions, objects)
@@ -119,10 +129,12 @@ class BatchEngine:
 
     async def execute(self, assignment: Assignment) -> None:
         """Send rounds until every pending request has a reply or has failed permanently."""
-        attempts, wait = Attempts(assignment, self._names), 0.0
+        attempts = Attempts(assignment, self._names)
+        wait = 0.0
         by_question: dict[str, list[Conversation]] = {}
         for conversation in assignment.conversations:
-            question_id, variant = conversation.question.question_id, conversation.variant
+            question_id = conversation.question.question_id
+            variant = conversation.variant
             by_question.setdefault(question_id, []).append(conversation)
             if not next_requests(conversation, assignment.store.completions(question_id, variant)):
                 assignment.store.clear_failure(variant, question_id)
@@ -136,12 +148,19 @@ class BatchEngine:
             if assignment.breaker.reason is not None:
                 return
             attempts.begin(requests)
+            self._note_sent(requests, assignment)
             assignment.progress(Underway(f"{len(requests):,} requests in flight"))
             replies = 0
             async with aclosing(self._results(requests, assignment)) as groups:
                 async for results in groups:
                     replies += self._merge(results, assignment, attempts, by_question)
             wait = 0.0 if replies else min(max(2 * wait, FIRST_WAIT), MAX_WAIT)
+
+    def _note_sent(self, requests: Iterable[Pending], assignment: Assignment) -> None:
+        for pending in requests:
+            role = pending.ask.request.role
+            if role not in self._own:
+                assignment.sent.note(pending.ask, self._executor.sent(pending.ask, self._names[role]))
 
     def _next_round(self, assignment: Assignment, attempts: Attempts) -> list[Pending]:
         states = question_states(assignment.conversations, assignment.store, assignment.settings, self._names)
@@ -154,11 +173,12 @@ class BatchEngine:
         return list(islice(open_requests, self._executor.max_requests))
 
     def _affordable(self, requests: list[Pending], assignment: Assignment) -> list[Pending]:
-        """Return the requests that the budget has room for; requests in flight are already paid for."""
-        budget, earlier = assignment.budget, self._executor.in_flight()
+        """Return the requests that the budget allows; requests in flight are already paid for."""
+        budget = assignment.budget
+        earlier = self._executor.in_flight()
         budget.sent(len(earlier - self._counted))
         old = [request for request in requests if request.custom_id in earlier]
-        new = [request for request in requests if request.custom_id not in earlier][: budget.room()]
+        new = [request for request in requests if request.custom_id not in earlier][: budget.requests_left()]
         if requests and not (old or new):
             assignment.breaker.open(budget.used_up() or "the budget is used up", planned=True)
         budget.sent(len(new))
@@ -203,7 +223,7 @@ class BatchEngine:
             for question_id in sorted(attempts.question_ids(results))
             for conversation in by_question[question_id]
         ]
-        merger = ResultMerger(results, store, Callbacks(assignment.progress, attempts.replied, attempts.failed))
+        merger = ResultMerger(results, store, assignment.progress, attempts.replied, attempts.failed)
         try:
             states = question_states(conversations, store, assignment.settings, self._names)
             return merger.merge(states).replies
@@ -227,7 +247,8 @@ class Attempts:
     """
 
     def __init__(self, assignment: Assignment, names: Mapping[Role, str]) -> None:
-        self._assignment, self._names = assignment, names
+        self._assignment = assignment
+        self._names = names
         self._failures: Counter[str] = Counter()
         self._over: set[str] = set()
         self._sent: dict[str, str] = {}  # the question of each request of the current round
@@ -261,7 +282,9 @@ class Attempts:
 
     def failed(self, pending: Pending, failure: Failure) -> None:
         """Count a failed request; if it may be retried, it is sent with the next round."""
-        assignment, role, name = self._assignment, pending.ask.request.role, pending.custom_id
+        assignment = self._assignment
+        role = pending.ask.request.role
+        name = pending.custom_id
         conversation = pending.ask.conversation
         question_id = conversation.question.question_id
         is_new = name not in self._answered  # otherwise another variant has reported it
@@ -308,23 +331,27 @@ class FilesEngine:
         )
 
 
-FOLDER, REPLIES = "rounds", ".replies.jsonl"
-"""The subfolder of a run for results that are not in the store yet, and the suffix of its files from `command`."""
+FOLDER = "rounds"
+"""The subfolder of a run for results that are not in the store yet."""
 
-RESULT_FILES = {"command": f"*{REPLIES}", "ray": "shards/*.jsonl"}
-"""Glob patterns of the result files that each engine leaves in that folder and reads again."""
+REPLIES = ".replies.jsonl"
+"""The suffix of its files from `command`."""
 
 
-def refuse_left(folder: RunFolder, engine: str) -> None:
-    """Raise if another engine left result files that `engine` cannot read, so it would pay for them again.
+def refuse_left(folder: RunFolder, pattern: str) -> None:
+    """Raise if an engine left result files that another one cannot read, so it would pay for them again.
+
+    Parameters
+    ----------
+    folder, pattern
+        The run's folder, and a glob pattern of the files.
 
     Raises
     ------
     SettingError
         The message says where the files are and how to store their results.
     """
-    others = (pattern for name, pattern in RESULT_FILES.items() if name != engine)
-    left = [path for pattern in others for path in sorted((folder.path / FOLDER).glob(pattern))]
+    left = sorted((folder.path / FOLDER).glob(pattern))
     if left:
         raise SettingError(
             f"{folder.path}: results that an earlier command paid for are in {left[0].parent} ({len(left):,} files, "
@@ -365,6 +392,10 @@ class FileExecutor(Executor, ABC):
             name: {result.custom_id: result for result in read_lines(lines) if _is_reply(result)}
             for name, lines in files
         }
+
+    def sent(self, request: ModelRequest, name: str) -> Sent:
+        """Return the decoding settings in the body of a request, in the format of OpenAI-compatible servers."""
+        return FORMATS["compatible"].sent(request, called(name)[1])
 
     def in_flight(self) -> frozenset[str]:
         """Return the ids of requests whose replies are in result files."""

@@ -11,10 +11,20 @@ from typing import Any
 
 from refusal_index.data.text import sound_text
 from refusal_index.errors import RefusalIndexError, shortened
-from refusal_index.models.chat_api import chat_body, count_in, read_chat, read_refused_prompt, text_in
+from refusal_index.models.chat_api import (
+    chat_body,
+    count_in,
+    failure_in,
+    read_chat,
+    read_refused_prompt,
+    status_in,
+    text_in,
+)
 from refusal_index.models.failures import Failure, NoAnswerError, classify_error, describe_error
 from refusal_index.models.requests import ModelRequest, Response
-from refusal_index.protocol import Role, StopReason
+from refusal_index.models.sent import Sent, sent_in
+from refusal_index.models.stop_reasons import stop_reason_of
+from refusal_index.protocol import Role
 
 PASSING_CODES = (
     "batch_expired",
@@ -78,7 +88,10 @@ class ProviderError(RefusalIndexError, RuntimeError):
 
     def __init__(self, message: str, status: int | None, code: str, body: Any) -> None:
         super().__init__(message)
-        self.status_code, self.code, self.type, self.body = status, code, code, body
+        self.status_code = status
+        self.code = code
+        self.type = code
+        self.body = body
 
 
 def provider_failure(error: Any, model: str, status: int | None = None) -> Failure:
@@ -147,6 +160,10 @@ class Format:
     gives_choices: bool = True
     leaves_out: tuple[str, ...] = ()
 
+    def sent(self, request: ModelRequest, model: str) -> Sent:
+        """Return the decoding settings in the line of a request."""
+        return sent_in(self.line("", request, model))
+
     def takes(self, requests: int, size: int) -> bool:
         """Whether one file may hold this many requests and bytes."""
         return requests <= self.most_requests and size <= self.most_bytes
@@ -166,7 +183,8 @@ def anthropic_params(request: ModelRequest, model: str) -> Json:
 
     The API has no seed, and since October 2026 it rejects temperature and top-p for every model.
     """
-    messages, decoding = request.request.messages, request.decoding
+    messages = request.request.messages
+    decoding = request.decoding
     system = "\n\n".join(message.content for message in messages if message.role == "system")
     effort = decoding.reasoning_effort if decoding else None
     params: Json = {
@@ -268,20 +286,23 @@ def read_result(document: Any, model: str = "the provider") -> RequestResult:
 
 def _read_openai(document: Mapping[str, Any], model: str) -> Response | Failure:
     """Parse a result of OpenAI or vLLM; a status of 400 or more is a failure even without an error."""
-    response, error = document.get("response"), document.get("error")
+    response = document.get("response")
+    error = document.get("error")
     if not isinstance(response, Mapping):
         if not error:
             raise ResultError("expected a response or an error, found neither")
         return provider_failure(error, model)
-    status, body = response.get("status_code"), response.get("body")
+    status = response.get("status_code")
+    body = response.get("body")
     status = status if isinstance(status, int) else None
     if error or (status or 200) >= 400:
         failed = error or body
         if status == BAD_REQUEST and (refused := read_refused_prompt(_inner_error(failed) or failed)) is not None:
             return refused
         return provider_failure(failed, model, status)
-    if isinstance(body, Mapping) and _inner_error(body) is not None and not body.get("choices"):
-        return provider_failure(body, model, status if status != 200 else 502)
+    failed = failure_in(body)
+    if failed is not None:
+        return provider_failure(failed, model, status_in(failed, body))
     return read_chat(body)
 
 
@@ -289,14 +310,6 @@ def _inner_error(body: Any) -> Mapping[str, Any] | None:
     """Return the ``error`` object inside a body; None if there is none."""
     error = body.get("error") if isinstance(body, Mapping) else None
     return error if isinstance(error, Mapping) else None
-
-
-ANTHROPIC_STOPS = {
-    "max_tokens": StopReason.LENGTH,
-    "model_context_window_exceeded": StopReason.LENGTH,
-    "refusal": StopReason.CONTENT_FILTER,
-    "tool_use": StopReason.TOOL_CALL,
-}
 
 
 def _read_anthropic(result: Any, model: str) -> Response | Failure:
@@ -314,7 +327,7 @@ def read_anthropic(message: Any) -> Response:
     Raises
     ------
     NoAnswerError
-        If the message has no content, or its text blocks hold no text.
+        If the message has no content, its text blocks hold no text, or an error ended it.
     """
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
         raise NoAnswerError("the response holds no content")
@@ -322,7 +335,12 @@ def read_anthropic(message: Any) -> Response:
     text = text_in(parts)
     if parts and text is None:
         raise NoAnswerError("the response holds no text")
-    reason = ANTHROPIC_STOPS.get(str(message.get("stop_reason")), StopReason.STOP)
+    reason = stop_reason_of(message.get("stop_reason"))
     usage = message.get("usage")
     counts = usage if isinstance(usage, Mapping) else {}
-    return Response([(text or "", reason)], count_in(counts.get("input_tokens")), count_in(counts.get("output_tokens")))
+    return Response(
+        [(text or "", reason)],
+        count_in(counts.get("input_tokens")),
+        count_in(counts.get("output_tokens")),
+        answered_by=message.get("model"),
+    )

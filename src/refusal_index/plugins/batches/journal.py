@@ -163,7 +163,8 @@ class Journal:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self._path, self._open = path, dict[str, JournalEntry]()
+        self._path = path
+        self._open = dict[str, JournalEntry]()
         self.names = set[str]()
         self._n_bytes = self._n_lines = 0  # complete lines read or written so far
         self._read_new()
@@ -173,6 +174,15 @@ class Journal:
         """The batches that may be in flight, oldest first."""
         return list(self._open.values())
 
+    @property
+    def batches(self) -> dict[str, bool]:
+        """Our keys and the provider's ids of all batches, each with whether it is a key of one that may be in flight.
+
+        Those in flight are first, the oldest before the others.
+        """
+        in_flight = dict.fromkeys(self._open, True)
+        return in_flight | dict.fromkeys(sorted(self.names - in_flight.keys()), False)
+
     def begin(self, provider: str, place: str, model: str, requests: Iterable[str]) -> JournalEntry:
         """Record that a batch is about to be submitted, and return its entry with a new key.
 
@@ -180,9 +190,19 @@ class Journal:
         ------
         NotWrittenError
             If the line cannot be written; the batch must not be submitted then.
+        JournalError
+            If another process has begun to submit some of the requests; neither must this batch be submitted then.
         """
         key = f"ri-{uuid.uuid4().hex}"
-        self._write("begun", key, provider=provider, place=place, model=model, requests=list(requests))
+        asked = list(requests)
+        known = set(self._open)
+        self._read_new()
+        if any(not entry.requests.isdisjoint(asked) for name, entry in self._open.items() if name not in known):
+            raise JournalError(
+                f"{self._path}: another process submits the same requests in a batch, since its file system does not "
+                "keep locks apart; wait until the other process has ended, then run the same command again"
+            )
+        self._write("begun", key, provider=provider, place=place, model=model, requests=asked)
         return self._open[key]
 
     def uploaded(self, key: str, file: str) -> JournalEntry:
@@ -243,7 +263,8 @@ class Journal:
             raise JournalError(f"{self._path} cannot be read ({error.strerror})") from error
 
     def _apply(self, line: Json) -> None:
-        event, key = line["event"], line["key"]
+        event = line["event"]
+        key = line["key"]
         if event == "begun":
             if key in self._open:
                 raise JournalError("expected a key that no other batch uses")
@@ -322,18 +343,17 @@ def describe_in_flight(entries: Collection[JournalEntry]) -> str:
     return f"{' and '.join(parts)} {'is' if len(entries) == 1 else 'are'} in flight"
 
 
-def check_forgotten(names: Collection[str], journals: Collection[Journal]) -> None:
-    """Raise if a batch to abandon is in none of these journals.
+def refuse_in_flight(folder: RunFolder, store: ReplyStore) -> None:
+    """Raise if batches are in flight, whose requests another engine would pay for again.
 
     Raises
     ------
     SettingError
-        The message names the unknown batches and those in flight.
+        The message names the batches in flight and says how to collect them.
     """
-    unknown = sorted(set(names).difference(*(journal.names for journal in journals)))
-    if unknown:
-        keys = ", ".join(entry.key for journal in journals for entry in journal.entries) or "none"
+    entries = in_flight(folder, store)
+    if entries:
         raise SettingError(
-            f"{{engine_option}} forget: no batch {', '.join(map(repr, unknown))} was submitted from here; "
-            f"in flight: {keys}"
+            f"{folder.path}: {describe_in_flight(entries)}: another engine would pay for them again; collect the "
+            f"results with {{engine}} batch, or abandon them with {{engine_option}} forget={entries[0].key}"
         )

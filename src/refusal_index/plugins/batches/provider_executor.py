@@ -1,7 +1,7 @@
 """The engine for providers' batches: half the price, results within a day.
 
 Batches in flight continue when this process ends, and a later command finds them through the journal in the run's
-folder. This module also implements the core's hook for outstanding requests of earlier commands, in batches or files.
+folder.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.failures import RESUMES, EndedError, RequestFailedError
+from refusal_index.models.requests import ModelRequest
+from refusal_index.models.sent import Sent
 from refusal_index.models.settings import FORGET, SettingError, unknown
-from refusal_index.plugins.batches import journal
-from refusal_index.plugins.batches.engine import BatchEngine, models_by_role, refuse_left
+from refusal_index.plugins.batches.engine import BatchEngine, models_by_role
 from refusal_index.plugins.batches.formats import MEGABYTE, Format, RequestResult, is_singly, to_line
-from refusal_index.plugins.batches.journal import Journal, JournalEntry, describe_in_flight, in_flight, journal_of
+from refusal_index.plugins.batches.journal import Journal, JournalEntry, describe_in_flight, journal_of
 from refusal_index.plugins.batches.providers import (
     BatchClient,
     BatchPoller,
@@ -29,13 +29,11 @@ from refusal_index.plugins.batches.providers import (
 )
 from refusal_index.plugins.batches.rounds import Pending, stored_ids
 from refusal_index.protocol import Role
-from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import BATCH, Assignment, Event, Progress, RunFailedError, Underway, unwatched
-from refusal_index.runs.execute import MAX_WAIT, HasResults
-from refusal_index.runs.plan import Plan
+from refusal_index.runs.engine import Assignment, Poll, RunFailedError
+from refusal_index.runs.event_loop import run_to_completion
+from refusal_index.runs.events import Event, Progress, Underway, ignore_events
+from refusal_index.runs.outstanding import check_forgotten
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.store import ReplyStore
-from refusal_index.runs.writing import run_to_completion
 
 MAX_BYTES = 100 * MEGABYTE
 """Maximum bytes of a file, even if the provider allows more: the file is held in memory while it is sent."""
@@ -44,8 +42,11 @@ OPTIONS = {"poll": (10.0, 0.001, 3600.0), "requests": (50_000, 1, 50_000)}
 """Default, minimum and maximum of each option: the seconds between the first two polls, and the requests per batch."""
 
 COLLECTS = "run the same command again to collect the results"
-SLOWER, SLOWEST = 1.5, 6.0
-"""Factor by which each wait between polls grows, and the ratio of the longest wait to the first."""
+SLOWER = 1.5
+"""Factor by which each wait between polls grows."""
+
+SLOWEST = 6.0
+"""Ratio of the longest wait to the first."""
 
 UNKNOWN_MODEL = ("model_not_found", "invalid_model")
 """Error codes of a batch whose model the provider does not accept."""
@@ -102,7 +103,9 @@ def files_of(
         line = to_line(pending.custom_id, pending.ask, style, model).encode() + b"\n"
         if lines and not style.takes(len(lines) + 1, size + len(line)):
             yield b"".join(lines), ids
-            lines, ids, size = [], [], 0
+            lines = []
+            ids = []
+            size = 0
         lines.append(line)
         ids.append(pending.custom_id)
         size += len(line)
@@ -125,12 +128,15 @@ class BatchExecutor:
     """
 
     def __init__(self, settings: Settings, names: Mapping[Role, str]) -> None:
-        self._settings, self._names, self._options = settings, names, read_options(settings)
+        self._settings = settings
+        self._names = names
+        self._options = read_options(settings)
         timeout = float(settings.sending.attempt_timeout)
         self._providers = {name: batches_of(name, timeout) for name in dict.fromkeys(names.values())}
         self.max_requests: int | None = None  # a round may take a day, so send everything in one
         self.gives_choices = not is_singly(names)
-        self._journal, self._clients = Journal(), dict[str, BatchClient]()
+        self._journal = Journal()
+        self._clients = dict[str, BatchClient]()
         self._held_back: set[str] = set()  # requests that wait until the provider has capacity
         self._full: set[str] = set()  # models whose provider accepts no further batch for now
 
@@ -161,7 +167,7 @@ class BatchExecutor:
 
     async def _forget(self) -> None:
         names = self._settings.sending.forget
-        journal.check_forgotten(names, [self._journal])
+        check_forgotten(names, self._journal.batches)
         for client in self._clients.values():
             for entry in client.entries:
                 if names & {entry.key, entry.batch}:
@@ -180,6 +186,11 @@ class BatchExecutor:
     def in_flight(self) -> frozenset[str]:
         """Return the ids of requests that are, or may be, in batches whose results are not collected yet."""
         return frozenset(self._held_back).union(*(entry.requests for entry in self._journal.entries))
+
+    def sent(self, request: ModelRequest, name: str) -> Sent:
+        """Return the decoding settings in the body of a request."""
+        provider = self._providers[name]
+        return provider.style.sent(request, provider.account.model)
 
     def _entries(self, *, submitted: bool = True) -> list[JournalEntry]:
         """Return the batches that were submitted, or else those that may not have arrived."""
@@ -223,12 +234,10 @@ class BatchExecutor:
             for entry in self._entries(submitted=False):
                 await self._clients[entry.model].find_again(entry, assignment)
             await self._submit(requests, assignment)
-        ids, breaker, wait = (
-            frozenset(request.custom_id for request in requests),
-            assignment.breaker,
-            self._options["poll"],
-        )
-        poller = BatchPoller(self._clients, unwatched if self._settings.sending.detach else assignment.progress)
+        ids = frozenset(request.custom_id for request in requests)
+        breaker = assignment.breaker
+        wait = self._options["poll"]
+        poller = BatchPoller(self._clients, ignore_events if self._settings.sending.detach else assignment.progress)
         while entries := [entry for entry in self._entries() if entry.requests & ids]:
             note = f"{describe_in_flight(entries)}; {COLLECTS}"
             if breaker.reason is not None:
@@ -258,7 +267,8 @@ class BatchExecutor:
 
     async def _wait(self, seconds: float, note: str, assignment: Assignment) -> None:
         """Wait before the next poll; end the run if it is detached or its time is over."""
-        budget, breaker = assignment.budget, assignment.breaker
+        budget = assignment.budget
+        breaker = assignment.breaker
         left = budget.seconds_left()
         if self._settings.sending.detach:
             breaker.open(note, planned=True)
@@ -278,11 +288,13 @@ class BatchExecutor:
             if pending.custom_id not in submitted:
                 by_name.setdefault(self._names[pending.ask.request.role], []).append(pending)
         for name, new in by_name.items():
-            client, breaker = self._clients[name], assignment.breaker
+            client = self._clients[name]
+            breaker = assignment.breaker
             if name in self._full and client.entries:
                 self._held_back.update(pending.custom_id for pending in new)
                 continue
-            account, style = client.provider.account, client.provider.style
+            account = client.provider.account
+            style = client.provider.style
             for content, ids in files_of(new, style, account.model, int(self._options["requests"])):
                 if breaker.reason is not None:
                     return
@@ -336,84 +348,33 @@ def batch_engine(settings: Settings, names: Mapping[Role, str], objects: Mapping
     return BatchEngine(settings, names, objects, BatchExecutor(settings, models_by_role(names, objects)))
 
 
-# The hook `Outstanding` of runs/execute.py:
+def give_up(folder: RunFolder, settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> None:
+    """Abandon the batches of a run's folder that the settings of another engine name."""
+    options = [f"{FORGET}={name}" for name in settings.sending.forget]
+    executor = BatchExecutor(settings.changed(engine_option=options), models_by_role(names, objects))
+    run_to_completion(executor.give_up(folder))
 
 
-def check(plan: Plan, store: ReplyStore) -> None:
-    """Abandon the batches named in the settings; raise SettingError if another engine has requests outstanding."""
-    sending = plan.settings.sending
-    refuse_left(plan.folder, sending.engine)
-    if sending.engine == BATCH:
-        return
-    if sending.forget:
-        settings = plan.settings.changed(engine_option=[f"{FORGET}={name}" for name in sending.forget])
-        run_to_completion(_executor(plan, settings).give_up(plan.folder))
-    refuse_in_flight(plan.folder, store)
-
-
-def refuse_in_flight(folder: RunFolder, store: ReplyStore) -> None:
-    """Raise if batches are in flight, whose requests another engine would pay for again.
-
-    Raises
-    ------
-    SettingError
-        The message names the batches in flight and says how to collect them.
-    """
-    entries = in_flight(folder, store)
-    if entries:
-        raise SettingError(
-            f"{folder.path}: {describe_in_flight(entries)}: another engine would pay for them again; collect the "
-            f"results with {{engine}} batch, or abandon them with {{engine_option}} forget={entries[0].key}"
-        )
-
-
-def check_forgotten(plans: Sequence[Plan]) -> None:
-    """Raise SettingError if a batch to abandon belongs to none of the runs."""
-    journal.check_forgotten(plans[0].settings.sending.forget, [journal_of(plan.folder) for plan in plans])
-
-
-def settings_alone(plan: Plan) -> Settings:
-    """Return the settings of one run of a set: it does not wait for batches, and abandons only its own."""
-    settings = plan.settings
-    if settings.sending.forget:
-        names, options = journal_of(plan.folder).names, settings.sending.engine_option
-        arguments = [f"{name}={value}" for name, value in options if name != FORGET or value in names]
-        settings = settings.changed(engine_option=arguments)
-    return settings.changed(detach=True) if settings.sending.engine == BATCH else settings
-
-
-def is_waited_for(plan: Plan, budget: Budget) -> bool:
-    """Whether a run that ended early has batches in flight that this command waits for."""
-    sending = plan.settings.sending
-    if sending.engine != BATCH or sending.detach or budget.is_over:
-        return False
-    return bool(journal_of(plan.folder).entries)
-
-
-def poller(report: Callable[[Plan, str], object]) -> HasResults:
+def poller(
+    folder: RunFolder,
+    settings: Settings,
+    names: Mapping[Role, str],
+    objects: Mapping[str, object],
+    report: Callable[[str], object],
+) -> Poll:
     """Return a function that checks whether a run has results to collect.
 
     The function calls `report` when a provider first fails to answer, and raises RunFailedError after `OUTAGE`
     seconds without an answer.
     """
-    outages: dict[Path, dict[str, tuple[float, str]]] = {}
+    outages: dict[str, tuple[float, str]] = {}
 
-    async def has_results(plan: Plan) -> bool:
-        def progress(event: Event) -> None:
-            if isinstance(event, Underway):
-                report(plan, event.note)
+    def progress(event: Event) -> None:
+        if isinstance(event, Underway):
+            report(event.note)
 
-        folder = plan.folder
-        return await _executor(plan, plan.settings).has_results(folder, progress, outages.setdefault(folder.path, {}))
+    async def has_results() -> bool:
+        executor = BatchExecutor(settings, models_by_role(names, objects))
+        return await executor.has_results(folder, progress, outages)
 
     return has_results
-
-
-def first_wait(plans: Iterable[Plan]) -> float:
-    """Return the seconds between the first poll and the second."""
-    polls = (read_options(plan.settings)["poll"] for plan in plans if plan.settings.sending.engine == BATCH)
-    return min(polls, default=MAX_WAIT)
-
-
-def _executor(plan: Plan, settings: Settings) -> BatchExecutor:
-    return BatchExecutor(settings, models_by_role(plan.names, plan.objects))

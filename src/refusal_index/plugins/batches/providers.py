@@ -31,23 +31,29 @@ from refusal_index.models.failures import (
     send_with_retries,
     status_of,
 )
-from refusal_index.models.requests import NO_KEY, Account, ModelError, account_of
+from refusal_index.models.redirects import check_redirect
+from refusal_index.models.requests import NO_KEY, Account, ModelError, account_of, check_certificates
 from refusal_index.plugins.batches.formats import RequestResult, format_of, in_batch, provider_failure, read_result
 from refusal_index.plugins.batches.journal import Journal, JournalEntry, usable
-from refusal_index.runs.engine import Assignment, Progress, RunFailedError, Underway
+from refusal_index.runs.engine import Assignment, RunFailedError
+from refusal_index.runs.events import Progress, Underway
 
 METADATA = "refusal_index"
 """The metadata field that holds our key of a batch."""
 
-CHUNK, MAX_LINE = 1 << 16, 64 << 20
-"""Bytes of a download to read at a time, and maximum bytes of one result."""
+CHUNK = 1 << 16
+"""Bytes of a download to read at a time."""
+
+MAX_LINE = 64 << 20
+"""Maximum bytes of one result."""
 
 UNSUPPORTED = ("google", "mistral", "grok")  # Inspect's names of providers whose batch API is not supported
 ENDED = ("failed", "completed", "expired", "cancelled")
 CROWDED = ("token_limit_exceeded",)
 """Error codes of a batch that was rejected because too much is in flight."""
 
-SHOWN_ERRORS, MAX_STATUS = 3, 80
+SHOWN_ERRORS = 3
+MAX_STATUS = 80
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,9 @@ class BatchApi(ABC):
     resource: str
 
     def __init__(self, account: Account, make_client: Any, timeout: float) -> None:
-        self.account, self.style = account, format_of(account.name)
+        check_certificates()
+        self.account = account
+        self.style = format_of(account.name)
         self._make_client = partial(
             make_client, api_key=account.api_key, base_url=account.base_url, max_retries=0, timeout=timeout
         )
@@ -121,6 +129,7 @@ class BatchApi(ABC):
     async def open(self) -> AsyncIterator[None]:
         """Create the client, and close it on exit."""
         async with self._make_client() as self._client:
+            self._client._client.event_hooks["response"].append(check_redirect)
             self._batches = attrgetter(self.resource)(self._client)
             yield
 
@@ -191,7 +200,8 @@ class OpenAIBatchApi(BatchApi):
 
     def _state(self, batch: Any) -> State:
         """Convert a batch object; compatible servers may omit optional fields."""
-        counts, status = batch.request_counts, str(batch.status).lower()
+        counts = batch.request_counts
+        status = str(batch.status).lower()
         total, completed, failed = (
             (counts.total or 0, counts.completed or 0, counts.failed or 0) if counts else (0, 0, 0)
         )
@@ -257,7 +267,8 @@ class AnthropicBatchApi(BatchApi):
                 yield line
 
     def _state(self, batch: Any) -> State:
-        counts, status = batch.request_counts, batch.processing_status
+        counts = batch.request_counts
+        status = batch.processing_status
         done = counts.succeeded + counts.errored + counts.canceled + counts.expired
         created = batch.created_at.timestamp()
         total = done + counts.processing
@@ -332,7 +343,8 @@ def describe_states(states: Iterable[tuple[str, State]]) -> str:
     for provider, batches in by_provider.items():
         statuses = Counter(re.sub(r"[\W_]+", " ", batch.status)[:MAX_STATUS] for batch in batches)
         status = ", ".join(f"{count:,} {name}" for name, count in sorted(statuses.items()))
-        done, total = sum(batch.done for batch in batches), sum(batch.total for batch in batches)
+        done = sum(batch.done for batch in batches)
+        total = sum(batch.total for batch in batches)
         counts = f"; {done:,} of {total:,} done" if total else ""
         parts.append(f"{len(batches):,} batch{'es' if len(batches) > 1 else ''} at {provider}: {status}{counts}")
     return "; ".join(parts)
@@ -349,10 +361,14 @@ SETTLED = 10.0
 WINDOW = 3 * 86_400.0
 """Seconds by which a batch may appear older than its submission because clocks differ."""
 
-MAX_LISTED, SHOWN = 100_000, 3  # batches of an account to list, and to name in a message
+MAX_LISTED = 100_000  # batches of an account to list
+SHOWN = 3  # batches to name in a message
 READINGS = 2  # attempts to download results that have broken lines
-MIN_MATCHED, FEW = 0.1, 10
-"""Minimum share of a batch's results that must be usable, and the number of unusable ones that ends the run."""
+MIN_MATCHED = 0.1
+"""Minimum share of a batch's results that must be usable."""
+
+FEW = 10
+"""Number of unusable results that ends the run."""
 
 FINISHED = ("completed", "ended")
 """Statuses of a batch whose requests were all attempted."""
@@ -372,7 +388,10 @@ class BatchClient:
     """
 
     def __init__(self, name: str, provider: BatchApi, journal: Journal, retries: int) -> None:
-        self.name, self.provider, self._journal, self._retries = name, provider, journal, retries
+        self.name = name
+        self.provider = provider
+        self._journal = journal
+        self._retries = retries
         self._unmatched = set[str]()  # requests without a usable result in consecutive batches
 
     @property
@@ -388,7 +407,8 @@ class BatchClient:
         EndedError
             If the circuit breaker opened before the batch was submitted.
         """
-        account, breaker = self.provider.account, assignment.breaker
+        account = self.provider.account
+        breaker = assignment.breaker
         entry = self._journal.begin(account.provider, address_of(account), self.name, requests)
         is_in_doubt = False  # whether a submission may have arrived, so must not be repeated blindly
 
@@ -400,7 +420,8 @@ class BatchClient:
             nonlocal is_in_doubt
             if is_in_doubt and (state := await self.find(entry, assignment)) is not None:
                 return state
-            was_in_doubt, is_in_doubt = is_in_doubt, True
+            was_in_doubt = is_in_doubt
+            is_in_doubt = True
             try:
                 state = await self.provider.submit(content, entry.file, entry.key)
             except Exception as error:
@@ -478,7 +499,8 @@ class BatchClient:
             return None  # without a file nothing was submitted
         await assignment.breaker.wait(SETTLED)
         _check_running(assignment)
-        seen, candidates = set[str](), list[State]()
+        seen = set[str]()
+        candidates = list[State]()
         async for state in self.provider.batches():
             _check_running(assignment)
             if state.id in seen or len(seen) == MAX_LISTED:
@@ -529,7 +551,8 @@ class BatchClient:
         ValueError
             If there are fewer results than the provider reports, so the download was cut short.
         """
-        is_failed, broken = dict[str, bool](), 0
+        is_failed = dict[str, bool]()
+        broken = 0
         async for line in self.provider.results(state):
             if not line.strip():
                 continue
@@ -604,7 +627,8 @@ class BatchClient:
 
     def _why_not(self, error: RequestFailedError, in_doubt: JournalEntry | None) -> str:
         """Describe why a batch cannot be submitted and what to do."""
-        status, message = status_of(error), error.failure.message
+        status = status_of(error)
+        message = error.failure.message
         if in_doubt is not None:
             problem = f"{self.name}: it is unknown whether a batch arrived ({message})"
             return f"{problem}; run the same command again to look for it; {how_to_give_up(in_doubt)}"
@@ -667,7 +691,8 @@ class BatchPoller:
         progress: Progress,
         outages: dict[str, tuple[float, str]] | None = None,
     ) -> None:
-        self._clients, self._progress = clients, progress
+        self._clients = clients
+        self._progress = progress
         self._slots = asyncio.Semaphore(MAX_LOOKS)
         self.outages = {} if outages is None else outages
         self.lost: str | None = None
@@ -677,7 +702,8 @@ class BatchPoller:
         return list(zip(entries, await asyncio.gather(*map(self._state, entries)), strict=True))
 
     async def _state(self, entry: JournalEntry) -> State:
-        client, batch = self._clients[entry.model], entry.batch or ""
+        client = self._clients[entry.model]
+        batch = entry.batch or ""
         try:
             async with self._slots:
                 state = await client.provider.look(batch)
@@ -694,11 +720,12 @@ class BatchPoller:
 
     def _note_outage(self, client: BatchClient, failure: Failure) -> None:
         if client.name not in self.outages:
-            address, now = address_of(client.provider.account), time.strftime("%H:%M")
+            address = address_of(client.provider.account)
+            now = time.strftime("%H:%M")
             message = f"{client.name}: batches at {address} cannot be polled since {now} ({failure.message})"
             self.outages[client.name] = time.monotonic(), message
             minutes = OUTAGE / 60
-            self._progress(Underway(f"{message}; the command keeps polling for {minutes:.0f} minutes", is_news=True))
+            self._progress(Underway(f"{message}; the command keeps polling for {minutes:.0f} minutes", is_notice=True))
         since, message = self.outages[client.name]
         if time.monotonic() - since > OUTAGE:
             self.lost = f"{message}; {failure.advice}, and collects the results"

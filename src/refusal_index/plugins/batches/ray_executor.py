@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import socket
-import tempfile
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -23,11 +22,13 @@ import ray
 import ray.data
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from refusal_index.data.files import working_folder
 from refusal_index.data.folder import RunFolder
 from refusal_index.models.chat_api import chat_body
 from refusal_index.models.failures import RESUMES, Failure, FailureKind, describe_error
 from refusal_index.models.openai_client import CONCURRENCY
-from refusal_index.models.requests import Account, ModelError, account_of, provider_of
+from refusal_index.models.requests import Account, ModelError, ModelRequest, account_of, provider_of
+from refusal_index.models.sent import Sent, sent_in
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.batches.engine import FOLDER, FileExecutor
 from refusal_index.plugins.batches.formats import MAX_REPLY_TOKENS, RequestResult
@@ -45,8 +46,9 @@ from refusal_index.plugins.batches.ray_nodes import (
 )
 from refusal_index.plugins.batches.rounds import Pending
 from refusal_index.protocol import Role
-from refusal_index.redaction import redacted
-from refusal_index.runs.engine import Assignment, RunFailedError, Underway
+from refusal_index.redaction import redacted_error
+from refusal_index.runs.engine import Assignment, RunFailedError
+from refusal_index.runs.events import Underway
 from refusal_index.runs.settings import Settings
 
 
@@ -86,7 +88,8 @@ def read_options(pairs: Iterable[tuple[str, str]]) -> RayOptions:
     >>> read_options([("shard", "64"), ("vllm.tensor-parallel-size", "2")]).vllm
     {'tensor_parallel_size': 2}
     """
-    values, vllm = dict[str, Any](), dict[str, Any]()
+    values = dict[str, Any]()
+    vllm = dict[str, Any]()
     names = [field_.name for field_ in fields(RayOptions) if field_.name != "vllm"]
     for name, value in pairs:
         if name.startswith(VLLM_PREFIX):
@@ -116,10 +119,13 @@ QUIET = {
 
 CONNECT_TIMEOUT = 3.0  # seconds; Ray itself tries for minutes
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-SETTINGS_FRAME = 4
-"""The first bytes that a gRPC client sends, and the type of the first frame of a gRPC server, such as a cluster."""
+"""The first bytes that a gRPC client sends."""
 
-LOCAL, AUTO = "local", "auto"
+SETTINGS_FRAME = 4
+"""The type of the first frame of a gRPC server, such as a cluster."""
+
+LOCAL = "local"
+AUTO = "auto"
 
 
 @contextmanager
@@ -192,8 +198,8 @@ def check_address(address: str) -> None:
     if not host or "/" in host or not (port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
         raise ModelError(
             "{ray_address}: expected HOST:PORT of a cluster, as 'ray start' shows it, or auto, got "
-            f"{redacted(address)[:100]!r}; Ray Data does not work through Ray's client (ray://): run on a node of the "
-            "cluster"
+            f"{redacted_error(address)[:100]!r}; Ray Data does not work through Ray's client (ray://): run on a node "
+            "of the cluster"
         )
     try:
         with socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT) as connection:
@@ -209,8 +215,8 @@ def check_address(address: str) -> None:
 
 def _no_cluster(address: str, reason: str) -> ModelError:
     return ModelError(
-        f"{{ray_address}}: no Ray cluster at {redacted(address)[:100]} ({redacted(reason).strip()[:200]}); start one "
-        "with 'ray start --head', or leave out the address to use this machine alone"
+        f"{{ray_address}}: no Ray cluster at {redacted_error(address)[:100]} ({redacted_error(reason).strip()[:200]}); "
+        "start one with 'ray start --head', or leave out the address to use this machine alone"
     )
 
 
@@ -225,7 +231,8 @@ def _quieten_data() -> None:
                 handler.setLevel(logging.CRITICAL)
 
 
-VLLM, VLLM_PREFIX = "vllm", "vllm."
+VLLM = "vllm"
+VLLM_PREFIX = "vllm."
 ERROR = "__inference_error__"
 """The column that holds the error of vLLM's stage; empty on success."""
 
@@ -319,7 +326,8 @@ def from_vllm(row: Mapping[str, Any], max_length: int | None = None) -> dict[str
     max_length
         Maximum number of tokens of prompt and reply together; None if not set in the options.
     """
-    prompt_tokens, completion_tokens = int(row["num_input_tokens"]), int(row["num_generated_tokens"])
+    prompt_tokens = int(row["num_input_tokens"])
+    completion_tokens = int(row["num_generated_tokens"])
     max_tokens = json.loads(row["body"]).get("max_tokens", MAX_REPLY_TOKENS)
     # the stage does not say why a reply ended
     is_cut = completion_tokens >= max_tokens or (
@@ -435,8 +443,9 @@ class RayExecutor(FileExecutor):
     @asynccontextmanager
     async def open(self, folder: RunFolder | None) -> AsyncIterator[None]:
         """Connect to the cluster, and load the shards that an earlier command left."""
-        with tempfile.TemporaryDirectory(prefix="refusal-index-") as temporary:
-            own_folder, storage = (folder.path if folder else Path(temporary)) / FOLDER, self._options.storage
+        with working_folder() as temporary:
+            own_folder = (folder.path if folder else temporary) / FOLDER
+            storage = self._options.storage
             # runs that share a storage have separate folders
             location = (
                 str((own_folder / "shards").absolute())
@@ -449,7 +458,8 @@ class RayExecutor(FileExecutor):
             try:
                 with cluster(self._settings.sending.ray_address):
                     check_gpus(self._names.values())
-                    self._coordinator, self._stream = start_coordinator(), None
+                    self._coordinator = start_coordinator()
+                    self._stream = None
                     try:
                         yield
                     finally:
@@ -460,11 +470,23 @@ class RayExecutor(FileExecutor):
     def _remove(self, file: str) -> None:
         self._shards.remove(file)
 
+    def sent(self, request: ModelRequest, name: str) -> Sent:
+        """Return the decoding settings in the body of a request."""
+        model, provider = self._called(name)
+        return sent_in(chat_body(request, model, provider))
+
+    def _called(self, name: str) -> tuple[str, str]:
+        """Return a server's or a node's name for a model, and its provider."""
+        account = self._accounts.get(name)
+        provider, _, model = name.partition("/")
+        return (model, provider) if account is None else (account.model, account.provider)
+
     async def _answers(
         self, name: str, requests: Sequence[Pending], assignment: Assignment
     ) -> AsyncGenerator[Mapping[str, RequestResult], None]:
         dataset, n_shards = self._dataset(name, requests)
-        self._stream, n_finished = RowStream(dataset), 0
+        self._stream = RowStream(dataset)
+        n_finished = 0
         stopping = asyncio.create_task(self._stop(assignment))
         try:
             async for row in self._stream.rows():
@@ -497,11 +519,10 @@ class RayExecutor(FileExecutor):
 
     def _dataset(self, name: str, requests: Sequence[Pending]) -> tuple[ray.data.Dataset, int]:
         """Return the data set of results, and its number of shards."""
-        account, options, sending = self._accounts.get(name), self._options, self._settings.sending
-        provider, _, model = name.partition("/")
-        if account is not None:
-            provider, model = account.provider, account.model
-        tables = list(shards_of(requests, options.shard, model, provider))
+        account = self._accounts.get(name)
+        options = self._options
+        sending = self._settings.sending
+        tables = list(shards_of(requests, options.shard, *self._called(name)))
         arguments = {
             "name": name,
             "coordinator": self._coordinator,
@@ -550,7 +571,8 @@ class RowStream:
     """The rows of a data set as they arrive, read in a thread because Ray Data has no asynchronous iterator."""
 
     def __init__(self, dataset: ray.data.Dataset) -> None:
-        self._loop, self._rows = asyncio.get_running_loop(), asyncio.Queue[Row | Exception | None]()
+        self._loop = asyncio.get_running_loop()
+        self._rows = asyncio.Queue[Row | Exception | None]()
         self.thread = threading.Thread(target=self._read, args=(dataset,), daemon=True, name="ray-shards")
         self.thread.start()
 

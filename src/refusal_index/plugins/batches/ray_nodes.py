@@ -27,7 +27,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, FSSpecHandler, LocalF
 
 from refusal_index.data.files import check_folder, check_plain, write_atomically
 from refusal_index.errors import shortened
-from refusal_index.models.chat_api import OK, read_chat, read_refused_prompt
+from refusal_index.models.chat_api import FILTERED_NOTE, OK, read_chat, read_refused_prompt
 from refusal_index.models.failures import (
     CircuitBreaker,
     EndedError,
@@ -42,14 +42,20 @@ from refusal_index.models.failures import (
 from refusal_index.models.openai_client import client_of, post_chat
 from refusal_index.models.requests import Account, ModelError, provider_of
 from refusal_index.plugins.batches.formats import RequestResult, ResultError, read_result
-from refusal_index.redaction import redacted, redacted_in, remember, secrets_in_url
+from refusal_index.redaction import redacted_error, redacted_in, remember, secrets_in_url, without_credentials
 
 POLL = 1.0  # seconds between checks whether the run has ended
-ENDING, MARK = ".jsonl", "driver"
-"""Suffix of a shard's file, and name of the marker file by which an actor recognises the driver's folder."""
+ENDING = ".jsonl"
+"""Suffix of a shard's file."""
 
-STORAGE_NAME, SAFE_NAME = "storage", re.compile(r"run-[0-9a-f]{32}")
-"""The file in a run's folder that holds the name of its folder in shared storage, and the pattern of such names."""
+MARK = "driver"
+"""Name of the marker file by which an actor recognises the driver's folder."""
+
+STORAGE_NAME = "storage"
+"""The file in a run's folder that holds the name of its folder in shared storage."""
+
+SAFE_NAME = re.compile(r"run-[0-9a-f]{32}")
+"""Pattern of such names."""
 
 Request = Mapping[str, str]
 """A row of a shard: the shard's name, and the request's id, role, question and JSON body."""
@@ -85,7 +91,8 @@ class Shards:
     """
 
     def __init__(self, location: str, mark: str | None = None) -> None:
-        self.place, self.mark = location, mark
+        self.place = location
+        self.mark = mark
         self._files, self._folder = _storage(location)
         self._is_remote = self._files.type_name != "local"
 
@@ -97,7 +104,7 @@ class Shards:
             self._put(MARK, self.mark)
         except OSError as error:
             raise ModelError(
-                f"{{engine_option}}: storage {redacted(self.place)}: {redacted(str(error))[:300]}"
+                f"{{engine_option}}: storage {redacted_error(self.place)}: {redacted_error(str(error))[:300]}"
             ) from error
         return self.mark
 
@@ -160,7 +167,7 @@ def _storage(location: str) -> tuple[Any, str]:
     except (ValueError, ImportError, OSError) as error:
         raise ModelError(
             f"{{engine_option}}: expected the URL of a folder in storage, as in s3://bucket/path, got "
-            f"{redacted(location)[:200]!r} ({redacted(str(error))[:200]})"
+            f"{redacted_error(location)[:200]!r} ({redacted_error(str(error))[:200]})"
         ) from error
     return files, path.rstrip("/")
 
@@ -281,7 +288,8 @@ class ShardWorker(ABC):
     """
 
     def __init__(self, name: str, coordinator: Any, location: str, mark: str) -> None:
-        self._name, self._coordinator = name, coordinator
+        self._name = name
+        self._coordinator = coordinator
         self._shards = Shards(location, mark)
         self._runner = asyncio.Runner()  # one event loop, so that shards share connections
         self._breaker = CircuitBreaker()
@@ -294,7 +302,8 @@ class ShardWorker(ABC):
     def __call__(self, table: pa.Table) -> pa.Table:
         """Process a shard unless its file exists; requests that were not sent are left out of the result."""
         requests = table.to_pylist()
-        name, self._sent = requests[0]["shard"], 0
+        name = requests[0]["shard"]
+        self._sent = 0
         lines = self._shards.get(name + ENDING) if self._shards.is_here else None
         if lines is None:
             lines = self._runner.run(self._answers(requests))
@@ -363,9 +372,11 @@ class HttpWorker(ShardWorker):
         super().__init__(**worker)
         account = ray.get(self._coordinator.account.remote(self._name))
         remember(account.api_key, *secrets_in_url(account.base_url))
-        self._account, self._client = account, client_of(account, concurrency)
+        self._account = account
+        self._client = client_of(account, concurrency)
         self._slots = asyncio.Semaphore(concurrency)
-        self._max_retries, self._timeout = max_retries, attempt_timeout
+        self._max_retries = max_retries
+        self._timeout = attempt_timeout
 
     async def answer(self, request: Request) -> str:
         """Send a request, and retry after temporary failures."""
@@ -388,7 +399,10 @@ class HttpWorker(ShardWorker):
             except BadRequestError as error:
                 if read_refused_prompt(error.body) is None:
                     raise
-                return result_line(request["custom_id"], error.status_code, redacted_in({"error": error.body}))
+                return result_line(
+                    request["custom_id"], error.status_code, redacted_in({"error": error.body}, redacted_error)
+                )
         if all(reply is None for reply in read_chat(body).replies):
             raise NoAnswerError("the response holds no answer")
-        return result_line(request["custom_id"], OK, redacted_in(body))
+        clean = redacted_in(body, without_credentials)
+        return result_line(request["custom_id"], OK, body if clean is body else {**clean, FILTERED_NOTE: True})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,11 +16,12 @@ from refusal_index.data.files import replacing
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.text import sound_text
 from refusal_index.errors import RefusalIndexError, shortened
+from refusal_index.findings.run_results import RunResults
 from refusal_index.models.failures import Failure
 from refusal_index.models.functions import is_function_name
-from refusal_index.models.requests import Response, called
+from refusal_index.models.requests import Response, called, variable_of
+from refusal_index.models.sent import Sent
 from refusal_index.models.settings import SettingError, unknown
-from refusal_index.plugins.batches.engine import refuse_left
 from refusal_index.plugins.batches.formats import (
     FORMATS,
     Format,
@@ -32,15 +34,16 @@ from refusal_index.plugins.batches.formats import (
     to_line,
 )
 from refusal_index.plugins.batches.journal import describe_in_flight, in_flight
-from refusal_index.plugins.batches.provider_executor import refuse_in_flight
-from refusal_index.plugins.batches.rounds import Callbacks, MergeCounts, Pending, QuestionState, ResultMerger
+from refusal_index.plugins.batches.rounds import MergeCounts, Pending, QuestionState, ResultMerger
 from refusal_index.protocol import FORCED, Conversation, Placement, Procedure, Protocol, Role, StopReason
-from refusal_index.runs.engine import FILES
-from refusal_index.runs.plan import grader_before, open_store, prompts_before, settings_before
+from refusal_index.redaction import remember
+from refusal_index.runs.made_with import grader_before, prompts_before
+from refusal_index.runs.outstanding import refuse_outstanding
 from refusal_index.runs.results import procedure_of
+from refusal_index.runs.sent import SentRecorder
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.store import ReplyStore
-from refusal_index.runs.writing import Run, write_results
+from refusal_index.runs.store import ReplyStore, open_store
+from refusal_index.runs.writing import write_results
 
 MAX_LINE = 64 << 20
 """Maximum bytes of a result line, far more than many long replies with log probabilities need."""
@@ -57,7 +60,8 @@ CREATE TABLE results (
 INSERT = "INSERT OR IGNORE INTO results (custom_id, failed, content, file, row) VALUES (?, ?, ?, ?, ?)"
 REPLACE = "INSERT OR REPLACE INTO results (custom_id, failed, content, file, row) VALUES (?, ?, ?, ?, ?)"
 
-REQUEST_FIELDS, RESULT_FIELDS = ("body", "params", "request"), ("response", "result", "error")
+REQUEST_FIELDS = ("body", "params", "request")
+RESULT_FIELDS = ("response", "result", "error")
 """Fields by which a line is recognised as a request or as a result, in any of the formats."""
 
 
@@ -103,7 +107,8 @@ class StagedResults(AbstractContextManager["StagedResults"]):
     def __init__(self) -> None:
         self._connection = sqlite3.connect("")  # a temporary file
         self._connection.executescript(TABLE)
-        self.unreadable, self.contradicting = Problems(), Problems()
+        self.unreadable = Problems()
+        self.contradicting = Problems()
         self.empty: list[Path] = []
 
     def __exit__(self, *_: object) -> None:
@@ -158,7 +163,8 @@ class StagedResults(AbstractContextManager["StagedResults"]):
             reason = shortened(str(error) or type(error).__name__)
             self.unreadable.add(f"{location}: expected a line of JSON, it cannot be read ({reason})")
         else:
-            response, name = result.response, sound_text(result.custom_id)
+            response = result.response
+            name = sound_text(result.custom_id)
             # the parsed response is much smaller than its line
             content = line if response is None else json.dumps(list(vars(response).values()))
             self._put((name, response is None, content, str(path), number))
@@ -279,12 +285,13 @@ def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reop
     before = folder.read_complete_settings()
     kind, graders = grader_before(before)
     names = dict(zip((Role.GRADER, Role.SECOND_GRADER), graders, strict=False))
-    settings = settings_before(before, settings)
+    settings = settings.restored(before)
     procedure = procedure_of(before)
     if not procedure.asks_model:
         return Reopened(folder, settings, dict.fromkeys(before["prompts"]["variants"], procedure), names)
     chosen = prompts_before(before, prompts, path)
-    placement, think = Placement(settings.prompting.placement), settings.prompting.think
+    placement = Placement(settings.prompting.placement)
+    think = settings.prompting.think
     procedures: dict[str, Procedure] = {
         name: replace(procedure, wording=Protocol(chosen, name, kind, placement, think)) for name in chosen.variants
     }
@@ -324,22 +331,25 @@ class RequestFiles:
     """
 
     def __init__(self, out: Path, style: str | None, stack: ExitStack) -> None:
-        self._out, self._style, self._stack = out, style, stack
+        self._out = out
+        self._style = style
+        self._stack = stack
         self._open: dict[str, tuple[RequestFile, IO[bytes]]] = {}
         self.files: list[RequestFile] = []
         self.functions: Counter[str] = Counter()
 
-    def write(self, pending: Pending, name: str) -> None:
-        """Write a request to a model."""
+    def write(self, pending: Pending, name: str) -> Sent | None:
+        """Write a request to a model, and return the decoding settings in it; None for a function."""
         if is_function_name(name):
             self.functions[name] += 1
-            return
+            return None
         style = FORMATS[self._style] if self._style else format_of(name)
         line = to_line(pending.custom_id, pending.ask, style, called(name)[1]).encode() + b"\n"
         request_file, file = self._file(name, style, len(line))
         file.write(line)
         request_file.requests += 1
         request_file.size += len(line)
+        return style.sent(pending.ask, called(name)[1])
 
     def _file(self, name: str, style: Format, more: int) -> tuple[RequestFile, IO[bytes]]:
         """Return the open file for a line of `more` bytes; start a new one if the current file is full."""
@@ -381,12 +391,13 @@ def write_requests(run: Reopened, out: Path, style: str | None = None) -> Reques
     if style is not None and style not in FORMATS:
         raise unknown("format", style, list(FORMATS))
     with run.folder.lock(), open_store(run.folder, made=False) as store, ExitStack() as stack:
-        refuse_in_flight(run.folder, store)
-        refuse_left(run.folder, FILES)
-        files, singly = RequestFiles(out, style, stack), is_singly(run.names, style)
+        refuse_outstanding(run.folder, store, "files")
+        files = RequestFiles(out, style, stack)
+        singly = is_singly(run.names, style)
+        recorder = SentRecorder(run.folder)
         for state in run.states(store):
             for pending in state.all_pending(singly=singly):
-                files.write(pending, run.names[pending.ask.request.role])
+                recorder.note(pending.ask, files.write(pending, run.names[pending.ask.request.role]))
     return files
 
 
@@ -416,7 +427,7 @@ class Received:
     unknown_failures: int
     empty: list[Path]
     in_flight: str | None
-    run: Run | None
+    run: RunResults | None
 
 
 def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
@@ -438,7 +449,11 @@ def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
     StoreError
         If replies cannot be stored.
     """
-    differing, failures, shared = Problems(), Counter[str](), set[str]()
+    for name in run.names.values():  # whoever sent the requests had these keys, and a result may repeat one
+        remember(os.environ.get(variable_of(called(name)[0], "API_KEY")))
+    differing = Problems()
+    failures = Counter[str]()
+    shared = set[str]()
 
     def record_failure(pending: Pending, failure: Failure) -> None:
         conversation = pending.ask.conversation
@@ -451,7 +466,7 @@ def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
     with StagedResults() as staged, run.folder.lock(), open_store(run.folder) as store:
         for path in files:
             staged.read(path)
-        merger = ResultMerger(staged, store, Callbacks(failed=record_failure, differs=differing.add))
+        merger = ResultMerger(staged, store, failed=record_failure, differs=differing.add)
         counts = merger.merge(run.states(store), singly=is_singly(run.names))  # counts what `requests` would write
         entries = in_flight(run.folder, store)
         left_out = {

@@ -16,13 +16,16 @@ from refusal_index.models.failures import Failure, NoAnswerError
 from refusal_index.models.requests import ModelRequest, Response, model_request, to_completions, variant_of
 from refusal_index.plugins.batches.formats import RequestResult, provider_failure
 from refusal_index.protocol import Completion, Conversation, PendingRequest, Role, forced_variant, next_requests
-from refusal_index.redaction import redacted
-from refusal_index.runs.engine import Event, Finished, Progress, Replied, unwatched
+from refusal_index.redaction import without_credentials
+from refusal_index.runs.events import Event, Finished, Progress, Replied, ignore_events
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, as_stored
 
-PREFIX, DIGITS = "ri-", 40
-"""Prefix and number of hexadecimal digits of an id, in a form that all providers accept."""
+PREFIX = "ri-"
+"""Prefix of an id."""
+
+DIGITS = 40
+"""Number of hexadecimal digits of an id, in a form that all providers accept."""
 
 
 def custom_id(name: str, request_sha256: str) -> str:
@@ -224,12 +227,14 @@ class MergeCounts:
     pending: int = 0
 
 
-@dataclass(frozen=True)
-class Callbacks:
-    """Functions that are called while results are merged.
+@dataclass
+class ResultMerger:
+    """Merges results into a store.
 
     Attributes
     ----------
+    results, store
+        The results by id, and the store.
     progress
         Called with an event for each response, and for each question that has no pending request any more.
     replied
@@ -238,29 +243,16 @@ class Callbacks:
         Called with each failed request and its failure, once for each variant that shares the request.
     differs
         Called with the id of each result that differs from the stored reply.
-    """
-
-    progress: Progress = unwatched
-    replied: Callable[[Pending, list[Completion]], object] = lambda _pending, _completions: None
-    failed: Callable[[Pending, Failure], object] = lambda _pending, _failure: None
-    differs: Callable[[str], object] = len
-
-
-@dataclass
-class ResultMerger:
-    """Merges results into a store.
-
-    Attributes
-    ----------
-    results, store, callbacks
-        The results by id, the store, and the functions to call.
     counts
         Counts of what was merged.
     """
 
     results: Results
     store: ReplyStore
-    callbacks: Callbacks = Callbacks()
+    progress: Progress = ignore_events
+    replied: Callable[[Pending, list[Completion]], object] = lambda _pending, _completions: None
+    failed: Callable[[Pending, Failure], object] = lambda _pending, _failure: None
+    differs: Callable[[str], object] = len
     counts: MergeCounts = field(default_factory=MergeCounts)
     _completions: list[Completion] = field(default_factory=list)
     _events: list[Event] = field(default_factory=list)
@@ -322,7 +314,7 @@ class ResultMerger:
                 completions = [completion for completion in completions_found if completion.draw not in new]
                 if completions:
                     self.counts.replies += len(completions)
-                    self.callbacks.replied(pending, completions)
+                    self.replied(pending, completions)
                     self._events.append(Replied(completions[0]))
                     self._completions += completions
                     new |= {completion.draw: completion for completion in completions}
@@ -339,10 +331,11 @@ class ResultMerger:
             except NoAnswerError as error:
                 failure = provider_failure(str(error), state.names[pending.ask.request.role])
         if failure is not None:
-            variants, variant = failed.setdefault(pending.custom_id, set()), pending.ask.conversation.variant
+            variants = failed.setdefault(pending.custom_id, set())
+            variant = pending.ask.conversation.variant
             if variant not in variants:
                 variants.add(variant)
-                self.callbacks.failed(pending, failure)
+                self.failed(pending, failure)
         return []
 
     def _compare_stored(self, state: QuestionState) -> None:
@@ -366,7 +359,7 @@ class ResultMerger:
             self.counts.stored += 1
         else:
             self.counts.differing += 1
-            self.callbacks.differs(name)
+            self.differs(name)
 
     def _flush(self) -> None:
         """Store the collected replies, then report their events."""
@@ -374,8 +367,9 @@ class ResultMerger:
         for event in self._events:
             if isinstance(event, Finished):
                 self.store.clear_failure(event.variant, event.question_id)
-            self.callbacks.progress(event)
-        self._completions, self._events = [], []
+            self.progress(event)
+        self._completions = []
+        self._events = []
 
 
 def _alternatives(
@@ -394,7 +388,7 @@ def _are_replies(stored: Sequence[Completion], response: Response) -> bool:
     before = min(completion.draw for completion in stored) - min(indices, default=0)
     received = {before + index: response.replies[index] or ("", None) for index in indices}
     return all(
-        (redacted(sound_text(received[completion.draw][0])), received[completion.draw][1])
+        (without_credentials(sound_text(received[completion.draw][0])), received[completion.draw][1])
         == (completion.reply.text, completion.reply.stop_reason)
         for completion in stored
         if completion.draw in received

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @takes_settings(
     *("max_connections", "max_retries", "attempt_timeout", "max_requests", "max_cost", "max_time"),
-    *("engine", "detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate"),
+    *("engine", "detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "header"),
     max_requests="Stop once this many requests have been sent for scores of this run in total.",
     max_cost="Stop before these requests cost more than this many dollars; requires --price.",
 )
@@ -51,6 +51,7 @@ def confidence(
     name: str | None = None,
     model: str | None = None,
     grader: str | None = None,
+    refusal: str | None = None,
     prompts: str | None = None,
     group: str = "auto",
     layer: Annotated[int | None, typer.Option(min=0)] = None,
@@ -66,7 +67,9 @@ def confidence(
 
     With --penalty or --max-error, sends nothing: it chooses a threshold on one half of the questions, and compares
     answering above it with the model's own refusals and with answering everything on the other half. With --max-error,
-    the share of wrong answers on questions like these stays within the limit, at the given confidence level.
+    the share of wrong answers on questions like these stays within the limit, at the given confidence level. If several
+    methods are named, or none, one is chosen on the half that does not set the threshold (--max-error) or together with
+    the threshold (--penalty); name one only if you did not choose it by these grades.
 
     Exit status: 0 done, 1 incomplete or failed, or no threshold meets the limit, 2 bad input, 130 interrupted.
 
@@ -91,6 +94,7 @@ def confidence(
     - `model`: Model of the run, if it is your own function: a function that the folder names is called only if you name
       it too.
     - `grader`: Grader of the run, if it is your own function.
+    - `refusal`: Setting --refusal of the run, if it is your own function.
     - `prompts` FILE: Prompt set of the run, if it is your own file.
     - `group`: Questions that trained methods keep in the same fold: those of a 'cluster' (the column), of an 'entity'
       (of the almanac), of a 'topic' (so that test topics are new), 'none', or 'auto', the first of these that is known.
@@ -100,7 +104,10 @@ def confidence(
         refused = {"--list": list_, "--dry-run": dry_run, "--yes": yes, "--add": add is not None}
         if wrong := next((option for option, is_given in refused.items() if is_given), None):
             raise OptionError(f"{wrong}: --penalty and --max-error choose a threshold and send nothing; leave it out")
-        chosen = (method, variants, penalty, max_error, confidence_level, seed)
+        named = (
+            None if method is None or method == "all" else [part.strip() for part in method.split(",") if part.strip()]
+        )
+        chosen = (named, variants, penalty, max_error, confidence_level, seed, prompts)
         _choose_threshold(run, chosen, (cluster, weight), out, as_json=json, full=full)
         return
     if add is not None or out is not None or column or name is not None:
@@ -110,33 +117,39 @@ def confidence(
             )
         _add_and_export(run, add, column or [], name, out, as_json=json, full=full)
         return
+    import polars as pl
+
     from refusal_index.cli.runs import execute_with_progress
     from refusal_index.data.files import plain
     from refusal_index.plugins.confidence.plan import check_amount, pending
     from refusal_index.plugins.confidence.scores import allowed, measure, prepare_confidence
     from refusal_index.plugins.confidence.summary import summarise_confidence
+    from refusal_index.runs.engines import prices_as_sent
     from refusal_index.runs.settings import Settings
 
     settings = Settings.from_values(**values)
     if list_:
-        console.show(_methods(allowed(run, settings, prompts=prompts, group=group)))
+        console.show(_methods(allowed(run, settings, prompts=prompts, refusal=refusal, group=group)))
         return
     names = None if method is None else [part.strip() for part in method.split(",") if part.strip()]
-    options: dict[str, Any] = {"prompts": prompts, "model": model, "grader": grader, "group": group, "layer": layer}
+    options: dict[str, Any] = {
+        "prompts": prompts,
+        "model": model,
+        "grader": grader,
+        "refusal": refusal,
+        "group": group,
+        "layer": layer,
+    }
     plan = prepare_confidence(run, names, settings, **options)
     requests = pending(plan)
     if dry_run:
-        console.show(_pending(requests, plan.settings.prices_as_sent))
+        console.show(_pending(requests, prices_as_sent(plan.settings)))
         return
     if not yes:
         check_amount(plan, requests)
     scored = execute_with_progress(plan, partial(measure, plan), sum(request.questions for request in requests))
     names_made = [scorer.name for scorer in plan.methods]
-    summary = [
-        method_summary
-        for method_summary in summarise_confidence(scored.table, plan.outcomes)
-        if method_summary.method in names_made
-    ]
+    summary = summarise_confidence(scored.table.filter(pl.col("method").is_in(names_made)), plan.outcomes)
     if json:
         console.document(plain(summary))
     else:
@@ -226,15 +239,16 @@ def _choose_threshold(
     as_json: bool,
     full: bool,
 ) -> None:
-    from refusal_index.data.folder import read_runs
+    from refusal_index.data.analysis import Analysis
     from refusal_index.data.outcome_table import Sampling
     from refusal_index.errors import listed
+    from refusal_index.findings.run_results import read_runs
     from refusal_index.plugins.confidence import threshold
 
     chosen = threshold.ThresholdOptions(*options)
     if out is not None:
         check_place(out)
-    runs = read_runs([run], Sampling(*sampling))
+    runs = read_runs([run], Analysis(sampling=Sampling(*sampling)))
     if len(runs) != 1:
         raise OptionError(
             f"expected one model on one dataset, got {len(runs)} in {run}: "

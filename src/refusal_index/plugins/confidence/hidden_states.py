@@ -27,8 +27,11 @@ from refusal_index.protocol import Message
 FILE = Path("confidence", "states.npz")
 """Path of the cached hidden states, relative to the run's folder."""
 
-EXTRA, PACKAGES = "transformers", ("torch", "transformers")
-"""Extra and packages that the hidden states of ``hf/...`` need."""
+EXTRA = "transformers"
+"""The extra that the hidden states of ``hf/...`` need."""
+
+PACKAGES = ("torch", "transformers")
+"""Packages of that extra."""
 
 BATCH_SIZE = 16  # larger batches are hardly faster, and need memory for every token in every layer
 
@@ -147,10 +150,8 @@ def hidden_states(
     tokenizer, model = _loaded(name)
     import torch  # noqa: PLC0415 - an optional dependency
 
-    prompts, config = (
-        [_tokens(name, tokenizer, conversation) for conversation in conversations],
-        model.config.get_text_config(),
-    )
+    prompts = [_tokens(name, tokenizer, conversation) for conversation in conversations]
+    config = model.config.get_text_config()
     longest = max(map(len, prompts), default=0)
     limit = getattr(config, "max_position_embeddings", None)
     if limit is not None and longest > limit:

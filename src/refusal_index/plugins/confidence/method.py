@@ -7,8 +7,8 @@ of `CONFIDENCE_SCHEMA`, from the method to the summary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 
@@ -20,7 +20,7 @@ from refusal_index.data.outcome import Question
 from refusal_index.data.outcome_table import CONFIDENCE_SCHEMA, SCHEMA, check_scores
 from refusal_index.errors import RefusalIndexError
 from refusal_index.protocol import AUXILIARY, StopReason, TokenLogprob
-from refusal_index.runs.plan import versions
+from refusal_index.runs.identity import versions
 
 SAMPLED_AGAIN = (pl.col("draw") > 0) & pl.col("first_reply").is_not_null()
 """Whether a row of a run's outcome table is a further draw with a reply."""
@@ -126,6 +126,31 @@ class Evidence:
     layer: int | None = None
     seed: int = 0
 
+    def with_grades_of(self, question_ids: Collection[str]) -> Evidence:
+        """Return the evidence with the grades of these questions only.
+
+        Examples
+        --------
+        >>> answers = {name: Answer("Lima", "Lima", wrong=False) for name in ("a", "b")}
+        >>> [answer.wrong for answer in Evidence({}, answers).with_grades_of({"a"}).answers.values()]
+        [False, None]
+        """
+
+        def kept(question_id: str, answer: Answer) -> Answer:
+            return answer if question_id in question_ids else replace(answer, wrong=None)
+
+        def all_kept(answers: Mapping[str, Sequence[Answer]]) -> dict[str, list[Answer]]:
+            return {name: [kept(name, answer) for answer in several] for name, several in answers.items()}
+
+        is_kept = pl.col("question_id").is_in(list(question_ids))
+        return replace(
+            self,
+            answers={name: kept(name, answer) for name, answer in self.answers.items()},
+            further=all_kept(self.further),
+            outcomes=self.outcomes.with_columns(wrong=pl.when(is_kept).then("wrong")),
+            probes={prompt: all_kept(answers) for prompt, answers in self.probes.items()},
+        )
+
 
 class TrainingError(RefusalIndexError, ValueError):
     """Answers on which a confidence method cannot be trained; the message says what is missing."""
@@ -195,12 +220,12 @@ class Method:
         return table
 
 
-def lacking(packages: Iterable[str]) -> tuple[str, ...]:
+def missing_packages(packages: Iterable[str]) -> tuple[str, ...]:
     """Return the packages that are not installed.
 
     Examples
     --------
-    >>> lacking(["numpy", "no-such-package"])
+    >>> missing_packages(["numpy", "no-such-package"])
     ('no-such-package',)
     """
     return tuple(name for name in packages if name not in versions(packages))

@@ -31,10 +31,11 @@ from statistics import fmean
 import polars as pl
 
 from refusal_index.data.outcome import Question
+from refusal_index.data.reasoning import without_reasoning
 from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need, Prompt, score_each
 from refusal_index.protocol import Pass, StopReason, TokenLogprob, answer_start, read_reply, same_answer
-from refusal_index.protocol.grading import named_choices
-from refusal_index.protocol.replies import DECORATION, without_reasoning
+from refusal_index.protocol.choices import read_choice
+from refusal_index.protocol.final_answer import DECORATION
 
 _SHIPPED = tomllib.loads((resources.files("refusal_index.plugins.confidence") / "data" / "prompts.toml").read_text())
 
@@ -175,7 +176,8 @@ def answer_tokens(answer: str, tokens: Sequence[TokenLogprob]) -> Sequence[Token
 
 
 P_TRUE = "p-true"
-TRUE, FALSE = "true", "false"
+TRUE = "true"
+FALSE = "false"
 JUDGEMENT = Question(P_TRUE, "", TRUE, choices=(TRUE, FALSE))
 SPELLINGS = {"a": TRUE, TRUE: TRUE, "b": FALSE, FALSE: FALSE}
 LEAST_SHARE = 0.5
@@ -228,7 +230,8 @@ def believed(replies: Sequence[Answer]) -> float | None:
 
 def _probability_of_true(reply: Answer) -> float | None:
     """Return one reply's probability of "true", which is 0 or 1 without log probabilities; None without a choice."""
-    text = read_reply(reply.reply, reply.stop_reason).answer
+    reading = read_reply(reply.reply, stop_reason=reply.stop_reason)
+    text = "" if reading.refused else reading.answer
     choice = chosen(text)
     if choice is None:
         return None
@@ -251,8 +254,7 @@ def chosen(text: str) -> str | None:
     >>> [chosen(text) for text in ("A good answer", "A or B", "A) false", "C", "")]
     [None, None, None, None, None]
     """
-    named = named_choices(JUDGEMENT, text.strip().partition("\n")[0])
-    return next(iter(named)) if len(named) == 1 else None
+    return read_choice(text.strip().partition("\n")[0], JUDGEMENT.choices).choice
 
 
 def choice_probability(tokens: Sequence[TokenLogprob]) -> float | None:
@@ -318,7 +320,8 @@ def verbalised(evidence: Evidence, prompt: Prompt, parse: Read) -> pl.DataFrame:
     >>> verbalised(evidence, prompt, read_number).rows()
     [('q1', 0.85, False, 'probe')]
     """
-    probes, answers = evidence.probes.get(prompt.name, {}), evidence.answers
+    probes = evidence.probes.get(prompt.name, {})
+    answers = evidence.answers
     replies = {question_id: probe[0] for question_id, probe in probes.items() if probe}
     scored = replies if prompt.is_graded else {name: answers[name] for name in replies if name in answers}
 
@@ -428,9 +431,11 @@ def _verbalised(name: str, about: str, parse: Read) -> Method:
 
 
 _FIRST, _FORCED, _LOGPROBS = (frozenset({need}) for need in (Need.FIRST_DRAWS, Need.FORCED_DRAWS, Need.LOGPROBS))
-_MEAN, _MIN = partial(likelihood, reduce=fmean), partial(likelihood, reduce=min)
+_MEAN = partial(likelihood, reduce=fmean)
+_MIN = partial(likelihood, reduce=min)
 _JUDGED = "probability of 'true' when the model judges its own answer"
-_NUMBER, _PHRASE = "number from 0 to 100 that the model", "one of seven phrases that the model"
+_NUMBER = "number from 0 to 100 that the model"
+_PHRASE = "one of seven phrases that the model"
 _AGREE = "share of the other forced answers that agree with the answer"
 
 METHODS = (

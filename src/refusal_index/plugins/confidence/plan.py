@@ -21,7 +21,15 @@ from refusal_index.errors import suggestion
 from refusal_index.models.requests import model_request, provider_of
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence import hidden_states, model_scores, trained
-from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Answer, Evidence, Method, Need, Prompt, lacking
+from refusal_index.plugins.confidence.method import (
+    SAMPLED_AGAIN,
+    Answer,
+    Evidence,
+    Method,
+    Need,
+    Prompt,
+    missing_packages,
+)
 from refusal_index.plugins.confidence.trained import training_shortage
 from refusal_index.protocol import (
     AUXILIARY,
@@ -41,16 +49,20 @@ from refusal_index.protocol import (
     Step,
     next_requests,
     read_logprobs,
-    read_reply,
 )
-from refusal_index.protocol.procedure import pass_outcome, replies_by_draw, to_request
-from refusal_index.runs.budget import Budget
+from refusal_index.protocol.conversation import replies_by_draw
+from refusal_index.protocol.procedure import to_request
+from refusal_index.protocol.refusals import RefusalRule
+from refusal_index.protocol.steps import pass_outcome
+from refusal_index.runs.budget import Budget, UsageCounter
 from refusal_index.runs.dry_run import request_tokens
-from refusal_index.runs.engine import Opened, Progress, engine_of, note_on
-from refusal_index.runs.execute import Round, execute_rounds, outstanding
-from refusal_index.runs.plan import Plan, check_code, open_store
-from refusal_index.runs.results import total
-from refusal_index.runs.store import ReplyStore, StoreError
+from refusal_index.runs.engines import engine_of, note_on
+from refusal_index.runs.events import Opened, Progress
+from refusal_index.runs.made_with import check_code
+from refusal_index.runs.open_run import Round, execute_rounds
+from refusal_index.runs.outstanding import settle_outstanding
+from refusal_index.runs.plan import Plan
+from refusal_index.runs.store import ReplyStore, StoreError, open_store
 
 METHODS: dict[str, Method] = {method.name: method for method in (*model_scores.METHODS, *trained.METHODS)}
 """All methods by name, in the order in which they are listed; `method_of` adds those of other packages."""
@@ -107,18 +119,21 @@ class Replies:
     ----------
     store
         The run's store.
-    grader
-        The grader of the answers.
+    grader, refusals
+        The grader of the answers, and how replies are read.
     """
 
     store: ReplyStore
     grader: GraderKind
+    refusals: RefusalRule | None = None
 
     def forced(self, question: Question, variant: str = FORCED) -> dict[int, Answer]:
         """Return the forced answers to a question by draw: the run's own by default."""
         completions = self.store.effective_completions(question.question_id, variant)
         forced = [completion for completion in completions if completion.reply.pass_ is Pass.FORCED]
-        return answers_of(Conversation(question, variant, ForcedPass(self.grader), sys.maxsize), forced)
+        return answers_of(
+            Conversation(question, variant, ForcedPass(self.grader, refusals=self.refusals), sys.maxsize), forced
+        )
 
     def scored(self, question: Question) -> Answer | None:
         """Return the forced answer to score: the one requested for methods, or else the run's own."""
@@ -131,11 +146,12 @@ def answers_of(conversation: Conversation, completions: Sequence[Completion]) ->
     answers = {}
     for draw, replies in replies_by_draw(conversation, completions).items():
         outcome = conversation.procedure.step(conversation.question, replies)
-        answers[draw] = _answer(by_draw[draw], outcome.wrong if isinstance(outcome, Outcome) else None)
+        wrong = outcome.wrong if isinstance(outcome, Outcome) else None
+        answers[draw] = _answer(by_draw[draw], wrong, conversation)
     return answers
 
 
-def _answer(completion: Completion, wrong: bool | None) -> Answer:
+def _answer(completion: Completion, wrong: bool | None, conversation: Conversation) -> Answer:
     # No method uses the log probabilities of further forced answers.
     has_logprobs = completion.draw == 0 or completion.reply.pass_ is not Pass.FORCED
     try:
@@ -144,8 +160,8 @@ def _answer(completion: Completion, wrong: bool | None) -> Answer:
         raise StoreError(
             f"question {completion.question_id}: {error}; restore the store of replies from a copy"
         ) from error
-    text = read_reply(completion.reply.text, completion.reply.stop_reason).answer
-    return Answer(text, completion.reply.text, wrong, logprobs, completion.reply.stop_reason)
+    reading = conversation.procedure.read(conversation.question, completion.reply)
+    return Answer(reading.answer, completion.reply.text, wrong, logprobs, completion.reply.stop_reason)
 
 
 GIVES_LOGPROBS = {
@@ -191,7 +207,7 @@ class Probing(Procedure):
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - of the interface
         """Return the next step, or an outcome, which has no grade unless the answer is graded."""
-        step = pass_outcome(Pass.PROBE, question, replies, self.grader)
+        step = pass_outcome(Pass.PROBE, question, replies, self.grader, self.wording.refusals)
         if self.prompt.is_graded or not replies:
             return step
         return Outcome(None, None, Grade.UNSCORED)
@@ -200,10 +216,8 @@ class Probing(Procedure):
         """Build the request of a step."""
         if step.role is not Role.MODEL:
             return to_request(step, question, None)
-        text_asked, think = (
-            self.wording.prompts.render_question(question.text, question.context, question.choices),
-            self.wording.think,
-        )
+        text_asked = self.wording.prompts.render_question(question.text, question.context, question.choices)
+        think = self.wording.think
         text = self.prompt.template.format(question=text_asked, answer=self.answers.get(question.question_id, ""))
         return Request(step.pass_, step.role, (Message("user", f"{text}\n\n{think}" if think else text),))
 
@@ -272,14 +286,15 @@ class ConfidencePlan(Plan):
 
     def replies(self, store: ReplyStore) -> Replies:
         """Return a reader of answers from the run's store."""
-        return Replies(store, self.wording.grader)
+        return Replies(store, self.wording.grader, self.wording.refusals)
 
     def rounds(self, replies: Replies) -> Iterator[Round]:
         """Yield rounds of conversations; a round is computed after the replies to earlier ones are stored.
 
         If the model might not return log probabilities, a round with a single question comes first.
         """
-        answers, first = self.missing_answers(replies), self.takes_logprobs and not self.is_embedded
+        answers = self.missing_answers(replies)
+        first = self.takes_logprobs and not self.is_embedded
         if Need.LOGPROBS in self.needs and first and answers:
             yield FORCED, answers[:1]
             question = answers[0].question
@@ -350,7 +365,8 @@ class ConfidencePlan(Plan):
         return completions if is_current else []
 
     def _is_reply_to(self, conversation: Conversation, completion: Completion, store: ReplyStore) -> bool:
-        key, step = (completion.question_id, completion.variant, Pass.PROBE, Role.MODEL), Step(Pass.PROBE, Role.MODEL)
+        key = (completion.question_id, completion.variant, Pass.PROBE, Role.MODEL)
+        step = Step(Pass.PROBE, Role.MODEL)
 
         def sha256_of(draw: int) -> str:
             n_retired = store.times_retired(*key, draw)
@@ -398,7 +414,8 @@ class ConfidencePlan(Plan):
 
     def states(self, ids: Sequence[str]) -> hidden_states.States:
         """Return the hidden states at the end of the forced prompt, shape (n, layers + 1, size)."""
-        procedure, step = self.procedures[FORCED], Step(Pass.FORCED, Role.MODEL)
+        procedure = self.procedures[FORCED]
+        step = Step(Pass.FORCED, Role.MODEL)
         prompts = {
             question_id: procedure.request(step, question).messages for question_id, question in self.questions.items()
         }
@@ -412,9 +429,10 @@ def unmet(plan: ConfidencePlan, method: Method) -> str | None:
 
 
 def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
-    model, needs = plan.settings.model, method.needs
-    if lacks := lacking(method.packages):
-        yield f"needs {', '.join(lacks)}; pip install 'refusal-index[{method.extra}]'"
+    model = plan.settings.model
+    needs = method.needs
+    if missing := missing_packages(method.packages):
+        yield f"needs {', '.join(missing)}; pip install 'refusal-index[{method.extra}]'"
     if {Need.FIRST_DRAWS, Need.FORCED_DRAWS} & needs and plan.outcomes.filter(SAMPLED_AGAIN).is_empty():
         yield "needs several samples, but each question has one; the run's own command with --draws 5 adds them"
     if Need.LOGPROBS in needs and not plan.gives_logprobs:
@@ -422,8 +440,8 @@ def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
     if Need.STATES in needs:
         provider, name = provider_of(model)
         if provider is None and model.partition("/")[0] == TRANSFORMERS:
-            if lacks := lacking(hidden_states.PACKAGES):
-                yield f"needs {', '.join(lacks)}; pip install 'refusal-index[{hidden_states.EXTRA}]'"
+            if missing := missing_packages(hidden_states.PACKAGES):
+                yield f"needs {', '.join(missing)}; pip install 'refusal-index[{hidden_states.EXTRA}]'"
         elif provider is None or provider.layers(name) is None:
             yield f"needs hidden states, which {model} does not provide; almanac/... and hf/... do"
     if Need.TOPICS in needs and not any(question.topic for question in plan.questions.values()):
@@ -501,7 +519,7 @@ def check_amount(plan: ConfidencePlan, requests: Iterable[PendingRequests]) -> N
         return
     check_code(plan.names, plan.given, plan.folder.path)
     with open_store(plan.folder, made=False) as store:
-        n_of_run = total(store.paid(), plan.prices).requests
+        n_of_run = UsageCounter(store.paid()).usage(plan.prices).requests
     if n_most > n_of_run:
         raise SettingError(
             f"{{method}}: up to {n_most:,} requests to {plan.settings.model}, more than the {n_of_run:,} of the run "
@@ -517,8 +535,8 @@ async def ask(plan: ConfidencePlan, store: ReplyStore, progress: Progress, budge
     if first is None:
         return None
     check_code(plan.names, plan.given, plan.folder.path)
-    outstanding().check(plan, store)
-    engine = engine_of(plan.settings.sending.engine)(plan.settings, plan.names, plan.objects)
+    settle_outstanding(plan.folder, store, plan.settings, plan.names, plan.objects)
+    engine = engine_of(plan.settings.sending.engine).make(plan.settings, plan.names, plan.objects)
     progress(Opened(0, note_on(plan.settings.sending)))
     return await execute_rounds(chain([first], rounds), plan.settings, plan.folder, engine, store, progress, budget)
 

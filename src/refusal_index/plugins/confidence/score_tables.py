@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from refusal_index.data import tables
-from refusal_index.data.imports import GRADE, PARQUET, ZIP, SourceFile
+from refusal_index.data.grade_words import GRADE
 from refusal_index.data.outcome import Grade
 from refusal_index.data.outcome_table import (
     CONFIDENCE_SCHEMA,
@@ -33,6 +33,7 @@ from refusal_index.data.outcome_table import (
     first_row,
     place_of,
 )
+from refusal_index.data.source_files import PARQUET, ZIP, SourceFile
 from refusal_index.data.tables import FLAG, Column, Kind, Row, Source, read_rows
 from refusal_index.data.text import sound_text
 from refusal_index.errors import listed, shortened, suggestion
@@ -309,8 +310,9 @@ def _scores(rows: Iterable[Row], names: Mapping[str, str], scorers: Sequence[_Sc
         if cells["grade"] not in (None, Grade.UNSCORED):
             wrong = cells["grade"] is not Grade.CORRECT  # refusals count as wrong
         for scorer in scorers:
-            question_asked, method = cells[question], scorer.method or cells["method"]
-            confidence = Column((), scorer.reading).value(row, scorer.column, {})
+            question_asked = cells[question]
+            method = scorer.method or cells["method"]
+            confidence = Column((), scorer.reading).value(row, scorer.column)
             earlier = first.setdefault((question_asked, method, *answer), row)
             if earlier is not row:
                 raise row.wrong(
@@ -403,8 +405,10 @@ def join_outcomes(scores: pl.DataFrame, outcomes: pl.DataFrame) -> JoinedScores:
 
 def _answers(outcomes: pl.DataFrame) -> pl.DataFrame:
     """Return for each outcome whether the answer that counts, the first and the forced one are wrong."""
-    first, forced = pl.col("first_grade"), pl.col("forced_grade")
-    refused, wrong = pl.col("refused"), pl.col("wrong")
+    first = pl.col("first_grade")
+    forced = pl.col("forced_grade")
+    refused = pl.col("refused")
+    wrong = pl.col("wrong")
 
     def is_wrong(grade: pl.Expr) -> pl.Expr:
         return pl.when(grade.is_in(["correct", "incorrect", "refused"])).then(grade != "correct")
@@ -420,7 +424,9 @@ def _answers(outcomes: pl.DataFrame) -> pl.DataFrame:
 
 def _joined(scores: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
     """Return the scores whose answers are in the run, with `wrong` filled in if it is unknown."""
-    draw_keys, variant_keys, column = ["question_id", "draw"], ["question_id", "draw", "variant"], pl.col("pass")
+    draw_keys = ["question_id", "draw"]
+    variant_keys = ["question_id", "draw", "variant"]
+    column = pl.col("pass")
     verdicts = pl.col("counts", "first", "forced").drop_nulls()  # null if variants disagree on a shared answer
     shared = answers.group_by(draw_keys).agg(pl.when(verdicts.n_unique() == 1).then(verdicts.first()))
     every = pl.concat([answers, shared], how="diagonal").unique(variant_keys, keep="first", maintain_order=True)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome import NO_SCORE, Grade
 from refusal_index.data.outcome_table import (
     SCHEMA,
@@ -24,6 +23,7 @@ from refusal_index.data.outcome_table import (
     scores_of_outcomes,
 )
 from refusal_index.errors import OutcomeTableError, RunFolderError, shortened, suggestion
+from refusal_index.findings.run_results import RunResults
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +39,18 @@ class ScoredAnswers:
         `wrong` without a grade.
     is_trained
         Whether the method was trained on answers of the same run and scored each of them out of fold.
+    is_trained_on_half
+        Whether it was trained on one half of the questions only.
+    not_trained
+        Why a trained method could not be trained on one half; empty if it was, or was not asked to be.
     """
 
     method: str
     variant: str | None
     rows: pl.DataFrame
     is_trained: bool
+    is_trained_on_half: bool = False
+    not_trained: str = ""
 
     @property
     def name(self) -> str:
@@ -67,7 +73,7 @@ class ScoredAnswers:
         return self.rows.drop_nulls("confidence")["wrong"].null_count()
 
 
-def scored_answers(run: ComparedRun, method: str | None = None, variant: str | None = None) -> ScoredAnswers:
+def scored_answers(run: RunResults, method: str | None = None, variant: str | None = None) -> ScoredAnswers:
     """Return the scores of one method, of the first draw of each question.
 
     Parameters
@@ -104,9 +110,45 @@ def scored_answers(run: ComparedRun, method: str | None = None, variant: str | N
     return ScoredAnswers(name, chosen, rows, is_trained(first))
 
 
-def _scores_of(run: ComparedRun) -> pl.DataFrame:
+def all_scored_answers(
+    run: RunResults, methods: Sequence[str] = (), variant: str | None = None
+) -> tuple[ScoredAnswers, ...]:
+    """Return the scores of several methods, of the first draw of each question.
+
+    Parameters
+    ----------
+    run
+        As for `scored_answers`.
+    methods
+        The methods; empty for all. If one is named, it must have one set of scores.
+    variant
+        The variant of the scores of methods whose scores differ between variants; None for each.
+
+    Raises
+    ------
+    RunFolderError, OutcomeTableError
+        As for `scored_answers`.
+    """
+    if len(methods) == 1:
+        return (scored_answers(run, methods[0], variant),)
+    scores = _scores_of(run)
+    known = scores["method"].unique(maintain_order=True).to_list()
+    names = [str(_choose("method:", name, known)) for name in dict.fromkeys(methods)] or known
+    keys = [
+        (name, of)
+        for name in names
+        for of in scores.filter(method=name)["variant"].unique(maintain_order=True)
+        if variant is None or of in (None, variant)
+    ]
+    variants = scores["variant"].drop_nulls().unique(maintain_order=True).to_list()
+    if not keys or (variant is not None and variant not in variants):
+        _choose("variant:", variant, variants or [None])
+    return tuple(scored_answers(run, *key) for key in keys)
+
+
+def _scores_of(run: RunResults) -> pl.DataFrame:
     if not run.source.is_dir():
-        scores = scores_of_outcomes(pl.concat(list(run.variants.values()), how="diagonal"))
+        scores = scores_of_outcomes(pl.concat(list(run.tables.values()), how="diagonal"))
         if scores.is_empty():
             raise OutcomeTableError(
                 f"{run.source}: expected the columns 'confidence' (with values) and 'schema_version', got none; add "
@@ -161,7 +203,7 @@ def _shortest(cut: float, scores: np.ndarray) -> str:
     return repr(cut)
 
 
-def virtual_run(run: ComparedRun, answers: ScoredAnswers, cut: float, chosen: frozenset[str]) -> pl.DataFrame:
+def virtual_run(run: RunResults, answers: ScoredAnswers, cut: float, chosen: frozenset[str]) -> pl.DataFrame:
     """Return the outcome table of a virtual run that answers if the score is at least a cut.
 
     Parameters
@@ -181,7 +223,8 @@ def virtual_run(run: ComparedRun, answers: ScoredAnswers, cut: float, chosen: fr
         usual. Scores do not show which forced answers were refused again, so `forced_grade` is null. Replies are
         included if the score is for the answer that counts in the run's own table.
     """
-    refused, wrong = pl.col("confidence") < cut, pl.col("wrong")
+    refused = pl.col("confidence") < cut
+    wrong = pl.col("wrong")
     grade = (
         pl.when(refused)
         .then(pl.lit(Grade.REFUSED.value))
@@ -200,9 +243,9 @@ def virtual_run(run: ComparedRun, answers: ScoredAnswers, cut: float, chosen: fr
     )
     table = rows.join(questions_of(run), on="question_id", how="left", maintain_order="left")
     reply_kind = pl.lit(None, pl.String)
-    if answers.variant in run.variants:
+    if answers.variant in run.tables:
         reply = pl.when("refused").then("forced_reply").otherwise("first_reply")
-        replies = run.variants[answers.variant].select("question_id", "draw", reply=reply)
+        replies = run.tables[answers.variant].select("question_id", "draw", reply=reply)
         table = table.join(replies, on=("question_id", "draw"), how="left", maintain_order="left")
         reply_kind = pl.when(pl.col("pass").is_null()).then("reply")
     model = ", ".join(part for part in (run.model_id or run.label, rule_of(answers, cut)) if part)
@@ -212,14 +255,15 @@ def virtual_run(run: ComparedRun, answers: ScoredAnswers, cut: float, chosen: fr
         variant=pl.lit(answers.variant, pl.String),
         draw=pl.lit(0, pl.Int64),
         forced_grade=pl.lit(None, pl.String),
+        reading=pl.lit(None, pl.String),
         first_reply=pl.when(~pl.col("refused")).then(reply_kind),
         forced_reply=pl.when("refused").then(reply_kind),
         schema_version=pl.lit(SCHEMA_VERSION, pl.Int64),
     ).select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())
 
 
-def questions_of(run: ComparedRun) -> pl.DataFrame:
+def questions_of(run: RunResults) -> pl.DataFrame:
     """Return the question columns of each question: the first non-null value under any variant."""
-    tables = pl.concat([table.select("question_id", *OF_QUESTION) for table in run.variants.values()])
+    tables = pl.concat([table.select("question_id", *OF_QUESTION) for table in run.tables.values()])
     columns = (pl.col(name).drop_nulls().first() for name in OF_QUESTION)
     return tables.group_by("question_id", maintain_order=True).agg(columns)

@@ -22,11 +22,13 @@ from refusal_index.data.datasets import Dataset
 from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import RunFolder, read_outcomes_of
 from refusal_index.data.outcome_table import CONFIDENCE_SCHEMA, PLACE, ConfidenceError, is_trained
-from refusal_index.data.run_json import Prices
+from refusal_index.data.run_json import Prices, refusal_setting
 from refusal_index.data.tables import write_table
 from refusal_index.errors import OutcomeTableError, RefusalIndexError, RunFolderError, checked_path
 from refusal_index.findings.confidence_record import RECORD_VERSION, MethodRecord, read_record
+from refusal_index.findings.run_results import RunResults
 from refusal_index.findings.summary import Usage
+from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.hidden_states import PACKAGES, check_layer
 from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Evidence, Method, Need
@@ -49,24 +51,45 @@ from refusal_index.plugins.confidence.score_tables import (
     with_scores,
 )
 from refusal_index.plugins.confidence.trained import KNOWN, TOPIC, groups_of, groups_or_own, known_groups
-from refusal_index.protocol import FORCED, Completion, ForcedPass, Pass, Placement, Protocol, Role, is_auxiliary
-from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import Progress, RunFailedError, check_sends, unwatched
-from refusal_index.runs.plan import checked, grader_before, open_store, prompts_before, settings_before, versions
-from refusal_index.runs.results import procedure_of, total
+from refusal_index.protocol import (
+    FORCED,
+    Completion,
+    ForcedPass,
+    Pass,
+    Placement,
+    Protocol,
+    Role,
+    TwoPass,
+    is_auxiliary,
+)
+from refusal_index.runs.budget import Budget, UsageCounter
+from refusal_index.runs.engine import RunFailedError
+from refusal_index.runs.engines import check_sends
+from refusal_index.runs.event_loop import run_to_completion
+from refusal_index.runs.events import Progress, ignore_events
+from refusal_index.runs.identity import versions
+from refusal_index.runs.made_with import detector_before, grader_before, prompts_before
+from refusal_index.runs.plan import checked
+from refusal_index.runs.rebuild import ComparabilityError, check_comparable
+from refusal_index.runs.results import procedure_of
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.store import ReplyStore
-from refusal_index.runs.writing import ComparabilityError, Run, check_comparable, run_to_completion, write_results
+from refusal_index.runs.store import ReplyStore, open_store
+from refusal_index.runs.writing import write_results
 
 ALL = "all"
 """Selects every method that a run allows."""
 
 
 def allowed(
-    run: Path, settings: Settings, *, prompts: str | None = None, group: str = "auto"
+    run: Path,
+    settings: Settings,
+    *,
+    prompts: str | None = None,
+    refusal: str | None = None,
+    group: str = "auto",
 ) -> dict[Method, str | None]:
     """Return the unmet requirement of each method, None if there is none; raises as `prepare_confidence` does."""
-    plan = _plan(run, settings, prompts, {}, group)
+    plan = _plan(run, settings, prompts, {}, group, refusal)
     return {method: unmet(plan, method) for method in all_methods()}
 
 
@@ -78,6 +101,7 @@ def prepare_confidence(
     prompts: str | None = None,
     model: str | None = None,
     grader: str | None = None,
+    refusal: str | None = None,
     objects: Mapping[str, object] | None = None,
     group: str = "auto",
     layer: int | None = None,
@@ -94,8 +118,9 @@ def prepare_confidence(
         Settings for sending requests; all others are the run's.
     prompts
         The file of the run's prompt set, unless it is a set of this package.
-    model, grader
-        The names of the run's own model and grader; a function named in the folder is called only if it is named here.
+    model, grader, refusal
+        The names of the run's own model, grader and function that recognises refusals; a function named in the folder
+        is called only if it is named here.
     objects
         Models and functions in memory, by their names in the run.
     group
@@ -109,8 +134,8 @@ def prepare_confidence(
         If the run cannot be used, a method is unknown, or a requirement is not met.
     """
     requested = None if names is None or ALL in names else methods_of(names)
-    plan = _plan(run, settings, prompts, objects or {}, group)
-    plan = replace(plan, layer=layer, given=_user_models(plan, model, grader))
+    plan = _plan(run, settings, prompts, objects or {}, group, refusal)
+    plan = replace(plan, layer=layer, given=_user_models(plan, model, grader, refusal))
     usable = [
         method for method in (all_methods() if requested is None else METHODS.values()) if unmet(plan, method) is None
     ]
@@ -152,13 +177,13 @@ def free_methods(plan: ConfidencePlan, usable: Sequence[Method]) -> tuple[Method
     return free
 
 
-def _user_models(run: ConfidencePlan, model: str | None, grader: str | None) -> frozenset[str]:
+def _user_models(run: ConfidencePlan, model: str | None, grader: str | None, refusal: str | None) -> frozenset[str]:
     """Return the names of models given by the user; raises SettingError for a name that is not the run's."""
     graders = ",".join(run.graders) or str(run.wording.grader)
     for role, expected, value in (("model", run.settings.model, model), ("grader", graders, grader)):
         if value not in (None, expected):
             raise SettingError(f"{{{role}}}: expected that of the run, {expected!r}, got {value!r}; leave it out")
-    if run.objects.keys() - {run.settings.model, *run.graders}:
+    if run.objects.keys() - {run.settings.model, *run.graders, refusal}:
         raise SettingError(
             f"{{grader}}: expected none, since {graders!r} graded this run, got a function; leave it out"
         )
@@ -166,7 +191,12 @@ def _user_models(run: ConfidencePlan, model: str | None, grader: str | None) -> 
 
 
 def _plan(
-    run: Path, settings: Settings, prompts: str | None, objects: Mapping[str, object], group: str
+    run: Path,
+    settings: Settings,
+    prompts: str | None,
+    objects: Mapping[str, object],
+    group: str,
+    refusal: str | None = None,
 ) -> ConfidencePlan:
     folder = RunFolder(run)
     before = folder.read_complete_settings()
@@ -181,20 +211,40 @@ def _plan(
         )
     chosen = prompts_before(before, prompts, run)
     kind, graders = grader_before(before)
-    settings = settings_before(before, settings)
+    settings = settings.restored(before)
     check_sends(settings.sending)
     outcomes = read_outcomes_of(run)
     with open_store(folder, made=False) as store:
         questions = store.questions()
     folder.read_confidence()  # detects a damaged table before any request is sent
-    named, prompting = before["dataset"], settings.prompting
+    named = before["dataset"]
+    prompting = settings.prompting
     dataset = Dataset(named["name"], tuple(questions.values()), named["sha256"], str(run), "exact", "that of the run")
-    wording = Protocol(chosen, next(iter(chosen.variants)), kind, Placement(prompting.placement), prompting.think)
-    title, passes = (settings.model, dataset.name), {FORCED: ForcedPass(kind, wording)}
-    common, groups = (settings, dataset, graders, folder, before), groups_of(outcomes, questions, group)
+    rule = procedure_of(before, detector_before(before, refusal, objects)).rule
+    first = next(iter(chosen.variants))
+    wording = Protocol(chosen, first, kind, Placement(prompting.placement), prompting.think, rule)
+    title = (settings.model, dataset.name)
+    passes = {FORCED: ForcedPass(kind, wording, rule)}
+    common = (settings, dataset, graders, folder, before)
+    groups = groups_of(outcomes, questions, group)
     plan = ConfidencePlan(*common, {}, passes, {}, objects, title, wording=wording, outcomes=outcomes, groups=groups)
     checked(plan, imports=False)  # importing functions would run code named in the folder
     return plan
+
+
+def evidence_of_run(run: Path, method: Method, prompts: str | None = None) -> Evidence:
+    """Return the data from which a method of a run computes scores; no requests are sent.
+
+    Raises
+    ------
+    RefusalIndexError
+        If the run cannot be used, or a requirement of the method is not met.
+    """
+    plan = replace(_plan(run, Settings(), prompts, {}, "none"), methods=(method,))
+    if (reason := unmet(plan, method)) is not None:
+        raise SettingError(f"{method.name}: {reason}")
+    with open_store(plan.folder, made=False) as store:
+        return plan.evidence(plan.replies(store))
 
 
 @dataclass(frozen=True)
@@ -216,7 +266,7 @@ class Confidence:
     ended: str | None = None
 
 
-async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: Budget | None = None) -> Confidence:
+async def measure(plan: ConfidencePlan, progress: Progress = ignore_events, budget: Budget | None = None) -> Confidence:
     """Send the pending requests, write the scores into the run's folder, and rebuild its results with them.
 
     Raises
@@ -226,16 +276,21 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
     KeyboardInterrupt
         If the user interrupts it; replies received so far are kept.
     """
-    folder, prices, budget = plan.folder, plan.prices, budget or Budget(plan.settings.limits)
+    folder = plan.folder
+    prices = plan.prices
+    budget = budget or Budget(plan.settings.limits)
     with folder.lock(), open_store(folder) as store:
         plan = replace(plan, outcomes=folder.read_outcomes())  # may have changed before the folder was locked
         before = set(store.paid(auxiliary=True))
         budget.count_earlier(folder.path, before, prices)
         ended = budget.used_up() or await ask(plan, store, progress, budget)
-        usage = total((completion for completion in store.paid(auxiliary=True) if completion not in before), prices)
+        replies = (completion for completion in store.paid(auxiliary=True) if completion not in before)
+        usage = UsageCounter(replies).usage(prices)
         earlier = folder.read_confidence()
         every = _with_earlier(plan, earlier)
-        evidence, scores, failed = every.evidence(plan.replies(store)), dict[Method, pl.DataFrame](), None
+        evidence = every.evidence(plan.replies(store))
+        scores = dict[Method, pl.DataFrame]()
+        failed = None
         for method in every.methods:  # if one fails, the scores of the others are kept
             try:
                 scores[method] = method.scores(evidence)
@@ -248,7 +303,7 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
         prices = prices.filled_from(Prices.read(folder.read_about()))
         records = method_records(every, scores, evidence, store, prices)
         write_record(folder, records, {method.name for method, rows in scores.items() if rows.height})
-        write_results(folder, store)
+        write_results(folder, store, detector=plan.detector)
     if failed is not None:
         raise failed
     return Confidence(table, usage, ended)
@@ -312,7 +367,7 @@ def method_records(
                 variant=variant,
                 questions=variant_rows.height,
                 generations=len(model),
-                usage=total(entering, prices),
+                usage=UsageCounter(entering).usage(prices),
                 own_requests=sum(reply.requests for reply in entering if is_auxiliary(reply.variant)),
                 seconds=None if None in seconds else sum(duration for duration in seconds if duration is not None),
                 draws=_most(reply for reply in model if reply.reply.pass_ is not Pass.PROBE),
@@ -338,7 +393,8 @@ def write_record(folder: RunFolder, records: Iterable[MethodRecord], methods: Co
     methods
         Methods whose earlier records are outdated: those of the records, and those whose scores were added from tables.
     """
-    path, earlier = folder.confidence_record, []
+    path = folder.confidence_record
+    earlier = []
     if path.exists():
         with suppress(ConfidenceError):
             earlier = [record for record in read_record(path) if record.method not in methods]
@@ -374,9 +430,7 @@ def _most(completions: Iterable[Completion]) -> int:
     return max(Counter(question for question, *_ in samples).values(), default=0)
 
 
-def refresh_scores(
-    folder: RunFolder, store: ReplyStore, settings: Mapping[str, Any], outcomes: pl.LazyFrame
-) -> tuple[str, ...]:
+def refresh_scores(folder: RunFolder, store: ReplyStore, procedure: TwoPass, outcomes: pl.LazyFrame) -> tuple[str, ...]:
     """Update the grades in a folder's confidence table before its outcome table is replaced.
 
     Scores of this package's methods depend on answers, on repeated draws and, for trained methods, on grades. If a
@@ -385,8 +439,8 @@ def refresh_scores(
 
     Parameters
     ----------
-    folder, store, settings
-        The run's folder, store and settings.
+    folder, store, procedure
+        The run's folder and store, and what interprets its replies.
     outcomes
         The outcome table that is about to be written.
 
@@ -398,7 +452,8 @@ def refresh_scores(
     table = folder.read_confidence()
     if table is None:
         return ()
-    replies, questions = Replies(store, procedure_of(settings).grader), store.questions()
+    replies = Replies(store, procedure.grader, procedure.rule)
+    questions = store.questions()
     answers = {
         question_id: replies.scored(questions[question_id])
         for question_id in set(table["question_id"]) & questions.keys()
@@ -414,7 +469,8 @@ def refresh_scores(
         rows.lazy().select(SAMPLED_AGAIN.sum()).collect().item() for rows in (before, outcomes) if rows is not None
     ]
     redrawn = len(set(counts_again)) > 1
-    groups_kept, outdated = [], []
+    groups_kept = []
+    outdated = []
     for group in table.partition_by("method", maintain_order=True):
         name = group["method"][0]
         method = method_of(name)
@@ -491,7 +547,8 @@ def add_scores(
         )
     with folder.lock(), open_store(folder, made=False) as store:
         outcomes = read_outcomes_of(run)
-        joined, before = join_outcomes(scores, outcomes), folder.read_confidence()
+        joined = join_outcomes(scores, outcomes)
+        before = folder.read_confidence()
         added = set(joined.scores["method"])
         write_table(with_scores(before, joined.scores), folder.confidence)
         write_results(folder, store)
@@ -529,14 +586,15 @@ def export_scores(run: Path, out: Path) -> int:
 
 
 def confidence_scores(
-    run: Run | str | Path,
+    run: RunResults | str | Path,
     methods: str | Sequence[str] | None = None,
     *,
     model: Any = None,
     grader: Any = None,
+    refusal: Any = None,
     group: str = "auto",
     layer: int | None = None,
-    progress: Progress = unwatched,
+    progress: Progress = ignore_events,
     **settings: Any,
 ) -> pl.DataFrame:
     """Score how likely the answers of a run are right, and return the confidence table of its folder.
@@ -550,9 +608,9 @@ def confidence_scores(
     methods
         Names of methods, as listed by ``refusal-index confidence RUN --list``; ``["all"]`` for every method that the
         run allows; None for those that cost nothing: all for an embedded model, else those that send no requests.
-    model, grader
-        The run's own model or grader if it is a function: the function itself or its name. Code named in a folder is
-        run only if it is also named here.
+    model, grader, refusal
+        The run's own model, grader or setting `refusal` if it is a function: the function itself or its name. Code
+        named in a folder is run only if it is also named here.
     group
         What trained methods keep in one fold: ``"cluster"``, the column of that name; ``"entity"``, known for the
         almanac; ``"topic"``; ``"none"``; or ``"auto"``, the first of these that is known.
@@ -583,12 +641,24 @@ def confidence_scores(
     >>> confidence_scores(run, ["likelihood"]).columns[:4]
     ['question_id', 'method', 'confidence', 'wrong']
     """
-    folder = run.path if isinstance(run, Run) else checked_path(run, "run")
-    objects_given = {role: value for role, value in (("model", model), ("grader", grader)) if value is not None}
+    folder = run.path if isinstance(run, RunResults) else checked_path(run, "run")
+    own = (("model", model), ("grader", grader), ("refusal", refusal))
+    objects_given = {role: value for role, value in own if value is not None}
     names = {role: value for role, value in objects_given.items() if isinstance(value, str)}
     before = RunFolder(folder).read_complete_settings() if len(names) < len(objects_given) else {}
-    names_of_run = {"model": before.get("model"), "grader": (before.get("grader") or {}).get("name")}
+    names_of_run = {
+        "model": before.get("model"),
+        "grader": (before.get("grader") or {}).get("name"),
+        "refusal": refusal_setting(before),
+    }
     objects = {str(names_of_run[role]): value for role, value in objects_given.items() if role not in names}
+    if "refusal" in objects_given and "refusal" not in names:
+        recorded = names_of_run["refusal"]
+        if recorded is None or not is_function_name(recorded):
+            raise SettingError(
+                "{refusal}: expected none, since no function recognised refusals in this run; leave it out"
+            )
+        names["refusal"] = recorded
     methods = [methods] if isinstance(methods, str) else methods
     sending = Settings.from_values(**settings)
     plan = prepare_confidence(folder, methods, sending, **names, objects=objects, group=group, layer=layer)

@@ -17,10 +17,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from refusal_index.data.folder import ComparedRun, RunFolder
+from refusal_index.data.analysis import Analysis
+from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import scores_by_method
-from refusal_index.findings.comparison import CompareOptions, PairComparison
+from refusal_index.findings.comparison import PairComparison
 from refusal_index.findings.metrics import Statement
+from refusal_index.findings.run_results import RunResults
 from refusal_index.findings.summary import Summary
 from refusal_index.plugins.confidence.summary import (
     NAME,
@@ -29,7 +31,7 @@ from refusal_index.plugins.confidence.summary import (
     ScoreComparison,
     compare_confidence,
     graded,
-    shared_remarks,
+    shared_caveats,
     summarise_outcomes,
 )
 from refusal_index.render.format import (
@@ -45,7 +47,8 @@ from refusal_index.render.format import (
     title,
 )
 from refusal_index.render.report.page import BOX, UNIT, MetricRow, Scale, environment
-from refusal_index.render.sections import PageSection, RunOnPage, Section
+from refusal_index.render.run_view import RunView
+from refusal_index.render.sections import PageSection, Section
 from refusal_index.render.sentences import add_sentences, phrase, sentence
 from refusal_index.stats import Estimate, reliability_table
 from refusal_index.stats.calibration import roc_counts
@@ -53,21 +56,25 @@ from refusal_index.stats.calibration import roc_counts
 add_sentences(__package__)
 
 
-MAX_METHODS, MAX_METHOD_LENGTH = 5, 23
-"""Maximum number of methods in the short output, and maximum length of their names in characters."""
+MAX_METHODS = 5
+"""Maximum number of methods in the short output."""
+
+MAX_METHOD_LENGTH = 23
+"""Maximum length of their names in characters."""
 
 
 def confidence_screen(summary: Sequence[MethodSummary]) -> Iterator[Block]:
-    """Yield which method ranks the answers best and a table with the best method first, within 80 columns."""
+    """Yield which method has the highest AUROC and a table that starts with it, within 80 columns."""
     if not summary:
         yield "no scores"
         return
-    ranked = sorted(summary, key=lambda method: -math.inf if method.auroc.estimate is None else method.auroc.estimate)[
-        ::-1
-    ]
-    best, shown = ranked[0], ranked[:MAX_METHODS]
+    ranked = sorted(
+        summary, key=lambda method: math.inf if method.auroc.estimate is None else -method.auroc.estimate
+    )  # the first of several with the same AUROC stays first
+    best = ranked[0]
+    shown = ranked[:MAX_METHODS]
     yield title(best.model, best.dataset)
-    yield sentence(Statement("best_method", "conclusion", {"best": best, "several": len(ranked) > 1}))
+    yield " ".join(map(sentence, best.conclusions()))
     if best.questions:
         yield sentence(best.verdict())
     rows = (
@@ -84,18 +91,19 @@ def confidence_screen(summary: Sequence[MethodSummary]) -> Iterator[Block]:
     columns = ("method", "AUROC", "95% interval", "answers", "ECE", "against refusals")
     yield from ("", Table.from_rows(columns, rows, left=("method", "against refusals")), "")
     yield sentence(Statement("confidence_explained", "scope"))
-    for names, remark in shared_remarks(shown):
-        if remark.code == "method_left_out" or (remark.severity == "serious" and best.name in names):
-            yield f"Caveat: {best.name if remark.severity == 'serious' else abridged(names)}: {sentence(remark)}"
+    for names, caveat in shared_caveats(shown):
+        if caveat.code == "method_left_out" or (caveat.severity == "serious" and best.name in names):
+            yield f"Caveat: {best.name if caveat.severity == 'serious' else abridged(names)}: {sentence(caveat)}"
     yield sentence(Statement("more_methods", "scope", {"left_out": len(ranked) - len(shown)}))
 
 
 def confidence_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
-    """Yield the measures of each method, its remarks, and the full comparison with the refusals."""
+    """Yield the measures of each method, its caveats, and the full comparison with the refusals."""
     if not summary:
         yield "no scores"
         return
     yield measures_table(summary)
+    yield from _highest(summary)
     yield from _remarks(summary)
     yield from ("", sentence(Statement("against_refusals", "scope")), "", against_table(summary))
     for method in summary:
@@ -111,6 +119,7 @@ def measures_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
     if not summary:
         return
     yield from ("", measures_table(summary))
+    yield from _highest(summary)
     yield from _remarks(summary)
     yield from ("", sentence(Statement("against_refusals", "scope")))
     for method in summary:
@@ -118,9 +127,16 @@ def measures_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
             yield from ("", sentence(method.verdict(numbers=True)))
 
 
+def _highest(summary: Sequence[MethodSummary]) -> Iterator[Block]:
+    """Yield which method has the highest AUROC of several, for each model and dataset."""
+    for method in summary:
+        if method.highest is not None:
+            yield from ("", " ".join(map(sentence, method.conclusions())))
+
+
 def _remarks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
-    for names, remark in shared_remarks(summary):
-        yield from ("", f"{listed(names)}: {sentence(remark)}")
+    for names, caveat in shared_caveats(summary):
+        yield from ("", f"{listed(names)}: {sentence(caveat)}")
 
 
 def estimate_cells(result: Estimate) -> tuple[str, str]:
@@ -169,7 +185,8 @@ def against_table(summary: Sequence[MethodSummary]) -> Table:
 
 def scores_table(comparison: PairComparison) -> Table:
     """Return the table that compares the scores of two runs, one row for each method and measure."""
-    level, labels = percent(comparison.options.confidence_level), [run.label for run in comparison.runs]
+    level = percent(comparison.analysis.confidence_level)
+    labels = [run.label for run in comparison.runs]
     columns = ("confidence", "measure", "questions", *labels, "difference", f"{level} interval")
     rows = (
         (
@@ -189,13 +206,15 @@ MAX_POINTS = 300
 """Maximum number of points of a ROC curve; more are not visible at the size of the chart."""
 
 
-def section_values(page: RunOnPage) -> dict[str, Any] | None:
+def section_values(page: RunView) -> dict[str, Any] | None:
     """Return the template values for the section of a run; None if it has no scores."""
-    run, summary = page.run, page.summary
+    run = page.run
+    summary = page.summary
     methods_shown: Sequence[MethodSummary] = summary.sections.get(NAME, ())
     if not methods_shown or run.confidence is None:
         return None
-    tables, level = scores_by_method(run.confidence), summary.confidence_level
+    tables = scores_by_method(run.confidence)
+    level = summary.analysis.confidence_level
     methods = []
     for position, method in enumerate(methods_shown, start=1):
         score, right = graded(tables[method.key])
@@ -203,25 +222,27 @@ def section_values(page: RunOnPage) -> dict[str, Any] | None:
         points = () if method.auroc.estimate is None else zip(*roc_points(score, right), strict=True)
         roc = " ".join(f"{BOX * x:.0f},{BOX * (1 - y):.0f}" for x, y in points)
         # The curve is drawn from `roc`, its points in SVG, and is reused by its id.
-        filled, curve = [bin_ for bin_ in bins if bin_.count], f"{page.anchor}-roc-{position}"
+        filled = [bin_ for bin_ in bins if bin_.count]
+        curve = f"{page.anchor}-roc-{position}"
         methods.append({"summary": method, "bins": filled, "roc": roc, "curve": curve})
-    remarks = [*shared_remarks(methods_shown)]
+    caveats = [*shared_caveats(methods_shown)]
     if summary.is_sampled:
-        remarks.append(((), Statement("one_by_one", "scope")))
-    variants = tuple(run.variants)
+        caveats.append(((), Statement("one_by_one", "scope")))
+    variants = tuple(run.tables)
     lowest = min([0.5, *(method.auroc.low for method in methods_shown if method.auroc.low is not None)])
     return {
         "anchor": f"{page.anchor}-confidence",
         "level": level,
         "methods": methods,
         "summaries": methods_shown,
-        "several_passes": len({method.of for method in methods_shown}) > 1,
+        "several_passes": len({method.scored_pass for method in methods_shown}) > 1,
         "area": Scale(math.floor(10 * lowest) / 10, 1.0),  # from 0.5, or the lowest interval, to 1
         "unit": UNIT,
         "index": tuple(_rows(methods_shown, variants, "refusal_index")),
         "errors": tuple(_rows(methods_shown, variants, "answered_error_rate")),
         "names": [variant or "all" for variant in variants],
-        "remarks": remarks,
+        "highest": [method for method in methods_shown if method.highest is not None],
+        "caveats": caveats,
     }
 
 
@@ -236,7 +257,8 @@ def roc_points(score: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[ND
     ([0.0, 0.0, 0.5, 1.0], [0.0, 0.5, 1.0, 1.0])
     """
     hits, passed = (np.concatenate([[0], counts]) for counts in roc_counts(score, right)[1:])
-    across, rise = np.diff(passed - hits), np.diff(hits)
+    across = np.diff(passed - hits)
+    rise = np.diff(hits)
     turns = np.flatnonzero(across[1:] * rise[:-1] != across[:-1] * rise[1:]) + 1
     corners = np.concatenate([[0], turns, [len(hits) - 1]])
     shown = corners[np.linspace(0, len(corners) - 1, min(len(corners), MAX_POINTS)).round().astype(int)]
@@ -248,7 +270,7 @@ def _rows(methods: Sequence[MethodSummary], variants: Sequence[str | None], metr
     cells: dict[tuple[str, str | None], dict[str | None, Estimate]] = {}
     for method_summary in methods:
         if method_summary.questions:
-            by_variant = cells.setdefault((method_summary.method, method_summary.of), {})
+            by_variant = cells.setdefault((method_summary.method, method_summary.scored_pass), {})
             by_variant.update(
                 {comparison.variant: getattr(comparison, metric).difference for comparison in method_summary.against}
             )
@@ -266,10 +288,10 @@ class ConfidenceSection(Section):
     style = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
 
     def summarise(
-        self, outcomes: pl.LazyFrame, folder: RunFolder | None, confidence_level: float
+        self, outcomes: pl.LazyFrame, folder: RunFolder | None, analysis: Analysis
     ) -> tuple[MethodSummary, ...]:
         """Return a summary of each method that scored answers."""
-        return summarise_outcomes(outcomes, folder.read_confidence() if folder else None, confidence_level)
+        return summarise_outcomes(outcomes, folder.read_confidence() if folder else None, analysis)
 
     def summary_blocks(self, summary: Summary) -> Iterator[Block]:
         """Yield the measures of each method and whether it beats the refusals."""
@@ -278,10 +300,10 @@ class ConfidenceSection(Section):
         if methods and summary.is_sampled:
             yield from ("", sentence(Statement("one_by_one", "scope")))
 
-    def compare(self, runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[ScoreComparison, ...]:
+    def compare(self, runs: Sequence[RunResults], analysis: Analysis) -> tuple[ScoreComparison, ...]:
         """Compare the methods that scored the answers of both runs."""
         first, second = runs
-        return compare_confidence(first, second, variant=options.variant, confidence_level=options.confidence_level)
+        return compare_confidence(first, second, analysis)
 
     def comparison_blocks(self, comparison: PairComparison) -> Iterator[Block]:
         """Yield a row for each method and measure."""
@@ -289,12 +311,12 @@ class ConfidenceSection(Section):
         if scores:
             yield from ("", scores_table(comparison))
             paired = sorted({score.paired for score in scores}, reverse=True)
-            remarks = [Statement("scores_compared", "scope", {"paired": paired})]
+            caveats = [Statement("scores_compared", "scope", {"paired": paired})]
             if comparison.variants[0].match.matrix.design:
-                remarks.append(Statement("one_by_one", "scope"))
-            yield " ".join(map(sentence, remarks))
+                caveats.append(Statement("one_by_one", "scope"))
+            yield " ".join(map(sentence, caveats))
 
-    def of_run(self, run: RunOnPage) -> Iterator[PageSection]:
+    def of_run(self, run: RunView) -> Iterator[PageSection]:
         """Yield the charts, measures and the comparison with the refusals."""
         values = section_values(run)
         if values is not None:

@@ -8,7 +8,7 @@ If both runs scored the same questions, the comparison is paired.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -17,14 +17,17 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from refusal_index import stats
-from refusal_index.data.folder import ComparedRun
-from refusal_index.data.outcome_table import GROUP, OPTIONAL, is_trained, scores_by_method, scores_of_outcomes
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
+from refusal_index.data.outcome_table import GROUP, OPTIONAL, all_scores, is_trained, scores_by_method
 from refusal_index.data.rates import first_draws, too_many_missing, variant_groups
 from refusal_index.findings.metrics import Statement
+from refusal_index.findings.run_results import RunResults
+from refusal_index.protocol import Pass
 from refusal_index.stats import Estimate
 from refusal_index.stats.calibration import auroc_influence
 from refusal_index.stats.comparison import difference_error
 from refusal_index.stats.estimate import Result, ResultWithInterval, reasons_of
+from refusal_index.stats.highest_auroc import auroc_difference, highest_auroc
 
 TOPIC = "topic"
 """The method that uses the topic alone: the baseline for trained methods."""
@@ -104,6 +107,36 @@ class AgainstRefusals:
 
 
 @dataclass(frozen=True)
+class HighestArea:
+    """The highest AUROC of several methods, with an interval that allows for the choice, and the second highest.
+
+    Attributes
+    ----------
+    methods
+        Number of methods with an AUROC, among which this one has the highest; a method with scores for each prompt
+        counts once for each.
+    by_prompt
+        Whether there is such a method among them.
+    auroc
+        The AUROC with an interval that allows for the choice, as by `highest_auroc`.
+    second
+        Name of the method with the second highest AUROC.
+    questions
+        Number of questions with a score and a grade by both.
+    difference, pvalue
+        The AUROC minus that of the second on these questions, with its interval, and the p-value of no difference.
+    """
+
+    methods: int
+    by_prompt: bool
+    auroc: Estimate
+    second: str
+    questions: int
+    difference: Estimate
+    pvalue: float | None
+
+
+@dataclass(frozen=True)
 class MethodSummary:
     """The results of one method on the answers that it scored.
 
@@ -111,7 +144,7 @@ class MethodSummary:
     ----------
     model, dataset, method, variant
         Origin of the scores; the variant is None if they apply to all variants, model and dataset if they are unknown.
-    of
+    scored_pass
         The pass of the scored answers, as in the column `pass`.
     is_trained
         Whether the scores come from a predictor trained on right and wrong answers rather than from the model itself.
@@ -134,13 +167,15 @@ class MethodSummary:
         Comparison of the score with the refusals of each variant.
     over_topic
         AUROC of a trained method minus that of the topic alone, paired by question; None without that baseline.
+    highest
+        Of the method with the highest AUROC of several: an interval that allows for the choice; None for the others.
     """
 
     model: str | None
     dataset: str | None
     method: str
     variant: str | None
-    of: str | None
+    scored_pass: str | None
     is_trained: bool
     asked: int
     questions: int
@@ -160,19 +195,20 @@ class MethodSummary:
     targets: Mapping[str, Estimate]
     against: tuple[AgainstRefusals, ...]
     over_topic: Estimate | None = None
+    highest: HighestArea | None = None
 
     @property
     def key(self) -> tuple[str, str | None, str | None]:
         """Identifier within the run: see `scores_by_method`."""
-        return self.method, self.variant, self.of
+        return self.method, self.variant, self.scored_pass
 
     @property
     def name(self) -> str:
         """The method, followed by its variant, if any, and by the pass if it is the first."""
-        details = [part for part in (self.variant, "first pass" if self.of == "first" else None) if part]
+        details = [part for part in (self.variant, "first pass" if self.scored_pass == Pass.FIRST else None) if part]
         return f"{self.method} ({', '.join(details)})" if details else self.method
 
-    def remarks(self) -> Iterator[Statement]:
+    def caveats(self) -> Iterator[Statement]:
         """Yield caveats: training, missing scores or grades, small samples, and differing answers."""
         if self.is_trained:
             yield Statement("trained")
@@ -188,11 +224,18 @@ class MethodSummary:
         if self.questions and count < FEW_OF_A_KIND:
             yield Statement("few_of_a_kind", "serious", {"count": count, "kind": kind, "questions": self.questions})
         for comparison in self.against:
-            own_accuracy, scored = comparison.own_accuracy, comparison.accuracy
+            own_accuracy = comparison.own_accuracy
+            scored = comparison.accuracy
             if own_accuracy is not None and scored is not None and abs(own_accuracy - scored) >= OTHER_ANSWERS:
                 yield Statement(
                     "other_answers", values={"variant": comparison.variant, "own": own_accuracy, "scored": scored}
                 )
+
+    def conclusions(self) -> Iterator[Statement]:
+        """Yield how well the method ranks, and its lead if it has the highest AUROC of several."""
+        yield Statement("best_method", "conclusion", {"best": self})
+        if self.highest is not None:
+            yield Statement("highest_lead", "conclusion", {"highest": self.highest, "questions": self.questions})
 
     def verdict(self, *, numbers: bool = False) -> Statement:
         """Return the statement whether the score finds wrong answers better than the refusals, grouped by verdict.
@@ -230,34 +273,34 @@ class MethodSummary:
         return round((self.accuracy or 0.0) * self.questions)
 
 
-def shared_remarks(methods: Sequence[MethodSummary]) -> tuple[tuple[tuple[str, ...], Statement], ...]:
-    """Return every distinct remark with the names of all methods that it applies to."""
-    named = [(method.name, remark) for method in methods for remark in method.remarks()]
-    distinct = [remark for index, (_, remark) in enumerate(named) if all(remark != other for _, other in named[:index])]
-    return tuple((tuple(name for name, other in named if other == remark), remark) for remark in distinct)
+def shared_caveats(methods: Sequence[MethodSummary]) -> tuple[tuple[tuple[str, ...], Statement], ...]:
+    """Return every distinct caveat with the names of all methods that it applies to."""
+    named = [(method.name, caveat) for method in methods for caveat in method.caveats()]
+    distinct = [caveat for index, (_, caveat) in enumerate(named) if all(caveat != other for _, other in named[:index])]
+    return tuple((tuple(name for name, other in named if other == caveat), caveat) for caveat in distinct)
 
 
 def summarise_outcomes(
-    outcomes: pl.LazyFrame, scores: pl.DataFrame | None, confidence_level: float
+    outcomes: pl.LazyFrame, scores: pl.DataFrame | None, analysis: Analysis
 ) -> tuple[MethodSummary, ...]:
     """Summarise the scores of each model and dataset in an outcome table.
 
     - `outcomes`: the outcome table, in memory or in a file.
-    - `scores`: a confidence table of the same questions; None for the scores in the outcome table itself.
-    - `confidence_level`: confidence level of the intervals.
+    - `scores`: a confidence table of the same questions, in addition to the scores in the outcome table; None if there
+      is none.
+    - `analysis`: how to compute the intervals.
     """
     if scores is None and not set(OPTIONAL) & set(outcomes.collect_schema()):
         return ()
     rows = outcomes.select(cs.by_name(*SCORED, require_all=False)).collect()
     summaries: list[MethodSummary] = []
     for part in rows.partition_by("model", "dataset", maintain_order=True):
-        part_scores = scores_of_outcomes(part) if scores is None else scores
-        summaries += summarise_confidence(part_scores, part, confidence_level)
+        summaries += summarise_confidence(all_scores(scores, part), part, analysis)
     return tuple(summaries)
 
 
 def summarise_confidence(
-    scores: pl.DataFrame, outcomes: pl.DataFrame, confidence_level: float = 0.95
+    scores: pl.DataFrame, outcomes: pl.DataFrame, analysis: Analysis = DEFAULT_ANALYSIS
 ) -> tuple[MethodSummary, ...]:
     """Summarise a confidence table: one entry for each method, or for each variant if its scores differ by variant.
 
@@ -267,14 +310,51 @@ def summarise_confidence(
         The table, with the columns of `CONFIDENCE_SCHEMA`.
     outcomes
         The outcome table of the same run: one model and dataset.
-    confidence_level
-        Confidence level of the intervals.
+    analysis
+        How to compute the intervals.
     """
     variants = {group.variant: first_draws(group.outcomes) for group in variant_groups(outcomes)}
     run = (outcomes["model"][0], outcomes["dataset"][0]) if outcomes.height else (None, None)
     groups = scores_by_method(scores)
     topic = groups.get((TOPIC, None, "forced"))
-    return tuple(_of_method(group, run, variants, topic, confidence_level) for group in groups.values())
+    methods = [_of_method(group, run, variants, topic, analysis) for group in groups.values()]
+    return tuple(_with_highest(methods, list(groups.values()), analysis))
+
+
+def _with_highest(
+    methods: Sequence[MethodSummary], tables: Sequence[pl.DataFrame], analysis: Analysis
+) -> Iterator[MethodSummary]:
+    """Yield the summaries, that of the method with the highest AUROC with its interval and its lead."""
+    scores, right = _aligned(tables)
+    found = highest_auroc(scores, right, confidence_level=analysis.confidence_level) if tables else None
+    for place, method in enumerate(methods):
+        if found is None or found.second is None or found.difference is None or place != found.place:
+            yield method
+            continue
+        highest = HighestArea(
+            methods=found.count,
+            by_prompt=any(other.variant for other in methods),
+            auroc=Estimate.of(found.area, found.interval),
+            second=methods[found.second].name,
+            questions=found.difference.n,
+            difference=_estimate(found.difference, analysis),
+            pvalue=found.difference.pvalue,
+        )
+        yield replace(method, highest=highest)
+
+
+def _aligned(tables: Sequence[pl.DataFrame]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the scores and whether the answers are right, shape (tables, questions); NaN without score or grade."""
+    rows = [usable(table) for table in tables]
+    ids = sorted({question_id for table in rows for question_id in table["question_id"]})
+    places = {question_id: place for place, question_id in enumerate(ids)}
+    scores = np.full((len(rows), len(ids)), np.nan)
+    right = np.zeros(scores.shape, bool)
+    for number, table in enumerate(rows):
+        columns = [places[question_id] for question_id in table["question_id"]]
+        scores[number, columns] = table["confidence"].to_numpy()
+        right[number, columns] = ~table["wrong"].to_numpy()
+    return scores, right
 
 
 def usable(scores: pl.DataFrame) -> pl.DataFrame:
@@ -288,15 +368,15 @@ def graded(scores: pl.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.bool_]
     return rows["confidence"].to_numpy(), ~rows["wrong"].to_numpy()
 
 
-def difference_of(results: Sequence[Result], influences: Sequence[NDArray[np.float64]], level: float) -> Estimate:
+def difference_of(results: Sequence[Result], influences: Sequence[NDArray[np.float64]], analysis: Analysis) -> Estimate:
     """Return the first of two estimates minus the second, with its interval.
 
     Parameters
     ----------
     results, influences
         The two estimates, and the influence of each question on them.
-    level
-        Confidence level of the interval.
+    analysis
+        How to compute the interval.
     """
     first, second = results
     reason = reasons_of(first, second)
@@ -308,18 +388,14 @@ def difference_of(results: Sequence[Result], influences: Sequence[NDArray[np.flo
     error = difference_error(influences)
     if error == 0:
         return Estimate(estimate, status="boundary", reason="constant_difference")
-    return _estimate(ResultWithInterval(estimate, standard_error=error), level)
+    return _estimate(ResultWithInterval(estimate, standard_error=error), analysis)
 
 
-def _over_topic(scores: pl.DataFrame, topic: pl.DataFrame | None, level: float) -> Estimate | None:
+def _over_topic(scores: pl.DataFrame, topic: pl.DataFrame | None, analysis: Analysis) -> Estimate | None:
     """Return the AUROC of a trained method minus that of the topic alone, on the same answers."""
     if topic is None or scores["method"][0] == TOPIC or not is_trained(scores):
         return None
-    topic_scores = usable(topic).select("question_id", alone="confidence")
-    both = usable(scores).join(topic_scores, on="question_id", maintain_order="left")
-    right = ~both["wrong"].to_numpy()
-    sides = [(both[name].to_numpy(), right) for name in ("confidence", "alone")]
-    return difference_of([stats.auroc(*side) for side in sides], [auroc_influence(*side) for side in sides], level)
+    return _estimate(auroc_difference(*_aligned([scores, topic])), analysis)
 
 
 def _of_method(
@@ -327,50 +403,53 @@ def _of_method(
     run: tuple[str | None, str | None],
     variants: Mapping[str | None, pl.DataFrame],
     topic: pl.DataFrame | None,
-    level: float,
+    analysis: Analysis,
 ) -> MethodSummary:
-    (score, right), variant = graded(scores), scores["variant"][0]
+    score, right = graded(scores)
+    variant = scores["variant"][0]
     by_variant = {name: rows for name, rows in variants.items() if variant is None or name == variant}
-    area, brier = stats.auroc(score, right), stats.brier_score(score, right)
+    area = stats.auroc(score, right)
+    brier = stats.brier_score(score, right)
     return MethodSummary(
         *run,
         method=scores["method"][0],
         variant=variant,
-        of=scores["pass"][0],
+        scored_pass=scores["pass"][0],
         is_trained=is_trained(scores),
         asked=len({question for rows in by_variant.values() for question in rows["question_id"]}),
         questions=score.size,
         without_score=scores["confidence"].null_count(),
         without_grade=scores.filter(pl.col("confidence").is_not_null() & pl.col("wrong").is_null()).height,
         accuracy=_mean(right),
-        auroc=_estimate(area, level),
+        auroc=_estimate(area, analysis),
         ece=stats.expected_calibration_error(score, right).estimate,
         rms_calibration_error=stats.rms_calibration_error(score, right).estimate,
         smooth_ece=stats.smooth_calibration_error(score, right).estimate,
-        brier=_estimate(brier, level),
+        brier=_estimate(brier, analysis),
         miscalibration=brier.miscalibration,
         discrimination=brier.discrimination,
         uncertainty=brier.uncertainty,
         aurc=stats.aurc(score, right).estimate,
         prr=stats.prediction_rejection_ratio(score, right).estimate,
         targets={
-            f"{target:g}": _estimate(stats.value_at_target(score < target, ~right, target), level) for target in TARGETS
+            f"{target:g}": _estimate(stats.value_at_target(score < target, ~right, target), analysis)
+            for target in TARGETS
         },
-        against=tuple(_against(scores, name, rows, level) for name, rows in by_variant.items()),
-        over_topic=_over_topic(scores, topic, level),
+        against=tuple(_against(scores, name, rows, analysis) for name, rows in by_variant.items()),
+        over_topic=_over_topic(scores, topic, analysis),
     )
 
 
-def _estimate(result: ResultWithInterval, level: float) -> Estimate:
-    return Estimate.of(result, result.confidence_interval(level))
+def _estimate(result: ResultWithInterval, analysis: Analysis) -> Estimate:
+    return Estimate.of(result, result.confidence_interval(analysis.confidence_level))
 
 
-def _against(scores: pl.DataFrame, variant: str | None, outcomes: pl.DataFrame, level: float) -> AgainstRefusals:
+def _against(scores: pl.DataFrame, variant: str | None, outcomes: pl.DataFrame, analysis: Analysis) -> AgainstRefusals:
     passes = outcomes.drop_nulls("refused").select("question_id", "refused", own="wrong")
     both = usable(scores).join(passes, on="question_id", maintain_order="left")
     comparison = stats.compare_with_refusals(*(both[name].to_numpy() for name in ("confidence", "refused", "wrong")))
     index, error_rate = (
-        Difference(difference.score, difference.refusals, _estimate(difference, level))
+        Difference(difference.score, difference.refusals, _estimate(difference, analysis))
         for difference in (comparison.refusal_index, comparison.answered_error_rate)
     )
     graded_rows = both.drop_nulls("own")
@@ -422,7 +501,7 @@ class ScoreComparison:
     measure: str
     method: str
     variant: str | None
-    of: str | None
+    scored_pass: str | None
     paired: bool
     questions: tuple[int, int]
     first: float | None
@@ -431,7 +510,7 @@ class ScoreComparison:
 
 
 def compare_confidence(
-    first: ComparedRun, second: ComparedRun, *, variant: str | None = None, confidence_level: float = 0.95
+    first: RunResults, second: RunResults, analysis: Analysis = DEFAULT_ANALYSIS
 ) -> tuple[ScoreComparison, ...]:
     """Compare two runs by the methods that scored answers in both.
 
@@ -439,33 +518,32 @@ def compare_confidence(
     ----------
     first, second
         The runs.
-    variant
-        The only variant to compare, in addition to scores that apply to all variants; None for all.
-    confidence_level
-        Confidence level of the intervals.
+    analysis
+        How to compare them. If it names a variant, only scores of it and those that apply to all variants are compared.
     """
     if first.confidence is None or second.confidence is None:
         return ()
-    first_scores, second_scores = scores_by_method(first.confidence), scores_by_method(second.confidence)
+    first_scores = scores_by_method(first.confidence)
+    second_scores = scores_by_method(second.confidence)
+    variant = analysis.variant
     shared = [key for key in first_scores if key in second_scores and (variant is None or key[1] in (None, variant))]
     return tuple(
-        comparison
-        for key in shared
-        for comparison in _compared(key, first_scores[key], second_scores[key], confidence_level)
+        comparison for key in shared for comparison in _compared(key, first_scores[key], second_scores[key], analysis)
     )
 
 
 def _compared(
-    key: tuple[str, str | None, str | None], first: pl.DataFrame, second: pl.DataFrame, level: float
+    key: tuple[str, str | None, str | None], first: pl.DataFrame, second: pl.DataFrame, analysis: Analysis
 ) -> Iterator[ScoreComparison]:
     first_rows, second_rows, paired = _matched(first, second)
-    sides, sizes = (graded(first_rows), graded(second_rows)), (first_rows.height, second_rows.height)
+    sides = (graded(first_rows), graded(second_rows))
+    sizes = (first_rows.height, second_rows.height)
     for measure, results, influences in (
         ("auroc", [stats.auroc(*side) for side in sides], [auroc_influence(*side) for side in sides]),
         ("brier", [stats.brier_score(*side) for side in sides], [_brier_influence(*side) for side in sides]),
     ):
         padded = np.pad(influences[0], (0, sizes[1])), np.pad(influences[1], (sizes[0], 0))  # no two are the same
-        difference = difference_of(results, influences if paired else padded, level)
+        difference = difference_of(results, influences if paired else padded, analysis)
         yield ScoreComparison(measure, *key, paired, sizes, results[0].estimate, results[1].estimate, difference)
 
 

@@ -1,5 +1,9 @@
 """Refuse by a confidence score: choose a cut on one half of the questions and evaluate it on the other half.
 
+If several methods are possible, one is chosen too. With a limit on the error rate, the half that evaluates the cut
+chooses the method, and the cut is tested on questions that played no part in this choice. With a penalty, one half
+chooses method and cut, and the other half, which chose nothing, evaluates them.
+
 The cut, the model's own refusals and answering everything are compared on the same questions and the same answers, so
 that only the decision which questions to answer differs.
 """
@@ -18,31 +22,33 @@ import numpy as np
 import polars as pl
 
 from refusal_index import stats
+from refusal_index.data.analysis import DEFAULT_ANALYSIS
 from refusal_index.data.files import plain
-from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import ConfidenceError, write_outcomes
 from refusal_index.data.rates import first_draws, matched_design
 from refusal_index.errors import OutcomeTableError
-from refusal_index.findings.comparison import CompareOptions
-from refusal_index.findings.metrics import Shown, Statement
+from refusal_index.findings.metrics import Printable, Statement
+from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence.scored_answers import (
     ScoredAnswers,
+    all_scored_answers,
     questions_of,
     rule_of,
-    scored_answers,
     virtual_run,
 )
 from refusal_index.plugins.confidence.section import estimate_cells
-from refusal_index.render.format import Block, Table, abbreviated, estimate, number, percent, shows
+from refusal_index.plugins.confidence.selection import ComparedMethod, best_candidate, compared_on, trained_on
+from refusal_index.render.format import Block, Table, abbreviated, estimate, number, percent, to_html, to_text
 from refusal_index.render.sentences import add_sentences, sentence
 from refusal_index.runs.gate import compared_runs
-from refusal_index.runs.writing import Run
 from refusal_index.stats import Estimate
 
 BOUND_LEVEL = 0.9
+"""Default confidence level of the bound on the error rate."""
+
 INTERVAL_LEVEL = 0.95
-"""Default confidence levels of the bound on the error rate, and of the intervals."""
+"""Default confidence level of the intervals."""
 
 CUTS = 20
 """Number of quantiles of the other half's scores that are tried as cuts."""
@@ -57,8 +63,10 @@ class ThresholdOptions:
 
     Attributes
     ----------
-    method, variant
-        The scores to use; None if there is only one choice.
+    method
+        The method of the scores; with several, or None for all, one of them is chosen.
+    variant
+        The variant of the scores, if they differ between variants.
     penalty
         Choose the cut with the highest utility if a wrong answer costs this many right ones.
     max_error
@@ -67,14 +75,17 @@ class ThresholdOptions:
         Confidence level of the bound and of the intervals; None for `BOUND_LEVEL` and `INTERVAL_LEVEL`.
     seed
         Seed of the split into halves.
+    prompts
+        The file of the run's prompt set, unless it is a set of this package; needed to train methods on one half.
     """
 
-    method: str | None = None
+    method: str | Sequence[str] | None = None
     variant: str | None = None
     penalty: float | None = None
     max_error: float | None = None
     confidence_level: float | None = None
     seed: int = 0
+    prompts: str | None = None
 
     def __post_init__(self) -> None:
         names = [name for name in ("penalty", "max_error") if getattr(self, name) is not None]
@@ -93,6 +104,11 @@ class ThresholdOptions:
                 raise ConfidenceError(
                     f"{name}: expected a number above 0 and below 1, got {value}; is it a percentage?"
                 )
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The named methods; empty for all."""
+        return (self.method,) if isinstance(self.method, str) else tuple(self.method or ())
 
     @property
     def bound_level(self) -> float:
@@ -156,7 +172,7 @@ class Halves(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Threshold(Shown):
+class Threshold(Printable):
     """A cut of a score, and its results on the half of the questions that was not used to choose it.
 
     Attributes
@@ -167,48 +183,87 @@ class Threshold(Shown):
         The criterion for choosing the cut.
     halves
         The questions used to choose the cut, and the others.
-    found
+    selected
         The chosen cut. If no cut meets the criterion, its status is ``"undefined"``.
     points
         Results on the other half: of the cut, if there is one, of the model's own refusals under each variant, and of
         answering everything.
     table
         The outcome table of the other half for a model that refuses below the cut; None without a cut.
+    candidates
+        The methods among which one was chosen; empty if there was only one. They were compared on the half that did
+        not set the cut if the error rate is limited, else on the half that set it.
     """
 
-    run: ComparedRun
+    run: RunResults
     answers: ScoredAnswers
     options: ThresholdOptions
     halves: Halves
-    found: stats.UtilityThreshold | stats.RiskThreshold
+    selected: stats.UtilityThreshold | stats.RiskThreshold
     points: tuple[RuleResult, ...]
     table: pl.DataFrame | None
+    candidates: tuple[ComparedMethod, ...] = ()
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
         """Statements about the choice, its caveats, and the results of the cut on the other half."""
-        tables = self.run.variants.values()
+        tables = self.run.tables.values()
         clusters = pl.concat([table["cluster"] for table in tables]).drop_nulls().n_unique()
         weighted = any(table["weight"].null_count() < table.height for table in tables)
-        bounded = isinstance(self.found, stats.RiskThreshold)
+        bounded = isinstance(self.selected, stats.RiskThreshold)
         missing = {"no_score": self.answers.without_score, "no_grade": self.answers.without_grade}
         same = [
             self.name(point) for point in self.points[1:] if self.rule and point.questions and point.difference is None
         ]
         compared = any(point.difference is not None for point in self.points)
         scale = {"level": self.options.interval_level, "price": self.options.price}
+        is_trained = self.answers.is_trained
+        on_half = self.answers.is_trained_on_half
+        trained = {**self._named, "bounded": bounded, "reason": self.answers.not_trained}
         values = {**self._named, **missing, "replies": self.answers.rows.height}
         return (
-            self._bound(self.found) if isinstance(self.found, stats.RiskThreshold) else self._choice(self.found),
+            self._bound(self.selected)
+            if isinstance(self.selected, stats.RiskThreshold)
+            else self._choice(self.selected),
+            *([self._selection()] if self.candidates else []),
             *([Statement("scores_left_out", values=values)] if any(missing.values()) else []),
-            *([Statement("trained_on_both_halves", "serious", self._named)] if self.answers.is_trained else []),
+            *([Statement("trained_on_both_halves", "serious", trained)] if is_trained and not on_half else []),
+            *([Statement("trained_on_half", "scope", trained)] if on_half else []),
             *([Statement("clusters_in_bound", "serious", {"clusters": clusters})] if clusters and bounded else []),
             *([Statement("cut_ignores_weights")] if weighted else []),
+            *([Statement("judged_where_chosen", "serious", self._named)] if self._judges_where_chosen else []),
             Statement("judged_on_other_half", "scope", scale),
             *([Statement("same_as_cut", values={**self._named, "others": same})] if same else []),
             *([Statement("cut_less_others", "scope", self._named)] if compared else []),
             *([self._utility_statement()] if compared and not bounded else []),
         )
+
+    def __str__(self) -> str:
+        return to_text(threshold_blocks(self))
+
+    def _repr_html_(self) -> str:
+        return to_html(threshold_blocks(self))
+
+    @property
+    def _judges_where_chosen(self) -> bool:
+        """Whether the half that evaluates the cut has chosen the method."""
+        return bool(self.candidates) and self.options.max_error is not None and self.selected.cut is not None
+
+    def _selection(self) -> Statement:
+        """State among which methods the method was chosen, by what, and which were left out."""
+        considered = [candidate for candidate in self.candidates if candidate.left_out is None]
+        values = {
+            **self._named,
+            "count": len(considered),
+            "variants": any(candidate.answers.variant for candidate in considered),
+            "questions": self.sizes[0 if self.options.max_error is None else 1],
+            "by_utility": self.options.max_error is None,
+            "left_out": [
+                ([one.answers.name for one in self.candidates if one.left_out == reason], reason)
+                for reason in dict.fromkeys(one.left_out for one in self.candidates if one.left_out is not None)
+            ],
+        }
+        return Statement("method_chosen", "conclusion", values)
 
     @property
     def _named(self) -> dict[str, Any]:
@@ -225,6 +280,7 @@ class Threshold(Shown):
 
     def _bound(self, bound: stats.RiskThreshold) -> Statement:
         values = {**self._named, "level": self.options.bound_level, "max_error": bound.max_error}
+        values |= {"chosen": bool(self.candidates)}
         if bound.cut is not None:
             return Statement("error_bound", "conclusion", {**values, "seen": self.points[0].error_rate})
         if bound.reason == "too_few_questions":
@@ -241,13 +297,14 @@ class Threshold(Shown):
 
     def _utility_statement(self) -> Statement:
         """State which rules have a lower or higher utility than the cut, by the intervals of the differences."""
-        ways: dict[str, list[Statement]] = {"more": [], "less": [], "open": []}
+        by_verdict: dict[str, list[Statement]] = {"more": [], "less": [], "open": []}
         for point in self.points:
             if point.difference is not None:
                 utility = point.difference.utility
-                more, less = (utility.low or 0) > 0, (utility.high or 0) < 0
-                ways["more" if more else "less" if less else "open"].append(self.name(point))
-        return Statement("cut_worth", "conclusion", ways)
+                more = (utility.low or 0) > 0
+                less = (utility.high or 0) < 0
+                by_verdict["more" if more else "less" if less else "open"].append(self.name(point))
+        return Statement("cut_worth", "conclusion", by_verdict)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -259,7 +316,7 @@ class Threshold(Shown):
     @property
     def rule(self) -> str | None:
         """The rule as text, such as ``likelihood >= 0.62``; None without a cut."""
-        return None if self.found.cut is None else rule_of(self.answers, self.found.cut)
+        return None if self.selected.cut is None else rule_of(self.answers, self.selected.cut)
 
     def write(self, path: str | Path) -> Path:
         """Write the outcome table in the format that the suffix selects, and return its path.
@@ -272,7 +329,9 @@ class Threshold(Shown):
             If the suffix is unknown.
         """
         if self.table is None:
-            raise ConfidenceError(f"there is no threshold, so there is no outcome table to write ({self.found.reason})")
+            raise ConfidenceError(
+                f"there is no threshold, so there is no outcome table to write ({self.selected.reason})"
+            )
         write_outcomes(self.table, path)
         return Path(path)
 
@@ -288,7 +347,8 @@ class Threshold(Shown):
 
     def to_document(self) -> dict[str, Any]:
         """Return all results as a JSON-serialisable dict, unrounded; a cut that is not finite becomes null."""
-        result, options = self.found, self.options
+        result = self.selected
+        options = self.options
         document = {
             "model": self.run.model_id,
             "dataset": self.run.dataset_id,
@@ -309,33 +369,41 @@ class Threshold(Shown):
             "without_grade": self.answers.without_grade,
             "tested": result.tested if isinstance(result, stats.RiskThreshold) else None,
             "points": self.points,
+            "candidates": [candidate.to_document() for candidate in self.candidates],
         }
         return {name: plain(value) for name, value in document.items()}
 
 
-def find_threshold(run: ComparedRun, options: ThresholdOptions) -> Threshold:
+def find_threshold(run: RunResults, options: ThresholdOptions) -> Threshold:
     """Choose a cut of a score on half of a run's questions, and evaluate it on the other half.
 
     The halves depend only on the run's questions and the seed, not on the method. Choosing by utility uses nothing of
-    the other half. Choosing by error rate uses its scores, whose quantiles are the candidate cuts, but not its grades.
+    the other half. Choosing by error rate uses its scores, whose quantiles are the candidate cuts, and its grades to
+    choose the method if there are several. Trained methods are trained on the grades of the same half.
 
     Raises
     ------
     RunFolderError, OutcomeTableError
-        If the requested scores do not exist or are all equal; if all answers are right or all are wrong; or if a half
-        has no answer with a score and a grade.
+        If the requested scores do not exist or are all equal; if all answers are right or all are wrong; if a half has
+        no answer with a score and a grade; or if no method can be chosen.
     """
-    answers = scored_answers(run, options.method, options.variant)
-    usable = answers.usable
-    _check(answers)
+    methods = all_scored_answers(run, options.methods, options.variant)
+    if len(methods) == 1:
+        _check(methods[0])
     halves = halves_of(questions_of(run), options.seed)
-    first, second = (usable.filter(pl.col("question_id").is_in(list(half))) for half in halves)
+    choosing = halves.first if options.max_error is None else halves.second
+    methods = tuple(trained_on(run, methods, choosing, options.prompts))
+    compared = () if len(methods) == 1 else compared_on(methods, choosing, options.penalty)
+    answers = best_candidate(compared).answers if compared else methods[0]
+    _check(answers)
+    first, second = (answers.usable.filter(pl.col("question_id").is_in(list(half))) for half in halves)
     if first.is_empty() or second.is_empty():
         raise ConfidenceError(
             f"{answers.name}: expected answers with a score and a grade in both halves of the questions, got "
-            f"{usable.height:,} in total and none in one half; score more answers"
+            f"{answers.usable.height:,} in total and none in one half; score more answers"
         )
-    score, wrong = first["confidence"].to_numpy(), first["wrong"].to_numpy()
+    score = first["confidence"].to_numpy()
+    wrong = first["wrong"].to_numpy()
     chosen: stats.UtilityThreshold | stats.RiskThreshold
     if options.max_error is None:
         chosen = stats.utility_threshold(score, ~wrong, options.price)
@@ -344,13 +412,15 @@ def find_threshold(run: ComparedRun, options: ThresholdOptions) -> Threshold:
         chosen = stats.risk_controlling_threshold(
             score, wrong, options.max_error, grid=grid, confidence_level=options.bound_level
         )
-    points = operating_points(second, chosen.cut, run.variants, options.price, options.interval_level)
+    points = operating_points(second, chosen.cut, run.tables, options)
     table = None if chosen.cut is None else virtual_run(run, answers, chosen.cut, halves.second)
-    return Threshold(run, answers, options, halves, chosen, tuple(points), table)
+    return Threshold(run, answers, options, halves, chosen, tuple(points), table, compared)
 
 
 def _check(answers: ScoredAnswers) -> None:
-    name, usable, n = answers.name, answers.usable, answers.usable.height
+    name = answers.name
+    usable = answers.usable
+    n = answers.usable.height
     if not n:
         raise ConfidenceError(
             f"{name}: expected answers with a score and a grade, got none: no score in {answers.without_score:,} of "
@@ -384,21 +454,19 @@ def operating_points(
     answers: pl.DataFrame,
     cut: float | None,
     outcomes: Mapping[str | None, pl.DataFrame],
-    penalty: float,
-    confidence_level: float,
+    options: ThresholdOptions,
 ) -> Iterator[RuleResult]:
     """Yield the results of the score's cut, if there is one, of the refusals of each variant, and of answering all.
 
     - `answers`: columns `question_id`, `confidence` and `wrong` without nulls, of questions not used to choose the cut.
     - `cut`: answers with a score below it are refused.
     - `outcomes`: outcome tables by variant; questions whose first pass has no grade are left out of the variant.
-    - `penalty`: cost of a wrong answer.
-    - `confidence_level`: confidence level of the intervals.
+    - `options`: cost of a wrong answer, and confidence level of the intervals.
     """
     refused = pl.lit(None, pl.Boolean) if cut is None else pl.col("confidence") < cut
     rows = answers.select("question_id", "wrong", by_score=refused)
     firsts = {variant: first_draws(table) for variant, table in outcomes.items()}
-    sampled = _Sampled(list(firsts.values()), penalty, confidence_level)
+    sampled = _Sampled(list(firsts.values()), options)
     if cut is not None:
         yield RuleResult("score", None, rows.height, **vars(sampled.measures_of(rows, "by_score")))
     for variant, first in firsts.items():
@@ -410,11 +478,10 @@ def operating_points(
 
 @dataclass(frozen=True, eq=False)
 class _Sampled:
-    """Computes results with clusters and weights from the given tables, at a penalty and confidence level."""
+    """Computes results with clusters and weights from the given tables."""
 
     tables: Sequence[pl.DataFrame]
-    penalty: float
-    level: float
+    options: ThresholdOptions
 
     def point(self, kind: Kind, variant: str | None, rows: pl.DataFrame) -> RuleResult:
         has_cut = rows["by_score"].null_count() == 0 and not rows.is_empty()
@@ -423,38 +490,38 @@ class _Sampled:
 
     def measures_of(self, rows: pl.DataFrame, name: str) -> Worth:
         """Return the results of refusing by a Boolean column; intervals account for clusters and weights."""
-        refused, wrong = rows[name].to_numpy(), rows["wrong"].to_numpy()
+        refused = rows[name].to_numpy()
+        wrong = rows["wrong"].to_numpy()
         design = matched_design(self.tables, rows.select("question_id"))
         if not design:
             answered = (~refused).astype(float)
-            report = stats.selective_report(answered, ~wrong, 0.5, penalty=self.penalty, confidence_level=self.level)
+            report = stats.selective_report(
+                answered, ~wrong, 0.5, penalty=self.options.price, confidence_level=self.options.interval_level
+            )
             return Worth(report.coverage, report.error_rate, report.utility)
         table = stats.SampledTable.from_arrays(refused, wrong, **design)
-        by_name = {
-            metric.name: metric for metric in stats.metrics(table, penalty=self._weighted, confidence_level=self.level)
-        }
-        return self._of_metrics(by_name.__getitem__, shift=1.0)
+        metrics = stats.metrics(table, weighted_score_p=self._p, confidence_level=self.options.interval_level)
+        return self._of_metrics({metric.name: metric for metric in metrics}.__getitem__, shift=1.0)
 
     def _difference(self, rows: pl.DataFrame) -> Worth:
         wrong = rows["wrong"].to_numpy()
         refused = np.stack([rows["by_score"].to_numpy(), rows["refused"].to_numpy()])
         design = matched_design(self.tables, rows.select("question_id"))
-        comparison = stats.compare_metrics(refused, np.stack([wrong, wrong]), penalty=self._weighted, **design)
-        return self._of_metrics(
-            lambda name: Estimate.of(comparison[name], comparison[name].confidence_interval(self.level))
-        )
+        comparison = stats.compare_metrics(refused, np.stack([wrong, wrong]), weighted_score_p=self._p, **design)
+        level = self.options.interval_level
+        return self._of_metrics(lambda name: Estimate.of(comparison[name], comparison[name].confidence_interval(level)))
 
     @property
-    def _weighted(self) -> float:
-        """Penalty of the weighted score; the utility is that score times one plus the own penalty."""
-        return self.penalty / (1 + self.penalty)
+    def _p(self) -> float:
+        """The p at which the weighted score times one plus the penalty is the utility."""
+        return self.options.price / (1 + self.options.price)
 
     def _of_metrics(self, metric: Callable[[str], Estimate], shift: float = 0.0) -> Worth:
         """Convert metrics to coverage, error rate and utility; a share is `shift` minus the complementary share."""
         return Worth(
             _scaled(metric("refusal_rate"), -1, shift),
             _scaled(metric("correct_given_attempted"), -1, shift),
-            _scaled(metric("weighted_score"), 1 + self.penalty),
+            _scaled(metric("weighted_score"), 1 + self.options.price),
         )
 
 
@@ -525,7 +592,6 @@ def threshold_screen(result: Threshold) -> Iterator[Block]:
     yield "Add --full for all intervals and differences."
 
 
-@shows(Threshold)
 def threshold_blocks(result: Threshold) -> Iterator[Block]:
     """Yield the choice, its caveats, and tables of all results on the other half."""
     tables: dict[str, tuple[str, list[tuple[RuleResult, RuleResult | Worth]]]] = {
@@ -535,6 +601,8 @@ def threshold_blocks(result: Threshold) -> Iterator[Block]:
     for index, statement in enumerate(result.statements):
         yield from [""] * bool(index)
         yield sentence(statement)
+        if statement.code == "method_chosen":
+            yield from ("", _candidates_table(result))
         if statement.code in tables:
             heading, points = tables[statement.code]
             rows = (
@@ -548,12 +616,28 @@ def threshold_blocks(result: Threshold) -> Iterator[Block]:
             yield from ("", Table.from_rows((heading, *POINT_COLUMNS), rows, left=(heading,)))
 
 
+def _candidates_table(result: Threshold) -> Table:
+    """Return the table of the methods among which one was chosen."""
+    by_utility = result.options.max_error is None
+    rows = (
+        (
+            candidate.answers.name,
+            f"{candidate.questions:,}",
+            number(candidate.auroc),
+            *([number(candidate.utility)] if by_utility else []),
+        )
+        for candidate in result.candidates
+    )
+    columns = ("method", "answers", "AUROC", *(["highest utility"] if by_utility else []))
+    return Table.from_rows(columns, rows, left=("method",))
+
+
 add_sentences(__package__)
 
 
 def threshold(
-    run: Run | str | Path,
-    method: str | None = None,
+    run: RunResults | str | Path,
+    method: str | Sequence[str] | None = None,
     *,
     penalty: float | None = None,
     max_error: float | None = None,
@@ -568,21 +652,23 @@ def threshold(
     run
         A run with scores in its folder, such a folder, or an outcome table with a column ``confidence``.
     method
-        Method of the scores, as named by ``refusal-index confidence``; optional if there is only one.
+        Method of the scores, as named by ``refusal-index confidence``. If several are named, or none, one is chosen: by
+        AUROC on the half of the questions that does not set the threshold with `max_error`, or together with the
+        threshold with `penalty`. Name one only if you did not choose it by these grades.
     penalty
         Choose the threshold with the highest utility if a wrong answer costs this many right ones.
     max_error
         Choose the threshold that answers most with an error rate of at most this.
     options
         Other fields of `refusal_index.plugins.confidence.threshold.ThresholdOptions`: ``variant``,
-        ``confidence_level``, ``seed``.
+        ``confidence_level``, ``seed``, ``prompts``.
 
     Returns
     -------
     Threshold
         ``found`` is the chosen threshold; ``points`` compares it with the model's own refusals on the other half of the
         questions; ``table`` is the outcome table of a run that refuses all answers below it. If no threshold
-        meets the condition, ``found.status`` is ``"undefined"`` and there is no table.
+        meets the condition, ``selected.status`` is ``"undefined"`` and there is no table.
 
     Raises
     ------
@@ -594,7 +680,7 @@ def threshold(
     Angelopoulos et al. (2021). Learn then Test: calibrating predictive algorithms to achieve risk control.
     :arxiv:`2110.01052`. Chow (1970). On optimum recognition error and reject tradeoff. :doi:`10.1109/TIT.1970.1054406`
     """
-    compared = compared_runs([run], CompareOptions())
+    compared = compared_runs([run], DEFAULT_ANALYSIS)
     if len(compared) != 1:
         raise SettingError(f"threshold: expected a run of one model and dataset, got {len(compared)}")
     return find_threshold(compared[0], ThresholdOptions(method, penalty=penalty, max_error=max_error, **options))

@@ -235,11 +235,13 @@ def out_of_fold(evidence: Evidence, predict: Predictor, usable: BoolArray | None
     if lacking := shortage(graded.sum() - n_wrong, n_wrong, len(set(groups))):
         raise TrainingError(lacking)
     split = StratifiedGroupKFold(N_FOLDS, shuffle=True, random_state=evidence.seed % 2**32)
-    fold, scores = np.empty(len(ids), np.int64), np.full(len(ids), np.nan)
+    fold = np.empty(len(ids), np.int64)
+    scores = np.full(len(ids), np.nan)
     for number, (_, held_out) in enumerate(split.split(ids, wrong == 0, groups)):
         fold[held_out] = number
     for number in range(N_FOLDS):
-        train, held_out = graded & (fold != number), usable & (fold == number)
+        train = graded & (fold != number)
+        held_out = usable & (fold == number)
         if np.unique(wrong[train]).size < 2:
             kind = "wrong" if wrong[train].all() else "right"
             raise TrainingError(
@@ -282,7 +284,8 @@ def logistic_regression(features: Any, targets: FloatArray, held_out: Any, stren
     """
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - an optional dependency, slow to import
 
-    above, below = np.flatnonzero(targets > 0), np.flatnonzero(targets < 1)
+    above = np.flatnonzero(targets > 0)
+    below = np.flatnonzero(targets < 1)
     rows = np.concatenate([above, below])
     kinds = np.concatenate([np.ones(above.size, np.int64), np.zeros(below.size, np.int64)])
     weights = np.concatenate([targets[above], 1 - targets[below]])

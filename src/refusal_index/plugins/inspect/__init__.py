@@ -13,6 +13,7 @@ from refusal_index.errors import RefusalIndexError
 
 __all__ = [
     "IncompatibleError",
+    "OpenAICompatibleAPI",
     "PrerequisiteError",
     "hooks",
     "registry_find",
@@ -29,6 +30,7 @@ try:
     from inspect_ai._util.error import PrerequisiteError
     from inspect_ai._util.registry import registry_find, registry_unqualified_name
     from inspect_ai.model._model import use_model_event_sink
+    from inspect_ai.model._providers.openai_compatible import OpenAICompatibleAPI
     from inspect_ai.model._providers.util import hooks
 except ImportError as error:
     _tested = next(

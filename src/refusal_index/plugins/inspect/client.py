@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import count
 from logging import LogRecord, getLogger
 from typing import Any
@@ -32,12 +32,12 @@ from inspect_ai.model import (
     ModelOutput,
     get_model,
 )
-from openai import DefaultAioHttpClient
 from pydantic import ValidationError
 
 from refusal_index import entry_points
 from refusal_index.errors import nearest
-from refusal_index.models.chat_api import choices_in, receive, reply_of, rewrite
+from refusal_index.models.chat_api import FILTERED_NOTE, choices_in, receive, reply_of, rewrite
+from refusal_index.models.connections import http_client
 from refusal_index.models.failures import (
     RESUMES,
     Failure,
@@ -48,9 +48,12 @@ from refusal_index.models.failures import (
     classify_error,
     describe_error,
 )
-from refusal_index.models.requests import OPENAI, Client, ModelError, ModelRequest, Response
+from refusal_index.models.requests import OPENAI, Client, ModelError, ModelRequest, Response, check_certificates
+from refusal_index.models.sent import sent_in
 from refusal_index.models.settings import Decoding, RequestSettings
+from refusal_index.models.stop_reasons import stop_reason_of
 from refusal_index.plugins.inspect import (
+    OpenAICompatibleAPI,
     PrerequisiteError,
     hooks,
     registry_find,
@@ -58,7 +61,15 @@ from refusal_index.plugins.inspect import (
     use_model_event_sink,
 )
 from refusal_index.protocol import Request, Role, StopReason, TokenLogprob, write_logprobs
-from refusal_index.redaction import redacted, redacted_in, remember, remember_named, secrets_in_url
+from refusal_index.redaction import (
+    redacted_error,
+    redacted_in,
+    remember,
+    remember_headers,
+    remember_named,
+    secrets_in_url,
+    without_credentials,
+)
 
 PACKED = "packed_choices"
 CARRIED = "carried"
@@ -69,38 +80,58 @@ STOP_REASONS = {
     "model_length": StopReason.LENGTH,
     "content_filter": StopReason.CONTENT_FILTER,
 }
-TOOL_CALLS = str(StopReason.TOOL_CALL)
+"""Inspect's stop reasons that say that a reply is not whole."""
 
 
-def places_without_answer(response: Mapping[str, Any] | None) -> set[int]:
-    """Return the indices of the choices without an answer in a response of OpenAI's chat API.
+def replies_in(response: Mapping[str, Any] | None) -> list[tuple[str, StopReason] | None] | None:
+    """Return the text and stop reason of each choice in a response of OpenAI's chat API, as the server sent them.
 
-    The content of such a choice is null without a reason: it was not truncated, filtered or refused, and is no tool
-    call. In responses of any other form, all choices count as answers.
+    Inspect changes some texts, and knows fewer stop reasons. None stands for a choice without an answer: its content is
+    null without a reason, as it was not truncated, filtered or refused, and is no tool call.
+
+    Returns
+    -------
+    list or None
+        None for a response of any other form.
 
     Examples
     --------
     >>> lost, cut = ({"message": {"content": None}, "finish_reason": reason} for reason in ("stop", "length"))
-    >>> places_without_answer({"choices": [cut, lost]})
-    {1}
+    >>> replies_in({"choices": [cut, lost]})
+    [('', <StopReason.LENGTH: 'length'>), None]
     """
-    choices = enumerate(choices_in(response))
-    return {
-        index for index, choice in choices if isinstance(choice.get("message"), Mapping) and reply_of(choice) is None
-    }
+    choices = choices_in(response)
+    is_chat = bool(choices) and all(isinstance(choice.get("message"), Mapping) for choice in choices)
+    return [reply_of(choice) for choice in choices] if is_chat else None
 
 
-def packed(output: ModelOutput, without_answer: Container[int] = ()) -> ModelOutput:
+Replies = Sequence[tuple[str, StopReason] | None]
+
+
+def packed(output: ModelOutput, replies: Replies | None = None) -> ModelOutput:
     """Return an output with its first answer as the only choice, and all choices as plain text in its metadata.
 
     The metadata holds each distinct choice once, with log probabilities if they were reported, and the original order
     as indices into the distinct choices, with null for a choice without an answer. Inspect then validates, copies and
     logs one message instead of many.
+
+    Parameters
+    ----------
+    output
+        The output.
+    replies
+        Text and stop reason of each choice, and None for a choice without an answer, as the server sent them; None if
+        they are not known but from the output.
     """
-    if len(output.choices) < 2:
+    as_read = [_read(choice) for choice in output.choices]
+    chosen = as_read if replies is None or len(replies) != len(as_read) else replies
+    if len(as_read) < 2 and chosen == as_read:
         return output
-    answers = [choice for index, choice in enumerate(output.choices) if index not in without_answer]
-    texts = [None if index in without_answer else _with_logprobs(choice) for index, choice in enumerate(output.choices)]
+    answers = [choice for choice, reply in zip(output.choices, chosen, strict=True) if reply is not None]
+    texts = [
+        None if reply is None else _as_texts(reply, choice)
+        for choice, reply in zip(output.choices, chosen, strict=True)
+    ]
     indices = {text: index for index, text in enumerate(dict.fromkeys(filter(None, texts)))}
     pack = {"distinct": [list(text) for text in indices], "order": [text and indices[text] for text in texts]}
     return output.model_copy(update={"choices": answers[:1], "metadata": {**(output.metadata or {}), PACKED: pack}})
@@ -113,8 +144,9 @@ def choices_of(output: ModelOutput) -> list[tuple[str, StopReason] | None]:
     """
     pack = (output.metadata or {}).get(PACKED)
     if pack is None:
-        return [_read(*_text(choice)) for choice in output.choices]
-    return [None if index is None else _read(*pack["distinct"][index][:2]) for index in pack["order"]]
+        return [_read(choice) for choice in output.choices]
+    distinct = [(text, StopReason(reason)) for text, reason, *_ in pack["distinct"]]
+    return [None if index is None else distinct[index] for index in pack["order"]]
 
 
 def logprobs_of(output: ModelOutput) -> list[str | None]:
@@ -136,9 +168,10 @@ def without_logprobs(output: ModelOutput) -> ModelOutput:
     return output.model_copy(update={"choices": choices, "metadata": metadata})
 
 
-def _with_logprobs(choice: ChatCompletionChoice) -> tuple[str, ...]:
+def _as_texts(reply: tuple[str, StopReason], choice: ChatCompletionChoice) -> tuple[str, ...]:
     logprobs = _logprobs(choice)
-    return _text(choice) if logprobs is None else (*_text(choice), logprobs)
+    texts = (reply[0], str(reply[1]))
+    return texts if logprobs is None else (*texts, logprobs)
 
 
 def _logprobs(choice: ChatCompletionChoice) -> str | None:
@@ -154,15 +187,22 @@ def _token(token: Logprob) -> TokenLogprob:
     return TokenLogprob(token.token, token.logprob, tuple((top.token, top.logprob) for top in token.top_logprobs or ()))
 
 
-def _text(choice: ChatCompletionChoice) -> tuple[str, str]:
-    reason = TOOL_CALLS if choice.message.tool_calls else str(choice.stop_reason)
-    return choice.message.text, reason
+def _read(choice: ChatCompletionChoice) -> tuple[str, StopReason]:
+    """Return the text and stop reason of a choice as Inspect knows them."""
+    message = choice.message
+    if message.tool_calls and not message.text.strip():
+        return message.text, StopReason.TOOL_CALL
+    parts = message.content if isinstance(message.content, list) else []
+    if any(getattr(part, "refusal", None) for part in parts):
+        return message.text, StopReason.REFUSAL
+    return message.text, STOP_REASONS.get(str(choice.stop_reason), StopReason.STOP)
 
 
-def _read(text: str, reason: str) -> tuple[str, StopReason]:
-    if reason == TOOL_CALLS and not text.strip():
-        return text, StopReason.TOOL_CALL
-    return text, STOP_REASONS.get(reason, StopReason.STOP)
+def _stopped(choice: ChatCompletionChoice) -> tuple[str, StopReason]:
+    """Return the text and stop reason of a choice; "unknown" counts only if the provider's class has set it."""
+    text, reason = _read(choice)
+    is_unknown = choice.stop_reason == "unknown" and "stop_reason" in choice.model_fields_set
+    return text, StopReason.UNKNOWN if is_unknown and reason is StopReason.STOP else reason
 
 
 def clean_trace() -> None:
@@ -171,7 +211,8 @@ def clean_trace() -> None:
 
 
 def _clean_record(record: LogRecord) -> bool:
-    record.msg, record.args = redacted(record.getMessage()), ()
+    record.msg = redacted_error(record.getMessage())
+    record.args = ()
     return True
 
 
@@ -193,6 +234,7 @@ def guard(api: ModelAPI) -> None:
     if hasattr(generate, "guards"):
         return
     remember(api.api_key, *secrets_in_url(str(getattr(api, "base_url", None) or "")))
+    remember_headers(getattr(getattr(api, "client", None), "_custom_headers", None) or {})
     clean_trace()
     client = getattr(api, "http_client", None) or getattr(getattr(api, "client", None), "_client", None)
     if hooks := getattr(client, "event_hooks", None):
@@ -209,42 +251,59 @@ def guard(api: ModelAPI) -> None:
             raise
         output, call = result if isinstance(result, tuple) else (result, None)
         if call is not None:
-            call.request, call.response = redacted_in(call.request), redacted_in(call.response)
+            output = output if isinstance(output, Exception) else _with_answers(output, call.response)
+            call.request = redacted_in(call.request, redacted_error)
+            call.response = redacted_in(call.response, redacted_error)
+        elif not isinstance(output, Exception):
+            output = _with_answers(output, None)
         if isinstance(output, Exception):
             _clean_error(output)
         else:
-            output = _clean_output(_with_answers(output, call))
+            output = _clean_output(output, is_error=call is not None and bool(call.error))
         return (output, call) if isinstance(result, tuple) else output
 
     generate_guarded.guards = api  # type: ignore[attr-defined]
     setattr(api, "generate", generate_guarded)  # noqa: B010 - a plain assignment to a method is an error to the type checker
 
 
-def _with_answers(output: ModelOutput, call: ModelCall | None) -> ModelOutput:
-    """Return an output packed; raise NoAnswerError if it holds no answer."""
+def _with_answers(output: ModelOutput, response: Mapping[str, Any] | None) -> ModelOutput:
+    """Return an output packed, with the replies of the response; raise NoAnswerError if it holds no answer."""
     if not output.choices:
         raise NoAnswerError("the response holds no choices")
-    without = places_without_answer(call.response if call is not None else None)
-    if without.issuperset(range(len(output.choices))):
+    replies = replies_in(response) or _reply_with_reason(output, response) or [*map(_stopped, output.choices)]
+    if not any(replies):
         raise NoAnswerError("the response holds no text")
-    return packed(output, without)
+    return packed(output, replies)
+
+
+def _reply_with_reason(output: ModelOutput, response: Mapping[str, Any] | None) -> Replies | None:
+    """Return the reply of one of Anthropic's responses; Inspect takes its mark of a refusal for a filter."""
+    word = response.get("stop_reason") if isinstance(response, Mapping) else None
+    if not isinstance(word, str) or len(output.choices) != 1:
+        return None
+    text, reason = _read(output.choices[0])
+    stopped = stop_reason_of(word)
+    return [(text, reason if reason is StopReason.TOOL_CALL else stopped)]
 
 
 def guarded(model: Model) -> Model:
     """Guard a model that the user created, and remember the keys in its arguments and headers for redaction."""
     guard(model.api)
     remember_named({"arguments": model.model_args, "config": model.config.model_dump()})
+    for headers in (model.config.extra_headers, model.model_args.get("default_headers")):
+        remember_headers(headers if isinstance(headers, dict) else {})
     return model
 
 
 def _clean_error(error: BaseException | None) -> None:
     """Redact keys in an error and its causes."""
     for cause in causes(error):
-        cause.args = redacted_in((unstyled(cause),) if isinstance(cause, PrerequisiteError) else cause.args)
+        args = (unstyled(cause),) if isinstance(cause, PrerequisiteError) else cause.args
+        cause.args = redacted_in(args, redacted_error)
         for name in ("message", "body"):
             if isinstance(value := getattr(cause, name, None), str | dict | list):
                 with suppress(AttributeError):  # a read-only property, derived from the redacted arguments
-                    setattr(cause, name, redacted_in(value))
+                    setattr(cause, name, redacted_in(value, redacted_error))
 
 
 def unstyled(error: PrerequisiteError) -> str:
@@ -259,14 +318,21 @@ def unstyled(error: PrerequisiteError) -> str:
     return message.removeprefix("ERROR:").strip()
 
 
-def _clean_output(output: ModelOutput) -> ModelOutput:
-    """Redact keys in an output; one without keys is returned unchanged.
+def _clean_output(output: ModelOutput, *, is_error: bool = False) -> ModelOutput:
+    """Remove the clients' keys from an output and note that; one without keys is returned unchanged.
+
+    An error that Inspect made an output of is filtered as an error.
 
     If a key was found, the log probabilities are removed, since their tokens would reveal it piece by piece.
     """
+    is_error = is_error or output.error is not None
     content = output.model_dump()
-    clean = redacted_in(content)
-    return output if clean == content else without_logprobs(ModelOutput.model_validate(clean))
+    clean = redacted_in(content, redacted_error if is_error else without_credentials)
+    if clean is content:
+        return output
+    if not is_error:
+        clean["metadata"] = {**(clean["metadata"] or {}), FILTERED_NOTE: True}
+    return without_logprobs(ModelOutput.model_validate(clean))
 
 
 HUGGING_FACE = "hf"
@@ -277,14 +343,23 @@ CONCURRENCY = 100
 _pools = count()
 
 
-class NoTranscript:
-    """An event sink that discards the events of requests, which Inspect would otherwise keep in memory."""
+class LastCall:
+    """An event sink that keeps the body of one request; Inspect would otherwise keep all events in memory.
+
+    Attributes
+    ----------
+    call
+        The body as it was sent, and the response; None if the provider does not report them.
+    """
+
+    call: ModelCall | None = None
 
     def on_pending(self, event: ModelEvent) -> None:
         """Discard the event of a request that begins."""
 
     def on_complete(self, event: ModelEvent) -> None:
-        """Discard the event of a request that has ended."""
+        """Keep the call of a request that has ended."""
+        self.call = event.call
 
 
 def check_name(name: str) -> None:
@@ -320,7 +395,8 @@ def make_client(role: Role, name: str, instance: object, settings: RequestSettin
     else:
         model = resolve_model(name, greedy=role is Role.MODEL and settings.decoding.temperature == 0)
     # A connection pool belongs to one event loop, and a model given by the user may be used in several.
-    pool, model = f"refusal-index {next(_pools)}", copy(model)
+    pool = f"refusal-index {next(_pools)}"
+    model = copy(model)
     model.api = copy(model.api)
     setattr(model.api, "connection_key", lambda: pool)  # noqa: B010 - a plain assignment to a method is an error to mypy
     config = GenerateConfig(
@@ -332,10 +408,24 @@ def make_client(role: Role, name: str, instance: object, settings: RequestSettin
         config = to_config(settings.decoding).merge(config)
 
     async def send(request: ModelRequest) -> Response:
-        with use_model_event_sink(NoTranscript()):
-            return await generate(model, request, config)
+        last = LastCall()
+        with use_model_event_sink(last):
+            response = await generate(model, request, config)
+        if last.call is None:
+            return response
+        return replace(response, sent=sent_in(last.call.request), answered_by=responding(last.call))
 
     return Client(send, lambda error: classify(error, model), CONCURRENCY, connection=None if instance else model)
+
+
+MODEL_FIELDS = ("model", "model_version", "modelVersion")
+"""Fields of a response body that name the model, in the words of the providers."""
+
+
+def responding(call: ModelCall) -> str | None:
+    """Return the model's name in the body of a response; Inspect's output may hold the one that was asked for."""
+    body = call.response or {}
+    return next((name for field in MODEL_FIELDS if isinstance(name := body.get(field), str)), None)
 
 
 async def generate(model: Model, request: ModelRequest, config: GenerateConfig) -> Response:
@@ -355,6 +445,8 @@ async def generate(model: Model, request: ModelRequest, config: GenerateConfig) 
         usage.output_tokens if usage else 0,
         time.monotonic() - started,
         () if request.top_logprobs is None else logprobs_of(output),
+        is_filtered=bool((output.metadata or {}).get(FILTERED_NOTE)),
+        answered_by=output.model,
     )
 
 
@@ -366,11 +458,20 @@ def chat_messages(request: Request) -> list[ChatMessage]:
     return [KINDS[message.role == "system"](content=message.content) for message in request.messages]
 
 
+SET_IT = "set what is missing"
+"""Advice for an error of Inspect that names what is missing, such as a key, but not what to do."""
+
+
+def _says_how(message: str) -> bool:
+    return "install" in message.lower()
+
+
 def classify(error: Exception, model: Model) -> Failure:
     """Classify the error of a request to an Inspect model."""
     if isinstance(error, PrerequisiteError):  # a package that is not installed, a key that is not set
-        advice = f"set or install what is missing; {RESUMES}"
-        return Failure(describe_error(error), str(model), FailureKind.LASTING, advice)
+        message = describe_error(error)
+        advice = RESUMES if _says_how(message) else f"{SET_IT}; {RESUMES}"
+        return Failure(message, str(model), FailureKind.LASTING, advice)
     names = model.api.api_key_vars
     key_names = [name for name in names if os.environ.get(name)] or names
     return classify_error(error, describe_error(error), str(model), " or ".join(key_names) or "the key")
@@ -406,19 +507,21 @@ def resolve_model(name: str, *, greedy: bool = False) -> Model:
         near = nearest(provider, providers)
         hint = f"; did you mean {near}/{rest}?" if near else f"; expected one of {', '.join(providers)}"
         raise ModelError(f"model {name!r}: no provider is called {provider!r}{hint}")
+    check_certificates()
     arguments: dict[str, Any] = {}
     if provider == OPENAI:  # takes half the CPU time of the client's default transport
-        arguments = {"http_client": DefaultAioHttpClient()}
+        arguments = {"http_client": http_client()}
     if provider == HUGGING_FACE and greedy:
         arguments = {"do_sample": False}  # transformers does not accept temperature 0
     try:
         model = get_model(name, memoize=False, **arguments)
     except Exception as error:  # providers and their packages raise many types
         text = unstyled(error) if isinstance(error, PrerequisiteError) else str(error)
-        parts = (" ".join(part.split()) for part in text.split("\n\n"))
+        parts = (" ".join(part.split()).rstrip(":") for part in text.split("\n\n"))
         cause = ": ".join(filter(None, parts)).rstrip(".") or type(error).__name__
-        advice = "; set or install what is missing" if isinstance(error, PrerequisiteError) else ""
+        advice = f"; {SET_IT}" if isinstance(error, PrerequisiteError) and not _says_how(cause) else ""
         raise ModelError(f"model {name!r}: {cause}{advice}") from error
+    _use_our_connections(model.api)
     guard(model.api)
     client: Any = getattr(model.api, "client", None)
     if hasattr(client, "max_retries"):
@@ -427,9 +530,19 @@ def resolve_model(name: str, *, greedy: bool = False) -> Model:
     return model
 
 
+def _use_our_connections(api: ModelAPI) -> None:
+    """Make a provider that speaks the OpenAI API send over our HTTP client."""
+    if not isinstance(api, OpenAICompatibleAPI) or getattr(api, "client", None) is None:
+        return
+    if type(api).initialize is OpenAICompatibleAPI.initialize:
+        api.http_client = http_client()
+        api.initialize()
+
+
 def _check_account(name: str, api: ModelAPI) -> None:
     """Raise ModelError for an invalid key or address, since the errors of requests would not name the cause."""
-    key, address = api.api_key, getattr(getattr(api, "client", None), "base_url", None)
+    key = api.api_key
+    address = getattr(getattr(api, "client", None), "base_url", None)
     if key and not (key.isascii() and key.isprintable()):
         where = next((variable for variable in api.api_key_vars if os.environ.get(variable)), "its key")
         raise ModelError(f"model {name!r}: {where} contains a line break or an invalid character; set it again")
@@ -444,3 +557,8 @@ def provider_names() -> list[str]:
     """
     apis = registry_find(lambda info: info.type == "modelapi")
     return sorted({registry_unqualified_name(api) for api in apis} | entry_points.installed("models").keys())
+
+
+def is_provider(prefix: str) -> bool:
+    """Whether Inspect itself has a provider of this name."""
+    return bool(registry_find(lambda info: info.type == "modelapi" and info.name == f"inspect_ai/{prefix}"))

@@ -47,6 +47,8 @@ from inspect_ai.scorer import Score
 
 from refusal_index.data.files import replacing
 from refusal_index.data.outcome import NOT_FINISHED, REQUEST_FAILED, Question
+from refusal_index.data.run_json import decoding_sent
+from refusal_index.findings.run_results import RunResults
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import Decoding
 from refusal_index.plugins.inspect.client import chat_messages
@@ -68,12 +70,12 @@ from refusal_index.protocol import (
     load_prompt_set,
     prompt_set_names,
     read_logprobs,
-    read_reply,
     used_completions,
 )
 from refusal_index.redaction import redacted, redacted_in
-from refusal_index.runs.plan import open_store
+from refusal_index.runs.made_with import grader_before
 from refusal_index.runs.results import each_conversation, procedure_of
+from refusal_index.runs.store import open_store
 
 SUFFIX = ""  # a folder
 OUTCOME = "outcome"
@@ -87,6 +89,8 @@ STOP_REASONS: Mapping[StopReason, InspectStopReason] = {
     StopReason.LENGTH: "max_tokens",
     StopReason.CONTENT_FILTER: "content_filter",
     StopReason.TOOL_CALL: "tool_calls",
+    StopReason.REFUSAL: "content_filter",  # as Inspect reads a provider's own mark of a refusal
+    StopReason.UNKNOWN: "unknown",
 }
 UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
 UNSAFE_ID = re.compile(r"[\x00-\x1f\x7f\\]|(?:^|/)\.\.?(?:/|$)|^/")
@@ -95,7 +99,7 @@ UNSAFE_ID = re.compile(r"[\x00-\x1f\x7f\\]|(?:^|/)\.\.?(?:/|$)|^/")
 Row = Mapping[str, Any]
 
 
-def export(runs: Sequence[Any], out: Path) -> list[str]:
+def export(runs: Sequence[RunResults], out: Path) -> list[str]:
     """Write a log for each variant of each run into a folder, and return a line that describes each log.
 
     - `runs`: the runs, in the form that all exporters receive.
@@ -116,17 +120,18 @@ def export(runs: Sequence[Any], out: Path) -> list[str]:
     return lines
 
 
-def eval_log(run: Any, metrics: Sequence[Row]) -> EvalLog:
+def eval_log(run: RunResults, metrics: Sequence[Row]) -> EvalLog:
     """Return the log of one variant of a run, given its rows of `run.metrics`.
 
     The status of an incomplete log is ``cancelled`` if questions are pending, and ``error`` otherwise.
     """
-    variant, lacks = metrics[0]["variant"], metrics[0]["lacks"]
+    variant = metrics[0]["variant"]
+    lacks = metrics[0]["lacks"]
     rows = [row for row in run.outcomes.iter_rows(named=True) if (row["variant"] or variant) == variant]
     # the table of a run that was killed may not hold all samples
     planned = max(len(rows), metrics[0]["asked"] + metrics[0]["further_asked"])
-    begun = _written(run.folder.run_json if run.folder else run.source)
-    ended = _written(run.folder.outcomes if run.folder else run.source)
+    begun = _written(run.folder.run_json if run.is_in_folder else run.source)
+    ended = _written(run.folder.outcomes if run.is_in_folder else run.source)
     spec = _spec(run, variant, lacks, rows, begun)
     builder = _SampleBuilder(run, rows, spec.eval_id, begun)
     samples = [builder.sample(row) for row in rows]
@@ -149,8 +154,9 @@ def _written(path: Path) -> datetime:
     return datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
 
-def _spec(run: Any, variant: str, lacks: str | None, rows: Sequence[Row], begun: datetime) -> EvalSpec:
-    settings, about = run.settings, run.about
+def _spec(run: RunResults, variant: str, lacks: str | None, rows: Sequence[Row], begun: datetime) -> EvalSpec:
+    settings = run.settings
+    about = run.about
     arguments = {
         name: settings[name] for name in ("placement", "think", "seed", "grader", "prompts") if name in settings
     }
@@ -173,7 +179,7 @@ def _spec(run: Any, variant: str, lacks: str | None, rows: Sequence[Row], begun:
             shuffled=False,
         ),
         model=run.model or NO_MODEL,
-        model_generate_config=_decoding(settings),
+        model_generate_config=_decoding(settings, about),
         model_roles={
             str(role): ModelConfig(model=name) for role, name in _names(settings).items() if role is not Role.MODEL
         },
@@ -183,12 +189,17 @@ def _spec(run: Any, variant: str, lacks: str | None, rows: Sequence[Row], begun:
     )
 
 
-def _results(run: Any, metrics: Sequence[Row], rows: Sequence[Row], planned: int) -> EvalResults:
+def _results(run: RunResults, metrics: Sequence[Row], rows: Sequence[Row], planned: int) -> EvalResults:
     """Return the metrics of the summary; undefined metrics are left out, with their reasons in the metadata."""
     shown: dict[str, EvalMetric] = {}
     # Inspect's list of logs shows the first metric
     for row in sorted(metrics, key=lambda row: row["metric"] != "refusal_index"):
-        metadata = {"status": row["status"], "reason": row["reason"], "level": run.level, "method": row["method"]}
+        metadata = {
+            "status": row["status"],
+            "reason": row["reason"],
+            "level": run.document["confidence_level"],
+            "method": row["method"],
+        }
         for end, suffix in (("estimate", ""), ("low", "/low"), ("high", "/high")):
             if row[end] is not None:
                 name = f"{row['metric']}{suffix}"
@@ -220,11 +231,14 @@ def _results(run: Any, metrics: Sequence[Row], rows: Sequence[Row], planned: int
 class _SampleBuilder:
     """Builds the samples of one variant of a run from its outcome table and its reply store."""
 
-    def __init__(self, run: Any, rows: Sequence[Row], eval_id: str, begun: datetime) -> None:
-        self._settings, self._about, self._eval_id, self._begun = run.settings, run.about, eval_id, begun
+    def __init__(self, run: RunResults, rows: Sequence[Row], eval_id: str, begun: datetime) -> None:
+        self._settings = run.settings
+        self._about = run.about
+        self._eval_id = eval_id
+        self._begun = begun
         self._names = _names(run.settings)
         self._model = run.model or NO_MODEL
-        self._decoding = _decoding(run.settings)
+        self._decoding = _decoding(run.settings, run.about)
         self._prompts = _prompts(run.settings)
         self._variant = str(rows[0]["variant"]) if rows else ""
         self._is_imported = "first_pass" in run.settings
@@ -232,7 +246,8 @@ class _SampleBuilder:
 
     def sample(self, row: Row) -> EvalSample:
         """Return the sample of a row of the outcome table."""
-        question_id, draw = str(row["question_id"]), int(row["draw"])
+        question_id = str(row["question_id"])
+        draw = int(row["draw"])
         is_separate = (
             self._is_imported and draw > 0
         )  # the draws of an imported question are separate questions in the store
@@ -258,7 +273,7 @@ class _SampleBuilder:
                 if completion.reply.role is Role.MODEL:
                     events.append(self._event(completion, sent or [], output))
                 elif reply is not None:
-                    answer = read_reply(text, reply.reply.stop_reason).answer
+                    answer = procedure_of(self._settings).read(question, reply.reply).answer
                     by_function = is_function_name(self._names.get(completion.reply.role, ""))
                     judged = answer if by_function else grader_prompt(question, answer)
                     graded = [ChatMessageUser(content=judged)]
@@ -288,7 +303,8 @@ class _SampleBuilder:
 
     def _messages(self, pass_: Pass, question: Question) -> list[ChatMessage] | None:
         """Return the messages to the model in a pass; None if they cannot be derived from the run's folder."""
-        placement, think = Placement(self._settings.get("placement") or "user"), self._settings.get("think") or ""
+        placement = Placement(self._settings.get("placement") or "user")
+        think = self._settings.get("think") or ""
         if self._prompts is not None:
             variants = self._prompts.variants
             variant = self._variant if self._variant in variants else next(iter(variants))
@@ -332,9 +348,9 @@ class _SampleBuilder:
         )
 
 
-def _stored(run: Any, variant: str) -> dict[str, tuple[Question, list[Completion], str | None]]:
+def _stored(run: RunResults, variant: str) -> dict[str, tuple[Question, list[Completion], str | None]]:
     """Return each question's stored replies under a variant, and its last error."""
-    if run.folder is None or not run.folder.replies.exists():
+    if not run.is_in_folder or not run.folder.replies.exists():
         return {}
     with open_store(run.folder, made=False) as store:
         return {
@@ -386,7 +402,8 @@ def _logprob(token: TokenLogprob) -> Logprob:
 
 def _usage(completion: Completion) -> ModelUsage | None:
     """Return the token counts of a completion; None if the provider reported none."""
-    input_tokens, output_tokens = completion.input_tokens, completion.output_tokens
+    input_tokens = completion.input_tokens
+    output_tokens = completion.output_tokens
     if not input_tokens and not output_tokens:
         return None
     return ModelUsage(input_tokens=input_tokens, output_tokens=output_tokens, total_tokens=input_tokens + output_tokens)
@@ -401,16 +418,16 @@ def _total_usage(pairs: Iterable[tuple[str, ModelUsage | None]]) -> dict[str, Mo
     return total
 
 
-def _decoding(settings: Mapping[str, Any]) -> GenerateConfig:
-    decoding = settings.get("decoding") or {}
+def _decoding(settings: Mapping[str, Any], about: Mapping[str, Any]) -> GenerateConfig:
+    decoding = decoding_sent(settings, about)
     return GenerateConfig(**{field.name: decoding.get(field.name) for field in fields(Decoding)})
 
 
 def _names(settings: Mapping[str, Any]) -> dict[Role, str]:
     """Return the names of the models and functions that received requests, by role; leaves out grading rules."""
-    grader = settings.get("grader") or {}
-    pairs = zip(Role, (settings.get("model"), grader.get("name"), grader.get("second")), strict=True)
-    return {role: name for role, name in pairs if name and (role is Role.MODEL or name not in set(GraderKind))}
+    _, graders = grader_before(settings)
+    names = zip(Role, (settings.get("model"), *graders), strict=False)
+    return {role: name for role, name in names if name}
 
 
 def _prompts(settings: Mapping[str, Any]) -> PromptSet | None:

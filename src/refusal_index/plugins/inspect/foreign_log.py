@@ -12,21 +12,24 @@ from inspect_ai.model import ChatMessage
 from inspect_ai.scorer import Score
 
 from refusal_index.data.files import check_plain
-from refusal_index.data.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass, FirstPassError, from_outcomes
-from refusal_index.data.imports import (
-    INSPECT_LETTERS,
-    RIGHT_OR_WRONG,
-    SIMPLEQA_LETTERS,
-    WORDS,
-    ReadOptions,
-    SourceFile,
-    grade_kind,
-    read_as,
-    translated,
+from refusal_index.data.first_pass import (
+    FIRST_EMPTY,
+    NOT_GRADED,
+    NOT_KNOWN,
+    FirstPass,
+    FirstPassError,
+    FirstPasses,
+    Incomplete,
+    from_outcomes,
 )
+from refusal_index.data.grade_words import Translations, read_grades
+from refusal_index.data.graded import COLUMNS
+from refusal_index.data.imports import ReadOptions
 from refusal_index.data.outcome import REQUEST_FAILED, Grade, Question
 from refusal_index.data.outcome_table import read_outcomes
-from refusal_index.data.tables import FLAG, Kind, Translations
+from refusal_index.data.source_files import SourceFile
+from refusal_index.data.tables import FLAG, plain_name
+from refusal_index.data.text import is_blank
 from refusal_index.errors import OutcomeTableError
 from refusal_index.plugins.inspect.client import CARRIED, STOP_REASONS
 from refusal_index.plugins.inspect.export_log import OUTCOME
@@ -35,29 +38,32 @@ from refusal_index.protocol import StopReason
 UNREAD_FIELDS = {"events", "messages", "attachments", "store", "timelines"}
 CUT = {StopReason.LENGTH: "first_truncated", StopReason.CONTENT_FILTER: "first_content_filter"}
 FLAGS = {
-    **dict.fromkeys(("correct", "is_correct"), Grade.CORRECT),
-    **dict.fromkeys(("incorrect", "is_incorrect"), Grade.INCORRECT),
-    **dict.fromkeys(("not_attempted", "is_not_attempted"), Grade.REFUSED),
+    **dict.fromkeys(COLUMNS["correct"].names, (True, Grade.CORRECT)),
+    **dict.fromkeys(COLUMNS["incorrect"].names, (True, Grade.INCORRECT)),
+    **dict.fromkeys(COLUMNS["refused"].names, (True, Grade.REFUSED)),
+    **dict.fromkeys(COLUMNS["answered"].names, (False, Grade.REFUSED)),
 }
-"""Parts of a dictionary score that together give the grade."""
+"""Parts of a dictionary score that together give the grade: the value of each, and the grade that it stands for."""
 
-MAX_ENTRY, MAX_LOG, BLOCK = 64 << 20, 4 << 30, 1 << 20
+MAX_ENTRY = 64 << 20
+MAX_LOG = 4 << 30
+BLOCK = 1 << 20
 """Maximum uncompressed bytes of one entry of a log and of all entries, and the block size for counting them."""
 
 
-def read_log(file: SourceFile, options: ReadOptions) -> tuple[FirstPass, ...]:
+def read_log(file: SourceFile, options: ReadOptions) -> FirstPasses:
     """Read a log for `import`; raise FirstPassError if it cannot be read."""
     if options.columns:
         raise FirstPassError(f"--column: {file.path} is an Inspect log, which has no columns; leave it out")
     return read_foreign_log(file.path, options.scorer, options.words)
 
 
-def read_foreign_log(path: Path, scorer: str | None = None, words: Translations | None = None) -> tuple[FirstPass, ...]:
+def read_foreign_log(path: Path, scorer: str | None = None, words: Translations | None = None) -> FirstPasses:
     """Return the first passes of a log that another task wrote, or both passes of one that `export` wrote.
 
     Each epoch is a draw. The grade is read from ``grade`` in the score's metadata if that is text, otherwise from the
-    score's value. A truncated or filtered reply that is graded as a refusal is unscored, as are samples that ended in
-    an error or have no score.
+    score's value. A truncated or filtered reply that is graded as a refusal is unscored, as are empty replies and
+    samples that ended in an error or have no score.
 
     Parameters
     ----------
@@ -77,7 +83,7 @@ def read_foreign_log(path: Path, scorer: str | None = None, words: Translations 
     log = _read(path)
     samples = log.samples or []
     if samples and all(OUTCOME in sample.metadata for sample in samples):
-        return _exported(path, samples)
+        return FirstPasses(_exported(path, samples), incomplete=_incomplete(log, samples))
     if any(CARRIED in sample.metadata for sample in samples):
         raise FirstPassError(
             f"{path}: this is the log of a run of refusal-index, which asked both passes; "
@@ -91,11 +97,45 @@ def read_foreign_log(path: Path, scorer: str | None = None, words: Translations 
         raise FirstPassError(
             f"{path}: expected scores of {scorer!r}, got {', '.join(names) or 'none'}; choose one of these"
         )
-    values = [translated(_grade_in((sample.scores or {}).get(scorer)), words or {}) for sample in samples]
-    # C is CORRECT for Inspect and NOT_ATTEMPTED in SimpleQA's letters, so all letters that occur decide.
-    letters = SIMPLEQA_LETTERS if {"A", "B"} & {str(value).strip().upper() for value in values} else INSPECT_LETTERS
-    kind = grade_kind(WORDS, letters, RIGHT_OR_WRONG)
-    return tuple(_first_pass(path, log, *pair, scorer, kind) for pair in zip(samples, values, strict=True))
+    values = [_grade_in((sample.scores or {}).get(scorer)) for sample in samples]
+    grades = _grades(path, samples, values, scorer, words or {})
+    return FirstPasses(
+        tuple(_first_pass(path, log, sample, grade) for sample, grade in zip(samples, grades, strict=True)),
+        other_scorers=tuple(name for name in names if name != scorer),
+        incomplete=_incomplete(log, samples),
+    )
+
+
+def _incomplete(log: EvalLog, samples: Sequence[EvalSample]) -> Incomplete | None:
+    """Return what a log lacks; None if its evaluation succeeded on the whole dataset."""
+    found = len({sample.id for sample in samples})
+    expected = log.eval.dataset.samples
+    if log.status == "success" and (expected is None or found >= expected):
+        return None
+    return Incomplete(found, expected, log.status)
+
+
+def _grades(
+    path: Path, samples: Sequence[EvalSample], values: Sequence[Any], scorer: str, words: Translations
+) -> list[Grade | None]:
+    """Return the grade of every sample; None for one that failed or was not graded."""
+
+    def place(index: int) -> str:
+        return f"{path}, sample {samples[index].id!r}, score {scorer!r}"
+
+    def wrong(index: int, message: str) -> Exception:
+        return FirstPassError(f"{place(index)}: {message}")
+
+    is_scored = [not sample.error for sample in samples]
+    plain = [
+        value if scored and not isinstance(value, Mapping) else None
+        for value, scored in zip(values, is_scored, strict=True)
+    ]
+    grades = read_grades(plain, words, wrong, inspect_letters=True)
+    for index, value in enumerate(values):
+        if isinstance(value, Mapping) and is_scored[index]:
+            grades[index] = _grade_of_flags(value, place(index))
+    return grades
 
 
 def _read(path: Path) -> EvalLog:
@@ -151,32 +191,49 @@ def _grade_in(score: Score | None) -> Any:
 
 def _grade_of_flags(value: Mapping[str, Any], location: str) -> Grade | None:
     """Return the grade in the parts of a dictionary score."""
-    if not FLAGS.keys() & value.keys():
+    parts = {plain_name(name): part for name, part in value.items()}
+    if not FLAGS.keys() & parts.keys():
         raise FirstPassError(
             f"{location}: expected a grade, or the parts correct, incorrect and not_attempted, got {', '.join(value)}; "
             "choose another scorer with --scorer"
         )
-    grades = {grade for name, grade in FLAGS.items() if read_as(FLAG, value.get(name), f"{location}, {name}")}
+    flags = {name: _flag(parts[name], f"{location}, {name}") for name in FLAGS if name in parts}
+    grades = {FLAGS[name][1] for name, flag in flags.items() if flag is FLAGS[name][0]}
     if len(grades) > 1:
         raise FirstPassError(f"{location}: expected one grade, got {' and '.join(sorted(grades))}")
-    return grades.pop() if grades else None
+    if grades:
+        return grades.pop()
+    # without a part for wrong answers, an answer that is not right is wrong
+    is_only_right = any(FLAGS[name][1] is Grade.CORRECT for name in flags) and not any(
+        FLAGS[name][1] is Grade.INCORRECT for name in flags
+    )
+    is_wrong = is_only_right and not any(flag is None for flag in flags.values())
+    return Grade.INCORRECT if is_wrong else None
 
 
-def _first_pass(path: Path, log: EvalLog, sample: EvalSample, value: Any, scorer: str, kind: Kind) -> FirstPass:
-    """Return the first pass of a sample, whose grade is read from `value`."""
-    location, grade, reason = f"{path}, sample {sample.id!r}", None, REQUEST_FAILED
+def _flag(value: Any, location: str) -> bool | None:
+    """Return a truth value; raises FirstPassError if it is not one."""
+    try:
+        flag: bool | None = FLAG(value)
+    except ValueError as error:
+        raise FirstPassError(f"{location}: {error}") from None
+    return flag
+
+
+def _first_pass(path: Path, log: EvalLog, sample: EvalSample, grade: Grade | None) -> FirstPass:
+    """Return the first pass of a sample; a failed sample has no grade."""
     if sample.choices:
         raise FirstPassError(
-            f"{location}: expected questions with free answers, got multiple choice; "
+            f"{path}, sample {sample.id!r}: expected questions with free answers, got multiple choice; "
             "the forced pass cannot be requested without the choices"
         )
-    if not sample.error:
-        location, reason = f"{location}, score {scorer!r}", NOT_GRADED
-        grade = _grade_of_flags(value, location) if isinstance(value, Mapping) else read_as(kind, value, location)
-        cut = CUT.get(STOP_REASONS.get(sample.output.stop_reason, StopReason.STOP)) if sample.output.choices else None
-        if grade is Grade.REFUSED and cut:
-            grade, reason = None, cut
-    return FirstPass(
+    reason = REQUEST_FAILED if sample.error else NOT_GRADED
+    stop = sample.output.stop_reason if sample.output.choices else "stop"
+    cut = CUT.get(STOP_REASONS.get(stop, StopReason.STOP))
+    if grade is Grade.REFUSED and cut:
+        grade = None
+        reason = cut
+    first_pass = FirstPass(
         question=_question(sample),
         model=log.eval.model,
         dataset=log.eval.dataset.name or log.eval.task,
@@ -185,6 +242,9 @@ def _first_pass(path: Path, log: EvalLog, sample: EvalSample, value: Any, scorer
         draw=sample.epoch - 1,
         reason=reason if grade in (None, Grade.UNSCORED) else None,
     )
+    if sample.error or not is_blank(first_pass.reply):
+        return first_pass
+    return first_pass.without_reply(cut or FIRST_EMPTY)
 
 
 def _question(sample: EvalSample) -> Question:

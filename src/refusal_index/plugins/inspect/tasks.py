@@ -35,7 +35,8 @@ from refusal_index.protocol import (
     outcomes,
     used_completions,
 )
-from refusal_index.runs.engine import Assignment, converse
+from refusal_index.runs.conversing import converse
+from refusal_index.runs.engine import Assignment
 from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Settings
 from refusal_index.runs.store import ReplyStore
 from refusal_index.stats import CELL_NAMES, ContingencyTable, refusal_index
@@ -47,7 +48,7 @@ NO_GOLD = "no_gold"
 def from_metadata(entries: Iterable[Mapping[str, Any]], question_id: str) -> Iterator[Completion]:
     """Yield the completions in a log's sample, without their usage; a verdict for the first draw of its reply only."""
     for entry in entries:
-        reply = Reply(Pass(entry["of"]), Role(entry["asked"]), entry["text"], StopReason(entry["stop_reason"]))
+        reply = Reply(Pass(entry["pass"]), Role(entry["role"]), entry["text"], StopReason(entry["stop_reason"]))
         for draw in entry["draws"] if reply.role is Role.MODEL else entry["draws"][:1]:
             yield Completion(question_id, "", draw, reply, entry["attempt"])
 
@@ -98,8 +99,8 @@ def two_pass(
     variant, prompts
         First-pass variant, and name or path of the prompt set.
     grader
-        ``"exact"``, ``"choice"`` or ``"regex"``; ``"model"`` for the model in the role ``grader``; ``"agree"`` for that
-        model and the one in the role ``second_grader``, whose verdicts must agree.
+        ``"exact"``, ``"includes"``, ``"choice"`` or ``"regex"``; ``"model"`` for the model in the role ``grader``;
+        ``"agree"`` for that model and the one in the role ``second_grader``, whose verdicts must agree.
     placement
         Whether the instruction is in the ``"user"`` message or a ``"system"`` message.
     think
@@ -234,7 +235,8 @@ def _task_of(name: str, default_grader: GraderKind = GraderKind.MODEL) -> Callab
             Size of a seeded sample of the questions.
         grader
             ``"model"`` for the model in the role ``grader`` (openai/gpt-4o-mini by default); ``"agree"`` for that model
-            and the one in the role ``second_grader``; or ``"exact"``, ``"choice"`` or ``"regex"``.
+            and the one in the role ``second_grader``; or ``"exact"``, ``"includes"``, ``"choice"`` or
+            ``"regex"``.
         prompts, placement, think
             Prompt set, the message that holds its instruction, and a switch that is appended to the prompt.
         draws, seed

@@ -1,33 +1,31 @@
-"""Functions for the two lm-evaluation-harness tasks, and the import of the samples that it writes.
-
-The tasks are defined in the YAML files beside this module.
+"""Functions for the two lm-evaluation-harness tasks, which are defined in the YAML files beside this module.
 
 In `refusal_index_first` a model may refuse, in `refusal_index_forced` it must answer. Both tasks use this package's
 prompt sets, parsing and grading, so ``import`` can combine their samples. The harness does not record why a reply
 ended, so a reply cut off at the token limit is treated like any other.
-
-Samples are written with ``--log_samples``. A line is a JSON object for one question and one filter: `doc` is the row of
-the dataset, `resps` the replies, `filtered_resps` the replies after the filter, and each metric is a key.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_index.data.datasets import DatasetError, load_dataset
-from refusal_index.data.first_pass import FORCED, NOT_GRADED, NOT_KNOWN, FirstPass, FirstPassError
-from refusal_index.data.imports import COLUMNS, RIGHT_OR_WRONG, WORDS, ReadOptions, SourceFile, grade_kind, with_paths
+from refusal_index.data.first_pass import FORCED
 from refusal_index.data.outcome import Grade, Question
-from refusal_index.data.tables import FLAG, Column, Row, Translations, resolve_columns
 from refusal_index.errors import nearest, shortened
 from refusal_index.protocol import load_prompt_set
 from refusal_index.protocol.grading import GraderKind, grade_by_rule
-from refusal_index.protocol.replies import read_reply
+from refusal_index.protocol.reading import read_reply
 
 SPLIT = "test"
+
+OURS = "refusal_index"
+"""The key of `doc` that holds the dataset, prompt set and variant in samples of this package's own tasks."""
+
+FLAGS = {"is_correct": Grade.CORRECT, "is_incorrect": Grade.INCORRECT, "is_not_attempted": Grade.REFUSED}
+"""Metrics that together give the grade, as in SimpleQA's task."""
+
 Doc = Mapping[str, Any]
 
 
@@ -103,7 +101,8 @@ def forced_pass(**settings: Any) -> dict[str, Any]:
 
 def prompt(doc: Doc) -> str:
     """Return the prompt for a question."""
-    question, source = _question_of(doc), doc[OURS]
+    question = question_of(doc)
+    source = doc[OURS]
     wording = load_prompt_set(source["prompts"])
     return "\n\n".join(wording.render(source["variant"], question.text, question.context, question.choices))
 
@@ -120,13 +119,14 @@ def graded(doc: Doc, results: Sequence[str]) -> dict[str, float]:
     >>> graded(doc, ["<answer>UNANSWERED</answer>"])
     {'is_correct': 0.0, 'is_incorrect': 0.0, 'is_not_attempted': 1.0}
     """
-    reading = read_reply(results[0])
+    question = question_of(doc)
+    reading = read_reply(results[0], question.text, question.choices)
     if reading.unscored_reason is not None:
         grade = Grade.UNSCORED
     elif reading.refused:
         grade = Grade.REFUSED
     else:
-        grade = grade_by_rule(GraderKind.EXACT, _question_of(doc), reading.answer)
+        grade = grade_by_rule(GraderKind.EXACT, question, reading)
     return {name: float(grade is flagged) for name, flagged in FLAGS.items()}
 
 
@@ -143,7 +143,8 @@ def _doc_of(question: Question, source: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _question_of(doc: Doc) -> Question:
+def question_of(doc: Doc) -> Question:
+    """Return the question in a row of these tasks."""
     return Question(
         doc["question_id"],
         doc["question"],
@@ -153,155 +154,3 @@ def _question_of(doc: Doc) -> Question:
         doc["context"],
         tuple(doc["choices"]),
     )
-
-
-FILE_NAME = re.compile(r"samples_(?P<task>.+)_\d{4}-\d{2}-\d{2}T[\d.:-]+")
-OURS = "refusal_index"
-"""The key of `doc` that holds the dataset, prompt set and variant in samples of this package's own tasks."""
-
-FLAGS = {"is_correct": Grade.CORRECT, "is_incorrect": Grade.INCORRECT, "is_not_attempted": Grade.REFUSED}
-"""Metrics that together give the grade, as in SimpleQA's task."""
-
-MARK = grade_kind(WORDS, RIGHT_OR_WRONG)
-"""The values that a metric may have."""
-
-NO_METRICS = frozenset(
-    {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics"}
-    | {"doc_hash", "prompt_hash", "target_hash"}
-)
-
-
-def read_samples(file: SourceFile, options: ReadOptions) -> tuple[FirstPass, ...]:
-    """Return the first passes in a file of samples.
-
-    Parameters
-    ----------
-    file
-        The file; the harness names it after the task, and its folder after the model.
-    options
-        `columns` maps roles to keys of `doc`; `scorer` is the metric that holds the grade, as ``METRIC`` or
-        ``METRIC,FILTER``, and is needed only if there are several.
-
-    Raises
-    ------
-    FirstPassError
-        If the metric or the filter has to be chosen, or a sample is malformed.
-    """
-    columns = options.columns
-    name, _, filter_name = (options.scorer or "").partition(",")
-    records = _filtered(file, filter_name)
-    metrics = _metrics(records[0])
-    if not name and not set(FLAGS) <= set(metrics):
-        if len(metrics) != 1:
-            raise FirstPassError(
-                f"{file.path}: expected one metric, got {', '.join(metrics) or 'none'}; choose with --scorer the one "
-                "that says whether an answer is right"
-            )
-        name = metrics[0]
-    task = FILE_NAME.fullmatch(file.stem)
-    model = file.path.resolve().parent.name.replace("__", "/")  # the harness replaces a slash by two underscores
-    passes = []
-    for record in records:
-        grade = _of_metric(record, name, options.words) if name else _of_flags(record)
-        doc = _doc(record)
-        source = doc.get(OURS)
-        own_source: dict[str, Any] = source if isinstance(source, dict) else {}
-        passes.append(
-            FirstPass(
-                question=_own_question(record, doc) if own_source and not columns else _question(record, doc, columns),
-                model=model,
-                dataset=_text(own_source.get("dataset")) or (task["task"] if task else None),
-                variant=_text(own_source.get("variant")) or None,
-                grade=grade or Grade.UNSCORED,
-                reply=_reply(record),
-                reason=None if grade else NOT_GRADED,
-            )
-        )
-    return tuple(passes)
-
-
-def _filtered(file: SourceFile, filter_name: str) -> list[Row]:
-    """Return the samples of one filter; the file holds all samples for each filter."""
-    filters = list(dict.fromkeys(str(record.cells.get("filter", "none")) for record in file.records))
-    if not filter_name and len(filters) > 1:
-        raise FirstPassError(
-            f"{file.path}: the samples were filtered in {len(filters)} ways ({', '.join(filters)}); "
-            f"choose one with --scorer METRIC,FILTER, for instance {_metrics(file.records[0])[0]},{filters[0]}"
-        )
-    chosen = [
-        record for record in file.records if str(record.cells.get("filter", "none")) == (filter_name or filters[0])
-    ]
-    if not chosen:
-        raise FirstPassError(f"{file.path}: expected samples of the filter {filter_name!r}, got {', '.join(filters)}")
-    return chosen
-
-
-def _metrics(record: Row) -> list[str]:
-    named = record.cells.get("metrics")
-    return list(named) if isinstance(named, list) and named else [key for key in record.cells if key not in NO_METRICS]
-
-
-def _of_flags(record: Row) -> Grade | None:
-    grades = [grade for name, grade in FLAGS.items() if Column((), FLAG).value(record, name, {})]
-    if len(grades) > 1:
-        raise record.wrong(f"expected one grade, got {' and '.join(grades)}")
-    return grades[0] if grades else None
-
-
-def _of_metric(record: Row, metric: str, words: Translations) -> Grade | None:
-    if metric not in record.cells:
-        raise record.wrong(f"expected a metric {metric!r}, got {', '.join(_metrics(record)) or 'none'}")
-    grade: Grade | None = Column((), MARK).value(record, metric, words)
-    return grade
-
-
-def _question(record: Row, doc: Mapping[str, Any], columns: Mapping[str, str]) -> Question:
-    doc = with_paths(doc, columns.values())
-    names = resolve_columns(record.source, doc, columns, COLUMNS)
-    question, answer, topic, context = (
-        doc.get(names[role]) if role in names else None for role in ("question", "answer", "topic", "context")
-    )
-    target = record.cells.get("target")
-    gold = _text(answer if target is None or "answer" in columns else target)
-    question_id = _text(record.cells["doc_id"])
-    return Question(question_id, _text(question), gold, topic=_text(topic) or None, context=_text(context) or None)
-
-
-def _own_question(record: Row, doc: Mapping[str, Any]) -> Question:
-    """Return the question of a sample of this package's own tasks; an empty gold answer means that none exists."""
-    names = ("question_id", "question", "answer", "topic", "context")
-    question_id, question, gold, topic, context = (_text(doc.get(name)) for name in names)
-    if not question_id:
-        raise record.wrong(f"expected a question_id in the 'doc' of a task of this package, got {shortened(doc)}")
-    return Question(question_id, question, gold or None, topic=topic or None, context=context or None)
-
-
-def _text(value: Any) -> str:
-    """Return a cell as text; of a list of accepted answers, the first."""
-    if isinstance(value, list):
-        value = value[0] if value else None
-    return NOT_KNOWN if value is None else str(value).strip()
-
-
-def _doc(record: Row) -> dict[str, Any]:
-    """Return the row of the dataset; some releases of the harness write it as a JSON string."""
-    doc = record.cells.get("doc")
-    if isinstance(doc, str):
-        try:
-            doc = json.loads(doc)
-        except ValueError:
-            return {}
-    return doc if isinstance(doc, dict) else {}
-
-
-def _reply(record: Row) -> str | None:
-    """Return the reply before any filter; of several replies, the first."""
-    reply = record.cells.get("resps") or record.cells.get("filtered_resps")
-    while isinstance(reply, Sequence) and not isinstance(reply, str):
-        reply = reply[0] if reply else None
-    if isinstance(reply, int | float):
-        raise record.wrong(
-            f"expected the text of a reply, got {shortened(reply)}: the task compares the likelihoods of choices, and "
-            "a model that generates no text cannot refuse"
-        )
-    return reply

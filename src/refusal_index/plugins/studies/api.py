@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from refusal_index.findings.comparison import CompareOptions
+from refusal_index.data.analysis import Analysis
+from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import unknown
 from refusal_index.plugins.studies.study import STUDY_NAMES, Study, StudyOptions, study_names, study_spec
 from refusal_index.runs.gate import compared_runs
-from refusal_index.runs.writing import Run
 
 
-def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> Study:
+def study(name: str, runs: Sequence[RunResults | str | Path] | RunResults, **options: Any) -> Study:
     """Make a study: a table or figure of the given runs, such as those of the paper.
 
     Parameters
@@ -23,7 +23,8 @@ def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> 
     runs
         Runs, run folders, set folders, or outcome tables.
     options
-        Fields of `refusal_index.plugins.studies.study.StudyOptions`.
+        ``models``, a table of models in addition to that of the paper, and fields of
+        `refusal_index.data.analysis.Analysis`.
 
     Raises
     ------
@@ -32,6 +33,7 @@ def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> 
     """
     if name not in STUDY_NAMES and name not in study_names():
         raise unknown("name", name, study_names())
-    return study_spec(name).make(
-        compared_runs([runs] if isinstance(runs, Run) else runs, CompareOptions()), StudyOptions(**options)
-    )
+    models = options.pop("models", None)
+    analysis = Analysis.of_options(options)
+    compared = compared_runs([runs] if isinstance(runs, RunResults) else runs, analysis)
+    return study_spec(name).make(compared, StudyOptions(analysis, models))

@@ -19,12 +19,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from refusal_index import stats
-from refusal_index.data.folder import ComparedRun
 from refusal_index.data.rates import first_draws, outcome_matrix
+from refusal_index.findings.run_results import RunResults
 from refusal_index.findings.sensitivity import outcome_counts
 from refusal_index.plugins.studies import copulas, inputs, style
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import number, with_interval
+from refusal_index.stats.copulas import COPULA_NAMES
 
 FAMILY_LABELS = {
     "gaussian": "Gaussian",
@@ -40,14 +41,13 @@ MIN_PVALUE = 1e-4
 
 
 @study
-def copula_comparison(runs: Sequence[ComparedRun], _options: StudyOptions) -> Study:
+def copula_comparison(runs: Sequence[RunResults], _options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no table has a defined index."""
-    chosen, notes = inputs.chosen_runs(runs)
-    defined, undefined = inputs.defined_tables(chosen)
-    notes, tables = (*notes, *undefined), [source.table for source in defined]
+    defined, notes = inputs.defined_tables(runs)
+    tables = [source.table for source in defined]
     if not tables:
         raise NotPossibleError(notes=notes)
-    tests, impossible = _tests(chosen)
+    tests, impossible = _tests(inputs.chosen_runs(runs)[0])
     whole = {"part": "single_tables", "tables": len(tables), "status": "ok"}
     rows = [{**whole, **row} for row in copulas.copula_win_rates(tables)]
     frame = pl.DataFrame([*rows, *tests], schema=COPULA_SCHEMA, orient="row")
@@ -56,7 +56,7 @@ def copula_comparison(runs: Sequence[ComparedRun], _options: StudyOptions) -> St
     values = {
         "tables": len(tables),
         "tested": tested["model"].n_unique(),
-        "ruled_out": "; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in copulas.COPULA_NAMES),
+        "ruled_out": "; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in COPULA_NAMES),
     }
     return Study(frame, _draw_copulas, _printed_copulas, (*notes, *impossible), values)
 
@@ -70,16 +70,16 @@ COPULA_SCHEMA = schema(
 FITS = {"log_likelihood": "log-likelihood", "aic": "AIC", "bic": "BIC"}
 
 
-def _tests(runs: Sequence[ComparedRun]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+def _tests(runs: Sequence[RunResults]) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """Test every family on the variants of each run; the p-values of all tests are Holm-adjusted."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     for run, name in zip(runs, inputs.display_names(runs), strict=True):
-        results = copulas.copula_tests(*outcome_matrix(list(run.variants.values())).arrays)
+        results = copulas.copula_tests(*outcome_matrix(list(run.tables.values())).arrays)
         if all(test.pvalue is None for test in results):
             notes.append(f"The test over the prompts of {name} is not possible ({results[0].reason}).")
         else:
-            tests = sorted(results, key=lambda test: copulas.COPULA_NAMES.index(test.family))
+            tests = sorted(results, key=lambda test: COPULA_NAMES.index(test.family))
             labels = {"part": "test_over_variants", "model": name, "dataset": run.dataset}
             for test in tests:
                 measured = {column: getattr(test, column) for column in _OF_TEST}
@@ -147,7 +147,9 @@ def _draw_fits(axes: Axes, fits: pl.DataFrame) -> None:
 
 def _draw_tests(axes: Axes, tests: pl.DataFrame) -> None:
     models = tests["model"].unique(maintain_order=True).to_list()
-    colours, markers, short = style.model_colours(models), style.model_markers(models), style.short_names(models)
+    colours = style.model_colours(models)
+    markers = style.model_markers(models)
+    short = style.short_names(models)
     few = len(models) <= style.MAX_LABELS
     shifts = style.shifts(models, (0.25 if few else 0.4) * (1 - 1 / len(models)))
     axes.set_xscale("log")
@@ -155,7 +157,8 @@ def _draw_tests(axes: Axes, tests: pl.DataFrame) -> None:
     spots = []
     for row in tests.drop_nulls("pvalue").iter_rows(named=True):
         model = row["model"]
-        x, y = max(row["pvalue"], MIN_PVALUE), copulas.COPULA_NAMES.index(row["family"]) + shifts[model]
+        x = max(row["pvalue"], MIN_PVALUE)
+        y = COPULA_NAMES.index(row["family"]) + shifts[model]
         style.mark(axes, x, y, colours[model], markers[model], size=4.5)
         if row["family"] == "gaussian":
             spots.append((x, y, short[model], colours[model]))
@@ -178,15 +181,16 @@ _BOUNDS = ("everything", "forced_refusals")
 
 
 @study
-def grading_sensitivity(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def grading_sensitivity(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has a defined index."""
-    chosen, notes = inputs.chosen_runs(runs)
-    defined, undefined = inputs.defined_tables(chosen)
-    notes = (*notes, *undefined)
+    defined, notes = inputs.defined_tables(runs)
     rows: list[dict[str, Any]] = []
     for source in defined:
-        counts = outcome_counts(first_draws(source.run.variants[source.variant]))
-        parts = [*scoring_rows(counts, source.table, options.confidence_level), *misgrading_bounds_rows(source.table)]
+        counts = outcome_counts(first_draws(source.run.tables[source.variant]))
+        parts = [
+            *scoring_rows(counts, source.table, options),
+            *misgrading_bounds_rows(source.table),
+        ]
         if source.variant == inputs.reference_variant(source.run):
             parts += misgrading_rows(source.table, options)
         rows += ({**source.where, **part} for part in parts)
@@ -210,11 +214,11 @@ GRADING_SCHEMA = schema(
 
 def misgrading_rows(table: stats.ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the corrected index for every assumed pair of error rates, with its interval."""
-    level = options.confidence_level
+    level = options.analysis.confidence_level
     for name, (as_wrong, as_right) in ERRORS.items():
         for rate in RATES:
             corrected = stats.correct_misgrading(table, rate * as_wrong, rate * as_right)
-            interval = corrected.confidence_interval(level, n_resamples=_RESAMPLES, rng=options.seed)
+            interval = corrected.confidence_interval(level, n_resamples=_RESAMPLES, rng=options.analysis.seed)
             where = {"part": "misgrading", "name": name, "rate": rate, "questions": float(table.n)}
             yield {**where, **stats.Estimate.of(corrected, interval).to_document()}
 
@@ -232,16 +236,16 @@ def misgrading_bounds_rows(table: stats.ContingencyTable) -> Iterator[dict[str, 
 
 
 def scoring_rows(
-    counts: stats.OutcomeCounts, table: stats.ContingencyTable, confidence_level: float
+    counts: stats.OutcomeCounts, table: stats.ContingencyTable, options: StudyOptions
 ) -> Iterator[dict[str, Any]]:
     """Yield the index as reported, under each scoring rule, and its sharp bounds over the missing answers.
 
     - `counts`: numbers of questions by outcome.
     - `table`: the reported counts: answers refused again count as wrong, ungraded questions are excluded.
-    - `confidence_level`: confidence level of the intervals.
+    - `options`: confidence level of the intervals.
     """
     result = stats.refusal_index(table)
-    reported = stats.Estimate.of(result, result.confidence_interval(confidence_level)).to_document()
+    reported = stats.Estimate.of(result, result.confidence_interval(options.analysis.confidence_level)).to_document()
     yield {"part": "reported", "name": "reported", "questions": float(table.n), **reported}
     for rule, scored in stats.scoring_rules(counts).items():
         index = {column: getattr(scored, column) for column in ("estimate", "status", "reason")}
@@ -283,12 +287,14 @@ def _range(row: dict[str, Any]) -> str:
 def _draw_grading(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the corrected index against the assumed error rates, and the scoring rules of every variant."""
     keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
-    height, models = max(2.9, 0.8 + 0.22 * keys.height), keys["model"].unique(maintain_order=True).to_list()
+    height = max(2.9, 0.8 + 0.22 * keys.height)
+    models = keys["model"].unique(maintain_order=True).to_list()
     figure.set_size_inches(style.WIDTH * 1.25, height)
     # Next to a long list of variants the curves keep their height, and the space below them names the models.
     tall = height > 1.5 * LEFT_HEIGHT
     grid = figure.add_gridspec(2, 2, height_ratios=[LEFT_HEIGHT, max(0.01, height - LEFT_HEIGHT)])
-    left, right = figure.add_subplot(grid[0 if tall else slice(None), 0]), figure.add_subplot(grid[:, 1])
+    left = figure.add_subplot(grid[0 if tall else slice(None), 0])
+    right = figure.add_subplot(grid[:, 1])
     _draw_misgrading(left, frame.filter(part="misgrading"), models)
     _draw_rules(right, frame, keys)
     if len(models) > style.MAX_LABELS and tall:
@@ -301,7 +307,8 @@ def _draw_grading(figure: Figure, frame: pl.DataFrame) -> None:
 
 def _draw_misgrading(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> None:
     axes.axhline(0, color=style.PALE)
-    colours, markers = style.model_colours(models), style.model_markers(models)
+    colours = style.model_colours(models)
+    markers = style.model_markers(models)
     few = len(models) <= style.MAX_LABELS
     rows = rows.drop_nulls("estimate").with_columns(percent=100 * pl.col("rate"))
     for (model, _, name), part in rows.group_by("model", "dataset", "name", maintain_order=True):
@@ -322,7 +329,8 @@ def _draw_misgrading(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> N
     key = "\u2014 both ways   -- right graded wrong   \u00b7\u00b7 wrong graded right"
     axes.annotate(key, (0.01, 0.01), xycoords="axes fraction", fontsize=5.8, color=style.GREY)
     axes.set_xlim(right=145 * MAX_RATE)
-    labels, inks = style.short_names(ends["model"].to_list(), 22), [colours[model] for model in ends["model"]]
+    labels = style.short_names(ends["model"].to_list(), 22)
+    inks = [colours[model] for model in ends["model"]]
     points = ends.select("percent", "estimate").rows()
     # Labels can only cover the ends of the lines.
     near = rows.filter(pl.col("rate") >= 0.9 * MAX_RATE).select("percent", "estimate").rows()
@@ -331,7 +339,8 @@ def _draw_misgrading(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> N
 
 def _draw_rules(axes: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
     axes.axvline(0, color=style.PALE)
-    labels, names = [], style.short_names(keys["model"].to_list(), 22)
+    labels = []
+    names = style.short_names(keys["model"].to_list(), 22)
     for y, part in enumerate(frame.partition_by(keys.columns, maintain_order=True)):
         reported = part.filter(part="reported").row(0, named=True)
         all_missing, again = (part.filter(part="bounds", name=name).row(0, named=True) for name in _BOUNDS)

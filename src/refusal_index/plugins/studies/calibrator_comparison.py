@@ -11,119 +11,26 @@ perfectly calibrated score is positive by chance, which its interval takes into 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
+from numpy.typing import NDArray
 
-from refusal_index.data.folder import ComparedRun
 from refusal_index.data.rates import contingency_table, first_draws
-from refusal_index.data.run_json import is_deterministic
 from refusal_index.findings.draws import corrected_indices, is_defined
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, scores, style
 from refusal_index.plugins.studies.scores import label
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import UNDEFINED, with_interval
 from refusal_index.stats import Estimate, auroc, expected_calibration_error, refusal_index
-from refusal_index.stats.arguments import share
-from refusal_index.stats.calibration import checked_probabilities, reliability_table, roc_counts
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval
-from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile, wilson_interval
-
-CALIBRATION_RESAMPLES = 1_000
-MAX_FACTOR = 1024.0
-"""Maximum factor for the observed gaps; beyond it they would be mere noise."""
-
-
-def calibration_error_interval(
-    score: ArrayLike,
-    outcome: ArrayLike,
-    *,
-    n_bins: int = 10,
-    confidence_level: float = 0.95,
-    n_resamples: int = CALIBRATION_RESAMPLES,
-    rng: Seed = None,
-) -> ConfidenceInterval:
-    """Return an interval of the calibration error that `expected_calibration_error` estimates with equal-width bins.
-
-    Parameters
-    ----------
-    score : array_like of float, shape (n,)
-        Scores in [0, 1].
-    outcome : array_like of bool, shape (n,)
-        Whether the event that the score predicts occurred.
-    n_bins : int, default: 10
-        Number of bins of equal width.
-        confidence_level : float, default: 0.95
-    n_resamples : int, default: 1000
-    rng : int, Generator or None
-        Seed of the resamples.
-
-    Returns
-    -------
-    ConfidenceInterval
-        Interval of the population error with these bins. It always includes the estimate, and 0 if perfect calibration
-        cannot be rejected. ``(nan, nan)`` if no question differs from the prediction of its bin, for example if all
-        scores are 1 and all outcomes true, or if there are no questions.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As `expected_calibration_error`, or if the level is not between 0 and 1.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(2)
-    >>> score = rng.random(400)
-    >>> right = rng.random(400) < score
-    >>> for claim in (score, score**2):  # the second score is too low, by 1/6 on average
-    ...     low, high = calibration_error_interval(claim, right, rng=0)
-    ...     print(f"[{low:.3f}, {high:.3f}]")
-    [0.000, 0.070]
-    [0.130, 0.209]
-    """
-    scores, truths = checked_probabilities(score, outcome)
-    tail = (1 - share("confidence_level", confidence_level)) / 2
-    n_resamples, n = checked_resamples(n_resamples), scores.size
-    if not n:
-        return NO_INTERVAL
-    # Rounded like the bins: a frequency at the end of a bin belongs to it.
-    ends = [bin_.high for bin_ in reliability_table(scores, truths, n_bins=n_bins)]
-    parts = np.zeros((n, n_bins))
-    parts[np.arange(n), np.searchsorted(ends, np.round(scores, 10))] = (scores - truths) / n
-    weights = np.random.default_rng(rng).multinomial(n, np.full(n, 1 / n), size=n_resamples)
-    # The gap of each bin as a share of all questions, and its noise over resampled questions.
-    gap = parts.sum(axis=0)
-    noise = weights @ parts - gap
-    if not noise.any():
-        return NO_INTERVAL
-    observed, usual = float(np.abs(gap).sum()), float(np.median(np.abs(noise).sum(axis=1)))
-    direction = np.where(gap < 0, -1, 1) * np.maximum(np.abs(gap), noise.std(axis=0))
-
-    def quantile(factor: float, level: float) -> float:
-        return float(np.quantile(np.abs(factor * direction + noise).sum(axis=1), level))
-
-    low = _root(lambda factor: quantile(factor, 1 - tail) - observed)
-    high = _root(lambda factor: quantile(factor, tail) - max(observed, usual))
-    length = float(np.abs(direction).sum())
-    return ConfidenceInterval(min(low * length, observed), min(max(high * length, observed), 1.0))
-
-
-def _root(beyond: Callable[[float], float]) -> float:
-    """Return the factor at which an increasing function is 0, or 0 if the function is not negative there."""
-    if beyond(0.0) >= 0:
-        return 0.0  # the end of the range of factors
-    end = 1.0
-    while beyond(end) < 0 and end < MAX_FACTOR:
-        end *= 2
-    return float(brentq(beyond, 0.0, end)) if beyond(end) >= 0 else end
-
+from refusal_index.stats.calibration import calibration_error_interval, reliability_table, roc_counts
+from refusal_index.stats.intervals import normal_quantile, wilson_interval
 
 INDICES = {name: METRICS[name].label for name in (INDEX, CORRECTED)}
 """Names of the two indices."""
@@ -140,7 +47,8 @@ Looks = Mapping[str, scores.MethodLook]
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw reliability diagrams and ROC curves, and below them their statistics and the Refusal Index."""
-    curves, index = frame.filter(pl.col("part") != "index"), frame.filter(part="index")
+    curves = frame.filter(pl.col("part") != "index")
+    index = frame.filter(part="index")
     if frame["model"].n_unique() == 1:
         _draw_run(figure, curves, index)
     else:
@@ -149,8 +57,10 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
 
 def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None:
     """Draw a panel per method, and below them the ROC curves and the statistics."""
-    looks, variants = scores.method_looks(curves), index["variant"].unique(maintain_order=True).to_list()
-    labels, columns = [look.label for look in looks.values()], min(COLUMNS, len(looks))
+    looks = scores.method_looks(curves)
+    variants = index["variant"].unique(maintain_order=True).to_list()
+    labels = [look.label for look in looks.values()]
+    columns = min(COLUMNS, len(looks))
     grid = 0.5 + math.ceil(len(looks) / columns) * WIDTH / max(3, columns)
     numbers = max(3.0, 1.5 + ROW * (len(looks) + len(variants)))
     figure.set_size_inches(WIDTH, grid + numbers)
@@ -210,7 +120,8 @@ def _draw_roc(panel: Axes, curves: pl.DataFrame, looks: Looks) -> None:
     _prepare(panel)
     has_several = curves["method"].n_unique() > 1
     for (method,), part in curves.group_by("method", maintain_order=True):
-        roc, look = part.filter(part="roc"), looks[str(method)]
+        roc = part.filter(part="roc")
+        look = looks[str(method)]
         if not has_several:
             panel.fill_between(roc["x"], roc["low"], roc["high"], color=look.colour, alpha=0.12, linewidth=0)
         panel.plot(roc["x"], roc["y"], color=look.colour, linestyle=look.line, linewidth=1.2)
@@ -236,10 +147,13 @@ def _draw_index(panel: Axes, y: float, row: dict[str, Any], colour: str) -> None
 
 def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None:
     """Draw a pair of panels per run, and below them the statistics of all runs, in a band per run."""
-    looks, models = scores.method_looks(curves), curves["model"].unique(maintain_order=True).to_list()
-    rows, variants = math.ceil(len(models) / 2), index["variant"].unique(maintain_order=True).to_list()
+    looks = scores.method_looks(curves)
+    models = curves["model"].unique(maintain_order=True).to_list()
+    rows = math.ceil(len(models) / 2)
+    variants = index["variant"].unique(maintain_order=True).to_list()
     band = max(0.24, 0.1 * max(len(looks), 2 * len(variants)))
-    grid, numbers = 0.3 + 1.72 * rows, 0.75 + band * len(models)
+    grid = 0.3 + 1.72 * rows
+    numbers = 0.75 + band * len(models)
     figure.set_size_inches(WIDTH, grid + numbers)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]
     names = style.short_names(models, 30)
@@ -249,7 +163,8 @@ def _draw_runs(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> Non
     colours = style.variant_colours(variants)
     numbered: list[tuple[float, dict[str, Any]]] = []
     for position, (model, left, right) in enumerate(zip(models, panels[::2], panels[1::2], strict=True)):
-        part, indices_of_model = curves.filter(model=model), index.filter(model=model).drop_nulls("y")
+        part = curves.filter(model=model)
+        indices_of_model = index.filter(model=model).drop_nulls("y")
         _prepare(left)
         for (method,), bins in part.filter(part="reliability").group_by("method", maintain_order=True):
             _draw_bins(left, bins, looks[str(method)], alone=part["method"].n_unique() == 1)
@@ -288,7 +203,7 @@ SCHEMA = schema(
 
 
 @study
-def calibrator_comparison(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def calibrator_comparison(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has scores for both right and wrong answers."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -321,7 +236,7 @@ def calibrator_comparison(runs: Sequence[ComparedRun], options: StudyOptions) ->
     return Study(frame, draw, printed, notes, {"bins": N_BINS, **scores.score_texts(curves, "variant")})
 
 
-def _scored(runs: Sequence[ComparedRun], notes: list[str]) -> Iterator[scores.ScoredRun]:
+def _scored(runs: Sequence[RunResults], notes: list[str]) -> Iterator[scores.ScoredRun]:
     """Yield every run with scores and, for other models and datasets, the run with the most draws."""
     names = inputs.display_names(runs)
     has_scores = {(inputs.model_name(run), run.dataset) for run in runs if run.confidence is not None}
@@ -341,7 +256,7 @@ def _scored(runs: Sequence[ComparedRun], notes: list[str]) -> Iterator[scores.Sc
 
 
 def _draws(scored: scores.ScoredRun) -> int:
-    return int(scored.run.variants[scored.methods[0].variant]["draw"].n_unique())
+    return int(scored.run.tables[scored.methods[0].variant]["draw"].n_unique())
 
 
 def curve_rows(score: NDArray[np.float64], right: NDArray[np.bool_], options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -352,8 +267,9 @@ def curve_rows(score: NDArray[np.float64], right: NDArray[np.bool_], options: St
 
     - `score`, `right`: scores and correctness of the same questions, with both right and wrong answers.
     """
-    area, level = auroc(score, right), options.confidence_level
-    gap = calibration_error_interval(score, right, n_bins=N_BINS, confidence_level=level, rng=options.seed)
+    area = auroc(score, right)
+    level = options.analysis.confidence_level
+    gap = calibration_error_interval(score, right, n_bins=N_BINS, confidence_level=level, rng=options.analysis.seed)
     error = Estimate(expected_calibration_error(score, right, n_bins=N_BINS).estimate, *gap.or_none())
     summary = {
         "questions": right.size,
@@ -369,7 +285,8 @@ def curve_rows(score: NDArray[np.float64], right: NDArray[np.bool_], options: St
             bin_columns = {"count": bin_.count, "bin_low": bin_.low, "bin_high": bin_.high}
             yield {"part": "reliability", **point, **ends, **bin_columns, **summary}
     quantile = normal_quantile(level)
-    n_right, n_wrong = int(right.sum()), int((~right).sum())
+    n_right = int(right.sum())
+    n_wrong = int((~right).sum())
     counts = zip(*(array.tolist() for array in roc_counts(score, right)), strict=True)
     for threshold, hits, count in ((None, 0, 0), *counts):
         low, high = wilson_interval(hits, n_right, quantile)
@@ -379,8 +296,8 @@ def curve_rows(score: NDArray[np.float64], right: NDArray[np.bool_], options: St
 
 def _index_rows(scored: scores.ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield RI of each variant on the same questions, and corrected RI if it is defined."""
-    at_zero = is_deterministic(scored.run.settings)
-    for variant, every in scored.run.variants.items():
+    at_zero = scored.run.is_deterministic
+    for variant, every in scored.run.tables.items():
         outcomes = every.filter(pl.col("question_id").is_in(scored.question_ids))
         table = contingency_table(first_draws(outcomes))
         (corrected,) = corrected_indices([outcomes], [at_zero])
@@ -388,7 +305,7 @@ def _index_rows(scored: scores.ScoredRun, options: StudyOptions) -> Iterator[dic
         if is_defined(corrected):
             indices[CORRECTED] = corrected
         for method, result in indices.items():
-            index = Estimate.of(result, result.confidence_interval(options.confidence_level)).to_document()
+            index = Estimate.of(result, result.confidence_interval(options.analysis.confidence_level)).to_document()
             labels = {"part": "index", "method": method, "variant": variant or inputs.ALL, "questions": table.n}
             yield {**labels, "y": index.pop("estimate"), **index}
 

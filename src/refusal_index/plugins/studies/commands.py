@@ -10,7 +10,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
-from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, output, readable_runs, report_missing
+from refusal_index.cli.shared_options import ConfidenceLevel, output, readable_runs, report_missing
 
 if TYPE_CHECKING:
     from refusal_index.plugins.studies.study import Study, StudyOptions
@@ -25,7 +25,7 @@ def study(
     all_: bool = False,
     out: Annotated[Path, output()] = Path("studies"),
     format_: str = FORMATS,
-    penalty: Penalty = 1.0,
+    weighted_score_p: Annotated[float | None, typer.Option(min=0)] = None,
     confidence_level: ConfidenceLevel = 0.95,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     models: Path | None = None,
@@ -44,12 +44,15 @@ def study(
     - `all_`: Make every study that the runs allow.
     - `out` DIR: Folder to write to.
     - `format_`: File formats, separated by commas.
+    - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
+      answered. [default: that of the runs if they agree, else 1]
     - `seed`: Random seed of simulations and resampling.
     - `models` FILE: Table of models, a CSV file with the columns model, family, parameters_billion.
     """
+    from refusal_index.data.analysis import Analysis
     from refusal_index.plugins.studies.study import STUDY_NAMES, StudyOptions, study_names, study_spec, write_study
 
-    options = StudyOptions(penalty, confidence_level, seed, models)
+    options = StudyOptions(Analysis(confidence_level, weighted_score_p, seed=seed), models)
     if all_:
         if name is None:
             raise OptionError("study --all: expected runs, sets or outcome tables, got none")
@@ -67,7 +70,7 @@ def study(
     kinds = _chosen_formats(format_)
     if not runs:
         raise OptionError(f"study {name}: expected runs, sets or outcome tables, got none; it needs {spec.needs}")
-    readable = readable_runs(runs)
+    readable = readable_runs(runs, options.analysis)
     report_missing(readable.runs)
     made = spec.make(readable.runs, options)
     _print_made(made, write_study(made, out, kinds), made.notes)
@@ -98,9 +101,11 @@ def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: St
     )
 
     known_models(options.models)  # checks the table of models before any study is made
-    readable = readable_runs(runs)
+    readable = readable_runs(runs, options.analysis)
     report_missing(readable.runs)
-    made, missing, failed = [], [], False
+    made = []
+    missing = []
+    failed = False
     for spec, study in each_study(readable.runs, options):
         if isinstance(study, Study):
             made.append((study, write_study(study, out, kinds)))

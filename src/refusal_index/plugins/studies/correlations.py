@@ -22,10 +22,11 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from scipy.stats import pearsonr, rankdata
 
-from refusal_index.data.folder import ComparedRun
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.rates import OutcomeMatrix, draw_matrix, outcome_matrix
 from refusal_index.findings.draws import p_answering, usable_questions
 from refusal_index.findings.metrics import INDEX, METRICS
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, style
 from refusal_index.plugins.studies.regression import model_rows, paper_model_rows
 from refusal_index.plugins.studies.stability import reliability
@@ -52,7 +53,7 @@ class Point:
 
 
 def points_of(
-    runs: Sequence[ComparedRun], every: Sequence[ComparedRun], options: StudyOptions
+    runs: Sequence[RunResults], every: Sequence[RunResults], options: StudyOptions
 ) -> tuple[list[Point], list[str]]:
     """Return the points of the runs.
 
@@ -60,12 +61,16 @@ def points_of(
     - `every`: all runs; for P(Answering) the one with the most draws is used.
     - returned `notes`: sentences on what was left out, and on points whose draws come from another run.
     """
-    draws, points = _most_draws(every), []
-    single, undefined, other_points = [], [], []
+    draws = _most_draws(every)
+    points = []
+    single = []
+    undefined = []
+    other_points = []
     for run in runs:
-        matrix, model = outcome_matrix(list(run.variants.values())), inputs.model_name(run)
+        matrix = outcome_matrix(list(run.tables.values()))
+        model = inputs.model_name(run)
         influences = {name: precision.variant_influence(matrix, name, options) for name in inputs.COMPARED}
-        for index, (variant, scores) in enumerate(zip(run.variants, inputs.variant_scores(run, options), strict=True)):
+        for index, (variant, scores) in enumerate(zip(run.tables, inputs.variant_scores(run, options), strict=True)):
             shown = f"{model}, {run.dataset or inputs.ALL}, {scores.variant}"
             if (model, run.dataset, variant) not in draws:
                 single.append(shown)
@@ -81,7 +86,7 @@ def points_of(
             where = {"model": model, "dataset": run.dataset, "variant": scores.variant}
             sampled = {"draws": len(drawn.refused), "questions": len(drawn.question_ids), "drawn_in": source.label}
             area_columns = inputs.with_ends(
-                {AREA: Estimate.of(area, area.confidence_interval(options.confidence_level))}
+                {AREA: Estimate.of(area, area.confidence_interval(options.analysis.confidence_level))}
             )
             row = {**where, "sparse": precision.is_sparse([scores.table]), **sampled, **area_columns}
             usable = drawn.of_questions(usable_questions(drawn)).question_ids
@@ -101,18 +106,19 @@ def points_of(
     return points, notes
 
 
-def _most_draws(runs: Sequence[ComparedRun]) -> dict[Key, tuple[ComparedRun, OutcomeMatrix]]:
+def _most_draws(runs: Sequence[RunResults]) -> dict[Key, tuple[RunResults, OutcomeMatrix]]:
     """Return the run with the most draws, at least two, for every model, dataset and variant."""
-    by_key: dict[Key, tuple[ComparedRun, OutcomeMatrix]] = {}
+    by_key: dict[Key, tuple[RunResults, OutcomeMatrix]] = {}
     for run in runs:
-        for variant, outcomes in run.variants.items():
-            key, matrix = (inputs.model_name(run), run.dataset, variant), draw_matrix(outcomes)
+        for variant, outcomes in run.tables.items():
+            key = (inputs.model_name(run), run.dataset, variant)
+            matrix = draw_matrix(outcomes)
             if len(matrix.refused) > 1 and (key not in by_key or len(matrix.refused) > len(by_key[key][1].refused)):
                 by_key[key] = run, matrix
     return by_key
 
 
-def _by_question(run: ComparedRun, ids: Sequence[str], influence: FloatArray) -> Errors:
+def _by_question(run: RunResults, ids: Sequence[str], influence: FloatArray) -> Errors:
     return {(run.dataset, question_id): float(value) for question_id, value in zip(ids, influence, strict=True)}
 
 
@@ -123,14 +129,14 @@ ROUNDING = 1e-12
 
 
 @study
-def auroc_correlation(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def auroc_correlation(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if fewer than three points have repeated draws."""
     chosen, _ = inputs.chosen_runs(runs)
     points, notes = points_of(chosen, runs, options)
     if len(points) < MIN_POINTS:
-        counted = f"of these runs {len(points)} {'has' if len(points) == 1 else 'have'} them"
+        counted = ("none of these runs has them", "these runs have one", "these runs have two")[len(points)]
         raise NotPossibleError(f"; {counted}", notes)
-    rows = [row for name in inputs.COMPARED for row in _metric_rows(name, points, options.confidence_level)]
+    rows = [row for name in inputs.COMPARED for row in _metric_rows(name, points, options)]
     frame = pl.DataFrame(rows, infer_schema_length=None)
     counts = sorted(set(frame["draws"]))
     if counts[0] < FEW_DRAWS:
@@ -151,11 +157,13 @@ def auroc_correlation(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     return Study(frame, _draw_areas, _printed_areas, notes, values)
 
 
-def _metric_rows(name: str, points: Sequence[Point], level: float) -> Iterator[dict[str, Any]]:
+def _metric_rows(name: str, points: Sequence[Point], options: StudyOptions) -> Iterator[dict[str, Any]]:
     defined = [point for point in points if point.metrics[name].estimate is not None]
     headline = [point for point in defined if not point.row["sparse"]]
     numbers, of_all = (
-        correlation(*_both_sides(name, some), n_models=len({point.row["model"] for point in some}), level=level)
+        correlation(
+            *_both_sides(name, some), n_models=len({point.row["model"] for point in some}), analysis=options.analysis
+        )
         for some in (headline, defined)
     )
     # Influences on the metric and on the AUROC, aligned over all questions.
@@ -189,13 +197,15 @@ def _both_sides(name: str, points: Sequence[Point]) -> tuple[FloatArray, FloatAr
     return np.array(values, float), np.array([point.row["auroc"] for point in points], float)
 
 
-def correlation(values: ArrayLike, others: ArrayLike, *, n_models: int, level: float = 0.95) -> dict[str, Any]:
+def correlation(
+    values: ArrayLike, others: ArrayLike, *, n_models: int, analysis: Analysis = DEFAULT_ANALYSIS
+) -> dict[str, Any]:
     """Correlate two values of points that come from fewer models.
 
     - `values`, `others`: the two values of each point.
     - `n_models`: number of models. Points of one model do not count as independent: the intervals use the standard
       error ``1 / sqrt(n_models - 3)``, times ``sqrt(1 + r^2 / 2)`` for ranks, which is conservative.
-    - `level`: confidence level of the intervals.
+    - `analysis`: confidence level of the intervals.
     - returned: ``spearman`` and ``pearson``, None if one side is constant, with intervals by Fisher's z; and
       ``interval_over``, the unit that counts as independent: ``"models"``, or ``"points"`` if there are fewer than four
       models but at least four points, so that the intervals are too narrow.
@@ -209,19 +219,24 @@ def correlation(values: ArrayLike, others: ArrayLike, *, n_models: int, level: f
     >>> round(found["spearman"], 3), round(found["pearson"], 3), round(found["pearson_low"], 2), found["interval_over"]
     (0.9, 0.915, 0.17, 'models')
     """
-    x, y = np.array(values, float), np.array(others, float)
+    x = np.array(values, float)
+    y = np.array(others, float)
     if x.size < MIN_POINTS or np.ptp(x) == 0 or np.ptp(y) == 0:
         ends = ("", "_low", "_high")
         return dict.fromkeys([*(f"{name}{end}" for name in ("spearman", "pearson") for end in ends), "interval_over"])
     basis = "models" if n_models >= MIN_MODELS else "points" if x.size >= MIN_MODELS else None
     columns: dict[str, Any] = {}
     for name, first, other in (("spearman", rankdata(x), rankdata(y)), ("pearson", x, y)):
-        r, low, high = float(pearsonr(first, other).statistic), None, None
+        r = float(pearsonr(first, other).statistic)
+        low = None
+        high = None
         # Rounding can make a perfect correlation slightly less than 1.
         if basis and abs(r) <= 1 - ROUNDING:
-            reach = normal_quantile(level) / math.sqrt((n_models if basis == "models" else x.size) - 3)
+            n = n_models if basis == "models" else x.size
+            reach = normal_quantile(analysis.confidence_level) / math.sqrt(n - 3)
             reach *= math.sqrt(1 + r**2 / 2) if name == "spearman" else 1
-            low, high = math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach)
+            low = math.tanh(math.atanh(r) - reach)
+            high = math.tanh(math.atanh(r) + reach)
         columns |= {name: r, f"{name}_low": low, f"{name}_high": high}
     return {**columns, "interval_over": basis}
 
@@ -249,15 +264,14 @@ def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per metric: the AUROC against the metric, each point with both intervals."""
     axes = style.subplots(figure, style.WIDTH * 1.25, 4.6, 2, 3, sharey=True)
     models = frame["model"].unique(maintain_order=True).to_list()
-    colours, markers = style.model_colours(models), style.model_markers(models)
+    colours = style.model_colours(models)
+    markers = style.model_markers(models)
     for panel, name in zip(axes.flat, inputs.COMPARED, strict=True):
         rows = frame.filter(metric=name)
         panel.axhline(0.5, color=style.PALE, linewidth=0.8)
         for row in rows.drop_nulls("value").iter_rows(named=True):
-            face, colour_and_marker = (
-                style.PAPER if row["sparse"] else None,
-                (colours[row["model"]], markers[row["model"]]),
-            )
+            face = style.PAPER if row["sparse"] else None
+            colour_and_marker = (colours[row["model"]], markers[row["model"]])
             spans: dict[str, Any] = {"xs": style.ends(row), "ys": style.ends(row, "auroc")}
             style.mark(panel, row["value"], row["auroc"], *colour_and_marker, face=face, width=0.5, **spans)
         panel.set_xlabel(_correlation_text(rows.row(0, named=True)), fontsize=7)
@@ -315,7 +329,7 @@ PREDICTOR_SCHEMA = schema(
 
 
 @study
-def index_predictors(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def index_predictors(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study: the share of the variance of the index over models that each predictor explains.
 
     Raises NotPossibleError if fewer than four models have an index and the paper's rows do not apply.
@@ -326,10 +340,19 @@ def index_predictors(runs: Sequence[ComparedRun], options: StudyOptions) -> Stud
     sparse_models = points.filter("sparse")["model"].to_list()
     parts = {source: points.filter(~pl.col("sparse"), source=source) for source in (inputs.RUN, inputs.PAPER)}
     if parts[inputs.RUN].height < (1 if parts[inputs.PAPER].height else MIN_EXPLAINED):
-        raise NotPossibleError(f"; {parts[inputs.RUN].height} of these have an index", notes)
+        counted = ("none of these models has", "one of these has", "two of these have", "three of these have")
+        usable = (
+            f"{counted[parts[inputs.RUN].height]} an RI that does not depend on a cell of fewer than five questions"
+        )
+        raise NotPossibleError(f"; {usable}", notes)
     notes += inputs.left_out("Left out, at the boundary or with fewer than five questions in a cell", sparse_models)
     errors = precision.RunErrors(chosen, options)
-    rows = [row for source, part in parts.items() if part.height for row in shares(part, source, errors, options.seed)]
+    rows = [
+        row
+        for source, part in parts.items()
+        if part.height
+        for row in shares(part, source, errors, options.analysis.seed)
+    ]
     frame = pl.DataFrame(rows, schema=PREDICTOR_SCHEMA)
     # The predictor with the largest share beyond chance for each source, with its p-value adjusted by Bonferroni.
     for _, part in frame.drop_nulls("share").group_by("source", maintain_order=True):

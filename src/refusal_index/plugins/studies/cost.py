@@ -13,12 +13,12 @@ from typing import Any
 import polars as pl
 from matplotlib.figure import Figure
 
-from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import scores_by_method
 from refusal_index.data.rates import first_draws
 from refusal_index.findings.confidence_record import MethodRecord, recorded_methods
 from refusal_index.findings.metrics import INDEX, METRICS
-from refusal_index.findings.summary import Usage, recorded_usage
+from refusal_index.findings.run_results import RunResults, recorded_usage
+from refusal_index.findings.summary import Usage
 from refusal_index.plugins.studies import inputs, style
 from refusal_index.plugins.studies.scores import label
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
@@ -28,14 +28,14 @@ SAMPLES = 100
 """Number of answers to each question that P(Answering) uses in the paper."""
 TOTAL = "total"
 COST_SCHEMA = schema(
-    "model dataset variant questions draws first_answers forced_answers two_pass_answers twice_all_answers "
+    "model dataset variant questions draws first_answers forced_answers two_pass_answers full_two_pass_answers "
     "sampling_answers requests input_tokens output_tokens cost_usd requests_per_question tokens_per_question "
     "sampling_tokens"
 )
 
 
 @study
-def cost_table(runs: Sequence[ComparedRun], _options: StudyOptions) -> Study:
+def cost_table(runs: Sequence[RunResults], _options: StudyOptions) -> Study:
     """Make the study: the cost of each run; raises NotPossibleError if there are no runs."""
     if not runs:
         raise NotPossibleError
@@ -54,7 +54,8 @@ def with_rates(counts: pl.DataFrame) -> pl.DataFrame:
     totals = [pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).sum()).alias(name) for name in sums]
     grouped = counts.filter(is_repeated).group_by("model", "dataset", maintain_order=True)
     both = pl.concat([counts, grouped.agg(*totals, variant=pl.lit(TOTAL))], how="diagonal_relaxed")
-    tokens, requests = pl.col("input_tokens") + pl.col("output_tokens"), pl.col("requests")
+    tokens = pl.col("input_tokens") + pl.col("output_tokens")
+    requests = pl.col("requests")
     rated = both.with_columns(
         requests_per_question=requests / pl.col("questions"),
         tokens_per_question=tokens / pl.col("questions"),
@@ -74,7 +75,7 @@ PRINTED_COST: Mapping[str, str | style.Cell] = {
     "Tokens in": style.counts("input_tokens"),
     "Tokens out": style.counts("output_tokens"),
     "Two passes": style.counts("two_pass_answers"),
-    "2N": style.counts("twice_all_answers"),
+    "2N": style.counts("full_two_pass_answers"),
     f"{SAMPLES}N": style.counts("sampling_answers"),
     "USD": style.fixed("cost_usd", 2),
 }
@@ -86,7 +87,8 @@ def _draw_cost(figure: Figure, frame: pl.DataFrame) -> None:
     measured = lines["requests"].is_not_null().any()
     widths: dict[str, Any] = {"sharey": True, "squeeze": False, "width_ratios": (3, 2)[: 1 + measured]}
     panels = style.subplots(figure, style.WIDTH, 1.1 + 0.2 * lines.height, 1, 1 + measured, **widths)[0]
-    left, right = panels[0], panels[-1]
+    left = panels[0]
+    right = panels[-1]
     for y, row in enumerate(lines.iter_rows(named=True)):
         two_passes, sampling = (row[name] / row["questions"] for name in ("two_pass_answers", "sampling_answers"))
         left.plot([two_passes, sampling], [y] * 2, color=style.PALE, linewidth=0.8)
@@ -115,20 +117,23 @@ def _draw_cost(figure: Figure, frame: pl.DataFrame) -> None:
     figure.legend(handles=handles, loc="outside upper center", ncols=3, labelcolor=style.INK, handletextpad=0.3)
 
 
-def _run_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
+def _run_rows(run: RunResults) -> Iterator[dict[str, Any]]:
     usage = recorded_usage(run)
-    for variant, outcomes in run.variants.items():
+    for variant, outcomes in run.tables.items():
         first = first_draws(outcomes)
-        questions, measured = first.height, usage.get(variant)
+        questions = first.height
+        measured = usage.get(variant)
         two_passes = questions + int(first["refused"].fill_null(value=False).sum())
         row = {"model": run.label, "dataset": run.dataset, "variant": variant or inputs.ALL, "questions": questions}
         row |= {"draws": outcomes["draw"].n_unique(), "first_answers": outcomes.height}
         row |= {"forced_answers": outcomes["forced_grade"].count(), "two_pass_answers": two_passes}
-        row |= {"twice_all_answers": 2 * questions, "sampling_answers": SAMPLES * questions}
+        row |= {"full_two_pass_answers": 2 * questions, "sampling_answers": SAMPLES * questions}
         yield row | (_usage(measured) if measured else {})
 
 
-MODEL, TRAINED, PREDICTOR = "the model", "the model, by a trained predictor", "an auxiliary predictor"
+MODEL = "the model"
+TRAINED = "the model, by a trained predictor"
+PREDICTOR = "an auxiliary predictor"
 """The kinds of estimates that a score can be."""
 
 METHOD_SCHEMA = schema(
@@ -145,7 +150,7 @@ ROW = 0.19
 
 
 @study
-def calibrator_cost(runs: Sequence[ComparedRun], _options: StudyOptions) -> Study:
+def calibrator_cost(runs: Sequence[RunResults], _options: StudyOptions) -> Study:
     """Make the study: the cost of each run's scores; raises NotPossibleError if none was recorded."""
     rows: list[dict[str, Any]] = []
     unmeasured: list[str] = []
@@ -171,13 +176,16 @@ def calibrator_cost(runs: Sequence[ComparedRun], _options: StudyOptions) -> Stud
     return Study(frame, _draw_methods, style.table(PRINTED_METHODS), (note,) if unmeasured else ())
 
 
-def _index_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
+def _index_rows(run: RunResults) -> Iterator[dict[str, Any]]:
     """Yield the cost of two passes for one prompt and draw, and that of the run with all its prompts and draws."""
-    usage, outcomes, prompts = recorded_usage(run), pl.concat(run.variants.values()), len(run.variants)
-    draws, reference = outcomes["draw"].n_unique(), inputs.reference_variant(run)
+    usage = recorded_usage(run)
+    outcomes = pl.concat(run.tables.values())
+    prompts = len(run.tables)
+    draws = outcomes["draw"].n_unique()
+    reference = inputs.reference_variant(run)
     measured = _usage(Usage.total(usage.values())) if len(usage) == prompts else {}
     alone = {"method": INDEX, "estimate_of": MODEL, "own_replies": 0, "questions": outcomes["question_id"].n_unique()}
-    once = first_draws(run.variants[reference])
+    once = first_draws(run.tables[reference])
     two_passes = once.height + int(once["refused"].fill_null(value=False).sum())
     is_sampled = prompts > 1 or draws > 1
     yield {
@@ -255,7 +263,8 @@ def _draw_methods(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw generations per question on the left and tokens per question on the right, a line per method."""
     lines = frame.drop_nulls("generations")
     # The height of each line; with several runs, each begins with a line for its name.
-    names, heights = style.short_names(lines["model"].to_list(), 40), []
+    names = style.short_names(lines["model"].to_list(), 40)
+    heights = []
     heads: dict[int, str] = {}
     has_several = lines["model"].n_unique() > 1
     for index, model in enumerate(lines["model"]):
@@ -266,7 +275,8 @@ def _draw_methods(figure: Figure, frame: pl.DataFrame) -> None:
     size = style.WIDTH * 1.05, 0.8 + ROW * (heights[-1] + 1)
     left, right = style.subplots(figure, *size, 1, 2, sharey=True, width_ratios=(3, 2))
     for y, row in zip(heights, lines.iter_rows(named=True), strict=True):
-        n, is_own = max(1, row["questions"]), row["estimate_of"] == MODEL
+        n = max(1, row["questions"])
+        is_own = row["estimate_of"] == MODEL
         colour = style.INK if row["method"] == INDEX else style.MODEL_COLOURS[0 if is_own else 1]
         generations = row["generations"] / n
         left.plot([0, generations], [y, y], color=style.PALE, linewidth=0.9, zorder=1)

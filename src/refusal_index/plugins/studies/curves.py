@@ -145,7 +145,9 @@ def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.9
 ScoreName = Literal["correct_given_attempted", "f_score", "weighted_score"]
 
 
-def iso_score(refusal_rate: ArrayLike, metric: ScoreName, value: ArrayLike, *, penalty: float = 1.0) -> FloatArray:
+def iso_score(
+    refusal_rate: ArrayLike, metric: ScoreName, value: ArrayLike, *, weighted_score_p: float = 1.0
+) -> FloatArray:
     """Return the correct rate at which another metric has a given value, at each refusal rate: a straight line.
 
     Parameters
@@ -156,19 +158,20 @@ def iso_score(refusal_rate: ArrayLike, metric: ScoreName, value: ArrayLike, *, p
         The metric that is constant.
     value : array_like of float
         Value of the metric. Both arrays broadcast.
-    penalty : float, default: 1
-        Penalty of the weighted score, not negative.
+    weighted_score_p : float, default: 1
+        p of the weighted score, not negative.
 
     Returns
     -------
     ndarray
-        ``value (1 - r)``, ``value (2 - r) / 2`` or ``value + penalty (1 - r)``; NaN for impossible rates, below 0 or
+        ``value (1 - r)``, ``value (2 - r) / 2`` or ``value + p (1 - r)``; NaN for impossible rates, below 0 or
         above ``1 - r``.
 
     Raises
     ------
     ValueError
-        If a refusal rate lies outside [0, 1], the metric is unknown, or the penalty is negative, infinite or NaN.
+        If a refusal rate lies outside [0, 1], the metric is unknown, or `weighted_score_p` is negative, infinite or
+        NaN.
 
     Examples
     --------
@@ -176,13 +179,13 @@ def iso_score(refusal_rate: ArrayLike, metric: ScoreName, value: ArrayLike, *, p
     [0.4, 0.3, nan]
     """
     r, score = np.broadcast_arrays(baseline.checked_range("refusal_rate", refusal_rate, 0), np.asarray(value, float))
-    cost = baseline.checked_penalty(penalty)
+    p = baseline.checked_p(weighted_score_p)
     if metric not in get_args(ScoreName):
         raise ValueError(f"metric must be one of {', '.join(get_args(ScoreName))}, got {metric!r}")
     lines = {
         "correct_given_attempted": score * (1 - r),
         "f_score": score * (2 - r) / 2,
-        "weighted_score": score + cost * (1 - r),
+        "weighted_score": score + p * (1 - r),
     }
     line = lines[metric]
     return np.where((line >= 0) & (line <= 1 - r), line, np.nan)[()]
@@ -291,7 +294,8 @@ def utility_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLike, p
     >>> utility_at([0, 0.5, 1], rho=0.5, error_rate=0.6, penalty=1).round(4).tolist()
     [-0.2, 0.0609, 0.0]
     """
-    price, answered = baseline.checked_penalty(penalty), 1 - np.asarray(refusal_rate, float)
+    price = baseline.checked_penalty(penalty)
+    answered = 1 - np.asarray(refusal_rate, float)
     return np.asarray((1 + price) * baseline.correct_rate_at(refusal_rate, rho, error_rate) - price * answered)[()]
 
 
@@ -330,7 +334,8 @@ def best_refusal_rate(rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> 
     price = baseline.checked_penalty(penalty)
     worth_answering = 1 - mu >= price * mu
     ranks = (correlation > 0) & (mu > 0) & (mu < 1) & (price > 0)
-    slope, k = np.where(ranks, correlation, 1.0), -ndtri(np.where(ranks, mu, 0.5))
+    slope = np.where(ranks, correlation, 1.0)
+    k = -ndtri(np.where(ranks, mu, 0.5))
     # At a penalty of 0 all is answered; the probit of t is taken from its other tail, which does not round to 1.
     probit_t = -ndtri(1 / (1 + price)) if price else 0.0
     with np.errstate(over="ignore"):
@@ -367,7 +372,8 @@ def best_operating_point(table: ContingencyTable, penalty: float) -> OperatingPo
     >>> round(point.refusal_rate, 3), round(point.utility_at_best, 3), round(point.estimate, 4)
     (0.5, 0.208, 0.0077)
     """
-    price, result = baseline.checked_penalty(penalty), intervals.refusal_index(table)
+    price = baseline.checked_penalty(penalty)
+    result = intervals.refusal_index(table)
     if result.rho is None:
         return OperatingPoint(None, "undefined", result.reason, penalty=price, table=table)
     best = float(best_refusal_rate(result.rho, table.error_rate, price))
@@ -383,7 +389,9 @@ def _signed_root_regret(
     p11: FloatArray, p10: FloatArray, p01: FloatArray, p00: FloatArray, penalty: float
 ) -> FloatArray:
     """Return the square root of the regret of tables of cell probabilities, negative if they refuse too little."""
-    rho, refused, mu = tetrachoric(p11, p10, p01, p00), p11 + p10, p11 + p01
+    rho = tetrachoric(p11, p10, p01, p00)
+    refused = p11 + p10
+    mu = p11 + p01
     best = best_refusal_rate(rho, mu, penalty)
     regret = utility_at(best, rho, mu, penalty) - (p00 - penalty * p01)
     # At the best point, rounding can make the difference negative.
@@ -489,7 +497,8 @@ def remaining_gap(table: ContingencyTable) -> RemainingGap:
     >>> round(remaining_gap(ContingencyTable(710, 30, 210, 50)).estimate, 3)
     0.766
     """
-    result, mu = intervals.refusal_index(table), table.error_rate
+    result = intervals.refusal_index(table)
+    mu = table.error_rate
     if result.rho is None:
         return RemainingGap(None, "undefined", result.reason, table=table)
     return RemainingGap(float(gap_left(result.rho, mu)), result.status, result.reason, table=table)
@@ -650,7 +659,8 @@ def response_to_penalty(
     matrices = checked_matrices(refused, wrong, scored)
     order, stated = _checked_targets(targets, len(matrices[0]))
     matrices = matrices[0][order], matrices[1][order], matrices[2][order]
-    tables, penalties = row_tables(*matrices), np.atleast_1d(baseline.penalty_from_confidence(stated))
+    tables = row_tables(*matrices)
+    penalties = np.atleast_1d(baseline.penalty_from_confidence(stated))
     joint = joint_refusal_index(*matrices)
     # Equal weights if all prompts with a defined index are at the boundary.
     weights = np.array([weight or 0.0 for weight in joint.weights])
@@ -669,12 +679,15 @@ def response_to_penalty(
         low, high = np.nanquantile(draws, [(1 - confidence_level) / 2, (1 + confidence_level) / 2])
         return Estimate(float(value), float(low), float(high))
 
-    points, quantile = [], intervals.normal_quantile(confidence_level)
+    points = []
+    quantile = intervals.normal_quantile(confidence_level)
     for k, table in enumerate(tables):
-        penalty, undefined = float(penalties[k]), None if table.n else "no_questions"
+        penalty = float(penalties[k])
+        undefined = None if table.n else "no_questions"
         observed = intervals.proportion("refusal_rate", table.n_refused, table.n, quantile, undefined)
         earned = baseline.utility(table, penalty, confidence_level=confidence_level)
-        best_rate, best_worth = of_curve(best[k], best_drawn[:, k]), of_curve(best_values[k], worth_drawn[:, k])
+        best_rate = of_curve(best[k], best_drawn[:, k])
+        best_worth = of_curve(best_values[k], worth_drawn[:, k])
         excess = _difference(observed, best_rate)
         points.append(PenaltyPoint(float(stated[k]), penalty, table, observed, earned, best_rate, best_worth, excess))
     ends = compare_metrics(*(matrix[[-1, 0]] for matrix in matrices))["refusal_rate"]
@@ -723,9 +736,11 @@ def _error_rate(counts: FloatArray) -> FloatArray:
 
 def _best(counts: FloatArray, weights: FloatArray, penalties: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the best refusal rates and their utilities, shape (..., k), for counts of shape (..., k, 4)."""
-    rho, mu = np.tanh(_joint_z(counts, weights)), _error_rate(counts)
+    rho = np.tanh(_joint_z(counts, weights))
+    mu = _error_rate(counts)
     is_defined = np.isfinite(rho) & np.isfinite(mu)
-    best, values = np.full(counts.shape[:-1], np.nan), np.full(counts.shape[:-1], np.nan)
+    best = np.full(counts.shape[:-1], np.nan)
+    values = np.full(counts.shape[:-1], np.nan)
     for k, penalty in enumerate(penalties.tolist()):
         rates = best_refusal_rate(rho[is_defined], mu[is_defined], penalty)
         best[is_defined, k] = rates
@@ -741,7 +756,8 @@ def _resampled(
     cells = (patterns[:, :, np.newaxis] == np.arange(4)).transpose(1, 0, 2).astype(float)
     if not sizes.size:
         return 2 * (np.full((n_resamples, len(penalties)), np.nan),)
-    shares, parts = sizes / sizes.sum(), []
+    shares = sizes / sizes.sum()
+    parts = []
     for start in range(0, n_resamples, BATCH_SIZE):
         counts = rng.multinomial(int(sizes.sum()), shares, size=min(BATCH_SIZE, n_resamples - start))
         parts.append(_best(np.tensordot(counts.astype(float), cells, axes=1), weights, penalties))

@@ -1,8 +1,8 @@
 """Inputs of studies: runs, their reference variants and metrics, and information about their models.
 
 The paper's 16 rows [1]_ are shown with runs on SimpleQA, rounded to two digits as printed. They have two
-inconsistencies: the interval of Gemma-3-12B does not contain its Refusal Index, and the weighted scores are those of a
-penalty of 1, whereas the text states 0.2.
+inconsistencies: the interval of Gemma-3-12B does not contain its Refusal Index, and the weighted scores are those
+with p = 1, whereas the text states 0.2.
 
 References
 ----------
@@ -22,15 +22,14 @@ from statistics import fmean
 
 import polars as pl
 
-from refusal_index.data.folder import ComparedRun
 from refusal_index.data.rates import contingency_table, first_draws, variant_metrics
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.draws import joint_index
 from refusal_index.findings.metrics import INDEX
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, paper_rows, study_text
 from refusal_index.render.format import abridged
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
-from refusal_index.stats.baseline import Payoffs
 
 COMPARED = ("correct_rate", "refusal_rate", "correct_given_attempted", "f_score", "weighted_score", INDEX)
 """The metrics of the paper's tables, in their order."""
@@ -58,23 +57,24 @@ class RunIndex:
     variants: int  # number of variants included
 
 
-def variant_scores(run: ComparedRun, options: StudyOptions) -> tuple[VariantScores, ...]:
+def variant_scores(run: RunResults, options: StudyOptions) -> tuple[VariantScores, ...]:
     """Return every metric of every variant, in the order of the run."""
     scores = []
-    for variant, outcomes in run.variants.items():
+    for variant, outcomes in run.tables.items():
         first = first_draws(outcomes)
-        metrics = variant_metrics(first, Payoffs(options.penalty), options.confidence_level)
-        table, by_name = contingency_table(first), {metric.name: metric for metric in metrics}
+        metrics = variant_metrics(first, options.analysis)
+        table = contingency_table(first)
+        by_name = {metric.name: metric for metric in metrics}
         scores.append(VariantScores(variant or ALL, table, by_name, first.height - table.n))
     return tuple(scores)
 
 
-def run_index(run: ComparedRun, options: StudyOptions) -> RunIndex:
+def run_index(run: RunResults, options: StudyOptions) -> RunIndex:
     """Estimate the Refusal Index of a run over all its variants."""
     indices = [scores.metrics[INDEX] for scores in variant_scores(run, options)]
     defined = [estimate.estimate for estimate in indices if estimate.estimate is not None]
     mean = fmean(defined) if defined else None
-    joint = joint_index(list(run.variants.values()), options.confidence_level)
+    joint = joint_index(list(run.tables.values()), options.analysis)
     if joint is None:
         return RunIndex(indices[0], mean, len(defined))
     index, result = joint
@@ -88,7 +88,7 @@ def mean_of(scores: Sequence[VariantScores], name: str) -> float | None:
     return fmean(defined) if defined else None
 
 
-def of_one_dataset(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tuple[str, ...]]:
+def of_one_dataset(runs: Sequence[RunResults]) -> tuple[tuple[RunResults, ...], tuple[str, ...]]:
     """Return the runs on the most frequent dataset, the first of several, and notes on the runs left out.
 
     Since all remaining runs are on one dataset, they are labelled by their models if these are distinct. Raises
@@ -116,9 +116,9 @@ def dataset_name(dataset: str | None) -> str:
     return dataset or "a dataset without a name"
 
 
-def data_values(runs: Sequence[ComparedRun]) -> dict[str, str]:
+def data_values(runs: Sequence[RunResults]) -> dict[str, str]:
     """Return the caption values that describe the data of runs on one dataset."""
-    counts = sorted({outcomes["question_id"].n_unique() for run in runs for outcomes in run.variants.values()})
+    counts = sorted({outcomes["question_id"].n_unique() for run in runs for outcomes in run.tables.values()})
     questions = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
     return {"dataset": dataset_name(runs[0].dataset), "questions": f"{questions} questions"}
 
@@ -127,7 +127,7 @@ def data_values(runs: Sequence[ComparedRun]) -> dict[str, str]:
 class DefinedTable:
     """A variant of a run with a defined Refusal Index: display name of the run, variant, and counts."""
 
-    run: ComparedRun
+    run: RunResults
     name: str
     variant: str | None
     table: ContingencyTable
@@ -138,19 +138,19 @@ class DefinedTable:
         return {"model": self.name, "dataset": self.run.dataset, "variant": self.variant or ALL}
 
 
-def chosen_runs(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tuple[str, ...]]:
+def chosen_runs(runs: Sequence[RunResults]) -> tuple[tuple[RunResults, ...], tuple[str, ...]]:
     """Return one run for each model and dataset, the one with the most graded questions, and notes on the others.
 
     - returned `chosen`: the selected runs, in their order.
     - returned `notes`: a sentence for each run left out.
     """
-    best: dict[tuple[str, str | None], ComparedRun] = {}
+    best: dict[tuple[str, str | None], RunResults] = {}
     for run in runs:
         key = model_name(run), run.dataset
         best[key] = max(
             best.get(key, run),
             run,
-            key=lambda candidate: sum(table_of(candidate, variant).n for variant in candidate.variants),
+            key=lambda candidate: sum(table_of(candidate, variant).n for variant in candidate.tables),
         )
     notes = (
         f"{run.label} is left out: {best[model_name(run), run.dataset].label} has no fewer graded questions of the "
@@ -161,38 +161,40 @@ def chosen_runs(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], t
     return tuple(run for run in runs if best[model_name(run), run.dataset] is run), tuple(notes)
 
 
-def model_name(run: ComparedRun) -> str:
+def model_name(run: RunResults) -> str:
     """Return the display name of a run's model."""
     return run.model or run.label
 
 
-def display_names(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
+def display_names(runs: Sequence[RunResults]) -> tuple[str, ...]:
     """Return the display name of each run: its model if that is unique, else its label."""
     names = [model_name(run) for run in runs]
     return tuple(run.label if names.count(name) > 1 else name for run, name in zip(runs, names, strict=True))
 
 
-def reference_variant(run: ComparedRun) -> str | None:
+def reference_variant(run: RunResults) -> str | None:
     """Return the variant that represents a run: ``normal``, else the first."""
-    return "normal" if "normal" in run.variants else next(iter(run.variants))
+    return "normal" if "normal" in run.tables else next(iter(run.tables))
 
 
-def table_of(run: ComparedRun, variant: str | None) -> ContingencyTable:
+def table_of(run: RunResults, variant: str | None) -> ContingencyTable:
     """Return the counts of the first draws of one variant."""
-    return contingency_table(first_draws(run.variants[variant]))
+    return contingency_table(first_draws(run.tables[variant]))
 
 
 def defined_tables(
-    runs: Sequence[ComparedRun], *, only_reference: bool = False
+    runs: Sequence[RunResults], *, only_reference: bool = False
 ) -> tuple[list[DefinedTable], tuple[str, ...]]:
-    """Return the counts of every variant of the runs, or of each run's reference variant, if the index is defined.
+    """Return the counts of every variant of `chosen_runs`, or of each run's reference variant, if the index is defined.
 
     - returned `tables`: variants with a defined Refusal Index.
-    - returned `notes`: a sentence for each other variant.
+    - returned `notes`: a sentence for each run left out and each other variant.
     """
-    tables, notes = [], []
-    for run, name in zip(runs, display_names(runs), strict=True):
-        for variant in [reference_variant(run)] if only_reference else run.variants:
+    tables = []
+    chosen, left_out_runs = chosen_runs(runs)
+    notes = list(left_out_runs)
+    for run, name in zip(chosen, display_names(chosen), strict=True):
+        for variant in [reference_variant(run)] if only_reference else run.tables:
             table = table_of(run, variant)
             result = refusal_index(table)
             if result.status == "undefined":
@@ -214,8 +216,8 @@ PAPER = "paper"
 """Value of the column `source` for the paper's rows; rows of runs have ``run``."""
 RUN = "run"
 SIMPLEQA = "simpleqa"
-PAPER_PENALTY = 1.0
-"""Penalty of the weighted scores printed in the paper."""
+PAPER_P = 1.0
+"""p of the weighted scores printed in the paper."""
 
 KNOWN_FAMILIES = ("claude", "gemini", "gemma", "qwen", "mistral", "llama", "gpt", "deepseek", "glm", "phi", "almanac")
 _COLUMNS = {"model": pl.String, "family": pl.String, "parameters_billion": pl.Float64}
@@ -226,7 +228,7 @@ class ModelTableError(RefusalIndexError, ValueError):
     """An invalid table of models."""
 
 
-def paper_context(runs: Sequence[ComparedRun]) -> pl.DataFrame:
+def paper_context(runs: Sequence[RunResults]) -> pl.DataFrame:
     """Return the paper's rows if all runs are on SimpleQA, else an empty table."""
     on_simpleqa = bool(runs) and all(run.dataset_id == SIMPLEQA for run in runs)
     return paper_rows() if on_simpleqa else paper_rows().clear()

@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from refusal_index import stats
-from refusal_index.data.folder import ComparedRun
 from refusal_index.findings.metrics import INDEX, METRICS
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import curves, inputs, style
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study
 from refusal_index.render.format import number, with_interval
@@ -35,10 +35,11 @@ PLANE_SCHEMA = schema(
 RATES = np.linspace(0, 1, 51)
 
 
-def point_rows(run: ComparedRun, options: StudyOptions, panel: str | None = None) -> Iterator[dict[str, Any]]:
+def point_rows(run: RunResults, options: StudyOptions, panel: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield one point per variant, with the intervals of both rates."""
     for scores in inputs.variant_scores(run, options):
-        refused, correct = scores.metrics["refusal_rate"], scores.metrics["correct_rate"]
+        refused = scores.metrics["refusal_rate"]
+        correct = scores.metrics["correct_rate"]
         if refused.estimate is not None:
             labels = {"kind": "point", "panel": panel, "model": run.label, "variant": scores.variant}
             ends = {"refusal_low": refused.low, "refusal_high": refused.high}
@@ -46,9 +47,10 @@ def point_rows(run: ComparedRun, options: StudyOptions, panel: str | None = None
             yield {**labels, "refusal_rate": refused.estimate, "correct_rate": correct.estimate, **ends}
 
 
-def curve_rows(run: ComparedRun, options: StudyOptions, panel: str) -> Iterator[dict[str, Any]]:
+def curve_rows(run: RunResults, options: StudyOptions, panel: str) -> Iterator[dict[str, Any]]:
     """Yield the curves of a run's joint index and of the ends of its interval, at its mean error rate."""
-    index, error_rate = inputs.run_index(run, options).index, mean_error_rate(run, options)
+    index = inputs.run_index(run, options).index
+    error_rate = mean_error_rate(run, options)
     if index.estimate is None or error_rate is None:
         return
     curve = {
@@ -68,7 +70,7 @@ def contour_rows(panel: str, model: str | None, level: float, correct_rates: np.
 
 
 def index_contour_rows(
-    run: ComparedRun, options: StudyOptions, panel: str, model: str | None, levels: Sequence[float]
+    run: RunResults, options: StudyOptions, panel: str, model: str | None, levels: Sequence[float]
 ) -> Iterator[dict[str, Any]]:
     """Yield contours of the index at the mean error rate of a run."""
     error_rate = mean_error_rate(run, options)
@@ -78,7 +80,7 @@ def index_contour_rows(
         yield from contour_rows(panel, model, level, np.asarray(stats.iso_refusal_index(RATES, level, error_rate)))
 
 
-def mean_error_rate(run: ComparedRun, options: StudyOptions) -> float | None:
+def mean_error_rate(run: RunResults, options: StudyOptions) -> float | None:
     """Return the mean of a run's error rates under forced answering, None if none is defined."""
     return inputs.mean_of(inputs.variant_scores(run, options), "error_rate")
 
@@ -95,7 +97,8 @@ def draw_contours(
     box = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6}
     text_options: dict[str, Any] = {"fontsize": 6, "color": style.GREY, "ha": "center", "va": "center", "bbox": box}
     for (level,), line in contours.group_by("level", maintain_order=True):
-        rates, correct = line["refusal_rate"].to_numpy(), line["correct_rate"].to_numpy()
+        rates = line["refusal_rate"].to_numpy()
+        correct = line["correct_rate"].to_numpy()
         axes.plot(rates, correct, color=style.PALE, linewidth=0.8, zorder=1)
         visible = np.flatnonzero((correct <= 0.96 * top) & (rates >= 0.03))
         if visible.size and level not in unlabelled:
@@ -133,7 +136,7 @@ MAX_IN_PANEL = 4
 
 
 @study
-def accuracy_refusal_plane(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def accuracy_refusal_plane(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has a graded answer."""
     chosen, notes = inputs.of_one_dataset(runs)
     points = [row for run in chosen for row in point_rows(run, options)]
@@ -156,7 +159,8 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
     panels = style.subplots(figure, style.WIDTH, 4.6, 2, 2, sharex=True, sharey=True)
     panels[0, 0].set(xlim=(0, 1), ylim=(0, plane_top(frame)))
     models = frame.filter(pl.col("kind") == "point")["model"].unique(maintain_order=True).to_list()
-    colours, markers = style.model_colours(models), style.model_markers(models)
+    colours = style.model_colours(models)
+    markers = style.model_markers(models)
     for axes, panel in zip(panels.flat, PANELS, strict=True):
         contours = frame.filter((pl.col("kind") == "contour") & (pl.col("panel") == panel))
         draw_contours(axes, contours, 0.5 if panel == INDEX else None)
@@ -192,7 +196,7 @@ PRINTED_POINTS: Mapping[str, str | style.Cell] = {
 }
 
 
-def _context_rows(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
+def _context_rows(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
     """Return the points of the paper's models."""
     ends = {
         f"{name}_{end}": f"{name.partition('_')[0]}_{end}"
@@ -204,14 +208,15 @@ def _context_rows(runs: Sequence[ComparedRun]) -> list[dict[str, Any]]:
 
 def _score_contours(top: float, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the straight contours of the other metrics, at round levels across the visible area."""
+    p = options.analysis.payoffs.weighted_score_p
     ranges: dict[curves.ScoreName, tuple[float, float]] = {
         "correct_given_attempted": (0.0, 1.0),
         "f_score": (0.0, 2 * top / (1 + top)),
-        "weighted_score": (-options.penalty, max(top * (1 - options.penalty), 0.0)),
+        "weighted_score": (-p, max(top * (1 - p), 0.0)),
     }
     for score, (low, high) in ranges.items():
         for level in MaxNLocator(nbins=9, steps=[1, 2, 5, 10]).tick_values(low, high):
-            line = curves.iso_score(RATES, score, float(level), penalty=options.penalty)
+            line = curves.iso_score(RATES, score, float(level), weighted_score_p=p)
             # A line needs two points; the contour of a score of 0 is the axis.
             if np.isfinite(line).sum() > 1 and np.nanmax(line) > 0:
                 yield from contour_rows(score, None, float(round(level, 10)), line)
@@ -226,7 +231,7 @@ _COVERED = 0.15  # a label this close to the run's own index would be covered by
 
 
 @study
-def iso_refusal_index(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def iso_refusal_index(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has a graded answer."""
     chosen, notes = inputs.of_one_dataset(runs)
     rows: list[dict[str, Any]] = []
@@ -297,17 +302,15 @@ _METRIC_LABELS = {
 
 
 @study
-def operating_point(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def operating_point(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has a defined index."""
-    chosen, notes = inputs.chosen_runs(runs)
-    defined, undefined = inputs.defined_tables(chosen, only_reference=True)
-    notes = (*notes, *undefined)
+    defined, notes = inputs.defined_tables(runs, only_reference=True)
     rows: list[dict[str, Any]] = []
     for source in defined:
         rows += ({**source.where, **row} for row in operating_point_rows(source.table, options))
-        for other in source.run.variants:
+        for other in source.run.tables:
             if other != source.variant and inputs.table_of(source.run, other).n:
-                point = _observed("other_variant", inputs.table_of(source.run, other), options.confidence_level)
+                point = _observed("other_variant", inputs.table_of(source.run, other), options)
                 rows.append({**source.where, "variant": other or inputs.ALL, **point})
     if not rows:
         raise NotPossibleError(notes=notes)
@@ -326,14 +329,14 @@ def operating_point_rows(table: stats.ContingencyTable, options: StudyOptions) -
     - `table`: counts with a defined Refusal Index.
     - `options`: confidence level and seed of the intervals.
     """
-    level = options.confidence_level
+    level = options.analysis.confidence_level
     curve = stats.accuracy_refusal_curve(table)
     points = np.stack([curve.refusal_rate, curve.correct_rate, *curve.confidence_band(level)], axis=1).tolist()
     for refused, correct, *ends in points:
         low, high = stats.ConfidenceInterval(*ends).or_none()
         rates = {"refusal_rate": refused, "correct_rate": correct, "correct_rate_low": low, "correct_rate_high": high}
         yield {"part": "curve", "status": curve.status, "reason": curve.reason, **rates}
-    yield _observed("today", table, level)
+    yield _observed("today", table, options)
     for penalty in PENALTIES:
         yield _best(table, penalty, options)
     for penalty in PENALTIES:
@@ -343,19 +346,23 @@ def operating_point_rows(table: stats.ContingencyTable, options: StudyOptions) -
     for metric in (index, *curves.abstention_metrics(table, confidence_level=level)):
         yield {"part": "metric", "name": metric.name, **metric.to_document()}
     gap = curves.remaining_gap(table)
-    left = stats.Estimate.of(gap, gap.confidence_interval(level, rng=options.seed)).to_document()
+    left = stats.Estimate.of(gap, gap.confidence_interval(level, rng=options.analysis.seed)).to_document()
     yield {"part": "gap", "name": "remaining_gap", "refusal_rate": table.error_rate, **left}
 
 
-def _observed(part: str, table: stats.ContingencyTable, level: float) -> dict[str, Any]:
-    by_name = {metric.name: metric for metric in stats.metrics(table, confidence_level=level)}
+def _observed(part: str, table: stats.ContingencyTable, options: StudyOptions) -> dict[str, Any]:
+    estimates = stats.metrics(table, confidence_level=options.analysis.confidence_level)
+    by_name = {metric.name: metric for metric in estimates}
     rates = inputs.with_ends({name: by_name[name] for name in ("refusal_rate", "correct_rate")})
     return {"part": part, **rates, "status": by_name["refusal_rate"].status, "reason": by_name["refusal_rate"].reason}
 
 
 def _best(table: stats.ContingencyTable, penalty: float, options: StudyOptions) -> dict[str, Any]:
-    point, rho = curves.best_operating_point(table, penalty), stats.refusal_index(table).rho
-    regret = stats.Estimate.of(point, point.confidence_interval(options.confidence_level, rng=options.seed))
+    point = curves.best_operating_point(table, penalty)
+    rho = stats.refusal_index(table).rho
+    regret = stats.Estimate.of(
+        point, point.confidence_interval(options.analysis.confidence_level, rng=options.analysis.seed)
+    )
     correct = None if rho is None else float(stats.correct_rate_at(point.refusal_rate or 0.0, rho, table.error_rate))
     columns = {name: getattr(point, name) for name in ("penalty", "refusal_rate", "utility_at_best", "utility_today")}
     return {"part": "best", "name": "regret", **columns, "correct_rate": correct, **regret.to_document()}
@@ -385,7 +392,8 @@ def _draw_operating_points(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per model with its curve and points, and below them the regret for each penalty."""
     keys = frame.select("model", "dataset").unique(maintain_order=True)
     columns = min(keys.height, _PANELS_A_ROW)
-    planes, regrets = 2.3 * math.ceil(keys.height / columns), 0.9 + 0.3 * keys.height
+    planes = 2.3 * math.ceil(keys.height / columns)
+    regrets = 0.9 + 0.3 * keys.height
     figure.set_size_inches(style.WIDTH * max(0.8, 0.42 * columns), planes + regrets)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[planes, regrets])[:, 0]
     names = style.short_names(keys["model"].to_list())

@@ -29,9 +29,10 @@ from numpy.typing import ArrayLike
 from scipy.stats import chi2
 
 from refusal_index import stats
-from refusal_index.data.folder import ComparedRun
+from refusal_index.data.analysis import Analysis
 from refusal_index.data.rates import DrawnOutcomes, OutcomeMatrix, drawn_outcomes, outcome_matrix
 from refusal_index.findings.metrics import INDEX, METRICS
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, style
 from refusal_index.plugins.studies.stability import (
     DisattenuatedCorrelation,
@@ -51,38 +52,42 @@ USABLE = 0.95
 _CHUNK = 2**22  # number of weights held in memory at a time
 
 
-def resampled_metrics(run: ComparedRun, options: StudyOptions) -> Mapping[str, FloatArray]:
+def resampled_metrics(run: RunResults, options: StudyOptions) -> Mapping[str, FloatArray]:
     """Return the metrics of all variants on resampled questions.
 
     - returned: an array of shape (resamples, variants) for each metric, NaN where undefined. The weighted score depends
-      on its penalty and has to be computed from the two rates.
+      on its p and has to be computed from the two rates.
     """
     return resampled_together([run], options)[0]
 
 
-def resampled_together(runs: Sequence[ComparedRun], options: StudyOptions) -> list[Mapping[str, FloatArray]]:
+def resampled_together(runs: Sequence[RunResults], options: StudyOptions) -> list[Mapping[str, FloatArray]]:
     """Return the metrics of all variants of each run as `resampled_metrics` does, on the same resampled questions."""
-    matrix = outcome_matrix([rows for run in runs for rows in run.variants.values()])
-    refused, wrong = matrix.refused, matrix.wrong
+    matrix = outcome_matrix([rows for run in runs for rows in run.tables.values()])
+    refused = matrix.refused
+    wrong = matrix.wrong
     cells = np.stack([refused & wrong, refused & ~wrong, ~refused & wrong, ~refused & ~wrong], axis=1)
     counted = (cells & matrix.scored[:, np.newaxis]).astype(np.float64)
     variants, _, n = counted.shape
-    rng, step = np.random.default_rng(options.seed), max(1, _CHUNK // n)
+    rng = np.random.default_rng(options.analysis.seed)
+    step = max(1, _CHUNK // n)
     samples = [
         rng.multinomial(n, np.full(n, 1 / n), size=min(step, RESAMPLES - start)) @ counted.reshape(-1, n).T
         for start in range(0, RESAMPLES, step)
     ]
     counts = np.concatenate(samples).reshape(RESAMPLES, variants, 4)
-    ends = np.cumsum([len(run.variants) for run in runs])
+    ends = np.cumsum([len(run.tables) for run in runs])
     return [metrics_of_counts(part) for part in np.split(counts, ends[:-1], axis=1)]
 
 
 def metrics_of_counts(counts: FloatArray) -> Mapping[str, FloatArray]:
     """Return the metrics by name for counts of shape (..., 4)."""
     refused_wrong, refused_right, answered_wrong, answered_right = np.moveaxis(counts, -1, 0)
-    total, answered = counts.sum(axis=-1), answered_wrong + answered_right
+    total = counts.sum(axis=-1)
+    answered = answered_wrong + answered_right
     with np.errstate(invalid="ignore", divide="ignore"):
-        correct, refused = answered_right / total, (refused_wrong + refused_right) / total
+        correct = answered_right / total
+        refused = (refused_wrong + refused_right) / total
         attempted = answered_right / answered
         harmonic = np.where(answered > 0, 2 * correct / (2 - refused), np.nan)
     index = stats.refusal_index_many(refused_wrong, refused_right, answered_wrong, answered_right)
@@ -95,19 +100,19 @@ def metrics_of_counts(counts: FloatArray) -> Mapping[str, FloatArray]:
     }
 
 
-def metric_draws(draws: Mapping[str, FloatArray], metric: str, penalty: float | None) -> FloatArray:
+def metric_draws(draws: Mapping[str, FloatArray], metric: str, p: float | None) -> FloatArray:
     """Return the resamples of a metric; those of the weighted score are computed from the two rates."""
     if metric != "weighted_score":
         return draws[metric]
-    return draws["correct_rate"] - (0.0 if penalty is None else penalty) * (1 - draws["refusal_rate"])
+    return draws["correct_rate"] - (0.0 if p is None else p) * (1 - draws["refusal_rate"])
 
 
-def percentile_interval(values: FloatArray, confidence_level: float) -> tuple[float | None, float | None]:
+def percentile_interval(values: FloatArray, analysis: Analysis) -> tuple[float | None, float | None]:
     """Return the percentile interval of a statistic over resamples, none if it is undefined in too many of them."""
     defined = values[np.isfinite(values)]
     if defined.size < USABLE * values.size:
         return None, None
-    tail = (1 - confidence_level) / 2
+    tail = (1 - analysis.confidence_level) / 2
     low, high = np.quantile(defined, [tail, 1 - tail])
     return float(low), float(high)
 
@@ -142,7 +147,9 @@ def influence(matrix: OutcomeMatrix, metric: str, options: StudyOptions) -> Floa
 
 def variant_influence(matrix: OutcomeMatrix, metric: str, options: StudyOptions) -> FloatArray:
     """Return the influence of each question on each row's metric, divided by its number of questions, shape (k, n)."""
-    rows = stats.metric_influence(*matrix.arrays, metric=metric, penalty=options.penalty)
+    rows = stats.metric_influence(
+        *matrix.arrays, metric=metric, weighted_score_p=options.analysis.payoffs.weighted_score_p
+    )
     return np.asarray(rows / np.maximum(matrix.scored.sum(axis=1, keepdims=True), 1))
 
 
@@ -154,12 +161,12 @@ class RunErrors:
     """
 
     def __init__(
-        self, runs: Sequence[ComparedRun], options: StudyOptions, names: Sequence[Hashable] | None = None
+        self, runs: Sequence[RunResults], options: StudyOptions, names: Sequence[Hashable] | None = None
     ) -> None:
         self._options = options
         names = [run.label for run in runs] if names is None else names
         self._matrices = {
-            name: outcome_matrix(list(run.variants.values())) for name, run in zip(names, runs, strict=True)
+            name: outcome_matrix(list(run.tables.values())) for name, run in zip(names, runs, strict=True)
         }
         columns: dict[Hashable, int] = {}
         keys = _question_keys(runs, list(self._matrices.values()))
@@ -189,11 +196,11 @@ class RunErrors:
         return self._made[name, metric, whole]
 
 
-def _question_keys(runs: Sequence[ComparedRun], matrices: Sequence[OutcomeMatrix]) -> Iterator[list[Hashable]]:
+def _question_keys(runs: Sequence[RunResults], matrices: Sequence[OutcomeMatrix]) -> Iterator[list[Hashable]]:
     """Return a unique key for each question of each run."""
     texts: dict[tuple[str | None, str], set[str]] = {}
     for run in runs:
-        for rows in run.variants.values():
+        for rows in run.tables.values():
             for question_id, text in rows.select("question_id", "question").unique().drop_nulls().iter_rows():
                 texts.setdefault((run.dataset, question_id), set()).add(text)
     for index, (run, matrix) in enumerate(zip(runs, matrices, strict=True)):
@@ -238,13 +245,13 @@ def w_ceiling(scores: FloatArray, influences: FloatArray, seed: int) -> stats.Es
 ROUNDING = 1e-12
 
 
-def half_width(influence: FloatArray, confidence_level: float) -> float | None:
+def half_width(influence: FloatArray, analysis: Analysis) -> float | None:
     """Return the half-width of the interval of a difference from the influence of each question on it.
 
     None if it has no standard error, or if its standard error is 0: an interval of zero width would suggest certainty.
     """
     error = float(np.linalg.norm(influence))
-    return normal_quantile(confidence_level) * error if math.isfinite(error) and error > ROUNDING else None
+    return normal_quantile(analysis.confidence_level) * error if math.isfinite(error) and error > ROUNDING else None
 
 
 def printed_errors(low: pl.Series, high: pl.Series) -> FloatArray:
@@ -255,18 +262,21 @@ def printed_errors(low: pl.Series, high: pl.Series) -> FloatArray:
 COUNTS = (2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
 FEW_DRAWS = 3
 """Number of draws up to which the change of the index with the number of draws is not shown."""
-SINGLE, CROSSED, CORRECTED = "one_sample", "crossed_samples", "corrected"
+SINGLE = "one_sample"
+CROSSED = "crossed_samples"
+CORRECTED = "corrected"
 
 
 @study
-def attenuation(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def attenuation(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has repeated draws."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     for run, name in zip(runs, inputs.display_names(runs), strict=True):
-        for variant, outcomes in run.variants.items():
+        for variant, outcomes in run.tables.items():
             where = {"model": name, "dataset": run.dataset, "variant": variant or inputs.ALL}
-            named, (sampled,) = f"{name}, {variant or inputs.ALL}", drawn_outcomes([outcomes])
+            named = f"{name}, {variant or inputs.ALL}"
+            (sampled,) = drawn_outcomes([outcomes])
             if len(sampled.repeated.refused) < 2:
                 notes.append(f"{named} is left out: no question has two forced answers.")
                 continue
@@ -277,7 +287,8 @@ def attenuation(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if not rows:
         raise NotPossibleError(notes=notes)
     frame = pl.DataFrame(rows, schema=ATTENUATION_SCHEMA)
-    long, shown = frame.filter(pl.col("draws").max().over(_KEY) > FEW_DRAWS), _drawn_by_counts(frame)
+    long = frame.filter(pl.col("draws").max().over(_KEY) > FEW_DRAWS)
+    shown = _drawn_by_counts(frame)
     left_out = ["one variant a model"] if shown.height < long.height else []
     left_out += ["no intervals"] if shown.select(*_KEY).n_unique() > style.MAX_BANDS else []
     values = {"most": max(frame["draws"]), "left_out": left_out}
@@ -296,12 +307,14 @@ def draws_rows(sampled: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[s
     both = scored[0] & scored[1]
     for kind, answers in ((SINGLE, wrong[0]), (CROSSED, wrong[1])):
         result = stats.refusal_index(refused=refused[0][both], wrong=answers[both])
-        index = stats.Estimate.of(result, result.confidence_interval(options.confidence_level)).to_document()
+        index = stats.Estimate.of(result, result.confidence_interval(options.analysis.confidence_level)).to_document()
         yield {"kind": kind, "draws": 1 if kind == SINGLE else 2, "questions": int(both.sum()), **index}
     n_draws = len(refused)
     for count in sorted({*(count for count in COUNTS if count < n_draws), n_draws}):
         corrected = stats.corrected_refusal_index(refused[:count], wrong[:count], scored[:count], single=single)
-        index = stats.Estimate.of(corrected, corrected.confidence_interval(options.confidence_level)).to_document()
+        index = stats.Estimate.of(
+            corrected, corrected.confidence_interval(options.analysis.confidence_level)
+        ).to_document()
         parts = {name: getattr(corrected, name) for name in ("uncorrected", *_RELIABILITIES)}
         yield {"kind": CORRECTED, "draws": count, "questions": corrected.n_repeated, **index, **parts}
 
@@ -320,7 +333,9 @@ ATTENUATION_SCHEMA = schema(
 
 def _printed_attenuation(frame: pl.DataFrame) -> pl.DataFrame:
     """Return one row per model and variant: the three indices and the two reliabilities."""
-    rows, index, reliability = [], style.ranged("estimate", 2), style.fixed
+    rows = []
+    index = style.ranged("estimate", 2)
+    reliability = style.fixed
     for _, part in _overview(frame).group_by("model", "dataset", "variant", maintain_order=True):
         single, crossed, corrected = part.iter_rows(named=True)
         first = {"model": single["model"], "variant": single["variant"], "draws": corrected["draws"]}
@@ -332,7 +347,8 @@ def _printed_attenuation(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _draw_attenuation(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw each variant's three indices and reliabilities, and below them the index by number of draws."""
-    keys, long = frame.select(*_KEY).unique(maintain_order=True), _drawn_by_counts(frame)
+    keys = frame.select(*_KEY).unique(maintain_order=True)
+    long = _drawn_by_counts(frame)
     height = 0.9 + 0.27 * keys.height
     heights = [height, 2.3] if long.height else [height]
     ratios: dict[str, Any] = {"squeeze": False, "height_ratios": heights, "width_ratios": [2, 1.1]}
@@ -397,9 +413,11 @@ def _draw_counts(left: Axes, right: Axes, frame: pl.DataFrame, labels: dict[tupl
     """Draw the corrected index against the number of draws, for variants with more than a few."""
     left.axhline(0, color=style.PALE)
     names = list(labels.values())
-    colours, markers = style.model_colours(names), style.model_markers(names)
+    colours = style.model_colours(names)
+    markers = style.model_markers(names)
     for key, part in frame.filter(kind=CORRECTED).group_by(*_KEY, maintain_order=True):
-        colour, marker = colours[labels[key]], markers[labels[key]]
+        colour = colours[labels[key]]
+        marker = markers[labels[key]]
         defined = part.drop_nulls("estimate")
         if len(names) <= style.MAX_BANDS:
             style.shade(left, defined, "draws", "", colour, alpha=0.15)
@@ -425,7 +443,7 @@ _PANELS_A_ROW = 3
 
 
 @study
-def sample_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def sample_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has enough graded questions and a defined index."""
     chosen, notes = inputs.chosen_runs(runs)
     sources: list[inputs.DefinedTable] = []
@@ -441,7 +459,7 @@ def sample_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
             notes = (*notes, f"{name}, {variant or inputs.ALL} is left out: {problem}.")
             continue
         sources.append(source)
-        low, high = result.confidence_interval(options.confidence_level)
+        low, high = result.confidence_interval(options.analysis.confidence_level)
         if low <= 0 <= high:
             near_zero.append(name)
     if not sources:
@@ -468,26 +486,30 @@ def spread_rows(table: stats.ContingencyTable, options: StudyOptions) -> list[di
     - `options`: the seed, and the confidence level for the standard deviations, whose intervals assume normality.
     - returned: one row per metric and size.
     """
-    rng = np.random.default_rng(options.seed)
+    rng = np.random.default_rng(options.analysis.seed)
     by_name = {metric.name: metric for metric in stats.metrics(table)}
     rows = []
     for size in (size for size in SIZES if size < table.n):
         counts = rng.multivariate_hypergeometric(table.counts, size, size=N_SUBSETS)
         values = metrics_of_counts(counts.astype(float))
-        rows += [_spread_row(by_name[name], values[name], table, size, options.confidence_level) for name in COMPARED]
+        rows += [_spread_row(by_name[name], values[name], table, size, options) for name in COMPARED]
     return rows
 
 
 def _spread_row(
-    full: stats.Estimate, values: FloatArray, table: stats.ContingencyTable, size: int, confidence_level: float
+    full: stats.Estimate, values: FloatArray, table: stats.ContingencyTable, size: int, options: StudyOptions
 ) -> dict[str, Any]:
     defined = values[~np.isnan(values)]
-    freedom, tail = defined.size - 1, (1 - confidence_level) / 2
-    spread, low, high = math.nan, math.nan, math.nan
+    freedom = defined.size - 1
+    tail = (1 - options.analysis.confidence_level) / 2
+    spread = math.nan
+    low = math.nan
+    high = math.nan
     if freedom > 0:
         spread = float(np.std(defined, ddof=1))
         low, high = (spread * math.sqrt(freedom / chi2.ppf(end, freedom)) for end in (1 - tail, tail))
-    scale, scenario = abs(full.estimate or math.nan), stats.PlanningScenario.from_table(table)
+    scale = abs(full.estimate or math.nan)
+    scenario = stats.PlanningScenario.from_table(table)
     plan = stats.expected_half_width(scenario, size, metric=full.name)
     fresh = math.nan if plan.half_width is None else plan.half_width / normal_quantile(plan.confidence_level)
     within = fresh * math.sqrt((table.n - size) / (table.n - 1))
@@ -541,7 +563,8 @@ def _draw_run(axes: Axes, rows: pl.DataFrame) -> None:
     axes.set(xscale="log", yscale="log")
     axes.axhline(CV_WANTED, color=style.GREY, linewidth=0.7, linestyle=":")
     for name in COMPARED:
-        part, colour = rows.filter(metric=name).drop_nulls("cv"), _COLOURS[name]
+        part = rows.filter(metric=name).drop_nulls("cv")
+        colour = _COLOURS[name]
         axes.plot(part["size"], part["predicted_cv"], color=colour, linewidth=1.2)
         axes.plot(part["size"], part["predicted_cv_for_new_questions"], color=colour, linewidth=0.8, linestyle="--")
         axes.vlines(part["size"], part["cv_low"], part["cv_high"], color=colour, linewidth=0.8, alpha=0.6)

@@ -23,9 +23,10 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from refusal_index.data.folder import ComparedRun
+from refusal_index.data.analysis import Analysis
 from refusal_index.data.outcome import Grade
 from refusal_index.findings.metrics import INDEX, METRICS
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, style
 from refusal_index.plugins.studies.stability import coefficient_of_variation, normalized_difference
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
@@ -45,41 +46,47 @@ RATIO = "ratio"
 
 
 def ratio_rows(
-    values: Mapping[str, FloatArray], draws: Sequence[Mapping[str, FloatArray]], penalty: float, confidence_level: float
+    values: Mapping[str, FloatArray], draws: Sequence[Mapping[str, FloatArray]], analysis: Analysis
 ) -> Iterator[dict[str, Any]]:
     """Yield the ratio of RI's coefficient of variation to that of each heuristic metric, over models.
 
     - `values`: values by metric, shape (models, variants).
     - `draws`: metrics of each model on resampled questions, which are the same for all models.
-    - `penalty`: penalty of the weighted score.
     - returned: `ratio` of the coefficients averaged over the models, as in the paper, and an interval for the ratio of
       root mean square coefficients, corrected for sampling errors. It begins at 0 if sampling errors may explain all
       variation; both ends are None if they exceed it.
     """
     observed = {name: _cv(values[name]) for name in (INDEX, *HEURISTIC)}
     resampled = {
-        name: np.stack([_cv(precision.metric_draws(sample, name, penalty)) for sample in draws]) for name in observed
+        name: np.stack([_cv(precision.metric_draws(sample, name, inputs.PAPER_P)) for sample in draws])
+        for name in observed
     }
     observed[ALL_HEURISTIC] = np.stack([observed[name] for name in HEURISTIC])
     resampled[ALL_HEURISTIC] = np.stack([resampled[name] for name in HEURISTIC])
     for name in (*HEURISTIC, ALL_HEURISTIC):
         if observed[name].mean() > 0:
             square = float(np.mean(observed[INDEX] ** 2) / np.mean(observed[name] ** 2))
-            low, high = _basic(square, _mean_square(resampled[INDEX]) / _mean_square(resampled[name]), confidence_level)
+            squares = _mean_square(resampled[name])
+            # undefined where the metric does not vary in a resample
+            undefined = np.full(squares.shape, np.nan)
+            ratios = np.divide(_mean_square(resampled[INDEX]), squares, out=undefined, where=squares > 0)
+            low, high = _basic(square, ratios, analysis)
             ends = {
                 "ratio": float(observed[INDEX].mean() / observed[name].mean()),
                 "ratio_low": low,
                 "ratio_high": high,
             }
-            yield {"model": RATIO, "metric": name, "penalty": penalty if name == "weighted_score" else None, **ends}
+            p = inputs.PAPER_P if name == WEIGHTED else None
+            yield {"model": RATIO, "metric": name, "p": p, **ends}
 
 
-def _basic(square: float, draws: FloatArray, confidence_level: float) -> tuple[float | None, float | None]:
+def _basic(square: float, draws: FloatArray, analysis: Analysis) -> tuple[float | None, float | None]:
     """Return the square roots of the ends of the basic interval of a square."""
-    lowest, highest = precision.percentile_interval(draws, confidence_level)
+    lowest, highest = precision.percentile_interval(draws, analysis)
     if lowest is None or highest is None:
         return None, None
-    low, high = 2 * square - highest, 2 * square - lowest
+    low = 2 * square - highest
+    high = 2 * square - lowest
     return (None, None) if high < 0 else (math.sqrt(max(low, 0.0)), math.sqrt(high))
 
 
@@ -95,11 +102,11 @@ def _cv(values: FloatArray) -> FloatArray:
 
 
 AVERAGE = "Average"
-PENALTIES = (1.0, 0.2)
-"""Penalties of the weighted score: that of the paper's table, and that in its text."""
+PAPER_PS = (1.0, 0.2)
+"""p of the weighted score: that of the paper's table, and that in its text."""
 WEIGHTED = "weighted_score"
 VARIABILITY_SCHEMA = schema(
-    "model metric penalty variants mean mean_low mean_high delta_signed delta_absolute delta_low delta_high "
+    "model metric p variants mean mean_low mean_high delta_signed delta_absolute delta_low delta_high "
     "range_absolute cv cv_low cv_high cv_sample cv_chance ratio ratio_low ratio_high reason"
 )
 NEAR_ZERO = pl.col("mean_low").le(0) & pl.col("mean_high").ge(0)
@@ -108,27 +115,28 @@ _SPREADS = ("delta_signed", "delta_absolute", "range_absolute", "cv", "cv_sample
 
 
 @study
-def score_variability(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def score_variability(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study: the variability of every metric over the variants of each run, and its average over the runs.
 
     Raises NotPossibleError if no run has two variants.
     """
     chosen, notes = inputs.of_one_dataset(runs)
-    repeated = [run for run in chosen if len(run.variants) > 1]
+    repeated = [run for run in chosen if len(run.tables) > 1]
     if not repeated:
         raise NotPossibleError("; each of these has one prompt")
-    single = [run.label for run in chosen if len(run.variants) == 1]
+    single = [run.label for run in chosen if len(run.tables) == 1]
     notes += inputs.left_out("Left out, since under one prompt only", single)
     rows = [row for run in repeated for row in _variability_rows(run, options)]
     frame = with_averages(pl.DataFrame(rows, schema=VARIABILITY_SCHEMA))
-    near = frame.filter(NEAR_ZERO).group_by("metric", "penalty", maintain_order=True).agg("model")
-    for metric, penalty, models in near.rows():
-        named = _line_label(metric, penalty).replace("\n", " with ")
+    near = frame.filter(NEAR_ZERO).group_by("metric", "p", maintain_order=True).agg("model")
+    for metric, p, models in near.rows():
+        named = _line_label(metric, p).replace("\n", " ")
         notes = (*notes, study_text("score_variability", "near_zero", metric=named, models=abridged(models)))
     for model, metric, reason in frame.drop_nulls("reason").select("model", "metric", "reason").rows():
         why = reason.replace("_", " ")
         notes = (*notes, f"{model}: the variability of {METRICS[metric].label} is undefined ({why}).")
-    ratios, texts = _ratios(repeated, frame, options), []
+    ratios = _ratios(repeated, frame, options)
+    texts = []
     for row in ratios.iter_rows(named=True):
         label = "the three together" if row["metric"] == ALL_HEURISTIC else METRICS[row["metric"]].label
         ends = "no more than chance"
@@ -152,15 +160,15 @@ def with_averages(frame: pl.DataFrame) -> pl.DataFrame:
     sound = frame.with_columns(
         pl.when(~NEAR_ZERO.fill_null(value=False)).then(pl.col(name)).alias(name) for name in _SPREADS
     )
-    means = sound.group_by("metric", "penalty", maintain_order=True).agg(pl.col(name).mean() for name in _SPREADS)
+    means = sound.group_by("metric", "p", maintain_order=True).agg(pl.col(name).mean() for name in _SPREADS)
     averages = means.with_columns(pl.lit(AVERAGE).alias("model"))
     return pl.concat([frame, averages], how="diagonal").select(list(VARIABILITY_SCHEMA))
 
 
-def _ratios(runs: Sequence[ComparedRun], frame: pl.DataFrame, options: StudyOptions) -> pl.DataFrame:
+def _ratios(runs: Sequence[RunResults], frame: pl.DataFrame, options: StudyOptions) -> pl.DataFrame:
     """Return the ratios of RI's variability to that of the heuristic metrics, over models with clear means of all."""
     names = (INDEX, *HEURISTIC)
-    relevant = frame.filter(pl.col("penalty").is_null() | (pl.col("penalty") == inputs.PAPER_PENALTY))
+    relevant = frame.filter(pl.col("p").is_null() | (pl.col("p") == inputs.PAPER_P))
     near_zero = set(relevant.filter(NEAR_ZERO & pl.col("metric").is_in(names))["model"])
     by_model = {run.label: inputs.variant_scores(run, options) for run in runs}
     sound = [
@@ -169,43 +177,46 @@ def _ratios(runs: Sequence[ComparedRun], frame: pl.DataFrame, options: StudyOpti
         if run.label not in near_zero
         and all(scores.metrics[name].estimate is not None for name in names for scores in by_model[run.label])
     ]
-    columns = ("model", "metric", "penalty", "ratio", "ratio_low", "ratio_high")
+    columns = ("model", "metric", "p", "ratio", "ratio_low", "ratio_high")
     if not sound or len({len(by_model[model]) for model in sound}) > 1:
         return pl.DataFrame(schema={name: VARIABILITY_SCHEMA[name] for name in columns})
     values = {}
     for name in names:
-        penalty = inputs.PAPER_PENALTY if name == WEIGHTED else None
-        values[name] = np.array(
-            [[_value(scores, name, penalty) for scores in by_model[model]] for model in sound], float
-        )
+        p = inputs.PAPER_P if name == WEIGHTED else None
+        values[name] = np.array([[_value(scores, name, p) for scores in by_model[model]] for model in sound], float)
     draws = precision.resampled_together([run for run in runs if run.label in sound], options)
-    rows = ratio_rows(values, draws, inputs.PAPER_PENALTY, options.confidence_level)
+    rows = ratio_rows(values, draws, options.analysis)
     return pl.DataFrame(list(rows), schema={name: VARIABILITY_SCHEMA[name] for name in columns})
 
 
 def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the normalised difference on the left and the coefficient of variation on the right, a line per metric."""
     frame = frame.filter(pl.col("model") != RATIO)
-    lines = frame.select("metric", "penalty").unique(maintain_order=True).rows()
+    lines = frame.select("metric", "p").unique(maintain_order=True).rows()
     models = [model for model in frame["model"].unique(maintain_order=True) if model != AVERAGE]
     height = 0.9 + len(lines) * max(0.3, 0.09 * len(models))
     left, right = style.subplots(figure, style.WIDTH, height, 1, 2, sharey=True)
-    colours, markers = style.model_colours(models), style.model_markers(models)
+    colours = style.model_colours(models)
+    markers = style.model_markers(models)
     shifts = style.shifts(models, 0.27)
     sound = frame.filter(~NEAR_ZERO.fill_null(value=False))
     for axes, name, short in ((left, "delta_absolute", "delta"), (right, "cv", "cv")):
         # The axis covers all values except ratios to a mean near 0.
         values = sound.select(name, f"{short}_low", f"{short}_high").to_numpy().ravel()
         shown = values[np.isfinite(values)].tolist() or [1.0]
-        low, high = min(0.0, *shown), max(0.0, *shown)
+        low = min(0.0, *shown)
+        high = max(0.0, *shown)
         low, high = low - 0.06 * (high - low), high + 0.06 * (high - low)
         axes.set_xlim(low, high)
         for row in frame.drop_nulls(name).iter_rows(named=True):
-            x, row_y = row[name], lines.index((row["metric"], row["penalty"]))
+            x = row[name]
+            row_y = lines.index((row["metric"], row["p"]))
             if row["model"] == AVERAGE:
                 axes.plot([x] * 2, [row_y - 0.36, row_y + 0.36], color=style.INK, linewidth=1.2, zorder=3)
                 continue
-            colour, y, xs = colours[row["model"]], row_y + shifts[row["model"]], style.ends(row, short)
+            colour = colours[row["model"]]
+            y = row_y + shifts[row["model"]]
+            xs = style.ends(row, short)
             inside = low <= x <= high
             style.mark(axes, x if inside else None, y, colour, markers[row["model"]], xs=xs, size=3.5)
             if not inside:  # an arrow at the end of the axis
@@ -220,10 +231,11 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
 
 def _printed_variability(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the table in the paper's layout: differences above coefficients of variation, one column per metric."""
-    frame, parts = frame.filter(pl.col("model") != RATIO), []
+    frame = frame.filter(pl.col("model") != RATIO)
+    parts = []
     for heading, name, has_sign in _PARTS:
         cells = [(signed if has_sign else number)(value, 2) for value in frame[name]]
-        labels = [_line_label(*line).replace("\n", " ") for line in frame.select("metric", "penalty").rows()]
+        labels = [_line_label(*line).replace("\n", " ") for line in frame.select("metric", "p").rows()]
         named = frame.with_columns(pl.Series("cell", cells), pl.Series("heading", labels), Measure=pl.lit(heading))
         parts.append(style.widened(named, ["Measure", "model"], "heading", "cell").rename({"model": "Model"}))
     return pl.concat(parts)
@@ -238,20 +250,23 @@ _PARTS = (
 )
 
 
-def _variability_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
-    scores, resampled = inputs.variant_scores(run, options), precision.resampled_metrics(run, options)
+def _variability_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]]:
+    scores = inputs.variant_scores(run, options)
+    resampled = precision.resampled_metrics(run, options)
     for metric in inputs.COMPARED:
-        for penalty in dict.fromkeys((options.penalty, *PENALTIES)) if metric == WEIGHTED else (None,):
-            values = [_value(score, metric, penalty) for score in scores]
-            draws = precision.metric_draws(resampled, metric, penalty)
-            yield {"model": run.label, "metric": metric, "penalty": penalty, **_spread(values, scores, draws, options)}
+        for p in (
+            dict.fromkeys((options.analysis.payoffs.weighted_score_p, *PAPER_PS)) if metric == WEIGHTED else (None,)
+        ):
+            values = [_value(score, metric, p) for score in scores]
+            draws = precision.metric_draws(resampled, metric, p)
+            yield {"model": run.label, "metric": metric, "p": p, **_spread(values, scores, draws, options)}
 
 
-def _value(scores: inputs.VariantScores, metric: str, penalty: float | None) -> float | None:
-    if penalty is None:
+def _value(scores: inputs.VariantScores, metric: str, p: float | None) -> float | None:
+    if p is None:
         return scores.metrics[metric].estimate
     correct, refused = (scores.metrics[name].estimate for name in ("correct_rate", "refusal_rate"))
-    return None if correct is None or refused is None else float(weighted_score(correct, refused, penalty))
+    return None if correct is None or refused is None else float(weighted_score(correct, refused, p))
 
 
 def _spread(
@@ -262,22 +277,22 @@ def _spread(
     if not defined:
         return {"variants": 0, "reason": "undefined_under_every_variant"}
     metric = np.array([values[index] for index in defined], float)
-    defined_draws, level = draws[:, defined], options.confidence_level
+    defined_draws = draws[:, defined]
     refused = np.array([scores[index].metrics["refusal_rate"].estimate for index in defined], float)
     delta = normalized_difference(metric, refused)
-    cv, sample = coefficient_of_variation(metric), coefficient_of_variation(metric, ddof=1)
+    cv = coefficient_of_variation(metric)
+    sample = coefficient_of_variation(metric, ddof=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         means = defined_draws.mean(axis=1)
-        at_highest, at_lowest = defined_draws[:, refused == refused.max()], defined_draws[:, refused == refused.min()]
-        deltas, cvs = (
-            (at_highest.mean(axis=1) - at_lowest.mean(axis=1)) / abs(means),
-            defined_draws.std(axis=1) / abs(means),
-        )
+        at_highest = defined_draws[:, refused == refused.max()]
+        at_lowest = defined_draws[:, refused == refused.min()]
+        deltas = (at_highest.mean(axis=1) - at_lowest.mean(axis=1)) / abs(means)
+        cvs = defined_draws.std(axis=1) / abs(means)
     # Without an estimate there is no interval. Resamples use the observed order of the refusal rates.
     resampled = {"mean": means, "delta": deltas, "cv": cvs}
     undefined = {"delta": delta.estimate is None, "cv": cv.estimate is None}
     intervals = {
-        name: (None, None) if undefined.get(name) else precision.percentile_interval(resamples, level)
+        name: (None, None) if undefined.get(name) else precision.percentile_interval(resamples, options.analysis)
         for name, resamples in resampled.items()
     }
     chance = None
@@ -300,8 +315,8 @@ def _spread(
     }
 
 
-def _line_label(metric: str, penalty: float | None) -> str:
-    return METRICS[metric].label + (f"\npenalty {penalty:g}" if penalty is not None else "")
+def _line_label(metric: str, p: float | None) -> str:
+    return METRICS[metric].label + (f"\n(p = {p:g})" if p is not None else "")
 
 
 FORCED = "forced"
@@ -310,7 +325,7 @@ AGREEMENT_SCHEMA = schema("model prompt other_prompt both_answered same agreemen
 
 
 @study
-def prompt_agreement(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def prompt_agreement(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study: the agreement of each pair of prompts of each run.
 
     Raises NotPossibleError if no two prompts of a run have answered a question in common.
@@ -360,9 +375,9 @@ def _printed_agreement(frame: pl.DataFrame) -> pl.DataFrame:
     return wide.rename({"model": "Model", "other_prompt": "Prompt"})
 
 
-def _agreement_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
+def _agreement_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]]:
     # The answers of each prompt and whether they are right; `place` 0 is a question's first draw.
-    outcomes = {variant or inputs.ALL: rows.with_columns(_PLACE) for variant, rows in run.variants.items()}
+    outcomes = {variant or inputs.ALL: rows.with_columns(_PLACE) for variant, rows in run.tables.items()}
     answers = {
         prompt: rows.filter(~pl.col("refused") & pl.col("wrong").is_not_null()).with_columns(right=~pl.col("wrong"))
         for prompt, rows in outcomes.items()
@@ -389,12 +404,14 @@ _PLACE = (pl.col("draw").rank("dense").over("question_id") - 1).alias("place")
 
 def _agreement(pairs: pl.DataFrame, options: StudyOptions, *, same_prompt: bool) -> dict[str, Any]:
     """Return the columns from `both_answered` on."""
-    n, same = pairs.height, int((pairs["right"] == pairs["right_other"]).sum())
+    n = pairs.height
+    same = int((pairs["right"] == pairs["right_other"]).sum())
     if not n:
         reason = "no_second_draw" if same_prompt else "no_question_answered_by_both"
         return {"both_answered": 0, "same": 0, "reason": reason}
-    low, high = wilson_interval(same, n, normal_quantile(options.confidence_level))
-    right, right_other = float(pairs["right"].mean()), float(pairs["right_other"].mean())  # type: ignore[arg-type]
+    low, high = wilson_interval(same, n, normal_quantile(options.analysis.confidence_level))
+    right = float(pairs["right"].to_numpy().mean())
+    right_other = float(pairs["right_other"].to_numpy().mean())
     chance = right * right_other + (1 - right) * (1 - right_other)
     kappa = (same / n - chance) / (1 - chance) if chance < 1 else None
     return {"both_answered": n, "same": same, "agreement": same / n, "low": low, "high": high, "kappa": kappa}
@@ -406,10 +423,13 @@ _SCALE = Normalize(0.5, 1.0, clip=True)
 
 def _draw_matrix(axes: Axes, frame: pl.DataFrame, prompts: Sequence[str]) -> None:
     for row in frame.iter_rows(named=True):
-        x, y = prompts.index(row["prompt"]), prompts.index(row["other_prompt"])
-        shade, lines = style.PAPER, [(0.0, "none", 5.5)]
+        x = prompts.index(row["prompt"])
+        y = prompts.index(row["other_prompt"])
+        shade = style.PAPER
+        lines = [(0.0, "none", 5.5)]
         if row["agreement"] is not None:
-            shade, interval = _SHADES(_SCALE(row["agreement"])), f"{row['low']:.2f}\u2013{row['high']:.2f}"
+            shade = _SHADES(_SCALE(row["agreement"]))
+            interval = f"{row['low']:.2f}\u2013{row['high']:.2f}"
             lines = [(-0.2, f"{row['agreement']:.2f}", 7.5), (0.1, interval, 4.8)]
             lines.append((0.32, f"n {row['both_answered']:,}", 4.8))
         cell = Rectangle((x - 0.48, y - 0.48), 0.96, 0.96, facecolor=shade, edgecolor=style.PALE, linewidth=0.5)

@@ -24,11 +24,12 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from refusal_index import stats
-from refusal_index.data.folder import ComparedRun, shared_variants
+from refusal_index.data.analysis import Analysis
 from refusal_index.errors import OutcomeTableError
-from refusal_index.findings.comparison import CompareOptions
+from refusal_index.findings.matching import shared_variants
 from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.ranking import rank
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, stability, style
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study
 from refusal_index.render.format import UNDEFINED, abridged, number, reason_text
@@ -53,15 +54,15 @@ class Grid:
     models: tuple[str, ...]
     settings: tuple[str, ...]
     scores: Mapping[str, FloatMatrix]  # values by metric, shape (settings, models)
-    sources: tuple[tuple[tuple[ComparedRun, str | None], ...], ...]  # run and variant of each model, by setting
+    sources: tuple[tuple[tuple[RunResults, str | None], ...], ...]  # run and variant of each model, by setting
     notes: tuple[str, ...]  # what was left out
 
 
 @study
-def ranking_stability(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def ranking_stability(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if fewer than two models share two settings."""
-    grid = grid_of(runs, options.penalty)
-    frame = with_ceiling(stability_frame(grid.scores, options.seed), grid, options)
+    grid = grid_of(runs, options.analysis)
+    frame = with_ceiling(stability_frame(grid.scores, options.analysis.seed), grid, options)
     values = {
         "settings": grid.settings,
         "models": grid.models,
@@ -72,15 +73,15 @@ def ranking_stability(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     return Study(frame, _draw_stability, paper_layout, grid.notes, values)
 
 
-def grid_of(runs: Sequence[ComparedRun], penalty: float) -> Grid:
+def grid_of(runs: Sequence[RunResults], analysis: Analysis) -> Grid:
     """Return every metric of all models under the settings that they share.
 
     Raises NotPossibleError if fewer than two models share two settings in which all metrics are defined.
     """
     chosen, notes = inputs.chosen_runs(runs)
-    by_setting: dict[tuple[str | None, str | None], dict[str, tuple[ComparedRun, str | None]]] = {}
+    by_setting: dict[tuple[str | None, str | None], dict[str, tuple[RunResults, str | None]]] = {}
     for run in chosen:
-        for variant in run.variants:
+        for variant in run.tables:
             by_setting.setdefault((run.dataset, variant), {})[inputs.model_name(run)] = run, variant
     models = tuple(dict.fromkeys(map(inputs.model_name, chosen)))
     rows: dict[str, list[dict[str, float | None]]] = {}
@@ -90,7 +91,10 @@ def grid_of(runs: Sequence[ComparedRun], penalty: float) -> Grid:
         scores: dict[str, dict[str, float | None]] = {}
         for model, source in by_model.items():
             metrics = {
-                metric.name: metric.estimate for metric in stats.metrics(inputs.table_of(*source), penalty=penalty)
+                metric.name: metric.estimate
+                for metric in stats.metrics(
+                    inputs.table_of(*source), weighted_score_p=analysis.payoffs.weighted_score_p
+                )
             }
             scores[model] = {name: metrics[name] for name in inputs.COMPARED}
         missing = [model for model in models if model not in scores]
@@ -139,12 +143,12 @@ def with_ceiling(frame: pl.DataFrame, grid: Grid, options: StudyOptions) -> pl.D
     for name, matrix in grid.scores.items():
         influences = np.array(
             [
-                errors.of_variants((run.label, run.dataset), name)[list(run.variants).index(variant)]
+                errors.of_variants((run.label, run.dataset), name)[list(run.tables).index(variant)]
                 for setting in grid.sources
                 for run, variant in setting
             ]
         )
-        ceiling = precision.w_ceiling(matrix, influences, options.seed)
+        ceiling = precision.w_ceiling(matrix, influences, options.analysis.seed)
         columns = inputs.with_ends({"kendall_w_ceiling": ceiling})
         ceilings.append({"metric": name, "removed": "nothing", **columns, "ceiling_reason": ceiling.reason})
     added = pl.DataFrame(ceilings, infer_schema_length=None)
@@ -214,10 +218,10 @@ MAX_PAIRS = 15
 
 
 @study
-def ranking_with_ties(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def ranking_with_ties(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no dataset has two models with a variant in common."""
     chosen, notes = inputs.chosen_runs(runs)
-    by_dataset: dict[str | None, list[ComparedRun]] = {}
+    by_dataset: dict[str | None, list[RunResults]] = {}
     for run in chosen:
         by_dataset.setdefault(run.dataset, []).append(run)
     rows: list[dict[str, Any]] = []
@@ -230,7 +234,8 @@ def ranking_with_ties(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
             continue
         rows += new_rows
         notes = (*notes, *further)
-        n_asked, prompts = new_rows[0]["questions"], new_rows[0]["variants"]
+        n_asked = new_rows[0]["questions"]
+        prompts = new_rows[0]["variants"]
         data.append(f"{inputs.dataset_name(dataset)}, {n_asked:,} questions, prompts {prompts}")
     if not rows:
         raise NotPossibleError(notes=notes)
@@ -239,12 +244,11 @@ def ranking_with_ties(runs: Sequence[ComparedRun], options: StudyOptions) -> Stu
     return Study(frame, _draw_ties, style.table(PRINTED_TIES, part="model"), notes, values)
 
 
-def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+def _ranked(runs: Sequence[RunResults], options: StudyOptions) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """Return the rows of the ranking of the runs on one dataset, and notes on it."""
     if len(runs) < 2:
         raise NotPossibleError(f"it has the model {inputs.model_name(runs[0])} only")
-    settings = CompareOptions(penalty=options.penalty, confidence_level=options.confidence_level, seed=options.seed)
-    ranked = rank(runs, settings)
+    ranked = rank(runs, options.analysis)
     names = [inputs.model_name(run) for run in runs]
     unranked = (
         f"{names[run.row]} is not ranked: its index is {run.status} ({reason_text(run.reason)})."
@@ -265,7 +269,8 @@ def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[list[di
         rows.append(
             {"part": "model", "place": position, "run": run.row, "model": names[run.row], "drawn": True, **columns}
         )
-    best, pairs = ranked.ranking.runs[0].row if ranked.ranking.runs else None, ranked.ranking.pairs
+    best = ranked.ranking.runs[0].row if ranked.ranking.runs else None
+    pairs = ranked.ranking.pairs
     for pair in pairs:
         low, high = pair.simultaneous_interval
         labels = {"part": "difference", "model": names[pair.first], "other_model": names[pair.second]}
@@ -324,7 +329,8 @@ def _draw_models(axes: Axes, models: pl.DataFrame) -> None:
     for column, letter in enumerate(
         sorted({character for row in memberships for character in row}, key=lambda x: (len(x), x))
     ):
-        x, members = reach[1] + (column + 1) * step, [y for y, row in enumerate(memberships) if letter in row]
+        x = reach[1] + (column + 1) * step
+        members = [y for y, row in enumerate(memberships) if letter in row]
         axes.plot([x, x], [members[0], members[-1]], color=style.PALE, linewidth=7.5, solid_capstyle="round", zorder=0)
         for y in members:
             axes.annotate(letter, (x, y), ha="center", va="center", fontsize=6.5)
@@ -336,7 +342,8 @@ def _draw_pairs(axes: Axes, pairs: pl.DataFrame) -> None:
         axes.set_axis_off()
         return
     axes.axvline(0, color=style.GREY, linewidth=0.8)
-    names, labels = style.short_names([*pairs["model"], *pairs["other_model"]], 18), []
+    names = style.short_names([*pairs["model"], *pairs["other_model"]], 18)
+    labels = []
     for y, row in enumerate(pairs.iter_rows(named=True)):
         tied = row["low"] <= 0 <= row["high"]
         _draw_interval(axes, y, row, style.GREY if tied else style.INK)

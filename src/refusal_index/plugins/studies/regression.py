@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 from scipy.stats import linregress, spearmanr
 
-from refusal_index.data.folder import ComparedRun
+from refusal_index.data.analysis import Analysis
 from refusal_index.findings.metrics import INDEX, METRICS
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, style
 from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, disattenuated_correlation
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
@@ -36,22 +37,26 @@ def fit_line(x: ArrayLike, y: ArrayLike) -> dict[str, Any] | None:
     >>> round(line["slope"], 2), round(line["r_squared"], 2), line["spearman"], round(line["pvalue"], 4)
     (1.4, 0.98, 1.0, 0.0101)
     """
-    across, ys = np.asarray(x, float), np.asarray(y, float)
+    across = np.asarray(x, float)
+    ys = np.asarray(y, float)
     if across.size < MIN_POINTS or np.ptp(across) == 0 or np.ptp(ys) == 0:
         return None
-    fit, ranks = linregress(across, ys), round(float(spearmanr(across, ys).statistic), 12)
+    fit = linregress(across, ys)
+    ranks = round(float(spearmanr(across, ys).statistic), 12)
     line = {"slope": float(fit.slope), "intercept": float(fit.intercept), "r_squared": float(fit.rvalue**2)}
     return {**line, "spearman": ranks, "pvalue": float(fit.pvalue) if line["r_squared"] < 1 else None}
 
 
-def line_band(line: np.ndarray, x: np.ndarray, y: np.ndarray, xs: np.ndarray, confidence_level: float) -> np.ndarray:
+def line_band(line: np.ndarray, x: np.ndarray, y: np.ndarray, xs: np.ndarray, analysis: Analysis) -> np.ndarray:
     """Return the half-width of the pointwise confidence band of a line fitted to x and y.
 
     - `line`: its values at x.
     """
-    freedom, left, spread = x.size - 2, y - line, x - x.mean()
+    freedom = x.size - 2
+    left = y - line
+    spread = x - x.mean()
     error = np.sqrt(left @ left / freedom * (1 / x.size + (xs - x.mean()) ** 2 / (spread @ spread)))
-    return np.asarray(error * stdtrit(freedom, 0.5 + confidence_level / 2))
+    return np.asarray(error * stdtrit(freedom, 0.5 + analysis.confidence_level / 2))
 
 
 REGRESSION_SCHEMA = schema(
@@ -67,7 +72,7 @@ def with_regression(
     errors: precision.RunErrors,
     *,
     columns: Sequence[str],
-    level: float,
+    options: StudyOptions,
     logarithmic: bool = False,
 ) -> pl.DataFrame:
     """Regress ``refusal_index`` on a column within groups, and add the fitted values and statistics to every point.
@@ -79,19 +84,20 @@ def with_regression(
     - `x`: column to regress on, or on its base-10 logarithm if `logarithmic`.
     - `errors`: sampling errors of the runs; those of the paper's rows are derived from its intervals.
     - `columns`: columns that define the groups.
-    - `level`: confidence level of the pointwise band.
+    - `options`: confidence level of the pointwise band.
     """
     parts = [frame.clear().with_columns(pl.lit(None, kind).alias(name) for name, kind in REGRESSION_SCHEMA.items())]
     for _, group in frame.group_by(columns, maintain_order=True):
         every = group.drop_nulls([x, "refusal_index"])
         dense = every.filter(~pl.col("sparse"))
         across, ys = _coordinates(dense, x, logarithmic=logarithmic)
-        line, line_of_all = fit_line(across, ys), fit_line(*_coordinates(every, x, logarithmic=logarithmic))
+        line = fit_line(across, ys)
+        line_of_all = fit_line(*_coordinates(every, x, logarithmic=logarithmic))
         if line is None or line_of_all is None:
             parts.append(group)
             continue
         xs, _ = _coordinates(group, x, logarithmic=logarithmic)
-        reach = line_band(line["intercept"] + line["slope"] * across, across, ys, xs, level)
+        reach = line_band(line["intercept"] + line["slope"] * across, across, ys, xs, options.analysis)
         fitted = line["intercept"] + line["slope"] * xs
         # The line does not extend to points that are not in the regression.
         fitted = np.where(group["sparse"].to_numpy(), np.nan, fitted)
@@ -119,7 +125,8 @@ def _without_noise(
     rows: pl.DataFrame, x: str, across: np.ndarray, errors: precision.RunErrors
 ) -> DisattenuatedCorrelation:
     """Return the correlation of the index with x, corrected for the sampling errors of both."""
-    ys, exact = rows["refusal_index"], "metric" not in rows.columns
+    ys = rows["refusal_index"]
+    exact = "metric" not in rows.columns
     if rows["source"][0] == inputs.PAPER:
         own_errors = precision.printed_errors(rows["low"], rows["high"])
         other = np.zeros_like(own_errors) if exact else precision.printed_errors(rows[f"{x}_low"], rows[f"{x}_high"])
@@ -134,15 +141,31 @@ def _coordinates(rows: pl.DataFrame, x: str, *, logarithmic: bool) -> tuple[np.n
     return (rows[x].log10() if logarithmic else rows[x]).to_numpy(), rows["refusal_index"].to_numpy()
 
 
-def regression_note(row: Mapping[str, Any], against: str) -> str:
+def regression_notes(frame: pl.DataFrame, columns: Sequence[str], against: Mapping[str, str] | str) -> Iterator[str]:
+    """Yield a note on each regression of `with_regression`.
+
+    - `frame`: its result.
+    - `columns`: columns that define the groups.
+    - `against`: name of the quantity that the index was regressed on, or such names by metric.
+    """
+    for _, group in frame.drop_nulls("r_squared").group_by(columns, maintain_order=True):
+        row = group.row(0, named=True)
+        name = against if isinstance(against, str) else against[row["metric"]]
+        yield regression_note(row, name, group.filter("sparse").drop_nulls("refusal_index")["model"].to_list())
+
+
+def regression_note(row: Mapping[str, Any], against: str, sparse: Sequence[str] = ()) -> str:
     """Return a note on a regression: rank correlation, R squared with its noise ceiling, and results with all points.
 
     - `row`: any row of the regression.
     - `against`: name of the quantity that the index was regressed on.
+    - `sparse`: the models that the regression leaves out.
     """
     side, _, why = str(row["noise_reason"] or "unknown").rpartition(":")
     names = {"side": "the index" if side == "first" else "the other side", "why": why.replace("_", " ")}
-    return study_text("shared", "regression", **row, **names, against=against)
+    return study_text(
+        "shared", "regression", **row, **names, against=against, left_out=abridged(sparse), n_left_out=len(sparse)
+    )
 
 
 def scatter_texts(frame: pl.DataFrame) -> dict[str, Any]:
@@ -176,7 +199,8 @@ def draw_scatter(
     - `families`: families of the runs in all panels, so that a family has the same colour in each.
     - `x_column`: the column of the points' positions if it is not `x`.
     """
-    colours, markers = style.model_colours(families), style.model_markers(families)
+    colours = style.model_colours(families)
+    markers = style.model_markers(families)
     for source, colour in ((inputs.PAPER, style.PALE), (inputs.RUN, style.INK)):
         line = frame.filter(source=source).drop_nulls("fitted").sort(x)
         if line.height:
@@ -185,9 +209,13 @@ def draw_scatter(
             band = (line["fitted_low"], line["fitted_high"])
             axes.fill_between(line[x], *band, color=colour, alpha=0.12, linewidth=0, zorder=0.5)
     for row in frame.iter_rows(named=True):
-        colour, marker, size = style.LIGHT, "o", 3.0
+        colour = style.LIGHT
+        marker = "o"
+        size = 3.0
         if row["source"] == inputs.RUN:
-            colour, marker, size = colours[row["family"]], markers[row["family"]], 4.5
+            colour = colours[row["family"]]
+            marker = markers[row["family"]]
+            size = 4.5
         mark_options: dict[str, Any] = {
             "xs": (row.get(f"{x}_low"), row.get(f"{x}_high")),
             "ys": style.ends(row),
@@ -218,8 +246,10 @@ def name_points(
     # Runs are labelled first, or the names of the paper's models might take their places.
     models = models.sort(pl.col("source") == inputs.PAPER, maintain_order=True)
     colours = style.model_colours(run_families(models))
-    names, many = style.short_names(models["model"].to_list()), models.height > style.MAX_LABELS
-    texts, inks = {}, {}
+    names = style.short_names(models["model"].to_list())
+    many = models.height > style.MAX_LABELS
+    texts = {}
+    inks = {}
     for position, (source, model, family) in enumerate(models.iter_rows(), 1):
         texts[source, model] = str(position) if many else names[model]
         inks[source, model] = colours[family] if source == inputs.RUN else style.GREY
@@ -260,11 +290,12 @@ RATES = ("correct_rate", "correct_given_attempted", "refusal_rate")
 SIZES = ("parameters_billion", "active_parameters_billion")
 
 
-def model_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[ComparedRun, dict[str, Any]]]:
+def model_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[tuple[RunResults, dict[str, Any]]]:
     """Yield each run that has an index, with its row: joint index, mean rates, and information about the model."""
     models = inputs.known_models(options.models)
     for run in runs:
-        scores, overall = inputs.variant_scores(run, options), inputs.run_index(run, options)
+        scores = inputs.variant_scores(run, options)
+        overall = inputs.run_index(run, options)
         index = overall.index
         if index.estimate is None:
             continue
@@ -287,7 +318,7 @@ def model_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[t
         yield run, row
 
 
-def paper_model_rows(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
+def paper_model_rows(runs: Sequence[RunResults]) -> Iterator[dict[str, Any]]:
     """Yield such rows for the paper's models, with intervals of all metrics, if all runs are on SimpleQA."""
     for row in inputs.paper_context(runs).iter_rows(named=True):
         index = {"low": row["refusal_index_low"], "high": row["refusal_index_high"]}
@@ -305,7 +336,7 @@ ACCURACY_POINTS = schema(
 
 
 @study
-def index_and_accuracy(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def index_and_accuracy(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study: regressions of the index on two measures of accuracy and on the refusal rate.
 
     Raises NotPossibleError if fewer than three models have an index and the paper's rows do not apply.
@@ -318,12 +349,11 @@ def index_and_accuracy(runs: Sequence[ComparedRun], options: StudyOptions) -> St
     if not shown or frame["model"].n_unique() < MIN_POINTS:
         raise NotPossibleError(notes=notes)
     errors = precision.RunErrors(chosen, options)
-    lined = with_regression(frame, "value", errors, columns=("metric", "source"), level=options.confidence_level)
+    lined = with_regression(frame, "value", errors, columns=("metric", "source"), options=options)
     ordered = pl.col("metric").replace_strict({name: index for index, name in enumerate(RATES)})
     above = (pl.col("refusal_index") > pl.col("fitted")).alias("above_line")
     frame = lined.with_columns(above).sort(ordered, maintain_order=True)
-    lines = frame.drop_nulls("r_squared").unique(["metric", "source"], maintain_order=True)
-    notes = (*notes, *(regression_note(row, METRICS[row["metric"]].label) for row in lines.iter_rows(named=True)))
+    notes = (*notes, *regression_notes(frame, ("metric", "source"), {name: METRICS[name].label for name in RATES}))
     values = {**inputs.data_values(chosen), "resamples": f"{precision.RESAMPLES:,}", **scatter_texts(frame)}
     return Study(frame, _draw_accuracy, style.table(PRINTED_ACCURACY), notes, values)
 
@@ -358,7 +388,7 @@ PRINTED_ACCURACY: Mapping[str, str | style.Cell] = {
 }
 
 
-def _rate_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[dict[str, Any]]:
+def _rate_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield a row for each of the paper's models and each run, and each rate that is defined."""
     for row in paper_model_rows(runs):
         for metric in RATES:
@@ -370,9 +400,10 @@ def _rate_rows(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[d
         for metric in RATES:
             if row[metric] is None:
                 continue
-            low, high = scores[0].metrics[metric].low, scores[0].metrics[metric].high
+            low = scores[0].metrics[metric].low
+            high = scores[0].metrics[metric].high
             if resampled:
-                low, high = precision.percentile_interval(resampled[metric].mean(axis=1), options.confidence_level)
+                low, high = precision.percentile_interval(resampled[metric].mean(axis=1), options.analysis)
             yield {**row, "metric": metric, "value": row[metric], "value_low": low, "value_high": high}
 
 
@@ -382,12 +413,14 @@ DRAWN_AT = "drawn_at_billion"
 """Column of a model's position: its size, or next to it if several models have the same size."""
 
 STEP = 0.04
+"""Distance of two models of the same size, as a share of the logarithmic axis."""
+
 WIDEST = 0.25
-"""Shares of the logarithmic axis: distance of two models of the same size, and maximum spread of all of them."""
+"""Maximum spread of all models of one size, as a share of the logarithmic axis."""
 
 
 @study
-def index_and_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def index_and_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study: the regression of the index on the logarithm of the number of parameters.
 
     Raises NotPossibleError if fewer than two models of known size have an index.
@@ -401,10 +434,10 @@ def index_and_size(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     frame = pl.DataFrame([*paper, *rows], schema=SIZE_POINTS)
     if not rows or frame.height < 2:
         raise NotPossibleError(f". Known here: {abridged(names) or 'none'}, of {len(chosen)} models")
-    errors, level = precision.RunErrors(chosen, options), options.confidence_level
-    frame = side_by_side(with_regression(frame, SIZE, errors, columns=("source",), level=level, logarithmic=True))
-    lines = frame.drop_nulls("r_squared").unique("source", maintain_order=True)
-    notes = (*notes, *(regression_note(row, "the logarithm of size") for row in lines.iter_rows(named=True)))
+    errors = precision.RunErrors(chosen, options)
+    lined = with_regression(frame, SIZE, errors, columns=("source",), options=options, logarithmic=True)
+    frame = side_by_side(lined)
+    notes = (*notes, *regression_notes(frame, ("source",), "the logarithm of size"))
     values = {**inputs.data_values(chosen), "alike": frame[SIZE].is_duplicated().any(), **scatter_texts(frame)}
     return Study(frame, _draw_size, style.table(PRINTED_SIZE), notes, values)
 
@@ -416,7 +449,8 @@ def side_by_side(frame: pl.DataFrame) -> pl.DataFrame:
     [1.0, 9.55, 10.47]
     """
     size = pl.col(SIZE)
-    count, position = pl.len().over(SIZE), pl.int_range(pl.len()).over(SIZE)
+    count = pl.len().over(SIZE)
+    position = pl.int_range(pl.len()).over(SIZE)
     span = size.log10().max() - size.log10().min()
     step = pl.when(span > 0).then(span).otherwise(1.0) * pl.min_horizontal(STEP, WIDEST / (count - 1))
     shift = pl.when(count > 1).then(step * (position - (count - 1) / 2)).otherwise(0.0)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
@@ -23,21 +22,26 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from refusal_index import stats
-from refusal_index.data.folder import ComparedRun, shared_variants
 from refusal_index.data.rates import outcome_matrix
+from refusal_index.findings.matching import shared_variants
 from refusal_index.findings.metrics import INDEX, METRICS
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import curves, inputs, precision, style
 from refusal_index.plugins.studies.scores import label, method_colours, scored_run
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import number, pvalue, reason_text, with_interval
 from refusal_index.stats.comparison import difference_pvalue
 
-TOO_MUCH, TOO_LITTLE, NOT_TOLD, UNKNOWN = "too much", "too little", "no difference shown", "not known"
+TOO_MUCH = "too much"
+TOO_LITTLE = "too little"
+NOT_TOLD = "no difference shown"
+UNKNOWN = "not known"
 """Verdicts on the refusal rate relative to the optimal one, by the interval of the difference."""
 
 _NAMED = re.compile(r"t(\d{1,2})")
 _PANELS_A_ROW = 3
-_OWN, _BEST = style.INK, style.MODEL_COLOURS[1]
+_OWN = style.INK
+_BEST = style.MODEL_COLOURS[1]
 
 _NUMBERS = ("refusal_rate", "best_refusal_rate", "excess", "utility", "best_utility")
 RESPONSE_SCHEMA = schema(
@@ -50,7 +54,7 @@ RESPONSE_SCHEMA = schema(
 
 
 @study
-def response_to_penalty(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def response_to_penalty(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has prompts with two targets."""
     stating = [run for run in runs if len(targets_of(run)) > 1]
     if not stating:
@@ -71,7 +75,7 @@ def response_to_penalty(runs: Sequence[ComparedRun], options: StudyOptions) -> S
     return Study(frame, _draw_response, printed_response, notes, values)
 
 
-def targets_of(run: ComparedRun) -> dict[str, float]:
+def targets_of(run: RunResults) -> dict[str, float]:
     """Return the first variant that states each confidence target."""
     first: dict[float, str] = {}
     for name, target in _stated(run).items():
@@ -79,22 +83,24 @@ def targets_of(run: ComparedRun) -> dict[str, float]:
     return {name: target for target, name in first.items()}
 
 
-def _stated(run: ComparedRun) -> dict[str, float]:
+def _stated(run: RunResults) -> dict[str, float]:
     """Return the confidence targets of variants that state one, from the run's settings or the variants' names."""
     prompts = run.settings.get("prompts")
     stated = prompts.get("targets") if isinstance(prompts, Mapping) else None
     if not isinstance(stated, Mapping):
-        named = {name: _NAMED.fullmatch(name) for name in run.variants if name}
+        named = {name: _NAMED.fullmatch(name) for name in run.tables if name}
         stated = {name: int(match[1]) / 100 for name, match in named.items() if match}
-    targets = {name: stated[name] for name in run.variants if name in stated and type(stated[name]) in {int, float}}
+    targets = {name: stated[name] for name in run.tables if name in stated and type(stated[name]) in {int, float}}
     return {name: float(target) for name, target in targets.items() if name and 0 <= target < 1}
 
 
-def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
+def _response_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]]:
     names, stated = zip(*sorted(targets_of(run).items(), key=itemgetter(1)), strict=True)
-    refused, wrong, scored = outcome_matrix([run.variants[name] for name in names]).arrays
-    level = options.confidence_level
-    response = curves.response_to_penalty(refused, wrong, stated, scored, confidence_level=level, rng=options.seed)
+    refused, wrong, scored = outcome_matrix([run.tables[name] for name in names]).arrays
+    level = options.analysis.confidence_level
+    response = curves.response_to_penalty(
+        refused, wrong, stated, scored, confidence_level=level, rng=options.analysis.seed
+    )
     fitted = {"rho": response.rho, "error_rate": response.error_rate}
     where = {"model": inputs.model_name(run), "dataset": run.dataset, **fitted}
     for name, point in zip(names, response.points, strict=True):
@@ -113,7 +119,7 @@ def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str
     yield {**where, "part": "move", **inputs.with_ends(moves), "verdict": verdict(response.move_excess), **outcome}
 
 
-def _threshold_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:
+def _threshold_rows(run: RunResults) -> Iterator[dict[str, Any]]:
     """Yield the utility of the best cut of each confidence score, on the same questions on which it is chosen."""
     scored, _ = scored_run(run, inputs.model_name(run))
     for method in scored.methods if scored else ():
@@ -151,7 +157,8 @@ def _response_values(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the values for a run's note: its change in refusal rate and its utility, actual and optimal."""
     stated = [row for row in rows if row["part"] == "target"]
     move = next(row for row in rows if row["part"] == "move")
-    low, high = move["refusal_rate_low"], move["refusal_rate_high"]
+    low = move["refusal_rate_low"]
+    high = move["refusal_rate_high"]
     moves = {"own": (move["refusal_rate"], low, high)}
     moves["best"] = tuple(move[f"best_refusal_rate{end}"] for end in ("", "_low", "_high"))
     return {
@@ -170,7 +177,8 @@ def _response_values(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def printed_response(frame: pl.DataFrame) -> pl.DataFrame:
     """Return one row per model, dataset and target: refusal rate and points earned, actual and optimal."""
-    rows, has_several = [], frame["dataset"].n_unique() > 1
+    rows = []
+    has_several = frame["dataset"].n_unique() > 1
     for row in frame.filter(part="target").iter_rows(named=True):
         same = pl.col("dataset").eq_missing(row["dataset"])
         scores = frame.filter(same, model=row["model"], part="threshold", target=row["target"])
@@ -201,7 +209,8 @@ def _draw_response(figure: Figure, frame: pl.DataFrame) -> None:
     for index, part in enumerate(frame.partition_by("model", "dataset", maintain_order=True)):
         band, column = divmod(index, columns)
         model, dataset = keys.row(index)
-        above, below = axes[2 * band, column], axes[2 * band + 1, column]
+        above = axes[2 * band, column]
+        below = axes[2 * band + 1, column]
         stated = part.filter(part="target")
         _draw_pair(above, stated, "refusal_rate", "best_refusal_rate")
         _draw_pair(below, stated, "utility", "best_utility")
@@ -261,7 +270,7 @@ THINKING_SCHEMA = schema(
 
 
 @study
-def thinking(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def thinking(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study: every run of a model is compared with its run that thinks least.
 
     Raises NotPossibleError if no two runs differ only in thinking.
@@ -274,7 +283,7 @@ def thinking(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     return Study(frame, _draw_thinking, style.table(PRINTED_THINKING), values={"pairs": len(pairs)})
 
 
-def thinking_of(run: ComparedRun) -> tuple[int, int, str]:
+def thinking_of(run: RunResults) -> tuple[int, int, str]:
     """Return the rank of a run by how much the model is to think, and a name for it.
 
     - returned: the rank of the effort from 0; the switch, 0 for off, 1 for none and 2 for on; and both as text.
@@ -287,12 +296,12 @@ def thinking_of(run: ComparedRun) -> tuple[int, int, str]:
     return rank, 0 if against else 2 if switch else 1, ", ".join(named) or "as it is"
 
 
-def _pairs(runs: Sequence[ComparedRun]) -> Iterator[tuple[ComparedRun, ComparedRun]]:
+def _pairs(runs: Sequence[RunResults]) -> Iterator[tuple[RunResults, RunResults]]:
     """Pair each run with the one that thinks least among the runs that are otherwise comparable."""
-    groups: dict[tuple[str, ...], list[ComparedRun]] = {}
+    groups: dict[tuple[str, ...], list[RunResults]] = {}
     for run in runs:
         if run.settings and run.model_id:
-            groups.setdefault(_alike(run), []).append(run)
+            groups.setdefault(_shared_settings(run), []).append(run)
     for members in groups.values():
         ordered = sorted(members, key=lambda run: thinking_of(run)[:2])
         for run in ordered[1:]:
@@ -300,7 +309,7 @@ def _pairs(runs: Sequence[ComparedRun]) -> Iterator[tuple[ComparedRun, ComparedR
                 yield ordered[0], run
 
 
-def _alike(run: ComparedRun) -> tuple[str, ...]:
+def _shared_settings(run: RunResults) -> tuple[str, ...]:
     """Return a key of the settings that two runs must share to be compared."""
     decoding = {key: value for key, value in (run.settings.get("decoding") or {}).items() if key != "reasoning_effort"}
     # A model that thinks writes more, so the limit on tokens is usually raised with it.
@@ -309,12 +318,12 @@ def _alike(run: ComparedRun) -> tuple[str, ...]:
     return tuple(map(repr, parts))
 
 
-def _thinking_rows(less: ComparedRun, more: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
+def _thinking_rows(less: RunResults, more: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]]:
     variants = shared_variants((less, more))
-    pair = [replace(run, variants={name: run.variants[name] for name in variants}) for run in (less, more)]
+    pair = [run.with_tables({name: run.tables[name] for name in variants}) for run in (less, more)]
     errors = precision.RunErrors(pair, options, ("less", "more"))
     question_ids = [
-        {question_id for rows in run.variants.values() for question_id in rows["question_id"]} for run in pair
+        {question_id for rows in run.tables.values() for question_id in rows["question_id"]} for run in pair
     ]
     where = {"model": more.model_id, "dataset": inputs.dataset_name(more.dataset)}
     where |= {"less": thinking_of(less)[2], "more": thinking_of(more)[2]}
@@ -332,7 +341,8 @@ def _thinking_rows(less: ComparedRun, more: ComparedRun, options: StudyOptions) 
             yield {**where, "metric": metric, **values, "reason": "undefined"}
             continue
         less_errors, other = errors.of_runs(("less", "more"), metric)
-        estimate, reach = second - first, precision.half_width(other - less_errors, options.confidence_level)
+        estimate = second - first
+        reach = precision.half_width(other - less_errors, options.analysis)
         values["estimate"] = estimate
         if reach is None:
             values["reason"] = "no_standard_error" if np.isnan(other - less_errors).any() else "constant_difference"

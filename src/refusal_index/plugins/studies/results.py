@@ -20,9 +20,10 @@ from matplotlib.figure import Figure
 from scipy.special import stdtrit
 
 from refusal_index import stats
-from refusal_index.data.folder import ComparedRun
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.rates import first_draws
 from refusal_index.findings.metrics import INDEX, METRICS
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, stability, style
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import UNDEFINED, number, with_interval
@@ -36,7 +37,7 @@ RESULTS_SCHEMA = schema(
 
 
 @study
-def results_table(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def results_table(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Tabulate every metric; raises NotPossibleError if there are no runs."""
     if not runs:
         raise NotPossibleError
@@ -61,20 +62,23 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
     colours = style.variant_colours(frame["variant"].to_list())
     for axes, metric in zip(panels, inputs.COMPARED, strict=True):
         for row in frame.filter(pl.col("metric") == metric).iter_rows(named=True):
-            y, joint = heights[row["model"], row["variant"], row["source"]], row["variant"] == JOINT
+            y = heights[row["model"], row["variant"], row["source"]]
+            joint = row["variant"] == JOINT
             if row["estimate"] is None:
                 across: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "center", "va": "center"}
                 axes.text(0.5, y, "undefined", fontsize=6, color=style.GREY, **across)
                 continue
             colour = style.PALE if row["source"] == inputs.PAPER else style.INK if joint else colours[row["variant"]]
-            face, marker = None if row["status"] == "ok" else style.PAPER, "D" if joint else "o"
+            face = None if row["status"] == "ok" else style.PAPER
+            marker = "D" if joint else "o"
             style.mark(axes, row["estimate"], y, colour, marker, xs=style.ends(row), face=face)
         axes.set_title(METRICS[metric].label, loc="center")
         axes.tick_params(axis="y", length=0)
         axes.margins(x=0.12)
         style.few_ticks(axes.xaxis, 2)
         style.ticks_above_too(axes)
-    first, names = panels[0], style.short_names(list(headings), 36)
+    first = panels[0]
+    names = style.short_names(list(headings), 36)
     labels = [style.safe_text(variant or model, 28) for model, variant, _ in heights]
     style.name_rows(panels, labels, heights=list(heights.values()), pad=0.7)
     text_options: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "center", "weight": "bold"}
@@ -92,26 +96,27 @@ def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
     return wide.rename({"model": "Model", "dataset": "Dataset", "variant": "Prompt"})
 
 
-def _run_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
+def _run_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]]:
     labels = {"model": run.label, "dataset": run.dataset, "source": inputs.RUN}
     for scores in inputs.variant_scores(run, options):
         counts = {"variant": scores.variant, "n": scores.table.n, "unscored": scores.unscored}
         # Resampling the four counts has the same distribution as resampling questions, and is much faster.
-        n, shares = scores.table.n, np.array(scores.table.counts) / max(1, scores.table.n)
-        resampled = np.random.default_rng(options.seed).multinomial(n, shares, size=precision.RESAMPLES)
+        n = scores.table.n
+        shares = np.array(scores.table.counts) / max(1, scores.table.n)
+        resampled = np.random.default_rng(options.analysis.seed).multinomial(n, shares, size=precision.RESAMPLES)
         draws = precision.metrics_of_counts(resampled.astype(float))
         for name in inputs.COMPARED:
             row = {**labels, **counts, "metric": name, **scores.metrics[name].to_document()}
             if row["estimate"] is not None:
-                values = precision.metric_draws(draws, name, options.penalty)
-                ends = precision.percentile_interval(values, options.confidence_level)
+                values = precision.metric_draws(draws, name, options.analysis.payoffs.weighted_score_p)
+                ends = precision.percentile_interval(values, options.analysis)
                 row |= {"bootstrap_low": ends[0], "bootstrap_high": ends[1]}
             yield row
-    if len(run.variants) > 1:
+    if len(run.tables) > 1:
         yield {**labels, "variant": JOINT, "metric": INDEX, **inputs.run_index(run, options).index.to_document()}
 
 
-def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
+def _paper_rows(runs: Sequence[RunResults]) -> Iterator[dict[str, Any]]:
     for row in inputs.paper_context(runs).iter_rows(named=True):
         for name in inputs.COMPARED:
             numbers = {"estimate": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
@@ -137,7 +142,8 @@ def _places(
     return heights, headings
 
 
-CONTRAST, AVERAGE_CONTRAST = "truth_contrast", "truth_contrast_average"
+CONTRAST = "truth_contrast"
+AVERAGE_CONTRAST = "truth_contrast_average"
 HEADINGS = {"available": "Truth available", "unavailable": "Truth unavailable"}
 MIN_MODELS = 3
 """Minimum number of models for an interval over models."""
@@ -146,7 +152,7 @@ Errors = Mapping[tuple[str, str], FloatArray]
 """Influence of each question on the index, by model and dataset; NaN if the index has no standard error."""
 
 
-def contrast_rows(frame: pl.DataFrame, errors: Errors, confidence_level: float) -> Iterator[dict[str, Any]]:
+def contrast_rows(frame: pl.DataFrame, errors: Errors, analysis: Analysis) -> Iterator[dict[str, Any]]:
     """Yield the contrast of every model that was run on both kinds of datasets, and their average.
 
     - `frame`: table with the columns `model`, `dataset`, `truth` and `estimate`.
@@ -164,12 +170,14 @@ def contrast_rows(frame: pl.DataFrame, errors: Errors, confidence_level: float) 
         reach = None
         if all(key in errors for keys in parts.values() for key in keys):
             first, other = (np.mean([errors[key] for key in keys], axis=0) for keys in parts.values())
-            reach = precision.half_width(first - other, confidence_level)
+            reach = precision.half_width(first - other, analysis)
         yield {"statistic": CONTRAST, "model": model, **_interval(contrasts[-1], reach)}
     if contrasts:
-        k, reach = len(contrasts), None
+        k = len(contrasts)
+        reach = None
         if k >= MIN_MODELS:
-            reach = float(stdtrit(k - 1, (1 + confidence_level) / 2)) * float(np.std(contrasts, ddof=1)) / math.sqrt(k)
+            quantile = float(stdtrit(k - 1, (1 + analysis.confidence_level) / 2))
+            reach = quantile * float(np.std(contrasts, ddof=1)) / math.sqrt(k)
         yield {"statistic": AVERAGE_CONTRAST, "variants": k, **_interval(float(np.mean(contrasts)), reach)}
 
 
@@ -190,15 +198,16 @@ HALLUCINATION_SCHEMA = schema(
 
 
 @study
-def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def hallucination_table(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study: the index of every model on every dataset.
 
     Raises NotPossibleError if there are runs on fewer than two datasets.
     """
-    by_key: dict[tuple[str | None, str | None], ComparedRun] = {}
+    by_key: dict[tuple[str | None, str | None], RunResults] = {}
     for run in runs:
         by_key.setdefault((run.model, run.dataset), run)
-    chosen, repeated = list(by_key.values()), [run.label for run in runs if by_key[run.model, run.dataset] is not run]
+    chosen = list(by_key.values())
+    repeated = [run.label for run in runs if by_key[run.model, run.dataset] is not run]
     if len({run.dataset for run in chosen}) < 2:
         raise NotPossibleError
     rows = []
@@ -207,9 +216,9 @@ def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> S
         labels: dict[str, Any] = {"model": run.model or run.label, "dataset": inputs.dataset_name(run.dataset)}
         labels |= {"statistic": INDEX, "truth": truth_of(run.dataset_id), "variants": overall.variants}
         rows.append({**labels, **overall.index.to_document(), **_within_source(run, options)})
-    names, level = [(row["model"], row["dataset"]) for row in rows], options.confidence_level
+    names = [(row["model"], row["dataset"]) for row in rows]
     errors = dict(zip(names, precision.RunErrors(chosen, options, names).of_runs(names, INDEX), strict=True))
-    frame = with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA), errors, level, options.seed)
+    frame = with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA), errors, options.analysis)
     notes = [*inputs.left_out("Left out, since their model has another run on the same dataset", repeated)]
     by_statistic = {
         row["statistic"]: row for row in frame.iter_rows(named=True) if row["statistic"] in (*AGREEMENT, CEILING)
@@ -223,7 +232,8 @@ def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> S
         if CEILING in by_statistic:
             notes.append(study_text("hallucination_table", "ceiling", **by_statistic[CEILING]))
     for row in frame.filter(statistic=AVERAGE_CONTRAST).iter_rows(named=True):
-        difference, has_interval = with_interval(row["estimate"], *style.ends(row)), row["low"] is not None
+        difference = with_interval(row["estimate"], *style.ends(row))
+        has_interval = row["low"] is not None
         values = {
             "difference": difference,
             "models": row["variants"],
@@ -239,7 +249,7 @@ def hallucination_table(runs: Sequence[ComparedRun], options: StudyOptions) -> S
 
 
 def with_agreement(
-    frame: pl.DataFrame, errors: Errors = MappingProxyType({}), confidence_level: float = 0.95, seed: int = 0
+    frame: pl.DataFrame, errors: Errors = MappingProxyType({}), analysis: Analysis = DEFAULT_ANALYSIS
 ) -> pl.DataFrame:
     """Add the average of each dataset, the agreement of their rankings, and the contrast between kinds of datasets.
 
@@ -254,8 +264,8 @@ def with_agreement(
     # One row per model with an index on every dataset, one column per dataset.
     table = frame.drop_nulls("estimate").pivot("dataset", index="model", values="estimate", maintain_order=True)
     table = table.drop_nulls()
-    rows = [*_agreement_rows(table), *_ceiling_rows(table, errors, seed)]
-    rows += contrast_rows(frame, errors, confidence_level)
+    rows = [*_agreement_rows(table), *_ceiling_rows(table, errors, analysis.seed)]
+    rows += contrast_rows(frame, errors, analysis)
     further = [averages.with_columns(statistic=pl.lit(AVERAGE)), pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA)]
     return pl.concat([frame, *further], how="diagonal_relaxed").select(frame.columns)
 
@@ -267,12 +277,12 @@ def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
     datasets = shown["dataset"].unique(maintain_order=True).to_list()
     column = max(1.15, 0.14 * len(models))
     axes = style.subplots(figure, max(3.4, min(2 * style.WIDTH, 1.1 + column * len(datasets))), 2.8)
-    colours, markers, shifts = style.model_colours(models), style.model_markers(models), style.shifts(models, 0.3)
+    colours = style.model_colours(models)
+    markers = style.model_markers(models)
+    shifts = style.shifts(models, 0.3)
     for row in shown.iter_rows(named=True):
-        x, colour_and_marker = (
-            datasets.index(row["dataset"]) + shifts[row["model"]],
-            (colours[row["model"]], markers[row["model"]]),
-        )
+        x = datasets.index(row["dataset"]) + shifts[row["model"]]
+        colour_and_marker = (colours[row["model"]], markers[row["model"]])
         style.mark(axes, x, row["estimate"], *colour_and_marker, ys=style.ends(row), size=4.5)
         within: dict[str, Any] = {"ys": style.ends(row, "within"), "face": style.PAPER, "width": 0.7}
         style.mark(axes, x + 0.05, row["within_source"], *colour_and_marker, **within)
@@ -300,7 +310,8 @@ def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
     ).sort(order, maintain_order=True)
     texts = []
     for row in cells.iter_rows(named=True):
-        text, within = with_interval(row["estimate"], *style.ends(row), row["reason"]), row["within_source"]
+        text = with_interval(row["estimate"], *style.ends(row), row["reason"])
+        within = row["within_source"]
         has_both = within is not None and text != UNDEFINED
         texts.append(f"{text}; {number(within)} within sources" if has_both else text)
     # Models keep their order, with the average below them.
@@ -318,17 +329,18 @@ def truth_of(dataset: str | None) -> str | None:
     return "available" if any(part in name for part in AVAILABLE) else None
 
 
-def _within_source(run: ComparedRun, options: StudyOptions) -> dict[str, float | None]:
+def _within_source(run: RunResults, options: StudyOptions) -> dict[str, float | None]:
     """Return the index within the sources of a mix, averaged over variants; with an interval for a single variant."""
     results = []
-    for outcomes in run.variants.values() if "+" in (run.dataset_id or "") else ():
+    for outcomes in run.tables.values() if "+" in (run.dataset_id or "") else ():
         rows = first_draws(outcomes).drop_nulls(["refused", "wrong", "topic"])
         if rows.height:
-            refused, wrong = rows["refused"].to_numpy(), rows["wrong"].to_numpy()
+            refused = rows["refused"].to_numpy()
+            wrong = rows["wrong"].to_numpy()
             results.append(stats.within_topic_refusal_index(refused, wrong, rows["topic"].to_numpy()))
     estimates = [result.estimate for result in results if result.estimate is not None]
-    if len(run.variants) == 1 and estimates:
-        low, high = results[0].confidence_interval(options.confidence_level)
+    if len(run.tables) == 1 and estimates:
+        low, high = results[0].confidence_interval(options.analysis.confidence_level)
         return {"within_source": estimates[0], "within_low": float(low), "within_high": float(high)}
     return {"within_source": fmean(estimates) if estimates else None}
 
@@ -337,11 +349,14 @@ def _agreement_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
     scores = table.drop("model").to_numpy().T
     if not scores.size:
         return [{"statistic": name, "reason": "no_model_on_every_dataset"} for name in AGREEMENT]
-    w, entropy = stability.kendall_w(scores), stability.winner_entropy(scores)
+    w = stability.kendall_w(scores)
+    entropy = stability.winner_entropy(scores)
     # Expectations for random rankings, if there are any.
-    random_w, random_entropy = None, None
+    random_w = None
+    random_entropy = None
     if min(scores.shape) > 1:
-        random_w, random_entropy = 1 / scores.shape[0], stability.expected_winner_entropy(*scores.shape)
+        random_w = 1 / scores.shape[0]
+        random_entropy = stability.expected_winner_entropy(*scores.shape)
     ties = stability.kendall_w(scores, correct_ties=True)
     statistics = zip(AGREEMENT, (w.estimate, ties.estimate, random_w, entropy.estimate, random_entropy), strict=True)
     return [{"statistic": name, "estimate": estimate, "reason": w.reason} for name, estimate in statistics]

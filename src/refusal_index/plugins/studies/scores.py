@@ -22,10 +22,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from refusal_index.data.folder import ComparedRun
 from refusal_index.data.outcome_table import is_trained, scores_by_method
 from refusal_index.data.rates import draw_matrix, first_draws
 from refusal_index.findings.draws import p_answering, usable_questions
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, style
 from refusal_index.plugins.studies.curves import empirical_accuracy_refusal_curve
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study
@@ -36,7 +36,8 @@ from refusal_index.stats.intervals import normal_quantile, wilson_interval
 MIN_QUESTIONS = 50
 """Minimum number of common questions after adding a method, or half of all if that is less."""
 
-P_ANSWERING, TOPIC = "p-answering", "topic"
+P_ANSWERING = "p-answering"
+TOPIC = "topic"
 
 LABELS: Mapping[str, str] = {
     P_ANSWERING: "P(Answering)",
@@ -70,14 +71,14 @@ class ScoredMethod:
 class ScoredRun:
     """The methods of a run on the questions that all of them score."""
 
-    run: ComparedRun
+    run: RunResults
     name: str
     question_ids: tuple[str, ...]
     methods: tuple[ScoredMethod, ...]
     left_out: int  # number of questions that some but not all of these methods score
 
 
-def scored_run(run: ComparedRun, name: str) -> tuple[ScoredRun | None, tuple[str, ...]]:
+def scored_run(run: RunResults, name: str) -> tuple[ScoredRun | None, tuple[str, ...]]:
     """Return the scores of a run on the questions that its methods have in common.
 
     If scores of a method differ between prompt variants, those of the run's reference variant are used.
@@ -103,7 +104,8 @@ def scored_run(run: ComparedRun, name: str) -> tuple[ScoredRun | None, tuple[str
         both = questions[key] & shared if shown else questions[key]
         reason = _too_few(chosen[key], rows[key].filter(pl.col("question_id").is_in(both)), n_questions)
         if reason is None:
-            shown, shared = [*shown, key], both
+            shown = [*shown, key]
+            shared = both
         else:
             notes.append(f"{name}: {label(key[0])} is left out: {reason}.")
     if not shown:
@@ -142,9 +144,9 @@ def _too_few(rows: pl.DataFrame, usable: pl.DataFrame, n_questions: int) -> str 
     return None
 
 
-def drawn_run(run: ComparedRun, name: str) -> ScoredRun | None:
+def drawn_run(run: RunResults, name: str) -> ScoredRun | None:
     """Score a run by P(Answering), from the variant with the most draws; None without repeated draws."""
-    matrices = {variant: draw_matrix(outcomes) for variant, outcomes in run.variants.items()}
+    matrices = {variant: draw_matrix(outcomes) for variant, outcomes in run.tables.items()}
     draws = {variant: len(matrix.refused) for variant, matrix in matrices.items()}
     variant = max(draws, key=lambda candidate: (draws[candidate], candidate == "normal"))
     if draws[variant] < 2:
@@ -222,7 +224,8 @@ def method_looks(frame: pl.DataFrame) -> dict[str, MethodLook]:
     trained = dict(frame.group_by("method", maintain_order=True).agg(pl.col("trained").any()).iter_rows())
     named = {method: label(method) for method in trained}
     short = style.short_names(list(named.values()), 20)
-    colours, markers = method_colours(trained), style.model_markers(list(trained))
+    colours = method_colours(trained)
+    markers = style.model_markers(list(trained))
     return {
         method: MethodLook(
             *(short[named[method]], colours[method], markers[method], line_style(method, is_trained=is_open)),
@@ -240,7 +243,9 @@ def method_handles(frame: pl.DataFrame, *, are_filled: bool = False) -> list[Lin
     ]
 
 
-BEATEN, BEATS, NOT_TOLD = "beaten", "beats the score", "not told"
+BEATEN = "beaten"
+BEATS = "beats the score"
+NOT_TOLD = "not told"
 """Results of comparing a prompt's refusals with a score."""
 
 POINTS = 200
@@ -254,7 +259,7 @@ SCHEMA = schema(
 
 
 @study
-def score_or_refusal(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+def score_or_refusal(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has scores and refusals to compare."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -293,7 +298,8 @@ def run_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any
     - `scored`: a run whose methods all score the same answers.
     - `options`: confidence level of the intervals.
     """
-    right, level = scored.methods[0].right, options.confidence_level
+    right = scored.methods[0].right
+    level = options.analysis.confidence_level
     where = {"model": scored.name, "dataset": scored.run.dataset, "accuracy": float(right.mean())}
     of_methods = [
         {"method": method.method, "scores_of": method.variant, "trained": method.is_trained}
@@ -306,14 +312,16 @@ def run_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any
             rates = {"refusal_rate": float(refused_rates[index]), "correct_rate": float(correct_rates[index])}
             yield {**where, **labels, "part": "curve", "questions": method.right.size, **rates}
     ids = pl.DataFrame({"question_id": scored.question_ids})
-    for variant, outcomes in scored.run.variants.items():
+    for variant, outcomes in scored.run.tables.items():
         first = first_draws(outcomes).select("question_id", "refused")
         every = ids.join(first, on="question_id", how="left", maintain_order="left")["refused"]
-        is_known, refused = every.is_not_null().to_numpy(), every.drop_nulls().to_numpy()
+        is_known = every.is_not_null().to_numpy()
+        refused = every.drop_nulls().to_numpy()
         if not is_known.any():
             continue
         named = {**where, "variant": variant or inputs.ALL, "questions": refused.size}
-        hits, refusal_rate = int((right[is_known] & ~refused).sum()), float(refused.mean())
+        hits = int((right[is_known] & ~refused).sum())
+        refusal_rate = float(refused.mean())
         low, high = wilson_interval(hits, refused.size, normal_quantile(level))
         rates = {"refusal_rate": refusal_rate, "correct_rate": hits / refused.size}
         yield {**named, "part": "refusals", **rates, "low": low, "high": high}
@@ -371,7 +379,8 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     gains = 0.7 + band * bands.height
     figure.set_size_inches(style.WIDTH * (1 if alone else 1.2), planes + gains)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[planes, gains])[:, 0]
-    colours, names = method_colours(methods), style.short_names(models, 22)
+    colours = method_colours(methods)
+    names = style.short_names(models, 22)
     titles = [""] if alone else [names[model] for model in models]
     panels = style.panel_grid(above, titles, _PANELS_A_ROW, sharex=True, sharey=True)
     for panel, model in zip(panels, models, strict=True):
@@ -407,12 +416,14 @@ def _draw_plane(panel: Axes, part: pl.DataFrame, colours: dict[str, str]) -> Non
 def _draw_gains(panel: Axes, compared: pl.DataFrame, bands: pl.DataFrame, colours: dict[str, str]) -> None:
     """Draw the difference in right answers in a band per variant, filled if the interval excludes 0."""
     panel.axvline(0, color=style.PALE, linewidth=1, zorder=1)
-    markers, with_intervals = style.model_markers(list(colours)), compared.height <= MAX_INTERVALS
+    markers = style.model_markers(list(colours))
+    with_intervals = compared.height <= MAX_INTERVALS
     spread = 0.8 if with_intervals else 0.4
     for position, (model, variant) in enumerate(bands.iter_rows()):
         part = compared.filter(model=model, variant=variant)
         for turn, row in enumerate(part.iter_rows(named=True)):
-            height, method = position + spread * ((turn + 0.5) / part.height - 0.5), row["method"]
+            height = position + spread * ((turn + 0.5) / part.height - 0.5)
+            method = row["method"]
             xs = style.ends(row, "difference") if with_intervals else None
             face = style.PAPER if row["verdict"] == NOT_TOLD else None
             style.mark(panel, row["difference"], height, colours[method], markers[method], xs=xs, face=face, width=1)
@@ -422,8 +433,6 @@ def _draw_gains(panel: Axes, compared: pl.DataFrame, bands: pl.DataFrame, colour
     style.name_rows([panel], [variant if alone else f"{model}, {variant}" for model, variant in names], 6.5)
     for position in range(1, bands.height):
         panel.axhline(position - 0.5, color="#ececec", linewidth=0.6, zorder=0)
-    title, label = (
-        "Right answers by the score, less those by the refusals",
-        "share of all questions, with as many refused",
-    )
+    title = "Right answers by the score, less those by the refusals"
+    label = "share of all questions, with as many refused"
     panel.set(title=title, xlabel=label)

@@ -30,7 +30,7 @@ It computes Kendall's W and winner entropy of a metric before and after removing
 of refusal rate and of both. Each has a random baseline that goes through the same regressions: these make models tie
 and their residuals depend on the covariates, so that the expectation for random values is no longer 1/m.
 
-A metric that is a sum of monotonic functions of both rates, such as the weighted score ``c - penalty * (1 - r)`` and
+A metric that is a sum of monotonic functions of both rates, such as the weighted score ``c - p (1 - r)`` and
 the rates themselves, has zero residuals when both are removed. Its status then is undefined, since any ranking would be
 due to rounding errors.
 
@@ -221,7 +221,8 @@ def normalized_difference(values: ArrayLike, refusal_rate: ArrayLike) -> Result:
     >>> round(normalized_difference([0.34, 0.33, 0.31, 0.36], [0.1, 0.4, 0.6, 0.8]).estimate, 4)
     0.0597
     """
-    metric, refused = checked_numbers("values", values, 1), checked_numbers("refusal_rate", refusal_rate, 1)
+    metric = checked_numbers("values", values, 1)
+    refused = checked_numbers("refusal_rate", refusal_rate, 1)
     if metric.size != refused.size:
         raise ValueError(f"values and refusal_rate must be of one length, got {metric.size} and {refused.size}")
     if metric.size > 1 and refused.min() == refused.max():
@@ -394,12 +395,14 @@ def disattenuated_correlation(
     >>> round(found.observed, 3), round(found.ceiling, 3), round(found.estimate, 3)
     (0.8, 0.8, 1.0)
     """
-    x, y = checked_numbers("first", first, 1), checked_numbers("second", second, 1)
+    x = checked_numbers("first", first, 1)
+    y = checked_numbers("second", second, 1)
     if x.size != y.size:
         raise ValueError(f"first and second must hold one value for each of the same models, got {x.size} and {y.size}")
     shared = np.zeros(x.size) if cross_covariance is None else cross_covariance
     cross = _checked_covariance("cross_covariance", shared, x.size)
-    result, other = reliability(x, first_covariance), reliability(y, second_covariance)
+    result = reliability(x, first_covariance)
+    other = reliability(y, second_covariance)
     constant = x.size < MIN_POINTS or np.ptp(x) == 0 or np.ptp(y) == 0
     observed = None if constant else float(np.corrcoef(x, y)[0, 1])
     bad = next(
@@ -455,7 +458,8 @@ def kendall_w_ceiling(
     m, n = matrix.shape
     errors = _checked_covariance("covariance", covariance, m * n)
     reason = why_unranked(matrix)
-    means, mean_covariance = matrix.mean(axis=0), errors.reshape(m, n, m, n).mean(axis=(0, 2))
+    means = matrix.mean(axis=0)
+    mean_covariance = errors.reshape(m, n, m, n).mean(axis=(0, 2))
     result = reliability(means, mean_covariance)
     if reason or result.estimate is None:
         return Estimate(None, status="undefined", reason=reason or result.reason)
@@ -532,7 +536,8 @@ def isotonic_residuals(metric: ArrayLike, *covariates: ArrayLike, fit_over: FitO
     effects = [_checked_covariate("covariate", covariate, values.shape) for covariate in covariates]
     shape = values.shape
     if fit_over == "all":
-        values, effects = values.reshape(-1, 1), [effect.reshape(-1, 1) for effect in effects]
+        values = values.reshape(-1, 1)
+        effects = [effect.reshape(-1, 1) for effect in effects]
     # A power of ten, so that rounding to multiples of it keeps short decimals short.
     scale = 10.0 ** np.ceil(np.log10(max(float(np.abs(values).max()), np.finfo(float).tiny)))
     # Steps from 0 to 1 at every value of a covariate but its smallest, centred to replace the constant. A decreasing
@@ -663,7 +668,8 @@ def ranking_stability(
     effects = {"nothing": (), "correct_rate": (correct,), "refusal_rate": (refused,), "both": (correct, refused)}
     rows = []
     for removed, chosen in effects.items():
-        left, baseline = values, random
+        left = values
+        baseline = random
         if chosen:
             left = isotonic_residuals(values, *chosen, fit_over=fit_over)
             baseline = np.array([isotonic_residuals(matrix, *chosen, fit_over=fit_over) for matrix in random])

@@ -23,13 +23,14 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from refusal_index import entry_points
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.files import write_atomically
-from refusal_index.data.folder import ComparedRun
 from refusal_index.data.rates import Completeness, completeness, first_draws, further_draws
 from refusal_index.data.tables import csv_text
-from refusal_index.errors import RefusalIndexError
+from refusal_index.errors import RefusalIndexError, escape
+from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies.style import house_style, latex_table, new_figure, write_above
-from refusal_index.render.format import abridged, escape
+from refusal_index.render.format import abridged
 from refusal_index.render.sentences import fill
 
 
@@ -59,7 +60,8 @@ class NotPossibleError(RefusalIndexError, ValueError):
 
     def __init__(self, brief: str = "", notes: Sequence[str] = ()) -> None:
         super().__init__(" ".join([brief, *notes]))
-        self.brief, self.notes = brief, tuple(notes)
+        self.brief = brief
+        self.notes = tuple(notes)
 
     @property
     def short(self) -> str:
@@ -72,10 +74,7 @@ class NotPossibleError(RefusalIndexError, ValueError):
 class StudyOptions:
     """Options of a study."""
 
-    # penalty of the weighted score, and confidence level of the intervals
-    penalty: float = 1.0
-    confidence_level: float = 0.95
-    seed: int = 0  # of simulations and resampling
+    analysis: Analysis = DEFAULT_ANALYSIS  # its seed is also that of simulations and resampling
     # a table of models (columns ``model``, ``family``, ``parameters_billion``) in addition to that of the paper
     models: Path | None = None
 
@@ -93,6 +92,7 @@ class Study:
     values: Mapping[str, Any] = field(default_factory=dict)  # for the template of the caption
     groups: Mapping[str, str] = field(default_factory=dict)  # heading above each column of the printed table
     caption: str = ""  # complete sentences: what is shown, of which data, with which intervals and conventions
+    table_caption: str = ""  # the same of the LaTeX table; the caption if empty
     # name and title as in the registry, such as ``accuracy_refusal_plane`` and *Accuracy-refusal plane*
     name: str = ""
     title: str = ""
@@ -145,7 +145,7 @@ TEXTS = (
 )
 COUNTS = (
     "n unscored count questions tables models variants draws place run points points_all left_out both_answered "
-    "same first_answers forced_answers two_pass_answers twice_all_answers sampling_answers own_replies generations "
+    "same first_answers forced_answers two_pass_answers full_two_pass_answers sampling_answers own_replies generations "
     "requests own_requests input_tokens output_tokens training_examples n_folds groups states state_size"
 )
 FLAGS = "trained sparse drawn above_line"
@@ -176,21 +176,25 @@ class StudySpec:
     name: str
     title: str
     needs: str  # the required runs, as the end of a sentence that begins with "It needs"
-    function: Callable[[Sequence[ComparedRun], StudyOptions], Study]
+    function: Callable[[Sequence[RunResults], StudyOptions], Study]
 
-    def make(self, runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+    def make(self, runs: Sequence[RunResults], options: StudyOptions) -> Study:
         """Make the study; raises `NotPossibleError` if the runs do not meet its requirements."""
+        analysis = options.analysis.with_recorded(run.about for run in runs)
+        options = replace(options, analysis=analysis)
         try:
             result = self.function(runs, options)
         except NotPossibleError as error:
             raise NotPossibleError(f"It needs {self.needs}{error.brief}.", error.notes) from None
-        level = f"{options.confidence_level * 100:g}%"
-        caption = result.caption or study_text(self.name, level=level, penalty=f"{options.penalty:g}", **result.values)
-        named = replace(result, name=self.name, title=self.title, caption=caption, notes=tuple(result.notes))
-        return with_missing(named, runs)
+        level = f"{options.analysis.confidence_level * 100:g}%"
+        values = {"level": level, "p": f"{options.analysis.payoffs.weighted_score_p:g}", **result.values}
+        caption = result.caption or study_text(self.name, **values)
+        table_caption = result.table_caption or result.caption or study_text(self.name, "table_caption", **values)
+        named = replace(result, name=self.name, title=self.title, notes=tuple(result.notes))
+        return with_missing(replace(named, caption=caption, table_caption=table_caption), runs)
 
 
-def study(function: Callable[[Sequence[ComparedRun], StudyOptions], Study]) -> StudySpec:
+def study(function: Callable[[Sequence[RunResults], StudyOptions], Study]) -> StudySpec:
     """Register a function as the study of its name; title, needs and caption are in ``captions.toml``."""
     texts = _texts()[function.__name__]
     return StudySpec(function.__name__, texts["title"], texts["needs"], function)
@@ -201,9 +205,11 @@ MODEL_COLUMNS = frozenset({"model", "other_model", "panel"})
 """The columns of a frame that may contain names of runs."""
 
 
-def with_missing(study: Study, runs: Sequence[ComparedRun]) -> Study:
+def with_missing(study: Study, runs: Sequence[RunResults]) -> Study:
     """Add notes on runs with ungraded answers to a study, and mark those with too many as incomplete."""
-    frame, notes, gaps = study.frame, list(study.notes), []
+    frame = study.frame
+    notes = list(study.notes)
+    gaps = []
     columns = MODEL_COLUMNS & set(frame.columns)
     incomplete = dict.fromkeys(paper_rows()["model"], False)
     for run in runs:
@@ -212,7 +218,7 @@ def with_missing(study: Study, runs: Sequence[ComparedRun]) -> Study:
         shown = names.intersection(*(pl.concat([rows[column] for column in columns]),) if columns else ())
         counts = {
             str(variant): [completeness(part) for part in (first_draws(rows), further_draws(rows)) if part.height]
-            for variant, rows in run.variants.items()
+            for variant, rows in run.tables.items()
         }
         short = [variant for variant, parts in counts.items() if not all(part.is_enough for part in parts)]
         incomplete |= {name: bool(short) or incomplete.get(name, False) for name in shown}
@@ -225,7 +231,9 @@ def with_missing(study: Study, runs: Sequence[ComparedRun]) -> Study:
             notes.append(f"{run.label}: answers left out because they have no grade: {unscored:,} of {n_asked:,}.")
     warning = f"{MARK} Incomplete, as answers without a grade are left out: {abridged(gaps)}.{BIASED}" if gaps else ""
     caption = f"{study.caption} {warning}".rstrip()
-    return replace(study, caption=caption, notes=tuple(notes), incomplete=incomplete, warning=warning)
+    table_caption = f"{study.table_caption} {warning}".rstrip()
+    named = replace(study, caption=caption, table_caption=table_caption)
+    return replace(named, notes=tuple(notes), incomplete=incomplete, warning=warning)
 
 
 def _asked_and_unscored(parts: Iterable[Completeness]) -> tuple[int, int]:
@@ -272,7 +280,7 @@ def study_specs() -> tuple[StudySpec, ...]:
     return tuple(map(study_spec, study_names()))
 
 
-def each_study(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[StudySpec, Study | ValueError]]:
+def each_study(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[tuple[StudySpec, Study | ValueError]]:
     """Make every study, and yield each with its registration, or with the error of one that cannot be made.
 
     A `NotPossibleError` says what runs a study needs. Any other ValueError means that the study cannot use these
@@ -334,13 +342,13 @@ def study_csv(study: Study) -> str:
 def tex_text(study: Study) -> str:
     """Return the table as LaTeX."""
     table = study.marked if study.printed is None else study.printed(study.marked)
-    return latex_table(table, f"{study.title}. {study.caption}", study.name, study.groups)
+    return latex_table(table, f"{study.title}. {study.table_caption or study.caption}", study.name, study.groups)
 
 
 def index_text(
     made: Sequence[tuple[Study, Sequence[Path]]],
     missing: Sequence[tuple[str, str, str]],
-    runs: Sequence[ComparedRun],
+    runs: Sequence[RunResults],
     left_out: Sequence[str] = (),
 ) -> str:
     """Return the Markdown page of all studies in a folder, with figures, captions, notes, and missing studies.
@@ -352,7 +360,7 @@ def index_text(
     """
     parts = ["# Studies", "", "| run | dataset | prompts |", "|---|---|---|"]
     for run in runs:
-        variants = ", ".join(str(variant or "all") for variant in run.variants)
+        variants = ", ".join(str(variant or "all") for variant in run.tables)
         parts.append("| " + " | ".join(markdown(text) for text in (run.label, run.dataset or "-", variants)) + " |")
     parts += ["", *(f"- Left out: {markdown(problem)}" for problem in left_out)] if left_out else []
     for study, paths in made:

@@ -38,7 +38,8 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from refusal_index.render.format import OBEYED, UNDEFINED, count, escape, number, with_interval
+from refusal_index.errors import CONTROL_CATEGORIES, escape
+from refusal_index.render.format import UNDEFINED, count, number, with_interval
 
 FloatArray = NDArray[np.float64]
 Ends = tuple[Any, Any]
@@ -49,7 +50,11 @@ WIDTH = 5.5
 COLUMN_WIDTH = 3.35
 """Width of one of two columns in inches."""
 
-INK, GREY, LIGHT, PALE, PAPER = "#222222", "#6b6b6b", "#a8a8a8", "#d0d0d0", "#ffffff"
+INK = "#222222"
+GREY = "#6b6b6b"
+LIGHT = "#a8a8a8"
+PALE = "#d0d0d0"
+PAPER = "#ffffff"
 """Text and axes; secondary text; context; contours and the faintest context; background."""
 
 MODEL_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d1f")
@@ -227,7 +232,7 @@ def _cycled(names: Sequence[str], values: Sequence[str]) -> dict[str, str]:
 def _shown(character: str) -> str:
     if character == "$":
         return "\\$"
-    if unicodedata.category(character) in OBEYED or ord(character) not in _drawn_characters():
+    if unicodedata.category(character) in CONTROL_CATEGORIES or ord(character) not in _drawn_characters():
         return character.encode("unicode_escape").decode()
     return character
 
@@ -249,7 +254,8 @@ def model_legend(figure: Figure, models: Sequence[str], labels: Mapping[str, str
 
 def model_handles(models: Sequence[str], labels: Mapping[str, str] | None = None) -> list[Line2D]:
     """Return the legend entries of models, with their colours and markers."""
-    colours, markers = model_colours(models), model_markers(models)
+    colours = model_colours(models)
+    markers = model_markers(models)
     labels = short_names(models, 32) if labels is None else labels
     return [handle(labels[model], colour, markers[model]) for model, colour in colours.items()]
 
@@ -435,7 +441,8 @@ def round_ticks(axis: Axis, ticks: Sequence[int], limit: float) -> None:
 def draw_tokens(axes: Axes, y: float, row: Mapping[str, Any], questions: int) -> None:
     """Draw the input and output tokens per question as a bar, if they are known."""
     if row["input_tokens"] is not None:
-        input_tokens, output_tokens = row["input_tokens"] / questions, row["output_tokens"] / questions
+        input_tokens = row["input_tokens"] / questions
+        output_tokens = row["output_tokens"] / questions
         axes.barh(y, input_tokens, height=0.6, color=VARIANT_COLOURS["low"])
         axes.barh(y, output_tokens, left=input_tokens, height=0.6, color=VARIANT_COLOURS["highest"])
 
@@ -506,7 +513,8 @@ def _text_size(axes: Axes, label: str, size: float) -> FloatArray:
 
 def _places(mark: FloatArray, box: FloatArray, pixels: float) -> tuple[FloatArray, FloatArray]:
     """Return candidate boxes for a label around its point, shape (m, 4), and their distances, the nearest first."""
-    sides, distances = np.tile(_SIDES, (len(_DISTANCES), 1)), np.repeat(_DISTANCES, len(_SIDES))
+    sides = np.tile(_SIDES, (len(_DISTANCES), 1))
+    distances = np.repeat(_DISTANCES, len(_SIDES))
     # A box to the left of a point, or below it, ends at its distance; a box in line with the point is centred.
     corner = mark + sides * distances[:, np.newaxis] * pixels + box * np.where(sides == 0, -0.5, np.minimum(sides, 0))
     return np.hstack([corner, corner + box]), distances
@@ -645,7 +653,9 @@ def _group_lines(columns: Sequence[str], groups: Mapping[str, str]) -> Iterator[
     """Return the headings of groups of columns, each with a rule below; empty if there are none."""
     if not any(name in groups for name in columns):
         return
-    cells, rules, position = [], [], 1
+    cells = []
+    rules = []
+    position = 1
     for heading, members in groupby(columns, key=lambda name: groups.get(name, "")):
         width = len(list(members))
         cells.append(

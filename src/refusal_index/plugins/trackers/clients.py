@@ -16,7 +16,8 @@ from typing import Any
 
 import polars.selectors as cs
 
-from refusal_index.plugins.trackers.results import ExportedRun, TrackerError
+from refusal_index.findings.run_results import RunResults
+from refusal_index.plugins.trackers.results import TrackerError
 from refusal_index.plugins.trackers.tracker import Subject
 from refusal_index.redaction import redacted_in
 from refusal_index.render.summary import name_part, numbers
@@ -28,7 +29,7 @@ PROJECT = "refusal-index"
 """Default project or experiment, used unless the tracker's own settings name one."""
 
 
-def table_of(run: ExportedRun) -> tuple[list[str], list[list[Any]]]:
+def table_of(run: RunResults) -> tuple[list[str], list[list[Any]]]:
     """Return the columns and the first `MAX_ROWS` rows of the outcome table, with API keys redacted."""
     shown = run.outcomes.head(MAX_ROWS).with_columns(cs.float().fill_nan(None))
     return shown.columns, redacted_in([list(row) for row in shown.iter_rows()])
@@ -37,21 +38,21 @@ def table_of(run: ExportedRun) -> tuple[list[str], list[list[Any]]]:
 def withdrawn(before: Iterable[str], logged: Mapping[str, float]) -> list[str]:
     """Return the names of metrics that were logged before and are now undefined; other tools' names are ignored.
 
-    >>> withdrawn(["low/n", "low/refusal_index", "of_mine", "progress/cost"], {"penalty": 1.0, "low/n": 60.0})
+    >>> withdrawn(["low/n", "low/refusal_index", "of_mine", "progress/cost"], {"weighted_score_p": 1.0, "low/n": 60.0})
     ['low/refusal_index']
     """
     variants = {name.partition("/")[0] for name in logged if "/" in name}
     return [name for name in before if name not in logged and name.partition("/")[0] in variants]
 
 
-def completeness_of(run: ExportedRun) -> str:
+def completeness_of(run: RunResults) -> str:
     """Return ``complete``, or what is missing: metrics alone do not show whether they cover all questions."""
     return f"incomplete: {run.lacks}" if run.lacks else "complete"
 
 
-def files_of(run: ExportedRun) -> list[tuple[Path, str]]:
+def files_of(run: RunResults) -> list[tuple[Path, str]]:
     """Return the regular files in a run's folder and their relative names, without links and hidden files."""
-    if run.folder is None:
+    if not run.is_in_folder:
         return [(run.source, run.source.name)]
     files = []
     for path in sorted(run.source.rglob("*")):
@@ -68,7 +69,10 @@ KEY = "refusal_index.run"
 STATUS_TAG = "refusal_index.status"
 """Tag that says whether the metrics cover all questions."""
 
-MAX_METRICS, MAX_PARAMS, MAX_PARAM_LENGTH, MAX_TAG_LENGTH = 1000, 100, 6000, 5000
+MAX_METRICS = 1000
+MAX_PARAMS = 100
+MAX_PARAM_LENGTH = 6000
+MAX_TAG_LENGTH = 5000
 """MLflow's limits: metrics and parameters in one request, and characters in a parameter and in a tag."""
 
 TABLE = "outcomes.json"
@@ -86,12 +90,14 @@ class MlflowTracker:
     def __init__(self, subject: Subject) -> None:
         import mlflow  # noqa: PLC0415 - an optional dependency
 
-        self._mlflow, self._client = mlflow, mlflow.MlflowClient()
+        self._mlflow = mlflow
+        self._client = mlflow.MlflowClient()
         self._experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME") or PROJECT
         params = [mlflow.entities.Param(key, value[:MAX_PARAM_LENGTH]) for key, value in _params(subject.config, ())]
         with _short_timeouts():
             info = self._begin(subject)
-            self._run_id, self._started = str(info.run_id), int(info.start_time)
+            self._run_id = str(info.run_id)
+            self._started = int(info.start_time)
             for batch in _batches(params, MAX_PARAMS):
                 self._client.log_batch(self._run_id, params=batch)
 
@@ -100,7 +106,7 @@ class MlflowTracker:
         with _short_timeouts():
             self._log(counts)
 
-    def log(self, run: ExportedRun) -> str:
+    def log(self, run: RunResults) -> str:
         """Log all results of a run, end the MLflow run and return its address."""
         named = numbers(run.document)
         with _short_timeouts():
@@ -202,7 +208,8 @@ class WandbTracker:
     def __init__(self, subject: Subject) -> None:
         import wandb  # noqa: PLC0415 - an optional dependency
 
-        self._wandb, self._is_ended = wandb, False
+        self._wandb = wandb
+        self._is_ended = False
         timeout = {} if "WANDB_INIT_TIMEOUT" in os.environ else INIT_TIMEOUT
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
@@ -221,7 +228,7 @@ class WandbTracker:
         """Log the progress of the run."""
         self._run.log(dict(counts))
 
-    def log(self, run: ExportedRun) -> str:
+    def log(self, run: RunResults) -> str:
         """Log all results of a run, end the W&B run and return its address or folder."""
         named = numbers(run.document)
         for name in withdrawn(self._run.summary.keys(), named):

@@ -13,15 +13,18 @@ from uuid import UUID
 
 import polars as pl
 
+from refusal_index.data.analysis import Analysis
 from refusal_index.data.files import write_atomically
+from refusal_index.data.run_json import decoding_sent
 from refusal_index.data.tables import csv_text
 from refusal_index.entry_points import package_version
+from refusal_index.findings.metric_table import UNNAMED
 from refusal_index.findings.metrics import METRICS
-from refusal_index.plugins.trackers.results import ExportedRun, ExportError, payoffs_of
+from refusal_index.findings.run_results import RunResults, analysis_of
+from refusal_index.plugins.trackers.results import ExportError
 from refusal_index.redaction import redacted_in
 from refusal_index.render.sentences import description
-from refusal_index.render.summary import UNNAMED, name_part
-from refusal_index.stats.baseline import Payoffs
+from refusal_index.render.summary import name_part
 
 Document = dict[str, Any]
 
@@ -35,7 +38,7 @@ class CsvTable:
     SUFFIX = ".csv"
 
     @staticmethod
-    def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
+    def export(runs: Sequence[RunResults], out: Path) -> list[str]:
         """Write the table, with unrounded numbers, and return a line that describes it."""
         table = pl.concat(
             run.metrics.select(
@@ -63,7 +66,7 @@ class HubFiles:
     SUFFIX = ""  # a folder
 
     @staticmethod
-    def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
+    def export(runs: Sequence[RunResults], out: Path) -> list[str]:
         """Write two files for each run into a folder and return a line about each file."""
         try:
             import yaml  # noqa: PLC0415 - installed with the extra "eval"
@@ -86,20 +89,20 @@ class HubFiles:
         return lines
 
 
-def _file_name(run: ExportedRun, *, with_model: bool) -> str:
+def _file_name(run: RunResults, *, with_model: bool) -> str:
     """Return a run's file name: its dataset, preceded by its model if several runs share a folder."""
     parts = [run.model, run.dataset] if with_model else [run.dataset]
     return "-".join(name_part(part).replace(" ", "_") for part in parts if part) or "results"
 
 
-def _entry(run: ExportedRun, row: Mapping[str, Any]) -> dict[str, Any]:
+def _entry(run: RunResults, row: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry of `.eval_results`, whose task is a metric under a variant."""
     variant, metric, low, high = (row[name] for name in ("variant", "metric", "low", "high"))
-    payoffs = payoffs_of(run.document)
-    title = description(metric, payoffs) if metric in METRICS and payoffs else metric.replace("_", " ")
+    analysis = analysis_of(run.document)
+    title = description(metric, analysis) if metric in METRICS and analysis else metric.replace("_", " ")
     prompts = "all prompts combined" if row["n"] is None else f"prompt {variant}, {row['n']:,} questions"
     has_interval = low is not None and high is not None
-    interval = f", {run.level * 100:g}% interval {low:g} to {high:g}" if has_interval else ""
+    interval = f", {run.document['confidence_level'] * 100:g}% interval {low:g} to {high:g}" if has_interval else ""
     lacks = f"; incomplete: {row['lacks']}" if row["lacks"] else ""
     return {
         "dataset": {"id": run.dataset or "unknown", "task_id": f"{name_part(variant)}/{metric}"},
@@ -108,7 +111,7 @@ def _entry(run: ExportedRun, row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _model_index(run: ExportedRun, defined: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _model_index(run: RunResults, defined: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the `model-index` of a model card; the name of an incomplete metric says what is missing."""
     dataset = run.dataset or "unknown"
     metrics = [
@@ -146,19 +149,20 @@ class EveryEvalEver:
     SUFFIX = ""  # a folder
 
     @staticmethod
-    def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
+    def export(runs: Sequence[RunResults], out: Path) -> list[str]:
         """Write two files for each run into a folder and return a line about each file."""
         now = str(int(time.time()))
         return [line for run in runs for line in _export(run, out, now)]
 
 
-def _export(run: ExportedRun, out: Path, now: str) -> Iterator[str]:
+def _export(run: RunResults, out: Path, now: str) -> Iterator[str]:
     folder = PurePosixPath("data", *place_of(run))
     uuid = UUID(bytes=hashlib.sha256(run.key.encode()).digest()[:16], version=4)
     document = aggregate(run, now)
     rows, left_out = samples(run, document["evaluation_id"])
     lines = "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows).encode()
-    aggregate_path, path = folder / f"{uuid}.json", folder / f"{uuid}_samples.jsonl"
+    aggregate_path = folder / f"{uuid}.json"
+    path = folder / f"{uuid}_samples.jsonl"
     (out / folder).mkdir(parents=True, exist_ok=True)
     if rows:
         document["detailed_evaluation_results"] = {
@@ -177,7 +181,7 @@ def _export(run: ExportedRun, out: Path, now: str) -> Iterator[str]:
         yield f"{out / path}: {len(rows):,} samples, {left_out:,} unscored left out"
 
 
-def place_of(run: ExportedRun) -> tuple[str, ...]:
+def place_of(run: RunResults) -> tuple[str, ...]:
     """Return the path of a run's folder: dataset, then the model's developer, then the model."""
     developer, slash, model = (run.model or UNNAMED).partition("/")
     names = (run.dataset or UNSPECIFIED, *((developer, model) if slash else (UNSPECIFIED, developer)))
@@ -185,9 +189,10 @@ def place_of(run: ExportedRun) -> tuple[str, ...]:
     return tuple(f"_{name}" if RESERVED.fullmatch(name) else name for name in safe)
 
 
-def aggregate(run: ExportedRun, now: str) -> Document:
+def aggregate(run: RunResults, now: str) -> Document:
     """Return the aggregate document of a run, without the reference to its samples file."""
-    model, generation = run.model or UNNAMED, _generation_config(run)
+    model = run.model or UNNAMED
+    generation = _generation_config(run)
     metrics = run.metrics.to_dicts()
     return {
         "schema_version": SCHEMA_VERSION,
@@ -230,27 +235,28 @@ def _result_id(row: Document) -> str:
     return f"{name_part(row['variant'])}/{row['metric']}"
 
 
-def _score_details(run: ExportedRun, row: Document) -> Document:
+def _score_details(run: RunResults, row: Document) -> Document:
     details = {"variant": row["variant"], "status": row["status"]}
     details |= {"reason": row["reason"]} if row["reason"] else {}
     details |= {"incomplete": row["lacks"]} if row["lacks"] else {}
     uncertainty: Document = {} if row["n"] is None else {"num_samples": row["n"]}
     if row["low"] is not None and row["high"] is not None:
-        interval = {"lower": row["low"], "upper": row["high"], "confidence_level": run.level}
+        interval = {"lower": row["low"], "upper": row["high"], "confidence_level": run.document["confidence_level"]}
         uncertainty["confidence_interval"] = interval | ({"method": row["method"]} if row["method"] else {})
     return {"score": row["estimate"], "details": details, "uncertainty": uncertainty}
 
 
-def _metric_config(run: ExportedRun, name: str) -> Document:
-    metric, payoffs = METRICS.get(name), payoffs_of(run.document)
+def _metric_config(run: RunResults, name: str) -> Document:
+    metric = METRICS.get(name)
+    analysis = analysis_of(run.document)
     named = {"metric_id": f"refusal_index.{name}", "metric_name": name, "score_type": "continuous"}
-    if metric is None or (metric.setting is not None and payoffs is None):
+    if metric is None or (metric.setting is not None and analysis is None):
         return {**named, "lower_is_better": False, "min_score": "-Infinity", "max_score": "Infinity"}
-    payoffs = payoffs or Payoffs()
-    low, high = metric.range(payoffs)
+    analysis = analysis or Analysis()
+    low, high = metric.range(analysis)
     return {
         **named,
-        "evaluation_description": description(metric.name, payoffs),
+        "evaluation_description": description(metric.name, analysis),
         "metric_unit": metric.unit,
         "lower_is_better": metric.lower_is_better,
         "min_score": low,
@@ -258,8 +264,9 @@ def _metric_config(run: ExportedRun, name: str) -> Document:
     }
 
 
-def _source_data(run: ExportedRun) -> Document:
-    about, settings = run.about.get("dataset"), run.settings.get("dataset")
+def _source_data(run: RunResults) -> Document:
+    about = run.about.get("dataset")
+    settings = run.settings.get("dataset")
     source = about.get("source") if isinstance(about, Mapping) else None
     is_url = isinstance(source, str) and source.startswith("https://")
     return {
@@ -269,9 +276,8 @@ def _source_data(run: ExportedRun) -> Document:
     }
 
 
-def _generation_config(run: ExportedRun) -> Document:
-    decoding = run.settings.get("decoding")
-    decoding = decoding if isinstance(decoding, Mapping) else {}
+def _generation_config(run: RunResults) -> Document:
+    decoding = decoding_sent(run.settings, run.about)
     kinds = {"temperature": (int, float), "top_p": (int, float), "max_tokens": (int,)}
     arguments = {
         name: decoding[name]
@@ -291,10 +297,11 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-FIRST, FORCED = "first", "forced"
+FIRST = "first"
+FORCED = "forced"
 
 
-def samples(run: ExportedRun, evaluation_id: str) -> tuple[list[Document], int]:
+def samples(run: RunResults, evaluation_id: str) -> tuple[list[Document], int]:
     """Return the samples of a run, and the number of passes left out because their correctness is unknown.
 
     Only the first passes of first draws refer to an aggregate result: the correct rate of a variant is the mean of
@@ -314,7 +321,9 @@ def samples(run: ExportedRun, evaluation_id: str) -> tuple[list[Document], int]:
 
 def _passes(row: Document) -> Iterator[tuple[str, bool | None]]:
     """Yield each pass over a question and whether its reply was correct, None if unknown."""
-    refused, wrong, forced = row["refused"], row["wrong"], row["forced_grade"]
+    refused = row["refused"]
+    wrong = row["wrong"]
+    forced = row["forced_grade"]
     answered_right = None if wrong is None else not wrong
     yield FIRST, None if refused is None else False if refused else answered_right
     if forced in ("correct", "incorrect", "refused"):
@@ -324,7 +333,9 @@ def _passes(row: Document) -> Iterator[tuple[str, bool | None]]:
 
 
 def _sample(dataset: str, row: Document, name: str, *, is_right: bool) -> Document:
-    variant, reply, refused = row["variant"] or UNNAMED, row[f"{name}_reply"], row["refused"]
+    variant = row["variant"] or UNNAMED
+    reply = row[f"{name}_reply"]
+    refused = row["refused"]
     question = {"raw": row["question"] or "", "reference": [] if row["gold"] is None else [row["gold"]]}
     counts = name == FIRST and row["draw"] == 0 and refused is not None and row["wrong"] is not None
     metadata = {

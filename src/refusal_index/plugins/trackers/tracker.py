@@ -26,23 +26,22 @@ from urllib.parse import urlsplit
 from refusal_index import entry_points
 from refusal_index.data.folder import run_around
 from refusal_index.errors import NotWrittenError, RefusalIndexError, checked_path, suggestion
+from refusal_index.findings.run_results import RunResults, key_of
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.trackers.results import (
-    ExportedRun,
     ExportError,
     TrackerError,
-    key_of,
     read_exported,
     read_folder,
 )
 from refusal_index.protocol import Conversation, completions_and_outcomes
-from refusal_index.redaction import redacted, redacted_in
+from refusal_index.redaction import redacted, redacted_error, redacted_in
 from refusal_index.runs.budget import UsageCounter
-from refusal_index.runs.engine import Event, Finished, Progress, Replied, Underway, WaitingError, unwatched
-from refusal_index.runs.execute import StoreWatcher
+from refusal_index.runs.engine import WaitingError
+from refusal_index.runs.events import Event, Finished, Progress, Replied, Underway, ignore_events
+from refusal_index.runs.open_run import StoreWatcher
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.store import ReplyStore
-from refusal_index.runs.writing import Run
 
 UNREACHABLE = re.compile(
     r"connection refused|connection reset|no such host|name resolution|name or service not known|nodename nor servname|"
@@ -51,7 +50,8 @@ UNREACHABLE = re.compile(
 )
 """Matches errors of an unreachable server: clients raise different exceptions but quote the system's message."""
 
-MAX_TITLE, MAX_REASON = 128, 300
+MAX_TITLE = 128
+MAX_REASON = 300
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Tracker(Protocol):
     def count(self, counts: Mapping[str, float]) -> None:
         """Log the progress of the run."""
 
-    def log(self, run: ExportedRun) -> str:
+    def log(self, run: RunResults) -> str:
         """Log all results of a run, end the tracker's run and return its address."""
 
     def abandon(self) -> None:
@@ -125,17 +125,17 @@ def error_line(name: str, error: BaseException) -> str:
     """Return a tracker's error message on one line, with API keys redacted."""
     message = " ".join(str(error).split()) or "no reason given"
     if isinstance(error, RefusalIndexError):
-        return redacted(message)
+        return redacted_error(message)
     unreachable = UNREACHABLE.search(message)
     if unreachable is not None:
         address = urlsplit(os.environ.get(tracker_class(name).address, ""))
         is_server = address.scheme.startswith("http")
         server = f"{address.scheme}://{address.netloc.rpartition('@')[2]}" if is_server else "its server"
         return f"{server} cannot be reached ({unreachable[0].lower()})"
-    return shorten(redacted(f"{type(error).__name__}: {message}").rstrip("."), MAX_REASON, placeholder=" ...")
+    return shorten(redacted_error(f"{type(error).__name__}: {message}").rstrip("."), MAX_REASON, placeholder=" ...")
 
 
-def export_to(name: str, runs: Sequence[ExportedRun]) -> list[str]:
+def export_to(name: str, runs: Sequence[RunResults]) -> list[str]:
     """Log every run to a tracker and return the address of each; raises TrackerError on failure."""
     try:
         check_trackers([name])
@@ -165,11 +165,13 @@ class Exporter(Protocol):
 
     SUFFIX: str
 
-    def export(self, runs: Sequence[ExportedRun], out: Path) -> list[str]:
+    def export(self, runs: Sequence[RunResults], out: Path) -> list[str]:
         """Write the runs and return a line about each file."""
 
 
-def export(runs: Run | str | Path | Sequence[Run | str | Path], to: str, out: str | Path | None = None) -> list[str]:
+def export(
+    runs: RunResults | str | Path | Sequence[RunResults | str | Path], to: str, out: str | Path | None = None
+) -> list[str]:
     """Write runs in another tool's format, or log them to an experiment tracker.
 
     Parameters
@@ -191,8 +193,8 @@ def export(runs: Run | str | Path | Sequence[Run | str | Path], to: str, out: st
     RefusalIndexError
         If the target is unknown or does not accept the runs, or the runs have no results.
     """
-    sources = [runs] if isinstance(runs, Run | str | Path) else runs
-    paths = [run.path if isinstance(run, Run) else checked_path(run, "runs") for run in sources]
+    sources = [runs] if isinstance(runs, RunResults | str | Path) else runs
+    paths = [run.path if isinstance(run, RunResults) else checked_path(run, "runs") for run in sources]
     return export_runs(paths, to, None if out is None else checked_path(out, "out"))
 
 
@@ -214,7 +216,7 @@ def export_runs(paths: Sequence[Path], to: str, out: Path | None = None) -> list
         raise ExportError("to", f"expected one of {', '.join(names)}, got {to!r}{suggestion(to, names)}")
     exporter: Exporter | None = None if plugin is None else entry_points.load(plugin)
     _check_place(exporter, to, out, paths)
-    distinct: dict[str, ExportedRun] = {}
+    distinct: dict[str, RunResults] = {}
     exported = read_exported(paths)
     # Exported twice, a run would count twice in a mean.
     repeated = [run for run in exported if distinct.setdefault(run.key, run) is not run]
@@ -256,8 +258,11 @@ __all__ = ["Counts", "check_trackers", "tracked"]
 INTERVAL = 5.0
 """Minimum number of seconds between two updates of the counts in a tracker."""
 
-FINISH_TIMEOUT, FAILURE_TIMEOUT = 600.0, 10.0
-"""Seconds to wait for a tracker to log all results, and to end a run without results."""
+FINISH_TIMEOUT = 600.0
+"""Seconds to wait for a tracker to log all results."""
+
+FAILURE_TIMEOUT = 10.0
+"""Seconds to wait for a tracker to end a run without results."""
 
 SILENT_SECONDS = 2.0
 """Seconds to wait before telling the user, so that the run does not appear to hang."""
@@ -315,7 +320,7 @@ class Tracking:
             with _interruptible():
                 for follower in self._followers:
                     if not follower.done.wait(SILENT_SECONDS):
-                        self._progress(Underway(follower.waiting, is_news=True))
+                        self._progress(Underway(follower.waiting, is_notice=True))
                     if not follower.done.wait(FINISH_TIMEOUT):
                         follower.give_up(f"it did not accept the results within {FINISH_TIMEOUT:g} seconds")
                     self._report(follower)
@@ -332,8 +337,8 @@ class Tracking:
 
     def _report(self, follower: _Follower) -> None:
         for line in follower.new_lines():
-            self._progress(Underway(line, is_news=True))
-            if follower.failed and self._progress is unwatched:
+            self._progress(Underway(line, is_notice=True))
+            if follower.failed and self._progress is ignore_events:
                 warnings.warn(line, stacklevel=2)
 
 
@@ -361,7 +366,8 @@ class Counts:
             case Replied(completion):
                 self._usage.add(completion)
             case Finished(variant, question_id):
-                question, procedure = self._questions[question_id], self._plan.procedures[variant]
+                question = self._questions[question_id]
+                procedure = self._plan.procedures[variant]
                 draws = self._plan.draws[variant][question]
                 self._count(Conversation(question, variant, procedure, draws), store)
             case _:
@@ -370,7 +376,8 @@ class Counts:
 
     def to_log(self) -> dict[str, float]:
         """Return the counts by name, including the cost if it is known."""
-        cost, (input_tokens, output_tokens) = self._usage.cost(self._plan.prices), self._usage.tokens
+        cost = self._usage.cost(self._plan.prices)
+        (input_tokens, output_tokens) = self._usage.tokens
         usage = {"requests": self._usage.requests, "input_tokens": input_tokens, "output_tokens": output_tokens}
         counts = {**self._counts, **usage, "cost": cost}
         return {f"progress/{name}": float(value) for name, value in counts.items() if value is not None}
@@ -395,11 +402,13 @@ class _Follower(threading.Thread):
 
     def __init__(self, name: str, plan: Plan) -> None:
         super().__init__(name=f"refusal-index {name}", daemon=True)
-        self._tracker_name, self._plan = name, plan
+        self._tracker_name = name
+        self._plan = plan
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._tracker: Tracker | None = None
-        self.failed, self.done = False, threading.Event()
+        self.failed = False
+        self.done = threading.Event()
         self.waiting = f"{name}: waiting for it; the results are already in {plan.folder.path}"
         self._advice = f"the results are not lost: 'refusal-index export {plan.folder.path} --to {name}' logs them"
 
@@ -442,7 +451,8 @@ class _Follower(threading.Thread):
 
     def _open(self) -> Tracker:
         if self._tracker is None:
-            folder, title = self._plan.folder, redacted(self._plan.called)
+            folder = self._plan.folder
+            title = redacted(self._plan.called)
             subject = subject_of(key_of(folder), title, folder.read_settings(), folder.read_about())
             self._tracker = tracker_class(self._tracker_name)(subject)
         return self._tracker

@@ -27,17 +27,19 @@ from typing import Any
 import numpy as np
 
 from refusal_index.data.files import locked
-from refusal_index.errors import RefusalIndexError
-from refusal_index.models.functions import AnsweringFunction, FunctionError
+from refusal_index.errors import RefusalIndexError, text_of
+from refusal_index.findings.run_results import RunResults
+from refusal_index.models.calls import FunctionError
+from refusal_index.models.functions import AnsweringFunction
 from refusal_index.models.requests import ModelError, ModelRequest, Response
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.training.watch import PanelFolder, evaluate_step
 from refusal_index.protocol import StopReason
-from refusal_index.redaction import redacted
+from refusal_index.redaction import redacted_error
 from refusal_index.render.summary import numbers
 from refusal_index.runs.api import plan_of
+from refusal_index.runs.event_loop import run_to_completion
 from refusal_index.runs.plan import RUNS, Plan
-from refusal_index.runs.writing import Run, run_to_completion
 
 MOMENT = 0.02  # seconds to wait for a batch to fill
 
@@ -60,7 +62,8 @@ class GeneratingModel(AnsweringFunction):
 
     def __init__(self, model: Any, tokenizer: Any, name: str, batch_size: int) -> None:
         super().__init__(self._alone, name)
-        self._model, self._tokenizer = model, getattr(tokenizer, "tokenizer", tokenizer)
+        self._model = model
+        self._tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
         self.batch_size = batch_size
         self._waiting: list[tuple[ModelRequest, asyncio.Future[Response]]] = []
 
@@ -79,7 +82,8 @@ class GeneratingModel(AnsweringFunction):
         return await answer
 
     def _answer_waiting(self) -> None:
-        batch, self._waiting = self._waiting, []
+        batch = self._waiting
+        self._waiting = []
         batch = [(request, answer) for request, answer in batch if not answer.done()]  # without cancelled requests
         if not batch:
             return
@@ -87,7 +91,7 @@ class GeneratingModel(AnsweringFunction):
             responses = self._generated([request for request, _ in batch])
         except Exception as error:  # models and tokenizers may raise anything, such as an out-of-memory error
             for _, answer in batch:
-                answer.set_exception(FunctionError(self.name, f"raised {type(error).__name__}: {error}"))
+                answer.set_exception(FunctionError(self.name, f"raised {type(error).__name__}: {text_of(error)}"))
             return
         for (_, answer), response in zip(batch, responses, strict=True):
             answer.set_result(response)
@@ -95,7 +99,9 @@ class GeneratingModel(AnsweringFunction):
     def _generated(self, asks: Sequence[ModelRequest]) -> list[Response]:
         import torch  # noqa: PLC0415 - needed for models in memory only
 
-        started, tokenizer, model = time.monotonic(), self._tokenizer, self._model
+        started = time.monotonic()
+        tokenizer = self._tokenizer
+        model = self._model
         prompts = [self._encoded(request) for request in asks]
         longest = max(map(len, prompts))
         padding = next(int(token) for token in (tokenizer.pad_token_id, tokenizer.eos_token_id, 0) if token is not None)
@@ -131,7 +137,12 @@ class GeneratingModel(AnsweringFunction):
         end = next((index for index, token in enumerate(reply) if token in ends), None)
         text = self._tokenizer.decode(reply[:end], skip_special_tokens=True)
         stop = StopReason.LENGTH if end is None else StopReason.STOP
-        return Response([(text, stop)], len(prompt), len(reply) if end is None else end + 1, seconds)
+        output_tokens = len(reply) if end is None else end + 1
+        return Response([(text, stop)], len(prompt), output_tokens, seconds, sent=GREEDY)
+
+
+GREEDY = {"temperature": 0.0, "top_p": None, "max_tokens": None, "seed": None}
+"""How a model in memory decodes; requests in one batch share the largest of their token limits."""
 
 
 @contextmanager
@@ -143,7 +154,8 @@ def undisturbed(model: Any) -> Iterator[None]:
     devices = sorted(
         {parameter.device.index or 0 for parameter in model.parameters() if parameter.device.type == "cuda"}
     )
-    python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the generator that trainers use
+    python = random.getstate()
+    legacy = np.random.get_state()  # noqa: NPY002 - the generator that trainers use
     try:
         with torch.random.fork_rng(devices=devices):
             model.eval()
@@ -191,7 +203,8 @@ def weights_tag(model: Any) -> str:
 try:
     from transformers import Trainer, TrainerCallback
 except ImportError:  # reported when a callback is created
-    Trainer, TrainerCallback = None, object
+    Trainer = None
+    TrainerCallback = object
 
 LOG = logging.getLogger(__name__)
 SAVE = "save"
@@ -248,13 +261,16 @@ class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # the base cl
     ) -> None:
         if Trainer is None:
             raise ModelError("RefusalIndexCallback needs transformers: pip install 'refusal-index[transformers]'")
-        self._trainer, self._dataset, self._endpoint = trainer, dataset, model
+        self._trainer = trainer
+        self._dataset = dataset
+        self._endpoint = model
         is_whole = isinstance(every, int) and not isinstance(every, bool) and every > 0
         if not is_whole and every != SAVE:
             raise SettingError(f"every: expected a number of steps or {SAVE!r}, got {every!r}")
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise SettingError(f"batch_size: expected a whole number of at least 1, got {batch_size!r}")
-        self._every, self._batch_size = every, batch_size
+        self._every = every
+        self._batch_size = batch_size
         self._panel = PanelFolder(Path(out))
         sending = {"max_retries": 1} if model is not None else {"max_connections": batch_size, "max_retries": 0}
         self._settings = {**PANEL, "max_time": LONGEST, **sending, **settings}
@@ -283,7 +299,8 @@ class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # the base cl
         """Evaluate the model at this step, at most once; errors become warnings."""
         if not state.is_world_process_zero or self._last_step == state.global_step:
             return
-        self._last_step, step = state.global_step, state.global_step
+        self._last_step = state.global_step
+        step = state.global_step
         try:
             run = self._measured(step, kwargs["model"], kwargs.get("processing_class"))
             # After a call of `log`, the trainer would not log this step's loss: restore its flags.
@@ -295,9 +312,9 @@ class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # the base cl
         except Exception as error:
             # A training that takes days must not fail because one evaluation does.
             message = str(error) if isinstance(error, RefusalIndexError) else f"{type(error).__name__}: {error}"
-            LOG.warning("Refusal Index of step %s: %s", step, " ".join(redacted(message).split()))
+            LOG.warning("Refusal Index of step %s: %s", step, " ".join(redacted_error(message).split()))
 
-    def _measured(self, step: int, model: Any, tokenizer: Any) -> Run:
+    def _measured(self, step: int, model: Any, tokenizer: Any) -> RunResults:
         if self._endpoint is not None:
             return self._execute(self._plan(step, weights_tag(model), None), step)
         if is_sharded(model):
@@ -320,10 +337,10 @@ class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # the base cl
         plan = plan_of(model, self._dataset, model_name=model_name, out=folder, **self._settings)
         return replace(plan, title=(f"step {step:,}", plan.title[1]))
 
-    def _execute(self, plan: Plan, step: int) -> Run:
+    def _execute(self, plan: Plan, step: int) -> RunResults:
         with locked(self._panel.path):
             result = run_to_completion(evaluate_step(plan, self._panel, step))
-        run = result.run
+        run = result.results
         if run is None:
             raise RefusalIndexError(str(result.error or result.waits))
         if not run.is_complete:
@@ -333,7 +350,7 @@ class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # the base cl
         return run
 
 
-def logged(run: Run) -> dict[str, float]:
+def logged(run: RunResults) -> dict[str, float]:
     """Return the metrics and intervals of a run by the names that every tracker uses, without undefined ones.
 
     Names are such as ``normal/refusal_index`` and ``normal/refusal_index/low``.

@@ -10,22 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli.console import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import FORECAST, output, takes_settings
-from refusal_index.runs.settings import SETTINGS
+from refusal_index.cli.shared_options import output, settings_of, takes_settings
 
 if TYPE_CHECKING:
     from refusal_index.plugins.training.watch import CheckpointResult, Watch
     from refusal_index.runs.budget import Budget
-    from refusal_index.runs.engine import Progress
+    from refusal_index.runs.events import Progress
     from refusal_index.runs.plan import Plan
-
-OF_RUNS = tuple(name for name in SETTINGS if name not in ("model", *FORECAST))
-"""Settings of a run except the model, which the template sets, and those of a dry run."""
 
 EXPECTED = "; expected folders with a config.json and weights, such as checkpoint-500"
 
 
-@takes_settings(*OF_RUNS, all_of_run=True)
+@takes_settings(*settings_of("watch"), all_of_run=True)
 def watch(
     folder: Path,
     /,
@@ -53,7 +49,7 @@ def watch(
     - `until_idle`: Exit after this many seconds without a new checkpoint.
     """
     from refusal_index.cli.runs import asking
-    from refusal_index.data.folder import set_members
+    from refusal_index.data.run_sets import set_members
     from refusal_index.plugins.training.watch import prepare_watch
     from refusal_index.runs.budget import Budget
     from refusal_index.runs.settings import Settings
@@ -63,7 +59,8 @@ def watch(
     planned = prepare_watch(
         folder, model_template, values, out=out, every=every, until_idle=0.0 if once else until_idle
     )
-    budget, results = Budget(Settings.from_values(**values).limits), list["CheckpointResult"]()
+    budget = Budget(Settings.from_values(**values).limits)
+    results = list["CheckpointResult"]()
     try:
         asking(_evaluate(planned, budget, results), budget)
     finally:
@@ -100,7 +97,7 @@ def _watching(plan: Plan) -> Iterator[Progress]:
 
 def _show(planned: Watch, results: list[CheckpointResult]) -> None:
     from refusal_index.cli import console
-    from refusal_index.runs.sweep import result_blocks, why_unfinished
+    from refusal_index.render.run_set import result_blocks, why_unfinished
 
     taken = [result for result in results if result.left_out is None]
     if not taken:

@@ -14,18 +14,19 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from refusal_index.data.folder import ComparedRun, Match
+from refusal_index.data.analysis import Analysis
 from refusal_index.errors import OutcomeTableError
-from refusal_index.findings.comparison import CompareOptions, matched_variants
+from refusal_index.findings.matching import Match, matched_variants
 from refusal_index.findings.metrics import METRICS, Statement
+from refusal_index.findings.run_results import RunResults
 from refusal_index.findings.summary import Summary
 from refusal_index.plugins.training.steps import MetricOverSteps, Split, metric_over_steps
 from refusal_index.render.format import reason_text
 from refusal_index.render.report.page import BOX, Scale, environment
-from refusal_index.render.sections import PageSection, RunOnPage, Section
+from refusal_index.render.run_view import RunView
+from refusal_index.render.sections import PageSection, Section
 from refusal_index.render.sentences import add_sentences, description
 from refusal_index.stats import METRIC_NAMES, Estimate, holm
-from refusal_index.stats.baseline import Payoffs
 
 TESTED = (REFUSALS, ERRORS, INDEX) = ("refusal_rate", "error_rate", "refusal_index")
 """The metrics that are tested for a change: caution, knowledge, and how strongly the two are correlated.
@@ -38,7 +39,7 @@ All other metrics follow from these three.
 class PanelOfSteps:
     """Every metric of one variant over the steps of one training."""
 
-    runs: tuple[ComparedRun, ...]  # in the order of their steps
+    runs: tuple[RunResults, ...]  # in the order of their steps
     variant: str
     match: Match  # the matched questions
     metrics: Mapping[str, MetricOverSteps]  # by metric; the Refusal Index is that of first draws
@@ -52,7 +53,8 @@ class PanelOfSteps:
     @property
     def headline(self) -> Statement:
         """Statement of which metrics changed, and at which step."""
-        steps, changed = len(self.runs), [metric for metric in TESTED if self.changed(metric)]
+        steps = len(self.runs)
+        changed = [metric for metric in TESTED if self.changed(metric)]
         if not changed:
             unknown = [(metric, n) for metric in TESTED if (n := self._left_out(metric))]
             return Statement("no_change_over_steps", "conclusion", {"steps": steps, "unknown": unknown})
@@ -70,7 +72,8 @@ class PanelOfSteps:
         return (*map(self._detail, TESTED), Statement("tests_over_steps", "scope", values))
 
     def _detail(self, metric: str) -> Statement:
-        left_out, steps = self._left_out(metric), len(self.runs)
+        left_out = self._left_out(metric)
+        steps = len(self.runs)
         if self._split(metric) is None:
             values = {"metric": metric, "known": steps - left_out, "steps": steps}
             return Statement("metric_unknown", "serious", values)
@@ -100,7 +103,8 @@ class PanelOfSteps:
 
     def _across(self, metric: str) -> Split | None:
         """Return the split of a metric at the change of the refusal rate, or at the next step that has the metric."""
-        steps, change = self.metrics[metric], self.metrics[REFUSALS].change
+        steps = self.metrics[metric]
+        change = self.metrics[REFUSALS].change
         parts = zip(steps.rows, steps.splits, strict=False)  # the last step before a split, and the split
         return next((step for last, step in parts if change and last < change.row <= step.row), None)
 
@@ -115,37 +119,39 @@ class PanelOfSteps:
         return over_steps.pvalue_within is None or over_steps.pvalue_within > 1 - over_steps.confidence_level
 
 
-def steps_of_trainings(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], ...]:
+def steps_of_trainings(runs: Sequence[RunResults]) -> tuple[tuple[RunResults, ...], ...]:
     """Return the runs of each training with at least two steps on one dataset, in the order of their steps."""
-    trainings: dict[tuple[Path, str | None], list[ComparedRun]] = {}
+    trainings: dict[tuple[Path, str | None], list[RunResults]] = {}
     for run in runs:
         if run.step is not None:
             trainings.setdefault((run.source.resolve().parent, run.dataset_id), []).append(run)
     return tuple(tuple(sorted(steps, key=lambda run: run.step or 0)) for steps in trainings.values() if len(steps) > 1)
 
 
-def panels_of(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[PanelOfSteps, ...]:
+def panels_of(runs: Sequence[RunResults], analysis: Analysis) -> tuple[PanelOfSteps, ...]:
     """Return a panel for each variant that all steps share; empty if they share none.
 
     - `runs`: the steps of one training, as returned by `steps_of_trainings`.
-    - `options`: the confidence level holds simultaneously for all intervals of a metric, and for all changes together.
+    - `analysis`: the confidence level holds simultaneously for all intervals of a metric, and for all changes together.
     """
     try:
-        matches = matched_variants(runs, options.variant)
+        matches = matched_variants(runs, analysis.variant)
     except OutcomeTableError:
         return ()
-    return tuple(_panel(runs, variant, match, options) for variant, match in matches.items())
+    return tuple(_panel(runs, variant, match, analysis) for variant, match in matches.items())
 
 
-def _panel(runs: Sequence[ComparedRun], variant: str, match: Match, options: CompareOptions) -> PanelOfSteps:
+def _panel(runs: Sequence[RunResults], variant: str, match: Match, analysis: Analysis) -> PanelOfSteps:
+    analysis = analysis.with_recorded(run.about for run in runs)
+    payoffs = analysis.payoffs
     metrics = {
         metric: metric_over_steps(
             *match.matrix.arrays,
             metric=metric,
-            penalty=options.penalty,
-            truthfulness_weights=options.truthfulness_weights,
-            confidence_level=options.confidence_level,
-            rng=options.seed,
+            weighted_score_p=payoffs.weighted_score_p,
+            truthfulness_weights=payoffs.truthfulness,
+            confidence_level=analysis.confidence_level,
+            rng=analysis.seed,
             **match.matrix.design,
         )
         for metric in METRIC_NAMES
@@ -168,27 +174,22 @@ class _Point:
     value: Estimate
 
 
-def panel_values(runs: Sequence[RunOnPage]) -> Iterator[dict[str, Any]]:
+def panel_values(runs: Sequence[RunView]) -> Iterator[dict[str, Any]]:
     """Yield the template values for each training with several steps among the runs, and each shared variant."""
-    positions = {id(run.run): run for run in runs}
-    summary = runs[0].summary
-    options = CompareOptions(
-        penalty=summary.penalty,
-        truthfulness_weights=summary.truthfulness_weights,
-        confidence_level=summary.confidence_level,
-    )
-    panels = [panel for steps in steps_of_trainings([run.run for run in runs]) for panel in panels_of(steps, options)]
+    views = {id(view.run): view for view in runs}
+    analysis = runs[0].summary.analysis
+    panels = [panel for steps in steps_of_trainings([run.run for run in runs]) for panel in panels_of(steps, analysis)]
     for number, panel in enumerate(panels, start=1):
-        dataset, rows = panel.runs[0].dataset, tuple(_rows(panel, [positions[id(run)] for run in panel.runs]))
-        payoffs = Payoffs(summary.penalty, summary.truthfulness_weights)
-        charts = {metric: _chart(panel, metric, payoffs) for metric in panel.metrics}
+        dataset = panel.runs[0].dataset
+        rows = tuple(_rows(panel, [views[id(run)] for run in panel.runs]))
+        charts = {metric: _chart(panel, metric, analysis) for metric in panel.metrics}
         # Missing questions may bias the metrics, so they are stated first.
-        lacking = ", ".join(f"step {row['step']:,} ({row['lacks']})" for row in rows if row["lacks"])
+        incomplete = ", ".join(f"step {row['step']:,} ({row['lacks']})" for row in rows if row["lacks"])
         yield {
             "anchor": f"panel-{number}",
             "title": f"{len(panel.runs)} steps{f' on {dataset}' if dataset else ''}, {panel.variant}",
             "headline": panel.headline,
-            "lacking": f"Incomplete; do not rely on these numbers: {lacking}." if lacking else "",
+            "incomplete": f"Incomplete; do not rely on these numbers: {incomplete}." if incomplete else "",
             "statements": panel.statements,
             "charts": [charts[metric] for metric in FIRST],
             "more": [chart for metric, chart in charts.items() if metric not in FIRST],
@@ -196,7 +197,7 @@ def panel_values(runs: Sequence[RunOnPage]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _rows(panel: PanelOfSteps, runs: Sequence[RunOnPage]) -> Iterator[dict[str, Any]]:
+def _rows(panel: PanelOfSteps, runs: Sequence[RunView]) -> Iterator[dict[str, Any]]:
     """Yield the template values of each checkpoint; `cells` are in the order of `FIRST`."""
     scored = panel.match.matrix.scored.sum(axis=1).tolist()
     for row, (run, step) in enumerate(zip(runs, panel.steps, strict=True)):
@@ -225,7 +226,7 @@ def _lacks(summary: Summary, variant: str) -> str | None:
     return f"{' and '.join(lacking)} scored"
 
 
-def _chart(panel: PanelOfSteps, metric: str, payoffs: Payoffs) -> dict[str, Any]:
+def _chart(panel: PanelOfSteps, metric: str, analysis: Analysis) -> dict[str, Any]:
     """Return the template values of the chart of one metric over the steps.
 
     `bands` and `lines` are polygons and polylines, one for each run of consecutive steps with intervals or estimates.
@@ -237,10 +238,12 @@ def _chart(panel: PanelOfSteps, metric: str, payoffs: Payoffs) -> dict[str, Any]
         _Point(run.label, step, value)
         for run, step, value in zip(panel.runs, panel.steps, over_steps.points, strict=True)
     )
-    steps, margin = panel.steps, (panel.steps[-1] - panel.steps[0]) * 0.03  # keeps the end points inside the plot
+    steps = panel.steps
+    margin = (panel.steps[-1] - panel.steps[0]) * 0.03  # keeps the end points inside the plot
     quarters = [steps[0] + (steps[-1] - steps[0]) * part / 4 for part in range(5)]
     shown = {min(steps, key=lambda step: abs(step - quarter)) for quarter in quarters}
-    x, y = Scale(steps[0] - margin, steps[-1] + margin, tuple(sorted(shown))), vertical(metric, over_steps.points)
+    x = Scale(steps[0] - margin, steps[-1] + margin, tuple(sorted(shown)))
+    y = vertical(metric, over_steps.points)
 
     def stretches(is_drawn: Callable[[_Point], bool]) -> list[list[_Point]]:
         groups = (list(group) for is_in, group in groupby(points, key=is_drawn) if is_in)
@@ -263,7 +266,7 @@ def _chart(panel: PanelOfSteps, metric: str, payoffs: Payoffs) -> dict[str, Any]
     gap_words = (f"{reason} at step{'s' * (len(steps) > 1)} {', '.join(steps)}" for reason, steps in by_reason.items())
     return {
         "name": "Refusal Index" if metric == INDEX else METRICS[metric].label,
-        "meaning": description(metric, payoffs),
+        "meaning": description(metric, analysis),
         "x": x,
         "y": y,
         "points": points,
@@ -283,11 +286,13 @@ def vertical(metric: str, values: Sequence[Estimate]) -> Scale:
     Scale(low=0.0, high=0.6, ticks=(0.0, 0.2, 0.4, 0.6))
     """
     ends = [end for value in values for end in (value.estimate, value.low, value.high) if end is not None] or [0.0, 1.0]
-    low, high = min(0.0, *ends), max(0.0, *ends)
+    low = min(0.0, *ends)
+    high = max(0.0, *ends)
     smallest = 0.05 * max(-METRICS[metric].low, METRICS[metric].high)
     rounds = (smallest * factor * 10**power for power in itertools.count() for factor in (1, 2, 4, 10))
     step = next(size for size in rounds if (high - low) / size <= 4)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    first = math.floor(low / step + 1e-9)
+    last = math.ceil(high / step - 1e-9)
     last = max(last, first + 1)
     ticks = tuple(round(n * step, 10) for n in range(first, last + 1))
     return Scale(ticks[0], ticks[-1], ticks)
@@ -306,7 +311,7 @@ class PanelSection(Section):
     name = "panel"
     style = resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
 
-    def of_page(self, runs: Sequence[RunOnPage], heading: str) -> Iterator[PageSection]:
+    def of_page(self, runs: Sequence[RunView], heading: str) -> Iterator[PageSection]:
         """Yield a section for each training with several steps among the runs."""
         template = environment(__package__).get_template("panel.html.j2")
         for values in panel_values(runs):

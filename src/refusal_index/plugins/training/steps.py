@@ -104,7 +104,7 @@ def metric_over_steps(
     scored: ArrayLike | None = None,
     *,
     metric: str = "refusal_index",
-    penalty: float = 1.0,
+    weighted_score_p: float = 1.0,
     truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
     confidence_level: float = 0.95,
     n_resamples: int = RESAMPLES,
@@ -119,7 +119,7 @@ def metric_over_steps(
     refused, wrong, scored : array_like of bool, shape (k, n)
         As for `checked_matrices`; rows are steps in order, columns are questions.
     metric : str in `METRIC_NAMES`, default: "refusal_index"
-    penalty : float, default: 1
+    weighted_score_p : float, default: 1
     truthfulness_weights : tuple of float
         As for `metrics`.
     confidence_level : float, default: 0.95
@@ -155,7 +155,8 @@ def metric_over_steps(
     True
     """
     matrices = checked_matrices(refused, wrong, scored)
-    name, payoffs = checked_metric(metric), checked_payoffs(penalty, truthfulness_weights)
+    name = checked_metric(metric)
+    payoffs = checked_payoffs(weighted_score_p, truthfulness_weights)
     normal_quantile(confidence_level)
     checked_resamples(n_resamples)
     matrices, design = designed(matrices, cluster, weight)
@@ -187,7 +188,8 @@ def _doubt(metric: str, point: PointEstimate, table: AnyTable, payoffs: Payoffs)
     influence = point.by_cell if point.status == "ok" else None
     counts = np.array(table.effective_counts(influence) if isinstance(table, SampledTable) else table.counts, float)
     top, bottom = np.array(ratio_weights(payoffs)[metric], float)
-    variance, rarer = _variance(counts, top, bottom), _variance(counts + ADDED, top, bottom)
+    variance = _variance(counts, top, bottom)
+    rarer = _variance(counts + ADDED, top, bottom)
     return math.sqrt(max(rarer - variance, 0.0))
 
 
@@ -225,7 +227,8 @@ def _band(metric: str, values: FloatArray, reach: FloatArray) -> tuple[list[floa
     low = -1.0 if metric == "refusal_index" else 0.0
     width = 1 - low
     share = (values - low) / width
-    centre, half = logit(share), reach / (width * share * (1 - share))
+    centre = logit(share)
+    half = reach / (width * share * (1 - share))
     return (low + width * expit(centre - half)).tolist(), (low + width * expit(centre + half)).tolist()
 
 
@@ -334,7 +337,8 @@ def changes(
 def pvalue_within(cut: int, values: FloatArray, errors: JointErrors, samples: FloatArray) -> float | None:
     """Return the p-value of the hypothesis that the values are constant before the cut and after it."""
     k = len(values)
-    before, after = _splits(cut), _splits(k - cut)
+    before = _splits(cut)
+    after = _splits(k - cut)
     contrasts = np.zeros((k - 2, k))
     contrasts[: cut - 1, :cut] = before
     contrasts[cut - 1 :, cut:] = after
@@ -352,5 +356,6 @@ def _splits(k: int) -> FloatArray:
     >>> _splits(3).tolist()
     [[-1.0, 0.5, 0.5], [-0.5, -0.5, 1.0]]
     """
-    positions, cuts = np.arange(k), np.arange(1, k)[:, None]
+    positions = np.arange(k)
+    cuts = np.arange(1, k)[:, None]
     return np.where(positions < cuts, -1 / cuts, 1 / (k - cuts))

@@ -24,18 +24,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from refusal_index.data.files import locked, write_atomically
-from refusal_index.data.folder import SET_VERSION, SUMMARY, RunFolder, check_set_version, set_document
+from refusal_index.data.files import locked
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.run_sets import SUMMARY, check_set_version, set_document
 from refusal_index.errors import RefusalIndexError, RunFolderError, checked_path, is_utf8, suggestion
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.requests import ModelError
-from refusal_index.redaction import redacted
+from refusal_index.redaction import redacted_error
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.engine import DIRECT, Progress, WaitingError, unwatched
+from refusal_index.runs.engine import WaitingError
+from refusal_index.runs.engines import DIRECT
+from refusal_index.runs.events import Progress, ignore_events
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import RUNS, Plan, load_questions, prepare
+from refusal_index.runs.run_set import SetRun, set_summary, write_set_summary
 from refusal_index.runs.settings import Settings
-from refusal_index.runs.sweep import CellResult, run_document
 
 CONFIGURATIONS = ("config.json", "adapter_config.json")
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin")
@@ -177,13 +180,13 @@ def is_whole(path: Path) -> bool:
             return False
 
 
-class Settled:
+class StabilityCheck:
     """Determines which checkpoints have stopped changing.
 
     Parameters
     ----------
     seconds
-        Time without a change after which a checkpoint counts as settled.
+        Time without a change after which a checkpoint counts as stable.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -229,12 +232,12 @@ class PanelFolder:
         runs = document.get("runs")
         self._runs: list[dict[str, Any]] = [run for run in runs if isinstance(run, dict)] if runs else []
 
-    def put(self, result: CellResult, step: int | None) -> None:
+    def put(self, result: SetRun, step: int | None) -> None:
         """Add the result of a checkpoint, replacing an earlier one, and write the summary.
 
         Checkpoints without a step are numbered consecutively after the last step.
         """
-        entry = {**run_document(result), "step": step, **({UNNUMBERED: True} if step is None else {})}
+        entry = {**result.to_document(), "step": step, **({UNNUMBERED: True} if step is None else {})}
         names = [(run.get("model"), run.get("dataset")) for run in self._runs]
         key = (entry["model"], entry["dataset"])
         # If a step is trained again, its new checkpoint counts: the training continued from those weights.
@@ -250,14 +253,7 @@ class PanelFolder:
         last = _step(numbered[-1]) if numbered else 0
         unnumbered = (run for run in self._runs if run.get(UNNUMBERED))
         self._runs = [*numbered, *({**run, "step": last + n} for n, run in enumerate(unnumbered, 1))]
-        document = {
-            "set_version": SET_VERSION,
-            "name": "panel",
-            "complete": all(run.get("status") == "complete" for run in self._runs),
-            "runs": self._runs,
-        }
-        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        write_atomically(self.path / SUMMARY, text.encode())
+        write_set_summary(self.path, set_summary("panel", self._runs))
 
 
 def _step(entry: dict[str, Any]) -> int:
@@ -344,7 +340,7 @@ class CheckpointResult:
     """
 
     checkpoint: Checkpoint
-    result: CellResult | None
+    result: SetRun | None
     error: str | None = None
     left_out: str | None = None
 
@@ -472,7 +468,7 @@ async def execute_watch(watch: Watch, watched: Watched, budget: Budget) -> Async
     budget
         Budget of all runs together; the watch stops when it is spent or the user interrupts it.
     """
-    settled = Settled(watch.every)
+    is_stable = StabilityCheck(watch.every)
     panel: PanelFolder | None = None
     done: dict[Path, Signature] = {}
     idle = 0.0
@@ -482,10 +478,11 @@ async def execute_watch(watch: Watch, watched: Watched, budget: Budget) -> Async
             for checkpoint in checkpoints_in(watch.folder):
                 if done.get(checkpoint.path) == checkpoint.signature:
                     continue
-                if checkpoint.lacks is not None or not settled(checkpoint):
+                if checkpoint.lacks is not None or not is_stable(checkpoint):
                     waiting.append(checkpoint)
                     continue
-                done[checkpoint.path], idle = checkpoint.signature, 0.0
+                done[checkpoint.path] = checkpoint.signature
+                idle = 0.0
                 if panel is None:  # without a checkpoint no folder is created
                     holding.enter_context(locked(watch.out))
                     panel = PanelFolder(watch.out)
@@ -517,16 +514,16 @@ async def _evaluated(
 
 
 async def evaluate_step(
-    plan: Plan, panel: PanelFolder, step: int | None, progress: Progress = unwatched, budget: Budget | None = None
-) -> CellResult:
+    plan: Plan, panel: PanelFolder, step: int | None, progress: Progress = ignore_events, budget: Budget | None = None
+) -> SetRun:
     """Execute the run of a step and add its result to the panel; errors become part of the result."""
     try:
-        result = CellResult(plan, await execute(plan, progress, budget))
+        result = SetRun(plan, await execute(plan, progress, budget))
     except WaitingError as error:
-        result = CellResult(plan, waits=str(error))
+        result = SetRun(plan, error)
     except Exception as error:  # a provider that loads weights on this machine may raise anything
         message = str(error) if isinstance(error, RefusalIndexError) else f"{type(error).__name__}: {error}"
-        result = CellResult(plan, error=redacted(message))
+        result = SetRun(plan, RefusalIndexError(redacted_error(message)))
     panel.put(result, step)
     return result
 
@@ -536,5 +533,6 @@ def _plan(watch: Watch, checkpoint: Checkpoint) -> Plan:
     settings = Settings.from_values(**{**watch.values, "model": model_of(watch.template, checkpoint)})
     plan = prepare(settings, runs=watch.out)
     identity = {**plan.identity, "weights": weights_digest(checkpoint)}
-    folder, title = RunFolder(watch.out / checkpoint.name), (checkpoint.name, plan.dataset.name)
+    folder = RunFolder(watch.out / checkpoint.name)
+    title = (checkpoint.name, plan.dataset.name)
     return replace(plan, folder=folder, identity=identity, title=title)

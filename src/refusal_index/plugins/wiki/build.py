@@ -36,18 +36,11 @@ from refusal_index.plugins.wiki.questions import (
     templates,
 )
 from refusal_index.runs.budget import UsageCounter
-from refusal_index.runs.engine import (
-    BATCH,
-    Begun,
-    Engine,
-    Opened,
-    RunFailedError,
-    check_engines_own,
-    check_sends,
-    note_on,
-)
-from refusal_index.runs.execute import outstanding
-from refusal_index.runs.plan import versions
+from refusal_index.runs.engine import Engine, RunFailedError
+from refusal_index.runs.engines import check_engines_own, check_sends, note_on
+from refusal_index.runs.events import Begun, Opened
+from refusal_index.runs.identity import versions
+from refusal_index.runs.outstanding import refuse_outstanding
 from refusal_index.runs.progress import progress_bar
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
@@ -149,7 +142,9 @@ def finished_record(paths: BuildPaths, settings: Mapping[str, Any]) -> dict[str,
         return None
     try:
         record: dict[str, Any] = dict(json.loads(paths.record.read_bytes()))
-        version, before, checksum = record["build_format"], dict(record["settings"]), record["file"]["sha256"]
+        version = record["build_format"]
+        before = dict(record["settings"])
+        checksum = record["file"]["sha256"]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise BuildError(
             f"{paths.record} is not a record of a build ({error!r}); remove it, or give another --out"
@@ -265,7 +260,8 @@ async def build(options: BuildOptions, console: Console) -> dict[str, Any]:
     pages = _read_pages(options)
     check_engines_own(options.sending)
     check_sends(options.sending)
-    identity, paths = identity_of(options, pages), options.paths
+    identity = identity_of(options, pages)
+    paths = options.paths
     record = finished_record(paths, identity)
     if record is not None:
         return record
@@ -276,8 +272,7 @@ async def build(options: BuildOptions, console: Console) -> dict[str, Any]:
     with folder.lock():
         folder.create_or_resume(identity)
         with ReplyStore(folder.replies) as store:
-            if options.sending.engine != BATCH:
-                outstanding().refuse_in_flight(folder, store)
+            refuse_outstanding(folder, store, options.sending.engine)
             return await _build(options, pages, identity, engines, store, console)
 
 
@@ -289,7 +284,8 @@ async def _build(
     store: ReplyStore,
     console: Console,
 ) -> dict[str, Any]:
-    paths, state = options.paths, BuildState(options.candidates(pages), options.questions)
+    paths = options.paths
+    state = BuildState(options.candidates(pages), options.questions)
     try:
         with progress_bar(console, options.questions, UNPRICED) as bar:
             bar(Opened(0, note_on(options.sending)))
@@ -317,7 +313,8 @@ def estimate(options: BuildOptions) -> Iterator[str]:
     RefusalIndexError
         If an option or the pages cannot be used.
     """
-    pages, n = _read_pages(options), options.questions
+    pages = _read_pages(options)
+    n = options.questions
     candidates = (
         candidate for order in options.candidates(pages).values() for candidate in islice(order, ESTIMATED_FROM)
     )
@@ -348,7 +345,8 @@ def identity_of(options: BuildOptions, pages: Pages) -> dict[str, Any]:
 
 def _read_pages(options: BuildOptions) -> Pages:
     """Read the pages, and check that one of them has a section that is long enough."""
-    shortest, longest = options.lengths.shortest, options.lengths.longest
+    shortest = options.lengths.shortest
+    longest = options.lengths.longest
     if shortest > longest:
         raise SettingError(
             f"{{shortest}}: expected at most {{longest}}, {longest}, got {shortest}; lower it, or raise {{longest}}"
@@ -371,7 +369,8 @@ def _read_pages(options: BuildOptions) -> Pages:
 
 def build_lines(record: Mapping[str, Any], paths: BuildPaths, n_wanted: int) -> Iterator[str]:
     """Yield lines that describe a finished build: questions, rejections by reason, tokens and the file."""
-    counts, file = record["counts"], record["file"]
+    counts = record["counts"]
+    file = record["file"]
     yield f"{file['questions']:,} questions from {counts['sections_tried']:,} sections"
     rejected = {**counts["rejected"], **({"good, not needed": n} if (n := counts["not_needed"]) else {})}
     yield from (f"  {reason:<20} {count:>7,}" for reason, count in rejected.items())

@@ -44,26 +44,18 @@ from refusal_index.protocol import (
     next_requests,
 )
 from refusal_index.runs.budget import UsageCounter
-from refusal_index.runs.engine import (
-    Assignment,
-    Engine,
-    Event,
-    Finished,
-    Progress,
-    Replied,
-    RunFailedError,
-    Underway,
-    WaitingError,
-    engine_of,
-)
+from refusal_index.runs.engine import Assignment, Engine, RunFailedError, WaitingError
+from refusal_index.runs.engines import engine_of
+from refusal_index.runs.events import Event, Finished, Progress, Replied, Underway
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
-FIRST_ROUND, MAX_ROUND = 50, 500
+FIRST_ROUND = 50
+MAX_ROUND = 500
 MIN_YIELD = 0.1
 """Lower bound on the assumed yield, so a round has at most ten sections for each missing question."""
 
-HOPELESS = 100
+STALLED_AFTER = 100
 """Number of consecutive sections without a question after which the build stops."""
 
 NAME = "precise-wiki"
@@ -90,7 +82,8 @@ class BuildState:
     """
 
     def __init__(self, order: Mapping[str | None, Iterator[Candidate]], n_wanted: int) -> None:
-        self._order, self._n_wanted = order, n_wanted
+        self._order = order
+        self._n_wanted = n_wanted
         self._good: dict[str | None, list[Tried]] = {difficulty: [] for difficulty in order}
         self._open = list(order)
         self._questions: set[str] = set()
@@ -141,10 +134,10 @@ class BuildState:
         return sum(result.reason is None for result in self.tried) - len(self.taken())
 
     @property
-    def is_hopeless(self) -> bool:
-        """Whether none of the last `HOPELESS` sections yielded a question."""
-        last = self.tried[-HOPELESS:]
-        return len(last) == HOPELESS and all(result.reason is not None for result in last)
+    def has_stalled(self) -> bool:
+        """Whether none of the last `STALLED_AFTER` sections yielded a question."""
+        last = self.tried[-STALLED_AFTER:]
+        return len(last) == STALLED_AFTER and all(result.reason is not None for result in last)
 
     def _shares(self) -> dict[str | None, int]:
         """Return how many questions each difficulty contributes: an equal share, or all it has if it is used up."""
@@ -186,7 +179,8 @@ def build_engines(settings: Mapping[str, Settings]) -> dict[str, Engine]:
     """
     by_model = {setting.model: setting for setting in settings.values()}
     engines = {
-        name: engine_of(setting.sending.engine)(setting, {Role.MODEL: name}, {}) for name, setting in by_model.items()
+        name: engine_of(setting.sending.engine).make(setting, {Role.MODEL: name}, {})
+        for name, setting in by_model.items()
     }
     return {role: engines[setting.model] for role, setting in settings.items()}
 
@@ -218,8 +212,11 @@ class Builder:
         progress: Progress,
         folder: RunFolder,
     ) -> None:
-        self._settings, self._engines, self._store = settings, engines, store
-        self._progress, self._folder = progress, folder
+        self._settings = settings
+        self._engines = engines
+        self._store = store
+        self._progress = progress
+        self._folder = folder
         self._breakers = {role: CircuitBreaker() for role in TAGS}
         self._candidates: dict[str, Candidate] = {}
         self._shown: set[str] = set()
@@ -289,7 +286,8 @@ class Builder:
         before = list(self._completions(candidate))[: list(TAGS).index(role)]
         request = next_ask(candidate, [completion.reply for completion in before])
         if isinstance(request, Ask) and request.role == role:
-            settings, question = self._settings[role], Question(candidate.candidate_id, request.message, None)
+            settings = self._settings[role]
+            question = Question(candidate.candidate_id, request.message, None)
             seed = request_seed(settings.seed, candidate.candidate_id, TAGS[role])
             yield Conversation(question, role, SingleMessage(GraderKind.EXACT, request.message), seed=seed)
 
@@ -333,16 +331,16 @@ class Builder:
 
 
 def _check_round(tried: Sequence[Tried], state: BuildState) -> None:
-    """Raise BuildStoppedError if most requests of a round failed or the build is hopeless."""
+    """Raise BuildStoppedError if most requests of a round failed or it has stalled."""
     failed = Counter(result.detail for result in tried if result.reason is Reason.REQUEST_FAILED)
     if failed.total() >= FEW_FAILURES and 2 * failed.total() > len(tried):
         raise BuildStoppedError(
             f"{failed.total()} of the last {len(tried)} sections failed, most often with: "
             f"{failed.most_common(1)[0][0]}; run the same command again to resume: no reply is paid for twice"
         )
-    if state.is_hopeless:
+    if state.has_stalled:
         reasons = ", ".join(f"{reason} {count}" for reason, count in state.reasons().most_common())
         raise BuildStoppedError(
-            f"none of the last {HOPELESS} sections yielded a question, out of {len(state.tried)} tried ({reasons}); "
-            "choose another --writer or --answerer, or other pages"
+            f"none of the last {STALLED_AFTER} sections yielded a question, out of {len(state.tried)} tried "
+            f"({reasons}); choose another --writer or --answerer, or other pages"
         )

@@ -23,11 +23,11 @@ import polars as pl
 
 from refusal_index.data.datasets.dataset import DatasetError
 from refusal_index.data.files import sha256_of
+from refusal_index.data.reasoning import without_reasoning
 from refusal_index.data.tables import TextTable, read_text
 from refusal_index.data.text import sound_text
 from refusal_index.errors import suggestion
 from refusal_index.protocol import Reply, StopReason
-from refusal_index.protocol.replies import without_reasoning
 
 USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
     "title": ("title",),
@@ -207,7 +207,8 @@ def _below_headings(markdown: str) -> Iterator[tuple[tuple[str, ...], list[str]]
             lines.append(line)
             continue
         yield tuple(name for _, name in above), lines
-        level, lines = len(heading[1]), []
+        level = len(heading[1])
+        lines = []
         above = [*(entry for entry in above if entry[0] < level), (level, heading[2].strip())]
     yield tuple(name for _, name in above), lines
 
@@ -286,7 +287,8 @@ def request_seed(seed: int, candidate_id: str, step: str) -> int:
 
 
 def _in_turn(pages: Pages, group: Sequence[Page], seed: int, lengths: Lengths) -> Iterator[Candidate]:
-    remaining, turn = sorted(group, key=lambda page: _random_key(seed, page.key)), 0
+    remaining = sorted(group, key=lambda page: _random_key(seed, page.key))
+    turn = 0
     while remaining:
         left = []
         for page in remaining:
@@ -295,7 +297,8 @@ def _in_turn(pages: Pages, group: Sequence[Page], seed: int, lengths: Lengths) -
                 yield candidates[turn]
             if turn + 1 < len(candidates):
                 left.append(page)
-        turn, remaining = turn + 1, left
+        turn = turn + 1
+        remaining = left
 
 
 def _of_page(pages: Pages, page: Page, seed: int, lengths: Lengths) -> list[Candidate]:
@@ -324,7 +327,8 @@ def _random_key(seed: int, *parts: str) -> bytes:
     return hashlib.sha256(SEPARATOR.join((str(seed), *parts)).encode("utf-8", "surrogatepass")).digest()
 
 
-WRITER, ANSWERER = "writer", "answerer"
+WRITER = "writer"
+ANSWERER = "answerer"
 TAGS = {WRITER: "question", ANSWERER: "answer"}
 """The tag around the reply of each role, in the order of the requests."""
 
@@ -372,7 +376,9 @@ MAX_ANSWER = 100
 """Maximum length in characters, for scripts without spaces; otherwise the number of words is the limit."""
 
 MAX_DETAIL = 300
-NOTHING, UNANSWERABLE, VAGUE = "none", "unanswerable", "vague"
+NOTHING = "none"
+UNANSWERABLE = "unanswerable"
+VAGUE = "vague"
 QUESTION_MARKS = ("?", "\uff1f", "\u061f")  # ASCII, full-width and Arabic
 ANOTHER_FOLLOWS = re.compile(r"[?\uff1f\u061f]\s")
 CLOSING = "\"')]\u201d\u2019\u00bb"

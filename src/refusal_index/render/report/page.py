@@ -30,26 +30,29 @@ import polars as pl
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from refusal_index.data.analysis import Analysis
 from refusal_index.data.files import opened_file, write_atomically
-from refusal_index.data.folder import ComparedRun
 from refusal_index.entry_points import package_version
-from refusal_index.errors import OutcomeTableError
-from refusal_index.findings.comparison import CompareOptions, PairComparison, compare_pair, settings_statements
-from refusal_index.findings.conclusions import Headline, headline
+from refusal_index.errors import CONTROL_CATEGORIES, OutcomeTableError
+from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.gate import GateResult
+from refusal_index.findings.headline import Headline, headline
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Statement
 from refusal_index.findings.ranking import rank
+from refusal_index.findings.run_differences import settings_statements
+from refusal_index.findings.run_results import RunResults
+from refusal_index.findings.sections import registered_sections
 from refusal_index.findings.summary import VariantSummary
 from refusal_index.render import format as formats
-from refusal_index.render.format import OBEYED
 from refusal_index.render.gate import changed_table, guard_table, guards_key
-from refusal_index.render.report.runs import Embedded, ReportRun, embed_questions, facts, prompts, questions_of
-from refusal_index.render.sections import PageSection, RunOnPage, report_sections
+from refusal_index.render.report.runs import Embedded, embed_questions, facts, prompts, questions_of
+from refusal_index.render.run_view import RunView, views_of
+from refusal_index.render.sections import PageSection
 from refusal_index.render.sentences import description, filters, phrase, sentence, sentences, typesetting
 from refusal_index.stats import ContingencyTable, Estimate, accuracy_refusal_curve
-from refusal_index.stats.baseline import Payoffs
 
-number, percent = typesetting(formats.number), typesetting(formats.percent)
+number = typesetting(formats.number)
+percent = typesetting(formats.percent)
 
 
 @dataclass(frozen=True)
@@ -125,21 +128,22 @@ class MetricRow:
     digits: int = 3  # that its numbers are shown to
 
 
-def metric_rows(run: ReportRun) -> Iterator[MetricRow]:
+def metric_rows(run: RunView) -> Iterator[MetricRow]:
     """Return rows with the metrics of all variants."""
     has_corrected = any(variant.corrected is not None for variant in run.variants)
-    payoffs = Payoffs(run.summary.penalty, run.summary.truthfulness_weights)
+    analysis = run.summary.analysis
     for name in (name for name in ORDER if run.summary.records(name) and (name != CORRECTED or has_corrected)):
-        metric, cells = METRICS[name], tuple(variant.metric(name) for variant in run.variants)
-        scale = index_scale(cells) if name in (INDEX, CORRECTED) else Scale(*metric.range(payoffs))
-        yield MetricRow(metric.label, description(name, payoffs), scale, cells, digits=metric.digits)
+        metric = METRICS[name]
+        cells = tuple(variant.metric(name) for variant in run.variants)
+        scale = index_scale(cells) if name in (INDEX, CORRECTED) else Scale(*metric.range(analysis))
+        yield MetricRow(metric.label, description(name, analysis), scale, cells, digits=metric.digits)
 
 
-def rate_rows(run: ReportRun, variant: VariantSummary) -> Iterator[MetricRow]:
+def rate_rows(run: RunView, variant: VariantSummary) -> Iterator[MetricRow]:
     """Yield the main rates of one variant."""
-    payoffs = Payoffs(run.summary.penalty, run.summary.truthfulness_weights)
+    analysis = run.summary.analysis
     for name in ("refusal_rate", "refusal_precision", "over_refusal"):
-        yield MetricRow(METRICS[name].label, description(name, payoffs), UNIT, (variant.metric(name),))
+        yield MetricRow(METRICS[name].label, description(name, analysis), UNIT, (variant.metric(name),))
     right = variant.metric("correct_given_attempted")
     estimate, low, high = (None if value is None else 1 - value for value in (right.estimate, right.high, right.low))
     wrong = Estimate(estimate, low, high)
@@ -147,7 +151,7 @@ def rate_rows(run: ReportRun, variant: VariantSummary) -> Iterator[MetricRow]:
     yield MetricRow(name, meaning, UNIT, (wrong,))
 
 
-def sensitivity_rows(run: ReportRun) -> tuple[MetricRow, ...]:
+def sensitivity_rows(run: RunView) -> tuple[MetricRow, ...]:
     """Return every variant's index under other decisions and with repeated draws; all rows share one axis."""
     by_variant = [dict(_decisions(variant)) for variant in run.variants]
     scale = index_scale(cell for decisions in by_variant for cell in decisions.values())
@@ -163,7 +167,8 @@ def sensitivity_rows(run: ReportRun) -> tuple[MetricRow, ...]:
 
 
 def _decisions(variant: VariantSummary) -> Iterator[tuple[str, Estimate]]:
-    sensitivity, missing = variant.sensitivity, variant.missing
+    sensitivity = variant.sensitivity
+    missing = variant.missing
     yield INDEX, variant.index
     if variant.corrected is not None:
         yield CORRECTED, variant.corrected
@@ -197,8 +202,10 @@ def tiles(table: ContingencyTable) -> Iterator[Tile]:
     """Lay out a 2x2 table: answered to the left, refused to the right, right above wrong."""
     x = 0.0
     for side, total in (("answered", table.n_answered), ("refused", table.n_refused)):
-        right, wrong = getattr(table, f"{side}_right"), getattr(table, f"{side}_wrong")
-        width, top = (total / table.n if table.n else 0.0), (right / total if total else 0.0)
+        right = getattr(table, f"{side}_right")
+        wrong = getattr(table, f"{side}_wrong")
+        width = total / table.n if table.n else 0.0
+        top = right / total if total else 0.0
         yield Tile(f"{side}_right", right, x, 0.0, width, top)
         yield Tile(f"{side}_wrong", wrong, x, top, width, wrong / total if total else 0.0)
         x += width
@@ -234,7 +241,7 @@ class Plane:
         return " ".join(f"{BOX * self.x.share(a):.1f},{BOX * (1 - self.y.share(b)):.1f}" for a, b in points)
 
 
-def plane(run: ReportRun) -> Plane | None:
+def plane(run: RunView) -> Plane | None:
     """Lay out the plane; None where no question was scored."""
     scored = [variant for variant in run.variants if variant.table.n]
     if not scored:
@@ -245,14 +252,15 @@ def plane(run: ReportRun) -> Plane | None:
     points = []
     for index, variant in enumerate(scored):
         curve = accuracy_refusal_curve(variant.table)
-        low, high = curve.confidence_band(run.summary.confidence_level, simultaneous=True)
+        low, high = curve.confidence_band(run.summary.analysis.confidence_level, simultaneous=True)
         middle, upper, lower = (
             list(zip(curve.refusal_rate.tolist(), rates.tolist(), strict=True))
             for rates in (curve.correct_rate, high, low)
         )
         line = "" if np.isnan(curve.correct_rate).any() else empty.path(middle)
         band = "" if np.isnan(low).any() else empty.path([*upper, *reversed(lower)])
-        refusal, correct = variant.metric("refusal_rate"), variant.metric("correct_rate")
+        refusal = variant.metric("refusal_rate")
+        correct = variant.metric("correct_rate")
         points.append(PlanePoint(variant.name, index, refusal, correct, line, band))
     return replace(empty, points=tuple(points))
 
@@ -289,18 +297,18 @@ def plain(text: object) -> str:
     'a⟨U+202E⟩b'
     """
     one_line = str(text).replace("\n", " ").replace("\t", " ")
-    return _UNUSUAL.sub(lambda match: f"⟨{_code(match[0])}⟩" if _is_obeyed(match[0]) else match[0], one_line)
+    return _UNUSUAL.sub(lambda match: f"⟨{_code(match[0])}⟩" if _is_control(match[0]) else match[0], one_line)
 
 
 _UNUSUAL = re.compile(r"[^\x20-\x7e\n\t]")
 
 
-def _is_obeyed(character: str) -> bool:
-    return unicodedata.category(character) in OBEYED and character not in KEPT
+def _is_control(character: str) -> bool:
+    return unicodedata.category(character) in CONTROL_CATEGORIES and character not in KEPT
 
 
 def _visible(match: re.Match[str]) -> str:
-    if not _is_obeyed(match[0]):
+    if not _is_control(match[0]):
         return match[0]
     # Control codes have aliases, not names.
     name = unicodedata.name(match[0], {"\x1b": "ESCAPE"}.get(match[0], "control character"))
@@ -335,92 +343,66 @@ class Line:
 
 
 @dataclass(frozen=True)
-class RunView:
-    """One run on the page; the templates make what else is shown of it."""
+class IndexPicture:
+    """A picture of indices: of a run's prompts below their joint index, or of several runs, the highest first."""
 
-    source: ReportRun  # the run
-    number: int  # its place among the runs
-    headline: Headline
-    # lines, scale: the picture of the joint index above its variants
     lines: tuple[Line, ...]
     scale: Scale
-    paper: tuple[float, ...]  # the indices of the paper's own models, if they were asked the same questions
-    on_page: RunOnPage  # as sections of plugins take it
-    sections: tuple[PageSection, ...]
-
-    @property
-    def anchor(self) -> str:
-        """The name of its place on the page."""
-        return self.on_page.anchor
+    paper: tuple[float, ...]  # the indices of the paper's own models, if all were asked the same questions
+    # statements, notes: of several runs, what their comparison shows, and what limits it
+    statements: tuple[Statement, ...] = ()
+    notes: tuple[Statement, ...] = ()
 
 
-def run_view(run: ReportRun, number: int) -> RunView:
-    """Prepare a run for the page; `number` tells its places from those of other runs."""
-    paper = paper_indices(run.run.dataset_id)
-    on_page = RunOnPage(run.run, run.summary, f"run-{number}")
-    joint = [Line("all", run.index, joint=True)] if run.pooled is not None else []
-    lines = (*joint, *(Line(variant.name, variant.index) for variant in run.variants))
-    return RunView(
-        run,
-        number,
-        headline=headline(run.summary, run.about, paper),
-        lines=lines,
-        scale=index_scale(line.index for line in lines),
-        paper=paper,
-        on_page=on_page,
-        sections=tuple(chain.from_iterable(section.of_run(on_page) for section in report_sections())),
-    )
+def index_picture(view: RunView) -> IndexPicture:
+    """Lay out the indices of a run."""
+    joint = [Line("all", view.index, joint=True)] if view.pooled is not None else []
+    lines = (*joint, *(Line(variant.name, variant.index) for variant in view.variants))
+    return IndexPicture(lines, index_scale(line.index for line in lines), paper_indices(view.run.dataset_id))
 
 
-@dataclass(frozen=True)
-class Overview:
-    """The first screen of several runs."""
+def headline_of(view: RunView) -> Headline:
+    """Return what a run shows, and how sure it is."""
+    return headline(view.summary, view.run.about, paper_indices(view.run.dataset_id))
 
-    # lines, scale: the picture, the highest index first
-    lines: tuple[Line, ...]
-    scale: Scale
-    statements: tuple[Statement, ...]  # what the comparison shows
-    notes: tuple[Statement, ...]  # what limits it
-    paper: tuple[float, ...]  # the indices of the paper's own models, if all runs were asked the same questions
+
+def sections_of(view: RunView) -> list[PageSection]:
+    """Return the sections that plugins add to a run."""
+    return list(chain.from_iterable(section.of_run(view) for section in registered_sections().values()))
 
 
 COMPARED = {
     *("ahead", "not_told_apart", "difference_not_settled", "difference_unknown", "leader", "no_leader"),
-    *("matched", "partly_shared", "unpaired", "letters", "not_ranked"),
+    *("depends_on_copula", "matched", "partly_shared", "none_shared", "unpaired", "letters", "not_ranked"),
 }
 """Statements of a comparison or ranking that the first screen shows."""
 
 
-def overview(views: Sequence[RunView]) -> Overview:
+def overview(views: Sequence[RunView]) -> IndexPicture:
     """Make the first screen of several runs."""
-    runs, summary = [view.source.run for view in views], views[0].source.summary
-    options = CompareOptions(
-        confidence_level=summary.confidence_level,
-        penalty=summary.penalty,
-        truthfulness_weights=summary.truthfulness_weights,
-    )
-    statements, letters = _compared(runs, options)
+    runs = [view.run for view in views]
+    statements, letters = _compared(runs, views[0].summary.analysis)
     lines = sorted(
         (_line(view, letters.get(row, "")) for row, view in enumerate(views)),
         key=lambda line: math.inf if line.index.estimate is None else -line.index.estimate,
     )
     one_dataset = len({run.dataset_id for run in runs}) == 1
-    return Overview(
+    return IndexPicture(
         tuple(lines),
         index_scale(line.index for line in lines),
         statements=(*statements, Statement("scale", "scope")),
         notes=tuple(settings_statements(runs)) if one_dataset else (),
-        paper=views[0].paper if one_dataset else (),
+        paper=paper_indices(views[0].run.dataset_id) if one_dataset else (),
     )
 
 
-def _compared(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[tuple[Statement, ...], Mapping[int, str]]:
+def _compared(runs: Sequence[RunResults], analysis: Analysis) -> tuple[tuple[Statement, ...], Mapping[int, str]]:
     """Return the statements of a comparison, and the letters of each ranked run by position."""
     if len({run.dataset_id for run in runs}) > 1:
         datasets = list(dict.fromkeys(run.dataset or "not stated" for run in runs))
         return (Statement("other_questions", "scope", {"datasets": datasets}),), {}
     try:
-        compared = compare_pair(runs, options) if len(runs) == 2 else rank(runs, options)
+        compared = compare_pair(runs, analysis) if len(runs) == 2 else rank(runs, analysis)
     except OutcomeTableError as error:
         return (Statement("not_compared", "serious", {"error": str(error)}),), {}
     letters = {} if isinstance(compared, PairComparison) else {run.row: run.letters for run in compared.ranking.runs}
@@ -429,8 +411,9 @@ def _compared(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[tup
 
 
 def _line(view: RunView, letters: str) -> Line:
-    head, label = view.headline, view.source.run.label
-    caveats = dict.fromkeys(sentence(doubt, "title") for doubt in head.caveats)
+    head = headline_of(view)
+    label = view.run.label
+    caveats = dict.fromkeys(sentence(caveat, "title") for caveat in head.main_caveats)
     return Line(label, head.index, anchor=view.anchor, verdict=head.verdict, caveats=tuple(caveats), letters=letters)
 
 
@@ -446,22 +429,22 @@ class WrittenReport:
     path: Path
     size: int
     n_cut: int  # how many texts were cut to the limit
-    limit: int  # characters of a reply; 0 where there was no room for replies
+    limit: int  # characters of a reply; 0 if no replies fit
 
 
 def write_report(
-    runs: Sequence[ReportRun], out: Path, *, left_out: Sequence[str] = (), gate: GateResult | None = None
+    runs: Sequence[RunResults], out: Path, *, left_out: Sequence[str] = (), gate: GateResult | None = None
 ) -> WrittenReport:
     """Write the report of one run or several.
 
-    - `runs`: as `refusal_index.render.report.read_report_runs` reads them, or
-      `refusal_index.render.report.folder_runs` takes them from a run that has just been made.
+    - `runs`: the runs.
     - `out`: the file, replaced at once or not at all.
     - `left_out`: sentences on runs that could not be read.
     - `gate`: what a gate decided of the runs, to stand on top.
     """
-    embedded = embed_questions(questions_of(runs))
-    content = render(runs, embedded, left_out, gate).encode()
+    views = views_of(runs)
+    embedded = embed_questions(questions_of(views))
+    content = render(views, embedded, left_out, gate).encode()
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, content)
     return WrittenReport(out, len(content), embedded.n_cut, embedded.cut.limit)
@@ -475,13 +458,13 @@ def is_report(path: Path) -> bool:
 
 
 def render(
-    runs: Sequence[ReportRun], embedded: Embedded, left_out: Sequence[str] = (), gate: GateResult | None = None
+    views: Sequence[RunView], embedded: Embedded, left_out: Sequence[str] = (), gate: GateResult | None = None
 ) -> str:
     """Return the whole page."""
-    views = [run_view(run, position) for position, run in enumerate(runs, start=1)]
-    on_page = [view.on_page for view in views]
-    of_page = (section.of_page(on_page, "h2" if gate else "h1") for section in report_sections())
-    style = "\n".join([_asset("report.css"), *(section.style for section in report_sections() if section.style)])
+    of_page = (section.of_page(views, "h2" if gate else "h1") for section in registered_sections().values())
+    style = "\n".join(
+        [_asset("report.css"), *(section.style for section in registered_sections().values() if section.style)]
+    )
     scripts = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
     template = environment().get_template("report.html.j2")
     return template.render(
@@ -523,4 +506,5 @@ def environment(*packages: str) -> Environment:
     made.globals.update(
         metric_rows=metric_rows, rate_rows=rate_rows, sensitivity_rows=sensitivity_rows, facts=facts, prompts=prompts
     )
+    made.globals.update(headline_of=headline_of, index_picture=index_picture, sections_of=sections_of)
     return made

@@ -1,4 +1,4 @@
-"""The data of a report: runs with their summaries, how each was made, and every question.
+"""The data of a report: how each run was made, and every question.
 
 Of the questions the page holds columns of codes and a list of texts, each text once, in the order of suspicion. Two
 things are suspicious: a question that was refused though the model is right when forced, and one that it answers
@@ -14,159 +14,32 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import polars as pl
 from markupsafe import Markup
 
-from refusal_index.data.folder import ComparedRun, RunFolder, compared_runs, find_runs
 from refusal_index.data.outcome import Grade
-from refusal_index.data.outcome_table import OWN_COLUMNS, Sampling
 from refusal_index.data.rates import NOT_STATED, first_draws
-from refusal_index.data.run_json import is_deterministic
+from refusal_index.data.run_json import ANSWERED_BY, SENT
 from refusal_index.entry_points import package_version
-from refusal_index.findings.draws import PooledSummary
-from refusal_index.findings.summary import (
-    Summary,
-    VariantSummary,
-    recorded_refusals,
-    recorded_usage,
-    summarise,
-)
-from refusal_index.render.format import percent, reason_text, typeset
-from refusal_index.render.sections import with_sections
+from refusal_index.render.format import reason_text
+from refusal_index.render.run_view import RunView
 from refusal_index.render.sentences import sentences
-from refusal_index.stats import CELL_NAMES, TRUTHFULNESS_WEIGHTS, Estimate
-from refusal_index.stats.baseline import Weights
+from refusal_index.stats import CELL_NAMES
 
-MAX_ROWS = 200_000
-"""Largest number of outcomes on a page; beyond it, a random sample of the questions is shown."""
-
-SEED = 0
-"""Seed of the sample: the same outcomes give the same page."""
+SHOWN_ABOUT = ("versions", "price", SENT, ANSWERED_BY)
+"""What the report shows of `about`."""
 
 
-@dataclass(frozen=True)
-class ReportRun:
-    """One model on one dataset."""
-
-    run: ComparedRun  # its outcomes by variant, its label and its settings
-    summary: Summary  # of all its outcomes
-    # shown, left_out: the outcomes of the questions that a page holds, and how many questions it has no room for
-    shown: pl.DataFrame
-    left_out: int = 0
-    about: Mapping[str, Any] = field(default_factory=dict)  # what its folder says of how it was made; empty for a file
-
-    @property
-    def variants(self) -> tuple[VariantSummary, ...]:
-        """The summaries of its variants."""
-        return self.summary.variants
-
-    @property
-    def pooled(self) -> PooledSummary | None:
-        """The joint estimate; None where there is one variant only."""
-        return self.summary.pooled[0] if self.summary.pooled else None
-
-    @property
-    def index(self) -> Estimate:
-        """The Refusal Index over all variants."""
-        return self.summary.index or Estimate(None, status="undefined")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of its variants."""
-        return tuple(variant.name for variant in self.variants)
-
-    @property
-    def level(self) -> str:
-        """The confidence level of every interval, as text."""
-        return typeset(percent(self.summary.confidence_level))
-
-
-def read_report_runs(
-    paths: Sequence[Path],
-    *,
-    penalty: float | None = None,
-    truthfulness_weights: Weights | None = None,
-    confidence_level: float = 0.95,
-    sampling: Sampling = OWN_COLUMNS,
-) -> tuple[tuple[ReportRun, ...], tuple[str, ...]]:
-    """Read runs' folders and outcome tables for a report.
-
-    Raises RunFolderError or OutcomeTableError if none can be read, or one is not there.
-
-    - `paths`: runs' folders, folders of sets, and files. Of several, those that cannot be read are left out, with a
-      sentence.
-    - `penalty`, `truthfulness_weights`: of the weighted and the truthfulness score; None for those of each run, else
-      the defaults.
-    - `confidence_level`: of every interval.
-    - `sampling`: which of their columns say how questions were sampled.
-    - returned: the runs that could be read, and a sentence on each of the others.
-    """
-    readable = find_runs(paths, sampling)
-    max_rows = MAX_ROWS // len(readable.runs)
-    runs = []
-    for run in readable.runs:
-        about = RunFolder(run.source).read_about() if run.source.is_dir() else {}
-        outcomes = pl.concat(list(run.variants.values()))
-        summary = summarise(
-            outcomes,
-            usage=recorded_usage(run),
-            refusals=recorded_refusals(run),
-            penalty=about.get("penalty", 1.0) if penalty is None else penalty,
-            truthfulness_weights=truthfulness_weights or about.get("truthfulness_weights", TRUTHFULNESS_WEIGHTS),
-            confidence_level=confidence_level,
-            is_deterministic=is_deterministic(run.settings),
-            answered_only=bool(run.settings.get("answered_only")),
-            sampling=sampling,
-        )
-        summary = with_sections(summary, outcomes, run.source)
-        runs.append(ReportRun(run, summary, *sampled(outcomes.lazy(), max_rows), about))
-    return tuple(runs), readable.left_out
-
-
-def folder_runs(folder: RunFolder, outcomes: pl.LazyFrame, summary: Summary) -> tuple[ReportRun, ...]:
-    """Prepare a run whose outcomes and summary are in memory, without computing them again.
-
-    Of outcomes in a file only those are read that a page has room for, and only these are in `ReportRun.run`.
-    """
-    settings, about = folder.read_settings(), folder.read_about()
-    shown, left_out = sampled(outcomes, MAX_ROWS)
-    runs = []
-    for run in compared_runs(folder.path, shown, settings):
-        key = run.model_id, run.dataset_id
-        variants = tuple(variant for variant in summary.variants if (variant.model, variant.dataset) == key)
-        pooled = tuple(group for group in summary.pooled if (group.model, group.dataset) == key)
-        rows = outcomes.filter(pl.col("model").eq_missing(key[0]) & pl.col("dataset").eq_missing(key[1]))
-        # Scores may have been added since the summary was written.
-        run_summary = with_sections(replace(summary, variants=variants, pooled=pooled), rows, run.source)
-        runs.append(ReportRun(run, run_summary, pl.concat(run.variants.values()), left_out, about))
-    return tuple(runs)
-
-
-def sampled(outcomes: pl.LazyFrame, max_rows: int) -> tuple[pl.DataFrame, int]:
-    """Return all outcomes, or those of a random sample of the questions, and the number of questions left out.
-
-    - `outcomes`: rows of outcome tables, each question with several.
-    - `max_rows`: how many rows to return at most, or about as many: every question has all of its own.
-    """
-    height = outcomes.select(pl.len()).collect().item()
-    if height <= max_rows:
-        return outcomes.collect(), 0
-    ids = outcomes.select(pl.col("question_id").unique(maintain_order=True)).collect(engine="streaming").to_series()
-    n_kept = max(max_rows * ids.len() // height, 1)
-    chosen = ids.gather(np.random.default_rng(SEED).permutation(ids.len())[:n_kept])
-    rows = outcomes.filter(pl.col("question_id").is_in(chosen.implode())).collect(engine="streaming")
-    return rows, ids.len() - n_kept
-
-
-def facts(run: ReportRun) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def facts(run: RunView) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yield the settings that are set, each with the names of its parts, in the order of the file, and its source."""
-    values = {**run.run.settings, **{key: run.about[key] for key in ("versions", "price") if run.about.get(key)}}
-    source = run.about.get("dataset")
+    values = {
+        **run.run.settings,
+        **{key: run.run.about[key] for key in SHOWN_ABOUT if run.run.about.get(key)},
+    }
+    source = run.run.about.get("dataset")
     if isinstance(source, Mapping) and isinstance(values.get("dataset"), Mapping):
         values["dataset"] = {**values["dataset"], **source}
     titles = sentences()["fact"]
@@ -176,14 +49,17 @@ def facts(run: ReportRun) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         if shown:
             yield titles.get(key, reason_text(key).capitalize()), shown
     yield "Source", [("", str(run.run.source))]
-    weights = ",".join(f"{weight:g}" for weight in run.summary.truthfulness_weights)
-    level = f"{run.level} intervals, penalty {run.summary.penalty:g}, truthfulness weights {weights}"
+    payoffs = run.summary.analysis.payoffs
+    weights = ",".join(f"{weight:g}" for weight in payoffs.truthfulness)
+    level = (
+        f"{run.level} intervals, p = {payoffs.weighted_score_p:g} in the weighted score, truthfulness weights {weights}"
+    )
     yield "This page", [("", f"refusal-index {package_version()}, {level}")]
 
 
-def prompts(run: ReportRun) -> Iterator[tuple[str, str, str]]:
+def prompts(run: RunView) -> Iterator[tuple[str, str, str]]:
     """Yield the name, the text and the hash of every prompt; none where they are not known."""
-    texts = run.about.get("prompt_set")
+    texts = run.run.about.get("prompt_set")
     if isinstance(texts, Mapping):
         for name, text in texts.items():
             yield str(name), str(text), hashlib.sha256(str(text).encode()).hexdigest()
@@ -206,13 +82,17 @@ GRADES = (Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED)
 NOT_ASKED = len(GRADES)
 """Code of a pass that was not asked, or whose grade is unknown."""
 
-REFUSED_THOUGH_RIGHT, CONFIDENTLY_WRONG, MISSING, DIVIDED = 1, 2, 4, 8
+REFUSED_RIGHT = 1
+CONFIDENTLY_WRONG = 2
+MISSING = 4
+CELLS_DIFFER = 8
 """Bits of a question's flags; the last says that the variants put it in different cells."""
 
 HEAD = 0.7
 """Share of the kept text taken from its beginning; the middle is cut, because answers come at the end."""
 
-_REFUSED, _WRONG = pl.col("refused"), pl.col("wrong")
+_REFUSED = pl.col("refused")
+_WRONG = pl.col("wrong")
 
 
 @dataclass(frozen=True)
@@ -232,7 +112,7 @@ class ReportQuestions:
     runs: tuple[dict[str, Any], ...]
     topics: tuple[str, ...]
     reasons: tuple[str, ...]
-    left_out: int = 0  # questions that the page has no room for: those on it are a random sample
+    left_out: int = 0  # questions that do not fit into the page: those on it are a random sample
 
     @property
     def height(self) -> int:
@@ -240,7 +120,7 @@ class ReportQuestions:
         return self.questions.height
 
 
-def questions_of(runs: Sequence[ReportRun]) -> ReportQuestions:
+def questions_of(runs: Sequence[RunView]) -> ReportQuestions:
     """Collect the questions of all runs, the most suspicious first."""
     rows = pl.concat([_rows(number, run) for number, run in enumerate(runs)])
     cautious = {}
@@ -259,10 +139,10 @@ def questions_of(runs: Sequence[ReportRun]) -> ReportQuestions:
     return ReportQuestions(rows, questions, described, topics, reasons, sum(run.left_out for run in runs))
 
 
-def _rows(number: int, run: ReportRun) -> pl.DataFrame:
+def _rows(number: int, run: RunView) -> pl.DataFrame:
     tables = [
         run.shown.filter(pl.col("variant").eq_missing(name)).with_columns(pl.lit(code, pl.Int32).alias("variant_code"))
-        for code, name in enumerate(run.run.variants)
+        for code, name in enumerate(variant.variant for variant in run.variants)
     ]
     unscored = _REFUSED.is_null() | _WRONG.is_null()
     cell = pl.when(unscored).then(UNSCORED).otherwise(2 * (~_REFUSED).cast(pl.Int32) + (~_WRONG).cast(pl.Int32))
@@ -285,7 +165,8 @@ def _grade(column: str, otherwise: pl.Expr) -> pl.Expr:
 
 def _questions(rows: pl.DataFrame, cautious: dict[int, int]) -> pl.DataFrame:
     """Return one row per question with its flags, most suspicious first."""
-    cell, variant = pl.col("cell"), pl.col("variant_code")
+    cell = pl.col("cell")
+    variant = pl.col("variant_code")
     answered_wrong, refused_right = (cell == CELL_NAMES.index(name) for name in ("answered_wrong", "refused_right"))
     at_most_cautious = variant == pl.col("run").replace_strict(cautious, return_dtype=pl.Int32)
     first = first_draws(rows).group_by("run", "question_id").agg(cell.n_unique().alias("cells"))
@@ -298,10 +179,10 @@ def _questions(rows: pl.DataFrame, cautious: dict[int, int]) -> pl.DataFrame:
     )
     by_question = by_question.join(first, on=["run", "question_id"], how="left", maintain_order="left")
     flags = (
-        (pl.col("share_refused_right") > 0).cast(pl.Int32) * REFUSED_THOUGH_RIGHT
+        (pl.col("share_refused_right") > 0).cast(pl.Int32) * REFUSED_RIGHT
         + pl.col("confident").cast(pl.Int32) * CONFIDENTLY_WRONG
         + pl.col("missing").cast(pl.Int32) * MISSING
-        + (pl.col("cells") > 1).cast(pl.Int32) * DIVIDED
+        + (pl.col("cells") > 1).cast(pl.Int32) * CELLS_DIFFER
     )
     wrong = pl.when("confident").then("share_answered_wrong").otherwise(0.0)
     suspicion = pl.max_horizontal("share_refused_right", wrong)
@@ -320,7 +201,7 @@ def payload(questions: ReportQuestions, cut: Cut) -> dict[str, Any]:
       ``rows`` (columns; ``questions.start`` says where the rows of each question begin), ``limit``, ``all_draws``.
     """
     rows = questions.rows
-    if not (cut.limit and cut.all_draws):  # there is no room for all replies
+    if not (cut.limit and cut.all_draws):  # not all replies fit
         first = pl.col("draw") == pl.col("draw").min().over("question_row", "variant_code")
         keep = first if cut.limit else pl.lit(value=False)
         replies = ("first_reply", "forced_reply")
@@ -388,13 +269,13 @@ def _places(column: pl.Series, names: Sequence[str]) -> list[int]:
 PLAIN_UP_TO = 300_000
 """Largest JSON in bytes that is not compressed."""
 
-ROOM = 12_000_000
+MAX_EMBEDDED = 12_000_000
 """Largest size of the embedded data in characters: the page stays below 15 MB."""
 
-RAW_ROOM = 60_000_000
+MAX_UNCOMPRESSED = 60_000_000
 """Largest JSON in bytes that a browser parses without a noticeable delay."""
 
-LADDER = (
+CUTS = (
     *(Cut(limit) for limit in (4000, 2000, 1000, 500, 200)),
     *(Cut(limit, all_draws=False) for limit in (500, 200)),
     Cut(0, all_draws=False),
@@ -412,23 +293,24 @@ class Embedded:
     packed: bool  # whether it is gzip in base64
     cut: Cut  # what was kept of the replies
     n_cut: int  # how many texts were cut
-    # questions, left_out: how many are on the page, a random sample where it has no room for others
+    # questions, left_out: how many are on the page, a random sample if not all fit
     questions: int
     left_out: int
 
 
-def embed_questions(questions: ReportQuestions, room: int = ROOM) -> Embedded:
+def embed_questions(questions: ReportQuestions, max_length: int = MAX_EMBEDDED) -> Embedded:
     """Embed as many replies as fit; the strictest cut is used whatever its size."""
     counted = Counter[int]()  # replies by their length, in hundreds of characters
     for name in ("first_reply", "forced_reply"):
         hundreds = questions.rows[name].drop_nulls().unique().str.len_chars() // 100 * 100
         counted.update(dict(hundreds.value_counts().iter_rows()))
-    lengths, ratio = list(counted.items()), room / RAW_ROOM
-    for cut in LADDER:
+    lengths = list(counted.items())
+    ratio = max_length / MAX_UNCOMPRESSED
+    for cut in CUTS:
         # a lower bound on the characters of the replies that are kept
         characters = sum(min(length, cut.limit) * number for length, number in lengths) if cut.all_draws else 0
-        # What a rung would take is known roughly before it is tried, and better after another was.
-        if cut is not LADDER[-1] and characters * ratio > room:
+        # The size under a cut is known roughly before the cut is tried, and better once another was.
+        if cut is not CUTS[-1] and characters * ratio > max_length:
             continue
         content = payload(questions, cut)
         raw = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -438,7 +320,7 @@ def embed_questions(questions: ReportQuestions, room: int = ROOM) -> Embedded:
             text = Markup(base64.b64encode(zipped).decode())  # noqa: S704  letters, digits, + / = only
         else:
             text = safe_json(raw)
-        if len(text) <= room:
+        if len(text) <= max_length:
             break
         ratio = max(ratio, 0.9 * len(text) / max(characters, 1)) if cut.all_draws else ratio
     return Embedded(text, packed, cut, len(content["cuts"]), questions.height, questions.left_out)

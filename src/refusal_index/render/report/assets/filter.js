@@ -8,6 +8,13 @@ const LENSES = [
   ["Unscored", 4, "unscored"],
 ];
 
+/* Return the words for a view of the questions. One answer under one prompt does not show confidence. */
+function lensWords(data, words, name) {
+  const { rows, runs } = data;
+  const several = runs.some((run) => run.variants.length > 1) || rows.draw.some((draw) => draw !== rows.draw[0]);
+  return name === "confidently_wrong" && !several ? "Wrong" : words;
+}
+
 function searcher(data) {
   let lower = null;
   return (words) => {

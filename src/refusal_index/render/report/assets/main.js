@@ -14,8 +14,9 @@ function fillFilters(fields) {
 function startLenses(data, chosen) {
   let lens = 0;
   const counts = LENSES.map(([, bit]) => data.questions.flags.reduce((sum, flags) => sum + (!bit || flags & bit ? 1 : 0), 0));
-  const buttons = LENSES.map(([words, bit], place) => {
-    const made = element("button", { type: "button", "aria-pressed": String(!bit), "data-lens": String(bit) }, words, element("b", {}, thousands(counts[place])));
+  const buttons = LENSES.map(([words, bit, name], place) => {
+    const shownWords = lensWords(data, words, name);
+    const made = element("button", { type: "button", "aria-pressed": String(!bit), "data-lens": String(bit) }, shownWords, element("b", {}, thousands(counts[place])));
     made.hidden = bit > 0 && counts[place] === 0;
     made.addEventListener("click", () => { set(bit); chosen(); });
     return made;

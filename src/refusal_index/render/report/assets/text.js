@@ -1,6 +1,6 @@
 /* Text of others: shown as text, never as anything else. What a display would obey is made visible. */
 
-const OBEYED = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+const CONTROL = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 const KEPT = new Set(["\n", "\t", "\u200c", "\u200d"]);
 const byId = (id) => document.getElementById(id);
 
@@ -19,7 +19,7 @@ function code(character) {
 function show(parent, text) {
   parent.setAttribute("dir", "auto");
   let start = 0;
-  for (const match of text.matchAll(OBEYED)) {
+  for (const match of text.matchAll(CONTROL)) {
     if (KEPT.has(match[0])) continue;
     parent.append(text.slice(start, match.index), element("span", { class: "control" }, code(match[0])));
     start = match.index + match[0].length;
@@ -34,7 +34,7 @@ function shown(name, text, attributes = {}) {
 
 /* The same for places that hold no elements. */
 function plain(text) {
-  return text.replace(OBEYED, (c) => (c === "\n" || c === "\t" ? " " : KEPT.has(c) ? c : `⟨${code(c)}⟩`));
+  return text.replace(CONTROL, (c) => (c === "\n" || c === "\t" ? " " : KEPT.has(c) ? c : `⟨${code(c)}⟩`));
 }
 
 const thousands = (number) => number.toLocaleString("en");

@@ -1,0 +1,414 @@
+"""Import of graded answers: one per row, with the columns that other tools write.
+
+The columns are declared by role. The grade comes from a column of grades or from flags; a flag may also be written as
+its inverse, such as `answered` for `refused`. Empty replies are unscored, whatever their grade.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from refusal_index.data import tables
+from refusal_index.data.datasets.dataset import Choices, ContentIds, texts
+from refusal_index.data.first_pass import (
+    FIRST_EMPTY,
+    FORCED_EMPTY,
+    NOT_GRADED,
+    NOT_KNOWN,
+    Conflict,
+    FirstPass,
+    FirstPassError,
+    FirstPasses,
+    forced_outcome,
+)
+from refusal_index.data.grade_words import Translations, are_grades, read_grades
+from refusal_index.data.outcome import Grade, Question
+from refusal_index.data.source_files import SourceFile
+from refusal_index.data.text import is_blank
+from refusal_index.errors import TableError
+
+
+def answers(cell: Any) -> list[str]:
+    """Return the accepted answers, the gold one first. A cell may hold a list, also in JSON or Python syntax."""
+    if isinstance(cell, str) and cell.lstrip().startswith("["):
+        for parse in (json.loads, ast.literal_eval):
+            with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+                value = parse(cell)
+                return answers(value if isinstance(value, list) else [cell])
+    accepted = cell if isinstance(cell, list) else [cell]
+    stripped = (str(answer).strip() for answer in accepted if answer is not None)
+    return list(dict.fromkeys(answer for answer in stripped if answer))
+
+
+def _as_it_is(cell: Any) -> Any:
+    return cell
+
+
+COLUMNS: Mapping[str, tables.Column] = {
+    "question": tables.Column(("question", "problem", "query", "prompt", "instruction"), tables.text),
+    "answer": tables.Column(
+        ("gold", "target", "gold_answer", "gold_answers", "correct_answer", "reference_answer", "answer"), answers
+    ),
+    "aliases": tables.Column(("aliases", "answer_aliases"), texts),
+    "choices": tables.Column(("choices", "options"), Choices.read),
+    "reply": tables.Column(
+        (
+            *("first_reply", "reply", "predicted_answer", "prediction", "response", "model_output", "model_answer"),
+            *("model_response", "llm_response", "output", "completion"),
+        ),
+        tables.verbatim,
+    ),
+    # the cells of both columns of grades are read together, by `read_grades`
+    "grade": tables.Column(("first_grade", "grade", "grade_letter", "grade_str", "verdict"), _as_it_is),
+    "refused": tables.Column(
+        (
+            *("refused", "is_refused", "refusal", "is_refusal", "abstained", "is_abstained", "is_abstention"),
+            *("declined", "is_declined", "not_attempted", "is_not_attempted"),
+        ),
+        tables.FLAG,
+    ),
+    "answered": tables.Column(("answered", "is_answered", "attempted", "is_attempted"), tables.FLAG),
+    "correct": tables.Column(("correct", "is_correct"), tables.FLAG),
+    "incorrect": tables.Column(("incorrect", "is_incorrect", "wrong", "is_wrong"), tables.FLAG),
+    "answerable": tables.Column(("answerable", "is_answerable"), tables.FLAG),
+    "unanswerable": tables.Column(("unanswerable", "is_unanswerable", "is_impossible"), tables.FLAG),
+    "question_id": tables.Column(("question_id", "id", "qid", "uuid"), tables.text),
+    "model": tables.Column(("model", "model_name"), tables.text),
+    "dataset": tables.Column(("dataset",), tables.text),
+    "variant": tables.Column(("variant", "condition"), tables.text),
+    "draw": tables.Column(("draw",), tables.Kind("a whole number from 0", low=0, is_whole=True)),
+    "forced_grade": tables.Column(("forced_grade", "second_grade"), _as_it_is),
+    "forced_correct": tables.Column(
+        ("forced_correct", "forced_is_correct", "correct_forced", "correct_when_forced"), tables.FLAG
+    ),
+    "forced_incorrect": tables.Column(
+        ("forced_incorrect", "forced_is_incorrect", "incorrect_forced", "forced_wrong", "wrong_forced"), tables.FLAG
+    ),
+    "forced_reply": tables.Column(("forced_reply", "forced_answer"), tables.verbatim),
+    # a column with such a name may hold anything, so these are only read from columns that the user names
+    "p_answering": tables.Column((), tables.PROBABILITY),
+    "confidence": tables.Column((), tables.PROBABILITY),
+    "topic": tables.Column(("topic", "category", "subject"), tables.text),
+    "context": tables.Column(("context", "passage"), tables.text),
+}
+"""The columns, by role."""
+
+INVERSES = {"answered": "refused", "unanswerable": "answerable", "forced_incorrect": "forced_correct"}
+"""Roles of flags that are the inverse of another; `incorrect` is not, since a refusal is neither right nor wrong."""
+
+GRADE_SOURCES = ("grade", "correct", "incorrect", "refused", "answered")
+"""Roles of which a file needs at least one."""
+
+NAMED_LIKE_OTHERS = {"choices", *(role for role, column in COLUMNS.items() if column.read is tables.FLAG)}
+"""Roles whose usual names other columns have too; such a column is left out if none of its cells can be read."""
+
+OTHER_GRADES = (
+    *("judge_label", "judge_pred", "judge_grade", "judge_verdict", "judge_result", "judge", "grader_label"),
+    *("judgement", "judgment", "label", "result", "outcome", "evaluation", "correctness"),
+)
+"""Further usual names of a column of grades; such a column is read only if it holds nothing but words for grades."""
+
+Values = Mapping[str, Any]
+"""The values of a row, by role."""
+
+
+def read_graded(file: SourceFile, columns: Mapping[str, str], words: Translations) -> FirstPasses:
+    """Return the first passes of a file with one graded answer per row.
+
+    The grade is read from a column of grades, or from flags for right, wrong and refused answers. A flag for refusals
+    can accompany grades of right and wrong. Other columns that could be the grade are compared with it.
+
+    A row may hold both passes: the forced pass in its own columns, or in the grade if refusals have a flag. Since a
+    refusal of a question with a right answer is never right, a single one graded as right shows that the grades of
+    refused rows belong to forced answers. If there is none, a refused row graded as wrong is ambiguous, and its grade
+    is set aside.
+
+    Raises DatasetError if a column is missing, a grade is unknown, or a cell is invalid; the message names the line.
+
+    - `file`: the file.
+    - `columns`: column by role, for columns without a usual name; ``result.grade`` is a path to a nested value.
+    - `words`: translations of words for grades.
+    """
+    rows, by_role = resolved(file, columns)
+    cells = [_values(row, by_role) for row in rows]
+    _read_grades(rows, by_role, cells, words)
+    ids = _ids(rows, cells, by_role)
+    marks = [values["grade"] if "grade" in by_role else _of_flags(values) for values in cells]
+    are_blank = ["reply" in by_role and is_blank(values["reply"]) for values in cells]
+    grades = []
+    for row, values, mark in zip(rows, cells, marks, strict=True):
+        if values["refused"] is False and mark is Grade.REFUSED:
+            raise _contradiction(row, by_role)
+        grades.append(_grade(values, mark))
+    both = any(
+        values["refused"] and mark is Grade.CORRECT and values["answerable"] is not False and not blank
+        for values, mark, blank in zip(cells, marks, are_blank, strict=True)
+    )
+    passes = []
+    for values, question_id, mark, grade, blank in zip(cells, ids, marks, grades, are_blank, strict=True):
+        first_pass = _first_pass(values, question_id, grade, file.stem)
+        if blank:
+            passes.append(first_pass.without_reply(FIRST_EMPTY))
+        else:
+            passes.append(_with_forced(first_pass, values, by_role, mark, both=both))
+    return FirstPasses(
+        tuple(passes),
+        columns=by_role,
+        not_used=_not_used(rows, by_role),
+        conflicts=tuple(_conflicts(rows, by_role, cells, grades)),
+        grade_columns=tuple(name for name in _not_used(rows, by_role) if _holds_grades(rows, name)),
+    )
+
+
+def resolved(file: SourceFile, columns: Mapping[str, str]) -> tuple[tuple[tables.Row, ...], dict[str, str]]:
+    """Return the records of a file, and the column of each role; raises DatasetError if there is no grade."""
+    rows, by_role = file.resolved(columns, COLUMNS)
+    present = tables.present_columns(rows)
+    if "grade" not in columns:
+        by_role |= _column_of_grades(rows, by_role)
+    usual = {role: name for role, name in by_role.items() if role not in columns}
+    like_others = NAMED_LIKE_OTHERS & usual.keys()
+    left_out = {role for role in like_others if not _is_readable(rows, role, usual[role])}
+    if "grade" in usual and all(_is_empty(row.cells.get(usual["grade"])) for row in rows):
+        left_out.add("grade")
+    if not set(GRADE_SOURCES) & by_role.keys():
+        error = tables.missing_column(file.source, present, "grade", "grade")
+        candidate = next((name for name in present if _holds_grades(rows, name)), None)
+        if candidate is not None:
+            error.setting = "grade", candidate
+        raise error
+    kept = {role: name for role, name in by_role.items() if role not in left_out}
+    return rows, kept if set(GRADE_SOURCES) & kept.keys() else by_role
+
+
+def _column_of_grades(rows: Sequence[tables.Row], by_role: Mapping[str, str]) -> dict[str, str]:
+    """Return the column of one of `OTHER_GRADES` as that of the grade, if there is none with grades in it."""
+    if "grade" in by_role and not all(_is_empty(row.cells.get(by_role["grade"])) for row in rows):
+        return {}
+    names = (name for name in tables.present_columns(rows) if name not in by_role.values())
+    free = {tables.plain_name(name): name for name in names}
+    others = (free[name] for name in OTHER_GRADES if name in free)
+    column = next((name for name in others if _holds_grades(rows, name)), None)
+    return {} if column is None else {"grade": column}
+
+
+def _is_readable(rows: Sequence[tables.Row], role: str, column: str) -> bool:
+    """Whether a column has a value of this role, or nothing at all; otherwise it only has the name of one."""
+    is_empty = True
+    for row in rows:
+        try:
+            if COLUMNS[role].value(row, column) not in (None, ()):
+                return True
+        except TableError:
+            is_empty = False
+    return is_empty
+
+
+def _is_empty(cell: Any) -> bool:
+    """Whether a cell of a column of grades holds nothing."""
+    return str("" if cell is None else cell).strip().casefold() in tables.NOTHING
+
+
+def _holds_grades(rows: Sequence[tables.Row], column: str) -> bool:
+    return are_grades(row.cells.get(column) for row in rows)
+
+
+def _values(row: tables.Row, by_role: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of a row by role, with inverse flags read as what they are the inverse of."""
+    values = tables.values_by_role(row, by_role, COLUMNS)
+    for inverse, role in INVERSES.items():
+        flag = values[inverse]
+        if flag is None:
+            continue
+        if values[role] is flag:
+            raise row.wrong(
+                f"columns {by_role[role]!r} and {by_role[inverse]!r} contradict each other: both are "
+                f"{str(flag).lower()}; correct the row, or remove one of the two columns"
+            )
+        values[role] = not flag
+    return values
+
+
+def _read_grades(
+    rows: Sequence[tables.Row], by_role: Mapping[str, str], cells: Sequence[dict[str, Any]], words: Translations
+) -> None:
+    """Replace the cells of the columns of grades by the grades; both columns use the same letters."""
+    roles = [role for role in ("grade", "forced_grade") if role in by_role]
+
+    def wrong(index: int, message: str) -> Exception:
+        role, number = divmod(index, len(rows))
+        return rows[number].wrong(message, by_role[roles[role]])
+
+    grades = read_grades([values[role] for role in roles for values in cells], words, wrong)
+    for index, grade in enumerate(grades):
+        role, number = divmod(index, len(rows))
+        cells[number][roles[role]] = grade
+
+
+def _contradiction(row: tables.Row, by_role: Mapping[str, str]) -> TableError:
+    """Return the error for a row whose grade is a refusal and whose flag says that it is not."""
+    flag = by_role.get("refused") or by_role["answered"]
+    message = f"the grade says that the model refused, and column {flag!r} says that it did not; "
+    return row.wrong(f"{message}correct the row, or name one of the two columns otherwise", by_role.get("grade"))
+
+
+def _ids(rows: Sequence[tables.Row], cells: Sequence[Values], by_role: Mapping[str, str]) -> list[str]:
+    """Return an id for every row: its own, or one made from its question.
+
+    Files of several models may list the same questions in different orders. So if questions with the same text have
+    different gold answers, the id is made from both. Repetitions are counted within each model's rows.
+    """
+    if "question_id" in by_role:
+        for row, values in zip(rows, cells, strict=True):
+            if values["question_id"] is None:
+                raise row.wrong("expected an id, got an empty cell; give every question one", by_role["question_id"])
+        return [values["question_id"] for values in cells]
+    if "question" not in by_role:
+        return [str(number) for number in range(1, len(rows) + 1)]
+    groups = [tuple(values[role] for role in ("model", "dataset", "variant", "draw")) for values in cells]
+    texts = ["\x1f".join(filter(None, (values["question"], values["context"]))) for values in cells]
+    seen = Counter(zip(groups, texts, strict=True))
+    makers = {group: ContentIds() for group in groups}
+    return [
+        makers[group].next_id(f"{text}\n{values['answer'] or []}" if seen[group, text] > 1 else text)
+        for values, group, text in zip(cells, groups, texts, strict=True)
+    ]
+
+
+def _of_flags(values: Values) -> Grade | None:
+    """Return the grade from the flags for right and wrong; None if they do not say.
+
+    A refusal that is not marked as wrong is not therefore right.
+    """
+    if values["correct"] or (values["correct"] is None and values["incorrect"] is False and not values["refused"]):
+        return Grade.CORRECT
+    is_wrong = values["incorrect"] or (values["correct"] is False and values["incorrect"] is None)
+    return Grade.INCORRECT if is_wrong else None
+
+
+def _grade(values: Values, answer: Grade | None) -> Grade | None:
+    """Return the grade of a row; None for an answer without a grade."""
+    if values["refused"]:
+        return Grade.REFUSED
+    if answer is None and values["refused"] is None:
+        return Grade.UNSCORED
+    if answer is None and values["answerable"] is False:
+        return Grade.INCORRECT  # every answer to an unanswerable question is wrong
+    return answer
+
+
+def _first_pass(values: Values, question_id: str, grade: Grade | None, name: str) -> FirstPass:
+    """Return the first pass of a row.
+
+    - `name`: the name of the model, if the row has none.
+    """
+    return FirstPass(
+        question=_question(values, question_id),
+        model=values["model"] or name,
+        dataset=values["dataset"],
+        grade=grade,
+        reply=values["reply"],
+        variant=values["variant"],
+        draw=values["draw"] or 0,
+        reason=NOT_GRADED if grade is Grade.UNSCORED else None,
+        p_answering=values["p_answering"],
+        confidence=values["confidence"],
+    )
+
+
+def _with_forced(
+    first_pass: FirstPass, values: Values, by_role: Mapping[str, str], mark: Grade | None, *, both: bool
+) -> FirstPass:
+    """Return a first pass with its forced pass, if the row has one.
+
+    - `mark`: the grade in the row, which may accompany a flag for the refusal.
+    - `both`: whether that of a refused row belongs to the forced answer.
+    """
+    is_marked = values["refused"] and values["answerable"] is not False
+    other_grade = mark if is_marked and mark in (Grade.CORRECT, Grade.INCORRECT) else None
+    reply = values["forced_reply"] or None
+    grade = other_grade if both else None
+    if "forced_grade" in by_role:
+        grade = values["forced_grade"]
+    elif {"forced_correct", "forced_incorrect"} & by_role.keys():
+        grade = {None: None, True: Grade.CORRECT, False: Grade.INCORRECT}[values["forced_correct"]]
+    if grade is None and reply is None:
+        return replace(first_pass, set_aside=other_grade)
+    if "forced_reply" not in by_role or not is_blank(reply):
+        return replace(first_pass, forced=forced_outcome(grade, reply))
+    is_unused = first_pass.grade is Grade.REFUSED and grade not in (None, Grade.UNSCORED)
+    return replace(first_pass, forced=forced_outcome(None, reply, FORCED_EMPTY), unused_grades=int(is_unused))
+
+
+def _question(values: Values, question_id: str) -> Question:
+    text = values["question"] or NOT_KNOWN
+    if values["answerable"] is False:
+        return Question(question_id, text, None, topic=values["topic"], context=values["context"])
+    gold, *others = values["answer"] or [NOT_KNOWN]
+    options: tuple[str, ...] = ()
+    choices: Choices | None = values["choices"]
+    right = None if choices is None else choices.resolve(gold)
+    if choices is not None and right is not None and not all(choice in text for choice in choices.texts):
+        gold = right
+        options = choices.texts
+    accepted = dict.fromkeys((*others, *(values["aliases"] or ())))
+    aliases = tuple(alias for alias in accepted if alias not in ("", gold))
+    return Question(question_id, text, gold, aliases, values["topic"], values["context"], options)
+
+
+def _not_used(rows: Sequence[tables.Row], by_role: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the columns that do not contribute; right and wrong are not read from flags if there are grades."""
+    superseded = ("correct", "incorrect") if "grade" in by_role else ()
+    used = {name for role, name in by_role.items() if role not in superseded}
+    roots = {name.partition(".")[0] for name in used}
+    present = (name for name in tables.present_columns(rows) if "." not in name or name.partition(".")[0] not in roots)
+    return tuple(name for name in present if name not in used | roots)
+
+
+def _conflicts(
+    rows: Sequence[tables.Row],
+    by_role: Mapping[str, str],
+    cells: Sequence[Values],
+    grades: Sequence[Grade | None],
+) -> Iterator[Conflict]:
+    """Yield the columns that could be the grade too, and disagree with it.
+
+    - `grades`: the grade of every row, also of those with an empty reply.
+    """
+    used = by_role.get("grade") or next(by_role[role] for role in GRADE_SOURCES if role in by_role)
+    usual = (*COLUMNS["grade"].names, *OTHER_GRADES)
+    for name in _not_used(rows, by_role):
+        if not _holds_grades(rows, name) and tables.plain_name(name) not in usual:
+            continue
+        with suppress(FirstPassError):
+            others = read_grades([row.cells.get(name) for row in rows], {}, partial(_failed, name))
+            known = (Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED)
+            pairs = [pair for pair in zip(grades, others, strict=True) if pair[0] in known and pair[1] in known]
+            n_different = sum(grade is not other for grade, other in pairs)
+            if n_different:
+                yield Conflict(used, name, n_different, len(pairs), holds_grades=True)
+    if "grade" not in by_role:
+        return
+    for role in ("correct", "incorrect"):
+        flags = [(grade, values[role]) for grade, values in zip(grades, cells, strict=True) if values[role] is not None]
+        n_different = sum(_contradicts(role, flag, grade) for grade, flag in flags)
+        if role in by_role and n_different:
+            yield Conflict(used, by_role[role], n_different, len(flags), holds_grades=False)
+
+
+def _failed(name: str, _index: int, message: str) -> Exception:
+    return FirstPassError(f"{name}: {message}")
+
+
+def _contradicts(role: str, flag: bool, grade: Grade | None) -> bool:
+    """Whether a flag for right or wrong answers contradicts a grade; refusals are often marked as wrong."""
+    if role == "correct":
+        return flag is not (grade is Grade.CORRECT) and grade in (Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED)
+    return grade is Grade.CORRECT if flag else grade is Grade.INCORRECT

@@ -1,0 +1,160 @@
+"""Files to import: their content, their format, and their records with their places."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from refusal_index.data import tables
+from refusal_index.data.files import sha256_of
+from refusal_index.data.first_pass import FirstPassError
+
+ZIP = b"PK\x03\x04"
+PARQUET = b"PAR1"
+GZIP = b"\x1f\x8b"
+SUFFIXES = (".gz", ".csv", ".jsonl", ".ndjson", ".json", ".parquet", ".eval")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file to import."""
+
+    path: Path  # path of the file
+    content: bytes  # its bytes
+
+    @classmethod
+    def read(cls, path: Path) -> SourceFile:
+        """Read the file, or raise `DatasetError`."""
+        return cls(path, tables.read_content(path, FirstPassError))
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of its content."""
+        return sha256_of(self.content)
+
+    @property
+    def stem(self) -> str:
+        """Its name without the suffixes of its format and compression.
+
+        >>> SourceFile(Path("results/llama-3.1.csv.gz"), b"").stem
+        'llama-3.1'
+        """
+        name = self.path.name
+        while (suffix := Path(name).suffix.lower()) in SUFFIXES:
+            name = name[: -len(suffix)]
+        return name
+
+    @cached_property
+    def is_inspect_log(self) -> bool:
+        """Whether it is an Inspect log, in either of Inspect's formats."""
+        if self.content.startswith(ZIP):
+            try:
+                names = zipfile.ZipFile(io.BytesIO(self.content)).namelist()
+            except zipfile.BadZipFile:  # truncated, for example while being written; the reader of logs reports it
+                return True
+            return any(name in ("header.json", "_journal/start.json") for name in names)
+        document = self.document
+        return isinstance(document, dict) and "eval" in document and "version" in document
+
+    @cached_property
+    def document(self) -> Any:
+        """The content as one JSON value; None if it is not one, such as JSON Lines."""
+        start = self.content[:64].lstrip(b"\xef\xbb\xbf \t\r\n")
+        if not start.startswith((b"{", b"[", GZIP)):
+            return None
+        try:
+            content = tables.unpack(self.content) if self.content.startswith(GZIP) else self.content
+            return json.loads(content.decode("utf-8-sig"))
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                raise FirstPassError(
+                    f"{self.path}: {error.strerror}; unpack it yourself if this is intended"
+                ) from error
+            return None
+        except (ValueError, RecursionError, EOFError, zlib.error):
+            return None
+
+    @cached_property
+    def source(self) -> tables.Source:
+        """Its name and format. Parquet is detected from the content; JSON or JSON Lines mostly from the suffix."""
+        name = self.path.name.lower().removesuffix(".gz")
+        if self.content.startswith(PARQUET):
+            kind = "parquet"
+        elif name.endswith(".json") or (self.document is not None and not name.endswith((".jsonl", ".ndjson"))):
+            kind = "json"
+        else:
+            kind = tables.file_format(self.path, FirstPassError)
+        return tables.Source(str(self.path), kind, "answer", FirstPassError)
+
+    @cached_property
+    def records(self) -> tuple[tables.Row, ...]:
+        """Its records, in order; raises DatasetError if there are none, or the file is malformed."""
+        if self.source.kind != "json":
+            return tuple(tables.read_rows(self.source, self.content))
+        if self.document is None:
+            raise self.source.wrong("expected one JSON document, got something else; is it cut off?")
+        return tuple(tables.read_rows(self.source, _items(self.source, self.document)))
+
+    def with_paths(self, columns: Iterable[str]) -> tuple[tables.Row, ...]:
+        """Return the records, with additional columns for nested values, named by paths such as ``result.grades.0``."""
+        present = tables.present_columns(self.records)
+        paths = [column for column in columns if "." in column and column not in present]
+        return tuple(replace(record, cells=with_paths(record.cells, paths)) for record in self.records)
+
+    def resolved(
+        self, chosen: Mapping[str, str], usual: Mapping[str, tables.Column]
+    ) -> tuple[tuple[tables.Row, ...], dict[str, str]]:
+        """Return the records with columns for paths, and the column of each role; raises TableError.
+
+        - `chosen`, `usual`: as for `resolve_columns`.
+        """
+        rows = self.with_paths(chosen.values())
+        return rows, tables.resolve_columns(self.source, tables.present_columns(rows), chosen, usual)
+
+
+def with_paths(cells: Mapping[str, Any], paths: Iterable[str]) -> Mapping[str, Any]:
+    """Return the cells of a record, with one more for each path that exists.
+
+    >>> with_paths({"result": {"grades": ["A"]}}, ["result.grades.0", "result.x"])
+    {'result': {'grades': ['A']}, 'result.grades.0': 'A'}
+    """
+    reached = {path: _reached(cells, path.split(".")) for path in paths}
+    return {**cells, **{path: value for path, value in reached.items() if value is not None}}
+
+
+def _reached(value: Any, steps: Sequence[str]) -> Any:
+    """Return the value at a path through objects and lists, including JSON in texts; None if there is none."""
+    for step in steps:
+        if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                return None
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return None
+    return value
+
+
+def _items(source: tables.Source, document: Any) -> list[Any]:
+    """Return the list of answers: the document itself, or the only list of objects in it."""
+    if isinstance(document, list):
+        return document
+    lists = [value for value in document.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
+    if len(lists) == 1:
+        return lists[0]
+    raise source.wrong(
+        "expected a list of answers, or an object that holds one such list, got an object with "
+        f"{len(lists)} of them; save the list of answers alone, or one object a line as .jsonl"
+    )

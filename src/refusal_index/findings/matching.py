@@ -1,0 +1,116 @@
+"""Matching runs by question: which variants, and which questions of them, are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from refusal_index.data.rates import OutcomeMatrix, outcome_matrix
+from refusal_index.errors import OutcomeTableError, suggestion
+from refusal_index.findings.run_differences import check_same_reading
+from refusal_index.findings.run_results import RunResults
+
+NEARLY_ALL = 0.9
+"""Minimum share of the largest run's questions that all runs must share to be compared on these only."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """The questions that a comparison uses."""
+
+    matrix: OutcomeMatrix  # one row per run
+    # whether the matrix has only questions scored in every run; if not, each run keeps its own questions
+    paired: bool
+    left_out: tuple[int, ...]  # number of scored questions of each run that are not in the matrix
+
+
+def shared_variants(runs: Sequence[RunResults]) -> tuple[str | None, ...]:
+    """Return the variants that every run has, in the order of the first run."""
+    return tuple(variant for variant in runs[0].tables if all(variant in run.tables for run in runs))
+
+
+def match(runs: Sequence[RunResults], variants: Sequence[str | None]) -> Match:
+    """Match the runs by question, one variant of each.
+
+    Two runs are compared on the questions scored in both if these are at least half of the smaller run; more than two
+    runs, on the questions scored in all if these are at least 90% of the largest run. Otherwise each run keeps all of
+    its questions; those that two runs share are still paired. Raises OutcomeTableError if two different questions share
+    an id.
+
+    - `runs`, `variants`: the runs, and the variant of each.
+    """
+    matrix = outcome_matrix([run.tables[variant] for run, variant in zip(runs, variants, strict=True)])
+    scored = matrix.scored.sum(axis=1)
+    shared = int(matrix.shared.sum())
+    enough = scored.min() / 2 if len(runs) == 2 else NEARLY_ALL * scored.max()
+    if shared < enough or shared == 0:
+        return Match(matrix, paired=False, left_out=(0,) * len(runs))
+    return Match(matrix.of_questions(matrix.shared), paired=True, left_out=tuple((scored - shared).tolist()))
+
+
+def chosen_variant(runs: Sequence[RunResults], name: str) -> str:
+    """Return `name` if every run has this variant; raises OutcomeTableError if a run lacks it."""
+    for run in runs:
+        if run.has_no_variants:
+            raise OutcomeTableError(
+                f"{run.label} names no prompt, got {name!r} to compare; leave the option out, or name the prompt in a "
+                "column 'variant'"
+            )
+        if name not in run.tables:
+            names = [str(variant) for variant in run.tables]
+            raise OutcomeTableError(
+                f"{run.label} has no prompt {name!r}; expected one of {', '.join(names)}{suggestion(name, names)}"
+            )
+    return name
+
+
+def matched_variants(runs: Sequence[RunResults], variant: str | None) -> dict[str, Match]:
+    """Match the questions of each variant to compare, by variant name.
+
+    Runs of one variant each are compared whatever these are called: to compare two prompts of one model, say. A run
+    without variants, as one that answers by a score, stands beside each variant of the others. Raises OutcomeTableError
+    if they share no variant, or their refusals were recognised in different ways.
+    """
+    check_same_reading(runs)
+    return {name: match(runs, variants) for name, variants in variants_compared(runs, variant).items()}
+
+
+def variants_compared(runs: Sequence[RunResults], variant: str | None) -> dict[str, tuple[str | None, ...]]:
+    """Return the variants to compare of each run, by the name used in the comparison."""
+    named = [run for run in runs if not run.has_no_variants]
+    if variant is not None:
+        return {variant: _beside(runs, chosen_variant(named or runs, variant))}
+    shared = shared_variants(named or runs)
+    if shared:
+        return {name or "all": _beside(runs, name) for name in shared}
+    if all(len(run.tables) == 1 for run in runs):
+        only = tuple(next(iter(run.tables)) for run in runs)
+        return {" / ".join(name or "all" for name in only): only}
+    listed = "; ".join(f"{run.label}: {', '.join(name or 'no prompt' for name in run.tables)}" for run in runs)
+    raise OutcomeTableError(
+        f"expected runs that share a prompt, got none ({listed}); run one of them under a prompt of the other, or "
+        "name it in a column 'variant' of a file"
+    )
+
+
+def _beside(runs: Sequence[RunResults], variant: str | None) -> tuple[str | None, ...]:
+    return tuple(None if run.has_no_variants else variant for run in runs)
+
+
+def stacked(matches: Mapping[str, Match]) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
+    """Put the variants' matrices together, shape (runs, variants, questions), by question, with their sampling."""
+    matrices = [match.matrix for match in matches.values()]
+    questions = dict.fromkeys(question for matrix in matrices for question in matrix.question_ids)
+    ids = {question: column for column, question in enumerate(questions)}
+    stacked = [np.zeros((len(matrices[0].refused), len(matrices), len(ids)), bool) for _ in range(3)]
+    design: dict[str, Any] = {}
+    for row, matrix in enumerate(matrices):
+        columns = [ids[question] for question in matrix.question_ids]
+        for stack, part in zip(stacked, matrix.arrays, strict=True):
+            stack[:, row, columns] = part
+        for name, values in matrix.design.items():
+            design.setdefault(name, np.zeros(len(ids), values.dtype))[columns] = values
+    return tuple(stacked), design

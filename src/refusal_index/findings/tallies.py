@@ -1,0 +1,122 @@
+"""Counts and rates of an imported first pass, before its refused questions are forced."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
+from refusal_index.data.first_pass import FirstPass
+from refusal_index.data.outcome import Grade
+from refusal_index.data.rates import too_many_missing
+from refusal_index.findings.imported import empty_replies
+from refusal_index.findings.metrics import Statement
+from refusal_index.stats import ContingencyTable, Estimate, metrics
+
+FIRST_PASS_METRICS = ("correct_given_attempted", "f_score", "weighted_score")
+"""The metrics that the first pass alone decides."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The first passes of one model on one dataset under one prompt, counted."""
+
+    # model, dataset, variant: whose they are; None where the file does not say
+    model: str | None
+    dataset: str | None
+    variant: str | None
+    # correct, incorrect, refused: how many were graded so
+    correct: int
+    incorrect: int
+    refused: int
+    unscored: int  # how many were not graded, or answered without a word on whether that is right
+    reasons: Mapping[str, int]  # number of the unscored by reason
+    to_force: int  # refused questions that a forced pass has to ask
+    forced: int  # refused questions whose forced answer is there
+    set_aside: int  # refused questions that are marked as wrong too, for the refusal or for a forced answer
+    unused_grades: int  # grades of empty replies, which are not used
+    right_without_answer: int  # questions without a right answer that are graded as answered correctly
+    # those of `FIRST_PASS_METRICS`, of the graded questions; empty where so many are unscored that they would mislead
+    metrics: tuple[Estimate, ...]
+
+    @property
+    def rows(self) -> int:
+        """All of them."""
+        return self.correct + self.incorrect + self.refused + self.unscored
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """Caveats to print with the counts."""
+        settled = self.refused - self.to_force - self.forced
+        right = {"questions": self.right_without_answer}
+        unscored = {"missing": self.unscored, "asked": self.rows, "reasons": self.reasons}
+        statements = (
+            (self.unscored, Statement("unscored_questions", "note", unscored)),
+            (self.unused_grades, empty_replies(self.unused_grades)),
+            (not self.metrics, Statement("too_many_unscored", "serious")),
+            (self.forced, Statement("already_forced", "note", {"questions": self.forced})),
+            (self.set_aside, Statement("refused_and_wrong", "note", {"questions": self.set_aside})),
+            (self.right_without_answer, Statement("right_without_answer", "serious", right)),
+            (settled, Statement("no_right_answer", "note", {"questions": settled})),
+            (not self.refused, Statement("none_refused", "serious")),
+        )
+        return tuple(statement for applies, statement in statements if applies)
+
+
+def tallies(passes: Iterable[FirstPass], analysis: Analysis = DEFAULT_ANALYSIS) -> tuple[Tally, ...]:
+    """Count the first passes by model, dataset and variant, in order of appearance.
+
+    - `passes`: the first passes.
+    - `analysis`: how the metrics are computed.
+    """
+    groups: dict[tuple[str | None, str | None, str | None], list[FirstPass]] = {}
+    for first_pass in passes:
+        groups.setdefault((first_pass.model, first_pass.dataset, first_pass.variant), []).append(first_pass)
+    return tuple(_tally(group, analysis) for group in groups.values())
+
+
+def _tally(group: list[FirstPass], analysis: Analysis) -> Tally:
+    grades = Counter(first_pass.grade for first_pass in group)
+    correct, incorrect, refused = (grades[grade] for grade in (Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED))
+    unscored = [first_pass for first_pass in group if first_pass.grade in (None, Grade.UNSCORED)]
+    # Forced answers only split the refused cells, which no first-pass metric uses.
+    estimates = metrics(
+        ContingencyTable(refused, 0, incorrect, correct), weighted_score_p=analysis.payoffs.weighted_score_p
+    )
+    by_name = {} if too_many_missing(len(unscored), len(group)) else {metric.name: metric for metric in estimates}
+    answerable = [
+        first_pass for first_pass in group if first_pass.grade is Grade.REFUSED and first_pass.question.gold is not None
+    ]
+    return Tally(
+        *(group[0].model, group[0].dataset, group[0].variant),
+        *(correct, incorrect, refused, len(unscored)),
+        reasons=dict(Counter(first_pass.outcome().unscored_reason or "" for first_pass in unscored).most_common()),
+        to_force=sum(first_pass.needs_forcing for first_pass in group),
+        forced=sum(first_pass.forced is not None for first_pass in answerable),
+        set_aside=sum(first_pass.set_aside is not None for first_pass in group),
+        unused_grades=sum(first_pass.unused_grades for first_pass in group),
+        right_without_answer=sum(
+            first_pass.grade is Grade.CORRECT and first_pass.question.gold is None for first_pass in group
+        ),
+        metrics=tuple(by_name[name] for name in FIRST_PASS_METRICS if name in by_name),
+    )
+
+
+COUNTS = ("correct", "incorrect", "refused", "unscored")
+
+
+def tally_document(tally: Tally) -> dict[str, Any]:
+    """Return a tally as a JSON-serialisable dictionary."""
+    fields = ("estimate", "low", "high", "status")
+    return {
+        **{name: getattr(tally, name) for name in ("model", "dataset", "variant")},
+        "n": tally.rows,
+        **{name: getattr(tally, name) for name in COUNTS},
+        "reasons": dict(tally.reasons),
+        "metrics": {metric.name: {name: getattr(metric, name) for name in fields} for metric in tally.metrics},
+        "force_requests": tally.to_force,
+        "forced": tally.forced,
+        "unused_grades": tally.unused_grades,
+    }

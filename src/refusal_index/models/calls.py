@@ -1,0 +1,190 @@
+"""Calls of a user's function: whatever it does, the caller gets its result or one kind of error."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import os
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from numbers import Real
+from typing import Any
+
+from refusal_index.data.outcome import Grade
+from refusal_index.errors import RefusalIndexError, shortened, text_of
+
+THREADS = min(32, (os.cpu_count() or 1) + 4)
+"""Calls that run in threads at a time, unless a number of connections is set: as many as asyncio would use."""
+
+
+RETURNED_GRADES = (Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED)
+"""Grades that a user's function may return."""
+
+
+class FunctionError(RefusalIndexError, RuntimeError):
+    """A model or grader function that raised, took too long or returned the wrong type; the message names it."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name} {problem}")
+        self.name = name
+
+
+Outcome = tuple[Any, BaseException | None]
+"""The result of a call, and what it raised."""
+
+
+class FunctionCaller:
+    """Calls a function; one that is not a coroutine function runs in a thread.
+
+    Each call has a thread or a task of its own, so that one that exits, hangs or is cancelled affects no other. A call
+    that takes too long is abandoned: its thread ends with the process at the latest.
+
+    Parameters
+    ----------
+    function, name
+        The function, and its name in messages.
+    timeout
+        Seconds that a call may take; None for no limit.
+    threads
+        Maximum number of calls in threads at a time. A call that waits for one is not timed.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], name: str, timeout: float | None = None, threads: int | None = None
+    ) -> None:
+        self._function = function
+        self._name = name
+        self._timeout = timeout
+        self._slots = asyncio.Semaphore(threads or THREADS)
+        plain = function.func if isinstance(function, functools.partial) else function
+        self._is_async = inspect.iscoroutinefunction(plain) or inspect.iscoroutinefunction(type(plain).__call__)
+
+    async def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Return what the function returns, or what the awaitable that it returns results in.
+
+        Raises
+        ------
+        FunctionError
+            If it raises anything, or takes longer than the time limit.
+        KeyboardInterrupt
+            If a coroutine function raises it: it cannot be told from an interruption by the user.
+        """
+        call = functools.partial(self._function, *arguments, **named)
+        if self._is_async:
+            return await self._result(asyncio.ensure_future(_outcome_of(call())))
+        async with self._slots:
+            result = await self._result(_start_thread(call))
+        if inspect.isawaitable(result):
+            return await self._result(asyncio.ensure_future(_outcome_of(result)))
+        return result
+
+    async def _result(self, running: asyncio.Future[Outcome]) -> Any:
+        """Return the result of a call once it is there."""
+        try:
+            await asyncio.wait({running}, timeout=self._timeout)
+        finally:
+            running.cancel()  # nothing happens if it is done
+        if not running.done() or running.cancelled():
+            problem = f"did not return within {self._timeout:g} seconds; raise attempt_timeout if it needs longer"
+            raise FunctionError(self._name, problem) from TimeoutError()
+        result, error = running.result()
+        if error is not None:
+            text = text_of(error)
+            raise FunctionError(self._name, f"raised {type(error).__name__}{text and ': '}{text}") from error
+        return result
+
+
+async def _outcome_of(awaitable: Awaitable[Any]) -> Outcome:
+    try:
+        return await awaitable, None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # otherwise SystemExit would end the event loop, and so all other requests
+        return None, error
+
+
+def _start_thread(call: Callable[[], Any]) -> asyncio.Future[Outcome]:
+    """Start a call in a thread that the process does not wait for."""
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Outcome] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Outcome) -> None:
+        if not outcome.done():
+            outcome.set_result(result)
+
+    def work() -> None:
+        try:
+            result: Outcome = context.run(call), None
+        except BaseException as error:  # the user's interruption is raised in the main thread only
+            result = None, error
+        with suppress(RuntimeError):  # the event loop is closed: nobody waits for the result
+            loop.call_soon_threadsafe(settle, result)
+
+    threading.Thread(target=work, daemon=True).start()
+    return outcome
+
+
+REPLY_KEYS = {"text", "confidence"}
+"""Keys of a mapping that a model function may return in place of text."""
+
+
+def as_reply(returned: object) -> tuple[str, float | None]:
+    """Return the text and the confidence that a user's model function returned.
+
+    Raises
+    ------
+    ValueError
+        If it is neither text nor a mapping of a text and a confidence in [0, 1]; the message says what it is.
+
+    Examples
+    --------
+    >>> as_reply("Lima"), as_reply({"text": "Lima", "confidence": 0.9})
+    (('Lima', None), ('Lima', 0.9))
+    """
+    values: dict[Any, Any] = {"text": returned}
+    if isinstance(returned, Mapping):
+        with suppress(Exception):  # a mapping of the user's own may raise anything
+            values = dict(returned)
+        unknown = [key for key in values if key not in REPLY_KEYS]
+        if unknown:
+            raise ValueError(f"returned a mapping with the key {shortened(unknown[0])}, expected text and confidence")
+    text = values.get("text")
+    confidence = values.get("confidence")
+    if not isinstance(text, str):
+        raise ValueError(f"returned {shortened(text)}, expected the reply as text")
+    if confidence is None:
+        return text, None
+    value = float(confidence) if isinstance(confidence, Real) and not isinstance(confidence, bool) else None
+    if value is None or not 0 <= value <= 1:
+        raise ValueError(f"returned the confidence {shortened(confidence)}, expected a number from 0 to 1")
+    return text, value
+
+
+def as_bool(returned: object) -> bool | None:
+    """Return what a user's function returned as a bool, of Python or NumPy; None if it is something else.
+
+    Examples
+    --------
+    >>> as_bool(True), as_bool("yes") is None
+    (True, True)
+    """
+    is_numpy = str(getattr(returned, "dtype", "")) == "bool" and getattr(returned, "shape", None) == ()
+    return bool(returned) if isinstance(returned, bool) or is_numpy else None
+
+
+def as_grade(returned: object) -> Grade | None:
+    """Return what a user's grading function returned as a grade; None if it is something else.
+
+    Examples
+    --------
+    >>> as_grade(True), as_grade("refused"), as_grade("maybe")
+    (<Grade.CORRECT: 'correct'>, <Grade.REFUSED: 'refused'>, None)
+    """
+    is_right = as_bool(returned)
+    if is_right is not None:
+        return Grade.CORRECT if is_right else Grade.INCORRECT
+    return Grade(returned) if isinstance(returned, str) and returned in RETURNED_GRADES else None

@@ -1,0 +1,214 @@
+"""Configurations of sets of runs: TOML files with a table for each model and each dataset, whose keys are settings."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from refusal_index.data.text import parse_toml
+from refusal_index.errors import RefusalIndexError, shortened, suggestion
+from refusal_index.models.settings import SettingError
+from refusal_index.runs.settings import SETTINGS
+
+FOLDER = "configs"
+SUFFIX = ".toml"
+NAME = "name"
+
+MODEL_KEYS, DATASET_KEYS, SET_KEYS = (
+    tuple(name for name, setting in SETTINGS.items() if setting.scope == kind) for kind in ("model", "dataset", "set")
+)
+"""Settings of each model, of each dataset, and of the whole set."""
+
+IDENTITY_KEYS = ("model", "dataset", "data", "column")
+"""Keys that identify an entry, and have no default."""
+
+DEFAULT_KEYS = tuple(key for key in (*MODEL_KEYS, *DATASET_KEYS, *SET_KEYS) if key not in IDENTITY_KEYS)
+TABLES = {"[[models]]": MODEL_KEYS, "[[datasets]]": DATASET_KEYS, "[defaults]": DEFAULT_KEYS}
+
+
+class ConfigError(SettingError):
+    """A configuration that cannot be used; the message names the file, the table and the key."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One model or one dataset of a configuration.
+
+    Attributes
+    ----------
+    place
+        The file and the table, for messages.
+    name
+        Its display name; None for its own name.
+    values
+        Checked settings by name.
+    """
+
+    place: str
+    name: str | None
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Config:
+    """A parsed configuration.
+
+    Attributes
+    ----------
+    name
+        The name of the set, and of its folder.
+    source, sha256
+        The path of the file, and the hash of its content.
+    defaults
+        Settings of all entries that do not set their own.
+    models, datasets
+        Entries; each model answers each dataset.
+    """
+
+    name: str
+    source: str
+    sha256: str
+    defaults: Mapping[str, Any]
+    models: tuple[Entry, ...]
+    datasets: tuple[Entry, ...]
+
+
+def config_names() -> tuple[str, ...]:
+    """Return the names of the configurations that come with the package.
+
+    Examples
+    --------
+    >>> config_names()[0]
+    'paper/all'
+    """
+    return tuple(sorted(_names(resources.files("refusal_index") / FOLDER)))
+
+
+def read_config(source: str) -> Config:
+    """Read a configuration by path, or by name if it comes with the package.
+
+    A file takes precedence. Otherwise ``paper/all``, ``paper/all.toml`` and ``configs/paper/all.toml`` name the same
+    one.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such configuration, or it is invalid.
+
+    Examples
+    --------
+    >>> read_config("paper/gpt-4.1").name
+    'paper-gpt-4.1'
+    """
+    path = Path(source)
+    if path.is_file():
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"config: {path} cannot be read ({error.strerror})") from error
+        return _parse(content, source, path.name.removesuffix(SUFFIX))
+    name = source.removeprefix(f"{FOLDER}/").removesuffix(SUFFIX)
+    if name not in config_names():
+        raise ConfigError(
+            f"config: {source!r} is neither a file nor a built-in configuration, which are {', '.join(config_names())}"
+            f"{suggestion(name, config_names())}"
+        )
+    content = (resources.files("refusal_index") / FOLDER).joinpath(*f"{name}{SUFFIX}".split("/")).read_bytes()
+    return _parse(content, f"{name}{SUFFIX}", name)
+
+
+def _names(folder: Traversable, prefix: str = "") -> Iterator[str]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _names(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(SUFFIX):
+            yield prefix + entry.name.removesuffix(SUFFIX)
+
+
+def _parse(content: bytes, source: str, name: str) -> Config:
+    try:
+        document = parse_toml(content)
+    except ValueError as error:
+        raise ConfigError(f"{source}: not valid TOML: {error}") from error
+    if "preamble" in document:
+        raise ConfigError(
+            f"{source}: expected a configuration of models and datasets, got a prompt set; 'refusal-index prompts "
+            f"{source}' shows it, and --prompts {source} uses it"
+        )
+    for key in document:
+        if key not in (NAME, "defaults", "models", "datasets"):
+            tables = (NAME, "[defaults]", "[[models]]", "[[datasets]]")
+            guess = _guess(key, tuple(table.strip("[]") for table in tables))
+            raise ConfigError(f"{source}: expected {', '.join(tables)}, got {key!r}{guess}")
+    defaults = document.get("defaults", {})
+    if not isinstance(defaults, dict):
+        raise ConfigError(f"{source}: expected a table [defaults], got {shortened(defaults)}")
+    called = document.get(NAME, name)
+    if not isinstance(called, str) or not called.strip():
+        raise ConfigError(f"{source}: expected a text as {NAME!r}, got {shortened(called)}")
+    return Config(
+        name=re.sub(r"[^A-Za-z0-9._-]+", "-", called).strip("-._") or "unnamed",
+        source=source,
+        sha256=hashlib.sha256(content).hexdigest(),
+        defaults=_values(defaults, f"{source}, [defaults]", DEFAULT_KEYS),
+        models=tuple(_entries(document, "models", MODEL_KEYS, ("model",), source)),
+        datasets=tuple(_entries(document, "datasets", DATASET_KEYS, ("dataset", "data"), source)),
+    )
+
+
+def _entries(
+    document: Mapping[str, Any], key: str, options: tuple[str, ...], needed: tuple[str, ...], source: str
+) -> Iterator[Entry]:
+    tables = document.get(key)
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
+        actual = "nothing" if tables is None else shortened(tables)
+        raise ConfigError(f"{source}: expected at least one table [[{key}]], got {actual}")
+    for position, table in enumerate(tables, 1):
+        location = f"{source}, [[{key}]] {position}"
+        name = table.get(NAME)
+        if name is not None and (not isinstance(name, str) or not name.strip()):
+            raise ConfigError(f"{location}, {NAME}: expected text, got {shortened(name)}")
+        values = _values({key: value for key, value in table.items() if key != NAME}, location, options)
+        if values.keys().isdisjoint(needed):
+            listed = ", ".join(map(repr, table)) or "nothing"
+            raise ConfigError(f"{location}: expected {' or '.join(map(repr, needed))}, got {listed}")
+        yield Entry(location if name is None else f"{location} ({name})", name, values)
+
+
+def _values(table: Mapping[str, Any], location: str, options: tuple[str, ...]) -> dict[str, Any]:
+    values = {}
+    for key, value in table.items():
+        if key not in options:
+            raise ConfigError(f"{location}: {_unknown(key, options)}")
+        try:
+            values[key] = SETTINGS[key].read(value)
+        except SettingError as error:
+            raise ConfigError(f"{location}, {error}") from error
+    return values
+
+
+def _unknown(key: str, options: tuple[str, ...]) -> str:
+    tables = [table for table, keys in TABLES.items() if key in keys]
+    if tables:
+        return f"{key!r} belongs in {' or '.join(tables)}"
+    return f"no option is called {key!r}{_guess(key, (*options, NAME))}; 'refusal-index run --help' lists them"
+
+
+def _guess(key: str, options: tuple[str, ...]) -> str:
+    return suggestion(key, options) or suggestion(key, [key for keys in TABLES.values() for key in keys])
+
+
+@contextmanager
+def prefixing_errors(location: str) -> Iterator[None]:
+    """Prefix input errors raised inside the block with the place in the configuration."""
+    try:
+        yield
+    except RefusalIndexError as error:
+        raise ConfigError(f"{location}: {error.message if isinstance(error, SettingError) else error}") from error

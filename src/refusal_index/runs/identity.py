@@ -1,0 +1,126 @@
+"""What a run depends on: a difference in its identity makes another run."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from refusal_index.data.datasets import Dataset
+from refusal_index.data.outcome import Question
+from refusal_index.models.functions import (
+    is_function_name,
+    load_function,
+    source_sha256,
+)
+from refusal_index.protocol import (
+    PromptSet,
+    grader_prompt_hash,
+    no_gold_prompt_hash,
+)
+from refusal_index.protocol.grader_model import attempt_prompt_hash
+from refusal_index.protocol.refusals import (
+    MODEL_PREFIX,
+)
+from refusal_index.runs.settings import COMPARABILITY_VERSION, Settings
+
+PACKAGES = ("refusal-index", "inspect-ai", "openai", "numpy", "scipy", "polars")
+
+
+def identity(
+    settings: Settings, dataset: Dataset, prompts: PromptSet, graders: tuple[str, ...], sources: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return everything that a reply or a grade depends on; a folder belongs to exactly one identity.
+
+    Parameters
+    ----------
+    settings, dataset, prompts
+        The settings, the questions and the prompts.
+    graders
+        The rule, or the one or two models that grade.
+    sources
+        Hashes of the source code of functions, by name.
+    """
+    return {
+        "model": settings.model,
+        "dataset": {
+            "name": dataset.name,
+            "sha256": dataset.sha256,
+            "questions": len(dataset.questions),
+            "questions_sha256": dataset.questions_sha256,
+        },
+        "grader": grader_identity(graders, dataset.questions, settings.refusal, settings.reasoning),
+        "prompts": {
+            "name": prompts.name,
+            "sha256": prompts.hash,
+            "variants": list(prompts.variants),
+            **({"targets": prompts.targets} if prompts.targets else {}),
+        },
+        **settings.recorded(),
+        "comparability_version": COMPARABILITY_VERSION,
+        **({"functions": dict(sources)} if sources else {}),
+    }
+
+
+def grader_identity(
+    graders: tuple[str, ...], questions: Iterable[Question], refusal: str | None, reasoning: str | None
+) -> dict[str, Any]:
+    """Return the grader, with the hashes of the prompts of models, and how refusals without a tag are recognised.
+
+    Parameters
+    ----------
+    graders
+        The rule, or the one or two models or functions that grade.
+    questions
+        The questions.
+    refusal, reasoning
+        The settings; the first from `resolved_refusal`.
+    """
+    uses_models = any("/" in name for name in graders)
+    asks_attempt = (refusal or "").startswith(MODEL_PREFIX)
+    return {
+        "name": graders[0],
+        "second": graders[1] if len(graders) > 1 else None,
+        "prompt_sha256": grader_prompt_hash() if uses_models else None,
+        "no_gold_prompt_sha256": no_gold_prompt_hash(questions) if uses_models else None,
+        **({"refusal": refusal} if refusal is not None else {}),
+        **({"reasoning": reasoning} if reasoning is not None else {}),
+        **({"refusal_prompt_sha256": attempt_prompt_hash()} if asks_attempt else {}),
+    }
+
+
+def describe_run(settings: Settings, dataset: Dataset, prompts: PromptSet) -> dict[str, Any]:
+    """Return facts about how a run was made that may differ when it is resumed."""
+    return {
+        "versions": {"python": platform.python_version(), **versions(PACKAGES)},
+        **settings.accounts.prices.to_document(),
+        "weighted_score_p": settings.accounts.weighted_score_p,
+        "truthfulness_weights": list(settings.accounts.truthfulness_weights),
+        "dataset": {"source": dataset.source, "licence": dataset.licence},
+        "prompt_set": {name: "\n\n".join(prompts.render(name, "{question}")) for name in (*prompts.variants, "forced")},
+    }
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of the installed packages among these."""
+    installed = {}
+    for name in packages:
+        try:
+            installed[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return installed
+
+
+def function_sources(settings: Settings, graders: Sequence[str], objects: Mapping[str, object]) -> dict[str, str]:
+    """Return the source hashes of functions by name: an edited function counts as another model."""
+    sources = {}
+    for name in (settings.model, *graders, *([settings.refusal] if settings.refusal else [])):
+        function: Callable[..., Any] | None = objects.get(name)  # type: ignore[assignment]
+        if function is None and is_function_name(name):
+            function = load_function(name)
+        source = source_sha256(function) if callable(function) else None
+        if source is not None:
+            sources[name] = source
+    return sources

@@ -1,0 +1,80 @@
+"""Counts of how a run's replies are read and graded, for the checks of its results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from refusal_index.data.outcome import Grade, Outcome, Question
+from refusal_index.findings.reply_checks import ReplyChecks
+from refusal_index.protocol.comparison import includes
+from refusal_index.protocol.grading import accepted_answers
+from refusal_index.protocol.messages import Completion
+from refusal_index.protocol.procedure import TwoPass
+from refusal_index.protocol.reading import ReadAs, Reading, StopReason, read_reply
+
+
+class ReplyCounter:
+    """Counts how replies are read and graded, over the first draws of a variant.
+
+    Parameters
+    ----------
+    procedure
+        The procedure that interprets the replies.
+    """
+
+    def __init__(self, procedure: TwoPass) -> None:
+        self._procedure = procedure
+        self._refusals: Counter[str] = Counter()
+        self._answers = 0
+        self._untagged = 0
+        self._unclear = 0
+        self._unread_choices = 0
+        self._wrong = 0
+        self._wrong_with_gold = 0
+        self._filtered = 0
+
+    def add(self, question: Question, outcome: Outcome) -> None:
+        """Count the outcome of one question."""
+        if outcome.refused and outcome.reading is not None:
+            self._refusals[outcome.reading] += 1
+        elif outcome.refused is False and outcome.first_reply is not None:
+            reading = self._read(question, outcome.first_reply)
+            self._answers += 1
+            self._untagged += not reading.is_tagged
+            self._unclear += outcome.reading == ReadAs.UNCLEAR
+            self._unread_choices += bool(question.choices) and reading.choice is None
+        reply = outcome.forced_reply if outcome.refused else outcome.first_reply
+        grade = outcome.forced_grade if outcome.refused else outcome.first_grade
+        if self._is_read and outcome.wrong and grade is Grade.INCORRECT and reply is not None:
+            self._wrong += 1
+            text = self._read(question, reply).answer
+            self._wrong_with_gold += any(includes(gold, text, question.text) for gold in accepted_answers(question))
+
+    def add_filtered(self, completions: Iterable[Completion]) -> None:
+        """Count the replies from which a key of the run was removed."""
+        self._filtered += sum(completion.filtered for completion in completions)
+
+    def _read(self, question: Question, reply: str) -> Reading:
+        return read_reply(
+            reply, question.text, question.choices, stop_reason=StopReason.STOP, refusals=self._procedure.rule
+        )
+
+    @property
+    def _is_read(self) -> bool:
+        """Whether replies are read before they are graded, by a rule or a function, and not by a grading model."""
+        return self._procedure.rule.reads_choices
+
+    @property
+    def checks(self) -> ReplyChecks:
+        """The counts so far."""
+        return ReplyChecks(
+            refusals=dict(sorted(self._refusals.items())),
+            answers=self._answers,
+            untagged=self._untagged,
+            unclear=self._unclear,
+            unread_choices=self._unread_choices if self._is_read else 0,
+            wrong=self._wrong if self._is_read else None,
+            wrong_with_gold=self._wrong_with_gold if self._is_read else None,
+            filtered=self._filtered,
+        )

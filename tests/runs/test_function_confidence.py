@@ -1,0 +1,161 @@
+"""A model function that returns how likely its reply is right, beside the reply."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import refusal_index as ri
+from refusal_index.cli import app
+from refusal_index.data.outcome_table import CONFIDENCE, SCHEMA
+from refusal_index.findings.run_results import read_runs
+from refusal_index.models.calls import as_reply
+from refusal_index.runs.rebuild import rebuild
+from refusal_index.runs.store import open_store
+from tests.runs import models
+from tests.runs.models import LOCAL, ROWS
+
+FIRST, FORCED = 0.25, 0.75
+SURE = {"0": 0.0, "1": 1.0, "2": None}
+"""Confidence by the last digit of a number; None for a reply that is text alone."""
+
+
+def sure(messages):
+    """Return the reply of `models.answer`; its confidence is the pass's own, unless the number has another."""
+    text, message = models.answer(messages), messages[-1]["content"]
+    own = FORCED if "leaving the question open is not allowed" in message else FIRST
+    confidence = SURE.get(str(models.number_in(message)), own)
+    return text if confidence is None else {"text": text, "confidence": confidence}
+
+
+def expected(refused: bool, number: int) -> float | None:
+    return SURE.get(str(number), FORCED if refused else FIRST)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> ri.RunResults:
+    out = tmp_path_factory.mktemp("confidence") / "run"
+    return ri.evaluate(sure, ROWS, out=out, **LOCAL)
+
+
+def test_confidence_of_the_answer_that_counts_is_stored_and_becomes_a_column_end_to_end(run):
+    table = run.outcomes
+    assert table.columns == [*SCHEMA, CONFIDENCE]
+    assert {True, False} == set(table["refused"])
+    for question_id, refused, confidence in table.select("question_id", "refused", CONFIDENCE).iter_rows():
+        assert confidence == expected(refused, int(question_id[1:])), question_id
+    with open_store(run.folder) as store:
+        replies = list(store.replies())
+    assert {reply.confidence for reply in replies} >= {FIRST, FORCED, 0.0, 1.0, None}
+    assert rebuild(run.path).outcomes.equals(table)
+
+
+def test_replies_without_confidence_have_no_column_and_the_same_outcomes(run, tmp_path):
+    plain = ri.evaluate(models.answer, ROWS, out=tmp_path / "plain", **LOCAL)
+    assert plain.outcomes.columns == list(SCHEMA)
+    assert plain.outcomes.drop("model").equals(run.outcomes.drop("model", CONFIDENCE))
+
+
+def test_each_draw_has_the_confidence_of_its_own_reply(tmp_path):
+    given = iter(np.linspace(0, 1, 1000))
+
+    def different(question, *, must_answer=False):
+        return {"text": f"<answer>{question}</answer>", "confidence": next(given)}
+
+    run = ri.evaluate(
+        different, ROWS, model_name="different", out=tmp_path / "run", draws=3, max_connections=1, **LOCAL
+    )
+    with open_store(run.folder) as store:
+        first = {
+            (reply.question_id, reply.draw): reply.confidence
+            for reply in store.replies()
+            if reply.reply.pass_ == "first"
+        }
+    rows = run.outcomes.select("question_id", "draw", CONFIDENCE).iter_rows()
+    assert {(question_id, draw): confidence for question_id, draw, confidence in rows} == first
+    assert len(set(first.values())) == len(first) == 24
+
+
+def test_confidence_command_and_report_use_it(run, tmp_path):
+    (compared,) = read_runs([run.path])
+    assert set(compared.confidence["method"]) == {"confidence"}
+    assert compared.confidence[CONFIDENCE].to_list() == run.outcomes[CONFIDENCE].to_list()
+    assert "confidence" in run.folder.report.read_text(encoding="utf-8")
+    chosen = ri.threshold(run, "confidence", penalty=1)
+    assert chosen.halves is not None
+
+
+def test_added_scores_stand_beside_it(run):
+    from refusal_index.plugins.confidence.scores import add_scores
+
+    scores = run.outcomes.select("question_id", confidence=pl.lit(0.5))
+    add_scores(run.path, scores, method="ours")
+    (compared,) = read_runs([run.path])
+    assert compared.confidence["method"].unique(maintain_order=True).to_list() == ["ours", "confidence"]
+
+
+def test_forced_answer_to_an_imported_refusal_brings_its_confidence_end_to_end(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"q{n},What is {n} plus {n}?,{2 * n},{'refused' if n % 2 else 'correct'}" for n in range(3, 7)]
+    Path("first.csv").write_text("\n".join(["question_id,question,answer,grade", *rows]))
+    model = f"python:{__name__}:sure"
+    ended = CliRunner().invoke(app, ["force", "first.csv", "--model", model, "--grader", "exact", "--out", "forced"])
+    assert ended.exit_code == 0, ended.output
+    table = pl.read_parquet("forced/outcomes.parquet")
+    assert table.columns == [*SCHEMA, CONFIDENCE]
+    assert dict(table.select("question_id", CONFIDENCE).iter_rows()) == {
+        "q3": FORCED,
+        "q4": None,
+        "q5": FORCED,
+        "q6": None,
+    }
+
+
+ACCEPTED = {
+    "text": ("a", ("a", None)),
+    "mapping without confidence": ({"text": "a"}, ("a", None)),
+    "confidence None": ({"text": "a", "confidence": None}, ("a", None)),
+    "whole number": ({"text": "a", "confidence": 1}, ("a", 1.0)),
+    "NumPy": ({"text": "a", "confidence": np.float32(0.5)}, ("a", 0.5)),
+    "ordered": (OrderedDict(confidence=0.5, text=""), ("", 0.5)),
+    "read-only": (MappingProxyType({"text": "a", "confidence": 0.0}), ("a", 0.0)),
+}
+
+
+@pytest.mark.parametrize(("returned", "read"), ACCEPTED.values(), ids=ACCEPTED)
+def test_text_and_mappings_of_text_and_confidence_are_read(returned, read):
+    assert as_reply(returned) == read
+
+
+REJECTED = {
+    "not a number": ({"text": "a", "confidence": float("nan")}, "the confidence nan, expected a number from 0 to 1"),
+    "infinite": ({"text": "a", "confidence": float("inf")}, "the confidence inf"),
+    "per cent": ({"text": "a", "confidence": 90}, "the confidence 90"),
+    "negative": ({"text": "a", "confidence": -0.1}, r"the confidence -0\.1"),
+    "text": ({"text": "a", "confidence": "0.9"}, "the confidence '0.9'"),
+    "flag": ({"text": "a", "confidence": True}, "the confidence True"),
+    "array": ({"text": "a", "confidence": np.array([0.5])}, "the confidence "),
+    "no text": ({"confidence": 0.5}, "returned None, expected the reply as text"),
+    "number for a text": ({"text": 4, "confidence": 0.5}, "returned 4, expected the reply as text"),
+    "misspelt": ({"text": "a", "confidance": 0.5}, "the key 'confidance', expected text and confidence"),
+    "tuple": (("a", 0.5), "expected the reply as text"),
+}
+
+
+@pytest.mark.parametrize(("returned", "message"), REJECTED.values(), ids=REJECTED)
+def test_anything_else_is_a_failed_request_that_says_why(returned, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        as_reply(returned)
+
+    def often(messages):
+        return returned if models.number_in(messages[-1]["content"]) == 3 else models.answer(messages)
+
+    run = ri.evaluate(often, ROWS, model_name="often", out=tmp_path / "run", **LOCAL)
+    assert [missing.question_id for missing in run.missing] == ["q3"]
+    assert run.missing[0].error.startswith("python:often returned ")
