@@ -242,6 +242,6 @@ def _basis(
     if plan.graders:
         attempt = (settings.refusal or "").startswith(MODEL_PREFIX)
         priced = {f"{name}_priced": getattr(plan.prices, name) is not None for name in ("model", "grader")}
-        yield Statement(
-            "replies_graded", values={"graders": plan.graders, "attempt": attempt, "draws": draws, **priced}
-        )
+        first_only = settings.repeats.answered_only and draws > 1 and not attempt
+        values = {"graders": plan.graders, "attempt": attempt, "draws": draws, "first_only": first_only, **priced}
+        yield Statement("replies_graded", values=values)

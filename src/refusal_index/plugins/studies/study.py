@@ -216,8 +216,13 @@ def with_missing(study: Study, runs: Sequence[RunResults]) -> Study:
         rows = frame.filter(pl.col("dataset") == run.dataset) if run.dataset and "dataset" in frame.columns else frame
         names = {run.label, run.model or run.label, run.model_id or run.label}
         shown = names.intersection(*(pl.concat([rows[column] for column in columns]),) if columns else ())
+        answered_only = bool(run.settings.get("answered_only"))
         counts = {
-            str(variant): [completeness(part) for part in (first_draws(rows), further_draws(rows)) if part.height]
+            str(variant): [
+                completeness(part, answered_only=answered_only)
+                for part in (first_draws(rows), further_draws(rows))
+                if part.height
+            ]
             for variant, rows in run.tables.items()
         }
         short = [variant for variant, parts in counts.items() if not all(part.is_enough for part in parts)]
