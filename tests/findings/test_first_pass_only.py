@@ -76,7 +76,9 @@ def test_ranking_by_ri_names_runs_without_a_forced_pass(both):
     runs = (both, make_run("other", n=40, seed=3, variants=("normal",)), unforced())
     with pytest.raises(OutcomeTableError, match="there was none in first; leave these out"):
         rank(runs, Analysis(metric="refusal_index"))
-    by_refusals = {runs[run.row].label: run.estimate for run in rank(runs, Analysis(metric="refusal_rate")).ranking.runs}
+    by_refusals = {
+        runs[run.row].label: run.estimate for run in rank(runs, Analysis(metric="refusal_rate")).ranking.runs
+    }
     assert by_refusals["first"] == pytest.approx(N_REFUSED / 40)
 
 

@@ -45,6 +45,7 @@ VALUES: dict[str, Any] = {
     "engine_option": {"poll": "1"},
     "header": {"X-Gateway": "env:GATEWAY_KEY"},
     "extra_body": {"top_k": 20},
+    "model_args": {"dtype": "half"},
     "price": "1,2",
     "grader_price": "3,4",
     "truthfulness_weights": (1.0, 0.5, 2.0),
@@ -74,7 +75,12 @@ def other_value(setting: Setting) -> Any:
 
 OTHER = {name: other_value(setting) for name, setting in SETTINGS.items()}
 IDENTIFYING = {name for name, setting in SETTINGS.items() if setting.identity != "no"}
-SERVED_ONLY = {"header", "extra_body"}
+SERVED_ONLY = {
+    "header": "openai-api/fake/any",
+    "extra_body": "openai-api/fake/any",
+    "model_args": "mockllm/model",
+}
+"""A model for each setting that not every model takes."""
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +109,7 @@ OWN_FILES = {"dataset", "data", "column"}
 
 @pytest.mark.parametrize("name", sorted(IDENTIFYING - OWN_FILES))
 def test_settings_that_change_replies_change_the_identity(name):
-    served = {"model": "openai-api/fake/any"} if name in SERVED_ONLY else {}
+    served = {"model": SERVED_ONLY[name]} if name in SERVED_ONLY else {}
     one, other = planned(**served), planned(**served, **{name: OTHER[name]})
     assert one.settings.value(name) != other.settings.value(name)
     assert as_json(one.identity) != as_json(other.identity)
@@ -166,7 +172,7 @@ def test_identity_depends_on_own_questions_not_on_their_path():
         assert planned(**different, **own).folder.path != one.folder.path
 
 
-COMMON_SETTINGS = SETTINGS.keys() - OWN_FILES - SERVED_ONLY - ENGINE_SETTINGS.keys()
+COMMON_SETTINGS = SETTINGS.keys() - OWN_FILES - SERVED_ONLY.keys() - ENGINE_SETTINGS.keys()
 CHANGES = st.sets(st.sampled_from(sorted(COMMON_SETTINGS)))
 
 

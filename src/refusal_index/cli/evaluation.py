@@ -8,7 +8,6 @@ from typing import Any
 
 import typer
 
-from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, option
 from refusal_index.cli.shared_options import columns_of, takes_settings, words_of
 from refusal_index.runs.settings import SETTINGS
@@ -108,15 +107,12 @@ def force(
     """
     from refusal_index.cli.runs import execute_and_show, print_notes
     from refusal_index.data.imports import ReadOptions
-    from refusal_index.render.sentences import sentence
     from refusal_index.runs.reuse import prepare_force
     from refusal_index.runs.settings import Settings
 
     options = ReadOptions(columns_of(column), scorer, refusal, words=words_of(map_))
     settings = Settings.from_values(model=model, **values)
     plan = prepare_force(file, settings, name=name, kind=format_, options=options, out=out)
-    for caveat in plan.caveats:
-        console.note(f"{'warning' if caveat.severity == 'serious' else 'note'}: {sentence(caveat)}")
     print_notes([plan])
     execute_and_show(plan, as_json=json)
 

@@ -23,6 +23,7 @@ from refusal_index.protocol.grader_model import attempt_prompt_hash
 from refusal_index.protocol.refusals import (
     MODEL_PREFIX,
 )
+from refusal_index.runs.model_args import model_args_identity
 from refusal_index.runs.settings import COMPARABILITY_VERSION, Settings
 
 PACKAGES = ("refusal-index", "inspect-ai", "openai", "numpy", "scipy", "polars")
@@ -58,6 +59,7 @@ def identity(
             **({"targets": prompts.targets} if prompts.targets else {}),
         },
         **settings.recorded(),
+        **model_args_identity(settings),
         "comparability_version": COMPARABILITY_VERSION,
         **({"functions": dict(sources)} if sources else {}),
     }

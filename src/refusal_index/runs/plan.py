@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from refusal_index import entry_points
 from refusal_index.data.datasets import DEFAULT_DATASET, Dataset, default_limit, load_dataset, sample
@@ -51,6 +51,7 @@ from refusal_index.runs.engines import DIRECT, check_engine, check_engines_own, 
 from refusal_index.runs.gold_answers import with_answerable
 from refusal_index.runs.graders import grader_for, refusal_models, refusals_of, resolved_refusal
 from refusal_index.runs.identity import describe_run, function_sources, identity
+from refusal_index.runs.model_args import check_model_args, other_model_args
 from refusal_index.runs.sent import sends_as_set
 from refusal_index.runs.settings import Repeats, Settings
 from refusal_index.runs.store import ReplyStore
@@ -180,7 +181,10 @@ class Plan:
         return list(retired)
 
 
-def checked(plan: Plan, *, imports: bool = True) -> Plan:
+AnyPlan = TypeVar("AnyPlan", bound=Plan)
+
+
+def checked(plan: AnyPlan, *, imports: bool = True) -> AnyPlan:
     """Check the settings, models and folder of a plan, and return it.
 
     Parameters
@@ -200,6 +204,7 @@ def checked(plan: Plan, *, imports: bool = True) -> Plan:
     check_engines_own(settings.sending)
     check_limits(settings)
     check_wire_settings(model, settings.sending)
+    check_model_args(model, plan.objects, settings)
     reasons = UNSCORED, *ASKED_AGAIN
     for reason in sorted({*settings.sending.retry}.difference(reasons)):
         raise unknown("retry", reason, reasons)
@@ -217,7 +222,7 @@ def checked(plan: Plan, *, imports: bool = True) -> Plan:
         check_model_function(function, model, plan.procedures)
     if plan.folder.run_json.exists():
         refuse_other_settings(plan.folder.path, plan.folder.read_settings(), as_json(plan.identity))
-    return plan
+    return replace(plan, caveats=(*plan.caveats, *other_model_args(plan.folder, settings)))
 
 
 def prepare(
@@ -277,7 +282,7 @@ def prepare(
         objects or {},
         (settings.model, dataset.name),
     )
-    checked(plan, imports=imports)
+    plan = checked(plan, imports=imports)
     provider, model = provider_of(settings.model)
     context = None if provider is None else provider.context_length(model)
     if provider is not None and context is not None:  # last, because it counts all tokens
