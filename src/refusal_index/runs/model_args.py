@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from refusal_index.data.folder import RunFolder
+from refusal_index.errors import shortened
 from refusal_index.findings.metrics import Statement
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.requests import COMPATIBLE, provider_of
@@ -72,6 +73,34 @@ def check_model_args(model: str, objects: Mapping[str, object], settings: Settin
             f"{{model_args}}: requires a model of one of Inspect's providers, such as vllm/NAME or hf/NAME, and "
             f"{{engine}} {DIRECT}, got {model or 'none'} and {engine}; leave it out, or choose those"
         )
+
+
+def check_model_args_before(before: Mapping[str, Any], settings: Settings) -> None:
+    """Raise if a run's model would be asked with other arguments than before, on which replies depend.
+
+    Parameters
+    ----------
+    before
+        The settings of the run's folder.
+    settings
+        The settings with the arguments that the user gives.
+
+    Raises
+    ------
+    SettingError
+        The message names both.
+    """
+    expected = before.get(MODEL_ARGS) or {}
+    given = model_args_identity(settings).get(MODEL_ARGS, {})
+    if given != expected:
+        raise SettingError(
+            f"{{model_args}}: expected those of the run, {_shown(expected)}, got {_shown(given)}; give the same, since "
+            "replies depend on them"
+        )
+
+
+def _shown(arguments: Mapping[str, Any]) -> str:
+    return shortened(", ".join(f"{name}={value}" for name, value in arguments.items())) if arguments else "none"
 
 
 def record_model_args(folder: RunFolder, settings: Settings) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @takes_settings(
     *("max_connections", "max_retries", "attempt_timeout", "max_requests", "max_cost", "max_time"),
     *("engine", "detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "header"),
+    "model_args",
     max_requests="Stop once this many requests have been sent for scores of this run in total.",
     max_cost="Stop before these requests cost more than this many dollars; requires --price.",
 )
@@ -180,6 +181,7 @@ def _methods(allowed: Mapping[Method, str | None]) -> Iterator[Block]:
 
 def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Block]:
     """Yield the requests that would be sent, and their approximate cost if prices are known."""
+    from refusal_index.findings.dry_run import Load
     from refusal_index.findings.metrics import Statement
     from refusal_index.runs.dry_run import REPLY_TOKENS
 
@@ -190,18 +192,24 @@ def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Blo
         sum(getattr(request, name) for request in pending) for name in ("requests", "most", "input_tokens")
     )
     rows = [
-        *(
-            (load.name, f"{load.questions:,}", amount(load.requests, load.most), f"{load.input_tokens:,}")
-            for load in pending
-        ),
-        ("total", "", amount(n_least, n_most), f"{tokens:,}"),
+        (
+            load.name,
+            f"{load.questions:,}",
+            amount(load.requests, load.most),
+            f"{load.input_tokens + load.grading.input_tokens.expected:,.0f}",
+            f"{load.grading.requests.expected:,.0f}",
+        )
+        for load in pending
     ]
+    grading = sum((load.grading for load in pending), Load())
+    judged = (round(grading.input_tokens.expected), round(grading.output_tokens.expected))
+    rows.append(("total", "", amount(n_least, n_most), f"{tokens + judged[0]:,}", f"{grading.requests.expected:,.0f}"))
     yield from ("Dry run: nothing is sent.", "")
-    yield Table.from_rows(("for", "questions", "requests", "about tokens in"), rows, left=("for",))
-    cost = prices.cost((tokens, n_least * REPLY_TOKENS), (0, 0))
-    yield from _paragraphs(
-        Statement("scores_cost", "scope", {"cost": cost, "tokens": REPLY_TOKENS, "several": n_least < n_most})
-    )
+    yield Table.from_rows(("for", "questions", "requests", "about tokens in", "about grading"), rows, left=("for",))
+    cost = prices.cost((tokens, n_least * REPLY_TOKENS), judged)
+    without_graders = any(judged) and prices.grader is None
+    values = {"cost": cost, "tokens": REPLY_TOKENS, "several": n_least < n_most, "without_graders": without_graders}
+    yield from _paragraphs(Statement("scores_cost", "scope", values))
 
 
 def _result_blocks(plan: ConfidencePlan, scored: Confidence) -> Iterator[Block]:

@@ -18,6 +18,7 @@ from refusal_index import entry_points
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.outcome_table import ConfidenceError
 from refusal_index.errors import suggestion
+from refusal_index.findings.dry_run import Assumptions, Load
 from refusal_index.models.requests import model_request, provider_of
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence import hidden_states, model_scores, trained
@@ -59,9 +60,11 @@ from refusal_index.runs.dry_run import request_tokens
 from refusal_index.runs.engines import engine_of, note_on
 from refusal_index.runs.events import Opened, Progress
 from refusal_index.runs.made_with import check_code
+from refusal_index.runs.model_args import check_model_args_before
 from refusal_index.runs.open_run import Round, execute_rounds
 from refusal_index.runs.outstanding import settle_outstanding
 from refusal_index.runs.plan import Plan
+from refusal_index.runs.simulation import count_requests
 from refusal_index.runs.store import ReplyStore, StoreError, open_store
 
 METHODS: dict[str, Method] = {method.name: method for method in (*model_scores.METHODS, *trained.METHODS)}
@@ -463,6 +466,8 @@ class PendingRequests:
         probabilities or if answers change.
     input_tokens
         Approximate input tokens of the minimum number of requests.
+    grading
+        Requests to grading models about the replies, and their tokens.
     """
 
     name: str
@@ -470,13 +475,11 @@ class PendingRequests:
     requests: int
     most: int
     input_tokens: int
+    grading: Load
 
 
 def pending(plan: ConfidencePlan) -> list[PendingRequests]:
-    """Return the pending requests of a plan by round, without sending or writing anything.
-
-    Requests to a model grader are not counted: one per answer, or two if a verdict cannot be parsed.
-    """
+    """Return the pending requests of a plan by round, without sending or writing anything."""
     with open_store(plan.folder, made=False) as store:
         replies = plan.replies(store)
         answers = plan.unfinished(plan.missing_answers(replies), store)
@@ -509,7 +512,16 @@ def _pending(
     ]
     requests, tokens = (sum(amounts) for amounts in ([n for n, _ in sizes], [n * size for n, size in sizes]))
     n_most = sum(n if n > 1 else per_conversation for n, _ in sizes) + per_conversation * n_again
-    return PendingRequests(name, len(conversations) + n_again, requests, n_most, tokens)
+    grading = Load()
+    if plan.graders:
+        counted = count_requests(
+            conversations,
+            lambda request: request_tokens(plan.names.get(request.role, ""), request),
+            Assumptions(),
+            lambda conversation: plan.current(conversation, store),
+        )
+        grading = counted.grading
+    return PendingRequests(name, len(conversations) + n_again, requests, n_most, tokens, grading)
 
 
 def check_amount(plan: ConfidencePlan, requests: Iterable[PendingRequests]) -> None:
@@ -535,6 +547,7 @@ async def ask(plan: ConfidencePlan, store: ReplyStore, progress: Progress, budge
     if first is None:
         return None
     check_code(plan.names, plan.given, plan.folder.path)
+    check_model_args_before(plan.identity, plan.settings)
     settle_outstanding(plan.folder, store, plan.settings, plan.names, plan.objects)
     engine = engine_of(plan.settings.sending.engine).make(plan.settings, plan.names, plan.objects)
     progress(Opened(0, note_on(plan.settings.sending)))

@@ -146,7 +146,8 @@ TEXTS = (
 COUNTS = (
     "n unscored count questions tables models variants draws place run points points_all left_out both_answered "
     "same first_answers forced_answers two_pass_answers full_two_pass_answers sampling_answers own_replies generations "
-    "requests own_requests input_tokens output_tokens training_examples n_folds groups states state_size"
+    "requests own_requests input_tokens output_tokens unpriced_tokens training_examples n_folds groups states "
+    "state_size"
 )
 FLAGS = "trained sparse drawn above_line"
 """Columns of strings, integers and Booleans; all others contain floats."""
