@@ -56,6 +56,7 @@ def confidence(
     prompts: str | None = None,
     group: str = "auto",
     layer: Annotated[int | None, typer.Option(min=0)] = None,
+    weights: str | None = None,
     *,
     values: Mapping[str, Any],
 ) -> None:
@@ -100,9 +101,12 @@ def confidence(
     - `group`: Questions that trained methods keep in the same fold: those of a 'cluster' (the column), of an 'entity'
       (of the almanac), of a 'topic' (so that test topics are new), 'none', or 'auto', the first of these that is known.
     - `layer`: Layer whose hidden states the method p-ik reads; 0 is before the first layer. [default: middle]
+    - `weights` hf/NAME: Weights of the run's model on this machine, a folder or a repository of the Hub, whose hidden
+      states p-ik reads; for a run over HTTP. [default: those named before, or the run's model]
     """
     if penalty is not None or max_error is not None:
         refused = {"--list": list_, "--dry-run": dry_run, "--yes": yes, "--add": add is not None}
+        refused["--weights"] = weights is not None
         if wrong := next((option for option, is_given in refused.items() if is_given), None):
             raise OptionError(f"{wrong}: --penalty and --max-error choose a threshold and send nothing; leave it out")
         named = (
@@ -130,7 +134,7 @@ def confidence(
 
     settings = Settings.from_values(**values)
     if list_:
-        console.show(_methods(allowed(run, settings, prompts=prompts, refusal=refusal, group=group)))
+        console.show(_methods(allowed(run, settings, prompts=prompts, refusal=refusal, group=group, weights=weights)))
         return
     names = None if method is None else [part.strip() for part in method.split(",") if part.strip()]
     options: dict[str, Any] = {
@@ -140,6 +144,7 @@ def confidence(
         "refusal": refusal,
         "group": group,
         "layer": layer,
+        "weights": weights,
     }
     plan = prepare_confidence(run, names, settings, **options)
     requests = pending(plan)
@@ -215,6 +220,7 @@ def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Blo
 def _result_blocks(plan: ConfidencePlan, scored: Confidence) -> Iterator[Block]:
     """Yield the requests sent for the scores, why the run ended early if it did, and the files with the scores."""
     from refusal_index.findings.metrics import Statement
+    from refusal_index.plugins.confidence.method import Need
 
     if scored.ended is not None:
         yield from _paragraphs(Statement("scores_ended", "serious", {"ended": scored.ended}))
@@ -225,6 +231,10 @@ def _result_blocks(plan: ConfidencePlan, scored: Confidence) -> Iterator[Block]:
     made = {method.name for method in plan.methods}
     others = [name for name in scored.table["method"].unique(maintain_order=True) if name not in made]
     further = f"; also contains scores of {', '.join(others)}" if others else ""
+    if plan.weights is not None and Need.STATES in plan.needs:
+        yield from _paragraphs(
+            Statement("other_weights", "note", {"weights": plan.weights, "model": plan.settings.model})
+        )
     yield f"{plan.folder.path}: confidence.parquet, summary.json, report.html{further}"
 
 

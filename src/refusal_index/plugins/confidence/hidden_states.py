@@ -48,6 +48,33 @@ class WeightsError(RefusalIndexError, ValueError):
     """Weights that transformers cannot run, or that need a missing package; the message says what to do."""
 
 
+TRANSFORMERS = "hf"
+"""The provider whose hidden states are computed locally, with transformers."""
+
+
+def has_states(model: str) -> bool:
+    """Whether the hidden states of a model can be computed on this machine, by its name.
+
+    Examples
+    --------
+    >>> has_states("almanac/base"), has_states("hf/org/name"), has_states("openai/gpt-4.1")
+    (True, True, False)
+    """
+    provider, name = provider_of(model)
+    if provider is None:
+        return model.startswith(f"{TRANSFORMERS}/") and bool(name)
+    return provider.layers(name) is not None
+
+
+def check_weights(weights: str) -> None:
+    """Raise SettingError if a name is not that of a model whose hidden states can be computed on this machine."""
+    if not has_states(weights):
+        raise SettingError(
+            f"{{weights}}: expected weights on this machine or the Hub as hf/NAME, NAME being a repository or a "
+            f"folder, got {weights!r}"
+        )
+
+
 def check_layer(model: str, layer: int | None) -> None:
     """Raise SettingError if a plugin's model has no such layer; other models are checked when they are loaded."""
     provider, name = provider_of(model)
@@ -65,7 +92,7 @@ def states_of(model: str, conversations: Conversations, path: Path, ids: Sequenc
     Parameters
     ----------
     model
-        Name of the run's model, ``almanac/...`` or ``hf/...``.
+        Name of the model, ``almanac/...`` or ``hf/...``.
     conversations
         Conversations of all questions of the run.
     path

@@ -173,9 +173,6 @@ GIVES_LOGPROBS = {
 }
 """Providers, in addition to embedded models, that are known to return log probabilities."""
 
-TRANSFORMERS = "hf"
-"""The provider whose hidden states are computed locally, with transformers."""
-
 
 @dataclass(frozen=True)
 class Probing(Procedure):
@@ -241,6 +238,8 @@ class ConfidencePlan(Plan):
         Names of models and graders given by the user; only functions with these names may be called.
     groups, layer
         For trained methods: the fold group of each question, by id, and the layer whose hidden states a probe reads.
+    weights
+        The model on this machine whose hidden states are read; None for the run's own model.
     """
 
     wording: Protocol
@@ -249,6 +248,12 @@ class ConfidencePlan(Plan):
     given: frozenset[str] = frozenset()
     groups: Mapping[str, str] = field(default_factory=dict)
     layer: int | None = None
+    weights: str | None = None
+
+    @property
+    def model_of_states(self) -> str:
+        """The model whose hidden states are read."""
+        return self.weights or self.settings.model
 
     @property
     def is_embedded(self) -> bool:
@@ -423,7 +428,7 @@ class ConfidencePlan(Plan):
             question_id: procedure.request(step, question).messages for question_id, question in self.questions.items()
         }
         path = self.folder.path / hidden_states.FILE
-        return hidden_states.states_of(self.settings.model, prompts, path, ids)
+        return hidden_states.states_of(self.model_of_states, prompts, path, ids)
 
 
 def unmet(plan: ConfidencePlan, method: Method) -> str | None:
@@ -441,12 +446,13 @@ def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
     if Need.LOGPROBS in needs and not plan.gives_logprobs:
         yield f"needs log probabilities, but {model} returns none"
     if Need.STATES in needs:
-        provider, name = provider_of(model)
-        if provider is None and model.partition("/")[0] == TRANSFORMERS:
-            if missing := missing_packages(hidden_states.PACKAGES):
-                yield f"needs {', '.join(missing)}; pip install 'refusal-index[{hidden_states.EXTRA}]'"
-        elif provider is None or provider.layers(name) is None:
-            yield f"needs hidden states, which {model} does not provide; almanac/... and hf/... do"
+        if not hidden_states.has_states(plan.model_of_states):
+            yield (
+                f"needs hidden states, which {model} does not provide; almanac/... and hf/... do: name the same "
+                "weights on this machine with --weights hf/NAME"
+            )
+        elif provider_of(plan.model_of_states)[0] is None and (missing := missing_packages(hidden_states.PACKAGES)):
+            yield f"needs {', '.join(missing)}; pip install 'refusal-index[{hidden_states.EXTRA}]'"
     if Need.TOPICS in needs and not any(question.topic for question in plan.questions.values()):
         yield "needs topics, but no question of this run has one"
     if Need.TRAINING in needs and (short := training_shortage(plan.outcomes, plan.groups)) is not None:
