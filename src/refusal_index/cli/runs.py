@@ -8,7 +8,7 @@ import shlex
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import count
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from refusal_index.data.files import locked
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_sets import SUMMARY
 from refusal_index.findings.dry_run import RunEstimate
+from refusal_index.findings.metrics import Statement
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import Sending
 from refusal_index.render.dry_run import dry_run_blocks, dry_run_document
@@ -187,12 +188,25 @@ def print_notes(plans: Sequence[Plan]) -> None:
         console.note(f"{'warning' if caveat.severity == 'serious' else 'note'}: {sentence(caveat)}")
 
 
+MANY_FIRST_PASSES = 500
+"""Smallest number of first passes of an embedded model before which a dry run says how long they take."""
+
+FIRST_PASSES_PER_SECOND = 70
+"""How many of them an ordinary machine runs."""
+
+
 def show_dry_run(plans: Sequence[Plan], *, as_json: bool) -> None:
     """Print the estimates of a dry run."""
 
+    def begun(title: str, size: int) -> AbstractContextManager[Callable[[], None]]:
+        """Say how long asking an embedded model takes, before it begins, and show the progress."""
+        if size >= MANY_FIRST_PASSES:
+            values = {"passes": size, "seconds": size / FIRST_PASSES_PER_SECOND}
+            console.note(f"note: {sentence(Statement('first_passes_ahead', values=values))}")
+        return counting(console.terminal(stderr=True), title, size)
+
     async def estimates() -> list[RunEstimate]:
-        show_progress = partial(counting, console.terminal(stderr=True))
-        return [await estimate_run(plan, show_progress) for plan in plans]
+        return [await estimate_run(plan, begun) for plan in plans]
 
     estimated = asking(estimates())
     if as_json:

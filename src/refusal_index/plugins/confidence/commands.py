@@ -232,9 +232,8 @@ def _result_blocks(plan: ConfidencePlan, scored: Confidence) -> Iterator[Block]:
     others = [name for name in scored.table["method"].unique(maintain_order=True) if name not in made]
     further = f"; also contains scores of {', '.join(others)}" if others else ""
     if plan.weights is not None and Need.STATES in plan.needs:
-        yield from _paragraphs(
-            Statement("other_weights", "note", {"weights": plan.weights, "model": plan.settings.model})
-        )
+        values = {"weights": plan.weights, "model": plan.settings.model}
+        yield from _paragraphs(Statement("other_weights", "note", values))
     yield f"{plan.folder.path}: confidence.parquet, summary.json, report.html{further}"
 
 
