@@ -363,12 +363,12 @@ def test_every_dataset_is_answered_by_the_models_of_its_table():
 
 
 def test_decoding_questions_and_grader_match_the_paper(config):
-    assert config.defaults == {"temperature": 0.7, "top_p": 0.95, "max_tokens": 4096}
+    decoding = {"temperature": 0.7, "top_p": 0.95, "max_tokens": 4096}
+    assert config.defaults == {**decoding, "grader_price": Price(0.15, 0.6)}
     overridden = {key for model in config.models for key in model.values}.intersection(config.defaults)
     assert not overridden
     (dataset,) = config.datasets
-    price = {"grader_price": Price(0.15, 0.6)}
-    assert dataset.values == {"dataset": "simpleqa", "grader": "openai/gpt-4o-mini", **price}
+    assert dataset.values == {"dataset": "simpleqa", "grader": "openai/gpt-4o-mini"}
     assert dataset.values["dataset"] in dataset_names()
     assert grader_of(dataset.values["grader"])[1] == ("openai/gpt-4o-mini",)
 

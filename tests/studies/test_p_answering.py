@@ -23,6 +23,7 @@ from refusal_index.plugins.studies.study import StudyOptions
 from refusal_index.runs.dry_run import estimate_run
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan, prepare
+from refusal_index.runs.reuse import prepare_regrade
 from refusal_index.runs.settings import Settings
 from refusal_index.stats import auroc
 
@@ -133,6 +134,22 @@ def test_end_to_end_p_answering_takes_its_answers_from_the_run_of_both_passes(bo
     assert study.frame["drawn_in"].unique().to_list() == [runs["samples"].label]
     assert any(note.startswith("P(Answering) of 3 of 3 points comes from a first pass alone") for note in study.notes)
     assert not study.warning, "what was not planned is not missing"
+
+
+def test_end_to_end_regrading_reads_the_samples_and_grades_the_first(both, tmp_path, monkeypatch):
+    runs, _, _ = both
+    with FakeApi(Sampled()) as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        settings = Settings.from_values(grader="openai-api/fake/another")
+        plan = prepare_regrade(runs["samples"].source, settings, out=tmp_path / "again")
+        asyncio.run(execute(plan))
+        counted = Counter(map(kind_of, api.messages()))
+    first = runs["samples"].outcomes.filter(draw=0)
+    assert counted["grading"] == first.height - first["first_reply"].str.contains("UNANSWERED").sum()
+    assert counted["first"] == counted["forced"] == 0
+    (again,) = find_runs([tmp_path / "again"]).runs
+    assert again.outcomes["refused"].to_list() == runs["samples"].outcomes["refused"].to_list()
+    assert again.is_complete
 
 
 def first_pass_only(refused: np.ndarray, **columns: object) -> pl.DataFrame:

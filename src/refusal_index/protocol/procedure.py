@@ -240,6 +240,11 @@ class Regrading(TwoPass):
 
     A refusal without a forced answer is unscored, with the reason ``forced_not_asked``.
 
+    Attributes
+    ----------
+    answered_only
+        Whether the replies are those of the first pass alone, of which a grading model grades the first draws.
+
     Examples
     --------
     >>> question = Question("q1", "What is the capital of Peru?", "Lima")
@@ -250,6 +255,7 @@ class Regrading(TwoPass):
     'forced_not_asked'
     """
 
+    answered_only: bool = False
     asks_model: ClassVar[bool] = False
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
@@ -268,3 +274,11 @@ class Regrading(TwoPass):
         if isinstance(step, Step) and (step.pass_, step.role) == (Pass.FIRST, Role.MODEL):
             raise ValueError(f"question {question.question_id}: there is no first reply to grade")
         return step
+
+    def step_of_further_draw(
+        self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False
+    ) -> Step | Outcome:
+        """Return the next step of a draw after the first, or its outcome; takes the arguments of `step`."""
+        if not self.answered_only:
+            return self.step(question, replies, force_answered=force_answered)
+        return next_step(question, replies, self.grader, asks_forced=False, asks_graders=False, refusals=self.refusals)

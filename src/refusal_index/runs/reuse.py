@@ -361,7 +361,9 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
         folder,
         run_identity,
         _about(source, settings, run),
-        dict.fromkeys(questions_by_variant, Regrading(kind, refusals=refusals)),
+        dict.fromkeys(
+            questions_by_variant, Regrading(kind, refusals=refusals, answered_only=bool(before.get("answered_only")))
+        ),
         questions_by_variant,
         title=(settings.model, name),
         begin=begin,
@@ -395,7 +397,8 @@ def _draws_replied(conversation: Conversation, completions: Iterable[Completion]
     present = {
         (completion.reply.pass_, completion.draw) for completion in completions if completion.reply.role is Role.MODEL
     }
-    is_forced = conversation.draws > 1 and conversation.question.gold is not None
+    asks_forced = Pass.FORCED in conversation.procedure.passes
+    is_forced = asks_forced and conversation.draws > 1 and conversation.question.gold is not None
     needed = (Pass.FIRST, Pass.FORCED) if is_forced else (Pass.FIRST,)
     draws = range(conversation.draws)
     lacking = (draw for draw in draws if any((pass_, draw) not in present for pass_ in needed))
