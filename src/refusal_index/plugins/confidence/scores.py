@@ -237,8 +237,18 @@ def _plan(
     passes = {FORCED: ForcedPass(kind, wording, rule)}
     common = (settings, dataset, graders, folder, before)
     groups = groups_of(outcomes, questions, group)
-    own = {"wording": wording, "outcomes": outcomes, "groups": groups, "weights": weights or _weights_before(folder)}
-    plan = ConfidencePlan(*common, {}, passes, {}, objects, title, **own)
+    plan = ConfidencePlan(
+        *common,
+        {},
+        passes,
+        {},
+        objects,
+        title,
+        wording=wording,
+        outcomes=outcomes,
+        groups=groups,
+        weights=weights or _weights_before(folder),
+    )
     checked(plan, imports=False)  # importing functions would run code named in the folder
     return plan
 
@@ -685,8 +695,9 @@ def confidence_scores(
         names["refusal"] = recorded
     methods = [methods] if isinstance(methods, str) else methods
     sending = Settings.from_values(**settings)
-    chosen = {"group": group, "layer": layer, "weights": weights}
-    plan = prepare_confidence(folder, methods, sending, **names, objects=objects, **chosen)
+    plan = prepare_confidence(
+        folder, methods, sending, **names, objects=objects, group=group, layer=layer, weights=weights
+    )
     scored = run_to_completion(measure(plan, progress))
     if scored.ended is not None:
         raise RunFailedError(f"ended early: {scored.ended}; replies are kept, and the same call resumes")
