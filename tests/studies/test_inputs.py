@@ -14,6 +14,7 @@ from tests.tiers import one_fast
 
 from refusal_index.data.files import json_text
 from refusal_index.data.folder import RunFolder
+from refusal_index.data.published import simpleqa_rows
 from refusal_index.findings.run_results import read_runs
 from refusal_index.findings.summary import Usage, summarise
 from refusal_index.plugins.studies.cost import cost_table
@@ -25,7 +26,6 @@ from refusal_index.plugins.studies.inputs import (
     find_model,
     known_models,
     paper_context,
-    paper_rows,
 )
 from refusal_index.plugins.studies.regression import index_and_accuracy, index_and_size
 from refusal_index.plugins.studies.results import hallucination_table, results_table, truth_of
@@ -34,7 +34,7 @@ from refusal_index.render.summary import summary_document
 
 # --- The paper's tables are consistent
 
-ROWS = paper_rows()
+ROWS = simpleqa_rows()
 
 
 def test_there_are_sixteen_models_of_nine_families():
