@@ -258,3 +258,12 @@ def test_document_holds_every_printed_value_and_reason(whole):
     assert by_name["m"]["not_comparable"] == [{"code": "other_prompts", "severity": "serious", "found": "default"}]
     assert by_name["m"]["refusal_index"]["estimate"] == run.summary.index.estimate
     assert among["weighted_score_p"] == {"paper": 1.0, "run": 1.0}
+
+
+def test_rates_of_several_prompts_are_means(whole):
+    placed = among_published(whole).placed_runs[0]
+    for name in ("correct_rate", "refusal_rate", "weighted_score"):
+        each = [variant.metric(name).estimate for variant in whole.summary.variants]
+        assert placed.metrics[name].estimate == pytest.approx(sum(each) / 4)
+        assert placed.metrics[name].low is None
+    assert placed.index == whole.summary.index

@@ -41,8 +41,10 @@ class PublishedModel:
     @property
     def misses_estimate(self) -> bool:
         """Whether the printed interval of its RI does not contain the printed RI."""
-        estimate, low, high = (self.index.estimate, self.index.low, self.index.high)
-        return estimate is not None and low is not None and high is not None and not low <= estimate <= high
+        index = self.index
+        if index.estimate is None or index.low is None or index.high is None:
+            return False
+        return not index.low <= index.estimate <= index.high
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,8 @@ class PublishedResults:
     temperature: float
     top_p: float
     decimals: int  # of every printed number
-    weighted_score_p: float  # of the printed weighted scores
-    confidence_level: float | None = None  # of the intervals; None if none is printed
+    penalty: float  # p of the printed weighted scores
+    interval_level: float | None = None  # confidence level of the intervals; None if none is printed
     variants: tuple[str, ...] = ()  # the prompts that each number combines; empty if the paper does not say which
     questions: int | None = None  # size of the dataset; None if the paper does not give it
     own_questions: bool = False  # whether everybody who uses the dataset has other questions

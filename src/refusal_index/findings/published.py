@@ -124,21 +124,21 @@ class AmongPublished(Printable):
     @property
     def _has_intervals(self) -> bool:
         """Whether intervals are printed, at the confidence level of the runs."""
-        return self.published.confidence_level == self.analysis.confidence_level
+        return self.published.interval_level == self.analysis.confidence_level
 
     def _apart(self, run: PlacedModel) -> Statement:
         """State from which published models a run's interval lies apart, of those whose interval holds."""
         usable = [model for model in self.printed if not model.reasons and not model.remarks]
-        low, high = run.index.low, run.index.high
-        above = [model.name for model in usable if low is not None and low > _value_of(model.index.high)]
-        below = [model.name for model in usable if high is not None and high < _value_of(model.index.low)]
+        own = run.index
+        above = [one.name for one in usable if own.low is not None and own.low > _value_of(one.index.high)]
+        below = [one.name for one in usable if own.high is not None and own.high < _value_of(one.index.low)]
         return Statement("published_apart", "conclusion", {"run": run.name, "above": above, "below": below})
 
     def _scope(self) -> Iterator[Statement]:
         values = {
             "table": self.published.caption,
             "prompts": len(self.published.variants),
-            "intervals": self.published.confidence_level is not None,
+            "intervals": self.published.interval_level is not None,
             "mixed": "+" in self.published.dataset,
         }
         is_comparable = {"comparable": self.is_comparable, "runs": len(self.runs)}
@@ -154,8 +154,8 @@ class AmongPublished(Printable):
             "dataset": published.dataset,
             "table": published.label,
             "decimals": published.decimals,
-            "confidence_level": published.confidence_level,
-            "weighted_score_p": {"paper": published.weighted_score_p, "run": self.analysis.payoffs.weighted_score_p},
+            "confidence_level": published.interval_level,
+            "weighted_score_p": {"paper": published.penalty, "run": self.analysis.payoffs.weighted_score_p},
             "protocol": {
                 "prompts": published.prompts,
                 "variants": list(published.variants),
@@ -314,11 +314,9 @@ def implied_questions(model: PublishedModel, decimals: int | None = None) -> flo
     - `decimals`: of the printed numbers, for the smallest number that rounding allows; None for the printed width as
       it is.
     """
-    correct, refused, index = (
-        _value(model.metrics[name]) for name in ("correct_rate", "refusal_rate", "refusal_index")
-    )
-    error_rate = PlanningScenario.from_published(correct, refused, index).error_rate
-    deviation = asymptotic_deviation(refused, error_rate, index)
+    printed = [_value(model.metrics[name]) for name in ("correct_rate", "refusal_rate", INDEX)]
+    scenario = PlanningScenario.from_published(*printed)
+    deviation = asymptotic_deviation(scenario.refusal_rate, scenario.error_rate, printed[-1])
     rounding = 0.0 if decimals is None else 0.5 * 10**-decimals
     half_width = (_value_of(model.index.high) - _value_of(model.index.low)) / 2 + rounding
     return float((norm.ppf(0.975) * deviation / half_width) ** 2)

@@ -109,4 +109,4 @@ def _metrics_table(among: AmongPublished) -> Table:
 def weighted_statement(among: AmongPublished) -> Statement:
     """State with which p the weighted scores of the paper and of the runs are computed."""
     p = among.analysis.payoffs.weighted_score_p
-    return Statement("published_weighted", "scope", {"paper": among.published.weighted_score_p, "run": p})
+    return Statement("published_weighted", "scope", {"paper": among.published.penalty, "run": p})
