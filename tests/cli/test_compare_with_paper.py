@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from refusal_index.data import datasets
 from refusal_index.data.files import sha256_of
-from refusal_index.data.published import simpleqa_rows
+from refusal_index.data.published import published_results, simpleqa_rows
+from refusal_index.runs.plan import prepare
+from refusal_index.runs.settings import Settings
 from tests.cli.making import PIPELINE, write_sums
+from tests.docs.blocks import ROOT
 from tests.render.making import HOSTILE, rows
 
+PAPER = ROOT.parent / "shared" / "paper.tex"
 SUMS = ("--variants", "low", "--grader", "exact")
 
 
@@ -47,6 +52,27 @@ def test_end_to_end_a_run_stands_among_the_models_of_the_paper(command, simpleqa
     assert (reasons["other_prompts"]["found"], reasons["other_grader"]["found"]) == ("default", "exact")
     assert reasons["other_variants"]["found"] == ["low"]
     assert (reasons["question_sample"]["found"], reasons["question_sample"]["expected"]) == (40, 4326)
+
+
+@pytest.mark.skipif(not PAPER.exists(), reason="the paper's source is not part of the repository")
+def test_end_to_end_wording_built_from_the_paper_is_recognised(command, simpleqa_file):
+    pytest.importorskip("refusal_index.plugins.paper", reason="nothing builds prompts from the paper")
+    assert command("build", "paper-prompts", str(PAPER), "--out", "built").exit_code == 0
+    wording = ("--prompts", "built/paper-prompts.toml", "--grader-prompt", "built/paper-grader.toml")
+    data = ("--dataset", "simpleqa", "--data", simpleqa_file, "--grader", "openai/gpt-4o-mini")
+    settings = prepare(
+        Settings.from_values(
+            model=PIPELINE[1],
+            **{name.removeprefix("--").replace("-", "_"): value for name, value in batched((*wording, *data))},
+        )
+    ).identity
+    published = published_results()["simpleqa"]
+    assert settings["prompts"]["name"] == published.prompts
+    assert settings["grader"]["prompt_sha256"] == published.grader_prompt_sha256
+
+
+def batched(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    yield from zip(words[::2], words[1::2], strict=True)
 
 
 def test_end_to_end_own_questions_have_no_published_values(command):

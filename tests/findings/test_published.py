@@ -33,7 +33,7 @@ PUBLISHED_SIMPLEQA = published_results()["simpleqa"]
 AS_IN_THE_PAPER: dict[str, Any] = {
     "model": "m",
     "dataset": {"name": "simpleqa", "sha256": PUBLISHED["simpleqa"].sha256},
-    "grader": {"name": "openai/gpt-4o-mini", "second": None, "prompt": "paper"},
+    "grader": {"name": "openai/gpt-4o-mini", "second": None, "prompt_sha256": PUBLISHED_SIMPLEQA.grader_prompt_sha256},
     "prompts": {"name": "paper", "variants": ["low", "normal", "high", "highest"]},
     "decoding": {"temperature": 0.7, "top_p": 0.95, "max_tokens": 4096},
 }
@@ -131,6 +131,7 @@ def test_a_run_measured_as_in_the_paper_is_comparable(whole):
     among = among_published(whole)
     assert codes(whole) == []
     assert among.is_comparable
+    assert [remark.code for remark in among.placed_runs[0].remarks] == ["examples_filled_in"]
     assert [model.name for model in among.models if among.is_grey(model)] == ["Gemma-3-12B"]
     (apart,) = (one for one in among.statements if one.code == "published_apart")
     run = among.placed_runs[0].index
@@ -164,10 +165,24 @@ def test_intervals_of_another_level_are_not_set_against_each_other(whole):
     ("settings", "code", "found"),
     [
         ({"prompts": {"name": "default"}}, "other_prompts", "default"),
-        ({"grader": {"name": "exact", "prompt": "paper"}}, "other_grader", "exact"),
-        ({"grader": {"name": "openai/gpt-4o", "prompt": "paper"}}, "other_grader", "openai/gpt-4o"),
         (
-            {"grader": {"name": "openai/gpt-4o-mini", "second": "a/b", "prompt": "paper"}},
+            {"grader": {"name": "exact", "prompt_sha256": PUBLISHED_SIMPLEQA.grader_prompt_sha256}},
+            "other_grader",
+            "exact",
+        ),
+        (
+            {"grader": {"name": "openai/gpt-4o", "prompt_sha256": PUBLISHED_SIMPLEQA.grader_prompt_sha256}},
+            "other_grader",
+            "openai/gpt-4o",
+        ),
+        (
+            {
+                "grader": {
+                    "name": "openai/gpt-4o-mini",
+                    "second": "a/b",
+                    "prompt_sha256": PUBLISHED_SIMPLEQA.grader_prompt_sha256,
+                }
+            },
             "other_grader",
             "openai/gpt-4o-mini and a/b",
         ),
@@ -185,7 +200,7 @@ def test_each_difference_from_the_paper_is_a_reason(whole, settings, code, found
 
 
 def test_dated_name_of_the_grader_is_the_papers(whole):
-    grader = {"name": "openai/gpt-4o-mini-2024-07-18", "prompt": "paper"}
+    grader = {"name": "openai/gpt-4o-mini-2024-07-18", "prompt_sha256": PUBLISHED_SIMPLEQA.grader_prompt_sha256}
     assert codes(replace(whole, settings={**AS_IN_THE_PAPER, "grader": grader})) == []
 
 

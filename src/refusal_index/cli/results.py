@@ -292,7 +292,7 @@ def compare(
     cluster: str | None = None,
     weight: str | None = None,
     seed: int = 0,
-    published: Annotated[str | None, typer.Option("--with", metavar="SOURCE")] = None,
+    with_: str | None = None,
     full: bool = False,
     json: bool = False,
 ) -> None:
@@ -319,7 +319,7 @@ def compare(
     - `metric`: Metric to rank by, for three runs or more.
     - `adjustment`: Adjustment of a ranking for multiple comparisons: 'max-t' or 'holm'.
     - `seed`: Random seed of the simulation for max-t.
-    - `published`: 'paper' to show the runs among the values that the paper prints, instead of comparing them with each
+    - `with_` SOURCE: 'paper' to show the runs among the values that the paper prints, instead of comparing them with each
       other.
     - `full`: Print every metric, pair and note.
     - `json`: Print everything as JSON and nothing else.
@@ -345,16 +345,16 @@ def compare(
         seed=seed,
         sampling=Sampling(cluster, weight),
     )
-    if published is not None:
-        one_of("--with", published, ["paper"])
+    if with_ is not None:
+        one_of("--with", with_, ["paper"])
         _refuse_ranking_options(analysis, OF_RANKING, "a ranking of three runs or more, got --with paper")
     readable = readable_runs(runs, analysis)
-    if published is None and len(readable.runs) < 2:
+    if with_ is None and len(readable.runs) < 2:
         raise OptionError(
             f"compare: expected two models or more, got {readable.runs[0].label} alone; "
             "add the folder or the outcome table of another run, or --with paper"
         )
-    if published is not None:
+    if with_ is not None:
         placed = compare_with_paper(readable.runs, analysis)
         document = placed.to_document
         blocks = published_screen(placed, full=full)
@@ -372,7 +372,7 @@ def compare(
     else:
         console.show(blocks)
         if not full:
-            what = "all metrics" if published else "all metrics, pairs and notes"
+            what = "all metrics" if with_ else "all metrics, pairs and notes"
             console.show(["", f"Add --full for {what}."])
     if readable.left_out:
         raise typer.Exit(INCOMPLETE)

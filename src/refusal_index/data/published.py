@@ -55,9 +55,11 @@ class PublishedResults:
     label: str  # of the table in the paper's source
     caption: str  # of the table
     models: tuple[PublishedModel, ...]  # in the order of the table
-    # prompts, grader, temperature, top_p: the prompt set that has the paper's wording, and the settings of the paper
+    # prompts, grader_prompt_sha256: name of the prompt set, and hash of the grader's prompt, that have the paper's
+    # wording; grader, temperature, top_p: the settings of the paper
     prompts: str
     grader: str
+    grader_prompt_sha256: str
     temperature: float
     top_p: float
     decimals: int  # of every printed number

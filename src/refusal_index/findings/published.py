@@ -70,7 +70,8 @@ class AmongPublished(Printable):
                 "run",
                 _metrics_of(run, self.analysis),
                 tuple(reasons_against(run, self.published, self.analysis.variant)),
-                run=run,
+                tuple(_remarks_on_run(run, self.published)),
+                run,
             )
             for run in self.runs
         )
@@ -246,7 +247,7 @@ def reasons_against(run: RunResults, published: PublishedResults, variant: str |
 
 
 def _other_prompts(settings: Mapping[str, Any], published: PublishedResults) -> Iterator[Statement]:
-    name = (settings.get("prompts") or {}).get("name")
+    name = _prompt_set(settings)
     if name != published.prompts:
         yield Statement("other_prompts", "serious", {"found": name})
 
@@ -261,7 +262,7 @@ def _other_grader(settings: Mapping[str, Any], published: PublishedResults) -> I
             "serious",
             {"found": f"{name} and {second}" if second else name, "expected": published.grader},
         )
-    elif grader.get("prompt") != published.prompts:
+    elif grader.get("prompt_sha256") != published.grader_prompt_sha256:
         yield Statement("other_grader_prompt", "serious")
 
 
@@ -292,6 +293,16 @@ def _other_questions(run: RunResults, published: PublishedResults) -> Iterator[S
     scored = max((variant.table.n for variant in run.summary.variants), default=0)
     if published.questions is not None and scored < published.questions:
         yield Statement("question_sample", "serious", {"found": scored, "expected": published.questions})
+
+
+def _remarks_on_run(run: RunResults, published: PublishedResults) -> Iterator[Statement]:
+    if _prompt_set(run.settings) == published.prompts:
+        yield Statement("examples_filled_in", "note")
+
+
+def _prompt_set(settings: Mapping[str, Any]) -> str | None:
+    name: str | None = (settings.get("prompts") or {}).get("name")
+    return name
 
 
 def _placed(model: PublishedModel, published: PublishedResults) -> PlacedModel:
