@@ -29,11 +29,12 @@ from refusal_index.render.sentences import sentence
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 
 PUBLISHED_SIMPLEQA = published_results()["simpleqa"]
+WORDING = PUBLISHED_SIMPLEQA.grader_prompt_sha256
 
 AS_IN_THE_PAPER: dict[str, Any] = {
     "model": "m",
     "dataset": {"name": "simpleqa", "sha256": PUBLISHED["simpleqa"].sha256},
-    "grader": {"name": "openai/gpt-4o-mini", "second": None, "prompt_sha256": PUBLISHED_SIMPLEQA.grader_prompt_sha256},
+    "grader": {"name": "openai/gpt-4o-mini", "second": None, "prompt_sha256": WORDING},
     "prompts": {"name": "paper", "variants": ["low", "normal", "high", "highest"]},
     "decoding": {"temperature": 0.7, "top_p": 0.95, "max_tokens": 4096},
 }
@@ -166,12 +167,12 @@ def test_intervals_of_another_level_are_not_set_against_each_other(whole):
     [
         ({"prompts": {"name": "default"}}, "other_prompts", "default"),
         (
-            {"grader": {"name": "exact", "prompt_sha256": PUBLISHED_SIMPLEQA.grader_prompt_sha256}},
+            {"grader": {"name": "exact", "prompt_sha256": WORDING}},
             "other_grader",
             "exact",
         ),
         (
-            {"grader": {"name": "openai/gpt-4o", "prompt_sha256": PUBLISHED_SIMPLEQA.grader_prompt_sha256}},
+            {"grader": {"name": "openai/gpt-4o", "prompt_sha256": WORDING}},
             "other_grader",
             "openai/gpt-4o",
         ),
@@ -180,7 +181,7 @@ def test_intervals_of_another_level_are_not_set_against_each_other(whole):
                 "grader": {
                     "name": "openai/gpt-4o-mini",
                     "second": "a/b",
-                    "prompt_sha256": PUBLISHED_SIMPLEQA.grader_prompt_sha256,
+                    "prompt_sha256": WORDING,
                 }
             },
             "other_grader",
@@ -200,7 +201,7 @@ def test_each_difference_from_the_paper_is_a_reason(whole, settings, code, found
 
 
 def test_dated_name_of_the_grader_is_the_papers(whole):
-    grader = {"name": "openai/gpt-4o-mini-2024-07-18", "prompt_sha256": PUBLISHED_SIMPLEQA.grader_prompt_sha256}
+    grader = {"name": "openai/gpt-4o-mini-2024-07-18", "prompt_sha256": WORDING}
     assert codes(replace(whole, settings={**AS_IN_THE_PAPER, "grader": grader})) == []
 
 

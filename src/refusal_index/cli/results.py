@@ -319,8 +319,8 @@ def compare(
     - `metric`: Metric to rank by, for three runs or more.
     - `adjustment`: Adjustment of a ranking for multiple comparisons: 'max-t' or 'holm'.
     - `seed`: Random seed of the simulation for max-t.
-    - `with_` SOURCE: 'paper' to show the runs among the values that the paper prints, instead of comparing them with each
-      other.
+    - `with_` SOURCE: 'paper' to show the runs among the values that the paper prints, instead of comparing them with
+      each other.
     - `full`: Print every metric, pair and note.
     - `json`: Print everything as JSON and nothing else.
     """
