@@ -27,6 +27,8 @@ ENTROPIES = (0.00, 0.18, 0.33, 0.37, 0.47, 0.48, 0.52, 0.61, 1.00)
 """The different winner entropies in the table."""
 
 # "Refusal Index results on hallucination benchmarks": the row of averages.
+NAMES_ON_SIMPLEQA = {"Gemma-3-12b": "Gemma-3-12B", "Mistral-Large": "Mistral-123B"}
+"""Models of that table by their names in the table on SimpleQA, where they differ."""
 HALLUCINATION_AVERAGES = (0.48, 0.56, 0.24, 0.32)
 
 # "Copula comparison on SimpleQA across model-prompt combinations": parameters, log-likelihood, AIC and BIC.
