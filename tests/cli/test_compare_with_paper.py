@@ -10,7 +10,7 @@ import pytest
 
 from refusal_index.data import datasets
 from refusal_index.data.files import sha256_of
-from refusal_index.data.published import published_results, simpleqa_rows
+from refusal_index.data.published import paper_rows, published_results
 from refusal_index.runs.plan import prepare
 from refusal_index.runs.settings import Settings
 from tests.cli.making import PIPELINE, write_sums
@@ -40,7 +40,7 @@ def test_end_to_end_a_run_stands_among_the_models_of_the_paper(command, simpleqa
     lines = done.stdout.splitlines()
     rows_shown = {line.split("  ")[0].strip(): line for line in lines if "  paper  " in line or "  run  " in line}
     assert len(rows_shown) == 17
-    for model, index in simpleqa_rows().select("model", "refusal_index").iter_rows():
+    for model, index in paper_rows().select("model", "refusal_index").iter_rows():
         assert f"{index:.2f}" in rows_shown[model]
     document = json.loads(command("compare", "r", "--with", "paper", "--json").stdout)
     (among,) = document["datasets"]

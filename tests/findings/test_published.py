@@ -14,7 +14,7 @@ from tests.render.making import counts_table, rows
 
 from refusal_index.data.analysis import Analysis
 from refusal_index.data.datasets import PUBLISHED
-from refusal_index.data.published import PublishedModel, hallucination_rows, published_results, simpleqa_rows
+from refusal_index.data.published import PublishedModel, hallucination_rows, paper_rows, published_results
 from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.published import (
     AmongPublished,
@@ -75,7 +75,7 @@ def test_paper_values_have_their_dataset_table_and_decimals():
 
 def test_paper_values_are_those_of_its_tables_averages():
     assert hallucination_rows().drop("model").mean().row(0) == pytest.approx((0.480, 0.560, 0.244, 0.318))
-    assert simpleqa_rows()["refusal_index"].mean() == pytest.approx(5.40 / 16)
+    assert paper_rows()["refusal_index"].mean() == pytest.approx(5.40 / 16)
 
 
 def test_paper_interval_of_gemma_misses_its_estimate_and_five_are_too_narrow(whole):

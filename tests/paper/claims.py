@@ -16,7 +16,7 @@ import numpy as np
 from scipy import stats as scipy_stats
 from scipy.optimize import minimize_scalar
 
-from refusal_index.data.published import PublishedModel, hallucination_rows, published_results, simpleqa_rows
+from refusal_index.data.published import PublishedModel, hallucination_rows, paper_rows, published_results
 from refusal_index.findings.published import implied_questions
 from refusal_index.plugins.studies.stability import expected_winner_entropy, kendall_w, winner_entropy
 from refusal_index.protocol import load_prompt_set
@@ -40,7 +40,7 @@ Value = float | str | tuple[float, ...] | tuple[str, ...]
 ROUNDING = 0.005
 """Half of the last decimal of the paper's numbers."""
 
-ROWS = simpleqa_rows()
+ROWS = paper_rows()
 MODELS = published_results()["simpleqa"].models
 
 

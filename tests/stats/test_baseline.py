@@ -12,7 +12,7 @@ from scipy.stats import norm
 from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.data.published import simpleqa_rows
+from refusal_index.data.published import paper_rows
 from refusal_index.stats import (
     METRIC_NAMES,
     correct_given_attempted,
@@ -29,7 +29,7 @@ from refusal_index.stats.intervals import ratio_score_interval, wilson_interval
 ANY_COUNTS = st.tuples(*[st.integers(0, 40) | st.integers(0, 10**6)] * 4)
 
 COLUMNS = ("model", "correct_rate", "refusal_rate", "correct_given_attempted", "f_score", "weighted_score")
-PRINTED = simpleqa_rows().select(COLUMNS).rows()
+PRINTED = paper_rows().select(COLUMNS).rows()
 
 
 def is_a_rounding_of(printed: float, metric, correct: float, refused: float) -> bool:

@@ -15,7 +15,7 @@ from scipy.stats import norm
 from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.data.published import simpleqa_rows
+from refusal_index.data.published import paper_rows
 from refusal_index.stats import (
     METRIC_NAMES,
     PlanningScenario,
@@ -42,7 +42,7 @@ GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 SCENARIO = PlanningScenario(refusal_rate=0.74, error_rate=0.92, refusal_index=0.48)
 OTHER_METRICS = [name for name in METRIC_NAMES if name != "refusal_index"]
 
-PRINTED = simpleqa_rows().select("correct_rate", "refusal_rate", "refusal_index").rows()
+PRINTED = paper_rows().select("correct_rate", "refusal_rate", "refusal_index").rows()
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(case["table"]))

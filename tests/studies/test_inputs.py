@@ -13,7 +13,7 @@ from tests.tiers import one_fast
 
 from refusal_index.data.files import json_text
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.published import simpleqa_rows
+from refusal_index.data.published import paper_rows
 from refusal_index.findings.run_results import read_runs
 from refusal_index.findings.summary import Usage, summarise
 from refusal_index.plugins.studies.cost import cost_table
@@ -33,7 +33,7 @@ from refusal_index.render.summary import summary_document
 
 # --- The paper's tables are consistent
 
-ROWS = simpleqa_rows()
+ROWS = paper_rows()
 
 
 def test_there_are_sixteen_models_of_nine_families():

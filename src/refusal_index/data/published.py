@@ -90,13 +90,13 @@ def published_results() -> Mapping[str, PublishedResults]:
 
 
 @cache
-def simpleqa_rows() -> pl.DataFrame:
+def paper_rows() -> pl.DataFrame:
     """Return the 16 rows of the paper's table on SimpleQA.
 
     - returned: columns ``model``, ``family``, ``parameters_billion``, ``active_parameters_billion`` (null where not
       public), ``think`` and, for each metric, ``NAME``, ``NAME_low`` and ``NAME_high``.
 
-    >>> simpleqa_rows().select("model", "refusal_index").row(1)
+    >>> paper_rows().select("model", "refusal_index").row(1)
     ('Qwen2.5-72B', 0.49)
     """
     return pl.read_csv(_text("simpleqa.csv").encode())
@@ -117,7 +117,7 @@ def _models(table: str, dataset: str) -> Iterator[PublishedModel]:
         for name, index in hallucination_rows().select("model", dataset).iter_rows():
             yield PublishedModel(name, {_INDEX: Estimate(index, name=_INDEX)})
         return
-    for row in simpleqa_rows().iter_rows(named=True):
+    for row in paper_rows().iter_rows(named=True):
         metrics = {
             name: Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"], name=name) for name in PRINTED_METRICS
         }

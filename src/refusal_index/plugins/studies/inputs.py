@@ -22,7 +22,7 @@ from statistics import fmean
 
 import polars as pl
 
-from refusal_index.data.published import simpleqa_rows
+from refusal_index.data.published import paper_rows
 from refusal_index.data.rates import contingency_table, first_draws, variant_metrics
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.draws import joint_index
@@ -232,7 +232,7 @@ class ModelTableError(RefusalIndexError, ValueError):
 def paper_context(runs: Sequence[RunResults]) -> pl.DataFrame:
     """Return the paper's rows if all runs are on SimpleQA, else an empty table."""
     on_simpleqa = bool(runs) and all(run.dataset_id == SIMPLEQA for run in runs)
-    return simpleqa_rows() if on_simpleqa else simpleqa_rows().clear()
+    return paper_rows() if on_simpleqa else paper_rows().clear()
 
 
 def known_models(own_table: Path | None) -> pl.DataFrame:
@@ -243,9 +243,7 @@ def known_models(own_table: Path | None) -> pl.DataFrame:
     embedded = pl.read_csv((files("refusal_index.plugins.studies") / "data" / "models.csv").read_bytes())
     columns = [*_COLUMNS, _ACTIVE]
     own_models = [_read_models(own_table)] if own_table else []
-    return pl.concat(
-        [table.select(columns) for table in (*own_models, embedded, simpleqa_rows())], how="vertical_relaxed"
-    )
+    return pl.concat([table.select(columns) for table in (*own_models, embedded, paper_rows())], how="vertical_relaxed")
 
 
 def find_model(model: str | None, models: pl.DataFrame) -> dict[str, object] | None:
@@ -259,7 +257,7 @@ def find_model(model: str | None, models: pl.DataFrame) -> dict[str, object] | N
 def family_of(model: str | None, models: pl.DataFrame) -> str:
     """Return a model's family: from the tables, else from a known family name in its name, else its provider.
 
-    >>> [family_of(model, simpleqa_rows()) for model in ("together/meta-llama-9", "acme/one", None)]
+    >>> [family_of(model, paper_rows()) for model in ("together/meta-llama-9", "acme/one", None)]
     ['Llama', 'acme', 'unknown']
     """
     row = find_model(model, models)
@@ -267,7 +265,7 @@ def family_of(model: str | None, models: pl.DataFrame) -> str:
         return str(row["family"])
     if not model:
         return "unknown"
-    spelt = {str(family).casefold(): str(family) for family in simpleqa_rows()["family"]}
+    spelt = {str(family).casefold(): str(family) for family in paper_rows()["family"]}
     within = next((name for name in KNOWN_FAMILIES if name in model.casefold()), None)
     return spelt.get(within, within) if within else model.partition("/")[0]
 

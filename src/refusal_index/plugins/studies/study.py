@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from refusal_index import entry_points
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.files import write_atomically
-from refusal_index.data.published import simpleqa_rows
+from refusal_index.data.published import paper_rows
 from refusal_index.data.rates import Completeness, completeness, first_draws, further_draws
 from refusal_index.data.tables import csv_text
 from refusal_index.errors import RefusalIndexError, escape
@@ -198,7 +198,7 @@ def with_missing(study: Study, runs: Sequence[RunResults]) -> Study:
     notes = list(study.notes)
     gaps = []
     columns = MODEL_COLUMNS & set(frame.columns)
-    incomplete = dict.fromkeys(simpleqa_rows()["model"], False)
+    incomplete = dict.fromkeys(paper_rows()["model"], False)
     for run in runs:
         rows = frame.filter(pl.col("dataset") == run.dataset) if run.dataset and "dataset" in frame.columns else frame
         names = {run.label, run.model or run.label, run.model_id or run.label}
