@@ -34,7 +34,6 @@ class PlacedModel:
     metrics: Mapping[str, Estimate]  # by name
     reasons: tuple[Statement, ...] = ()  # why it is not comparable; empty if it is
     remarks: tuple[Statement, ...] = ()  # what else limits it
-    run: RunResults | None = None  # whose results these are; None for a model of the paper
 
     @property
     def index(self) -> Estimate:
@@ -53,8 +52,8 @@ class PlacedModel:
         }
 
 
-@dataclass(frozen=True, repr=False)
-class AmongPublished(Printable):
+@dataclass(frozen=True)
+class AmongPublished:
     """Runs on one dataset among the published models."""
 
     runs: tuple[RunResults, ...]
@@ -71,7 +70,6 @@ class AmongPublished(Printable):
                 _metrics_of(run, self.analysis),
                 tuple(reasons_against(run, self.published, self.analysis.variant)),
                 tuple(_remarks_on_run(run, self.published)),
-                run,
             )
             for run in self.runs
         )

@@ -10,7 +10,7 @@ from refusal_index.findings.comparison import PairComparison
 from refusal_index.findings.dry_run import RunEstimate
 from refusal_index.findings.gate import GateResult
 from refusal_index.findings.metrics import Printable
-from refusal_index.findings.published import AmongPublished, PaperComparison
+from refusal_index.findings.published import PaperComparison
 from refusal_index.findings.ranking import RunRanking
 from refusal_index.findings.run_results import RunResults
 from refusal_index.render.comparison import pair_screen, ranking_screen
@@ -36,11 +36,6 @@ blocks_of.register(RunEstimate, estimate_blocks)
 blocks_of.register(RunRanking, ranking_screen)
 blocks_of.register(GateResult, gate_blocks)
 blocks_of.register(PaperComparison, published_screen)
-
-
-@blocks_of.register
-def _(result: AmongPublished) -> Iterator[Block]:
-    yield from published_screen(PaperComparison((result,), ()))
 
 
 @blocks_of.register
