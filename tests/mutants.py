@@ -3080,6 +3080,27 @@ MUTANTS = (
         "studies/test_p_answering.py",
     ),
     Mutant(
+        "metrics come from a run with a forced pass",
+        "_graded_questions",
+        "if not never_forced(rows)",
+        "if rows.height",
+        "studies/test_p_answering.py",
+    ),
+    Mutant(
+        "scores that are graded cost their gradings",
+        "_pending",
+        "n_least * REPLY_TOKENS), judged)",
+        "n_least * REPLY_TOKENS), (0, 0))",
+        "confidence/test_pending_gradings.py",
+    ),
+    Mutant(
+        "what only says how fast a model runs is no part of the identity",
+        "model_args_identity",
+        "if name not in WHERE_AND_HOW_FAST",
+        "if name",
+        "models/test_model_args.py",
+    ),
+    Mutant(
         "a dry run counts the verdicts that are asked for",
         "_n_judged",
         "request.n if isinstance(further, Step) else 1",

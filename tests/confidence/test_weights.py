@@ -15,10 +15,12 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
 from refusal_index.findings.confidence_record import read_record
 from refusal_index.models.settings import SettingError
+from refusal_index.plugins.almanac import runtime
 from refusal_index.plugins.almanac.models import model_folder
 from refusal_index.plugins.confidence import hidden_states
 from refusal_index.plugins.confidence.scores import allowed, confidence_scores, evidence_of_run
 from refusal_index.plugins.confidence.trained import METHODS
+from refusal_index.protocol import Message
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import prepare
 from refusal_index.runs.settings import Settings
@@ -71,7 +73,6 @@ def test_end_to_end_states_are_those_of_the_named_weights(run):
     states = evidence.states(["q3", "q4"])
     prompt = json.loads((run / "run.json").read_text())["about"]["prompt_set"]["forced"]
     from refusal_index.plugins.almanac import runtime
-    from refusal_index.protocol import Message
 
     messages = [
         [Message("user", prompt.replace("{question}", f"What is {number} plus {number}?"))] for number in (3, 4)
@@ -87,6 +88,15 @@ def test_named_weights_are_used_again_and_others_replace_them(run):
     other = confidence_scores(run, ["p-ik"], weights="almanac/rash", group="none")
     assert recorded(run) == "almanac/rash"
     assert not other["confidence"].equals(first["confidence"])
+
+
+def test_weights_that_only_the_folder_names_are_not_loaded(run, monkeypatch):
+    confidence_scores(run, ["p-ik"], weights="almanac/small", group="none")
+    (run / hidden_states.FILE).unlink()
+    monkeypatch.setattr(runtime, "hidden_states", lambda *_: pytest.fail("weights were loaded"))
+    assert "name the weights again, with --weights almanac/small" in allowed(run, Settings())[P_IK]
+    with pytest.raises(SettingError, match="name the weights again"):
+        confidence_scores(run, ["p-ik"], group="none")
 
 
 @pytest.mark.parametrize("weights", ["openai/gpt-4.1", "hf/", "some/folder", "almanac"])

@@ -102,7 +102,7 @@ def confidence(
       (of the almanac), of a 'topic' (so that test topics are new), 'none', or 'auto', the first of these that is known.
     - `layer`: Layer whose hidden states the method p-ik reads; 0 is before the first layer. [default: middle]
     - `weights` hf/NAME: Weights of the run's model on this machine, a folder or a repository of the Hub, whose hidden
-      states p-ik reads; for a run over HTTP. [default: those named before, or the run's model]
+      states p-ik reads; for a run over HTTP. [default: the run's model]
     """
     if penalty is not None or max_error is not None:
         refused = {"--list": list_, "--dry-run": dry_run, "--yes": yes, "--add": add is not None}

@@ -105,16 +105,8 @@ def states_of(model: str, conversations: Conversations, path: Path, ids: Sequenc
     RefusalIndexError
         If the model cannot be used, or the file cannot be written.
     """
-    messages_by_id = {
-        question_id: [astuple(message) for message in messages] for question_id, messages in conversations.items()
-    }
     provider, name = provider_of(model)
-    if provider is not None:
-        weights = provider.weights_sha256(name)
-    else:  # weights on the Hub are identified by their name alone
-        files = sorted(Path(name).iterdir()) if Path(name).is_dir() else []
-        weights = repr([(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files])
-    key = hashlib.sha256(json.dumps([model, weights, messages_by_id]).encode()).hexdigest()
+    key = _key(model, conversations)
     stored = _read(path, key)
     if stored is None:
         compute = hidden_states if provider is None else provider.hidden_states
@@ -125,6 +117,25 @@ def states_of(model: str, conversations: Conversations, path: Path, ids: Sequenc
         _write(path, key, stored)
     positions = {question_id: position for position, question_id in enumerate(conversations)}
     return stored[[positions[question_id] for question_id in ids]].astype(np.float32)
+
+
+def are_stored(model: str, conversations: Conversations, path: Path) -> bool:
+    """Whether a file has the hidden states that `states_of` would return, so that no weights are loaded."""
+    return _read(path, _key(model, conversations)) is not None
+
+
+def _key(model: str, conversations: Conversations) -> str:
+    """Return a hash of a model, its weights and messages."""
+    messages_by_id = {
+        question_id: [astuple(message) for message in messages] for question_id, messages in conversations.items()
+    }
+    provider, name = provider_of(model)
+    if provider is not None:
+        weights = provider.weights_sha256(name)
+    else:  # weights on the Hub are identified by their name alone
+        files = sorted(Path(name).iterdir()) if Path(name).is_dir() else []
+        weights = repr([(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files])
+    return hashlib.sha256(json.dumps([model, weights, messages_by_id]).encode()).hexdigest()
 
 
 def _read(path: Path, key: str) -> NDArray[np.floating] | None:

@@ -238,8 +238,9 @@ class ConfidencePlan(Plan):
         Names of models and graders given by the user; only functions with these names may be called.
     groups, layer
         For trained methods: the fold group of each question, by id, and the layer whose hidden states a probe reads.
-    weights
-        The model on this machine whose hidden states are read; None for the run's own model.
+    weights, are_weights_given
+        The model on this machine whose hidden states are read, None for the run's own model; and whether the user
+        named it. If only the folder does, states that are stored are read, and no weights are loaded.
     """
 
     wording: Protocol
@@ -249,6 +250,7 @@ class ConfidencePlan(Plan):
     groups: Mapping[str, str] = field(default_factory=dict)
     layer: int | None = None
     weights: str | None = None
+    are_weights_given: bool = False
 
     @property
     def model_of_states(self) -> str:
@@ -422,13 +424,24 @@ class ConfidencePlan(Plan):
 
     def states(self, ids: Sequence[str]) -> hidden_states.States:
         """Return the hidden states at the end of the forced prompt, shape (n, layers + 1, size)."""
+        path = self.folder.path / hidden_states.FILE
+        return hidden_states.states_of(self.model_of_states, self._forced_prompts, path, ids)
+
+    @property
+    def lacks_weights(self) -> bool:
+        """Whether weights that only the folder names would have to be loaded."""
+        if self.weights is None or self.are_weights_given:
+            return False
+        path = self.folder.path / hidden_states.FILE
+        return not hidden_states.are_stored(self.weights, self._forced_prompts, path)
+
+    @property
+    def _forced_prompts(self) -> hidden_states.Conversations:
         procedure = self.procedures[FORCED]
         step = Step(Pass.FORCED, Role.MODEL)
-        prompts = {
+        return {
             question_id: procedure.request(step, question).messages for question_id, question in self.questions.items()
         }
-        path = self.folder.path / hidden_states.FILE
-        return hidden_states.states_of(self.model_of_states, prompts, path, ids)
 
 
 def unmet(plan: ConfidencePlan, method: Method) -> str | None:
@@ -451,6 +464,8 @@ def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
                 f"needs hidden states, which {model} does not provide; almanac/... and hf/... do: name the same "
                 "weights on this machine with --weights hf/NAME"
             )
+        elif plan.lacks_weights:
+            yield f"needs hidden states: name the weights again, with --weights {plan.weights}"
         elif provider_of(plan.model_of_states)[0] is None and (missing := missing_packages(hidden_states.PACKAGES)):
             yield f"needs {', '.join(missing)}; pip install 'refusal-index[{hidden_states.EXTRA}]'"
     if Need.TOPICS in needs and not any(question.topic for question in plan.questions.values()):

@@ -131,7 +131,7 @@ def prepare_confidence(
         The layer whose hidden states a probe reads; None for the middle one.
     weights
         The model on this machine whose hidden states a probe reads, with the weights of the run's model; None for
-        those that an earlier command named, or the run's model itself.
+        the run's model itself, or for the states that an earlier command computed from such weights.
 
     Raises
     ------
@@ -248,6 +248,7 @@ def _plan(
         outcomes=outcomes,
         groups=groups,
         weights=weights or _weights_before(folder),
+        are_weights_given=weights is not None,
     )
     checked(plan, imports=False)  # importing functions would run code named in the folder
     return plan
