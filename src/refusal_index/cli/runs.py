@@ -202,7 +202,8 @@ def show_dry_run(plans: Sequence[Plan], *, as_json: bool) -> None:
         """Say how long asking an embedded model takes, before it begins, and show the progress."""
         if size >= MANY_FIRST_PASSES:
             values = {"passes": size, "seconds": size / FIRST_PASSES_PER_SECOND}
-            console.note(f"note: {sentence(Statement('first_passes_ahead', values=values))}")
+            ahead = Statement("first_passes_ahead", values=values)
+            console.note(f"note: {sentence(ahead)}")
         return counting(console.terminal(stderr=True), title, size)
 
     async def estimates() -> list[RunEstimate]:
