@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.cli import runs
 from refusal_index.runs import dry_run
 from tests.cli.making import PIPELINE, outcomes, stored, write_sums
 from tests.tiers import others_nightly
@@ -206,8 +205,8 @@ def test_dry_run_reports_the_same_errors_as_a_run(command):
 
 
 def test_many_first_passes_are_announced_before_they_run(command, monkeypatch):
-    monkeypatch.setattr(runs, "MANY_FIRST_PASSES", 6)
-    monkeypatch.setattr(runs, "FIRST_PASSES_PER_SECOND", 0.1)
+    monkeypatch.setattr(dry_run, "MANY_FIRST_PASSES", 6)
+    monkeypatch.setattr(dry_run, "FIRST_PASSES_PER_SECOND", 0.1)
     arguments = ("run", "--dry-run", "--variants", "low", "--limit")
     assert "runs 6 first passes to see what it refuses, which takes about 60 s" in command(*arguments, "6").stderr
     assert "first passes" not in command(*arguments, "5").stderr

@@ -22,7 +22,6 @@ from refusal_index.data.files import locked
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_sets import SUMMARY
 from refusal_index.findings.dry_run import RunEstimate
-from refusal_index.findings.metrics import Statement
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import Sending
 from refusal_index.render.dry_run import dry_run_blocks, dry_run_document
@@ -31,7 +30,7 @@ from refusal_index.render.run import run_blocks
 from refusal_index.render.run_set import set_blocks
 from refusal_index.render.sentences import sentence
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.dry_run import estimate_run
+from refusal_index.runs.dry_run import estimate_run, first_passes_ahead
 from refusal_index.runs.engine import RunFailedError, WaitingError
 from refusal_index.runs.engines import engine_of
 from refusal_index.runs.events import Progress
@@ -188,21 +187,13 @@ def print_notes(plans: Sequence[Plan]) -> None:
         console.note(f"{'warning' if caveat.severity == 'serious' else 'note'}: {sentence(caveat)}")
 
 
-MANY_FIRST_PASSES = 500
-"""Smallest number of first passes of an embedded model before which a dry run says how long they take."""
-
-FIRST_PASSES_PER_SECOND = 70
-"""How many of them an ordinary machine runs."""
-
-
 def show_dry_run(plans: Sequence[Plan], *, as_json: bool) -> None:
     """Print the estimates of a dry run."""
 
     def begun(title: str, size: int) -> AbstractContextManager[Callable[[], None]]:
         """Say how long asking an embedded model takes, before it begins, and show the progress."""
-        if size >= MANY_FIRST_PASSES:
-            values = {"passes": size, "seconds": size / FIRST_PASSES_PER_SECOND}
-            ahead = Statement("first_passes_ahead", values=values)
+        ahead = first_passes_ahead(size)
+        if ahead is not None:
             console.note(f"note: {sentence(ahead)}")
         return counting(console.terminal(stderr=True), title, size)
 

@@ -173,6 +173,21 @@ async def _first_replies(
     return dict(zip(requests, replies, strict=True))
 
 
+MANY_FIRST_PASSES = 500
+"""Smallest number of first passes of an embedded model before which a dry run says how long they take."""
+
+FIRST_PASSES_PER_SECOND = 70
+"""How many of them an ordinary machine runs."""
+
+
+def first_passes_ahead(passes: int) -> Statement | None:
+    """State how long the first passes of an embedded model take; None if they are few."""
+    if passes < MANY_FIRST_PASSES:
+        return None
+    values = {"passes": passes, "seconds": passes / FIRST_PASSES_PER_SECOND}
+    return Statement("first_passes_ahead", values=values)
+
+
 def request_tokens(model: str, request: Request) -> int:
     """Count the tokens of a request with its provider's tokenizer, or estimate them."""
     provider, name = provider_of(model)
