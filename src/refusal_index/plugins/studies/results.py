@@ -1,6 +1,7 @@
 """Tables of results: every metric of every run and prompt variant, and the index of models on several datasets.
 
-`hallucination_table` shows how far the datasets agree on the ranking of the models. Unanswerable and inconsistent
+`hallucination_table` shows how far the datasets agree on the ranking of the models, over the largest complete block of
+models and datasets; averages are over its models, so that they are of the same models for all datasets. Unanswerable and inconsistent
 questions have no right answer and are mixed with others. The index of a mix partly measures telling its sources apart,
 so the index within the sources is shown as well. The contrast is the difference in a model's index between datasets
 where the truth is available, in the context or from training, and others.
@@ -25,6 +26,7 @@ from refusal_index.data.rates import first_draws
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, stability, style
+from refusal_index.plugins.studies.complete_block import CompleteBlock, largest_complete_block
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import UNDEFINED, number, with_interval
 from refusal_index.stats.arguments import FloatArray
@@ -178,7 +180,7 @@ def contrast_rows(frame: pl.DataFrame, errors: Errors, analysis: Analysis) -> It
         if k >= MIN_MODELS:
             quantile = float(stdtrit(k - 1, (1 + analysis.confidence_level) / 2))
             reach = quantile * float(np.std(contrasts, ddof=1)) / math.sqrt(k)
-        yield {"statistic": AVERAGE_CONTRAST, "variants": k, **_interval(float(np.mean(contrasts)), reach)}
+        yield {"statistic": AVERAGE_CONTRAST, "models": k, **_interval(float(np.mean(contrasts)), reach)}
 
 
 def _interval(estimate: float, reach: float | None) -> dict[str, float | None]:
@@ -191,10 +193,12 @@ CEILING = "kendall_w_ceiling"
 AGREEMENT = ("kendall_w", "kendall_w_ties", "kendall_w_random", "winner_entropy", "winner_entropy_random")
 UNAVAILABLE = ("unanswerable", "inconsistent")
 AVAILABLE = ("counterfactual", "precise_wiki", "simpleqa", "almanac")
+NO_BLOCK = "no_two_models_on_two_datasets"
 HALLUCINATION_SCHEMA = schema(
-    "statistic model dataset truth estimate low high within_source within_low within_high variants reason",
+    "statistic model dataset truth estimate low high within_source within_low within_high variants models reason",
     statistic=pl.String,
 )
+"""`variants`: the number of prompts of an index; `models`: the number of models of an average."""
 
 
 @study
@@ -220,6 +224,7 @@ def hallucination_table(runs: Sequence[RunResults], options: StudyOptions) -> St
     errors = dict(zip(names, precision.RunErrors(chosen, options, names).of_runs(names, INDEX), strict=True))
     frame = with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA), errors, options.analysis)
     notes = [*inputs.left_out("Left out, since their model has another run on the same dataset", repeated)]
+    notes += _block_notes(frame)
     by_statistic = {
         row["statistic"]: row for row in frame.iter_rows(named=True) if row["statistic"] in (*AGREEMENT, CEILING)
     }
@@ -236,7 +241,7 @@ def hallucination_table(runs: Sequence[RunResults], options: StudyOptions) -> St
         has_interval = row["low"] is not None
         values = {
             "difference": difference,
-            "models": row["variants"],
+            "models": row["models"],
             "has_interval": has_interval,
             "fewest": MIN_MODELS,
         }
@@ -245,6 +250,7 @@ def hallucination_table(runs: Sequence[RunResults], options: StudyOptions) -> St
     truths = dict(frame.drop_nulls("truth").select("dataset", "truth").rows())
     groups = {name: HEADINGS[truth] for name, truth in truths.items()} if len(set(truths.values())) > 1 else {}
     values = {"contrast": CONTRAST in frame["statistic"], "mixed": frame["within_source"].is_not_null().any()}
+    values |= {"averages": AVERAGE in frame["statistic"]}
     return Study(frame, _draw_datasets, _printed_datasets, notes, values, groups)
 
 
@@ -257,17 +263,44 @@ def with_agreement(
     - `errors`: sampling errors of the indices, for intervals; empty if unknown.
     - returned: the frame with further rows of ``average``, ``kendall_w`` (without and, as ``kendall_w_ties``, with the
       correction for ties), ``winner_entropy``, the expectations of both for random rankings, W if the rankings differed
-      by sampling errors only (``kendall_w_ceiling``), and the contrasts of `contrast_rows`. Agreement is measured over
-      the models with an index on every dataset.
+      by sampling errors only (``kendall_w_ceiling``), and the contrasts of `contrast_rows`. Averages and agreement are
+      of the models and datasets of `ranked_block`.
     """
-    averages = frame.group_by("dataset", "truth", maintain_order=True).agg(pl.col("estimate").mean())
-    # One row per model with an index on every dataset, one column per dataset.
-    table = frame.drop_nulls("estimate").pivot("dataset", index="model", values="estimate", maintain_order=True)
-    table = table.drop_nulls()
-    rows = [*_agreement_rows(table), *_ceiling_rows(table, errors, analysis.seed)]
+    block = ranked_block(frame)
+    rows: list[dict[str, Any]] = []
+    if block is None:
+        rows += ({"statistic": name, "reason": NO_BLOCK} for name in AGREEMENT)
+    else:
+        defined = frame.drop_nulls("estimate")
+        ranked = defined.filter(pl.col("model").is_in(block.models), pl.col("dataset").is_in(block.settings))
+        means = ranked.group_by("dataset", "truth", maintain_order=True).agg(pl.col("estimate").mean())
+        rows += ({"statistic": AVERAGE, "models": len(block.models), **row} for row in means.iter_rows(named=True))
+        table = ranked.pivot("dataset", index="model", values="estimate", maintain_order=True)
+        rows += [*_agreement_rows(table), *_ceiling_rows(table, errors, analysis.seed)]
     rows += contrast_rows(frame, errors, analysis)
-    further = [averages.with_columns(statistic=pl.lit(AVERAGE)), pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA)]
-    return pl.concat([frame, *further], how="diagonal_relaxed").select(frame.columns)
+    further = pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA)
+    return pl.concat([frame, further], how="diagonal_relaxed").select(frame.columns)
+
+
+def ranked_block(frame: pl.DataFrame) -> CompleteBlock | None:
+    """Return the largest complete block of models and datasets with an index, None if no two models share two."""
+    defined = frame.filter(statistic=INDEX).drop_nulls("estimate")
+    return largest_complete_block(
+        {str(model): part["dataset"].to_list() for (model,), part in defined.group_by("model", maintain_order=True)}
+    )
+
+
+def _block_notes(frame: pl.DataFrame) -> Iterator[str]:
+    """Yield a note on the models and datasets that are in neither the averages nor the agreement."""
+    block = ranked_block(frame)
+    shown = frame.filter(statistic=INDEX)
+    if block is not None:
+        values = {
+            "models": [name for name in shown["model"].unique(maintain_order=True) if name not in block.models],
+            "datasets": [name for name in shown["dataset"].unique(maintain_order=True) if name not in block.settings],
+        }
+        if values["models"] or values["datasets"]:
+            yield study_text("hallucination_table", "block", **values, n_models=len(block.models))
 
 
 def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
@@ -302,11 +335,20 @@ def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
 
 
 def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the table in the paper's layout: one row per model, one column per dataset, averages below."""
+    """Return the table in the paper's layout: one row per model, one column per dataset, averages below.
+
+    The average of the contrast is in the row of the other averages only if it is of the same models.
+    """
     shown = frame.filter(pl.col("statistic").is_in([INDEX, AVERAGE, CONTRAST, AVERAGE_CONTRAST]))
+    shown = shown.filter((pl.col("statistic") != AVERAGE_CONTRAST) | (pl.col("models") > 1))
     order = pl.col("truth").replace_strict({"available": 0, "unavailable": 1}, default=2)
+    block = ranked_block(frame)
+    of_contrast = set(frame.filter(statistic=CONTRAST)["model"])
+    differs = pl.lit(block is not None and of_contrast != set(block.models)) & (pl.col("statistic") == AVERAGE_CONTRAST)
+    suffix = pl.when(differs).then(pl.lit(" with both kinds")).otherwise(pl.lit(""))
+    averaged = pl.format("Average of {} models{}", "models", suffix)
     cells = shown.with_columns(
-        pl.col("model").fill_null("Average"), pl.col("dataset").fill_null("available less unavailable")
+        pl.col("model").fill_null(averaged), pl.col("dataset").fill_null("available less unavailable")
     ).sort(order, maintain_order=True)
     texts = []
     for row in cells.iter_rows(named=True):
@@ -314,8 +356,9 @@ def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
         within = row["within_source"]
         has_both = within is not None and text != UNDEFINED
         texts.append(f"{text}; {number(within)} within sources" if has_both else text)
-    # Models keep their order, with the average below them.
-    models = [*shown["model"].drop_nulls().unique(maintain_order=True), "Average"]
+    # Models keep their order, with the averages below them.
+    averages = cells.filter(pl.col("models").is_not_null())["model"].unique(maintain_order=True)
+    models = [*shown["model"].drop_nulls().unique(maintain_order=True), *averages]
     positions = pl.col("model").replace_strict({name: position for position, name in enumerate(models)})
     table = style.widened(cells.with_columns(pl.Series("cell", texts)), ["model"], "dataset", "cell")
     return table.sort(positions).rename({"model": "Model"})
@@ -346,17 +389,12 @@ def _within_source(run: RunResults, options: StudyOptions) -> dict[str, float | 
 
 
 def _agreement_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the agreement of the rankings of at least two models by at least two datasets, and that of random ones."""
     scores = table.drop("model").to_numpy().T
-    if not scores.size:
-        return [{"statistic": name, "reason": "no_model_on_every_dataset"} for name in AGREEMENT]
     w = stability.kendall_w(scores)
     entropy = stability.winner_entropy(scores)
-    # Expectations for random rankings, if there are any.
-    random_w = None
-    random_entropy = None
-    if min(scores.shape) > 1:
-        random_w = 1 / scores.shape[0]
-        random_entropy = stability.expected_winner_entropy(*scores.shape)
+    random_w = 1 / scores.shape[0]
+    random_entropy = stability.expected_winner_entropy(*scores.shape)
     ties = stability.kendall_w(scores, correct_ties=True)
     statistics = zip(AGREEMENT, (w.estimate, ties.estimate, random_w, entropy.estimate, random_entropy), strict=True)
     return [{"statistic": name, "estimate": estimate, "reason": w.reason} for name, estimate in statistics]
@@ -365,7 +403,7 @@ def _agreement_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
 def _ceiling_rows(table: pl.DataFrame, errors: Errors, seed: int) -> Iterator[dict[str, Any]]:
     """Yield W if the datasets ranked the models alike except for sampling errors."""
     keys = [(model, dataset) for dataset in table.columns[1:] for model in table["model"]]
-    if not keys or any(key not in errors for key in keys):
+    if any(key not in errors for key in keys):
         return
     ceiling = precision.w_ceiling(table.drop("model").to_numpy().T, np.array([errors[key] for key in keys]), seed)
     yield {"statistic": CEILING, **ceiling.to_document()}
