@@ -28,8 +28,8 @@ from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import rankings
 from refusal_index.plugins.studies.inputs import COMPARED, chosen_runs, display_names, reference_variant
 from refusal_index.plugins.studies.rankings import (
-    MAX_PAIRS,
     EVERY_DATASET,
+    MAX_PAIRS,
     MOST_CELLS,
     grids_of,
     paper_layout,

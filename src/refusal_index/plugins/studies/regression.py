@@ -318,9 +318,9 @@ def model_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[tu
         yield run, row
 
 
-def paper_model_rows(runs: Sequence[RunResults]) -> Iterator[dict[str, Any]]:
+def paper_model_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield such rows for the paper's models, with intervals of all metrics, if all runs are on SimpleQA."""
-    for row in inputs.paper_context(runs).iter_rows(named=True):
+    for row in inputs.paper_context(runs, options).iter_rows(named=True):
         index = {"low": row["refusal_index_low"], "high": row["refusal_index_high"]}
         yield {**row, **index, "source": inputs.PAPER, "mean_refusal_index": row["refusal_index"], "sparse": False}
 
@@ -390,7 +390,7 @@ PRINTED_ACCURACY: Mapping[str, str | style.Cell] = {
 
 def _rate_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield a row for each of the paper's models and each run, and each rate that is defined."""
-    for row in paper_model_rows(runs):
+    for row in paper_model_rows(runs, options):
         for metric in RATES:
             ends = {"value_low": row[f"{metric}_low"], "value_high": row[f"{metric}_high"]}
             yield {**row, "metric": metric, "value": row[metric], **ends}
@@ -430,7 +430,7 @@ def index_and_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     names = [row["model"] for row in rows]
     unknown = [run.label for run in chosen if run.label not in names]
     notes += inputs.left_out("Left out, without an index or a known number of parameters", unknown)
-    paper = (row for row in paper_model_rows(chosen) if row[SIZE] is not None)
+    paper = (row for row in paper_model_rows(chosen, options) if row[SIZE] is not None)
     frame = pl.DataFrame([*paper, *rows], schema=SIZE_POINTS)
     if not rows or frame.height < 2:
         raise NotPossibleError(f". Known here: {abridged(names) or 'none'}, of {len(chosen)} models")

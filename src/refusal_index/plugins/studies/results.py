@@ -1,10 +1,15 @@
 """Tables of results: every metric of every run and prompt variant, and the index of models on several datasets.
 
+`results_table` has one row per model over its prompts, as in the paper: the combined index, and of the other metrics
+the mean over the prompts. Means explain why C/A of Qwen3-32B and F of Qwen3-235B in the paper's table differ from those of
+the rates printed beside them. Questions are resampled with all their answers, so that the intervals of the means
+account for the questions that prompts share.
+
 `hallucination_table` shows how far the datasets agree on the ranking of the models, over the largest complete block of
-models and datasets; averages are over its models, so that they are of the same models for all datasets. Unanswerable and inconsistent
-questions have no right answer and are mixed with others. The index of a mix partly measures telling its sources apart,
-so the index within the sources is shown as well. The contrast is the difference in a model's index between datasets
-where the truth is available, in the context or from training, and others.
+models and datasets. Averages are over its models, so that they are of the same models for all datasets. Unanswerable
+and inconsistent questions have no right answer and are mixed with others. The index of a mix partly measures telling
+its sources apart, so the index within the sources is shown as well. The contrast is the difference in a model's index
+between datasets where the truth is available, in the context or from training, and others.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from scipy.special import stdtrit
 from refusal_index import stats
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.rates import first_draws
+from refusal_index.findings.comparison import COMBINED
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, stability, style
@@ -31,11 +37,13 @@ from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOp
 from refusal_index.render.format import UNDEFINED, number, with_interval
 from refusal_index.stats.arguments import FloatArray
 
-JOINT = "joint"
-"""Value of the column `variant` for the index over all variants of a run."""
 RESULTS_SCHEMA = schema(
-    "model dataset variant source n unscored metric estimate low high bootstrap_low bootstrap_high status reason"
+    "model dataset variant variants source n unscored metric estimate low high bootstrap_low bootstrap_high status "
+    "reason"
 )
+"""`variants`: the number of prompts that an estimate combines, in rows of the variant ``combined``."""
+MARK_FEWER = " *"
+"""Follows a value over fewer prompts than the run has."""
 
 
 @study
@@ -43,16 +51,37 @@ def results_table(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Tabulate every metric; raises NotPossibleError if there are no runs."""
     if not runs:
         raise NotPossibleError
-    rows = [*(row for run in runs for row in _run_rows(run, options)), *_paper_rows(runs)]
+    rows = [*(row for run in runs for row in _run_rows(run, options)), *_paper_rows(runs, options)]
     frame = pl.DataFrame(rows, schema=RESULTS_SCHEMA)
     values = {
         **inputs.data_values(runs),
         "runs": len(runs),
         "resamples": f"{precision.RESAMPLES:,}",
-        "joint": JOINT in frame["variant"],
+        "combined": COMBINED in frame["variant"],
+        "fewer": with_prompts(frame).filter(HAS_FEWER).height > 0,
         "paper": inputs.PAPER in frame["source"],
     }
-    return Study(frame, _draw_results, _printed_results, values=values)
+    return Study(frame, _draw_results, _printed_results, tuple(_fewer_notes(frame)), values)
+
+
+PROMPTS = "prompts"
+"""Column with the number of prompts of a run."""
+HAS_FEWER = (pl.col("variant") == COMBINED) & (pl.col("variants") < pl.col(PROMPTS))
+"""Selects values over fewer prompts than the run has."""
+
+
+def with_prompts(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add the number of prompts of each run, without the row that combines them."""
+    own = pl.col("variant").filter(pl.col("variant") != COMBINED)
+    return frame.with_columns(own.n_unique().over("model", "dataset", "source").alias(PROMPTS))
+
+
+def _fewer_notes(frame: pl.DataFrame) -> Iterator[str]:
+    """Yield a note on each metric of a run that is over fewer prompts than the run has."""
+    for row in with_prompts(frame).filter(HAS_FEWER, pl.col("variants") > 0).iter_rows(named=True):
+        label = METRICS[row["metric"]].label
+        values = {"model": row["model"], "metric": label, "variants": row["variants"], "prompts": row[PROMPTS]}
+        yield study_text("results_table", "fewer", **values)
 
 
 def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
@@ -65,14 +94,16 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
     for axes, metric in zip(panels, inputs.COMPARED, strict=True):
         for row in frame.filter(pl.col("metric") == metric).iter_rows(named=True):
             y = heights[row["model"], row["variant"], row["source"]]
-            joint = row["variant"] == JOINT
+            is_combined = row["variant"] == COMBINED
             if row["estimate"] is None:
                 across: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "center", "va": "center"}
                 axes.text(0.5, y, "undefined", fontsize=6, color=style.GREY, **across)
                 continue
-            colour = style.PALE if row["source"] == inputs.PAPER else style.INK if joint else colours[row["variant"]]
+            colour = (
+                style.PALE if row["source"] == inputs.PAPER else style.INK if is_combined else colours[row["variant"]]
+            )
             face = None if row["status"] == "ok" else style.PAPER
-            marker = "D" if joint else "o"
+            marker = "D" if is_combined else "o"
             style.mark(axes, row["estimate"], y, colour, marker, xs=style.ends(row), face=face)
         axes.set_title(METRICS[metric].label, loc="center")
         axes.tick_params(axis="y", length=0)
@@ -90,12 +121,36 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
 
 
 def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the table in the paper's layout: one row per run and variant, one column per metric."""
-    cells = [with_interval(*row) for row in frame.select("estimate", "low", "high", "reason").iter_rows()]
-    headings = pl.col("metric").replace_strict({name: metric.label for name, metric in METRICS.items()})
-    named = frame.with_columns(pl.Series("cell", cells), heading=headings)
-    wide = style.widened(named, ["model", "dataset", "variant", "n"], "heading", "cell")
-    return wide.rename({"model": "Model", "dataset": "Dataset", "variant": "Prompt"})
+    """Return the table in the paper's layout: one row per run, over its prompts, and the paper's rows below.
+
+    The datasets and the paper's rows are blocks of their own. The number of prompts is given if runs differ in it.
+    """
+    counted = with_prompts(frame)
+    every = counted.filter((pl.col("variant") == COMBINED) | (pl.col(PROMPTS) <= 1))
+    differ = every.filter(source=inputs.RUN)[PROMPTS].n_unique() > 1
+    rows = []
+    for _, part in every.group_by("source", "dataset", "model", maintain_order=True):
+        first = part.row(0, named=True)
+        is_run = first["source"] == inputs.RUN
+        heading = inputs.dataset_name(first["dataset"]) if is_run else inputs.PAPER_SOURCE
+        row = {style.BLOCK: heading, "Model": first["model"]}
+        if differ:
+            row["Prompts"] = str(first[PROMPTS]) if is_run else UNDEFINED
+        for cell in part.iter_rows(named=True):
+            text = with_interval(cell["estimate"], *style.ends(cell), cell["reason"], DIGITS)
+            is_fewer = cell["variant"] == COMBINED and 0 < cell["variants"] < cell[PROMPTS]
+            row[METRICS[cell["metric"]].label] = text + (MARK_FEWER if is_fewer else "")
+        rows.append(row)
+    return _with_adjacent_blocks(pl.DataFrame(rows))
+
+
+def _with_adjacent_blocks(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with those of each block together, in order of appearance."""
+    return pl.concat(table.partition_by(style.BLOCK, maintain_order=True))
+
+
+DIGITS = 2
+"""Decimals of the printed table, as in the paper."""
 
 
 def _run_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -115,11 +170,34 @@ def _run_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]
                 row |= {"bootstrap_low": ends[0], "bootstrap_high": ends[1]}
             yield row
     if len(run.tables) > 1:
-        yield {**labels, "variant": JOINT, "metric": INDEX, **inputs.run_index(run, options).index.to_document()}
+        for row in _combined_rows(run, options):
+            yield {**labels, "variant": COMBINED, **row}
 
 
-def _paper_rows(runs: Sequence[RunResults]) -> Iterator[dict[str, Any]]:
-    for row in inputs.paper_context(runs).iter_rows(named=True):
+def _combined_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]]:
+    """Yield each metric over the prompts of a run: the combined index, the mean of the others."""
+    every = inputs.variant_scores(run, options)
+    resampled = precision.resampled_metrics(run, options)
+    for name in inputs.COMPARED:
+        if name == INDEX:
+            index = inputs.run_index(run, options)
+            yield {"metric": name, "variants": index.variants, **index.index.to_document()}
+            continue
+        defined = [place for place, scores in enumerate(every) if scores.metrics[name].estimate is not None]
+        if not defined:
+            undefined = every[0].metrics[name]
+            yield {"metric": name, "variants": 0, "status": undefined.status, "reason": undefined.reason}
+            continue
+        draws = precision.metric_draws(resampled, name, options.analysis.payoffs.weighted_score_p)
+        low, high = precision.percentile_interval(draws[:, defined].mean(axis=1), options.analysis)
+        # An interval of zero width would suggest certainty.
+        ends = {"low": None, "high": None} if low == high else {"low": low, "high": high}
+        mean = inputs.mean_of(every, name)
+        yield {"metric": name, "variants": len(defined), "estimate": mean, **ends, "status": "ok"}
+
+
+def _paper_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[dict[str, Any]]:
+    for row in inputs.paper_context(runs, options).iter_rows(named=True):
         for name in inputs.COMPARED:
             numbers = {"estimate": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
             labels = {"model": row["model"], "dataset": inputs.SIMPLEQA, "source": inputs.PAPER}
