@@ -1,9 +1,9 @@
 """Tables of results: every metric of every run and prompt variant, and the index of models on several datasets.
 
 `results_table` has one row per model over its prompts, as in the paper: the combined index, and of the other metrics
-the mean over the prompts. Means explain why C/A of Qwen3-32B and F of Qwen3-235B in the paper's table differ from those of
-the rates printed beside them. Questions are resampled with all their answers, so that the intervals of the means
-account for the questions that prompts share.
+the mean over the prompts. Means explain why C/A of Qwen3-32B and F of Qwen3-235B in the paper's table differ from
+those of the rates printed beside them. Questions are resampled with all their answers, so that the intervals of the
+means account for the questions that prompts share.
 
 `hallucination_table` shows how far the datasets agree on the ranking of the models, over the largest complete block of
 models and datasets. Averages are over its models, so that they are of the same models for all datasets. Unanswerable
