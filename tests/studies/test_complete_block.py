@@ -57,6 +57,15 @@ def test_theory_most_cells_then_most_models():
     assert largest_complete_block(wider) == CompleteBlock(("a", "b"), ("w", "x", "y", "z"))
 
 
+def test_theory_a_block_has_what_models_share_though_each_has_more():
+    """Any two of these models share two settings with each other, and all three only one."""
+    grid = {"a": "vxy", "b": "wxy", "c": "vwx"}
+    assert largest_complete_block(grid) == CompleteBlock(("a", "b"), ("x", "y"))
+    assert largest_complete_block({**grid, "d": "xyz"}) == CompleteBlock(("a", "b", "d"), ("x", "y"))
+    assert largest_complete_block({"a": "x", "b": "xy"}) is None
+    assert largest_complete_block({"a": "x", "b": "xy"}, least_settings=1) == CompleteBlock(("a", "b"), ("x",))
+
+
 def test_paper_eight_settings_are_those_of_every_dataset():
     """16 models under 4 prompts of SimpleQA have 64 cells; 5 of them on the 4 other datasets too have 40."""
     prompts = [f"simpleqa, {prompt}" for prompt in ("low", "normal", "high", "highest")]

@@ -129,7 +129,7 @@ def test_a_value_over_fewer_prompts_is_marked_and_reported():
     row = study.printed(study.frame).row(0, named=True)
     assert [name for name, cell in row.items() if cell.endswith(" *")] == ["C/A", "F", "RI"]
     assert [note.partition(";")[0] for note in study.notes] == [
-        f"m: {label} is over 3 of 4 prompts" for label in ("C/A", "F", "RI")
+        f"{label} is over 3 of 4 prompts for m" for label in ("C/A", "F", "RI")
     ]
     own = study.frame.filter(pl.col("variant").is_in(["low", "normal", "high"]), metric="correct_given_attempted")
     combined = study.frame.filter(variant="combined", metric="correct_given_attempted")
@@ -154,7 +154,7 @@ def test_datasets_and_published_rows_are_blocks():
     runs = [made_run("a", dataset="x", n=60), made_run("b", dataset="y", n=60), made_run("c", dataset="x", n=60)]
     runs = [dataclasses.replace(run, label=f"{run.model}, {run.dataset}") for run in runs]
     study = results_table.make(runs, OPTIONS)
-    assert study.printed(study.frame).select("block", "Model").rows() == [("x", "a, x"), ("x", "c, x"), ("y", "b, y")]
+    assert study.printed(study.frame).select("block", "Model").rows() == [("x", "a"), ("x", "c"), ("y", "b")]
     lines = tex_text(study).splitlines()
     (first,) = (place for place, line in enumerate(lines) if "\\textit{x}" in line)
     assert lines[first] == "\\multicolumn{7}{l}{\\textit{x}} \\\\"

@@ -193,14 +193,10 @@ def _average_names(sets: Sequence[frozenset[str]], models: Sequence[str]) -> Ite
     names: Counter[str] = Counter()
     for included in sets:
         others = [model for model in models if model not in included]
-        without = f", without {' and '.join(others) if len(others) <= MAX_NAMED else f'{len(others)} models'}"
+        without = f", without {others[0] if len(others) == 1 else f'{len(others)} models'}"
         name = f"Average of {len(included)}{without if others else ''}"
         names[name] += 1
         yield name if names[name] == 1 else f"{name} ({names[name]})"
-
-
-MAX_NAMED = 2
-"""Maximum number of models that the name of an average says are left out."""
 
 
 _IS_OF_MODEL = pl.col("models").is_null() & (pl.col("model") != RATIO)
@@ -242,7 +238,7 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
     lines = frame.select("metric", "p").unique(maintain_order=True).rows()
     # Of the averages of a metric, the one over the most models is drawn.
     averages = frame.filter(~_IS_OF_MODEL).unique(["metric", "p"], keep="first", maintain_order=True)
-    frame = pl.concat([frame.filter(_IS_OF_MODEL), averages])
+    frame = pl.concat([frame.filter(_IS_OF_MODEL), averages]).with_columns(is_averaged=IS_AVERAGED)
     models = frame.filter(_IS_OF_MODEL)["model"].unique(maintain_order=True).to_list()
     height = 0.9 + len(lines) * max(0.3, 0.09 * len(models))
     left, right = style.subplots(figure, style.WIDTH, height, 1, 2, sharey=True)
@@ -268,10 +264,11 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
             y = row_y + shifts[row["model"]]
             xs = style.ends(row, short)
             inside = low <= x <= high
-            style.mark(axes, x if inside else None, y, colour, markers[row["model"]], xs=xs, size=3.5)
+            face = None if row["is_averaged"] else style.PAPER
+            style.mark(axes, x if inside else None, y, colour, markers[row["model"]], xs=xs, size=3.5, face=face)
             if not inside:  # an arrow at the end of the axis
                 end, arrow = (low, "<") if x < low else (high, ">")
-                style.mark(axes, end, y, colour, arrow, size=4.5, clip_on=False)
+                style.mark(axes, end, y, colour, arrow, size=4.5, face=face, clip_on=False)
         axes.axvline(0, color=style.GREY, linewidth=0.7)
     style.name_rows((left, right), [_line_label(*line) for line in lines])
     left.set_xlabel("Difference over |mean|")

@@ -283,8 +283,8 @@ def _printed_cells(rows: pl.DataFrame, prefix: str = "") -> dict[str, str]:
 
 
 _STATISTICS = {
-    "kendall_w": "Kendall's W: 1 where all settings rank alike",
-    "winner_entropy": "Winner entropy: 0 where one model always wins",
+    "kendall_w": "Kendall's W\n1: all settings rank alike",
+    "winner_entropy": "Winner entropy\n0: one model always wins",
 }
 
 
@@ -299,8 +299,8 @@ def _draw_stability(figure: Figure, frame: pl.DataFrame) -> None:
         for panel, removed in zip(panels, REMOVED_LABELS, strict=True):
             for row in block.filter(removed=removed).iter_rows(named=True):
                 _draw_statistic(panel, names.index(row["metric"]), row, statistic)
-        size = f" ({_size_text(block)})" if len(blocks) > 1 else ""
-        panels[0].set_xlabel(_STATISTICS[statistic] + size, loc="left")
+        size = f"\n{_size_text(block)}" if len(blocks) > 1 else ""
+        panels[0].set_ylabel(_STATISTICS[statistic] + size)
     for panel, label in zip(axes[0], REMOVED_LABELS.values(), strict=True):
         panel.set_title(label.replace("-", "\u2212 "))
     axes[0, 0].set(xlim=(-0.04, 1.04), xticks=[0, 0.5, 1])

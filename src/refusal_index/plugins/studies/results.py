@@ -58,6 +58,7 @@ def results_table(runs: Sequence[RunResults], options: StudyOptions) -> Study:
         "runs": len(runs),
         "resamples": f"{precision.RESAMPLES:,}",
         "combined": COMBINED in frame["variant"],
+        "single": any(len(run.tables) == 1 for run in runs),
         "fewer": with_prompts(frame).filter(HAS_FEWER).height > 0,
         "paper": inputs.PAPER in frame["source"],
     }
@@ -78,10 +79,11 @@ def with_prompts(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _fewer_notes(frame: pl.DataFrame) -> Iterator[str]:
     """Yield a note on each metric of a run that is over fewer prompts than the run has."""
-    for row in with_prompts(frame).filter(HAS_FEWER, pl.col("variants") > 0).iter_rows(named=True):
-        label = METRICS[row["metric"]].label
-        values = {"model": row["model"], "metric": label, "variants": row["variants"], "prompts": row[PROMPTS]}
-        yield study_text("results_table", "fewer", **values)
+    rows = with_prompts(frame).filter(HAS_FEWER, pl.col("variants") > 0)
+    for key, part in rows.group_by("metric", "variants", PROMPTS, maintain_order=True):
+        metric, variants, prompts = key
+        values = {"metric": METRICS[str(metric)].label, "variants": variants, "prompts": prompts}
+        yield study_text("results_table", "fewer", **values, models=part["model"].to_list())
 
 
 def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
@@ -133,7 +135,8 @@ def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
         first = part.row(0, named=True)
         is_run = first["source"] == inputs.RUN
         heading = inputs.dataset_name(first["dataset"]) if is_run else inputs.PAPER_SOURCE
-        row = {style.BLOCK: heading, "Model": first["model"]}
+        # The heading has the dataset, which labels end with if there are several.
+        row = {style.BLOCK: heading, "Model": first["model"].replace(f", {first['dataset']}", "")}
         if differ:
             row["Prompts"] = str(first[PROMPTS]) if is_run else UNDEFINED
         for cell in part.iter_rows(named=True):
@@ -197,7 +200,8 @@ def _combined_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str,
 
 
 def _paper_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[dict[str, Any]]:
-    for row in inputs.paper_context(runs, options).iter_rows(named=True):
+    on_simpleqa = [run for run in runs if run.dataset_id == inputs.SIMPLEQA]
+    for row in inputs.paper_context(on_simpleqa, options).iter_rows(named=True):
         for name in inputs.COMPARED:
             numbers = {"estimate": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
             labels = {"model": row["model"], "dataset": inputs.SIMPLEQA, "source": inputs.PAPER}
