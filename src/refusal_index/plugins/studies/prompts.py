@@ -175,12 +175,12 @@ def with_averages(frame: pl.DataFrame) -> pl.DataFrame:
     models_of = {
         metric: frozenset(part["model"]) for metric, part in averaged.group_by("metric", "p", maintain_order=True)
     }
-    sets = dict.fromkeys(
-        [*models_of.values(), frozenset[str]().union(*models_of.values()).intersection(*models_of.values())]
-    )
+    common = frozenset.intersection(*models_of.values()) if models_of else frozenset[str]()
+    sets = dict.fromkeys([*models_of.values(), common])
     kept = sorted((models for models in sets if len(models) >= MIN_AVERAGED), key=len, reverse=True)
+    names = _average_names(kept, frame["model"].unique(maintain_order=True).to_list())
     parts = [frame]
-    for models, name in zip(kept, _average_names(kept, frame["model"].unique(maintain_order=True)), strict=True):
+    for models, name in zip(kept, names, strict=True):
         own = averaged.filter(pl.col("model").is_in(models))
         means = own.group_by("metric", "p", maintain_order=True).agg(pl.col(_SPREADS).mean(), models=pl.len())
         whole = means.filter(pl.col("models") == len(models))
@@ -193,8 +193,8 @@ def _average_names(sets: Sequence[frozenset[str]], models: Sequence[str]) -> Ite
     names: Counter[str] = Counter()
     for included in sets:
         others = [model for model in models if model not in included]
-        without = f", without {others[0] if len(others) == 1 else f'{len(others)} models'}"
-        name = f"Average of {len(included)}{without if others else ''}"
+        left_out = others[0] if len(others) == 1 else f"{len(others)} models"
+        name = f"Average of {len(included)}" + (f", without {left_out}" if others else "")
         names[name] += 1
         yield name if names[name] == 1 else f"{name} ({names[name]})"
 
