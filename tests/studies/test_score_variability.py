@@ -122,7 +122,7 @@ def test_mean_not_significantly_different_from_zero_is_in_no_average(few_resampl
     rates = study.frame.filter(pl.col("models").is_not_null(), metric="f_score")
     assert rates["models"].to_list() == [3, 2]
     assert study.frame.filter(model="Average of 3", metric="refusal_index").is_empty()
-    assert "(without none, of which one of these is near 0 or undefined)" in study.notes[-1]
+    assert "(without none, where one of these metrics is near 0 or undefined)" in study.notes[-1]
     assert study.figure().axes
 
 
