@@ -37,7 +37,7 @@ from refusal_index.plugins.studies.rankings import (
     ranking_with_ties,
     stability_frame,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, tex_text
 from refusal_index.stats import joint_refusal_index
 
 # --- Agreement of rankings
@@ -145,6 +145,8 @@ def test_printed_table_has_the_layout_of_the_paper(study):
     assert table["block"].unique().to_list() == ["4 models, 3 settings"]
     assert table.width == 2 + 2 * 4 + 1
     assert table.columns[-1] == "W ceiling"
+    heading = "& \\multicolumn{4}{c}{\\textbf{Kendall's W}} & \\multicolumn{4}{c}{\\textbf{Winner entropy}} & "
+    assert heading in tex_text(study)
     row = table.filter(metric="RI").row(0, named=True)
     assert row["W Default"] == f"{cell(study.frame, 'refusal_index', 'nothing', None)['kendall_w']:.2f}"
     assert table.filter(metric="Correct")["W -Correct"].item() == "-"

@@ -103,7 +103,8 @@ def ranking_stability(runs: Sequence[RunResults], options: StudyOptions) -> Stud
         for grid in grids
     ]
     values = {"blocks": described, "shuffles": N_RESAMPLES, "left_out": bool(notes)}
-    return Study(pl.concat(frames, how="diagonal_relaxed"), _draw_stability, paper_layout, notes, values)
+    whole = pl.concat(frames, how="diagonal_relaxed")
+    return Study(whole, _draw_stability, paper_layout, notes, values, _HEADINGS)
 
 
 MAX_NAMED = 8
@@ -265,6 +266,15 @@ def paper_layout(frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(table)
 
 
+_SYMBOLS = {"kendall_w": "W", "winner_entropy": "H"}
+_HEADINGS = {
+    f"{symbol} {label}": heading
+    for symbol, heading in (("W", "Kendall's W"), ("H", "Winner entropy"))
+    for label in REMOVED_LABELS.values()
+}
+"""Heading above each column of the paper's table."""
+
+
 def _each_block(frame: pl.DataFrame) -> list[pl.DataFrame]:
     return frame.partition_by("block", maintain_order=True)
 
@@ -276,8 +286,8 @@ def _size_text(block: pl.DataFrame) -> str:
 
 def _printed_cells(rows: pl.DataFrame, prefix: str = "") -> dict[str, str]:
     return {
-        f"{label}{REMOVED_LABELS[row['removed']]}".strip(): number(row[f"{prefix}{statistic}"], 2)
-        for statistic, label in (("kendall_w", "W "), ("winner_entropy", "H "))
+        f"{symbol} {REMOVED_LABELS[row['removed']]}": number(row[f"{prefix}{statistic}"], 2)
+        for statistic, symbol in _SYMBOLS.items()
         for row in rows.iter_rows(named=True)
     }
 

@@ -153,7 +153,7 @@ def _with_adjacent_blocks(table: pl.DataFrame) -> pl.DataFrame:
 
 
 DIGITS = 2
-"""Decimals of the printed table, as in the paper."""
+"""Decimals of the printed tables, as in the paper."""
 
 
 def _run_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -434,10 +434,10 @@ def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
     ).sort(order, maintain_order=True)
     texts = []
     for row in cells.iter_rows(named=True):
-        text = with_interval(row["estimate"], *style.ends(row), row["reason"])
+        text = with_interval(row["estimate"], *style.ends(row), row["reason"], DIGITS)
         within = row["within_source"]
         has_both = within is not None and text != UNDEFINED
-        texts.append(f"{text}; {number(within)} within sources" if has_both else text)
+        texts.append(f"{text}; {number(within, DIGITS)} within sources" if has_both else text)
     # Models keep their order, with the averages below them.
     averages = cells.filter(pl.col("models").is_not_null())["model"].unique(maintain_order=True)
     models = [*shown["model"].drop_nulls().unique(maintain_order=True), *averages]
