@@ -2224,8 +2224,8 @@ MUTANTS = (
     Mutant(
         "several draws are all forced",
         "_outcome_of_each_draw",
-        "force_answered=conversation.draws > 1)",
-        "force_answered=False)",
+        "force_answered=conversation.draws > 1",
+        "force_answered=False",
         "protocol/test_conversation.py",
     ),
     Mutant(
