@@ -1531,8 +1531,8 @@ MUTANTS = (
     Mutant(
         "it does not see the right answer",
         "to_request",
-        "attempt_prompt if step.only_attempt else grader_prompt",
-        "grader_prompt",
+        "wording.attempt_message if step.only_attempt else wording.message",
+        "wording.message",
         "protocol/test_refusals.py",
     ),
     Mutant(

@@ -72,7 +72,7 @@ def run(
     *("dataset", "data", "grader", "seed", "prompts", "placement", "temperature", "top_p", "max_tokens", "engine"),
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
     *("detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "weighted_score_p"),
-    *("header", "extra_body", "truthfulness_weights"),
+    *("header", "extra_body", "truthfulness_weights", "grader_prompt"),
     dataset="Dataset that fills in questions and gold answers missing in the file, matched by question id or text: a "
     "name that 'refusal-index ls' prints. [default: own with --data]",
     grader="Grader of the forced answers: 'exact', 'includes', or a model as PROVIDER/NAME. [default: exact for the "
@@ -122,7 +122,7 @@ def force(
 
 
 @takes_settings(
-    *("refusal", "reasoning"),
+    *("grader_prompt", "refusal", "reasoning"),
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
     *("engine", "detach", "command", "ray_address", "engine_option", "grader_price", "batch_rate"),
     reasoning="Regular expression for the model's reasoning, which is not read. Marks such as <think> are known. "

@@ -62,6 +62,9 @@ def refuse_other_settings(path: Path, stored: Mapping[str, Any], current: Mappin
 SENT = "sent"
 """Key in `about` of the decoding settings that the requests of a run sent, by role; null for one that was not sent."""
 
+GRADER_PROMPT = "grader_prompt"
+"""Key in `about` of the wording for grading models: its templates by name."""
+
 ANSWERED_BY = "answered_by"
 """Key in `about` of the number of replies by the model's name in the response, by role."""
 
@@ -341,6 +344,10 @@ def _is_nested(value: Any) -> bool:
     return isinstance(value, Mapping) and all(isinstance(part, Mapping) for part in value.values())
 
 
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
+
+
 def _is_counts(value: Any) -> bool:
     return _is_nested(value) and all(_is_whole(count) for part in value.values() for count in part.values())
 
@@ -396,6 +403,7 @@ ABOUT: Mapping[str, Check] = {
     "grader_price": ("input and output from 0, or null", _builds(Price)),
     "batch_rate": ("a number from 0, or null", lambda value: value is None or _is_amount(value)),
     "sent": ("settings by role", _is_nested),
+    "grader_prompt": ("texts by name", _is_texts),
     "answered_by": ("numbers of replies by role and model", _is_counts),
 }
 NEEDED = ("model", "dataset.name", "dataset.sha256", "prompts.variants", "seed")
