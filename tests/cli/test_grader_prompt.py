@@ -170,3 +170,24 @@ def test_damaged_record_of_the_prompt_is_an_error_with_the_folder(ask):
             assert result.exit_code == 2, result.output
             assert "run" in result.stderr
             assert "grader_prompt" in result.stderr
+
+
+def test_prompts_shows_what_a_grader_is_asked(command):
+    write_prompt()
+    own = command("prompts", "grader.toml", "--grader", "--question", "Who wrote Persuasion?")
+    assert f"{OURS}: <Q>Who wrote Persuasion?</Q> <Gold>{{gold}}</Gold> <Reply>{{prediction}}</Reply>" in own.stdout
+    packaged = command("prompts", "--grader")
+    assert default_grader_prompt().hash in packaged.stdout
+    assert packaged.stdout.count("Who wrote the novel Emma?") == 2
+
+
+def test_files_of_the_other_kind_are_named(command):
+    write_prompt()
+    wrong = command("prompts", "grader.toml")
+    assert wrong.exit_code == 2
+    assert "'refusal-index prompts grader.toml --grader' shows it" in " ".join(wrong.stderr.split())
+    Path("set.toml").write_text("preamble = ''")
+    wrong = command("prompts", "set.toml", "--grader")
+    assert wrong.exit_code == 2
+    assert "expected a grader's prompt, got a prompt set" in wrong.stderr
+    assert command("prompts", "--grader", "--variants", "low").exit_code == 2

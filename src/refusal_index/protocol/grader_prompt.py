@@ -76,6 +76,11 @@ class GraderPrompt:
         PromptSetError
             If a template is missing, unknown or has other placeholders, or a placeholder does not stand between marks.
         """
+        if "preamble" in document:
+            raise PromptSetError(
+                f"{source}: expected a grader's prompt, got a prompt set; --prompts {source} uses it, and "
+                f"'refusal-index prompts {source}' shows it"
+            )
         for name in document:
             if name not in PLACEHOLDERS:
                 raise PromptSetError(
@@ -148,7 +153,8 @@ def _with_letter(question: Question, answer: str) -> str:
 
 def _with_choice(question: Question, prediction: str) -> str:
     """Return a prediction; one that is nothing but a letter with the text of its choice, if there is one."""
-    is_letter = bool(question.choices) and len(prediction.strip(DECORATION)) == 1
+    alone = prediction.strip(DECORATION)
+    is_letter = bool(question.choices) and len(alone) == 1 and alone.isalpha()
     choice = read_choice(prediction, question.choices).choice if is_letter else None
     return prediction if choice is None else _with_letter(question, choice)
 

@@ -285,6 +285,11 @@ def _parse(content: bytes, source: str) -> PromptSet:
             f"{source}: expected a prompt set, got a configuration of models and datasets; 'refusal-index run --config "
             f"{source}' runs it"
         )
+    if "gold" in data:
+        raise PromptSetError(
+            f"{source}: expected a prompt set, got a grader's prompt; --grader-prompt {source} uses it, and "
+            f"'refusal-index prompts {source} --grader' shows it"
+        )
     examples = tuple(
         _example(entry, f"{source}, example {number}")
         for number, entry in enumerate(_field(data, "examples", list, source), start=1)
