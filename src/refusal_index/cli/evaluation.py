@@ -8,7 +8,6 @@ from typing import Any
 
 import typer
 
-from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, option
 from refusal_index.cli.shared_options import columns_of, takes_settings, words_of
 from refusal_index.runs.settings import SETTINGS
@@ -36,7 +35,7 @@ def run(
     - `out`: Output folder. [default: runs/NAME, derived from the settings]
     - `dry_run`: Send nothing; print the expected requests, tokens and cost. Embedded models run their first pass.
     """
-    from refusal_index.cli.runs import asking, execute_and_show, print_notes, show_dry_run, show_set
+    from refusal_index.cli.runs import asking, execute_and_show, print_caveats, print_notes, show_dry_run, show_set
     from refusal_index.runs.plan import prepare
     from refusal_index.runs.settings import Settings
     from refusal_index.runs.sweep import check_models, prepare_sweep
@@ -58,6 +57,8 @@ def run(
             "stop, for instance --half-width .05"
         )
     print_notes(plans)
+    if not dry_run:  # which shows them itself
+        print_caveats(plans)
     if dry_run:
         show_dry_run(plans, as_json=json)
     elif sweep is None:
@@ -106,17 +107,15 @@ def force(
     - `name`: Model in the file whose first pass to use, if the file has several models.
     - `out`: Output folder. [default: runs/NAME, derived from the settings]
     """
-    from refusal_index.cli.runs import execute_and_show, print_notes
+    from refusal_index.cli.runs import execute_and_show, print_caveats, print_notes
     from refusal_index.data.imports import ReadOptions
-    from refusal_index.render.sentences import sentence
     from refusal_index.runs.reuse import prepare_force
     from refusal_index.runs.settings import Settings
 
     options = ReadOptions(columns_of(column), scorer, refusal, words=words_of(map_))
     settings = Settings.from_values(model=model, **values)
     plan = prepare_force(file, settings, name=name, kind=format_, options=options, out=out)
-    for caveat in plan.caveats:
-        console.note(f"{'warning' if caveat.severity == 'serious' else 'note'}: {sentence(caveat)}")
+    print_caveats([plan])
     print_notes([plan])
     execute_and_show(plan, as_json=json)
 

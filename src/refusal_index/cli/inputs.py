@@ -133,13 +133,15 @@ def validate(
     from refusal_index.data.datasets.dataset import Survey, question_reader
     from refusal_index.protocol import FORCED, load_prompt_set
     from refusal_index.protocol.prompt_length import CHARACTERS_PER_TOKEN, longest_in_characters, whole_prompt
+    from refusal_index.protocol.worked_examples import example_finder
     from refusal_index.runs.gold_answers import declines
 
     prompt_set = load_prompt_set(prompts)
     one_of("--variants", variants, [*prompt_set.variants, FORCED])
     questions = question_reader(file, columns_of(column))
     length = longest_in_characters(prompt_set)
-    survey = Survey(questions, length, CHARACTERS_PER_TOKEN, max_context_tokens, declines)
+    example_of = example_finder(prompt_set)
+    survey = Survey(questions, length, CHARACTERS_PER_TOKEN, max_context_tokens, declines, example_of)
     if survey.problems or survey.first is None:
         for problem in survey.problems[:MAX_PROBLEMS]:
             console.error(problem)

@@ -22,12 +22,14 @@ from refusal_index.data.files import locked
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_sets import SUMMARY
 from refusal_index.findings.dry_run import RunEstimate
+from refusal_index.findings.metrics import Statement
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import Sending
 from refusal_index.render.dry_run import dry_run_blocks, dry_run_document
 from refusal_index.render.gate import baseline_blocks
 from refusal_index.render.run import run_blocks
 from refusal_index.render.run_set import set_blocks
+from refusal_index.render.sentences import sentence
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.dry_run import estimate_run
 from refusal_index.runs.engine import RunFailedError, WaitingError
@@ -172,6 +174,16 @@ def _advice(run: RunResults) -> Iterator[str]:
             f"The prompts state what a wrong answer costs: 'refusal-index study response_to_penalty {run.path}' shows "
             "whether the model refuses accordingly, and what it earns under each."
         )
+
+
+def print_caveats(plans: Sequence[Plan]) -> None:
+    """Print what to know before runs, each caveat once."""
+    for caveat in dict.fromkeys(caveat_line for plan in plans for caveat_line in map(_caveat, plan.caveats)):
+        console.note(caveat)
+
+
+def _caveat(caveat: Statement) -> str:
+    return f"{'warning' if caveat.severity == 'serious' else 'note'}: {sentence(caveat)}"
 
 
 def print_notes(plans: Sequence[Plan]) -> None:

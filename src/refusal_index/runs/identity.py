@@ -9,7 +9,7 @@ from typing import Any
 
 from refusal_index.data.datasets import Dataset
 from refusal_index.data.outcome import Question
-from refusal_index.data.run_json import GRADER_PROMPT
+from refusal_index.data.run_json import EXAMPLES_ASKED, GRADER_PROMPT
 from refusal_index.models.functions import (
     is_function_name,
     load_function,
@@ -23,6 +23,7 @@ from refusal_index.protocol import (
 from refusal_index.protocol.refusals import (
     MODEL_PREFIX,
 )
+from refusal_index.protocol.worked_examples import examples_asked
 from refusal_index.runs.settings import COMPARABILITY_VERSION, Settings
 
 PACKAGES = ("refusal-index", "inspect-ai", "openai", "numpy", "scipy", "polars")
@@ -123,6 +124,7 @@ def describe_run(settings: Settings, dataset: Dataset, prompts: PromptSet) -> di
         "weighted_score_p": settings.accounts.weighted_score_p,
         "truthfulness_weights": list(settings.accounts.truthfulness_weights),
         "dataset": {"source": dataset.source, "licence": dataset.licence},
+        **({EXAMPLES_ASKED: asked} if (asked := examples_asked(prompts, dataset.questions)) else {}),
         "prompt_set": {name: "\n\n".join(prompts.render(name, "{question}")) for name in (*prompts.variants, "forced")},
     }
 

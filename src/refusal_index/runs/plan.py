@@ -12,6 +12,7 @@ from refusal_index.data.datasets import DEFAULT_DATASET, Dataset, default_limit,
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
 from refusal_index.data.run_json import (
+    EXAMPLES_ASKED,
     SENT,
     Prices,
     as_json,
@@ -20,6 +21,7 @@ from refusal_index.data.run_json import (
     refuse_other_settings,
 )
 from refusal_index.findings.metrics import Statement
+from refusal_index.findings.worked_examples import example_statements
 from refusal_index.models.functions import (
     check_model_function,
     is_function_name,
@@ -281,6 +283,7 @@ def prepare(
         dict.fromkeys(variants, draws),
         objects or {},
         (settings.model, dataset.name),
+        caveats=tuple(example_statements(about.get(EXAMPLES_ASKED, ()), len(dataset.questions))),
     )
     checked(plan, imports=imports)
     provider, model = provider_of(settings.model)

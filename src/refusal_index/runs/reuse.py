@@ -32,13 +32,14 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.imports import FORMATS, ReadOptions, detected_format, has_ids, read_first_passes
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.data.outcome_table import write_outcomes
-from refusal_index.data.run_json import GRADER_PROMPT, default_run_name, refusal_setting
+from refusal_index.data.run_json import EXAMPLES_ASKED, GRADER_PROMPT, default_run_name, refusal_setting
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.tables import present_columns
 from refusal_index.errors import suggestion
 from refusal_index.findings.imported import empty_replies, reading_statements
 from refusal_index.findings.metrics import Statement
 from refusal_index.findings.models_asked import two_models
+from refusal_index.findings.worked_examples import example_statements
 from refusal_index.models.requests import to_metadata
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import (
@@ -164,7 +165,11 @@ def prepare_force(
         {FORCED: dict.fromkeys(dataset.questions, 1)},
         title=(settings.model, dataset.name),
         begin=lambda: write_outcomes(to_outcomes(passes), first_pass_table(folder)),
-        caveats=(*two_models(passes[0].model, settings.model), *_caveats(imported.read, passes)),
+        caveats=(
+            *two_models(passes[0].model, settings.model),
+            *_caveats(imported.read, passes),
+            *example_statements(facts.get(EXAMPLES_ASKED, ()), len(dataset.questions)),
+        ),
     )
     return checked(plan)
 
