@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from refusal_index.protocol import default_grader_prompt
-from tests.cli.making import write_sums
+from tests.cli.making import outcomes, write_sums
 from tests.models.fake_api import FakeApi, is_forced, question_of
 
 PROMPT = """
@@ -170,6 +171,38 @@ def test_damaged_record_of_the_prompt_is_an_error_with_the_folder(ask):
             assert result.exit_code == 2, result.output
             assert "run" in result.stderr
             assert "grader_prompt" in result.stderr
+
+
+CHOSEN = ["B", "D) a fir", "It is b", "a yew", "UNANSWERED"]
+
+
+def choose(message: str) -> str:
+    """Answer a question about a tree in different forms, and grade by the text of the right choice, as a model may."""
+    if message.startswith(OURS):
+        assert "\nA) an oak\nB) a yew\n" in message or "France" in message
+        reply = between(message, "Reply")
+        gold = between(message, "Gold").removeprefix("B) ")
+        return "A" if gold in reply else "C" if "know" in reply else "B"
+    return f"<answer>{CHOSEN[int(question_of(message).split('garden ')[1][0])]}</answer>"
+
+
+def test_end_to_end_counterfactual_faitheval_is_graded_by_a_model_on_request(ask):
+    choices = {"label": ["A", "B", "C", "D"], "text": ["an oak", "a yew", "an ash", "a fir"]}
+    records = [
+        {"id": f"t{number}", "question": f"What grows in garden {number}?", "context": "A yew grows in every garden.",
+         "choices": choices, "answerKey": "B"}
+        for number in range(len(CHOSEN))
+    ]  # fmt: skip
+    pl.DataFrame(records).write_parquet("trees.parquet")
+    trees = ("--dataset", "faitheval_counterfactual", "--data", "trees.parquet", *SUMS[2:])
+    with FakeApi(choose) as api:
+        result = ask(api, "run", *trees, *GRADED, "--out", "run")
+        assert result.exit_code == 0, result.output
+        graded = [between(message, "Reply") for message in api.messages() if message.startswith(OURS)]
+    assert sorted(graded[3:]) == sorted(["B) a yew", "D) a fir", "It is b\nB) a yew", "a yew"])
+    table = outcomes("run").sort("question_id")
+    assert table["first_grade"].to_list() == ["correct", "incorrect", "correct", "correct", "refused"]
+    assert json.loads(Path("run/run.json").read_text())["settings"]["grader"]["name"] == "openai-api/fake/grader"
 
 
 def test_prompts_shows_what_a_grader_is_asked(command):

@@ -88,13 +88,22 @@ def test_no_text_can_forge_a_mark_of_an_own_prompt_property(prediction):
     assert len(re.findall(r"<[\s/]*(?:(?:begin|end)\s+of\s+reply|target)[^<>]*>", message, re.IGNORECASE)) == 4
 
 
-@pytest.mark.parametrize(("prediction", "shown"), [("b", "B) Bob"), ("(B).", "B) Bob"), ("C", "C"), ("B?!", "B) Bob")])
-def test_letter_alone_is_shown_with_the_text_of_its_choice(prediction, shown):
+@pytest.mark.parametrize(
+    ("prediction", "shown"),
+    [
+        ("b", "B) Bob"),
+        ("(B).", "B) Bob"),
+        ("C", "C"),
+        ("The answer is B", "The answer is B\nB) Bob"),
+        ("I think the answer is (b).", "I think the answer is (b).\nB) Bob"),
+    ],
+)
+def test_choice_named_by_its_letter_is_shown_with_its_text(prediction, shown):
     asked = default_grader_prompt().message(QUESTION, prediction)
     assert f"<prediction>\n{shown}\n</prediction>" in asked
 
 
-@pytest.mark.parametrize("prediction", ["Bob", "B, but I am not sure", "A or B", "not A"])
+@pytest.mark.parametrize("prediction", ["Bob", "B) Bob", "B, but I am not sure", "It was Bob, B", "A or B", "not A", "A) Bob"])
 def test_answers_in_words_are_shown_as_they_are(prediction):
     assert f"<prediction>\n{prediction}\n</prediction>" in default_grader_prompt().message(QUESTION, prediction)
 

@@ -23,6 +23,7 @@ from refusal_index.data.outcome import LETTERS, Question
 from refusal_index.data.text import parse_toml
 from refusal_index.errors import suggestion
 from refusal_index.protocol.choices import read_choice
+from refusal_index.protocol.comparison import includes
 from refusal_index.protocol.final_answer import DECORATION
 from refusal_index.protocol.prompts import PromptSetError, checked_template
 
@@ -93,8 +94,8 @@ class GraderPrompt:
     def message(self, question: Question, prediction: str) -> str:
         """Return the message that asks a grader for its verdict on `prediction`.
 
-        Choices are shown with the question, and the gold answer with its letter; a prediction that is a letter alone is
-        shown with the text of its choice. The context is not shown: the gold answer determines what is correct.
+        Choices are shown with the question, the gold answer with its letter, and a prediction that names a choice by
+        its letter with the text of that choice. The context is not shown: the gold answer determines what is correct.
 
         Parameters
         ----------
@@ -152,11 +153,12 @@ def _with_letter(question: Question, answer: str) -> str:
 
 
 def _with_choice(question: Question, prediction: str) -> str:
-    """Return a prediction; one that is nothing but a letter with the text of its choice, if there is one."""
-    alone = prediction.strip(DECORATION)
-    is_letter = bool(question.choices) and len(alone) == 1 and alone.isalpha()
-    choice = read_choice(prediction, question.choices).choice if is_letter else None
-    return prediction if choice is None else _with_letter(question, choice)
+    """Return a prediction, with the text of the choice that it names by letter; that text alone for a letter alone."""
+    choice = read_choice(prediction, question.choices).choice if question.choices else None
+    if choice is None or includes(choice, prediction):
+        return prediction
+    lettered = _with_letter(question, choice)
+    return lettered if len(prediction.strip(DECORATION)) == 1 else f"{prediction}\n{lettered}"
 
 
 @cache
