@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from refusal_index.data import Question
 from refusal_index.plugins.paper.files import numbers_in_words, toml_text
-from refusal_index.plugins.paper.latex import PaperError, Source, plain_text
+from refusal_index.plugins.paper.latex import LatexSource, PaperError, plain_text
 from refusal_index.plugins.paper.prompts import VARIANTS, paper_prompts, printed_prompt
 from refusal_index.protocol import FORCED, load_grader_prompt, load_prompt_set
 from refusal_index.protocol.prompts import UNANSWERED
@@ -253,7 +253,7 @@ def test_latex_is_unescaped(latex, text):
 
 @needs_paper
 def test_paper_source_gives_four_prompts_as_its_table_has_them():
-    source = Source(PAPER.read_text(encoding="utf-8"), "paper.tex")
+    source = LatexSource(PAPER.read_text(encoding="utf-8"), "paper.tex")
     made = paper_prompts(source)
     assert made.added == (3, 4, 5, 6, 7, 8, 9)
     assert [len(made.prompts.variants[name].unanswered) for name in VARIANTS] == [0, 1, 4, 6]
@@ -268,16 +268,16 @@ def _untexed(_: str) -> str:
 @needs_paper
 def test_paper_listings_are_reproduced_word_for_word():
     text = PAPER.read_text(encoding="utf-8")
-    made = paper_prompts(Source(text, "paper.tex"))
+    made = paper_prompts(LatexSource(text, "paper.tex"))
     for variant, label in ((FORCED, "fig:second_pass_prompt"), ("highest", "fig:first_pass_prompt_highest")):
-        listing = Source(text, "paper.tex").listing(label, "")
+        listing = LatexSource(text, "paper.tex").listing(label, "")
         shown = "\n\n".join(made.prompts.render(variant, "{question}"))
-        printed = printed_prompt(Source(text, "paper.tex"), label, "")
+        printed = printed_prompt(LatexSource(text, "paper.tex"), label, "")
         for number, example in printed.examples.items():
             answer = UNANSWERED if number in made.prompts.variant(variant).unanswered else example.answer
             assert answer == example.answer
         assert all(paragraph in shown for paragraph in listing.split("\n\n")[1:] if "omitted" not in paragraph)
-    grader = Source(text, "paper.tex").listing("fig:llm_grader_prompt", "")
+    grader = LatexSource(text, "paper.tex").listing("fig:llm_grader_prompt", "")
     ours = made.grader.gold.replace("{gold}", "{answer}").replace("{prediction}", "{predicted_answer}")
     assert ours.format(question="{question}", answer="{answer}", predicted_answer="{predicted_answer}") == grader
 
@@ -292,4 +292,4 @@ def test_end_to_end_the_papers_prompts_pass_the_check_and_run(command):
 
 def test_missing_listing_is_an_error():
     with pytest.raises(PaperError, match="found none among 0 labels; name the LaTeX source"):
-        Source("", "x.tex").listing("fig:a", "a listing")
+        LatexSource("", "x.tex").listing("fig:a", "a listing")

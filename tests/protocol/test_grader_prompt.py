@@ -103,7 +103,9 @@ def test_choice_named_by_its_letter_is_shown_with_its_text(prediction, shown):
     assert f"<prediction>\n{shown}\n</prediction>" in asked
 
 
-@pytest.mark.parametrize("prediction", ["Bob", "B) Bob", "B, but I am not sure", "It was Bob, B", "A or B", "not A", "A) Bob"])
+@pytest.mark.parametrize(
+    "prediction", ["Bob", "B) Bob", "B, but I am not sure", "It was Bob, B", "A or B", "not A", "A) Bob"]
+)
 def test_answers_in_words_are_shown_as_they_are(prediction):
     assert f"<prediction>\n{prediction}\n</prediction>" in default_grader_prompt().message(QUESTION, prediction)
 

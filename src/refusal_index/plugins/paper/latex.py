@@ -53,7 +53,7 @@ class PaperError(RefusalIndexError, ValueError):
     """The paper's LaTeX source, if a part of it cannot be found or read; the message names the file and the part."""
 
 
-class Source:
+class LatexSource:
     """A LaTeX document.
 
     Parameters

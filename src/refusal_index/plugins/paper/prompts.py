@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from refusal_index.plugins.paper.latex import PaperError, Source
+from refusal_index.plugins.paper.latex import LatexSource, PaperError
 from refusal_index.protocol import FORCED, GraderPrompt, PromptSet, load_prompt_set
 from refusal_index.protocol.prompts import UNANSWERED, Example, Variant
 
@@ -67,7 +67,7 @@ class PaperPrompts:
     added: tuple[int, ...]
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path) -> LatexSource:
     """Read a LaTeX file, or all LaTeX files in a folder.
 
     Raises
@@ -79,14 +79,14 @@ def read_source(path: Path) -> Source:
     if not files:
         raise PaperError(f"{path}: expected the LaTeX source of the paper, found a folder without a .tex file")
     try:
-        return Source("\n".join(file.read_text(encoding="utf-8") for file in files), str(path))
+        return LatexSource("\n".join(file.read_text(encoding="utf-8") for file in files), str(path))
     except OSError as error:
         raise PaperError(f"{path}: the LaTeX source of the paper cannot be read from it: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise PaperError(f"{path}: expected LaTeX in UTF-8, found other bytes ({error}); convert the file") from error
 
 
-def paper_prompts(source: Source) -> PaperPrompts:
+def paper_prompts(source: LatexSource) -> PaperPrompts:
     """Return the prompt set and the grader's prompt that the paper's source prints.
 
     Raises
@@ -99,7 +99,8 @@ def paper_prompts(source: Source) -> PaperPrompts:
     common = _common_start(source, forced.instruction, highest.instruction)
     instructions, counts, n_examples = _variants(source)
     instructions |= {"highest": highest.instruction[len(common) :], FORCED: forced.instruction[len(common) :]}
-    examples, added = _all_examples(source, forced, n_examples)
+    examples = _all_examples(source, forced, n_examples)
+    added = tuple(number for number in range(1, n_examples + 1) if number not in forced.examples)
     order = _order_of_unanswered(highest, added, n_examples)
     variants = {name: Variant(instructions[name], tuple(sorted(order[: counts[name]]))) for name in VARIANTS}
     prompts = PromptSet(
@@ -114,7 +115,7 @@ def paper_prompts(source: Source) -> PaperPrompts:
     return PaperPrompts(prompts, _grader(source), added)
 
 
-def printed_prompt(source: Source, label: str, what: str) -> PrintedPrompt:
+def printed_prompt(source: LatexSource, label: str, what: str) -> PrintedPrompt:
     """Return the prompt in a listing: a title, worked examples, an instruction and the question.
 
     Raises
@@ -145,7 +146,7 @@ def _example_template(example: re.Match[str]) -> str:
     return f"{head}{{number}}\n{asks}{{question}}\n{replies}<answer>{{answer}}</answer>"
 
 
-def _common_start(source: Source, *instructions: str) -> str:
+def _common_start(source: LatexSource, *instructions: str) -> str:
     """Return the sentences with which all instructions begin, with the space after them."""
     sentences = [re.split(r"(?<=[.!?])(?=\s)", instruction) for instruction in instructions]
     shared = []
@@ -163,7 +164,7 @@ def _common_start(source: Source, *instructions: str) -> str:
     return start + rest[: len(rest) - len(rest.lstrip())]
 
 
-def _variants(source: Source) -> tuple[dict[str, str], dict[str, int], int]:
+def _variants(source: LatexSource) -> tuple[dict[str, str], dict[str, int], int]:
     """Return the instruction of each first-pass prompt, how many of its examples are unanswered, and their number."""
     instructions: dict[str, str] = {}
     counts: dict[str, int] = {}
@@ -184,18 +185,16 @@ def _variants(source: Source) -> tuple[dict[str, str], dict[str, int], int]:
     return instructions, counts, totals.pop()
 
 
-def _all_examples(source: Source, forced: PrintedPrompt, number: int) -> tuple[tuple[Example, ...], tuple[int, ...]]:
-    """Return the worked examples, those that the paper omits from the default prompt set, and the numbers of these."""
+def _all_examples(source: LatexSource, forced: PrintedPrompt, number: int) -> tuple[Example, ...]:
+    """Return the worked examples, those that the paper omits from the default prompt set."""
     defaults = load_prompt_set("default").examples
     numbers = range(1, number + 1)
-    added = tuple(place for place in numbers if place not in forced.examples)
     if forced.examples.keys() - set(numbers) or len(defaults) < number:
         raise PaperError(
             f"{source.name}: expected worked examples 1 to {number} in {FORCED_LABEL}, as the table {VARIANTS_LABEL} "
             f"has it, found {', '.join(map(str, forced.examples))}"
         )
-    examples = tuple(forced.examples.get(place) or defaults[place - 1] for place in numbers)
-    return examples, added
+    return tuple(forced.examples.get(place) or defaults[place - 1] for place in numbers)
 
 
 def _order_of_unanswered(highest: PrintedPrompt, added: Sequence[int], number: int) -> list[int]:
@@ -209,7 +208,7 @@ def _order_of_unanswered(highest: PrintedPrompt, added: Sequence[int], number: i
     return list(dict.fromkeys(order))
 
 
-def _grader(source: Source) -> GraderPrompt:
+def _grader(source: LatexSource) -> GraderPrompt:
     listing = source.listing(GRADER_LABEL, "the grader's prompt")
     gold = _template(listing, GRADER_PLACEHOLDERS)
     return GraderPrompt.read({"gold": gold}, f"{source.name}, listing {GRADER_LABEL}")
