@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,33 @@ def test_configuration_sets_the_prompt_of_a_dataset(ask):
         assert sum(message.startswith(OURS) for message in api.messages()) > 6
     (folder,) = (path.parent for path in Path("set").glob("*/run.json"))
     assert run_json(str(folder))["about"]["grader_prompt"]["gold"].startswith(OURS)
+
+
+@pytest.mark.slow
+def test_later_commands_take_the_prompt_from_the_folder(ask):
+    """Its file may be gone: the text in ``run.json`` is used, whose hash identifies the run."""
+    with FakeApi(script) as api:
+        assert ask(api, "run", *SUMS, *GRADED, "--out", "run", "--max-requests", "6").exit_code == 1
+        Path("grader.toml").rename("moved.toml")
+        pending = ask(api, "requests", "run", "--out", "w.jsonl")
+        assert pending.exit_code == 0, pending.output
+        lines = "".join(path.read_text() for path in Path().glob("w*.jsonl"))
+        assert f"{OURS}: <Q>" in lines
+        assert "<prediction>" not in lines
+        Path("moved.toml").rename("grader.toml")
+        assert ask(api, "run", *SUMS, *GRADED, "--out", "run").exit_code == 0
+        Path("grader.toml").unlink()
+        sent = len(api.answered)
+        scored = ask(api, "confidence", "run", "--method", "verbalised-number", "--max-retries", "0")
+        assert scored.exit_code == 0, scored.output
+        assert sum(message.startswith(OURS) for message in api.messages()[sent:]) == 5 + 6, "five more forced answers"
+        assert "<prediction>" not in "".join(api.messages()[sent:])
+        assert ask(api, "export", "run", "--to", "inspect", "--out", "log").exit_code == 0
+    (log,) = Path("log").rglob("*.eval")
+    with zipfile.ZipFile(log) as archive:
+        samples = "".join(archive.read(name).decode() for name in archive.namelist() if name.startswith("samples/"))
+    assert samples.count(f"{OURS}: <Q>") >= 6
+    assert "<prediction>" not in samples
 
 
 def test_damaged_record_of_the_prompt_is_an_error_with_the_folder(ask):
