@@ -17,6 +17,6 @@ def example_statements(asked: Sequence[Sequence[object]], questions: int) -> Ite
     - `questions`: the number of all questions.
     """
     if asked:
-        severity = "serious" if len(asked) >= MANY * questions else "note"
+        are_many = len(asked) >= MANY * questions
         values = {"asked": [tuple(pair) for pair in asked], "questions": questions}
-        yield Statement("example_asked", severity, values)
+        yield Statement("example_asked", "serious" if are_many else "note", values)

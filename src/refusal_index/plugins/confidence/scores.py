@@ -228,8 +228,8 @@ def _plan(
     passes = {FORCED: ForcedPass(kind, wording, rule, grader_prompt)}
     common = (settings, dataset, graders, folder, before)
     groups = groups_of(outcomes, questions, group)
-    asked = {"wording": wording, "grader_prompt": grader_prompt}
-    plan = ConfidencePlan(*common, {}, passes, {}, objects, title, outcomes=outcomes, groups=groups, **asked)
+    plan = ConfidencePlan(*common, {}, passes, {}, objects, title, wording=wording, outcomes=outcomes, groups=groups)
+    plan = replace(plan, grader_prompt=grader_prompt)
     checked(plan, imports=False)  # importing functions would run code named in the folder
     return plan
 

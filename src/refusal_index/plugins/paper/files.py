@@ -14,7 +14,8 @@ from refusal_index.plugins.paper.prompts import PaperPrompts, paper_prompts, rea
 from refusal_index.protocol import load_grader_prompt, load_prompt_set
 from refusal_index.protocol.prompts import Variant
 
-PROMPTS_FILE, GRADER_FILE = "paper-prompts.toml", "paper-grader.toml"
+PROMPTS_FILE = "paper-prompts.toml"
+GRADER_FILE = "paper-grader.toml"
 
 PROMPTS_COMMENT = """
 # The prompts of the paper, made by 'refusal-index build paper-prompts' from its LaTeX source.

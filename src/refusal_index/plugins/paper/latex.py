@@ -29,7 +29,7 @@ SPECIAL = {"---": "\u2014", "--": "\u2013", "``": "\u201c", "''": "\u201d", "~":
 
 WORDS = {
     **dict.fromkeys(("texttt", "textbf", "textit", "textsc", "textrm", "textsf", "text", "emph", "mbox"), ""),
-    **dict.fromkeys(("tt", "bf", "it", "small", "centering", "noindent", "hspace", "mathrm", "ttfamily"), ""),
+    **dict.fromkeys(("tt", "bf", "it", "small", "centering", "noindent", "mathrm", "ttfamily"), ""),
     "textless": "<",
     "textgreater": ">",
     "lt": "<",
@@ -165,12 +165,22 @@ def plain_text(latex: str, place: str) -> str:
     """
     shown = []
     for token in TOKEN.finditer(latex):
-        word, sign = token["word"], token["sign"]
-        known = WORDS.get(word) if word else ESCAPED.get(sign) if sign else ""
-        if known is None:
+        text = _shown(token)
+        if text is None:
             raise PaperError(
                 f"{place}: expected text, found the command {token[0].strip()} in {shortened(latex.strip())}, whose "
                 "meaning is not known; write what it shows in its place, in a copy"
             )
-        shown.append(known or SPECIAL.get(token["special"], "") or token["verbatim"] or token["other"] or "")
+        shown.append(text)
     return " ".join("".join(shown).split())
+
+
+def _shown(token: re.Match[str]) -> str | None:
+    """Return what a token shows; None for a command whose meaning is not known."""
+    if token["word"]:
+        return WORDS.get(token["word"])
+    if token["sign"]:
+        return ESCAPED.get(token["sign"])
+    if token["special"]:
+        return SPECIAL[token["special"]]
+    return token["verbatim"] or token["other"] or ""

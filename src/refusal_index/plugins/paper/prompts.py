@@ -16,8 +16,10 @@ from refusal_index.plugins.paper.latex import LatexSource, PaperError
 from refusal_index.protocol import FORCED, GraderPrompt, PromptSet, load_prompt_set
 from refusal_index.protocol.prompts import UNANSWERED, Example, Variant
 
-FORCED_LABEL, HIGHEST_LABEL = "fig:second_pass_prompt", "fig:first_pass_prompt_highest"
-VARIANTS_LABEL, GRADER_LABEL = "tab:first_pass_prompt_variants", "fig:llm_grader_prompt"
+FORCED_LABEL = "fig:second_pass_prompt"
+HIGHEST_LABEL = "fig:first_pass_prompt_highest"
+VARIANTS_LABEL = "tab:first_pass_prompt_variants"
+GRADER_LABEL = "fig:llm_grader_prompt"
 
 VARIANTS = ("low", "normal", "high", "highest")
 NAME = "paper"
