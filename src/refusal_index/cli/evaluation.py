@@ -57,11 +57,11 @@ def run(
             "stop, for instance --half-width .05"
         )
     print_notes(plans)
-    if not dry_run:  # which shows them itself
-        print_caveats(plans)
     if dry_run:
         show_dry_run(plans, as_json=json)
-    elif sweep is None:
+        return
+    print_caveats(plans)
+    if sweep is None:
         execute_and_show(plans[0], as_json=json)
     else:
         asking(check_models(plans))

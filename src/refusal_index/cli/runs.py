@@ -178,11 +178,12 @@ def _advice(run: RunResults) -> Iterator[str]:
 
 def print_caveats(plans: Sequence[Plan]) -> None:
     """Print what to know before runs, each caveat once."""
-    for caveat in dict.fromkeys(caveat_line for plan in plans for caveat_line in map(_caveat, plan.caveats)):
-        console.note(caveat)
+    lines = [_caveat_line(caveat) for plan in plans for caveat in plan.caveats]
+    for line in dict.fromkeys(lines):
+        console.note(line)
 
 
-def _caveat(caveat: Statement) -> str:
+def _caveat_line(caveat: Statement) -> str:
     return f"{'warning' if caveat.severity == 'serious' else 'note'}: {sentence(caveat)}"
 
 
