@@ -83,8 +83,8 @@ def write_files(paper: Path, out: Path) -> Iterator[str]:
             f"them: {numbers_in_words(made.added)}"
         )
     yield f"{grader_path}: the grader's prompt"
-    both = ["refusal-index", "run", "--prompts", str(prompts_path), "--grader-prompt", str(grader_path)]
-    yield f"Use both: {shlex.join(both)}"
+    both = ["--prompts", str(prompts_path), "--grader-prompt", str(grader_path)]
+    yield f"Options of 'refusal-index run' for both, with a grading model: {shlex.join(both)}"
 
 
 def prompts_toml(made: PaperPrompts) -> str:
