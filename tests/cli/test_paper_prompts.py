@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.data import Question
+from refusal_index.data.published import published_results
 from refusal_index.plugins.paper.files import numbers_in_words, toml_text
 from refusal_index.plugins.paper.latex import LatexSource, PaperError, plain_text
 from refusal_index.plugins.paper.prompts import VARIANTS, paper_prompts, printed_prompt
@@ -288,6 +289,13 @@ def test_end_to_end_the_papers_prompts_pass_the_check_and_run(command):
     assert command("prompts", "made/paper-prompts.toml").exit_code == 0
     result = command("run", "--prompts", "made/paper-prompts.toml", "--limit", "4", "--out", "run")
     assert result.exit_code == 0, result.output
+
+
+@needs_paper
+def test_runs_with_the_papers_wording_are_comparable_with_its_published_values():
+    made = paper_prompts(LatexSource(PAPER.read_text(encoding="utf-8"), "paper.tex"))
+    for published in published_results().values():
+        assert (made.prompts.name, made.grader.hash) == (published.prompts, published.grader_prompt_sha256)
 
 
 def test_missing_listing_is_an_error():
