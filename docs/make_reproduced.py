@@ -44,7 +44,8 @@ the paper's 16 models has a command and no recomputed value. `refusal-index run 
 ([configurations](configurations.md)). The default prompts follow the paper's design and are worded differently; [the
 paper's prompts](configurations.md#the-papers-wording) are made from its source. To see a model of your own among those
 of the paper, use [`compare RUN --with paper`](how-to/paper.md#where-your-model-stands-among-those-of-the-paper).
-The intervals of the paper are bootstrap intervals, whose coverage breaks down if a cell is small ([simulations](benchmarks.md)).
+The intervals of the paper are bootstrap intervals, whose coverage breaks down if a cell is small
+([simulations](benchmarks.md)).
 
 ## Tables, figures and propositions
 
