@@ -60,6 +60,30 @@ def test_criteria_count_the_degrees_of_freedom_of_t_as_the_paper_does(frame):
     assert (t["gaussian_wins_log_likelihood"], t["gaussian_wins_aic"], t["ties"]) == (0.5, 1.0, 1.0)
 
 
+def test_the_gaussian_is_not_compared_with_itself(models):
+    study = copula_comparison.make(models, OPTIONS)
+    row = study.frame.filter(part="single_tables", family="gaussian").row(0, named=True)
+    assert {row[name] for name in row if name.startswith("gaussian_wins")} == {None}
+    assert row["ties"] is None
+    printed = study.printed(study.frame).filter(family="Gaussian").row(0, named=True)
+    assert [printed[name] for name in ("LL wins", "AIC wins", "BIC wins", "ties")] == ["-"] * 4
+
+
+def test_every_p_value_is_printed_and_shaded_by_the_adjusted_one():
+    models = [make_run(f"m{i}", rho=0.8, seed=i, n=1500) for i in range(16)]
+    study = copula_comparison.make(models, OPTIONS)
+    tests = study.frame.filter(part="test_over_variants")
+    (_, table) = study.figure().axes
+    assert [label.get_text() for label in table.get_yticklabels()] == [run.model for run in models]
+    assert len(table.texts) == tests.height
+    (image,) = table.images
+    expected = (tests["pvalue"] < 0.05).fill_null(value=False).cast(int) + (tests["pvalue_holm"] < 0.05).fill_null(
+        value=False
+    ).cast(int)
+    assert image.get_array().ravel().tolist() == expected.to_list()
+    assert {0, 1, 2} == set(expected)
+
+
 def test_copula_test_over_variants_matches_stats(models, frame):
     for run in models:
         refused, wrong = (np.array([rows[name] for rows in run.tables.values()]) for name in ("refused", "wrong"))
@@ -82,7 +106,7 @@ def test_families_are_ruled_out_by_the_adjusted_p_values():
     clayton = study.frame.filter(part="test_over_variants", family="clayton")
     assert clayton["pvalue"].max() < 0.05 < clayton["pvalue_holm"].max()
     assert study.printed(study.frame).filter(family="Clayton")["ruled out"].item() == "1 of 2"
-    assert "after Holm's adjustment for all tests: Gaussian 0; Student t, 4 df 0; Clayton 1;" in study.caption
+    assert "ruled out at 5% after this adjustment: Gaussian 0; Student t, 4 df 0; Clayton 1;" in study.caption
 
 
 def test_a_single_variant_has_the_table_without_the_test():

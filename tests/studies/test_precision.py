@@ -13,6 +13,7 @@ from refusal_index.data.analysis import Analysis
 from refusal_index.plugins.studies.precision import (
     COMPARED,
     N_SUBSETS,
+    NEAR_ZERO,
     SIZES,
     metrics_of_counts,
     sample_size,
@@ -118,9 +119,28 @@ def test_one_variant_represents_a_run_and_unusable_runs_are_reported():
         sample_size.make([silent], OPTIONS)
 
 
-def test_index_near_zero_gets_a_note_about_its_cv():
+def test_relative_scatter_of_an_index_near_zero_cannot_be_estimated():
     study = sample_size.make([make_run("a", rho=0.0, n=300)], OPTIONS)
     assert any("does not differ significantly from 0" in note for note in study.notes)
+    index = study.frame.filter(metric="refusal_index")
+    assert set(index["reason"]) == {NEAR_ZERO}
+    assert index.select("cv", "cv_low", "predicted_cv", "questions_for_cv_10").null_count().sum_horizontal().item() == (
+        4 * index.height
+    )
+    assert index["standard_deviation"].null_count() == 0
+    assert set(study.frame.filter(metric="f_score")["reason"]) == {None}
+    assert set(study.printed(study.frame)["RI"]) == {"cannot be estimated"}
+    (axes,) = study.figure().axes
+    assert [text.get_text() for text in axes.texts] == ["RI cannot be estimated"]
+    assert "RI " not in study.caption.partition("New questions needed for that: ")[2].partition(".")[0]
+
+
+def test_runs_of_different_sizes_share_the_axis_of_questions():
+    study = sample_size.make([make_run("a", n=60, rho=0.8), make_run("b", n=300, rho=0.8)], OPTIONS)
+    for axes in study.figure().axes:
+        low, high = axes.get_xlim()
+        assert low < 50
+        assert high > study.frame["size"].max()
 
 
 def test_sample_size_draws_and_prints_names_that_are_code_elsewhere():

@@ -442,7 +442,7 @@ def _draw_predictors(figure: Figure, frame: pl.DataFrame) -> None:
             axes.annotate(f"{row['models']}", (1.0, y), va="center", ha="right", fontsize=6, color=style.GREY)
         title = "The runs" if source == inputs.RUN else "The paper's models"
         axes.set(xlim=(-0.02, 1.02), xlabel="share of the variance of RI", title=title)
-    style.name_rows(panels[:1], list(PREDICTORS.values()))
+    style.name_rows(panels, list(PREDICTORS.values()))
 
 
 PRINTED_PREDICTORS: Mapping[str, str | style.Cell] = {

@@ -318,7 +318,6 @@ def _draw_panel(axes: Axes, frame: pl.DataFrame, variants: Sequence[str]) -> Non
 PENALTIES = (1.0, 3.0, 9.0)
 _PENALTY_COLOURS = dict(zip(PENALTIES, (style.MODEL_COLOURS[4], style.MODEL_COLOURS[1], "#8b1a1a"), strict=True))
 _PENALTY_MARKERS = dict(zip(PENALTIES, ("o", "s", "D"), strict=True))
-_PANELS_A_ROW = 3
 _METRIC_LABELS = {
     "omniscience_index": "Omniscience",
     "refusal_precision": "precision",
@@ -417,10 +416,10 @@ def _printed_operating_points(frame: pl.DataFrame) -> pl.DataFrame:
 def _draw_operating_points(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per model with its curve and points, and below them the regret for each penalty."""
     keys = frame.select("model", "dataset").unique(maintain_order=True)
-    columns = min(keys.height, _PANELS_A_ROW)
-    planes = 2.3 * math.ceil(keys.height / columns)
+    columns = min(keys.height, COLUMNS if keys.height <= 2 * COLUMNS else MANY_COLUMNS)
+    planes = (2.3 if columns <= COLUMNS else 1.9) * math.ceil(keys.height / columns)
     regrets = 0.9 + 0.3 * keys.height
-    figure.set_size_inches(style.WIDTH * max(0.8, 0.42 * columns), planes + regrets)
+    figure.set_size_inches(style.WIDTH * min(max(0.8, 0.42 * columns), 1.4), planes + regrets)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[planes, regrets])[:, 0]
     names = style.short_names(keys["model"].to_list())
     titles = [names[model] for model in keys["model"]]

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike
 from scipy.stats import chi2
 
@@ -258,6 +258,8 @@ def printed_errors(low: pl.Series, high: pl.Series) -> FloatArray:
 SIZES = (50, 100, 150, 200, 300, 400, 500, 750, 1000, 1250, 1500, 1750, 2000)
 N_SUBSETS = 50
 CV_WANTED = 0.1
+NEAR_ZERO = "near_zero"
+"""Reason: the metric's interval includes 0, so that a ratio to it is meaningless."""
 COMPARED = ("refusal_index", "correct_given_attempted", "f_score")
 _COLOURS = dict(zip(COMPARED, (style.MODEL_COLOURS[1], style.MODEL_COLOURS[0], style.MODEL_COLOURS[2]), strict=True))
 _PANELS_A_ROW = 3
@@ -268,7 +270,6 @@ def sample_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has enough graded questions and a defined index."""
     chosen, notes = inputs.chosen_runs(runs)
     sources: list[inputs.DefinedTable] = []
-    near_zero: list[str] = []
     for run, name in zip(chosen, inputs.display_names(chosen), strict=True):
         variant = inputs.reference_variant(run)
         source = inputs.DefinedTable(run, name, variant, inputs.table_of(run, variant))
@@ -280,22 +281,23 @@ def sample_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
             notes = (*notes, f"{name}, {variant or inputs.ALL} is left out: {problem}.")
             continue
         sources.append(source)
-        low, high = result.confidence_interval(options.analysis.confidence_level)
-        if low <= 0 <= high:
-            near_zero.append(name)
     if not sources:
         raise NotPossibleError(notes=notes)
-    if near_zero:
-        notes = (*notes, study_text("sample_size", "near_zero", models=abridged(near_zero)))
     rows: list[dict[str, Any]] = []
     needed = []
+    near_zero = []
     for source in sources:
         new_rows = spread_rows(source.table, options)
         rows += ({**source.where, "questions": source.table.n, **row} for row in new_rows)
+        if any(row["reason"] == NEAR_ZERO for row in new_rows):
+            near_zero.append(source.name)
         counts = {row["metric"]: row["questions_for_cv_10"] for row in new_rows}
         texts = (f"{METRICS[name].label} {n:,}" for name, n in counts.items() if n is not None)
         needed.append(f"{source.name} {', '.join(texts)}")
-    frame = pl.DataFrame(rows, schema_overrides={"dataset": pl.String}, infer_schema_length=None)
+    kinds = {"dataset": pl.String, "reason": pl.String}
+    frame = pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None)
+    if near_zero:
+        notes = (*notes, study_text("sample_size", "near_zero", models=abridged(near_zero)))
     values = {"subsets": N_SUBSETS, "wanted": f"{CV_WANTED:g}", "needed": abridged(needed)}
     return Study(frame, _draw_sample_size, _printed_sample_size, notes, values)
 
@@ -305,10 +307,12 @@ def spread_rows(table: stats.ContingencyTable, options: StudyOptions) -> list[di
 
     - `table`: counts of the whole run; a subset is described by its four counts alone.
     - `options`: the seed, and the confidence level for the standard deviations, whose intervals assume normality.
-    - returned: one row per metric and size.
+    - returned: one row per metric and size; without a coefficient of variation, and with a reason, if the interval of
+      the metric includes 0.
     """
     rng = np.random.default_rng(options.analysis.seed)
-    by_name = {metric.name: metric for metric in stats.metrics(table)}
+    level = options.analysis.confidence_level
+    by_name = {metric.name: metric for metric in stats.metrics(table, confidence_level=level)}
     rows = []
     for size in (size for size in SIZES if size < table.n):
         counts = rng.multivariate_hypergeometric(table.counts, size, size=N_SUBSETS)
@@ -329,7 +333,8 @@ def _spread_row(
     if freedom > 0:
         spread = float(np.std(defined, ddof=1))
         low, high = (spread * math.sqrt(freedom / chi2.ppf(end, freedom)) for end in (1 - tail, tail))
-    scale = abs(full.estimate or math.nan)
+    near_zero = full.low is not None and full.high is not None and full.low <= 0 <= full.high
+    scale = math.nan if near_zero else abs(full.estimate or math.nan)
     scenario = stats.PlanningScenario.from_table(table)
     plan = stats.expected_half_width(scenario, size, metric=full.name)
     fresh = math.nan if plan.half_width is None else plan.half_width / normal_quantile(plan.confidence_level)
@@ -350,14 +355,18 @@ def _spread_row(
         "cv_high": high / scale,
         "predicted_cv": within / scale,
         "predicted_cv_for_new_questions": fresh / scale,
-        "questions_for_cv_10": stats.questions_for_cv(scenario, CV_WANTED, metric=full.name).n,
+        "questions_for_cv_10": None if near_zero else stats.questions_for_cv(scenario, CV_WANTED, metric=full.name).n,
+        "reason": NEAR_ZERO if near_zero else None,
     }
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
 
 
 def _printed_sample_size(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the observed and predicted coefficients of variation, one row per model and size."""
-    cells = [f"{number(o)} ({number(p)})" for o, p in frame.select("cv", "predicted_cv").iter_rows()]
+    cells = [
+        "cannot be estimated" if row["reason"] == NEAR_ZERO else f"{number(row['cv'])} ({number(row['predicted_cv'])})"
+        for row in frame.iter_rows(named=True)
+    ]
     labels = pl.col("metric").replace_strict({name: metric.label for name, metric in METRICS.items()})
     labelled = frame.with_columns(labels, pl.Series("cell", cells))
     return style.widened(labelled, ["model", "variant", "size"], "metric", "cell")
@@ -369,13 +378,17 @@ def _draw_sample_size(figure: Figure, frame: pl.DataFrame) -> None:
     columns = min(keys.height, _PANELS_A_ROW)
     rows = math.ceil(keys.height / columns)
     figure.set_size_inches(style.WIDTH * max(0.75, 0.42 * columns), 0.3 + 2.3 * rows)
-    names = style.short_names(keys["model"].to_list(), 20)
+    names = style.short_names(keys["model"].to_list(), 22)
     titles = [f"{names[model]}, {style.safe_text(variant, 12)}" for model, _, variant in keys.iter_rows()]
     # A single label for the whole figure would overlap the legend.
     axes_labels = "Questions", "Coefficient of variation"
     panels = style.panel_grid(figure, titles, columns, axes_labels, sharex=True, sharey=True)
     for panel, part in zip(panels, frame.partition_by(keys.columns, maintain_order=True), strict=True):
         _draw_run(panel, part)
+    # The panels share their axes, so the limits and ticks are those of all runs.
+    sizes = frame["size"]
+    panels[0].set_xlim(min(sizes) / 1.2, max(sizes) * 1.2)
+    style.round_ticks(panels[0].xaxis, (50, 100, 200, 500, 1000, 2000), max(sizes))
     lines = (style.handle(METRICS[name].label, _COLOURS[name], "o", "-", markersize=3) for name in COMPARED)
     style.outside_legend(figure, list(lines))
 
@@ -383,6 +396,10 @@ def _draw_sample_size(figure: Figure, frame: pl.DataFrame) -> None:
 def _draw_run(axes: Axes, rows: pl.DataFrame) -> None:
     axes.set(xscale="log", yscale="log")
     axes.axhline(CV_WANTED, color=style.GREY, linewidth=0.7, linestyle=":")
+    missing = [METRICS[name].label for name in rows.filter(reason=NEAR_ZERO)["metric"].unique(maintain_order=True)]
+    if missing:
+        place: dict[str, Any] = {"xycoords": "axes fraction", "va": "top", "fontsize": 6.5, "color": style.GREY}
+        axes.annotate(f"{', '.join(missing)} cannot be estimated", (0.02, 0.98), **place)
     for name in COMPARED:
         part = rows.filter(metric=name).drop_nulls("cv")
         colour = _COLOURS[name]
@@ -390,7 +407,7 @@ def _draw_run(axes: Axes, rows: pl.DataFrame) -> None:
         axes.plot(part["size"], part["predicted_cv_for_new_questions"], color=colour, linewidth=0.8, linestyle="--")
         axes.vlines(part["size"], part["cv_low"], part["cv_high"], color=colour, linewidth=0.8, alpha=0.6)
         axes.plot(part["size"], part["cv"], "o", color=colour, markersize=3)
-    style.round_ticks(axes.xaxis, (50, 100, 200, 500, 1000, 2000), max(rows["size"]))
     axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.tick_params(axis="both", colors=style.INK)
