@@ -185,8 +185,9 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
     colours = style.model_colours(models)
     markers = style.model_markers(models)
     shown = frame.filter(pl.col("kind") != "contour")
-    obstacles = {panel: drawn_positions(shown.filter(pl.col("kind") != "curve")) for panel in SCORES}
-    obstacles[INDEX] = drawn_positions(shown)
+    obstacles: dict[str, list[tuple[float, float]]] = {INDEX: drawn_positions(shown)}
+    for score in SCORES:
+        obstacles[score] = drawn_positions(shown.filter(pl.col("kind") != "curve"))
     for axes, panel in zip(panels.flat, PANELS, strict=True):
         contours = frame.filter((pl.col("kind") == "contour") & (pl.col("panel") == panel))
         draw_contours(axes, contours, obstacles[panel])

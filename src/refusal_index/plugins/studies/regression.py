@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
@@ -203,7 +204,7 @@ def model_looks(frame: pl.DataFrame) -> Looks:
     families = {_plain(model): family for model, family in reversed(rows)}
     names = list(dict.fromkeys(_plain(model) for model, _ in rows))
     by_family = style.model_colours([family for _, family in rows])
-    looks = {}
+    looks: dict[str, tuple[str, str]] = {}
     for name in names:
         colour = by_family[families[name]]
         n_alike = sum(other == colour for other, _ in looks.values())
@@ -260,7 +261,7 @@ def scatter_legend(figure: Figure, frame: pl.DataFrame, looks: Looks) -> None:
         pl.col("family").replace_strict({name: i for i, name in enumerate(families)}), maintain_order=True
     )
     names = style.short_names(order["model"].to_list(), 32)
-    handles = {}
+    handles: dict[str, Line2D] = {}
     for source, model, _ in order.iter_rows():
         colour, marker = looks[_plain(model)]
         shown = colour if source == inputs.RUN else style.pale(colour)

@@ -247,7 +247,8 @@ def pale(colour: str) -> str:
     >>> pale("#000000")
     '#999999'
     """
-    return to_hex(0.4 * np.array(to_rgb(colour)) + 0.6)
+    red, green, blue = (0.4 * share + 0.6 for share in to_rgb(colour))
+    return to_hex((red, green, blue))
 
 
 def _cycled(names: Sequence[str], values: Sequence[str]) -> dict[str, str]:
@@ -505,7 +506,7 @@ def _clear_part(line: FloatArray, obstacles: FloatArray, margin: float) -> NDArr
 
     - `line`, `obstacles`: positions as shares of the panel.
     """
-    is_clear = ((line > margin) & (line < 1 - margin)).all(axis=1)
+    is_clear = np.asarray(((line > margin) & (line < 1 - margin)).all(axis=1))
     if len(obstacles):
         is_clear &= np.linalg.norm(line[:, np.newaxis] - obstacles, axis=2).min(axis=1) > margin
     edges = np.flatnonzero(np.diff(is_clear)) + 1
