@@ -283,13 +283,14 @@ def _draw_iso_curves(figure: Figure, frame: pl.DataFrame) -> None:
     columns = min(MANY_COLUMNS if len(models) > 2 * COLUMNS else COLUMNS, len(models))
     width = max(style.COLUMN_WIDTH, style.WIDTH * columns / COLUMNS)
     figure.set_size_inches(width, 0.35 + 2.1 * math.ceil(len(models) / columns))
-    names = style.short_names(models, 22)
+    names = style.short_names(models, 21)
     levels = dict(frame.filter(kind="curve").select("panel", "level").iter_rows())
     indices = {model: number(level, 2) for model, level in levels.items()}
     titles = [f"{names[model]}\nRI {indices[model]}" if model in indices else names[model] for model in models]
     panels = style.panel_grid(figure, titles, columns, ("Refusal rate", ""), sharex=True)
     variants = frame.filter(kind="point")["variant"].unique(maintain_order=True).to_list()
     for axes, model in zip(panels, models, strict=True):
+        axes.title.set_fontsize(7)
         _draw_panel(axes, frame.filter(pl.col("panel") == model), variants)
     for axes in panels[::columns]:
         axes.set_ylabel("Correct answer rate")
