@@ -353,6 +353,7 @@ def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
     for axes, metric in zip(panels, RATES, strict=True):
         part = frame.filter(pl.col("metric") == metric)
         axes.set_xlabel(AXIS_LABELS[metric])
+        style.few_ticks(axes.xaxis, 5)
         axes.set_title(r_squared_text(part), fontsize=7, fontweight="normal")
         draw_scatter(axes, part, "value", looks)
     panels[0].set_ylabel("Refusal Index")
