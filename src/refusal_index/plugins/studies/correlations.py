@@ -281,6 +281,7 @@ def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
             style.mark(panel, row["value"], row["auroc"], *colour_and_marker, face=face, width=0.5, **spans)
         panel.set_xlabel(_correlation_text(rows.row(0, named=True)), fontsize=7)
         panel.set_title(METRICS[name].label)
+        style.few_ticks(panel.xaxis, 5)
     for panel in axes[:, 0]:
         panel.set_ylabel("AUROC of P(Answering)")
     style.model_legend(figure, models)

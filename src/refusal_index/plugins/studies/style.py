@@ -64,9 +64,6 @@ MODEL_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9
 
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "<", ">", "p")
 
-MAX_BANDS = 6
-"""Maximum number of models drawn with bands, which would otherwise cover the curves; the frame contains them."""
-
 VARIANT_COLOURS: Mapping[str, str] = {
     "low": "#9ecae1",
     "normal": "#5ba3cf",
