@@ -45,6 +45,41 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "a published value equal to a run's RI, as printed, is not below it",
+        "AmongPublished._place",
+        "index > value",
+        "index >= value",
+        "findings/test_published.py",
+    ),
+    Mutant(
+        "an interval lies above a published one if its lower end does",
+        "AmongPublished._apart",
+        "own.low > _value_of(one.index.high)",
+        "own.high > _value_of(one.index.high)",
+        "findings/test_published.py",
+    ),
+    Mutant(
+        "half the width of an interval is what the number of questions determines",
+        "implied_questions",
+        "/ 2 + rounding",
+        "+ rounding",
+        "findings/test_published.py",
+    ),
+    Mutant(
+        "rounding may widen a printed interval by half of the last decimal at each end",
+        "implied_questions",
+        "0.5 * 10",
+        "1.0 * 10",
+        "findings/test_published.py",
+    ),
+    Mutant(
+        "metrics of several prompts are means",
+        "_mean",
+        "fmean(known)",
+        "max(known)",
+        "findings/test_published.py",
+    ),
+    Mutant(
         "replies that were set aside or of confidence methods do not count as a model's",
         "ANSWERED",
         "AND substr(variant, 1, ?) != ?\n",

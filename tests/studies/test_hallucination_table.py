@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import rankdata
 from tests.studies.made import made_run
 
+from refusal_index.data.published import hallucination_rows
 from refusal_index.plugins.studies.inputs import run_index
 from refusal_index.plugins.studies.results import (
     AGREEMENT,
@@ -24,14 +25,6 @@ from refusal_index.stats import refusal_index
 
 OPTIONS = StudyOptions()
 DATASETS = ("precise_wiki", "faitheval_counterfactual", "faitheval_inconsistent", "faitheval_unanswerable")
-# Table "Refusal Index results on hallucination benchmarks".
-PAPER = {
-    "Gemma-3-12b": (0.36, 0.56, 0.22, 0.12),
-    "Qwen3-32B": (0.48, 0.60, 0.27, 0.24),
-    "Qwen2.5-72B": (0.54, 0.56, 0.22, 0.40),
-    "Llama-3.1-70B": (0.52, 0.70, 0.17, 0.31),
-    "Mistral-Large": (0.50, 0.38, 0.34, 0.52),
-}
 
 
 def statistics_of(frame: pl.DataFrame) -> dict[str, float]:
@@ -48,7 +41,7 @@ def paper():
             "truth": truth_of(dataset),
             "estimate": value,
         }
-        for model, values in PAPER.items()
+        for model, *values in hallucination_rows().iter_rows()
         for dataset, value in zip(DATASETS, values, strict=True)
     ]
     return with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA))

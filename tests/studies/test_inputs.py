@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import polars as pl
 import pytest
 from scipy.stats import linregress
@@ -14,6 +13,7 @@ from tests.tiers import one_fast
 
 from refusal_index.data.files import json_text
 from refusal_index.data.folder import RunFolder
+from refusal_index.data.published import paper_rows
 from refusal_index.findings.run_results import read_runs
 from refusal_index.findings.summary import Usage, summarise
 from refusal_index.plugins.studies.cost import cost_table
@@ -25,7 +25,6 @@ from refusal_index.plugins.studies.inputs import (
     find_model,
     known_models,
     paper_context,
-    paper_rows,
 )
 from refusal_index.plugins.studies.regression import index_and_accuracy, index_and_size
 from refusal_index.plugins.studies.results import hallucination_table, results_table, truth_of
@@ -41,38 +40,6 @@ def test_there_are_sixteen_models_of_nine_families():
     assert ROWS.height == 16
     assert ROWS["family"].n_unique() == 9
     assert ROWS.filter("think")["model"].to_list() == ["Qwen3-32B-Think"]
-
-
-def test_the_weighted_column_has_p_of_one():
-    """Facts: c - p (1 - r) with p = 1 in all rows, within .010; the stated p = .2 fits none."""
-    c, r, printed = (ROWS[name].to_numpy() for name in ("correct_rate", "refusal_rate", "weighted_score"))
-    assert np.abs(c - (1 - r) - printed).max() == pytest.approx(0.010, abs=1e-9)
-    assert np.abs(c - 0.2 * (1 - r) - printed).min() > 0.02
-
-
-def test_f_score_and_c_a_of_the_paper_follow_from_rates_except_one_row_each():
-    def reachable(row, formula):
-        corners = [
-            formula(row["correct_rate"] + dc, row["refusal_rate"] + dr)
-            for dc in (-0.005, 0.005)
-            for dr in (-0.005, 0.005)
-        ]
-        return min(corners) - 0.0051, max(corners) + 0.0051
-
-    formulas = {"f_score": lambda c, r: 2 * c / (2 - r), "correct_given_attempted": lambda c, r: c / (1 - r)}
-    odd = {name: set() for name in formulas}
-    for row in ROWS.iter_rows(named=True):
-        for name, formula in formulas.items():
-            low, high = reachable(row, formula)
-            if not low <= row[name] <= high:
-                odd[name].add(row["model"])
-    assert odd == {"f_score": {"Qwen3-235B"}, "correct_given_attempted": {"Qwen3-32B"}}
-
-
-def test_one_interval_of_the_paper_excludes_its_estimate():
-    name = "refusal_index"
-    misses = ROWS.filter(~pl.col(name).is_between(f"{name}_low", f"{name}_high"))
-    assert misses["model"].to_list() == ["Gemma-3-12B"]
 
 
 @pytest.mark.parametrize(("metric", "expected"), [("correct_rate", 0.010), ("correct_given_attempted", 0.232)])

@@ -7,6 +7,7 @@ import statistics
 import numpy as np
 import polars as pl
 import pytest
+from tests.paper.printed import METRICS, VARIABILITY, VARIABILITY_AVERAGES
 from tests.studies.made import made_run, rates
 
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
@@ -20,18 +21,8 @@ from refusal_index.plugins.studies.prompts import (
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
-METRICS = ("correct_rate", "refusal_rate", "correct_given_attempted", "f_score", "weighted_score", "refusal_index")
 
-# Table "Score variability across different refusal rates": Delta and CV of the six metrics.
-PAPER = {
-    "Mistral-123B": ((-0.40, 0.93, 0.37, -0.16, -0.83, 0.06), (0.16, 0.35, 0.14, 0.06, 0.31, 0.04)),
-    "Qwen2-35B": ((-0.47, 0.95, 0.12, -0.31, -0.62, -0.19), (0.22, 0.47, 0.06, 0.14, 0.32, 0.09)),
-    "Qwen2.5-72B": ((-0.84, 0.43, 0.50, -0.60, -1.32, -0.07), (0.35, 0.17, 0.19, 0.26, 0.53, 0.03)),
-    "Qwen3-32B": ((-0.96, 0.54, 0.48, -0.71, -1.42, 0.14), (0.35, 0.19, 0.17, 0.28, 0.51, 0.07)),
-    "Gemma-3-12B": ((-1.31, 2.04, 0.96, -0.93, 1.79, 0.42), (0.49, 0.76, 0.39, 0.36, 0.66, 0.23)),
-}
 AVERAGES = ((-0.796, 0.978, 0.486, -0.542, -0.480, 0.072), (0.314, 0.388, 0.190, 0.220, 0.466, 0.092))
-PRINTED = ((-0.80, 0.98, 0.49, -0.54, -0.48, 0.07), (0.31, 0.39, 0.19, 0.22, 0.47, 0.09))
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +42,12 @@ def row_of(frame: pl.DataFrame, model: str, metric: str, p: float | None = None)
 def test_averages_of_the_papers_table():
     rows = [
         {"model": model, "metric": metric, "delta_signed": deltas[i], "cv": cvs[i]}
-        for model, (deltas, cvs) in PAPER.items()
+        for model, (deltas, cvs) in VARIABILITY.items()
         for i, metric in enumerate(METRICS)
     ]
     averaged = with_averages(pl.DataFrame(rows, schema=VARIABILITY_SCHEMA)).filter(model=AVERAGE)
     assert averaged["metric"].to_list() == list(METRICS)
-    for name, expected, printed in zip(("delta_signed", "cv"), AVERAGES, PRINTED, strict=True):
+    for name, expected, printed in zip(("delta_signed", "cv"), AVERAGES, VARIABILITY_AVERAGES, strict=True):
         assert averaged[name].to_list() == pytest.approx(expected, abs=1e-9)
         assert averaged[name].to_list() == pytest.approx(printed, abs=0.005)
 

@@ -22,12 +22,13 @@ from statistics import fmean
 
 import polars as pl
 
+from refusal_index.data.published import paper_rows
 from refusal_index.data.rates import contingency_table, first_draws, variant_metrics
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.draws import joint_index
 from refusal_index.findings.metrics import INDEX
 from refusal_index.findings.run_results import RunResults
-from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, paper_rows, study_text
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, study_text
 from refusal_index.render.format import abridged
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 
