@@ -9,6 +9,7 @@ from scipy.stats import linregress, spearmanr, t
 from tests.studies.made import HOSTILE, made_run, rates
 
 from refusal_index.data.analysis import DEFAULT_ANALYSIS
+from refusal_index.data.published import paper_rows
 from refusal_index.plugins.studies.inputs import run_index
 from refusal_index.plugins.studies.regression import (
     RATES,
@@ -19,7 +20,7 @@ from refusal_index.plugins.studies.regression import (
     model_looks,
     regression_note,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, paper_rows
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.plugins.studies.style import MARKERS
 from refusal_index.stats import refusal_index_many
 
