@@ -20,7 +20,7 @@ from refusal_index.plugins.studies.regression import (
     model_looks,
     regression_note,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
+from refusal_index.plugins.studies.study import MARK, NotPossibleError, StudyOptions
 from refusal_index.plugins.studies.style import MARKERS
 from refusal_index.stats import refusal_index_many
 
@@ -157,14 +157,18 @@ def test_a_correlation_beyond_1_cannot_be_estimated_without_noise(study):
 
 def test_models_of_a_family_share_a_colour_and_no_two_models_look_alike():
     paper = paper_rows().select("model", "family", source=pl.lit("paper"))
-    runs = pl.DataFrame({"model": ["openai/gpt-4.1"], "family": ["GPT"], "source": "run"})
+    runs = pl.DataFrame({"model": [f"openai/gpt-4.1 {MARK}"], "family": ["GPT"], "source": "run"})
     looks = model_looks(pl.concat([paper, runs], how="diagonal"))
-    # The run and the paper's row of the same model look alike.
-    assert len(looks) == 16
-    assert looks["gpt-4.1"][0] == looks["gpt-4.1-mini"][0]
-    assert len(set(looks.values())) == len(looks)
-    colours = {looks[row["model"].casefold()][0] for row in paper.iter_rows(named=True)}
-    assert len(colours) == paper["family"].n_unique()
+    assert looks["run", f"openai/gpt-4.1 {MARK}"] == looks["paper", "GPT-4.1"]
+    assert looks["paper", "GPT-4.1"][0] == looks["paper", "GPT-4.1-mini"][0]
+    assert len(set(looks.values())) == 16
+    assert len({colour for colour, _ in looks.values()}) == paper["family"].n_unique()
+
+
+def test_runs_of_one_model_at_two_providers_look_different():
+    models = ["openai/gpt-4.1", "azure/gpt-4.1", "GPT-4.1"]
+    looks = model_looks(pl.DataFrame({"model": models, "family": "GPT", "source": ["run", "run", "paper"]}))
+    assert len(set(looks.values())) == 3
 
 
 def test_a_family_with_too_many_models_has_several_colours():

@@ -20,7 +20,7 @@ from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, style
 from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, disattenuated_correlation
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
+from refusal_index.plugins.studies.study import MARK, NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import abridged, number, with_interval
 
 MIN_POINTS = 3
@@ -189,39 +189,49 @@ def r_squared_text(rows: pl.DataFrame) -> str:
     return "\n".join(parts)
 
 
-Looks = Mapping[str, tuple[str, str]]
-"""Colour and marker of each model, by its name without its provider."""
+Looks = Mapping[tuple[str, str], tuple[str, str]]
+"""Colour and marker of each model, by the columns ``source`` and ``model``."""
 
 
 def model_looks(frame: pl.DataFrame) -> Looks:
     """Return the colour of each model's family, and a marker that no other model of this colour has.
 
-    If a colour has more models than there are markers, colours do not show the families.
+    The paper's row of a model looks like its run. If a colour has more models than there are markers, colours do not
+    show the families.
 
     - `frame`: one row or more per model, with the columns ``source``, ``model`` and ``family``.
     """
-    rows = _runs_first(frame).select("model", "family").rows()
-    families = {_plain(model): family for model, family in reversed(rows)}
-    names = list(dict.fromkeys(_plain(model) for model, _ in rows))
-    by_family = style.model_colours([family for _, family in rows])
-    looks: dict[str, tuple[str, str]] = {}
-    for name in names:
-        colour = by_family[families[name]]
+    rows = _runs_first(frame).rows()
+    # Whose look each model has: its own, or that of the only run of the same model.
+    owners = {(source, model): (source, model) for source, model, _ in rows}
+    for source, model in owners:
+        alike = [key for key in owners if key[0] == inputs.RUN and _plain(key[1]) == _plain(model)]
+        if source == inputs.PAPER and len(alike) == 1:
+            owners[source, model] = alike[0]
+    by_family = style.model_colours([family for *_, family in rows])
+    families = {(source, model): family for source, model, family in rows}
+    looks: dict[tuple[str, str], tuple[str, str]] = {}
+    for owner in dict.fromkeys(owners.values()):
+        colour = by_family[families[owner]]
         n_alike = sum(other == colour for other, _ in looks.values())
-        if n_alike == len(style.MARKERS):
-            colours = style.model_colours(names)
-            return {name: (colours[name], marker) for name, marker in style.model_markers(names).items()}
-        looks[name] = (colour, style.MARKERS[n_alike])
-    return looks
+        looks[owner] = (colour, style.MARKERS[n_alike % len(style.MARKERS)])
+    if len(set(looks.values())) < len(looks):
+        places = {owner: str(place) for place, owner in enumerate(looks)}
+        colours = style.model_colours(list(places.values()))
+        markers = style.model_markers(list(places.values()))
+        looks = {owner: (colours[place], markers[place]) for owner, place in places.items()}
+    return {key: looks[owner] for key, owner in owners.items()}
 
 
 def _runs_first(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.sort(pl.col("source") == inputs.PAPER, maintain_order=True)
+    """Return the source, name and family of each model, those of the runs first."""
+    models = frame.select("source", "model", "family").unique(maintain_order=True)
+    return models.sort(pl.col("source") == inputs.PAPER, maintain_order=True)
 
 
 def _plain(model: str) -> str:
-    """Return a name under which a run and the paper's row of the same model are found."""
-    return model.casefold().rpartition("/")[2]
+    """Return a name without its provider and mark, by which a run of one of the paper's models is recognised."""
+    return model.removesuffix(f" {MARK}").casefold().rpartition("/")[2]
 
 
 def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, looks: Looks, *, x_column: str | None = None) -> None:
@@ -240,8 +250,9 @@ def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, looks: Looks, *, x_col
         if line.height and line["points"][0] > MIN_POINTS:
             band = (line["fitted_low"], line["fitted_high"])
             axes.fill_between(line[x], *band, color=colour, alpha=0.12, linewidth=0, zorder=0.5)
-    for row in _runs_first(frame)[::-1].iter_rows(named=True):
-        colour, marker = looks[_plain(row["model"])]
+    # Runs are drawn over the paper's models.
+    for row in frame.sort(pl.col("source") == inputs.RUN, maintain_order=True).iter_rows(named=True):
+        colour, marker = looks[row["source"], row["model"]]
         is_run = row["source"] == inputs.RUN
         mark_options: dict[str, Any] = {
             "xs": (row.get(f"{x}_low"), row.get(f"{x}_high")),
@@ -255,17 +266,15 @@ def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, looks: Looks, *, x_col
 
 def scatter_legend(figure: Figure, frame: pl.DataFrame, looks: Looks) -> None:
     """Add a legend of all models below a figure; a model of the paper without a run is pale, as its point is."""
-    models = _runs_first(frame).select("source", "model", "family")
+    models = _runs_first(frame)
     families = models["family"].unique(maintain_order=True).to_list()
-    order = models.sort(
-        pl.col("family").replace_strict({name: i for i, name in enumerate(families)}), maintain_order=True
-    )
-    names = style.short_names(order["model"].to_list(), 32)
-    handles: dict[str, Line2D] = {}
-    for source, model, _ in order.iter_rows():
-        colour, marker = looks[_plain(model)]
+    rows = sorted(models.iter_rows(), key=lambda row: families.index(row[2]))
+    names = style.short_names([model for _, model, _ in rows], 32)
+    handles: dict[tuple[str, str], Line2D] = {}
+    for source, model, _ in rows:
+        colour, marker = looks[source, model]
         shown = colour if source == inputs.RUN else style.pale(colour)
-        handles.setdefault(_plain(model), style.handle(names[model], shown, marker))
+        handles.setdefault((colour, marker), style.handle(names[model], shown, marker))
     style.outside_legend(figure, list(handles.values()))
 
 
