@@ -53,10 +53,10 @@ def test_r_squared_of_the_papers_regressions(metric, expected):
 
 
 def test_the_papers_rows_are_context_for_simpleqa_only():
-    assert paper_context([made_run(dataset="simpleqa", n=5)]).height == 16
+    assert paper_context([made_run(dataset="simpleqa", n=5)], StudyOptions()).height == 16
     for dataset in ("simpleqa_verified", "almanac", None):
-        assert paper_context([made_run(dataset=dataset, n=5)]).height == 0
-    assert paper_context([made_run(dataset="simpleqa", n=5), made_run(dataset="d", n=5)]).height == 0
+        assert paper_context([made_run(dataset=dataset, n=5)], StudyOptions()).height == 0
+    assert paper_context([made_run(dataset="simpleqa", n=5), made_run(dataset="d", n=5)], StudyOptions()).height == 0
 
 
 def test_models_are_found_by_name_and_without_their_provider(tmp_path):
@@ -108,8 +108,8 @@ def test_one_model_under_two_names_is_two_models():
 
 
 def test_paper_context_appears_for_a_renamed_simpleqa():
-    assert paper_context([named("acme/x", "X")]).height == 16
-    assert paper_context([named("acme/x", "X", dataset="d", called="simpleqa")]).height == 0
+    assert paper_context([named("acme/x", "X")], StudyOptions()).height == 16
+    assert paper_context([named("acme/x", "X", dataset="d", called="simpleqa")], StudyOptions()).height == 0
 
 
 def test_size_and_family_come_from_the_model_unless_a_table_has_the_name(tmp_path):

@@ -219,6 +219,8 @@ RUN = "run"
 SIMPLEQA = "simpleqa"
 PAPER_P = 1.0
 """p of the weighted scores printed in the paper."""
+PAPER_SOURCE = 'Published: Pan et al., table "Results on SimpleQA with 95% CI", as printed'
+"""Heading of the paper's rows in tables."""
 
 KNOWN_FAMILIES = ("claude", "gemini", "gemma", "qwen", "mistral", "llama", "gpt", "deepseek", "glm", "phi", "almanac")
 _COLUMNS = {"model": pl.String, "family": pl.String, "parameters_billion": pl.Float64}
@@ -229,9 +231,9 @@ class ModelTableError(RefusalIndexError, ValueError):
     """An invalid table of models."""
 
 
-def paper_context(runs: Sequence[RunResults]) -> pl.DataFrame:
-    """Return the paper's rows if all runs are on SimpleQA, else an empty table."""
-    on_simpleqa = bool(runs) and all(run.dataset_id == SIMPLEQA for run in runs)
+def paper_context(runs: Sequence[RunResults], options: StudyOptions) -> pl.DataFrame:
+    """Return the paper's rows if they are wanted and all runs are on SimpleQA, else an empty table."""
+    on_simpleqa = bool(runs) and not options.without_paper and all(run.dataset_id == SIMPLEQA for run in runs)
     return paper_rows() if on_simpleqa else paper_rows().clear()
 
 

@@ -64,6 +64,7 @@ class StudyOptions:
     analysis: Analysis = DEFAULT_ANALYSIS  # its seed is also that of simulations and resampling
     # a table of models (columns ``model``, ``family``, ``parameters_billion``) in addition to that of the paper
     models: Path | None = None
+    without_paper: bool = False  # whether the rows that the paper prints are left out
 
 
 @dataclass(frozen=True, eq=False, repr=False)
