@@ -19,12 +19,12 @@ from refusal_index.plugins.inspect import client, export_log, foreign_log
 from refusal_index.plugins.lm_eval.samples import read_samples
 from refusal_index.plugins.paper import commands as paper_commands
 from refusal_index.plugins.studies import commands as studies_commands
-from refusal_index.plugins.studies.assumptions import copula_comparison, grading_sensitivity
+from refusal_index.plugins.studies.assumptions import copula_comparison
 from refusal_index.plugins.studies.calibrator_comparison import calibrator_comparison
 from refusal_index.plugins.studies.correlations import auroc_correlation, index_predictors
 from refusal_index.plugins.studies.cost import calibrator_cost, cost_table
 from refusal_index.plugins.studies.planes import accuracy_refusal_plane, iso_refusal_index, operating_point
-from refusal_index.plugins.studies.precision import attenuation, sample_size
+from refusal_index.plugins.studies.precision import sample_size
 from refusal_index.plugins.studies.prompts import prompt_agreement, score_variability
 from refusal_index.plugins.studies.rankings import ranking_stability, ranking_with_ties
 from refusal_index.plugins.studies.regression import index_and_accuracy, index_and_size
@@ -77,13 +77,11 @@ IMPORTERS: Mapping[str, Importer] = {"inspect": foreign_log.read_log, "lm-eval":
 MODELS: Mapping[str, ModelProvider] = {"almanac": provider.PROVIDER}
 STUDIES: Sequence[StudySpec] = (
     accuracy_refusal_plane,
-    attenuation,
     auroc_correlation,
     calibrator_comparison,
     calibrator_cost,
     copula_comparison,
     cost_table,
-    grading_sensitivity,
     hallucination_table,
     index_and_accuracy,
     index_and_size,
