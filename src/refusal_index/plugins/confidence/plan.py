@@ -39,6 +39,7 @@ from refusal_index.protocol import (
     Conversation,
     ForcedPass,
     GraderKind,
+    GraderPrompt,
     Message,
     Pass,
     PendingRequest,
@@ -188,6 +189,8 @@ class Probing(Procedure):
         The prompt set that formats the question, its context and its choices, and the end of each request.
     answers
         The answer that the prompt is about, by question id; empty if it is about none.
+    grader_prompt
+        What a grading model is asked; None for the default.
 
     Examples
     --------
@@ -202,6 +205,7 @@ class Probing(Procedure):
     prompt: Prompt
     wording: Protocol
     answers: Mapping[str, str] = field(default_factory=dict)
+    grader_prompt: GraderPrompt | None = None
     asks_first: ClassVar[bool] = False
     passes: ClassVar[tuple[Pass, ...]] = (Pass.PROBE,)
 
@@ -215,7 +219,7 @@ class Probing(Procedure):
     def request(self, step: Step, question: Question) -> Request:
         """Build the request of a step."""
         if step.role is not Role.MODEL:
-            return to_request(step, question, None)
+            return to_request(step, question, None, self.grader_prompt)
         text_asked = self.wording.prompts.render_question(question.text, question.context, question.choices)
         think = self.wording.think
         text = self.prompt.template.format(question=text_asked, answer=self.answers.get(question.question_id, ""))
@@ -241,6 +245,8 @@ class ConfidencePlan(Plan):
     weights, are_weights_given
         The model on this machine whose hidden states are read, None for the run's own model; and whether the user
         named it. If only the folder does, states that are stored are read, and no weights are loaded.
+    grader_prompt
+        What the run's grading models are asked; None for the default.
     """
 
     wording: Protocol
@@ -251,6 +257,7 @@ class ConfidencePlan(Plan):
     layer: int | None = None
     weights: str | None = None
     are_weights_given: bool = False
+    grader_prompt: GraderPrompt | None = None
 
     @property
     def model_of_states(self) -> str:
@@ -344,7 +351,7 @@ class ConfidencePlan(Plan):
         - `to_come`: ids of questions without an answer to include, since their answers are pending.
         """
         answers = {question_id: answer.text for question_id, answer in self.answers(replies).items() if answer.text}
-        procedure = Probing(self.wording.grader, prompt, self.wording, answers)
+        procedure = Probing(self.wording.grader, prompt, self.wording, answers, self.grader_prompt)
         completions = (
             completion for name in self.questions for completion in replies.store.completions(name, prompt.variant)
         )
