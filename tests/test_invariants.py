@@ -29,7 +29,7 @@ from refusal_index.findings.sensitivity import DecisionOptions, decide_otherwise
 from refusal_index.findings.summary import summarise
 from refusal_index.plugins.confidence.summary import NAME, summarise_outcomes
 from refusal_index.plugins.confidence.threshold import ThresholdOptions, find_threshold
-from refusal_index.plugins.studies import assumptions, rankings
+from refusal_index.plugins.studies import rankings
 from refusal_index.plugins.studies.curves import abstention_metrics
 from refusal_index.plugins.studies.study import STUDY_NAMES, NotPossibleError, StudyOptions, study_spec
 from refusal_index.render.format import percent
@@ -322,7 +322,6 @@ def runs(tmp_path_factory) -> list[RunResults]:
 def test_property_every_number_of_a_study_lies_in_its_interval(runs, name, monkeypatch):
     # Neither estimates nor the order of the ends depend on how many there are.
     monkeypatch.setattr(rankings, "N_RESAMPLES", 20)
-    monkeypatch.setattr(assumptions, "_RESAMPLES", 200)
     try:
         frame = study_spec(name).make(runs, StudyOptions()).frame
     except NotPossibleError:
