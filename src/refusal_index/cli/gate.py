@@ -13,7 +13,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import BAD_INPUT, INCOMPLETE, OptionError, option
-from refusal_index.cli.shared_options import check_folder_of, output, settings_of, takes_settings
+from refusal_index.cli.shared_options import check_folder_of, check_named, output, settings_of, takes_settings
 
 if TYPE_CHECKING:
     from refusal_index.findings.gate import GateResult
@@ -117,6 +117,7 @@ def _evaluate(candidate: Path, baseline: Path | None, policy: Policy, values: Ma
     from refusal_index.runs.plan import prepare
     from refusal_index.runs.settings import Settings
 
+    check_named(values)
     other = None if baseline is None else read_run(baseline, "baseline")
     settings = Settings.from_values(**{**values, "variants": variant_to_ask(policy, other)})
     plan = prepare(settings, out=candidate)

@@ -28,6 +28,7 @@ from refusal_index.render.dry_run import dry_run_blocks, dry_run_document
 from refusal_index.render.gate import baseline_blocks
 from refusal_index.render.run import run_blocks
 from refusal_index.render.run_set import set_blocks
+from refusal_index.render.sentences import sentence
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.dry_run import estimate_run
 from refusal_index.runs.engine import RunFailedError, WaitingError
@@ -175,11 +176,13 @@ def _advice(run: RunResults) -> Iterator[str]:
 
 
 def print_notes(plans: Sequence[Plan]) -> None:
-    """Print the notes on the datasets of runs, each once."""
+    """Print the notes on the datasets of runs, and what to say before a run begins, each once."""
     notes: dict[str, None] = {}
     for plan in plans:
         for note in plan.dataset.notes:
             notes[f"{plan.dataset.name}: {note}"] = None
+    for caveat in (caveat for plan in plans for caveat in plan.caveats):
+        console.note(f"{'warning' if caveat.severity == 'serious' else 'note'}: {sentence(caveat)}")
     for line in notes:
         console.note(f"note: {line}")
 

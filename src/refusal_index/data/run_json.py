@@ -62,6 +62,12 @@ def refuse_other_settings(path: Path, stored: Mapping[str, Any], current: Mappin
 SENT = "sent"
 """Key in `about` of the decoding settings that the requests of a run sent, by role; null for one that was not sent."""
 
+ASKED_AT = "asked_at"
+"""Key in `about` of the addresses at which a run asked its models, by role, without user name, password and query."""
+
+NAMED_BY_SERVER = "named_by_server"
+"""Key in the settings, and in those of the grader, that is true if a name is that of a server with a base URL."""
+
 ANSWERED_BY = "answered_by"
 """Key in `about` of the number of replies by the model's name in the response, by role."""
 

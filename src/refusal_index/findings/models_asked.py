@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from refusal_index.data.run_json import ANSWERED_BY, SENT
+from refusal_index.data.run_json import ANSWERED_BY, ASKED_AT, SENT
 from refusal_index.findings.metrics import Statement
 
 GRADERS = ("grader", "second_grader")
@@ -21,7 +21,8 @@ def run_caveats(settings: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[
 
     - `settings`, `about`: from the run's folder; empty for a file.
     """
-    return (*_imported(settings), *_changes(settings, about), *_not_sent(settings, about))
+    addresses = several_addresses(about.get(ASKED_AT) or {})
+    return (*_imported(settings), *_changes(settings, about), *addresses, *_not_sent(settings, about))
 
 
 def _imported(settings: Mapping[str, Any]) -> Iterator[Statement]:
@@ -64,6 +65,19 @@ def _changes(settings: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[
         if len(names) > 1:
             replies = sorted(((name, counts[name]) for name in names), key=lambda pair: -pair[1])
             yield Statement("model_changed", "serious", {"role": role, "asked": asked, "replies": replies})
+
+
+def several_addresses(asked_at: Mapping[str, Sequence[str]]) -> tuple[Statement, ...]:
+    """State for each role that was asked at several addresses which these are.
+
+    >>> several_addresses({"model": ["http://a/v1", "http://b/v1"], "grader": ["http://a/v1"]})[0].values["role"]
+    'model'
+    """
+    return tuple(
+        Statement("several_addresses", "note", {"role": role, "addresses": addresses})
+        for role, addresses in asked_at.items()
+        if len(addresses) > 1
+    )
 
 
 def _not_sent(settings: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[Statement]:

@@ -18,7 +18,6 @@ from refusal_index.models.functions import (
     plain_request,
 )
 from refusal_index.models.requests import (
-    COMPATIBLE,
     Client,
     ModelError,
     ModelRequest,
@@ -43,8 +42,8 @@ CHECK_RETRIES = 3
 def client_for(role: Role, name: str, value: object, settings: Settings) -> Client:
     """Return the client of a model.
 
-    Functions are called in this process; ``openai-api/NAME/MODEL`` uses OpenAI's client; a plugin's models, such as
-    ``almanac/base``, use the plugin's client; any other model is a provider of Inspect.
+    Functions are called in this process; a model with a base URL in the settings uses OpenAI's client; a plugin's
+    models, such as ``almanac/base``, use the plugin's client; any other model is a provider of Inspect.
 
     Parameters
     ----------
@@ -65,10 +64,10 @@ def client_for(role: Role, name: str, value: object, settings: Settings) -> Clie
         return Client(
             send, lambda error: classify_function_error(error, name), IN_PROCESS_CONCURRENCY, is_checked=False
         )
-    if value is None and name.startswith(f"{COMPATIBLE}/"):
+    if value is None and settings.servers.of_role(role).base_url is not None:
         from refusal_index.models.openai_client import openai_client  # noqa: PLC0415 - takes half a second
 
-        return openai_client(name, settings)
+        return openai_client(role, name, settings)
     provider, model = provider_of(name)
     if value is None and provider is not None:
         return provider.client(model, settings)

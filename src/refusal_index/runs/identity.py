@@ -20,6 +20,7 @@ from refusal_index.protocol import (
     no_gold_prompt_hash,
 )
 from refusal_index.protocol.grader_model import attempt_prompt_hash
+from refusal_index.protocol.grading import RULES
 from refusal_index.protocol.refusals import (
     MODEL_PREFIX,
 )
@@ -50,7 +51,7 @@ def identity(
             "questions": len(dataset.questions),
             "questions_sha256": dataset.questions_sha256,
         },
-        "grader": grader_identity(graders, dataset.questions, settings.refusal, settings.reasoning),
+        "grader": grader_identity(graders, dataset.questions, settings),
         "prompts": {
             "name": prompts.name,
             "sha256": prompts.hash,
@@ -63,9 +64,7 @@ def identity(
     }
 
 
-def grader_identity(
-    graders: tuple[str, ...], questions: Iterable[Question], refusal: str | None, reasoning: str | None
-) -> dict[str, Any]:
+def grader_identity(graders: tuple[str, ...], questions: Iterable[Question], settings: Settings) -> dict[str, Any]:
     """Return the grader, with the hashes of the prompts of models, and how refusals without a tag are recognised.
 
     Parameters
@@ -74,16 +73,20 @@ def grader_identity(
         The rule, or the one or two models or functions that grade.
     questions
         The questions.
-    refusal, reasoning
-        The settings; the first from `resolved_refusal`.
+    settings
+        The settings, with `refusal` from `resolved_refusal`.
     """
-    uses_models = any("/" in name for name in graders)
+    refusal = settings.refusal
+    reasoning = settings.reasoning
+    uses_models = any(name not in RULES and not is_function_name(name) for name in graders)
+    at_server = settings.servers.grader_base_url is not None
     asks_attempt = (refusal or "").startswith(MODEL_PREFIX)
     return {
         "name": graders[0],
         "second": graders[1] if len(graders) > 1 else None,
         "prompt_sha256": grader_prompt_hash() if uses_models else None,
         "no_gold_prompt_sha256": no_gold_prompt_hash(questions) if uses_models else None,
+        **({"named_by_server": True} if at_server and (uses_models or asks_attempt) else {}),
         **({"refusal": refusal} if refusal is not None else {}),
         **({"reasoning": reasoning} if reasoning is not None else {}),
         **({"refusal_prompt_sha256": attempt_prompt_hash()} if asks_attempt else {}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from refusal_index import entry_points
 from refusal_index.data.datasets import DEFAULT_DATASET, Dataset, default_limit, load_dataset, sample
@@ -20,12 +20,13 @@ from refusal_index.data.run_json import (
     refuse_other_settings,
 )
 from refusal_index.findings.metrics import Statement
+from refusal_index.models.accounts import plugin_of
 from refusal_index.models.functions import (
     check_model_function,
     is_function_name,
     load_function,
 )
-from refusal_index.models.requests import COMPATIBLE, OPENAI, other_models, provider_of
+from refusal_index.models.requests import OPENAI, other_models, provider_of
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.protocol import (
     ASKED_AGAIN,
@@ -52,6 +53,7 @@ from refusal_index.runs.gold_answers import with_answerable
 from refusal_index.runs.graders import grader_for, refusal_models, refusals_of, resolved_refusal
 from refusal_index.runs.identity import describe_run, function_sources, identity
 from refusal_index.runs.sent import sends_as_set
+from refusal_index.runs.servers import check_servers, other_addresses
 from refusal_index.runs.settings import Repeats, Settings
 from refusal_index.runs.store import ReplyStore
 
@@ -123,7 +125,7 @@ class Plan:
         before = self.folder.read_about() if self.folder.run_json.exists() else {}
         if (before.get(SENT) or {}).get(Role.MODEL):
             return is_deterministic(self.identity, before)
-        return self.settings.decoding.temperature == 0 and sends_as_set(self.settings.model)
+        return self.settings.decoding.temperature == 0 and sends_as_set(self.settings.model, self.settings.servers)
 
     @property
     def called(self) -> str:
@@ -180,7 +182,10 @@ class Plan:
         return list(retired)
 
 
-def checked(plan: Plan, *, imports: bool = True) -> Plan:
+AnyPlan = TypeVar("AnyPlan", bound=Plan)
+
+
+def checked(plan: AnyPlan, *, imports: bool = True) -> AnyPlan:
     """Check the settings, models and folder of a plan, and return it.
 
     Parameters
@@ -199,7 +204,8 @@ def checked(plan: Plan, *, imports: bool = True) -> Plan:
     model = plan.names.get(Role.MODEL, "")
     check_engines_own(settings.sending)
     check_limits(settings)
-    check_wire_settings(model, settings.sending)
+    check_servers(settings, plan.names)
+    check_wire_settings(model, settings)
     reasons = UNSCORED, *ASKED_AGAIN
     for reason in sorted({*settings.sending.retry}.difference(reasons)):
         raise unknown("retry", reason, reasons)
@@ -207,8 +213,8 @@ def checked(plan: Plan, *, imports: bool = True) -> Plan:
         for name, is_asked in (("price", bool(model)), ("grader_price", bool(plan.graders))):
             if is_asked and settings.value(name) is None:
                 raise SettingError(f"{{max_cost}}: requires {{{name}}}, to compute the cost; add it")
-    for name in plan.names.values():
-        if imports or not is_function_name(name):
+    for role, name in plan.names.items():
+        if settings.servers.of_role(role).base_url is None and (imports or not is_function_name(name)):
             check_name(name, plan.objects, settings.sending.engine)
     function: Any = plan.objects.get(model)
     if function is None and imports and is_function_name(model):
@@ -217,7 +223,7 @@ def checked(plan: Plan, *, imports: bool = True) -> Plan:
         check_model_function(function, model, plan.procedures)
     if plan.folder.run_json.exists():
         refuse_other_settings(plan.folder.path, plan.folder.read_settings(), as_json(plan.identity))
-    return plan
+    return replace(plan, caveats=(*plan.caveats, *other_addresses(plan.folder, settings, plan.names)))
 
 
 def prepare(
@@ -228,6 +234,7 @@ def prepare(
     objects: Mapping[str, object] | None = None,
     runs: Path = RUNS,
     imports: bool = True,
+    label: str = "",
 ) -> Plan:
     """Plan a run of both passes, and check everything that can be checked before a request is sent.
 
@@ -243,6 +250,8 @@ def prepare(
         Models and functions in memory, by name.
     imports
         Whether to import functions; if not, they are not checked and their earlier replies are not found.
+    label
+        The name in that of the default folder in place of the model's, for models that only their addresses tell apart.
 
     Raises
     ------
@@ -269,7 +278,7 @@ def prepare(
         settings,
         dataset,
         graders,
-        RunFolder(out or runs / default_run_name(settings.model, dataset.name, run_identity)),
+        RunFolder(out or runs / default_run_name(label or settings.model, dataset.name, run_identity)),
         run_identity,
         describe_run(settings, dataset, prompts),
         {name: passes(kind, Protocol(prompts, name, kind, placement, think, refusals), refusals) for name in variants},
@@ -277,8 +286,8 @@ def prepare(
         objects or {},
         (settings.model, dataset.name),
     )
-    checked(plan, imports=imports)
-    provider, model = provider_of(settings.model)
+    plan = checked(plan, imports=imports)
+    provider, model = plugin_of(settings.servers, Role.MODEL, settings.model)
     context = None if provider is None else provider.context_length(model)
     if provider is not None and context is not None:  # last, because it counts all tokens
         check_lengths(
@@ -380,7 +389,7 @@ def check_name(name: str, objects: Mapping[str, object], engine: str = DIRECT) -
         return
     if is_function_name(name):
         load_function(name)
-    elif rest and (provider == COMPATIBLE or (provider == OPENAI and engine != DIRECT)):
+    elif rest and provider == OPENAI and engine != DIRECT:
         return
     elif (plugin := provider_of(name)[0]) is not None:
         plugin.check(rest)

@@ -32,7 +32,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.imports import FORMATS, ReadOptions, detected_format, has_ids, read_first_passes
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.data.outcome_table import write_outcomes
-from refusal_index.data.run_json import default_run_name, refusal_setting
+from refusal_index.data.run_json import ASKED_AT, default_run_name, refusal_setting
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.tables import present_columns
 from refusal_index.errors import suggestion
@@ -314,7 +314,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
             f"regrade: expected the folder of a run of both passes, got {run}, which holds a forced pass alone; run "
             "'refusal-index force' with this grader into another folder"
         )
-    kind, graders = grader_of(str(settings.grader))
+    kind, graders = grader_of(str(settings.grader), at_server=settings.servers.grader_base_url is not None)
     reasoning = settings.reasoning if settings.reasoning is not None else (before["grader"] or {}).get("reasoning")
     settings = replace(settings, refusal=resolved_refusal(settings.refusal, graders), reasoning=reasoning)
     refusals = refusals_of(settings)
@@ -334,7 +334,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     check_gradable(questions.values(), kind)
     run_identity = {
         **before,
-        "grader": grader_identity(graders or (str(kind),), questions.values(), settings.refusal, settings.reasoning),
+        "grader": grader_identity(graders or (str(kind),), questions.values(), settings),
         "comparability_version": COMPARABILITY_VERSION,
         "regraded_from": {"grader": before["grader"], "replies_sha256": _hash(replied)},
     }
@@ -427,4 +427,6 @@ def _about(source: RunFolder, settings: Settings, run: Path) -> dict[str, Any]:
     grader_price = accounts.grader_price and vars(accounts.grader_price)
     prices = {"price": None, "grader_price": grader_price, "batch_rate": accounts.batch_rate}
     regraded = {"from": str(run), "version": entry_points.package_version()}
-    return {**source.read_about(), **prices, "regraded": regraded}
+    about = source.read_about()
+    asked_at = {role: addresses for role, addresses in (about.get(ASKED_AT) or {}).items() if role == Role.MODEL}
+    return {**about, **prices, **({ASKED_AT: asked_at} if ASKED_AT in about else {}), "regraded": regraded}

@@ -102,7 +102,8 @@ def prepare_sweep(
         for entry, dataset in datasets:
             with prefixing_errors(f"{model.place} on {entry.place}"):
                 chosen = Settings.from_values(**{**config.defaults, **entry.values, **model.values, **values})
-                plan = prepare(chosen, dataset=dataset, runs=path, imports=imports)
+                label = model.name if model.name is not None and chosen.servers.base_url is not None else ""
+                plan = prepare(chosen, dataset=dataset, runs=path, imports=imports, label=label)
             title = (model.name or plan.title[0], entry.name or plan.title[1])
             plans.append(replace(plan, title=title))
     _refuse_doubles(config.source, plans)
@@ -124,15 +125,16 @@ async def check_models(plans: Sequence[Plan]) -> None:
         with open_store(plan.folder, made=False) as store:
             if not plan.pending(store):
                 continue
-        for name in plan.names.values():
-            if name in names_seen:
+        for role, name in plan.names.items():
+            servers = plan.settings.servers.as_model(role)
+            if (name, servers) in names_seen:
                 continue
-            names_seen.add(name)
+            names_seen.add((name, servers))
             only = {Role.MODEL: name}  # graders too, otherwise they would be asked
             sending = plan.settings.sending
             try:
                 kind = engine_of(sending.engine)
-                engine = kind.make(plan.settings, only, plan.objects)
+                engine = kind.make(replace(plan.settings, servers=servers), only, plan.objects)
                 if kind.opens_alike and sending in opened:
                     continue
                 async with engine.open():
@@ -239,15 +241,18 @@ def _is_waited_for(plan: Plan, budget: Budget) -> bool:
 
 def _refuse_doubles(source: str, plans: Sequence[Plan]) -> None:
     """Raise if two runs of a set would share a folder or a name."""
-    folders: dict[Path, str] = {}
+    folders: dict[Path, Plan] = {}
     titles: set[str] = set()
     for plan in plans:
-        if plan.folder.path in folders:
+        other = folders.get(plan.folder.path)
+        if other is not None:
+            at_one = other.settings.servers.base_url == plan.settings.servers.base_url
+            advice = "remove one of them" if at_one else "give each a 'name', which tells models at two addresses apart"
             raise ConfigError(
-                f"{source}: {folders[plan.folder.path]!r} and {plan.called!r} are the same run: same model, questions "
-                "and settings; remove one of them"
+                f"{source}: {other.called!r} and {plan.called!r} are the same run: same model, questions and "
+                f"settings; {advice}"
             )
         if plan.called in titles:
             raise ConfigError(f"{source}: two runs are called {plan.called!r}; tell them apart with 'name'")
-        folders[plan.folder.path] = plan.called
+        folders[plan.folder.path] = plan
         titles.add(plan.called)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from refusal_index.data.files import check_folder, read_plain, write_atomically
 from refusal_index.errors import RefusalIndexError, RunFolderError
-from refusal_index.models.requests import provider_of
+from refusal_index.models.requests import ModelProvider, provider_of
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import Message
 
@@ -48,9 +48,8 @@ class WeightsError(RefusalIndexError, ValueError):
     """Weights that transformers cannot run, or that need a missing package; the message says what to do."""
 
 
-def check_layer(model: str, layer: int | None) -> None:
+def check_layer(provider: ModelProvider | None, name: str, layer: int | None) -> None:
     """Raise SettingError if a plugin's model has no such layer; other models are checked when they are loaded."""
-    provider, name = provider_of(model)
     last = None if provider is None else provider.layers(name)
     if layer is not None and last is not None and not 0 <= layer <= last:
         raise SettingError(f"{{layer}}: expected 0, before the first layer, to {last}, after the last, got {layer}")

@@ -18,7 +18,8 @@ from refusal_index import entry_points
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.outcome_table import ConfidenceError
 from refusal_index.errors import suggestion
-from refusal_index.models.requests import model_request, provider_of
+from refusal_index.models.accounts import plugin_of
+from refusal_index.models.requests import ModelProvider, model_request
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence import hidden_states, model_scores, trained
 from refusal_index.plugins.confidence.method import (
@@ -62,6 +63,7 @@ from refusal_index.runs.made_with import check_code
 from refusal_index.runs.open_run import Round, execute_rounds
 from refusal_index.runs.outstanding import settle_outstanding
 from refusal_index.runs.plan import Plan
+from refusal_index.runs.servers import record_addresses
 from refusal_index.runs.store import ReplyStore, StoreError, open_store
 
 METHODS: dict[str, Method] = {method.name: method for method in (*model_scores.METHODS, *trained.METHODS)}
@@ -165,7 +167,7 @@ def _answer(completion: Completion, wrong: bool | None, conversation: Conversati
 
 
 GIVES_LOGPROBS = {
-    *("openai", "openai-api", "azureai", "google", "vertex", "grok", "together", "fireworks", "openrouter"),
+    *("openai", "azureai", "google", "vertex", "grok", "together", "fireworks", "openrouter"),
     *("hf", "vllm", "sglang", "llama-cpp-python"),
 }
 """Providers, in addition to embedded models, that are known to return log probabilities."""
@@ -248,9 +250,14 @@ class ConfidencePlan(Plan):
     layer: int | None = None
 
     @property
+    def plugin(self) -> tuple[ModelProvider | None, str]:
+        """The plugin of the model, None if it has none, and the plugin's name for it."""
+        return plugin_of(self.settings.servers, Role.MODEL, self.settings.model)
+
+    @property
     def is_embedded(self) -> bool:
         """Whether the model runs in this process; such models always return log probabilities."""
-        provider, _ = provider_of(self.settings.model)
+        provider, _ = self.plugin
         return provider is not None and provider.is_embedded
 
     @property
@@ -261,7 +268,8 @@ class ConfidencePlan(Plan):
     @property
     def gives_logprobs(self) -> bool:
         """Whether the model is known to return log probabilities."""
-        return self.is_embedded or self.settings.model.partition("/")[0] in GIVES_LOGPROBS
+        at_server = self.settings.servers.base_url is not None
+        return self.is_embedded or at_server or self.settings.model.partition("/")[0] in GIVES_LOGPROBS
 
     @cached_property
     def questions(self) -> dict[str, Question]:
@@ -438,12 +446,14 @@ def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
     if Need.LOGPROBS in needs and not plan.gives_logprobs:
         yield f"needs log probabilities, but {model} returns none"
     if Need.STATES in needs:
-        provider, name = provider_of(model)
-        if provider is None and model.partition("/")[0] == TRANSFORMERS:
+        provider, name = plan.plugin
+        at_server = plan.settings.servers.base_url is not None
+        if provider is None and not at_server and model.partition("/")[0] == TRANSFORMERS:
             if missing := missing_packages(hidden_states.PACKAGES):
                 yield f"needs {', '.join(missing)}; pip install 'refusal-index[{hidden_states.EXTRA}]'"
         elif provider is None or provider.layers(name) is None:
-            yield f"needs hidden states, which {model} does not provide; almanac/... and hf/... do"
+            source = "a server" if at_server else model
+            yield f"needs hidden states, which {source} does not provide; almanac/... and hf/... do"
     if Need.TOPICS in needs and not any(question.topic for question in plan.questions.values()):
         yield "needs topics, but no question of this run has one"
     if Need.TRAINING in needs and (short := training_shortage(plan.outcomes, plan.groups)) is not None:
@@ -501,7 +511,7 @@ def _pending(
     sizes = [
         (
             request.n,
-            request_tokens(plan.settings.model, conversation.procedure.request(request.step, conversation.question)),
+            request_tokens(plan, conversation.procedure.request(request.step, conversation.question)),
         )
         for conversation in conversations
         for request in next_requests(conversation, plan.current(conversation, store))
@@ -537,6 +547,7 @@ async def ask(plan: ConfidencePlan, store: ReplyStore, progress: Progress, budge
     check_code(plan.names, plan.given, plan.folder.path)
     settle_outstanding(plan.folder, store, plan.settings, plan.names, plan.objects)
     engine = engine_of(plan.settings.sending.engine).make(plan.settings, plan.names, plan.objects)
+    record_addresses(plan.folder, store, plan.settings, plan.names)
     progress(Opened(0, note_on(plan.settings.sending)))
     return await execute_rounds(chain([first], rounds), plan.settings, plan.folder, engine, store, progress, budget)
 

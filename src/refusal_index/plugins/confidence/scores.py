@@ -72,6 +72,7 @@ from refusal_index.runs.made_with import detector_before, grader_before, prompts
 from refusal_index.runs.plan import checked
 from refusal_index.runs.rebuild import ComparabilityError, check_comparable
 from refusal_index.runs.results import procedure_of
+from refusal_index.runs.servers import as_in_folder
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, open_store
 from refusal_index.runs.writing import write_results
@@ -151,7 +152,7 @@ def prepare_confidence(
         requested = (*requested, TOPIC)  # the baseline for trained methods
     plan = replace(plan, methods=requested)
     if Need.STATES in plan.needs:
-        check_layer(plan.settings.model, layer)
+        check_layer(*plan.plugin, layer)
     return replace(plan, settings=plan.settings.changed(logprobs=plan.takes_logprobs))
 
 
@@ -211,7 +212,7 @@ def _plan(
         )
     chosen = prompts_before(before, prompts, run)
     kind, graders = grader_before(before)
-    settings = settings.restored(before)
+    settings = as_in_folder(settings.restored(before), before)
     check_sends(settings.sending)
     outcomes = read_outcomes_of(run)
     with open_store(folder, made=False) as store:
@@ -228,8 +229,7 @@ def _plan(
     common = (settings, dataset, graders, folder, before)
     groups = groups_of(outcomes, questions, group)
     plan = ConfidencePlan(*common, {}, passes, {}, objects, title, wording=wording, outcomes=outcomes, groups=groups)
-    checked(plan, imports=False)  # importing functions would run code named in the folder
-    return plan
+    return checked(plan, imports=False)  # importing functions would run code named in the folder
 
 
 def evidence_of_run(run: Path, method: Method, prompts: str | None = None) -> Evidence:

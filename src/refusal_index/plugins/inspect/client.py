@@ -458,7 +458,7 @@ def chat_messages(request: Request) -> list[ChatMessage]:
     return [KINDS[message.role == "system"](content=message.content) for message in request.messages]
 
 
-SET_IT = "set what is missing"
+SET_IT = "set what is missing, or name a server of your own with --base-url and --api-key-env"
 """Advice for an error of Inspect that names what is missing, such as a key, but not what to do."""
 
 
@@ -474,7 +474,7 @@ def classify(error: Exception, model: Model) -> Failure:
         return Failure(message, str(model), FailureKind.LASTING, advice)
     names = model.api.api_key_vars
     key_names = [name for name in names if os.environ.get(name)] or names
-    return classify_error(error, describe_error(error), str(model), " or ".join(key_names) or "the key")
+    return classify_error(error, describe_error(error), str(model), f"check {' or '.join(key_names) or 'the key'}")
 
 
 def to_config(decoding: Decoding) -> GenerateConfig:
@@ -501,7 +501,10 @@ def resolve_model(name: str, *, greedy: bool = False) -> Model:
     """
     provider, _, rest = name.partition("/")
     if not provider or not rest:
-        raise ModelError(f"model {name!r}: expected PROVIDER/NAME, for instance almanac/base or openai/gpt-4.1")
+        raise ModelError(
+            f"model {name!r}: expected PROVIDER/NAME, for instance almanac/base or openai/gpt-4.1; for a server's own "
+            "name, add its address with {base_url}"
+        )
     providers = provider_names()
     if provider not in providers:
         near = nearest(provider, providers)
