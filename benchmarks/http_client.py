@@ -38,7 +38,7 @@ import polars as pl
 from refusal_index.protocol import load_prompt_set
 
 COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
-MODELS = {"openai": "openai-api/almanac/base", "inspect": "together/base"}
+MODELS = {"openai": "base", "inspect": "together/base"}
 """The model's name for each client; Inspect's provider `together` has the same API."""
 
 BARE_OPENAI = """

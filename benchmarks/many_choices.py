@@ -81,7 +81,7 @@ class Bench:
         out = self.folder / f"{questions}-{draws}-{max_choices}"
         log = self.folder / "server.jsonl"
         before = len(answered(log)) if log.exists() else 0
-        command = [*COMMAND, "run", "--model", "openai-api/almanac/base", "--variants", "normal", "--grader", "exact"]
+        command = [*COMMAND, "run", "--model", "base", "--variants", "normal", "--grader", "exact"]
         command += ["--limit", str(questions), "--draws", str(draws), "--max-choices", str(max_choices)]
         command += ["--max-connections", str(self.connections), "--attempt-timeout", "600", "--out", str(out)]
         environment = {**os.environ, "ALMANAC_BASE_URL": self.url, "ALMANAC_API_KEY": "none"}

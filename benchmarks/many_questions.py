@@ -25,7 +25,7 @@ from tests.faults.scenario_run import PLACE, TEXTS, VERDICTS
 from tests.faults.world import KEY, answer, planted, write_questions
 
 SIZES = (10_000, 100_000)
-FUNCTION, OVER_HTTP = "python:tests.faults.world:reply", "openai-api/fake/any"
+FUNCTION, OVER_HTTP = "python:tests.faults.world:reply", "any"
 OPTIONS = ("--variants", "normal", "--grader", "exact", "--draws", "1")
 MEBIBYTE = 1024  # in kibibytes, the unit of the operating system
 ROOT = Path(__file__).parents[1]

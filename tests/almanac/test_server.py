@@ -470,7 +470,7 @@ def test_serve_runs_until_a_signal_and_exits_silently(tmp_path, number):
         output, errors = process.communicate(timeout=20)
     assert models == ["almanac/base", "almanac/small", "almanac/rash"]
     assert f"ALMANAC_BASE_URL={url}" in announced[2]
-    assert "--model openai-api/almanac/base" in announced[3]
+    assert "--model base" in announced[3]
     assert (process.returncode, output, errors) == (0, "", "")
     assert json.loads(log.read_text())["path"] == "/v1/models"
 

@@ -35,7 +35,7 @@ from tests.tiers import one_fast
 COMMAND = [sys.executable, "-c", "from refusal_index.cli import app; app()", "build", "precise-wiki"]
 OPTIONS = (
     "--writer",
-    "openai-api/fake/writer",
+    "writer",
     "--shortest",
     "400",
     "--max-connections",
@@ -127,7 +127,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FakeApi]:
         patch.setenv("FAKE_API_KEY", "sk-very-secret")
         patch.setenv("FAKE_BASE_URL", server.url)
         write_pages(Path("pages.jsonl"), 60)
-        assert build("--questions", "20", "--answerer", "openai-api/fake/answerer").exit_code == 0
+        assert build("--questions", "20", "--answerer", "answerer").exit_code == 0
     return folder, server
 
 
@@ -158,7 +158,7 @@ def test_every_engine_builds_the_same_file_with_the_same_record(engine, built, t
     with serve_in_thread(faulty_app(WriterPool("writer", "answerer"), RequestLog(log))) as url:
         monkeypatch.setenv("FAKE_BASE_URL", url)
         poll = ["--engine-option", "poll=0.05"] if engine == "batch" else []
-        command = ["--questions", "20", "--answerer", "openai-api/fake/answerer", "--engine", engine, *poll]
+        command = ["--questions", "20", "--answerer", "answerer", "--engine", engine, *poll]
         assert build(*command).exit_code == 0
     assert Path("wiki.jsonl").read_bytes() == (built[0] / "wiki.jsonl").read_bytes()
     assert record() == record(str(built[0] / "wiki.jsonl"))
@@ -169,7 +169,7 @@ def test_every_engine_builds_the_same_file_with_the_same_record(engine, built, t
 
 @pytest.mark.slow
 def test_detached_build_is_collected_and_never_paid_for_twice(built, tmp_path, monkeypatch):
-    log, command = tmp_path / "log.jsonl", ("--questions", "20", "--answerer", "openai-api/fake/answerer")
+    log, command = tmp_path / "log.jsonl", ("--questions", "20", "--answerer", "answerer")
     batches = ("--engine", "batch", "--engine-option", "poll=0.05")
     write_pages(Path("pages.jsonl"), 60)
     server = faulty_app(WriterPool("writer", "answerer"), RequestLog(log), faults=BatchFaults(delay=0.3))
@@ -206,10 +206,10 @@ def test_stopped_build_resumes_without_repeating_requests(monkeypatch):
     write_pages(Path("pages.jsonl"), 60)
     with FakeApi(writer, used_up) as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        stopped = build("--questions", "20", "--answerer", "openai-api/fake/answerer")
+        stopped = build("--questions", "20", "--answerer", "answerer")
         assert (stopped.exit_code, len(api.answered)) == (1, 30), stopped.stderr
         api._fault = None
-        finished = build("--questions", "20", "--answerer", "openai-api/fake/answerer")
+        finished = build("--questions", "20", "--answerer", "answerer")
         assert finished.exit_code == 0, finished.stderr
         assert set(Counter(body["seed"] for body in api.answered).values()) == {1}
 
@@ -292,7 +292,7 @@ def test_rejected_key_stops_the_build_and_is_never_shown(monkeypatch):
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
         result = build("--questions", "50")
         assert (result.exit_code, len(api.answered)) == (1, 0)
-        assert "openai-api/fake/writer failed for 20 questions in a row" in result.stderr
+        assert "writer failed for 20 questions in a row" in result.stderr
         assert len(api.received) <= 48, "a first round of four levels"
         assert "bad key [key]" in result.stderr
         assert not Path("wiki.jsonl").exists()

@@ -331,7 +331,7 @@ def test_opened_run_has_scores_and_its_report_includes_later_ones(run):
 
 # --- Confidence over HTTP, end to end
 
-MODEL = ("--model", "openai-api/almanac/base")
+MODEL = ("--model", "base")
 DRAWN = ("--limit", "12", "--variants", "low", "--draws", "3", "--logprobs")
 
 

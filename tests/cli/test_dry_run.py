@@ -118,7 +118,7 @@ def test_requests_are_exact_with_repeated_draws(command, more):
 def test_each_grader_is_checked_by_three_requests(command, monkeypatch):
     monkeypatch.setenv("FAKE_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("FAKE_API_KEY", "none")
-    graders = "openai-api/fake/one,openai-api/fake/two"
+    graders = "one,two"
     found = estimate(command, "--limit", "5", "--variants", "low", "--grader", graders)
     assert found["grader_checks"] == 2 * 3
 

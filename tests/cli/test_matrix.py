@@ -35,10 +35,10 @@ attempt_timeout = 5
 max_connections = 20
 temperature = 0.5
 [[models]]
-model = "openai-api/fake/one"
+model = "one"
 [[models]]
 name = "Two"
-model = "openai-api/fake/two"
+model = "two"
 temperature = 1
 price = "1000,1000"
 [[datasets]]
@@ -94,7 +94,7 @@ def test_every_model_answers_every_dataset_into_one_summary(run):
         assert again.stdout == result.stdout
     document = summary()
     cells = [(one["model"], one["dataset"], one["status"]) for one in document["runs"]]
-    models = ("openai-api/fake/one", "Two")
+    models = ("one", "Two")
     assert cells == [(model, dataset, "complete") for model in models for dataset in ("own/sums", "more")]
     assert document["complete"] is True
     for one in document["runs"]:
@@ -122,9 +122,9 @@ def test_set_names_appear_in_reports_and_loaded_runs(run):
     with FakeApi(answer) as api:
         run(api, "--limit", "5", "--variants", "low")
     runs = read_runs([Path("runs/set")])
-    assert [found.label for found in runs][1:] == ["openai-api/fake/one, more", "Two, own/sums", "Two, more"]
+    assert [found.label for found in runs][1:] == ["one, more", "Two, own/sums", "Two, more"]
     assert "<title>Refusal Index of Two on more</title>" in (runs[3].source / "report.html").read_text(encoding="utf-8")
-    assert {runs[3].model_id, runs[3].dataset_id} == {"openai-api/fake/two", "own/more"}
+    assert {runs[3].model_id, runs[3].dataset_id} == {"two", "own/more"}
 
 
 def test_json_output_is_only_the_set_summary(run):
@@ -158,7 +158,7 @@ def test_renaming_or_adding_a_model_repeats_no_requests(run):
         assert "Second on more " in renamed.stdout
         labels = [found.label for found in read_runs([Path("runs/set")])]
         assert labels[2:] == ["Second, own/sums", "Second, more"]
-        run(api, old="[[datasets]]", new='[[models]]\nmodel = "openai-api/fake/three"\n[[datasets]]')
+        run(api, old="[[datasets]]", new='[[models]]\nmodel = "three"\n[[datasets]]')
         assert {body["model"] for body in api.answered[sent:]} == {"three"}
 
 
@@ -173,7 +173,7 @@ def down(monkeypatch) -> Iterator[None]:
 @pytest.mark.slow
 def test_unavailable_model_does_not_block_others_and_is_named_at_the_end(run, down):
     with FakeApi(answer) as api:
-        replaced = {"old": "openai-api/fake/one", "new": "openai-api/down/one"}
+        replaced = {"old": "one", "new": "openai-api/down/one"}
         result = run(api, **replaced)
         assert result.exit_code == 1
         assert [one["status"] for one in summary()["runs"]] == ["failed"] * 2 + ["complete"] * 2
@@ -194,7 +194,7 @@ def test_failed_run_is_reported_immediately_and_at_the_end(run, down):
     failed = summary()["runs"][1]
     assert failed["summary"] is None
     assert "grader 'openai-api/down/grader' did not answer" in failed["error"]
-    assert f"  openai-api/fake/one on more: {failed['error'][:50]}" in result.stdout
+    assert f"  one on more: {failed['error'][:50]}" in result.stdout
     assert "sk-very-secret" not in result.output
 
 
@@ -220,21 +220,21 @@ BAD = {
     ),
     "an unknown grader": ('"exact"', '"exct"', ["--grader", "'exct'", "'exact'"]),
     "a grader that cannot grade": ('"exact"', '"choice"', ["grader 'choice': expected choices"]),
-    "an unknown provider": ("openai-api/fake/two", "opnai/two", ["[[models]] 2 (Two)", "'opnai'", "openai"]),
-    "no provider": ("openai-api/fake/two", "two", ["[[models]] 2 (Two)", "PROVIDER/NAME"]),
+    "an unknown provider": ("two", "opnai/two", ["[[models]] 2 (Two)", "'opnai'", "openai"]),
+    "no provider": ("two", "two", ["[[models]] 2 (Two)", "PROVIDER/NAME"]),
     "an unknown grading model": ('"exact"', '"opnai/x"', ["'opnai'"]),
     "a wrong price": ('"1000,1000"', '"cheap"', ["[[models]] 2, price", "'cheap'"]),
     "a missing key": (
-        'model = "openai-api/fake/two"',
+        'model = "two"',
         'model = "openai-api/keyless/two"',
         ["openai-api/keyless/two", "KEYLESS_BASE_URL"],
     ),
     "the same model twice": (
-        'name = "Two"\nmodel = "openai-api/fake/two"\ntemperature = 1',
-        'name = "Two"\nmodel = "openai-api/fake/one"',
-        ["'openai-api/fake/one on own/sums' and 'Two on own/sums' are the same run"],
+        'name = "Two"\nmodel = "two"\ntemperature = 1',
+        'name = "Two"\nmodel = "one"',
+        ["'one on own/sums' and 'Two on own/sums' are the same run"],
     ),
-    "the same name twice": ('name = "Two"', 'name = "openai-api/fake/one"', ["two runs are called", "'name'"]),
+    "the same name twice": ('name = "Two"', 'name = "one"', ["two runs are called", "'name'"]),
     "a wrong draw": ('"low,high"', '"low,high"\ndraws = 1\nrepeat_questions = 3', ["--repeat-questions", "--draws"]),
     "a column that is not there": ('name = "more"', 'column = "question=q"', ["[[datasets]] 2", "'q'"]),
 }
@@ -317,7 +317,7 @@ SIBLINGS_CONFIG = f"""
 name = "siblings"
 [defaults]
 max_connections = {CONNECTIONS}
-{"".join(f'[[models]]{os.linesep}model = "openai-api/almanac/{name}"{os.linesep}' for name in model_names())}
+{"".join(f'[[models]]{os.linesep}model = "{name}"{os.linesep}' for name in model_names())}
 [[datasets]]
 dataset = "almanac"
 limit = {ALMANAC}
@@ -383,11 +383,11 @@ limit = 10
 variants = ["low"]
 draws = 1
 [[models]]
-model = "openai-api/almanac/small"
+model = "small"
 [[models]]
-model = "openai-api/almanac/base"
+model = "base"
 [[models]]
-model = "openai-api/almanac/nobody"
+model = "nobody"
 [[datasets]]
 dataset = "almanac"
 """
@@ -459,7 +459,7 @@ def test_detached_matrix_submits_once_and_resumes_with_same_command(batch_folder
 
 
 def test_dry_run_prices_batches_at_the_batch_rate(batch_folder, command):
-    shared = ("run", "--dry-run", "--limit", "10", "--model", "openai-api/almanac/base", "--price", "2,8")
+    shared = ("run", "--dry-run", "--limit", "10", "--model", "base", "--price", "2,8")
     shared = (*shared, "--assume-refusal", "0.5", "--grader", "exact")
     costs = {}
     for name, options in {
@@ -485,7 +485,7 @@ def test_dry_run_prices_batches_at_the_batch_rate(batch_folder, command):
 def test_results_are_priced_at_the_batch_rate(batch_folder, monkeypatch, command):
     with almanac(batch_folder, monkeypatch):
         shared = ("run", "--limit", "5", "--variants", "low", "--draws", "1", "--price", "2,8", "--batch-rate", "0.25")
-        shared = (*shared, "--model", "openai-api/almanac/base", "--engine", "batch", "--engine-option", "poll=0.05")
+        shared = (*shared, "--model", "base", "--engine", "batch", "--engine-option", "poll=0.05")
         assert command(*shared, "--out", "run").exit_code == 0
     rows = pl.read_parquet("run/outcomes.parquet")
     (variant,) = json.loads(Path("run/summary.json").read_text())["variants"]

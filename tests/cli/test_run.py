@@ -171,8 +171,8 @@ def test_summary_of_resumed_run_records_current_prices_and_p(command, run_folder
 def test_cost_covers_the_model_and_each_priced_grader(command, monkeypatch, prices, per_request):
     Path("q.csv").write_text("question,answer\nWho?,I\nWhat?,It\n")
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
-    arguments = ["run", "--model", "openai-api/fake/any", "--data", "q.csv", "--variants", "low", "--out", "r"]
-    arguments += ["--grader", "openai-api/fake/one,openai-api/fake/two", *prices]
+    arguments = ["run", "--model", "any", "--data", "q.csv", "--variants", "low", "--out", "r"]
+    arguments += ["--grader", "one,two", *prices]
     planned = json.loads(command(*arguments, "--dry-run", "--json").stdout)["runs"][0]
     with FakeApi(lambda message: "A" if is_grading(message) else "<answer>I</answer>") as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
@@ -472,7 +472,7 @@ def test_context_and_choices_are_sent_and_unanswerable_answers_are_wrong(command
     asked_how = ("--data", "q.jsonl", "--grader", "exact", "--variants", "highest", "--out", "there")
     with FakeApi(reply) as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        result = command("run", "--model", "openai-api/fake/any", *asked_how)
+        result = command("run", "--model", "any", *asked_how)
     assert result.exit_code == 0, result.stderr
     outcomes = pl.read_parquet("there/outcomes.parquet")
     assert outcomes["unscored_reason"].null_count() == outcomes.height == len(RECORDS)
@@ -580,7 +580,7 @@ def test_two_graders_may_be_a_function_and_a_model(run_function, pipeline, monke
     """The model grades every answer as correct, so the two disagree, which is reported."""
     with FakeApi(lambda _: "A") as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        result = run_function(f"{HERE}:answer", grader=f"{HERE}:grade,openai-api/fake/grader")
+        result = run_function(f"{HERE}:answer", grader=f"{HERE}:grade,grader")
     assert result.exit_code == 1
     assert "first_graders_disagree" in set(outcomes("r")["unscored_reason"])
 

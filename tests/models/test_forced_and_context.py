@@ -51,9 +51,7 @@ def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., P
 
     def make(api: FakeApi, **changes: object) -> Plan:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        settings = Settings.from_values(
-            **{"model": "openai-api/fake/any", "grader": "exact", "max_retries": 0, **changes}
-        )
+        settings = Settings.from_values(**{"model": "any", "grader": "exact", "max_retries": 0, **changes})
         return prepare_force(file, settings, out=tmp_path / "run")
 
     return make
@@ -104,7 +102,7 @@ def test_failed_forced_question_is_unscored_and_asked_again(prepared):
 
 def test_model_grader_is_checked_before_grading_forced_answers(prepared):
     with FakeApi(sums) as api:
-        derived = run_forced(prepared(api, grader="openai-api/fake/grader"))
+        derived = run_forced(prepared(api, grader="grader"))
     assert is_grading(api.messages()[0])
     assert len(api.answered) == 3 + 2 * 3
     assert derived.outcomes.filter(variant="low")["wrong"].to_list() == [False, True, True, False, None, True]
@@ -136,7 +134,7 @@ def test_in_process_engine_gives_the_same_table(prepared, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("first", "forced", "expected"),
     [
-        ("almanac/base", "openai-api/almanac/base", "almanac/base"),
+        ("almanac/base", "base", "almanac/base"),
         ("openai/GPT-4o", "openai/gpt-4o", "openai/GPT-4o"),
         ("gpt-4o", "openai/gpt-4o-mini", "gpt-4o, forced: openai/gpt-4o-mini"),
         (None, "openai/gpt-4o", "(not named), forced: openai/gpt-4o"),

@@ -58,7 +58,7 @@ from tests.runs.models import LOCAL, ROWS
 
 EXACT = 1e-4  # float32 sums in another batch: values down to -20 have steps of 2e-6
 KEY = "sk-proj-3fGh8jKl2mNp5qRs"
-OVER_HTTP = "openai-api/almanac/base"
+OVER_HTTP = "base"
 SMALL = {"limit": 5, "variants": "low,high", "draws": 3, "max_choices": 2}
 
 

@@ -164,7 +164,7 @@ def test_replies_of_a_run_are_stored_and_graded_as_sent_end_to_end_property(tmp_
     with FakeApi(lambda _: text) as api:
         ours = {"FAKE_BASE_URL": api.url, "FAKE_API_KEY": "k-0123456789"}
         with mock.patch.dict(os.environ, environment | ours):
-            run = ri.evaluate("openai-api/fake/any", rows, grader="exact", variants="normal", out=folder, max_retries=0)
+            run = ri.evaluate("any", rows, grader="exact", variants="normal", out=folder, max_retries=0)
             with ReplyStore(folder / "replies.sqlite") as store:
                 stored = [reply for reply in store.replies() if reply.reply.pass_ is Pass.FIRST]
     assert [(one.reply.text, one.filtered) for one in stored] == [(sound_text(text), False)]

@@ -61,7 +61,7 @@ def received_settings(server: ProviderServer) -> dict[str, float | bool | None]:
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        ("openai-api/fake/any", ALL_SENT),
+        ("any", ALL_SENT),
         ("together/any", ALL_SENT),
         ("openai/gpt-4.1", ALL_SENT),
         ("openai-api/openai/gpt-4.1", ALL_SENT),
@@ -83,7 +83,7 @@ def test_end_to_end_a_run_records_what_arrived_at_the_server(provider_server, mo
 
 
 def test_end_to_end_a_grader_is_recorded_with_its_own_settings(provider_server):
-    _, about, lines = evaluate("openai-api/fake/any", grader="openai-api/fake/judge", max_retries=0, retry=())
+    _, about, lines = evaluate("any", grader="judge", max_retries=0, retry=())
     assert about["sent"]["model"] == ALL_SENT
     assert about["sent"]["grader"] == {**dict.fromkeys(SETTINGS), "seed": True}
     assert not lines
@@ -103,7 +103,7 @@ def test_end_to_end_a_function_is_sent_no_settings_so_that_temperature_0_says_no
     assert not lines
 
 
-@pytest.mark.parametrize(("model", "is_sent"), [("openai-api/fake/any", True), ("openai-api/openai/o3", False)])
+@pytest.mark.parametrize(("model", "is_sent"), [("any", True), ("openai-api/openai/o3", False)])
 def test_end_to_end_corrected_ri_repeats_ri_only_if_temperature_0_was_sent(provider_server, model, is_sent):
     run, about, _ = evaluate(model, temperature=0)
     assert is_deterministic(run.folder.read_settings(), about) is is_sent
@@ -173,7 +173,7 @@ def test_theory_a_run_is_deterministic_if_all_its_requests_sent_temperature_0(se
 
 
 @pytest.mark.parametrize(
-    ("model", "known"), [("openai-api/fake/any", True), ("openai-api/openai/o3", False), ("openai/gpt-4.1", False)]
+    ("model", "known"), [("any", True), ("openai-api/openai/o3", False), ("openai/gpt-4.1", False)]
 )
 def test_end_to_end_a_plan_relies_on_temperature_0_where_the_client_is_known_to_send_it(provider_server, model, known):
     how = {"data": "q.csv", "limit": 3, "variants": "normal", "grader": "exact", "draws": 2}

@@ -103,7 +103,7 @@ OWN_FILES = {"dataset", "data", "column"}
 
 @pytest.mark.parametrize("name", sorted(IDENTIFYING - OWN_FILES))
 def test_settings_that_change_replies_change_the_identity(name):
-    served = {"model": "openai-api/fake/any"} if name in SERVED_ONLY else {}
+    served = {"model": "any"} if name in SERVED_ONLY else {}
     one, other = planned(**served), planned(**served, **{name: OTHER[name]})
     assert one.settings.value(name) != other.settings.value(name)
     assert as_json(one.identity) != as_json(other.identity)
@@ -128,7 +128,7 @@ RECORDED = (
 RECORDED_IF_SET = (
     '{"placement": "system", "think": "/no_think", "answered_only": true, "decoding": {"temperature": 0.0, '
     '"top_p": 1.0, "max_tokens": 10, "reasoning_effort": "low"}, "headers": ["x-gateway"], '
-    '"extra_body": {"top_k": 20}, "model": "openai-api/fake/any", "seed": 1}'
+    '"extra_body": {"top_k": 20}, "model": "any", "seed": 1}'
 )
 
 
@@ -137,7 +137,7 @@ def test_folders_record_the_settings_as_they_did_in_earlier_versions():
     assert json.dumps(Settings().recorded()) == RECORDED
     decoding = {"temperature": 0, "top_p": 1, "max_tokens": 10, "reasoning_effort": "low"}
     prompting = {"placement": "system", "think": "/no_think", "answered_only": True, "seed": 1}
-    wire = {"model": "openai-api/fake/any", "header": {"X-Gateway": "env:KEY"}, "extra_body": '{"top_k":20}'}
+    wire = {"model": "any", "header": {"X-Gateway": "env:KEY"}, "extra_body": '{"top_k":20}'}
     assert json.dumps(Settings.from_values(**decoding, **prompting, **wire).recorded()) == RECORDED_IF_SET
 
 

@@ -62,7 +62,7 @@ def truth(monkeypatch, tmp_path):
 
 
 def evaluated(questions, grader: str) -> ri.RunResults:
-    return ri.evaluate("openai-api/fake/any", questions, variants="normal", grader=grader, out=f"runs/{grader}")
+    return ri.evaluate("any", questions, variants="normal", grader=grader, out=f"runs/{grader}")
 
 
 def codes(run: ri.RunResults) -> set[str]:

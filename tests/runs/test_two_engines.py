@@ -107,7 +107,7 @@ def test_each_request_has_its_own_seed_and_content_hash():
 
 # --- The same run by each client
 
-SERVED = "openai-api/almanac/base"
+SERVED = "base"
 DRAWN_TWICE = {"limit": 12, "variants": "low,high", "draws": 2}
 
 

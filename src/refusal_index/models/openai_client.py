@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import httpx2
 from openai import AsyncOpenAI, BadRequestError, Omit
@@ -39,7 +39,8 @@ OF_OPENAI = ("OpenAI-Organization", "OpenAI-Project")
 def client_of(account: Account, at_once: int) -> AsyncOpenAI:
     """Return the client of an account; it neither retries nor times out by itself.
 
-    A login in the URL becomes a header: aiohttp accepts none in a URL. Without a key, no ``Authorization`` is sent.
+    A login in the URL becomes a header, since aiohttp accepts none in a URL, and a query follows the path of each
+    request. Without a key, no ``Authorization`` is sent.
 
     Raises
     ------
@@ -48,19 +49,18 @@ def client_of(account: Account, at_once: int) -> AsyncOpenAI:
     """
     check_certificates()
     limits = httpx2.Limits(max_connections=at_once, max_keepalive_connections=at_once)
-    base_url = account.base_url
     parts = urlsplit(account.base_url)
     headers = headers_of(account)
     login, _, host = parts.netloc.rpartition("@")
     if login:
-        base_url = parts._replace(netloc=host).geturl()
         given = {name.lower() for name, _ in account.headers}
         if "authorization" not in given:
             headers["Authorization"] = f"Basic {base64.b64encode(unquote(login).encode()).decode()}"
     client = AsyncOpenAI(
         api_key=account.api_key or NO_KEY,
-        base_url=base_url,
+        base_url=parts._replace(netloc=host, query="", fragment="").geturl(),
         default_headers=headers,
+        default_query=dict(parse_qsl(parts.query)),
         http_client=http_client(limits=limits, event_hooks={"request": [leave_out_no_key], "response": [receive]}),
         max_retries=0,
         timeout=None,

@@ -48,7 +48,7 @@ def serve_in_thread(app: web.Application) -> Iterator[str]:
 def almanac(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *middlewares: Middleware, **options: Any
 ) -> Iterator[Server]:
-    """Serve the embedded models as the provider of openai-api/almanac/..."""
+    """Serve the embedded models as the provider of ..."""
     log = folder / "requests.jsonl"
     log.unlink(missing_ok=True)
     app = faulty_app(ModelPool(model_names(), model_folder), RequestLog(log), **options)

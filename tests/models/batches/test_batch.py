@@ -33,7 +33,7 @@ from refusal_index.runs.sweep import execute_sweep, prepare_sweep
 from tests.faults.almanac import BatchFaults
 from tests.models.batches.batch_server import almanac, serve_in_thread
 
-MODEL = "openai-api/almanac/small"
+MODEL = "small"
 SMALL = {"limit": 8, "variants": "low,high", "draws": 1}
 BATCH = {"engine": "batch", "engine_option": ("poll=0.01",), "out": "run", "max_retries": 2}
 CLAUDE = "anthropic/claude-any"
@@ -313,7 +313,7 @@ def test_oversized_file_error_gives_advice(serving, monkeypatch):
 def test_an_unknown_model_ends_the_run_at_once(serving):
     with serving() as server:
         with pytest.raises(RunFailedError, match=r"a batch was refused \(line 1: model_not_found: "):
-            evaluate(model="openai-api/almanac/nobody")
+            evaluate(model="nobody")
         assert len(server.batches()) == 1
         assert not server.answered_ids()
 
@@ -402,7 +402,7 @@ def test_omitting_variants_later_keeps_paid_replies(serving, local):
 class Listing:
     """A provider that lists these batches and result lines."""
 
-    account = Account("openai-api/almanac/any", "almanac", "any", "http://127.0.0.1:9/v1")
+    account = Account("any", "almanac", "any", "http://127.0.0.1:9/v1")
 
     def __init__(self, states=(), lines=(), *, keeps_keys=True):
         self.states, self.lines, self.keeps_keys = states, lines, keeps_keys

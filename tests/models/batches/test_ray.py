@@ -215,7 +215,7 @@ def test_killed_driver_repeats_only_shards_in_flight(here, after, ray_plan, tmp_
     count = 60
     with FakeApi(sums, lambda _message, _sent: 0.1) as api:
         given = {
-            "model": "openai-api/fake/any",
+            "model": "any",
             "variants": "normal",
             "max_connections": 4,
             "engine": "ray",
@@ -254,7 +254,7 @@ def leftover(out: Path) -> int:
     files = Shards(str(folder)).read() if folder.exists() else ()
     ids = {line.custom_id for _, lines in files for line in read_lines(lines) if line.response is not None}
     with ReplyStore(out / "replies.sqlite") as store:
-        there = {custom_id("openai-api/fake/any", reply.request_sha256 or "") for reply in store.replies()}
+        there = {custom_id("any", reply.request_sha256 or "") for reply in store.replies()}
     return len(ids - there)
 
 
@@ -379,7 +379,7 @@ def test_ray_usage_statistics_are_disabled(here):
 @pytest.mark.nightly
 def test_interrupt_keeps_all_replies_in_flight(tmp_path):
     with FakeApi(sums, lambda _message, _sent: 0.3) as api:
-        given = {"model": "openai-api/fake/any", "variants": "normal", "max_connections": 4, "engine": "ray"}
+        given = {"model": "any", "variants": "normal", "max_connections": 4, "engine": "ray"}
         given |= {"grader": "exact", "engine_option": ["shard=8", "concurrency=2"], "count": 100}
         out = tmp_path / "run"
         process = start(json.dumps(given), out, {"FAKE_API_KEY": KEY, "FAKE_BASE_URL": api.url})

@@ -15,6 +15,7 @@ from functools import partial
 from importlib import import_module
 from operator import attrgetter
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl, urlsplit
 
 from refusal_index.models.accounts import Account, account_for, address_of, provider_account, split_name
 from refusal_index.models.failures import (
@@ -122,10 +123,12 @@ class BatchApi(ABC):
         check_certificates()
         self.account = account
         self.style = format_of(account.provider)
+        parts = urlsplit(account.base_url)
         self._make_client = partial(
             make_client,
             api_key=account.api_key or NO_KEY,
-            base_url=account.base_url,
+            base_url=parts._replace(query="").geturl(),
+            default_query=dict(parse_qsl(parts.query)),
             default_headers=headers,
             max_retries=0,
             timeout=timeout,
