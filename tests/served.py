@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 KEY_NAME = "FAKE_API_KEY"
 """The environment variable of the server's key."""
+
+ADDRESS = "SERVED_AT"
+"""An environment variable in which fixtures leave the address of their server."""
 
 MODEL, GRADER = "any", "grader"
 """Names of models, as the server has them."""
@@ -15,15 +20,31 @@ def is_served(name: object) -> bool:
     return isinstance(name, str) and "/" not in name and ":" not in name and name not in rules
 
 
-def at(url: str, *, graded: bool = False, key_name: str | None = KEY_NAME) -> dict[str, str]:
-    """Return the settings under which a model, and a grader where `graded`, are asked at a server."""
-    key = {} if key_name is None else {"api_key_env": key_name}
-    return {"base_url": url, **key, **(grader_at(url, key_name=key_name) if graded else {})}
+def at(url: str | None = None, *, graded: bool = False, key_name: str | None = None) -> dict[str, str]:
+    """Return the settings under which a model, and a grader where `graded`, are asked at a server.
+
+    Parameters
+    ----------
+    url
+        The address; None for that in the environment.
+    graded
+        Whether the grader is at the same server.
+    key_name
+        The variable of the key; None for `KEY_NAME` if that is set, else for no key.
+    """
+    key = _key(key_name)
+    named = {"api_key_env": key} if key else {}
+    return {"base_url": url or os.environ[ADDRESS], **named, **(grader_at(url, key_name=key_name) if graded else {})}
 
 
-def grader_at(url: str, *, key_name: str | None = KEY_NAME) -> dict[str, str]:
-    """Return the settings under which a grader is asked at a server."""
-    return {"grader_base_url": url, **({} if key_name is None else {"grader_api_key_env": key_name})}
+def grader_at(url: str | None = None, *, key_name: str | None = None) -> dict[str, str]:
+    """Return the settings under which a grader is asked at a server, as for `at`."""
+    key = _key(key_name)
+    return {"grader_base_url": url or os.environ[ADDRESS], **({"grader_api_key_env": key} if key else {})}
+
+
+def _key(name: str | None) -> str | None:
+    return name or (KEY_NAME if os.environ.get(KEY_NAME) else None)
 
 
 def as_options(settings: dict[str, str]) -> tuple[str, ...]:
@@ -31,6 +52,6 @@ def as_options(settings: dict[str, str]) -> tuple[str, ...]:
     return tuple(word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", value))
 
 
-def options_at(url: str, *, graded: bool = False, key_name: str | None = KEY_NAME) -> tuple[str, ...]:
+def options_at(url: str | None = None, *, graded: bool = False, key_name: str | None = None) -> tuple[str, ...]:
     """Return the options of the command line for `at`."""
     return as_options(at(url, graded=graded, key_name=key_name))

@@ -17,6 +17,7 @@ from refusal_index.data.outcome_table import read_confidence
 from refusal_index.data.tables import write_table
 from refusal_index.runs.settings import COMPARABILITY_VERSION
 from tests.cli.making import outcomes
+from tests.served import ADDRESS
 from tests.tiers import others_nightly
 
 # --- `confidence --add` and `--out`
@@ -337,8 +338,7 @@ DRAWN = ("--limit", "12", "--variants", "low", "--draws", "3", "--logprobs")
 
 @pytest.mark.nightly
 def test_three_methods_share_one_set_of_draws(server, command, monkeypatch):
-    monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
-    monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
+    monkeypatch.setenv(ADDRESS, server.url)
     assert command("run", *MODEL, *DRAWN, "--out", "r").exit_code == 0
     drawn = sum(int(entry["n"]) for entry in server.answered())
     assert drawn == 12 * 3 * 2, "each draw goes through both passes"
@@ -353,8 +353,7 @@ def test_three_methods_share_one_set_of_draws(server, command, monkeypatch):
 
 @pytest.mark.slow
 def test_methods_that_cost_requests_are_opt_in_and_large_ones_need_yes(server, command, monkeypatch):
-    monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
-    monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
+    monkeypatch.setenv(ADDRESS, server.url)
     assert command("run", *MODEL, "--limit", "4", "--variants", "low", "--out", "r").exit_code == 0
     before = len(server.answered())
     no_method = command("confidence", "r")
@@ -372,8 +371,7 @@ def test_methods_that_cost_requests_are_opt_in_and_large_ones_need_yes(server, c
 
 @pytest.mark.slow
 def test_log_probabilities_over_http_match_the_local_engine(server, command, monkeypatch):
-    monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
-    monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
+    monkeypatch.setenv(ADDRESS, server.url)
     found = []
     for model, out in ((MODEL, "over-http"), (("--model", "almanac/base"), "within")):
         assert command("run", *model, "--limit", "12", "--variants", "low", "--out", out).exit_code == 0

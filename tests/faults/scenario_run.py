@@ -46,7 +46,7 @@ from tests.faults.scenario import (
     Step,
 )
 from tests.faults.world import KEY, answer, planted, write_questions
-from tests.served import MODEL, options_at
+from tests.served import ADDRESS, MODEL, options_at
 
 VERDICTS = ("refused", "wrong", "first_grade", "forced_grade", "unscored_reason")
 TEXTS = ("first_reply", "forced_reply")
@@ -120,7 +120,7 @@ class Stage:
         patience = dict(pairwise(arguments)).get("--attempt-timeout", "20")
         environment = {
             "FAKE_TIMEOUT": patience,
-            "FAKE_BASE_URL": url,
+            ADDRESS: url,
             "FAKE_API_KEY": KEY,
             "TOGETHER_BASE_URL": url,
             "TOGETHER_API_KEY": KEY,

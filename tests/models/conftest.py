@@ -17,7 +17,7 @@ from refusal_index.runs.results import Derived, derive_into
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, open_store
 from tests.models.provider_server import provider_server  # noqa: F401 - a fixture
-from tests.served import MODEL, at, grader_at, is_served
+from tests.served import KEY_NAME, MODEL, at, grader_at, is_served
 
 VARIANTS = ("low", "normal", "high", "highest")
 INSPECT_MODEL = "sambanova/any"
@@ -61,9 +61,9 @@ def plan_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PlanFor:
     """Return a function that makes plans for a server at a given address, all in one folder by default."""
 
     def make(url: str, count: int = 8, dataset: Dataset | None = None, out: str = "run", **changes: object) -> Plan:
-        for provider in ("FAKE", "SAMBANOVA"):
-            monkeypatch.setenv(f"{provider}_API_KEY", "sk-very-secret")
-            monkeypatch.setenv(f"{provider}_BASE_URL", url)
+        monkeypatch.setenv(KEY_NAME, "sk-very-secret")
+        monkeypatch.setenv("SAMBANOVA_API_KEY", "sk-very-secret")
+        monkeypatch.setenv("SAMBANOVA_BASE_URL", url)
         judge = str(changes.get("refusal", "")).removeprefix("model:") or changes.get("grader")
         settings = {
             "model": MODEL,

@@ -26,6 +26,7 @@ from refusal_index.runs.store import open_store
 from tests.models.batches.batch_server import serve_in_thread
 from tests.runs import models
 from tests.runs.models import ASKED, LOCAL, ROWS, TABLE, cells
+from tests.served import ADDRESS
 from tests.tiers import one_fast
 
 # --- Several clients, one run
@@ -120,7 +121,7 @@ def address() -> Iterator[str]:
 @pytest.fixture
 def served(address, monkeypatch, tmp_path) -> str:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ALMANAC_BASE_URL", address)
+    monkeypatch.setenv(ADDRESS, address)
     return address
 
 

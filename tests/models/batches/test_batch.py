@@ -32,6 +32,7 @@ from refusal_index.runs.settings import Limits, Settings
 from refusal_index.runs.sweep import execute_sweep, prepare_sweep
 from tests.faults.almanac import BatchFaults
 from tests.models.batches.batch_server import almanac, serve_in_thread
+from tests.served import ADDRESS, at
 
 MODEL = "small"
 SMALL = {"limit": 8, "variants": "low,high", "draws": 1}
@@ -58,7 +59,7 @@ def evaluate(notes=None, **changes):
         if isinstance(event, Underway):
             notes.append(event.note)
 
-    changes = {**SMALL, **BATCH, **changes}
+    changes = {**SMALL, **BATCH, **at(), **changes}
     return ri.evaluate(changes.pop("model", MODEL), progress=record_note, **changes), notes
 
 
@@ -238,7 +239,7 @@ def test_changed_base_url_raises_while_a_batch_may_be_in_flight(serving, monkeyp
         monkeypatch.setattr(OpenAIBatchApi, "submit", lambda *_: asyncio.sleep(0, Killed()).throw(Killed))
         with pytest.raises(Killed):
             evaluate()
-    monkeypatch.setenv("ALMANAC_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv(ADDRESS, "http://127.0.0.1:9/v1")
     with pytest.raises(
         ModelError, match=r"may be in flight at http://127.0.0.1:\d+/v1, but the address of the model is now http://127"
     ):
@@ -280,7 +281,7 @@ def test_server_without_batches_raises_at_once(monkeypatch, serving):
     app = web.Application()
     app.router.add_post("/v1/chat/completions", chat)
     with serve_in_thread(app) as url:
-        monkeypatch.setenv("ALMANAC_BASE_URL", url)
+        monkeypatch.setenv(ADDRESS, url)
         with pytest.raises(
             RunFailedError, match=r"small: http://\S+ does not accept batches .*404.*: .* --engine direct"
         ):
@@ -362,7 +363,9 @@ def test_interrupt_reports_batches_in_flight(serving, local):
                 budget.end("interrupted")
 
     async def interrupted():
-        settings = Settings.from_values(model=MODEL, **{**SMALL, "engine": "batch", "engine_option": ("poll=30",)})
+        settings = Settings.from_values(
+            model=MODEL, **{**SMALL, **at(), "engine": "batch", "engine_option": ("poll=30",)}
+        )
         await execute(prepare(settings, out=Path("run")), record_note, budget)
 
     with serving(faults=BatchFaults(delay=0.3)) as server:
@@ -402,7 +405,7 @@ def test_omitting_variants_later_keeps_paid_replies(serving, local):
 class Listing:
     """A provider that lists these batches and result lines."""
 
-    account = Account("any", "almanac", "any", "http://127.0.0.1:9/v1")
+    account = Account("any", "127.0.0.1:9", "any", "http://127.0.0.1:9/v1")
 
     def __init__(self, states=(), lines=(), *, keeps_keys=True):
         self.states, self.lines, self.keeps_keys = states, lines, keeps_keys
@@ -575,7 +578,7 @@ def test_sweep_reports_an_unreachable_server_and_ends_after_a_while(serving, mon
         yield lambda event: notes.append(event.note) if isinstance(event, Underway) and event.is_notice else None
 
     async def run_sweep():
-        sweep = prepare_sweep("set.toml")
+        sweep = prepare_sweep("set.toml", at())
         with locked(sweep.path):
             return [one async for one in execute_sweep(sweep, watched)]
 
@@ -600,10 +603,10 @@ def test_batch_at_another_address_is_kept_until_collected(serving, local, monkey
     with serving(faults=BatchFaults(delay=0.1)) as server:
         with pytest.raises(WaitingError):
             evaluate(detach=True)
-        monkeypatch.setenv("ALMANAC_BASE_URL", "http://127.0.0.1:9/v1")
-        with pytest.raises(ModelError, match=f"is in flight at {server.url}, .*ALMANAC_BASE_URL={server.url} "):
+        monkeypatch.setenv(ADDRESS, "http://127.0.0.1:9/v1")
+        with pytest.raises(ModelError, match=f"is in flight at {server.url}, .*base_url {server.url} "):
             evaluate()
-        monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
+        monkeypatch.setenv(ADDRESS, server.url)
         run, _ = evaluate()
         assert outcomes(run).equals(local)
         assert len(server.batches()) == 2

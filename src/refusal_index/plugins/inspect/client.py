@@ -458,7 +458,7 @@ def chat_messages(request: Request) -> list[ChatMessage]:
     return [KINDS[message.role == "system"](content=message.content) for message in request.messages]
 
 
-SET_IT = "set what is missing, or name a server of your own with --base-url and --api-key-env"
+SET_IT = "set what is missing"
 """Advice for an error of Inspect that names what is missing, such as a key, but not what to do."""
 
 
@@ -522,7 +522,8 @@ def resolve_model(name: str, *, greedy: bool = False) -> Model:
         text = unstyled(error) if isinstance(error, PrerequisiteError) else str(error)
         parts = (" ".join(part.split()).rstrip(":") for part in text.split("\n\n"))
         cause = ": ".join(filter(None, parts)).rstrip(".") or type(error).__name__
-        advice = f"; {SET_IT}" if isinstance(error, PrerequisiteError) and not _says_how(cause) else ""
+        or_server = ", or name a server of your own with {base_url} and {api_key_env}"
+        advice = f"; {SET_IT}{or_server}" if isinstance(error, PrerequisiteError) and not _says_how(cause) else ""
         raise ModelError(f"model {name!r}: {cause}{advice}") from error
     _use_our_connections(model.api)
     guard(model.api)
