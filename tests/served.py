@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from itertools import pairwise
 
 KEY_NAME = "FAKE_API_KEY"
 """The environment variable of the server's key."""
@@ -55,3 +57,20 @@ def as_options(settings: dict[str, str]) -> tuple[str, ...]:
 def options_at(url: str | None = None, *, graded: bool = False, key_name: str | None = None) -> tuple[str, ...]:
     """Return the options of the command line for `at`."""
     return as_options(at(url, graded=graded, key_name=key_name))
+
+
+def with_addresses(arguments: Sequence[str]) -> list[str]:
+    """Return arguments of the command line, with the options for the models in them that only a server names.
+
+    If no fixture has left an address in the environment, nothing is added.
+    """
+    if ADDRESS not in os.environ:
+        return list(arguments)
+    given = dict(pairwise(arguments))
+    judges = [*given.get("--grader", "").split(","), given.get("--refusal", "").partition("model:")[2]]
+    added: dict[str, str] = {}
+    if "--base-url" not in given and ("--config" in given or is_served(given.get("--model", given.get("--writer")))):
+        added |= at()
+    if "--grader-base-url" not in given and any(judge and is_served(judge) for judge in judges):
+        added |= grader_at()
+    return [*arguments, *as_options(added)]

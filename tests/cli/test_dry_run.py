@@ -9,6 +9,7 @@ import pytest
 
 from refusal_index.runs import dry_run
 from tests.cli.making import PIPELINE, outcomes, stored, write_sums
+from tests.served import ADDRESS
 from tests.tiers import others_nightly
 
 LIMIT = 60
@@ -116,7 +117,7 @@ def test_requests_are_exact_with_repeated_draws(command, more):
 
 
 def test_each_grader_is_checked_by_three_requests(command, monkeypatch):
-    monkeypatch.setenv("FAKE_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv(ADDRESS, "http://127.0.0.1:9/v1")
     monkeypatch.setenv("FAKE_API_KEY", "none")
     graders = "one,two"
     found = estimate(command, "--limit", "5", "--variants", "low", "--grader", graders)

@@ -23,6 +23,7 @@ from tests.cli.serving import finish, kill_once, start
 from tests.faults.almanac import BatchFaults
 from tests.models.batches.batch_server import almanac
 from tests.models.fake_api import FakeApi, is_grading, question_of
+from tests.served import ADDRESS
 
 # --- `run --config`
 
@@ -70,7 +71,7 @@ def run(command, monkeypatch):
 
     def with_text(api: FakeApi | None, *arguments: str, old: str = "", new: str = ""):
         assert old in CONFIG
-        monkeypatch.setenv("FAKE_BASE_URL", api.url if api else "http://127.0.0.1:9/v1")
+        monkeypatch.setenv(ADDRESS, api.url if api else "http://127.0.0.1:9/v1")
         Path("set.toml").write_text(CONFIG.replace(old, new, 1))
         return command("run", "--config", "set.toml", *arguments)
 

@@ -18,6 +18,7 @@ from refusal_index.cli import app
 from refusal_index.errors import escape
 from tests.cli.making import PIPELINE, outcomes, stored, write_sums
 from tests.models.fake_api import FakeApi, is_forced, is_grading, question_of
+from tests.served import ADDRESS, with_addresses
 
 KEY = "sk-very-secret"
 COUNT = 12
@@ -81,9 +82,9 @@ def in_folder(folder: Path, api: FakeApi, *arguments: str) -> Result:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("FAKE_API_KEY", KEY)
-        patch.setenv("FAKE_BASE_URL", api.url)
+        patch.setenv(ADDRESS, api.url)
         patch.setenv("COLUMNS", "200")
-        return CliRunner().invoke(app, arguments, catch_exceptions=False)
+        return CliRunner().invoke(app, with_addresses(arguments), catch_exceptions=False)
 
 
 @pytest.fixture(scope="module")
@@ -100,12 +101,12 @@ def ask(command, tmp_path: Path, monkeypatch):
     """Return a function that runs and regrades against a server."""
     write_questions(tmp_path)
     monkeypatch.setenv("FAKE_API_KEY", KEY)
-    monkeypatch.setenv("FAKE_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv(ADDRESS, "http://127.0.0.1:9/v1")
     monkeypatch.setenv("COLUMNS", "200")
 
     def run(api: FakeApi | None, *arguments: str):
         if api is not None:
-            monkeypatch.setenv("FAKE_BASE_URL", api.url)
+            monkeypatch.setenv(ADDRESS, api.url)
         return command(*arguments, *options(*arguments))
 
     return run

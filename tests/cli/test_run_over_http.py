@@ -12,6 +12,7 @@ from aiohttp import web
 from tests.cli.making import outcomes
 from tests.cli.serving import finish, kill_once, start
 from tests.models.fake_api import FakeApi, Fault, is_grading, question_of
+from tests.served import ADDRESS
 from tests.tiers import others_nightly
 
 # --- Commands over HTTP, end to end
@@ -31,8 +32,7 @@ def test_killed_run_resumes_without_repeats_to_the_same_result(
     killed = ("run", *arguments, "--out", str(tmp_path / "killed"))
     for enough in kills:
         kill_once(server, enough, start(server, *killed))
-    monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
-    monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
+    monkeypatch.setenv(ADDRESS, server.url)
     assert command(*killed, "--model", "base").exit_code == 0
     sent = Counter(entry["seed"] for entry in server.answered())
     refused = outcomes(tmp_path / "killed").filter("refused")["question_id"].n_unique()
@@ -121,7 +121,7 @@ def ask(command, questions, monkeypatch):
     """Return a function that runs one variant of the questions against a server."""
 
     def run(api: FakeApi, *more: str, grader: str = "exact"):
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        monkeypatch.setenv(ADDRESS, api.url)
         monkeypatch.setenv("FAKE_API_KEY", KEY)
         monkeypatch.setenv("COLUMNS", "200")
         arguments = ["run", "--model", "any", "--data", questions, "--variants", "normal"]

@@ -15,8 +15,9 @@ from aiohttp import web
 
 import refusal_index as ri
 from refusal_index.data.files import locked
+from refusal_index.models.accounts import Account
 from refusal_index.models.failures import CircuitBreaker, RequestFailedError, UnreadableReplyError
-from refusal_index.models.requests import Account, ModelError
+from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import batches, server
 from refusal_index.plugins.batches import engine, providers
