@@ -88,7 +88,7 @@ COMMANDS = {
     "thinking": "run --limit {n} --variants normal --think true",
     "own": "run --limit {n} --data own.jsonl --grader exact --variants low,normal",
     "own_small": "run --model almanac/small --limit {n} --data own.jsonl --grader exact --variants low,normal",
-    "http": "run --limit {n} --model openai-api/loop/m --grader exact --variants low,normal",
+    "http": "run --limit {n} --model m --grader exact --variants low,normal",
     "together": "run --limit {fifth} --model together/m --grader exact --variants normal",
     "regraded": "regrade base --grader exact",
     "forced": "force first.csv --model almanac/base",

@@ -2500,7 +2500,7 @@ MUTANTS = (
     Mutant(
         "a plugin cannot take a provider's name",
         "_is_taken",
-        "    if prefix in (OPENAI, COMPATIBLE):\n        return True\n",
+        "    if prefix == OPENAI:\n        return True\n",
         "    return False\n",
         "test_entry_points.py",
     ),

@@ -378,7 +378,7 @@ CASES = {
         [*OPTIONS[:2], "--engine", "files"],
         ["--engine", "an engine that sends requests", "direct"],
     ),
-    "no such answerer": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--answerer", "opnai/x"], ["'opnai'"]),
+    "no such writer": ("pages.jsonl", "w.jsonl", ["--writer", "opnai/x"], ["'opnai'"]),
 }
 
 

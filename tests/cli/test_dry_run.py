@@ -231,6 +231,6 @@ def test_grouping_questions_of_equal_length_does_not_change_the_estimate(command
     together = [estimate(command, *arguments)]
     command("run", *arguments, "--variants", "low", "--max-requests", "60", "--out", "r")
     together.append(estimate(command, *arguments, "--out", "r"))
-    monkeypatch.setattr(dry_run, "counts_exactly", lambda _model: True)
+    monkeypatch.setattr(dry_run, "counts_exactly", lambda *_: True)
     assert [estimate(command, *arguments), estimate(command, *arguments, "--out", "r")] == together
     assert together[1]["stored"] > 0

@@ -23,11 +23,11 @@ from tests.cli.serving import finish, kill_once, start
 from tests.faults.almanac import BatchFaults
 from tests.models.batches.batch_server import almanac
 from tests.models.fake_api import FakeApi, is_grading, question_of
-from tests.served import ADDRESS
 
 # --- `run --config`
 
-CONFIG = """
+AT = 'api_key_env = "FAKE_API_KEY"\nbase_url ='
+CONFIG = f"""
 [defaults]
 variants = "low,high"
 grader = "exact"
@@ -37,9 +37,11 @@ max_connections = 20
 temperature = 0.5
 [[models]]
 model = "one"
+{AT} "URL"
 [[models]]
 name = "Two"
 model = "two"
+{AT} "URL"
 temperature = 1
 price = "1000,1000"
 [[datasets]]
@@ -66,13 +68,12 @@ def run(command, monkeypatch):
     write_sums("sums.csv", 8, "sums")
     write_sums("more.csv", 9, "more")
     monkeypatch.setenv("FAKE_API_KEY", "sk-very-secret")
-    monkeypatch.setenv("DOWN_API_KEY", "sk-very-secret")
     monkeypatch.setenv("COLUMNS", "200")
 
     def with_text(api: FakeApi | None, *arguments: str, old: str = "", new: str = ""):
         assert old in CONFIG
-        monkeypatch.setenv(ADDRESS, api.url if api else "http://127.0.0.1:9/v1")
-        Path("set.toml").write_text(CONFIG.replace(old, new, 1))
+        text = CONFIG.replace(old, new, 1)
+        Path("set.toml").write_text(text.replace("URL", api.url if api else "http://127.0.0.1:9/v1"))
         return command("run", "--config", "set.toml", *arguments)
 
     return with_text
@@ -159,27 +160,26 @@ def test_renaming_or_adding_a_model_repeats_no_requests(run):
         assert "Second on more " in renamed.stdout
         labels = [found.label for found in read_runs([Path("runs/set")])]
         assert labels[2:] == ["Second, own/sums", "Second, more"]
-        run(api, old="[[datasets]]", new='[[models]]\nmodel = "three"\n[[datasets]]')
+        run(api, old="[[datasets]]", new=f'[[models]]\nmodel = "three"\n{AT} "URL"\n[[datasets]]')
         assert {body["model"] for body in api.answered[sent:]} == {"three"}
 
 
 @pytest.fixture
-def down(monkeypatch) -> Iterator[None]:
-    """Start a server that rejects every request."""
+def down() -> Iterator[str]:
+    """Start a server that rejects every request, and return its address."""
     with FakeApi(answer, lambda *_: web.json_response({"error": {"message": "no"}}, status=400)) as api:
-        monkeypatch.setenv("DOWN_BASE_URL", api.url)
-        yield
+        yield api.url
 
 
 @pytest.mark.slow
 def test_unavailable_model_does_not_block_others_and_is_named_at_the_end(run, down):
     with FakeApi(answer) as api:
-        replaced = {"old": "one", "new": "openai-api/down/one"}
+        replaced = {"old": "URL", "new": down}
         result = run(api, **replaced)
         assert result.exit_code == 1
         assert [one["status"] for one in summary()["runs"]] == ["failed"] * 2 + ["complete"] * 2
         assert "2 of 4 runs are not complete" in result.stdout
-        assert "  openai-api/down/one on own/sums: openai-api/down/one failed " in result.stdout
+        assert "  one on own/sums: one failed " in result.stdout
         sent = len(api.answered)
         assert run(api, **replaced).exit_code == 1
         assert len(api.answered) == sent
@@ -188,13 +188,13 @@ def test_unavailable_model_does_not_block_others_and_is_named_at_the_end(run, do
 @pytest.mark.slow
 def test_failed_run_is_reported_immediately_and_at_the_end(run, down):
     with FakeApi(answer) as api:
-        result = run(api, old='name = "more"', new='name = "more"\ngrader = "openai-api/down/grader"')
+        result = run(api, old='name = "more"', new=f'name = "more"\ngrader = "grader"\ngrader_base_url = "{down}"')
     assert result.exit_code == 1
     assert result.stderr.count("error: ") == 2
     assert [one["status"] for one in summary()["runs"]] == ["complete", "failed"] * 2
     failed = summary()["runs"][1]
     assert failed["summary"] is None
-    assert "grader 'openai-api/down/grader' did not answer" in failed["error"]
+    assert "grader 'grader' did not answer" in failed["error"]
     assert f"  one on more: {failed['error'][:50]}" in result.stdout
     assert "sk-very-secret" not in result.output
 
@@ -221,19 +221,24 @@ BAD = {
     ),
     "an unknown grader": ('"exact"', '"exct"', ["--grader", "'exct'", "'exact'"]),
     "a grader that cannot grade": ('"exact"', '"choice"', ["grader 'choice': expected choices"]),
-    "an unknown provider": ("two", "opnai/two", ["[[models]] 2 (Two)", "'opnai'", "openai"]),
-    "no provider": ("two", "two", ["[[models]] 2 (Two)", "PROVIDER/NAME"]),
+    "an unknown provider": (f'"two"\n{AT} "URL"', '"opnai/two"', ["[[models]] 2 (Two)", "'opnai'", "openai"]),
+    "no provider": (f'"two"\n{AT} "URL"', '"two"', ["[[models]] 2 (Two)", "PROVIDER/NAME"]),
     "an unknown grading model": ('"exact"', '"opnai/x"', ["'opnai'"]),
     "a wrong price": ('"1000,1000"', '"cheap"', ["[[models]] 2, price", "'cheap'"]),
     "a missing key": (
-        'model = "two"',
-        'model = "openai-api/keyless/two"',
-        ["openai-api/keyless/two", "KEYLESS_BASE_URL"],
+        f'"two"\n{AT} "URL"',
+        '"two"\napi_key_env = "NO_SUCH_KEY"\nbase_url = "URL"',
+        ["NO_SUCH_KEY, found no such variable"],
     ),
     "the same model twice": (
-        'name = "Two"\nmodel = "two"\ntemperature = 1',
-        'name = "Two"\nmodel = "one"',
-        ["'one on own/sums' and 'Two on own/sums' are the same run"],
+        f'model = "two"\n{AT} "URL"\ntemperature = 1',
+        f'model = "one"\n{AT} "URL"',
+        ["'one on own/sums' and 'Two on own/sums' are the same run", "remove one of them"],
+    ),
+    "a model at two addresses without a name": (
+        f'name = "Two"\nmodel = "two"\n{AT} "URL"\ntemperature = 1',
+        'model = "one"\nbase_url = "http://127.0.0.1:9/v1"',
+        ["'one on own/sums' and 'one on own/sums' are the same run", "give each a 'name'"],
     ),
     "the same name twice": ('name = "Two"', 'name = "one"', ["two runs are called", "'name'"]),
     "a wrong draw": ('"low,high"', '"low,high"\ndraws = 1\nrepeat_questions = 3', ["--repeat-questions", "--draws"]),
@@ -273,7 +278,6 @@ def test_set_does_not_overwrite_an_unrelated_folder(run):
 
 
 def test_set_in_use_by_another_process_is_rejected(run):
-    Path("set.toml").write_text(CONFIG)
     with FakeApi(answer) as api:
         with locked(Path("runs/set")):
             result = run(api)
@@ -462,6 +466,7 @@ def test_detached_matrix_submits_once_and_resumes_with_same_command(batch_folder
 def test_dry_run_prices_batches_at_the_batch_rate(batch_folder, command):
     shared = ("run", "--dry-run", "--limit", "10", "--model", "base", "--price", "2,8")
     shared = (*shared, "--assume-refusal", "0.5", "--grader", "exact")
+    shared = (*shared, "--base-url", "http://127.0.0.1:9/v1")
     costs = {}
     for name, options in {
         "single": (),

@@ -295,7 +295,8 @@ def test_regrading_names_the_option_that_changed(command, pipeline):
         (["forced", "--grader", "exact"], "holds a forced pass alone"),
     ],
 )
-def test_bad_regrade_input_is_one_line_before_any_request(ask, exact, arguments, message):
+def test_bad_regrade_input_is_one_line_before_any_request(ask, exact, monkeypatch, arguments, message):
+    monkeypatch.delenv(ADDRESS)
     if arguments[0] == "forced":
         forced = json.loads(Path("exact/run.json").read_text())
         forced["settings"]["first_pass"] = {"model": "fake/any"}

@@ -174,6 +174,7 @@ def test_cost_covers_the_model_and_each_priced_grader(command, monkeypatch, pric
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
     arguments = ["run", "--model", "any", "--data", "q.csv", "--variants", "low", "--out", "r"]
     arguments += ["--grader", "one,two", *prices]
+    monkeypatch.setenv(ADDRESS, "http://127.0.0.1:9/v1")
     planned = json.loads(command(*arguments, "--dry-run", "--json").stdout)["runs"][0]
     with FakeApi(lambda message: "A" if is_grading(message) else "<answer>I</answer>") as api:
         monkeypatch.setenv(ADDRESS, api.url)

@@ -16,13 +16,15 @@ from refusal_index.render.summary import first_screen, summary_blocks
 from refusal_index.runs.store import ReplyStore, open_store
 from tests.cli.test_score_and_report import summary
 from tests.models.provider_server import QUESTIONS
+from tests.served import at, is_served
 
 HOW = {"variants": "normal", "grader": "exact", "max_retries": 0, "max_connections": 1}
 CLIENTS = ("m", "together/m")
 
 
 def evaluate(model: str, out: str, **settings: object) -> ri.RunResults:
-    return ri.evaluate(model, "own", data="q.csv", out=out, **{**HOW, **settings})
+    servers = at() if is_served(model) else {}
+    return ri.evaluate(model, "own", data="q.csv", out=out, **{**HOW, **servers, **settings})
 
 
 def codes(statements: object) -> list[str]:

@@ -43,6 +43,8 @@ VALUES: dict[str, Any] = {
     "retry": "first_empty",
     "command": "true {requests} {replies}",
     "engine_option": {"poll": "1"},
+    "base_url": "http://127.0.0.1:8000/v1",
+    "grader_base_url": "http://127.0.0.1:9000/v1",
     "header": {"X-Gateway": "env:GATEWAY_KEY"},
     "extra_body": {"top_k": 20},
     "price": "1,2",
@@ -74,7 +76,10 @@ def other_value(setting: Setting) -> Any:
 
 OTHER = {name: other_value(setting) for name, setting in SETTINGS.items()}
 IDENTIFYING = {name for name, setting in SETTINGS.items() if setting.identity != "no"}
-SERVED_ONLY = {"header", "extra_body"}
+SERVED = {"model": "any", "base_url": "http://127.0.0.1:7000/v1"}
+SERVED_ONLY = {"header", "extra_body", "api_key_env"}
+GRADER_SERVED = {"grader": "openai/any", "grader_base_url": "http://127.0.0.1:7000/v1"}
+GRADER_SERVED_ONLY = {"grader_api_key_env"}
 
 
 @pytest.fixture(autouse=True)
@@ -101,10 +106,16 @@ def questions(folder: str, text: str = "What is {n} plus {n}?") -> list[str]:
 OWN_FILES = {"dataset", "data", "column"}
 
 
+def needed_by(name: str) -> dict[str, str]:
+    """Return the settings that a setting requires."""
+    if name == "grader_base_url":
+        return {"grader": "openai/any"}
+    return SERVED if name in SERVED_ONLY else GRADER_SERVED if name in GRADER_SERVED_ONLY else {}
+
+
 @pytest.mark.parametrize("name", sorted(IDENTIFYING - OWN_FILES))
 def test_settings_that_change_replies_change_the_identity(name):
-    served = {"model": "any"} if name in SERVED_ONLY else {}
-    one, other = planned(**served), planned(**served, **{name: OTHER[name]})
+    one, other = planned(**needed_by(name)), planned(**needed_by(name), **{name: OTHER[name]})
     assert one.settings.value(name) != other.settings.value(name)
     assert as_json(one.identity) != as_json(other.identity)
     assert one.folder.path != other.folder.path
@@ -115,7 +126,7 @@ ENGINE_SETTINGS = {"detach": "batch", "ray_address": "ray", "command": "command"
 
 @pytest.mark.parametrize("name", sorted(SETTINGS.keys() - IDENTIFYING - ENGINE_SETTINGS.keys()))
 def test_harmless_settings_keep_the_folder(name):
-    one, other = planned(), planned(**{name: OTHER[name]})
+    one, other = planned(**needed_by(name)), planned(**needed_by(name), **{name: OTHER[name]})
     assert one.settings.value(name) != other.settings.value(name)
     assert as_json(one.identity) == as_json(other.identity)
     assert one.folder.path == other.folder.path
@@ -126,7 +137,7 @@ RECORDED = (
     '"reasoning_effort": null}, "model": "almanac/base", "seed": 0}'
 )
 RECORDED_IF_SET = (
-    '{"placement": "system", "think": "/no_think", "answered_only": true, "decoding": {"temperature": 0.0, '
+    '{"named_by_server": true, "placement": "system", "think": "/no_think", "answered_only": true, "decoding": {"temperature": 0.0, '
     '"top_p": 1.0, "max_tokens": 10, "reasoning_effort": "low"}, "headers": ["x-gateway"], '
     '"extra_body": {"top_k": 20}, "model": "any", "seed": 1}'
 )
@@ -137,12 +148,12 @@ def test_folders_record_the_settings_as_they_did_in_earlier_versions():
     assert json.dumps(Settings().recorded()) == RECORDED
     decoding = {"temperature": 0, "top_p": 1, "max_tokens": 10, "reasoning_effort": "low"}
     prompting = {"placement": "system", "think": "/no_think", "answered_only": True, "seed": 1}
-    wire = {"model": "any", "header": {"X-Gateway": "env:KEY"}, "extra_body": '{"top_k":20}'}
+    wire = {**SERVED, "header": {"X-Gateway": "env:KEY"}, "extra_body": '{"top_k":20}'}
     assert json.dumps(Settings.from_values(**decoding, **prompting, **wire).recorded()) == RECORDED_IF_SET
 
 
-NOT_RESTORED = {"header"}
-"""Its value is the name of an environment variable, which is not recorded."""
+NOT_RESTORED = {"header", "base_url"}
+"""Whose values, the name of an environment variable and an address, are not recorded."""
 
 
 def test_what_a_folder_records_restores_the_settings():
@@ -166,7 +177,9 @@ def test_identity_depends_on_own_questions_not_on_their_path():
         assert planned(**different, **own).folder.path != one.folder.path
 
 
-COMMON_SETTINGS = SETTINGS.keys() - OWN_FILES - SERVED_ONLY - ENGINE_SETTINGS.keys()
+COMMON_SETTINGS = (
+    SETTINGS.keys() - OWN_FILES - SERVED_ONLY - GRADER_SERVED_ONLY - {"grader_base_url"} - ENGINE_SETTINGS.keys()
+)
 CHANGES = st.sets(st.sampled_from(sorted(COMMON_SETTINGS)))
 
 

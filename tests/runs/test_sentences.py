@@ -9,7 +9,7 @@ import pytest
 
 import refusal_index as ri
 from tests.faults.api import FakeApi
-from tests.served import ADDRESS
+from tests.served import ADDRESS, at
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +63,7 @@ def truth(monkeypatch, tmp_path):
 
 
 def evaluated(questions, grader: str) -> ri.RunResults:
-    return ri.evaluate("any", questions, variants="normal", grader=grader, out=f"runs/{grader}")
+    return ri.evaluate("any", questions, variants="normal", grader=grader, out=f"runs/{grader}", **at())
 
 
 def codes(run: ri.RunResults) -> set[str]:

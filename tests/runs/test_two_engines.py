@@ -26,7 +26,6 @@ from refusal_index.runs.store import open_store
 from tests.models.batches.batch_server import serve_in_thread
 from tests.runs import models
 from tests.runs.models import ASKED, LOCAL, ROWS, TABLE, cells
-from tests.served import ADDRESS
 from tests.tiers import one_fast
 
 # --- Several clients, one run
@@ -121,14 +120,16 @@ def address() -> Iterator[str]:
 @pytest.fixture
 def served(address, monkeypatch, tmp_path) -> str:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(ADDRESS, address)
     return address
 
 
 @pytest.mark.slow
 def test_engines_give_the_same_table_and_requests(served):
     models = {"embedded": "almanac/base", "provided": get_model("almanac/base", memoize=False), "served": SERVED}
-    embedded, provided, over_http = (ri.evaluate(model, out=out, **DRAWN_TWICE) for out, model in models.items())
+    embedded, provided, over_http = (
+        ri.evaluate(model, out=out, base_url=served if model == SERVED else None, **DRAWN_TWICE)
+        for out, model in models.items()
+    )
     assert embedded.outcomes.height == 12 * 2 * 2
     assert embedded.outcomes.equals(provided.outcomes)
     assert embedded.outcomes.drop("model").equals(over_http.outcomes.drop("model"))
@@ -152,5 +153,8 @@ def test_one_engine_finishes_a_run_begun_by_another(tmp_path, monkeypatch):
 
 @pytest.mark.nightly
 def test_default_run_is_the_same_over_http(served):
-    embedded, over_http = ri.evaluate(out="embedded"), ri.evaluate(SERVED, "almanac", limit=1000, out="http")
+    embedded, over_http = (
+        ri.evaluate(out="embedded"),
+        (ri.evaluate(SERVED, "almanac", limit=1000, out="http", base_url=served)),
+    )
     assert embedded.outcomes.drop("model").equals(over_http.outcomes.drop("model"))

@@ -49,7 +49,7 @@ def two_models(first: str | None, forced: str) -> Iterator[Statement]:
 def is_same_model(first: str, other: str) -> bool:
     """Whether two names refer to one model: the shorter is a suffix of the longer, part by part.
 
-    >>> is_same_model("almanac/base", "openai-api/almanac/base"), is_same_model("gpt-4o", "openai/gpt-4o-mini")
+    >>> is_same_model("almanac/base", "base"), is_same_model("gpt-4o", "openai/gpt-4o-mini")
     (True, False)
     """
     parts, others = (name.casefold().split("/") for name in (first, other))

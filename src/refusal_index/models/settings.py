@@ -628,7 +628,6 @@ class Servers:
         "With --grader-base-url: environment variable that holds the server's key.",
         identity="no",
         metavar="VAR",
-        is_common=True,
         argument="str | None",
         scope="dataset",
         reader=read_variable,

@@ -7,6 +7,7 @@ the others.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from refusal_index.data.run_json import as_json
 from refusal_index.data.run_sets import SUMMARY, set_document
 from refusal_index.errors import RefusalIndexError, RunFolderError
 from refusal_index.models.requests import ModelError
@@ -242,11 +244,14 @@ def _is_waited_for(plan: Plan, budget: Budget) -> bool:
 def _refuse_doubles(source: str, plans: Sequence[Plan]) -> None:
     """Raise if two runs of a set would share a folder or a name."""
     folders: dict[Path, Plan] = {}
+    runs: dict[tuple[str | None, str], Plan] = {}
     titles: set[str] = set()
     for plan in plans:
-        other = folders.get(plan.folder.path)
+        address = plan.settings.servers.base_url
+        run = (address, json.dumps(as_json(plan.identity), sort_keys=True))
+        other = folders.get(plan.folder.path) or runs.get(run)
         if other is not None:
-            at_one = other.settings.servers.base_url == plan.settings.servers.base_url
+            at_one = other.settings.servers.base_url == address
             advice = "remove one of them" if at_one else "give each a 'name', which tells models at two addresses apart"
             raise ConfigError(
                 f"{source}: {other.called!r} and {plan.called!r} are the same run: same model, questions and "
@@ -255,4 +260,5 @@ def _refuse_doubles(source: str, plans: Sequence[Plan]) -> None:
         if plan.called in titles:
             raise ConfigError(f"{source}: two runs are called {plan.called!r}; tell them apart with 'name'")
         folders[plan.folder.path] = plan
+        runs[run] = plan
         titles.add(plan.called)

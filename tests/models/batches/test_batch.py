@@ -86,7 +86,8 @@ def test_batch_table_matches_other_engines_and_requests_are_sent_once(serving, l
         assert len(server.batches()) == 2, "one for the first passes, one for the forced passes"
         evaluate()
         assert len(server.batches()) == 2, "a complete run asks for nothing"
-    assert any("1 batch at almanac: 1 " in note for note in notes)
+    host = server.url.removeprefix("http://").removesuffix("/v1")
+    assert any(f"1 batch at {host}: 1 " in note for note in notes)
     assert [one["event"] for one in journal()] == ["begun", "uploaded", "submitted", "collected"] * 2
     assert "sk-none-needed" not in Path("run/batches.jsonl").read_text()
 
@@ -139,11 +140,11 @@ def test_batch_cancelled_elsewhere_is_completed(serving, local):
 def test_detached_run_submits_and_the_same_command_collects(serving, local):
     with serving(faults=BatchFaults(delay=0.1)) as server:
         with pytest.raises(
-            WaitingError, match=r"^1 batch with 16 requests at almanac is in flight; run the same command"
+            WaitingError, match=r"^1 batch with 16 requests at 127.0.0.1:\d+ is in flight; run the same command"
         ):
             evaluate(detach=True)
         assert len(server.batches()) == 1
-        with pytest.raises(SettingError, match=r"1 batch with 16 requests at almanac is in flight: another engine"):
+        with pytest.raises(SettingError, match=r"1 batch with 16 requests .* is in flight: another engine"):
             evaluate(engine="direct", engine_option=())
         run, _ = evaluate()
         assert outcomes(run).equals(local)
@@ -372,10 +373,8 @@ def test_interrupt_reports_batches_in_flight(serving, local):
     with serving(faults=BatchFaults(delay=0.3)) as server:
         with pytest.raises(WaitingError, match="interrupted"):
             asyncio.run(interrupted())
-        assert (
-            notes[-1]
-            == "1 batch with 16 requests at almanac is in flight; run the same command again to collect the results"
-        )
+        assert notes[-1].startswith("1 batch with 16 requests at 127.0.0.1:")
+        assert notes[-1].endswith(" is in flight; run the same command again to collect the results")
         run, _ = evaluate()
         assert outcomes(run).equals(local)
         assert len(server.batches()) == 2
