@@ -42,7 +42,8 @@ def measure(number: int, *, over_http: bool, connections: int) -> int:
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
         if over_http:
             url = stack.enter_context(FakeApi(answer)).url
-            environment |= {"FAKE_BASE_URL": url, "FAKE_API_KEY": KEY}
+            environment["FAKE_API_KEY"] = KEY
+            command += ["--base-url", url, "--api-key-env", "FAKE_API_KEY"]
         start = time.perf_counter()
         process = subprocess.Popen(
             command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

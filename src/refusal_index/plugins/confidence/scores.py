@@ -619,7 +619,8 @@ def confidence_scores(
     progress
         Called with every `Event`.
     settings
-        Settings for sending requests: ``engine``, ``max_connections``, ``max_requests`` and the like.
+        Settings for sending requests: ``engine``, ``max_connections``, ``max_requests`` and the like; for a model that
+        was asked at a server, also ``base_url``, since none is taken from the folder.
 
     Returns
     -------
