@@ -87,7 +87,7 @@ def as_in_folder(settings: Settings, before: Mapping[str, Any]) -> Settings:
 
 def record_addresses(folder: RunFolder, store: ReplyStore, settings: Settings, names: Mapping[Role, str]) -> None:
     """Record the addresses at which a run asks its models; hold the folder's lock."""
-    merged = _with_earlier(folder, store, settings, names)
+    merged = _addresses_so_far(folder, store, settings, names)
     if merged != (folder.read_about().get(ASKED_AT) or {}):
         folder.change_about({ASKED_AT: merged})
 
@@ -98,11 +98,11 @@ def other_addresses(folder: RunFolder, settings: Settings, names: Mapping[Role, 
         return ()
     before = folder.read_about().get(ASKED_AT) or {}
     with open_store(folder, made=False) as store:
-        now = _with_earlier(folder, store, settings, names)
+        now = _addresses_so_far(folder, store, settings, names)
     return several_addresses({role: addresses for role, addresses in now.items() if before.get(role) != addresses})
 
 
-def _with_earlier(
+def _addresses_so_far(
     folder: RunFolder, store: ReplyStore, settings: Settings, names: Mapping[Role, str]
 ) -> dict[str, list[str]]:
     """Return the addresses by role: of models that have replied before, those of earlier commands come first."""
