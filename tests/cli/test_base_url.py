@@ -158,6 +158,25 @@ def test_model_at_two_addresses_is_two_runs_of_a_configuration(asked, server):
     assert refused["ther"] == 1 > refused["here"]
 
 
+def test_configuration_that_grows_by_another_address_or_renames_an_entry_repeats_nothing(asked, server):
+    def configured(**urls: str) -> int:
+        models = (f'[[models]]\nname = "{name}"\nmodel = "{MODEL}"\nbase_url = "{url}"\n' for name, url in urls.items())
+        text = f'{"".join(models)}[[datasets]]\ndataset = "almanac"\nlimit = 6\nvariants = "low"\n'
+        Path("two.toml").write_text(text)
+        before = len(server.answered())
+        asked("run", "--config", "two.toml")
+        return len(server.answered()) - before
+
+    with FakeApi(lambda _: "<answer>UNANSWERED</answer>") as other:
+        assert configured(here=server.url) > 6
+        assert configured(renamed=server.url) == 0
+        assert configured(renamed=server.url, there=other.url) == 0
+        assert len(other.answered) == 12
+        assert configured(there=other.url) == 0
+        assert len(other.answered) == 12, "the folder of the other address is not taken for its own"
+    assert len(list(Path("runs/two").glob("*/run.json"))) == 2
+
+
 def test_files_for_a_server_hold_its_own_name_for_the_model(asked, command):
     given = ("--model", "openai/gpt-4.1", "--base-url", "http://127.0.0.1:9/v1", "--engine", "files")
     assert command("run", *given, *SMALL, "--out", "r").exit_code == 1

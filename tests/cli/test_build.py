@@ -440,6 +440,7 @@ def test_stopped_build_gives_same_result_as_uninterrupted_build(monkeypatch):
 
 def start(out: str) -> subprocess.Popen[str]:
     command = [*COMMAND, "pages.jsonl", "--out", out, "--questions", "24", *OPTIONS]
+    command = with_addresses(command)
     return subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

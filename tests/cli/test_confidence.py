@@ -364,7 +364,7 @@ def test_methods_that_cost_requests_are_opt_in_and_large_ones_need_yes(server, c
     assert too_many.exit_code == 2
     assert f"more than the {before} of the run itself; add --yes" in " ".join(too_many.stderr.split())
     assert len(server.answered()) == before, "neither sent a request"
-    assert command(*several, "--yes").exit_code == 0
+    assert command(*several, "--yes", "--base-url", server.url).exit_code == 0
     assert len(server.answered()) >= before + 12
     assert command("confidence", "r").exit_code == 0, "what is stored costs nothing"
 
@@ -376,7 +376,8 @@ def test_log_probabilities_over_http_match_the_local_engine(server, command, mon
     for model, out in ((MODEL, "over-http"), (("--model", "almanac/base"), "within")):
         assert command("run", *model, "--limit", "12", "--variants", "low", "--out", out).exit_code == 0
         before = len(server.answered())
-        assert command("confidence", out, "--method", "likelihood").exit_code == 0
+        address = ("--base-url", server.url) if model == MODEL else ()
+        assert command("confidence", out, "--method", "likelihood", *address).exit_code == 0
         assert len(server.answered()) - before == (12 if out == "over-http" else 0), "the run took none along"
         found.append(pl.read_parquet(f"{out}/confidence.parquet")["confidence"])
     assert (found[0] - found[1]).abs().max() < 1e-4

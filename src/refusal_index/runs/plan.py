@@ -234,7 +234,6 @@ def prepare(
     objects: Mapping[str, object] | None = None,
     runs: Path = RUNS,
     imports: bool = True,
-    label: str = "",
 ) -> Plan:
     """Plan a run of both passes, and check everything that can be checked before a request is sent.
 
@@ -250,8 +249,6 @@ def prepare(
         Models and functions in memory, by name.
     imports
         Whether to import functions; if not, they are not checked and their earlier replies are not found.
-    label
-        The name in that of the default folder in place of the model's, for models that only their addresses tell apart.
 
     Raises
     ------
@@ -278,7 +275,7 @@ def prepare(
         settings,
         dataset,
         graders,
-        RunFolder(out or runs / default_run_name(label or settings.model, dataset.name, run_identity)),
+        RunFolder(out or runs / default_run_name(settings.model, dataset.name, run_identity)),
         run_identity,
         describe_run(settings, dataset, prompts),
         {name: passes(kind, Protocol(prompts, name, kind, placement, think, refusals), refusals) for name in variants},

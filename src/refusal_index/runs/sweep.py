@@ -8,6 +8,7 @@ the others.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -15,9 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from refusal_index.data.run_json import as_json
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.run_json import ASKED_AT, as_json, default_run_name
 from refusal_index.data.run_sets import SUMMARY, set_document
 from refusal_index.errors import RefusalIndexError, RunFolderError
+from refusal_index.models.accounts import address_of
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import FORGET
 from refusal_index.protocol import Role
@@ -30,6 +33,7 @@ from refusal_index.runs.execute import execute
 from refusal_index.runs.outstanding import batches_of, check_forgotten
 from refusal_index.runs.plan import RUNS, Plan, load_questions, prepare
 from refusal_index.runs.run_set import SetRun, set_summary, write_set_summary
+from refusal_index.runs.servers import other_addresses
 from refusal_index.runs.settings import Limits, Settings
 from refusal_index.runs.store import open_store
 
@@ -104,12 +108,43 @@ def prepare_sweep(
         for entry, dataset in datasets:
             with prefixing_errors(f"{model.place} on {entry.place}"):
                 chosen = Settings.from_values(**{**config.defaults, **entry.values, **model.values, **values})
-                label = model.name if model.name is not None and chosen.servers.base_url is not None else ""
-                plan = prepare(chosen, dataset=dataset, runs=path, imports=imports, label=label)
+                plan = prepare(chosen, dataset=dataset, runs=path, imports=imports)
             title = (model.name or plan.title[0], entry.name or plan.title[1])
             plans.append(replace(plan, title=title))
+    plans = _with_own_folders(path, plans)
     _refuse_doubles(config.source, plans)
     return Sweep(path, config, tuple(plans))
+
+
+def _with_own_folders(path: Path, plans: Sequence[Plan]) -> list[Plan]:
+    """Give runs that only their addresses tell apart a folder of their own, which has the model's display name.
+
+    A folder that a run has from before is kept, so that a set can grow and shrink without paying for anything twice.
+    """
+    identities = Counter(map(_identity, plans))
+    found = []
+    for plan in plans:
+        url = plan.settings.servers.base_url
+        own = RunFolder(path / default_run_name(plan.title[0], plan.dataset.name, plan.identity))
+        is_one_of_several = identities[_identity(plan)] > 1 and not _was_asked_at(plan.folder, url)
+        if url is not None and (own.run_json.exists() or is_one_of_several):
+            caveats = other_addresses(own, plan.settings, plan.names)
+            found.append(replace(plan, folder=own, caveats=caveats))
+        else:
+            found.append(plan)
+    return found
+
+
+def _identity(plan: Plan) -> str:
+    return json.dumps(as_json(plan.identity), sort_keys=True)
+
+
+def _was_asked_at(folder: RunFolder, url: str | None) -> bool:
+    """Whether a run asked its model at this address and no other."""
+    if url is None or not folder.run_json.exists():
+        return False
+    asked_at = folder.read_about().get(ASKED_AT) or {}
+    return asked_at.get(Role.MODEL) == [address_of(url)]
 
 
 async def check_models(plans: Sequence[Plan]) -> None:
@@ -248,7 +283,7 @@ def _refuse_doubles(source: str, plans: Sequence[Plan]) -> None:
     titles: set[str] = set()
     for plan in plans:
         address = plan.settings.servers.base_url
-        run = (address, json.dumps(as_json(plan.identity), sort_keys=True))
+        run = (address, _identity(plan))
         other = folders.get(plan.folder.path) or runs.get(run)
         if other is not None:
             at_one = other.settings.servers.base_url == address

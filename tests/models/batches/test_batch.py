@@ -346,7 +346,7 @@ def test_batches_over_the_token_limit_wait_for_others(serving, local, monkeypatc
 @pytest.mark.slow
 def test_time_limit_ends_waiting_and_the_batch_continues(serving, local):
     with serving(faults=BatchFaults(delay=0.3)) as server:
-        with pytest.raises(WaitingError, match=r"the time of 0.2 seconds is up; .*1 batch with 16 requests at almanac"):
+        with pytest.raises(WaitingError, match=r"the time of 0.2 seconds is up; .*1 batch with 16 requests"):
             evaluate(max_time=0.2, engine_option=("poll=30",))
         run, _ = evaluate()
         assert outcomes(run).equals(local)
