@@ -10,6 +10,8 @@ from aiohttp import web
 
 import refusal_index as ri
 from refusal_index.data.folder import RunFolder
+from refusal_index.data.run_json import addresses_in
+from refusal_index.findings.models_asked import several_addresses
 from refusal_index.models.accounts import (
     OPENAI_URL,
     Account,
@@ -318,6 +320,29 @@ def test_rejected_key_error_says_what_to_do(keys, tmp_path, servers, advice):
     with FakeApi(sums, lambda *_: rejecting) as api, pytest.raises(ri.RefusalIndexError, match=advice) as raised:
         ask(tmp_path / "run", 25, base_url=api.url, **servers)
     assert OWN_KEY not in str(raised.value)
+
+
+def test_grader_without_a_key_is_named_with_the_option_for_its_key(keys, tmp_path):
+    async def rejecting(exchange: object) -> web.StreamResponse:
+        return web.json_response({"error": {"message": "who are you?"}}, status=401)
+
+    with (
+        FakeApi(sums, lambda *_: rejecting) as judge,
+        pytest.raises(ri.RefusalIndexError, match="--grader-api-key-env"),
+    ):
+        ask(tmp_path / "run", base_url="http://127.0.0.1:9/v1", grader="judge", grader_base_url=judge.url)
+
+
+@pytest.mark.parametrize(
+    "recorded", [7, "http://a", ["http://a", "http://b"], {"model": "http://a"}, {"model": [7, {}]}]
+)
+def test_recorded_addresses_of_another_form_are_left_out(recorded):
+    assert several_addresses(addresses_in({"asked_at": recorded})) == ()
+
+
+def test_address_for_a_model_in_memory_is_an_error(tmp_path):
+    with pytest.raises(SettingError, match="base_url: expected a model of a server as model"):
+        ri.evaluate(sums, [{"question": "?", "answer": "a"}], base_url=URL, answered_only=True, grader="exact")
 
 
 def test_addresses_are_recorded_without_credentials(keys, tmp_path):

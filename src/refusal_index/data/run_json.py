@@ -72,6 +72,21 @@ ANSWERED_BY = "answered_by"
 """Key in `about` of the number of replies by the model's name in the response, by role."""
 
 
+def addresses_in(about: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the addresses that a run's folder records by role, without what is no text.
+
+    >>> addresses_in({"asked_at": {"model": ["http://127.0.0.1:8000/v1", 7], "grader": 7}}), addresses_in({})
+    ({'model': ['http://127.0.0.1:8000/v1']}, {})
+    """
+    recorded = about.get(ASKED_AT)
+    lists = recorded.items() if isinstance(recorded, Mapping) else ()
+    return {
+        role: [text for text in addresses if isinstance(text, str)]
+        for role, addresses in lists
+        if isinstance(addresses, list)
+    }
+
+
 def is_deterministic(settings: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
     """Whether every request to the model set the temperature to 0, so that there is no sampling noise.
 

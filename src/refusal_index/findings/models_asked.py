@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from refusal_index.data.run_json import ANSWERED_BY, ASKED_AT, SENT
+from refusal_index.data.run_json import ANSWERED_BY, SENT, addresses_in
 from refusal_index.findings.metrics import Statement
 
 GRADERS = ("grader", "second_grader")
@@ -21,7 +21,7 @@ def run_caveats(settings: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[
 
     - `settings`, `about`: from the run's folder; empty for a file.
     """
-    addresses = several_addresses(about.get(ASKED_AT) or {})
+    addresses = several_addresses(addresses_in(about))
     return (*_imported(settings), *_changes(settings, about), *addresses, *_not_sent(settings, about))
 
 

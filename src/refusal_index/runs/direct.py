@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from refusal_index.data.outcome import Grade
 from refusal_index.models.calls import FunctionError
-from refusal_index.models.failures import CircuitBreaker, Failure, RequestFailedError, send_with_retries
+from refusal_index.models.failures import CircuitBreaker, Failure, FailureKind, RequestFailedError, send_with_retries
 from refusal_index.models.functions import (
     LETTERS,
     PLAIN_CASES,
@@ -179,7 +179,8 @@ class DirectEngine:
                 once, client.classify_error, CircuitBreaker(), role=role, subject=name, max_retries=CHECK_RETRIES
             )
         except RequestFailedError as error:
-            raise ModelError(f"grader '{name}' did not answer: {error.failure.message}") from error
+            advice = f"; {error.failure.advice}" if error.failure.kind is FailureKind.LASTING else ""
+            raise ModelError(f"grader '{name}' did not answer: {error.failure.message}{advice}") from error
         text = verdict.reply.text
         if parse_grade(text) is not expected:
             raise ModelError(

@@ -204,7 +204,7 @@ def checked(plan: AnyPlan, *, imports: bool = True) -> AnyPlan:
     model = plan.names.get(Role.MODEL, "")
     check_engines_own(settings.sending)
     check_limits(settings)
-    check_servers(settings, plan.names)
+    check_servers(settings, plan.names, plan.objects)
     check_wire_settings(model, settings)
     reasons = UNSCORED, *ASKED_AGAIN
     for reason in sorted({*settings.sending.retry}.difference(reasons)):

@@ -32,7 +32,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.imports import FORMATS, ReadOptions, detected_format, has_ids, read_first_passes
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.data.outcome_table import write_outcomes
-from refusal_index.data.run_json import ASKED_AT, default_run_name, refusal_setting
+from refusal_index.data.run_json import ASKED_AT, addresses_in, default_run_name, refusal_setting
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.tables import present_columns
 from refusal_index.errors import suggestion
@@ -428,5 +428,5 @@ def _about(source: RunFolder, settings: Settings, run: Path) -> dict[str, Any]:
     prices = {"price": None, "grader_price": grader_price, "batch_rate": accounts.batch_rate}
     regraded = {"from": str(run), "version": entry_points.package_version()}
     about = source.read_about()
-    asked_at = {role: addresses for role, addresses in (about.get(ASKED_AT) or {}).items() if role == Role.MODEL}
+    asked_at = {role: addresses for role, addresses in addresses_in(about).items() if role == Role.MODEL}
     return {**about, **prices, **({ASKED_AT: asked_at} if ASKED_AT in about else {}), "regraded": regraded}

@@ -6,12 +6,12 @@ to an address from there: a folder may come from a stranger.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any
 
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.run_json import ASKED_AT, NAMED_BY_SERVER
+from refusal_index.data.run_json import ASKED_AT, NAMED_BY_SERVER, addresses_in
 from refusal_index.findings.metrics import Statement
 from refusal_index.findings.models_asked import several_addresses
 from refusal_index.models.accounts import address_of
@@ -23,13 +23,14 @@ from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, open_store
 
 
-def check_servers(settings: Settings, names: Mapping[Role, str]) -> None:
+def check_servers(settings: Settings, names: Mapping[Role, str], objects: Container[str] = ()) -> None:
     """Raise if an address or the variable of a key is given that would not be used, or names two models alike.
 
     Parameters
     ----------
-    settings, names
-        The settings of a run, and the names of the models that it asks, by role.
+    settings, names, objects
+        The settings of a run, the names of the models that it asks, by role, and those of models and functions in
+        memory.
 
     Raises
     ------
@@ -37,7 +38,7 @@ def check_servers(settings: Settings, names: Mapping[Role, str]) -> None:
         The message says what to add or to leave out.
     """
     servers = settings.servers
-    asked = {role: name for role, name in names.items() if not is_function_name(name)}
+    asked = {role: name for role, name in names.items() if not is_function_name(name) and name not in objects}
     for role, prefix, asks in (
         (Role.MODEL, "", Role.MODEL in asked),
         (Role.GRADER, "grader_", any(role is not Role.MODEL for role in asked)),
@@ -88,7 +89,7 @@ def as_in_folder(settings: Settings, before: Mapping[str, Any]) -> Settings:
 def record_addresses(folder: RunFolder, store: ReplyStore, settings: Settings, names: Mapping[Role, str]) -> None:
     """Record the addresses at which a run asks its models; hold the folder's lock."""
     merged = _addresses_so_far(folder, store, settings, names)
-    if merged != (folder.read_about().get(ASKED_AT) or {}):
+    if merged != addresses_in(folder.read_about()):
         folder.change_about({ASKED_AT: merged})
 
 
@@ -96,7 +97,7 @@ def other_addresses(folder: RunFolder, settings: Settings, names: Mapping[Role, 
     """Return what to say before a run is resumed at other addresses than those of its folder."""
     if not folder.run_json.exists():
         return ()
-    before = folder.read_about().get(ASKED_AT) or {}
+    before = addresses_in(folder.read_about())
     with open_store(folder, made=False) as store:
         now = _addresses_so_far(folder, store, settings, names)
     return several_addresses({role: addresses for role, addresses in now.items() if before.get(role) != addresses})
@@ -106,7 +107,7 @@ def _addresses_so_far(
     folder: RunFolder, store: ReplyStore, settings: Settings, names: Mapping[Role, str]
 ) -> dict[str, list[str]]:
     """Return the addresses by role: of models that have replied before, those of earlier commands come first."""
-    addresses: dict[str, list[str]] = dict(folder.read_about().get(ASKED_AT) or {})
+    addresses = addresses_in(folder.read_about())
     if not engine_of(settings.sending.engine).uses_addresses:
         return addresses
     for role in names:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.run_json import ASKED_AT, as_json, default_run_name
+from refusal_index.data.run_json import addresses_in, as_json, default_run_name
 from refusal_index.data.run_sets import SUMMARY, set_document
 from refusal_index.errors import RefusalIndexError, RunFolderError
 from refusal_index.models.accounts import address_of
@@ -143,8 +143,7 @@ def _was_asked_at(folder: RunFolder, url: str | None) -> bool:
     """Whether a run asked its model at this address and no other."""
     if url is None or not folder.run_json.exists():
         return False
-    asked_at = folder.read_about().get(ASKED_AT) or {}
-    return asked_at.get(Role.MODEL) == [address_of(url)]
+    return addresses_in(folder.read_about()).get(Role.MODEL) == [address_of(url)]
 
 
 async def check_models(plans: Sequence[Plan]) -> None:
