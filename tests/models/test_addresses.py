@@ -213,7 +213,8 @@ def test_key_in_place_of_its_variable_is_refused_and_not_shown(value):
         ({"grader_base_url": URL}, "grader_base_url: requires grader"),
         ({"model": "python:tests.runs.models:answer", "base_url": URL}, "base_url: expected a model of a server"),
         ({"model": "any"}, "'any': expected PROVIDER/NAME.* add its address with base_url"),
-        ({"model": "any", "base_url": URL, "grader": "other"}, "grader: expected one of"),
+        ({"model": "any", "base_url": URL, "grader": "other"}, "grader: expected one of.* with grader_base_url"),
+        ({"refusal": "model:other"}, "grader 'other': expected PROVIDER/NAME.* with grader_base_url"),
         (
             {"model": "m", "base_url": URL, "grader": "m", "grader_base_url": f"{URL}/2", "engine": "batch"},
             "grader: expected another name than that of the model, 'm'.* engine direct can ask both, batch cannot",

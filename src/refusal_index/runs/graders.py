@@ -90,7 +90,8 @@ def _grader_name(name: str, *, at_server: bool) -> str:
         return name
     plugin = entry_points.find("graders", name)
     if plugin is None:
-        raise unknown("grader", name, [*map(str, RULES), *entry_points.installed("graders"), DEFAULT_GRADER])
+        error = unknown("grader", name, [*map(str, RULES), *entry_points.installed("graders"), DEFAULT_GRADER])
+        raise SettingError(f"{error.message}; for a server's own name, add its address with {{grader_base_url}}")
     return f"{PREFIX}{plugin.value}"
 
 

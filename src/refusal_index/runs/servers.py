@@ -52,6 +52,12 @@ def check_servers(settings: Settings, names: Mapping[Role, str], objects: Contai
         if url and not asks:
             expected = "a model of a server as {model}" if role is Role.MODEL else "a model as {grader}"
             raise SettingError(f"{{{prefix}base_url}}: expected {expected}, got none; leave it out, or name one")
+    for role, name in asked.items():
+        if role is not Role.MODEL and "/" not in name and servers.grader_base_url is None:
+            raise SettingError(
+                f"grader {name!r}: expected PROVIDER/NAME; for a server's own name, add its address with "
+                "{grader_base_url}"
+            )
     addresses = {(name, servers.of_role(role).base_url) for role, name in asked.items()}
     if settings.sending.engine != DIRECT and len(addresses) > len(set(asked.values())):
         raise SettingError(
