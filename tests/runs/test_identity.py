@@ -18,6 +18,7 @@ from refusal_index.data.run_json import as_json
 from refusal_index.errors import RunFolderError
 from refusal_index.models.settings import Setting
 from refusal_index.plugins.trackers import tracker
+from refusal_index.protocol import GraderPrompt
 from refusal_index.runs import identity
 from refusal_index.runs.plan import Plan, prepare
 from refusal_index.runs.rebuild import ComparabilityError, rebuild
@@ -29,6 +30,7 @@ from tests.runs.models import LOCAL, ROWS
 VALUES: dict[str, Any] = {
     "model": "almanac/base",
     "grader": "openai/gpt-4o-mini",
+    "grader_prompt": "grader.toml",
     "refusal": "tag",
     "reasoning": r"\[\[.*?\]\]",
     "dataset": "own",
@@ -79,7 +81,8 @@ IDENTIFYING = {name for name, setting in SETTINGS.items() if setting.identity !=
 SERVED = {"model": "any", "base_url": "http://127.0.0.1:7000/v1"}
 SERVED_ONLY = {"header", "extra_body", "api_key_env"}
 GRADER_SERVED = {"grader": "openai/any", "grader_base_url": "http://127.0.0.1:7000/v1"}
-GRADER_SERVED_ONLY = {"grader_api_key_env"}
+GRADER_SERVED_ONLY = {"grader_api_key_env", "grader_prompt"}
+GRADER_PROMPT = """gold = '<q>{question}</q> <g>{gold}</g> <p>{prediction}</p> A, B or C?'"""
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +118,7 @@ def needed_by(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", sorted(IDENTIFYING - OWN_FILES))
 def test_settings_that_change_replies_change_the_identity(name):
+    Path("grader.toml").write_text(GRADER_PROMPT)
     one, other = planned(**needed_by(name)), planned(**needed_by(name), **{name: OTHER[name]})
     assert one.settings.value(name) != other.settings.value(name)
     assert as_json(one.identity) != as_json(other.identity)
@@ -275,7 +279,7 @@ def test_model_that_recognises_refusals_and_its_prompt_are_part_of_the_identity(
     assert len(grader["refusal_prompt_sha256"]) == 64
     assert one.graders == ("mockllm/model",)
     assert planned(**by_model | {"refusal": "model:mockllm/other"}).folder.path != one.folder.path
-    monkeypatch.setattr(identity, "attempt_prompt_hash", lambda: "another wording")
+    monkeypatch.setattr(identity, "default_grader_prompt", lambda: GraderPrompt("{question}", "another wording"))
     assert planned(**by_model).folder.path != one.folder.path
 
 

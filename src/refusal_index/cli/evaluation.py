@@ -35,7 +35,7 @@ def run(
     - `out`: Output folder. [default: runs/NAME, derived from the settings]
     - `dry_run`: Send nothing; print the expected requests, tokens and cost. Embedded models run their first pass.
     """
-    from refusal_index.cli.runs import asking, execute_and_show, print_notes, show_dry_run, show_set
+    from refusal_index.cli.runs import asking, execute_and_show, print_caveats, print_notes, show_dry_run, show_set
     from refusal_index.runs.plan import prepare
     from refusal_index.runs.settings import Settings
     from refusal_index.runs.sweep import check_models, prepare_sweep
@@ -60,7 +60,9 @@ def run(
     print_notes(plans)
     if dry_run:
         show_dry_run(plans, as_json=json)
-    elif sweep is None:
+        return
+    print_caveats(plans)
+    if sweep is None:
         execute_and_show(plans[0], as_json=json)
     else:
         asking(check_models(plans))
@@ -72,7 +74,7 @@ def run(
     *("dataset", "data", "grader", "seed", "prompts", "placement", "temperature", "top_p", "max_tokens", "engine"),
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
     *("detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "weighted_score_p"),
-    *("header", "extra_body", "truthfulness_weights"),
+    *("header", "extra_body", "truthfulness_weights", "grader_prompt"),
     *("base_url", "api_key_env", "grader_base_url", "grader_api_key_env"),
     dataset="Dataset that fills in questions and gold answers missing in the file, matched by question id or text: a "
     "name that 'refusal-index ls' prints. [default: own with --data]",
@@ -107,7 +109,7 @@ def force(
     - `name`: Model in the file whose first pass to use, if the file has several models.
     - `out`: Output folder. [default: runs/NAME, derived from the settings]
     """
-    from refusal_index.cli.runs import execute_and_show, print_notes
+    from refusal_index.cli.runs import execute_and_show, print_caveats, print_notes
     from refusal_index.data.imports import ReadOptions
     from refusal_index.runs.reuse import prepare_force
     from refusal_index.runs.settings import Settings
@@ -115,12 +117,13 @@ def force(
     options = ReadOptions(columns_of(column), scorer, refusal, words=words_of(map_))
     settings = Settings.from_values(model=model, **values)
     plan = prepare_force(file, settings, name=name, kind=format_, options=options, out=out)
+    print_caveats([plan])
     print_notes([plan])
     execute_and_show(plan, as_json=json)
 
 
 @takes_settings(
-    *("refusal", "reasoning"),
+    *("grader_prompt", "refusal", "reasoning"),
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
     *("engine", "detach", "command", "ray_address", "engine_option", "grader_price", "batch_rate"),
     *("grader_base_url", "grader_api_key_env"),
@@ -152,10 +155,10 @@ def regrade(
       two models that must agree, as A,B.
     - `out`: Folder of the new run. [default: runs/NAME, derived from the settings]
     """
-    from refusal_index.cli.runs import execute_and_show, print_notes
+    from refusal_index.cli.runs import execute_and_show, print_caveats
     from refusal_index.runs.reuse import prepare_regrade
     from refusal_index.runs.settings import Settings
 
     plan = prepare_regrade(run, Settings.from_values(grader=grader, **values), out=out)
-    print_notes([plan])
+    print_caveats([plan])
     execute_and_show(plan, as_json=json)

@@ -111,7 +111,7 @@ def gate(
 
 def _evaluate(candidate: Path, baseline: Path | None, policy: Policy, values: Mapping[str, Any]) -> GateResult:
     """Evaluate the candidate until the verdict is certain."""
-    from refusal_index.cli.runs import execute_with_progress, print_notes
+    from refusal_index.cli.runs import execute_with_progress, print_caveats, print_notes
     from refusal_index.render.gate import not_asked
     from refusal_index.runs.gate import count_not_compared, gate_while_asking, read_run, variant_to_ask
     from refusal_index.runs.plan import prepare
@@ -122,6 +122,7 @@ def _evaluate(candidate: Path, baseline: Path | None, policy: Policy, values: Ma
     settings = Settings.from_values(**{**values, "variants": variant_to_ask(policy, other)})
     plan = prepare(settings, out=candidate)
     print_notes([plan])
+    print_caveats([plan])
     unmatched = 0 if other is None else count_not_compared(plan, other)
     if unmatched:
         console.note(

@@ -22,6 +22,7 @@ from refusal_index.data.files import locked
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_sets import SUMMARY
 from refusal_index.findings.dry_run import RunEstimate
+from refusal_index.findings.metrics import Statement
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import Sending
 from refusal_index.render.dry_run import dry_run_blocks, dry_run_document
@@ -175,14 +176,23 @@ def _advice(run: RunResults) -> Iterator[str]:
         )
 
 
+def print_caveats(plans: Sequence[Plan]) -> None:
+    """Print what to know before runs, each caveat once."""
+    lines = [_caveat_line(caveat) for plan in plans for caveat in plan.caveats]
+    for line in dict.fromkeys(lines):
+        console.note(line)
+
+
+def _caveat_line(caveat: Statement) -> str:
+    return f"{'warning' if caveat.severity == 'serious' else 'note'}: {sentence(caveat)}"
+
+
 def print_notes(plans: Sequence[Plan]) -> None:
-    """Print the notes on the datasets of runs, and what to say before a run begins, each once."""
+    """Print the notes on the datasets of runs, each once."""
     notes: dict[str, None] = {}
     for plan in plans:
         for note in plan.dataset.notes:
             notes[f"{plan.dataset.name}: {note}"] = None
-    for caveat in (caveat for plan in plans for caveat in plan.caveats):
-        console.note(f"{'warning' if caveat.severity == 'serious' else 'note'}: {sentence(caveat)}")
     for line in notes:
         console.note(f"note: {line}")
 

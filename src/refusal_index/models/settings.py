@@ -295,6 +295,13 @@ def read_texts(value: Any, name: str) -> tuple[str, ...]:
     return tuple(filter(None, parts))
 
 
+def read_path(value: Any, name: str) -> Path:
+    """Read one path."""
+    if not isinstance(value, str | Path):
+        raise SettingError(f"{{{name}}}: expected a path, got {shortened(value)}")
+    return Path(value)
+
+
 def read_paths(value: Any, name: str) -> tuple[Path, ...]:
     """Read one path, or several."""
     return tuple(map(Path, _several(value, name, str, Path)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from refusal_index.data.outcome import Outcome, Question
-from refusal_index.protocol.grader_model import attempt_prompt, grader_prompt
+from refusal_index.protocol.grader_prompt import GraderPrompt, default_grader_prompt
 from refusal_index.protocol.grading import GraderKind
 from refusal_index.protocol.messages import GRADERS, TWO_PASSES, Message, Pass, Placement, Reply, Request, Role
 from refusal_index.protocol.prompts import FORCED, UNANSWERED, PromptSet, PromptSetError
@@ -61,12 +61,15 @@ class Protocol:
         self.prompts.variant(self.variant)
 
 
-def to_request(step: Step, question: Question, protocol: Protocol | None) -> Request:
-    """Build the request of a step; a step for a grader needs no protocol."""
+def to_request(
+    step: Step, question: Question, protocol: Protocol | None, grader_prompt: GraderPrompt | None = None
+) -> Request:
+    """Build the request of a step; a step for a grader needs no protocol, and without a prompt takes the default."""
     messages: tuple[Message, ...]
     if step.role in GRADERS or protocol is None:
-        prompt = attempt_prompt if step.only_attempt else grader_prompt
-        messages = (Message("user", prompt(question, step.prediction)),)
+        wording = grader_prompt or default_grader_prompt()
+        message = wording.attempt_message if step.only_attempt else wording.message
+        messages = (Message("user", message(question, step.prediction)),)
     else:
         variant = FORCED if step.pass_ is Pass.FORCED else protocol.variant
         preamble, text = protocol.prompts.render(variant, question.text, question.context, question.choices)
@@ -144,6 +147,8 @@ class TwoPass(Procedure):
         Prompts, variant and placement; None if replies are only read.
     refusals
         How replies are read; None for the default.
+    grader_prompt
+        What a grading model is asked; None for the default.
 
     Examples
     --------
@@ -154,6 +159,7 @@ class TwoPass(Procedure):
 
     wording: Protocol | None = None
     refusals: RefusalRule | None = None
+    grader_prompt: GraderPrompt | None = None
 
     @property
     def rule(self) -> RefusalRule:
@@ -170,7 +176,7 @@ class TwoPass(Procedure):
 
     def request(self, step: Step, question: Question) -> Request:
         """Build the request of a step."""
-        return to_request(step, question, self.wording)
+        return to_request(step, question, self.wording, self.grader_prompt)
 
 
 @dataclass(frozen=True)

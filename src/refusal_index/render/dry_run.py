@@ -15,9 +15,10 @@ SHOWN = 3
 
 
 def dry_run_document(estimates: Sequence[RunEstimate]) -> dict[str, Any]:
-    """Return estimates as a JSON-serialisable dictionary, with the notes on each run as its remark."""
+    """Return estimates as a JSON-serialisable dictionary, with the caveats and notes on each run as its remark."""
     runs = [
-        {**estimate.to_document(), "remark": "; ".join(map(sentence, estimate.notes)) or None} for estimate in estimates
+        {**estimate.to_document(), "remark": "; ".join(map(sentence, (*estimate.caveats, *estimate.notes))) or None}
+        for estimate in estimates
     ]
     return {"dry_run_version": 1, "runs": runs}
 

@@ -13,6 +13,7 @@ from refusal_index.models.settings import ReasoningEffort
 class SettingArguments(TypedDict, total=False):
     """The settings of `refusal_index.runs.settings`, which describes them, as typed keyword arguments."""
 
+    grader_prompt: str | Path | None
     refusal: str | re.Pattern[str] | Callable[[str], bool] | None
     reasoning: str | None
     log_to: str | Sequence[str]

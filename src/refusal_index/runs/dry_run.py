@@ -90,6 +90,7 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         seconds=_seconds(plan, remaining.total.requests + Range.exactly(checks), connections),
         notes=tuple(_notes(plan)),
         basis=tuple(basis) if pending else (),
+        caveats=plan.caveats,
     )
 
 

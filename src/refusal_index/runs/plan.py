@@ -12,6 +12,7 @@ from refusal_index.data.datasets import DEFAULT_DATASET, Dataset, default_limit,
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
 from refusal_index.data.run_json import (
+    EXAMPLES_ASKED,
     SENT,
     Prices,
     as_json,
@@ -20,6 +21,7 @@ from refusal_index.data.run_json import (
     refuse_other_settings,
 )
 from refusal_index.findings.metrics import Statement
+from refusal_index.findings.worked_examples import example_statements
 from refusal_index.models.accounts import plugin_of
 from refusal_index.models.functions import (
     check_model_function,
@@ -50,8 +52,8 @@ from refusal_index.protocol.refusals import (
 )
 from refusal_index.runs.engines import DIRECT, check_engine, check_engines_own, check_limits, check_wire_settings
 from refusal_index.runs.gold_answers import with_answerable
-from refusal_index.runs.graders import grader_for, refusal_models, refusals_of, resolved_refusal
-from refusal_index.runs.identity import describe_run, function_sources, identity
+from refusal_index.runs.graders import grader_for, grader_prompt_of, refusal_models, refusals_of, resolved_refusal
+from refusal_index.runs.identity import describe_run, described_graders, function_sources, identity
 from refusal_index.runs.sent import sends_as_set
 from refusal_index.runs.servers import check_servers, other_addresses
 from refusal_index.runs.settings import Repeats, Settings
@@ -260,6 +262,7 @@ def prepare(
     prompts = load_prompt_set(settings.prompting.prompts)
     dataset = with_answerable(dataset or load_questions(settings))
     kind, graders = grader_for(settings, dataset)
+    grader_prompt = grader_prompt_of(settings.grader_prompt, graders)
     settings = replace(settings, refusal=resolved_refusal(settings.refusal, graders))
     refusals = refusals_of(settings, objects, imports=imports)
     repeats, draws = sampling_of(settings, dataset)
@@ -267,7 +270,8 @@ def prepare(
     placement = Placement(settings.prompting.placement)
     settings = replace(settings, repeats=repeats, prompting=replace(settings.prompting, variants=variants))
     sources = function_sources(settings, graders, objects or {}) if imports else {}
-    run_identity = identity(settings, dataset, prompts, graders or (str(kind),), sources)
+    run_identity = identity(settings, dataset, prompts, graders or (str(kind),), grader_prompt, sources)
+    about = {**describe_run(settings, dataset, prompts), **described_graders(graders, grader_prompt)}
     graders = (*graders, *refusal_models(settings.refusal))
     think = settings.prompting.think
     passes = FirstPassOnly if settings.repeats.answered_only else TwoPass
@@ -277,11 +281,15 @@ def prepare(
         graders,
         RunFolder(out or runs / default_run_name(settings.model, dataset.name, run_identity)),
         run_identity,
-        describe_run(settings, dataset, prompts),
-        {name: passes(kind, Protocol(prompts, name, kind, placement, think, refusals), refusals) for name in variants},
+        about,
+        {
+            name: passes(kind, Protocol(prompts, name, kind, placement, think, refusals), refusals, grader_prompt)
+            for name in variants
+        },
         dict.fromkeys(variants, draws),
         objects or {},
         (settings.model, dataset.name),
+        caveats=tuple(example_statements(about.get(EXAMPLES_ASKED, ()), len(dataset.questions))),
     )
     plan = checked(plan, imports=imports)
     provider, model = plugin_of(settings.servers, Role.MODEL, settings.model)

@@ -32,13 +32,21 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.imports import FORMATS, ReadOptions, detected_format, has_ids, read_first_passes
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.data.outcome_table import write_outcomes
-from refusal_index.data.run_json import ASKED_AT, addresses_in, default_run_name, refusal_setting
+from refusal_index.data.run_json import (
+    ASKED_AT,
+    EXAMPLES_ASKED,
+    GRADER_PROMPT,
+    addresses_in,
+    default_run_name,
+    refusal_setting,
+)
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.tables import present_columns
 from refusal_index.errors import suggestion
 from refusal_index.findings.imported import empty_replies, reading_statements
 from refusal_index.findings.metrics import Statement
 from refusal_index.findings.models_asked import two_models
+from refusal_index.findings.worked_examples import example_statements
 from refusal_index.models.requests import to_metadata
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import (
@@ -59,8 +67,15 @@ from refusal_index.protocol import (
 from refusal_index.protocol.reading import PATTERN_TIMEOUT, read_reply
 from refusal_index.protocol.refusals import RefusalRule
 from refusal_index.runs.gold_answers import without_declining_gold
-from refusal_index.runs.graders import grader_for, grader_of, refusal_models, refusals_of, resolved_refusal
-from refusal_index.runs.identity import describe_run, function_sources, grader_identity, identity
+from refusal_index.runs.graders import (
+    grader_for,
+    grader_of,
+    grader_prompt_of,
+    refusal_models,
+    refusals_of,
+    resolved_refusal,
+)
+from refusal_index.runs.identity import describe_run, described_graders, function_sources, grader_identity, identity
 from refusal_index.runs.plan import RUNS, Plan, checked
 from refusal_index.runs.results import (
     STILL_TO_COME,
@@ -135,28 +150,33 @@ def prepare_force(
         licence="that of the file",
     )
     grader, graders = grader_for(settings, dataset)
+    grader_prompt = grader_prompt_of(settings.grader_prompt, graders)
     settings = replace(settings, refusal=resolved_refusal(settings.refusal, graders))
     refusals = refusals_of(settings)
+    sources = function_sources(settings, graders, {})
     run_identity = {
-        **identity(settings, dataset, prompts, graders or (str(grader),), function_sources(settings, graders, {})),
+        **identity(settings, dataset, prompts, graders or (str(grader),), grader_prompt, sources),
         "first_pass": _first_pass(imported, passes, named_dataset),
     }
-    graders = (*graders, *refusal_models(settings.refusal))
     folder = RunFolder(out or RUNS / default_run_name(settings.model, f"{dataset.name}-{FORCED}", run_identity))
     protocol = Protocol(prompts, next(iter(prompts.variants)), grader, placement, refusals=refusals)
-    facts = describe_run(settings, dataset, prompts)
+    facts = {**describe_run(settings, dataset, prompts), **described_graders(graders, grader_prompt)}
     plan = Plan(
         replace(settings, prompting=replace(settings.prompting, variants=(FORCED,))),
         dataset,
-        graders,
+        (*graders, *refusal_models(settings.refusal)),
         folder,
         run_identity,
         {**facts, "prompt_set": {FORCED: facts["prompt_set"][FORCED]}},
-        {FORCED: ForcedPass(grader, protocol, refusals)},
+        {FORCED: ForcedPass(grader, protocol, refusals, grader_prompt)},
         {FORCED: dict.fromkeys(dataset.questions, 1)},
         title=(settings.model, dataset.name),
         begin=lambda: write_outcomes(to_outcomes(passes), first_pass_table(folder)),
-        caveats=(*two_models(passes[0].model, settings.model), *_caveats(imported.read, passes)),
+        caveats=(
+            *two_models(passes[0].model, settings.model),
+            *_caveats(imported.read, passes),
+            *example_statements(facts.get(EXAMPLES_ASKED, ()), len(dataset.questions)),
+        ),
     )
     return checked(plan)
 
@@ -315,6 +335,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
             "'refusal-index force' with this grader into another folder"
         )
     kind, graders = grader_of(str(settings.grader), at_server=settings.servers.grader_base_url is not None)
+    grader_prompt = grader_prompt_of(settings.grader_prompt, graders)
     reasoning = settings.reasoning if settings.reasoning is not None else (before["grader"] or {}).get("reasoning")
     settings = replace(settings, refusal=resolved_refusal(settings.refusal, graders), reasoning=reasoning)
     refusals = refusals_of(settings)
@@ -334,7 +355,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     check_gradable(questions.values(), kind)
     run_identity = {
         **before,
-        "grader": grader_identity(graders or (str(kind),), questions.values(), settings),
+        "grader": grader_identity(graders or (str(kind),), grader_prompt, questions.values(), settings),
         "comparability_version": COMPARABILITY_VERSION,
         "regraded_from": {"grader": before["grader"], "replies_sha256": _hash(replied)},
     }
@@ -360,8 +381,8 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
         (*graders, *refusal_models(settings.refusal)),
         folder,
         run_identity,
-        _about(source, settings, run),
-        dict.fromkeys(questions_by_variant, Regrading(kind, refusals=refusals)),
+        {**_about(source, settings, run), **described_graders(graders, grader_prompt)},
+        dict.fromkeys(questions_by_variant, Regrading(kind, refusals=refusals, grader_prompt=grader_prompt)),
         questions_by_variant,
         title=(settings.model, name),
         begin=begin,
@@ -427,6 +448,6 @@ def _about(source: RunFolder, settings: Settings, run: Path) -> dict[str, Any]:
     grader_price = accounts.grader_price and vars(accounts.grader_price)
     prices = {"price": None, "grader_price": grader_price, "batch_rate": accounts.batch_rate}
     regraded = {"from": str(run), "version": entry_points.package_version()}
-    about = source.read_about()
+    about = {name: fact for name, fact in source.read_about().items() if name != GRADER_PROMPT}
     asked_at = {role: addresses for role, addresses in addresses_in(about).items() if role == Role.MODEL}
     return {**about, **prices, **({ASKED_AT: asked_at} if ASKED_AT in about else {}), "regraded": regraded}

@@ -39,6 +39,7 @@ from refusal_index.protocol import (
     Conversation,
     ForcedPass,
     GraderKind,
+    GraderPrompt,
     Message,
     Pass,
     PendingRequest,
@@ -190,6 +191,8 @@ class Probing(Procedure):
         The prompt set that formats the question, its context and its choices, and the end of each request.
     answers
         The answer that the prompt is about, by question id; empty if it is about none.
+    grader_prompt
+        What a grading model is asked; None for the default.
 
     Examples
     --------
@@ -204,6 +207,7 @@ class Probing(Procedure):
     prompt: Prompt
     wording: Protocol
     answers: Mapping[str, str] = field(default_factory=dict)
+    grader_prompt: GraderPrompt | None = None
     asks_first: ClassVar[bool] = False
     passes: ClassVar[tuple[Pass, ...]] = (Pass.PROBE,)
 
@@ -217,7 +221,7 @@ class Probing(Procedure):
     def request(self, step: Step, question: Question) -> Request:
         """Build the request of a step."""
         if step.role is not Role.MODEL:
-            return to_request(step, question, None)
+            return to_request(step, question, None, self.grader_prompt)
         text_asked = self.wording.prompts.render_question(question.text, question.context, question.choices)
         think = self.wording.think
         text = self.prompt.template.format(question=text_asked, answer=self.answers.get(question.question_id, ""))
@@ -240,6 +244,8 @@ class ConfidencePlan(Plan):
         Names of models and graders given by the user; only functions with these names may be called.
     groups, layer
         For trained methods: the fold group of each question, by id, and the layer whose hidden states a probe reads.
+    grader_prompt
+        What the run's grading models are asked; None for the default.
     """
 
     wording: Protocol
@@ -248,6 +254,7 @@ class ConfidencePlan(Plan):
     given: frozenset[str] = frozenset()
     groups: Mapping[str, str] = field(default_factory=dict)
     layer: int | None = None
+    grader_prompt: GraderPrompt | None = None
 
     @property
     def plugin(self) -> tuple[ModelProvider | None, str]:
@@ -342,7 +349,7 @@ class ConfidencePlan(Plan):
         - `to_come`: ids of questions without an answer to include, since their answers are pending.
         """
         answers = {question_id: answer.text for question_id, answer in self.answers(replies).items() if answer.text}
-        procedure = Probing(self.wording.grader, prompt, self.wording, answers)
+        procedure = Probing(self.wording.grader, prompt, self.wording, answers, self.grader_prompt)
         completions = (
             completion for name in self.questions for completion in replies.store.completions(name, prompt.variant)
         )

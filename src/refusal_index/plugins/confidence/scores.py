@@ -68,7 +68,7 @@ from refusal_index.runs.engines import check_sends
 from refusal_index.runs.event_loop import run_to_completion
 from refusal_index.runs.events import Progress, ignore_events
 from refusal_index.runs.identity import versions
-from refusal_index.runs.made_with import detector_before, grader_before, prompts_before
+from refusal_index.runs.made_with import detector_before, grader_before, grader_prompt_before, prompts_before
 from refusal_index.runs.plan import checked
 from refusal_index.runs.rebuild import ComparabilityError, check_comparable
 from refusal_index.runs.results import procedure_of
@@ -225,10 +225,12 @@ def _plan(
     first = next(iter(chosen.variants))
     wording = Protocol(chosen, first, kind, Placement(prompting.placement), prompting.think, rule)
     title = (settings.model, dataset.name)
-    passes = {FORCED: ForcedPass(kind, wording, rule)}
+    grader_prompt = grader_prompt_before(before, folder.read_about(), run)
+    passes = {FORCED: ForcedPass(kind, wording, rule, grader_prompt)}
     common = (settings, dataset, graders, folder, before)
     groups = groups_of(outcomes, questions, group)
     plan = ConfidencePlan(*common, {}, passes, {}, objects, title, wording=wording, outcomes=outcomes, groups=groups)
+    plan = replace(plan, grader_prompt=grader_prompt)
     return checked(plan, imports=False)  # importing functions would run code named in the folder
 
 

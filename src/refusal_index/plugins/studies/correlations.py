@@ -31,7 +31,7 @@ from refusal_index.plugins.studies import inputs, precision, style
 from refusal_index.plugins.studies.regression import model_rows, paper_model_rows
 from refusal_index.plugins.studies.stability import reliability
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
-from refusal_index.render.format import UNDEFINED, abridged, pvalue
+from refusal_index.render.format import UNDEFINED, abridged, number, pvalue
 from refusal_index.stats import Estimate, auroc
 from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.calibration import auroc_influence
@@ -247,12 +247,17 @@ PRINTED_AREAS: Mapping[str, str | style.Cell] = {
     "Pearson": style.ranged("pearson", 2),
     "interval over": lambda row: row["interval_over"] or UNDEFINED,
     "ceiling": style.fixed("pearson_ceiling", 2),
-    "without noise": style.fixed("pearson_without_noise", 2),
+    "without noise": lambda row: _possible(row["pearson_without_noise"]),
     "points": "n_points",
     "Spearman of all": style.fixed("spearman_all", 2),
     "Pearson of all": style.fixed("pearson_all", 2),
     "points of all": "n_points_all",
 }
+
+
+def _possible(correlation: float | None) -> str:
+    """Format a correlation without sampling errors; one beyond 1 means that too much of the spread is chance."""
+    return "cannot be estimated" if abs(correlation or 0.0) > 1 else number(correlation, 2)
 
 
 def _printed_areas(frame: pl.DataFrame) -> pl.DataFrame:
@@ -276,23 +281,10 @@ def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
             style.mark(panel, row["value"], row["auroc"], *colour_and_marker, face=face, width=0.5, **spans)
         panel.set_xlabel(_correlation_text(rows.row(0, named=True)), fontsize=7)
         panel.set_title(METRICS[name].label)
+        style.few_ticks(panel.xaxis, 5)
     for panel in axes[:, 0]:
         panel.set_ylabel("AUROC of P(Answering)")
-    if len(models) > style.MAX_LABELS:
-        style.model_legend(figure, models)
-        return
-    # Each model's name is next to its middle point.
-    last = frame.filter(metric=inputs.COMPARED[-1]).drop_nulls("value")
-    middle = last.group_by("model", maintain_order=True).agg(pl.col("value", "auroc").sort_by("auroc").last())
-    named = middle["model"].to_list()
-    style.label_points(
-        axes.flat[-1],
-        middle.select("value", "auroc").rows(),
-        list(style.short_names(named).values()),
-        [colours[model] for model in named],
-        size=6.5,
-        avoid=last.select("value", "auroc").rows(),
-    )
+    style.model_legend(figure, models)
 
 
 def _correlation_text(row: dict[str, Any]) -> str:
@@ -451,7 +443,7 @@ def _draw_predictors(figure: Figure, frame: pl.DataFrame) -> None:
             axes.annotate(f"{row['models']}", (1.0, y), va="center", ha="right", fontsize=6, color=style.GREY)
         title = "The runs" if source == inputs.RUN else "The paper's models"
         axes.set(xlim=(-0.02, 1.02), xlabel="share of the variance of RI", title=title)
-    style.name_rows(panels[:1], list(PREDICTORS.values()))
+    style.name_rows(panels, list(PREDICTORS.values()))
 
 
 PRINTED_PREDICTORS: Mapping[str, str | style.Cell] = {
