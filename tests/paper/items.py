@@ -47,7 +47,7 @@ ITEMS = (
     Item(
         "fig:comparison_auroc",
         "Figure: metrics against the AUROC of P(Answering)",
-        "refusal-index study auroc_correlation RUN",
+        "refusal-index study auroc_correlation SAMPLES RUN",
         "models",
         "correlation of RI with the AUROC: 0.85, the highest of all metrics",
     ),

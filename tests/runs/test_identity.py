@@ -49,6 +49,7 @@ VALUES: dict[str, Any] = {
     "grader_base_url": "http://127.0.0.1:9000/v1",
     "header": {"X-Gateway": "env:GATEWAY_KEY"},
     "extra_body": {"top_k": 20},
+    "model_args": {"dtype": "half"},
     "price": "1,2",
     "grader_price": "3,4",
     "truthfulness_weights": (1.0, 0.5, 2.0),
@@ -111,8 +112,9 @@ OWN_FILES = {"dataset", "data", "column"}
 
 def needed_by(name: str) -> dict[str, str]:
     """Return the settings that a setting requires."""
-    if name == "grader_base_url":
-        return {"grader": "openai/any"}
+    own = {"grader_base_url": {"grader": "openai/any"}, "model_args": {"model": "mockllm/model"}}
+    if name in own:
+        return own[name]
     return SERVED if name in SERVED_ONLY else GRADER_SERVED if name in GRADER_SERVED_ONLY else {}
 
 
@@ -182,7 +184,7 @@ def test_identity_depends_on_own_questions_not_on_their_path():
         assert planned(**different, **own).folder.path != one.folder.path
 
 
-NEED_ANOTHER = {"grader_base_url", *SERVED_ONLY, *GRADER_SERVED_ONLY, *ENGINE_SETTINGS}
+NEED_ANOTHER = {"grader_base_url", "model_args", *SERVED_ONLY, *GRADER_SERVED_ONLY, *ENGINE_SETTINGS}
 COMMON_SETTINGS = SETTINGS.keys() - OWN_FILES - NEED_ANOTHER
 CHANGES = st.sets(st.sampled_from(sorted(COMMON_SETTINGS)))
 

@@ -74,7 +74,7 @@ def run(
     *("dataset", "data", "grader", "seed", "prompts", "placement", "temperature", "top_p", "max_tokens", "engine"),
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
     *("detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "weighted_score_p"),
-    *("header", "extra_body", "truthfulness_weights", "grader_prompt"),
+    *("header", "extra_body", "model_args", "truthfulness_weights", "grader_prompt"),
     *("base_url", "api_key_env", "grader_base_url", "grader_api_key_env"),
     dataset="Dataset that fills in questions and gold answers missing in the file, matched by question id or text: a "
     "name that 'refusal-index ls' prints. [default: own with --data]",

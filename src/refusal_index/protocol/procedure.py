@@ -117,6 +117,12 @@ class Procedure(ABC):
             Whether the forced pass is needed even if the first pass answered.
         """
 
+    def step_of_further_draw(
+        self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False
+    ) -> Step | Outcome:
+        """Return the next step of a draw after the first, or its outcome; takes the arguments of `step`."""
+        return self.step(question, replies, force_answered=force_answered)
+
     @property
     def rule(self) -> RefusalRule:
         """How replies are read."""
@@ -206,6 +212,8 @@ class ForcedPass(TwoPass):
 class FirstPassOnly(TwoPass):
     """The first pass alone: a refusal is unscored, with the reason ``forced_not_asked``, and RI is undefined.
 
+    The draws after the first only show how often a question is answered, so grading models are not asked about them.
+
     Examples
     --------
     >>> question = Question("q1", "What is the capital of Peru?", "Lima")
@@ -221,12 +229,27 @@ class FirstPassOnly(TwoPass):
         """Return the next step, or the outcome if there is none; no answer is forced."""
         return next_step(question, replies, self.grader, asks_forced=False, refusals=self.refusals)
 
+    def step_of_further_draw(
+        self,
+        question: Question,
+        replies: Sequence[Reply],
+        *,
+        force_answered: bool = False,  # noqa: ARG002 - as in `TwoPass`
+    ) -> Step | Outcome:
+        """Return the outcome of a draw after the first; its answer has no grade if a model would have to give it."""
+        return next_step(question, replies, self.grader, asks_forced=False, asks_graders=False, refusals=self.refusals)
+
 
 @dataclass(frozen=True)
 class Regrading(TwoPass):
     """Regrading of existing replies: graders are asked, the model under evaluation is not.
 
     A refusal without a forced answer is unscored, with the reason ``forced_not_asked``.
+
+    Attributes
+    ----------
+    answered_only
+        Whether the replies are those of the first pass alone, of which a grading model grades the first draws.
 
     Examples
     --------
@@ -238,6 +261,7 @@ class Regrading(TwoPass):
     'forced_not_asked'
     """
 
+    answered_only: bool = False
     asks_model: ClassVar[bool] = False
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
@@ -256,3 +280,11 @@ class Regrading(TwoPass):
         if isinstance(step, Step) and (step.pass_, step.role) == (Pass.FIRST, Role.MODEL):
             raise ValueError(f"question {question.question_id}: there is no first reply to grade")
         return step
+
+    def step_of_further_draw(
+        self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False
+    ) -> Step | Outcome:
+        """Return the next step of a draw after the first, or its outcome; takes the arguments of `step`."""
+        if not self.answered_only:
+            return self.step(question, replies, force_answered=force_answered)
+        return next_step(question, replies, self.grader, asks_forced=False, asks_graders=False, refusals=self.refusals)

@@ -49,6 +49,7 @@ class SettingArguments(TypedDict, total=False):
     engine_option: Mapping[str, str] | str | Sequence[str]
     header: Mapping[str, str] | str | Sequence[str]
     extra_body: Mapping[str, Any] | str | None
+    model_args: Mapping[str, Any] | str | Sequence[str]
     max_requests: int | None
     max_cost: float | None
     max_time: float | None

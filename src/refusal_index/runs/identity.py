@@ -25,6 +25,7 @@ from refusal_index.protocol.refusals import (
     MODEL_PREFIX,
 )
 from refusal_index.protocol.worked_examples import examples_asked
+from refusal_index.runs.model_args import model_args_identity
 from refusal_index.runs.settings import COMPARABILITY_VERSION, Settings
 
 PACKAGES = ("refusal-index", "inspect-ai", "openai", "numpy", "scipy", "polars")
@@ -65,6 +66,7 @@ def identity(
             **({"targets": prompts.targets} if prompts.targets else {}),
         },
         **settings.recorded(),
+        **model_args_identity(settings),
         "comparability_version": COMPARABILITY_VERSION,
         **({"functions": dict(sources)} if sources else {}),
     }

@@ -54,6 +54,7 @@ from refusal_index.runs.engines import DIRECT, check_engine, check_engines_own, 
 from refusal_index.runs.gold_answers import with_answerable
 from refusal_index.runs.graders import grader_for, grader_prompt_of, refusal_models, refusals_of, resolved_refusal
 from refusal_index.runs.identity import describe_run, described_graders, function_sources, identity
+from refusal_index.runs.model_args import check_model_args, other_model_args
 from refusal_index.runs.sent import sends_as_set
 from refusal_index.runs.servers import check_servers, other_addresses
 from refusal_index.runs.settings import Repeats, Settings
@@ -208,6 +209,7 @@ def checked(plan: AnyPlan, *, imports: bool = True) -> AnyPlan:
     check_limits(settings)
     check_servers(settings, plan.names, plan.objects)
     check_wire_settings(model, settings)
+    check_model_args(model, plan.objects, settings)
     reasons = UNSCORED, *ASKED_AGAIN
     for reason in sorted({*settings.sending.retry}.difference(reasons)):
         raise unknown("retry", reason, reasons)
@@ -225,7 +227,8 @@ def checked(plan: AnyPlan, *, imports: bool = True) -> AnyPlan:
         check_model_function(function, model, plan.procedures)
     if plan.folder.run_json.exists():
         refuse_other_settings(plan.folder.path, plan.folder.read_settings(), as_json(plan.identity))
-    return replace(plan, caveats=(*plan.caveats, *other_addresses(plan.folder, settings, plan.names)))
+    notes = (*other_addresses(plan.folder, settings, plan.names), *other_model_args(plan.folder, settings))
+    return replace(plan, caveats=(*plan.caveats, *notes))
 
 
 def prepare(

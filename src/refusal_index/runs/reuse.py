@@ -375,6 +375,8 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
                 if error is not None:
                     store.record_failure(asked.variant, asked.question.question_id, f"{NOT_ANSWERED}{error}")
 
+    answered_only = bool(before.get("answered_only"))
+    regrading = Regrading(kind, refusals=refusals, grader_prompt=grader_prompt, answered_only=answered_only)
     plan = Plan(
         settings,
         dataset,
@@ -382,7 +384,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
         folder,
         run_identity,
         {**_about(source, settings, run), **described_graders(graders, grader_prompt)},
-        dict.fromkeys(questions_by_variant, Regrading(kind, refusals=refusals, grader_prompt=grader_prompt)),
+        dict.fromkeys(questions_by_variant, regrading),
         questions_by_variant,
         title=(settings.model, name),
         begin=begin,
@@ -416,7 +418,8 @@ def _draws_replied(conversation: Conversation, completions: Iterable[Completion]
     present = {
         (completion.reply.pass_, completion.draw) for completion in completions if completion.reply.role is Role.MODEL
     }
-    is_forced = conversation.draws > 1 and conversation.question.gold is not None
+    asks_forced = Pass.FORCED in conversation.procedure.passes
+    is_forced = asks_forced and conversation.draws > 1 and conversation.question.gold is not None
     needed = (Pass.FIRST, Pass.FORCED) if is_forced else (Pass.FIRST,)
     draws = range(conversation.draws)
     lacking = (draw for draw in draws if any((pass_, draw) not in present for pass_ in needed))

@@ -134,7 +134,8 @@ class Repeats:
     )
     answered_only: bool = setting(
         False,
-        "Run the first pass only: gives the refusal rate and the share wrong when answering, but no RI.",
+        "Run the first pass only: gives the refusal rate and the share wrong when answering, but no RI. With --draws, "
+        "a grading model grades the first sample of each question only.",
         identity="if_set",
         scope="dataset",
     )

@@ -14,7 +14,6 @@ from inspect_ai.scorer import Score
 from refusal_index.data.files import check_plain
 from refusal_index.data.first_pass import (
     FIRST_EMPTY,
-    NOT_GRADED,
     NOT_KNOWN,
     FirstPass,
     FirstPassError,
@@ -25,7 +24,7 @@ from refusal_index.data.first_pass import (
 from refusal_index.data.grade_words import Translations, read_grades
 from refusal_index.data.graded import COLUMNS
 from refusal_index.data.imports import ReadOptions
-from refusal_index.data.outcome import REQUEST_FAILED, Grade, Question
+from refusal_index.data.outcome import NOT_GRADED, REQUEST_FAILED, Grade, Question
 from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.tables import FLAG, plain_name
