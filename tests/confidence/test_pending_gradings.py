@@ -42,7 +42,7 @@ def run(tmp_path, monkeypatch):
 
 def test_end_to_end_gradings_of_scores_are_counted_and_priced(run):
     api, folder = run
-    plan = prepare_confidence(folder, ["verbalised-number-after"], Settings())
+    plan = prepare_confidence(folder, ["verbalised-number-after"], Settings.from_values(**at(graded=True)))
     requests = pending(plan)
     grading = sum(request.grading.requests.expected for request in requests)
     tokens_of_model = sum(request.input_tokens for request in requests)

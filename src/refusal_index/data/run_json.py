@@ -139,10 +139,12 @@ def refusal_setting(settings: Mapping[str, Any]) -> str | None:
 
     >>> refusal_setting({"grader": {"name": "exact"}}), refusal_setting({"grader": {"name": "openai/gpt-4.1"}})
     ('tag', None)
+    >>> refusal_setting({"grader": {"name": "judge", "named_by_server": True}}) is None
+    True
     """
     grader = settings.get("grader") or {"name": "exact"}
     name = grader.get("name") or "exact"
-    by_rule = "/" not in name and not name.startswith("python:")
+    by_rule = "/" not in name and not name.startswith("python:") and not grader.get(NAMED_BY_SERVER)
     recorded: str | None = grader.get("refusal", "tag" if by_rule else None)
     return recorded
 
