@@ -5,7 +5,7 @@
     python -m benchmarks.http_client --data simple_qa_test_set.csv --latency 0.05 --connections 200
 
 ``refusal-index run`` sends every question of SimpleQA to a server on loopback, with one variant and the exact grader,
-once with OpenAI's client (``openai-api/...``) and once with an Inspect provider (``together/...``, which has the same
+once with OpenAI's client (``--base-url``) and once with an Inspect provider (``together/...``, which has the same
 API). The same requests are then sent by the bare openai client with its aiohttp transport and by Inspect's bare
 ``generate``. Each client and the server run in their own process. The server counts the requests; it answers at once
 or after a delay, or is ``refusal-index serve`` with an embedded model.
@@ -38,7 +38,7 @@ import polars as pl
 from refusal_index.protocol import load_prompt_set
 
 COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
-MODELS = {"openai": "openai-api/almanac/base", "inspect": "together/base"}
+MODELS = {"openai": "base", "inspect": "together/base"}
 """The model's name for each client; Inspect's provider `together` has the same API."""
 
 BARE_OPENAI = """
@@ -98,9 +98,8 @@ def server_command(arguments: argparse.Namespace) -> list[str]:
 
 
 def account(url: str) -> dict[str, str]:
-    """Return the environment variables from which the clients read the server's address and key."""
-    keys = {f"{name}_API_KEY": "none" for name in ("ALMANAC", "TOGETHER")}
-    return {**keys, "ALMANAC_BASE_URL": url, "TOGETHER_BASE_URL": url}
+    """Return the environment variables from which Inspect reads the server's address and key."""
+    return {"TOGETHER_API_KEY": "none", "TOGETHER_BASE_URL": url}
 
 
 def answered(log: Path) -> list[dict[str, Any]]:
@@ -120,7 +119,7 @@ def run(client: str, arguments: argparse.Namespace, url: str, out: Path) -> floa
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [*COMMAND, "run", "--model", MODELS[client], "--dataset", "simpleqa", "--data", arguments.data]
     command += ["--variants", "normal", "--grader", "exact", "--max-connections", str(arguments.connections)]
-    command += ["--out", str(out)]
+    command += ["--out", str(out), *(("--base-url", url) if client == "openai" else ())]
     command += ["--limit", str(arguments.limit)] if arguments.limit else []
     subprocess.run(command, env={**os.environ, **account(url)}, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

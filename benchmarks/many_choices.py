@@ -81,13 +81,21 @@ class Bench:
         out = self.folder / f"{questions}-{draws}-{max_choices}"
         log = self.folder / "server.jsonl"
         before = len(answered(log)) if log.exists() else 0
-        command = [*COMMAND, "run", "--model", "openai-api/almanac/base", "--variants", "normal", "--grader", "exact"]
+        command = [*COMMAND, "run", "--model", "base", "--variants", "normal", "--grader", "exact"]
         command += ["--limit", str(questions), "--draws", str(draws), "--max-choices", str(max_choices)]
-        command += ["--max-connections", str(self.connections), "--attempt-timeout", "600", "--out", str(out)]
-        environment = {**os.environ, "ALMANAC_BASE_URL": self.url, "ALMANAC_API_KEY": "none"}
+        command += [
+            "--base-url",
+            self.url,
+            "--max-connections",
+            str(self.connections),
+            "--attempt-timeout",
+            "600",
+            "--out",
+            str(out),
+        ]
         with (
             (self.folder / "output.txt").open("w+") as output,
-            subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT) as process,
+            subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process,
         ):
             samples = list(memory_samples(process.pid))
             _, status, used = os.wait4(process.pid, 0)  # this process only, unlike RUSAGE_CHILDREN

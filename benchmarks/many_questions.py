@@ -25,7 +25,7 @@ from tests.faults.scenario_run import PLACE, TEXTS, VERDICTS
 from tests.faults.world import KEY, answer, planted, write_questions
 
 SIZES = (10_000, 100_000)
-FUNCTION, OVER_HTTP = "python:tests.faults.world:reply", "openai-api/fake/any"
+FUNCTION, OVER_HTTP = "python:tests.faults.world:reply", "any"
 OPTIONS = ("--variants", "normal", "--grader", "exact", "--draws", "1")
 MEBIBYTE = 1024  # in kibibytes, the unit of the operating system
 ROOT = Path(__file__).parents[1]
@@ -42,7 +42,8 @@ def measure(number: int, *, over_http: bool, connections: int) -> int:
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
         if over_http:
             url = stack.enter_context(FakeApi(answer)).url
-            environment |= {"FAKE_BASE_URL": url, "FAKE_API_KEY": KEY}
+            environment["FAKE_API_KEY"] = KEY
+            command += ["--base-url", url, "--api-key-env", "FAKE_API_KEY"]
         start = time.perf_counter()
         process = subprocess.Popen(
             command, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -88,7 +88,7 @@ COMMANDS = {
     "thinking": "run --limit {n} --variants normal --think true",
     "own": "run --limit {n} --data own.jsonl --grader exact --variants low,normal",
     "own_small": "run --model almanac/small --limit {n} --data own.jsonl --grader exact --variants low,normal",
-    "http": "run --limit {n} --model openai-api/loop/m --grader exact --variants low,normal",
+    "http": "run --limit {n} --model m --base-url {url} --grader exact --variants low,normal",
     "together": "run --limit {fifth} --model together/m --grader exact --variants normal",
     "regraded": "regrade base --grader exact",
     "forced": "force first.csv --model almanac/base",
@@ -213,7 +213,10 @@ def results(tree: Path, commands: Mapping[str, str], limit: int) -> dict[str, An
             for name, command in commands.items():
                 before = log.read_text().count("\n")
                 words = shlex.split(
-                    _as_in(tree, command).replace("{n}", str(limit)).replace("{fifth}", str(limit // 5))
+                    _as_in(tree, command)
+                    .replace("{n}", str(limit))
+                    .replace("{fifth}", str(limit // 5))
+                    .replace("{url}", address)
                 )
                 if words[0] in OUT:
                     words += ["--out", name]

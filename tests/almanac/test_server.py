@@ -462,15 +462,14 @@ def test_serve_runs_until_a_signal_and_exits_silently(tmp_path, number):
     log = tmp_path / "requests.jsonl"
     arguments = [*COMMAND, "--port", "0", "--log", str(log)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        announced = [process.stdout.readline() for _ in range(4)]
+        announced = [process.stdout.readline() for _ in range(3)]
         url = re.search(r"http://127\.0\.0\.1:\d+/v1", announced[0])[0]
         with urllib.request.urlopen(f"{url}/models", timeout=10) as response:  # noqa: S310 - the address is http
             models = [model["id"] for model in json.load(response)["data"]]
         process.send_signal(number)
         output, errors = process.communicate(timeout=20)
     assert models == ["almanac/base", "almanac/small", "almanac/rash"]
-    assert f"ALMANAC_BASE_URL={url}" in announced[2]
-    assert "--model openai-api/almanac/base" in announced[3]
+    assert announced[2].strip() == f"refusal-index run --model almanac/base --base-url {url}"
     assert (process.returncode, output, errors) == (0, "", "")
     assert json.loads(log.read_text())["path"] == "/v1/models"
 

@@ -12,6 +12,7 @@ from refusal_index.cli import app
 from tests.cli import some_pipeline
 from tests.cli.making import LOW
 from tests.cli.serving import server  # noqa: F401 - a fixture
+from tests.served import with_addresses
 
 Command = Callable[..., Result]
 
@@ -24,9 +25,9 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Return a function that runs a command in an empty folder."""
+    """Return a function that runs a command in an empty folder, with models as `with_addresses` says."""
     monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    return lambda *arguments: CliRunner().invoke(app, with_addresses(arguments), catch_exceptions=False)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -70,12 +69,10 @@ def serving(log: Path, delay: float = 0.0) -> Iterator[Server]:
 
 def start(server: Server, name: str, *arguments: str, cwd: Path | None = None) -> subprocess.Popen[str]:
     """Start a command against the server; without a configuration, name the model."""
-    environment = {**os.environ, "ALMANAC_BASE_URL": server.url, "ALMANAC_API_KEY": "sk-none-needed"}
-    model = () if "--config" in arguments else ("--model", "openai-api/almanac/base")
+    model = () if "--config" in arguments else ("--model", "base")
     return subprocess.Popen(
-        [*COMMAND, name, *arguments, *model],
+        [*COMMAND, name, *arguments, *model, "--base-url", server.url],
         cwd=cwd,
-        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -30,12 +30,13 @@ from tests.faults.almanac import BatchFaults, faulty_app
 from tests.models.batches.batch_server import Server, serve_in_thread
 from tests.models.fake_api import FakeApi
 from tests.models.wiki_writer import FACT, FAULTS, WriterPool, error_500, fault_of, is_question, write_pages, writer
+from tests.served import ADDRESS, with_addresses
 from tests.tiers import one_fast
 
 COMMAND = [sys.executable, "-c", "from refusal_index.cli import app; app()", "build", "precise-wiki"]
 OPTIONS = (
     "--writer",
-    "openai-api/fake/writer",
+    "writer",
     "--shortest",
     "400",
     "--max-connections",
@@ -52,19 +53,19 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "AZUREAI_OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("FAKE_API_KEY", "sk-very-secret")
-    monkeypatch.setenv("FAKE_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv(ADDRESS, "http://127.0.0.1:9/v1")
 
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
     with FakeApi(writer) as server:
-        monkeypatch.setenv("FAKE_BASE_URL", server.url)
+        monkeypatch.setenv(ADDRESS, server.url)
         yield server
 
 
 def build(*arguments: str, out: str = "wiki.jsonl") -> Result:
     command = ["build", "precise-wiki", "pages.jsonl", "--out", out, *OPTIONS, *arguments]
-    return CliRunner().invoke(app, command, catch_exceptions=False)
+    return CliRunner().invoke(app, with_addresses(command), catch_exceptions=False)
 
 
 def lines(path: str | Path) -> list[dict[str, Any]]:
@@ -125,9 +126,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FakeApi]:
     with FakeApi(writer) as server, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("FAKE_API_KEY", "sk-very-secret")
-        patch.setenv("FAKE_BASE_URL", server.url)
+        patch.setenv(ADDRESS, server.url)
         write_pages(Path("pages.jsonl"), 60)
-        assert build("--questions", "20", "--answerer", "openai-api/fake/answerer").exit_code == 0
+        assert build("--questions", "20", "--answerer", "answerer").exit_code == 0
     return folder, server
 
 
@@ -156,9 +157,9 @@ def test_every_engine_builds_the_same_file_with_the_same_record(engine, built, t
     log = tmp_path / "log.jsonl"
     write_pages(Path("pages.jsonl"), 60)
     with serve_in_thread(faulty_app(WriterPool("writer", "answerer"), RequestLog(log))) as url:
-        monkeypatch.setenv("FAKE_BASE_URL", url)
+        monkeypatch.setenv(ADDRESS, url)
         poll = ["--engine-option", "poll=0.05"] if engine == "batch" else []
-        command = ["--questions", "20", "--answerer", "openai-api/fake/answerer", "--engine", engine, *poll]
+        command = ["--questions", "20", "--answerer", "answerer", "--engine", engine, *poll]
         assert build(*command).exit_code == 0
     assert Path("wiki.jsonl").read_bytes() == (built[0] / "wiki.jsonl").read_bytes()
     assert record() == record(str(built[0] / "wiki.jsonl"))
@@ -169,12 +170,12 @@ def test_every_engine_builds_the_same_file_with_the_same_record(engine, built, t
 
 @pytest.mark.slow
 def test_detached_build_is_collected_and_never_paid_for_twice(built, tmp_path, monkeypatch):
-    log, command = tmp_path / "log.jsonl", ("--questions", "20", "--answerer", "openai-api/fake/answerer")
+    log, command = tmp_path / "log.jsonl", ("--questions", "20", "--answerer", "answerer")
     batches = ("--engine", "batch", "--engine-option", "poll=0.05")
     write_pages(Path("pages.jsonl"), 60)
     server = faulty_app(WriterPool("writer", "answerer"), RequestLog(log), faults=BatchFaults(delay=0.3))
     with serve_in_thread(server) as url:
-        monkeypatch.setenv("FAKE_BASE_URL", url)
+        monkeypatch.setenv(ADDRESS, url)
         detached = build(*command, *batches, "--detach")
         assert (detached.exit_code, detached.stderr.count("error")) == (1, 0), detached.stderr
         assert "run the same command again to collect the results" in detached.stdout
@@ -205,11 +206,11 @@ def test_stopped_build_resumes_without_repeating_requests(monkeypatch):
 
     write_pages(Path("pages.jsonl"), 60)
     with FakeApi(writer, used_up) as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        stopped = build("--questions", "20", "--answerer", "openai-api/fake/answerer")
+        monkeypatch.setenv(ADDRESS, api.url)
+        stopped = build("--questions", "20", "--answerer", "answerer")
         assert (stopped.exit_code, len(api.answered)) == (1, 30), stopped.stderr
         api._fault = None
-        finished = build("--questions", "20", "--answerer", "openai-api/fake/answerer")
+        finished = build("--questions", "20", "--answerer", "answerer")
         assert finished.exit_code == 0, finished.stderr
         assert set(Counter(body["seed"] for body in api.answered).values()) == {1}
 
@@ -269,7 +270,7 @@ def test_running_out_of_pages_is_reported_and_the_partial_set_is_saved(api):
 def test_model_with_unreadable_output_stops_the_build_with_reasons(monkeypatch):
     write_pages(Path("pages.jsonl"), 200)
     with FakeApi(lambda _: "As a language model, I love questions.") as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        monkeypatch.setenv(ADDRESS, api.url)
         result = build("--questions", "50")
         sent = len(api.answered)
     assert 100 <= sent < 150, "to the end of the round in which a hundred in a row yielded nothing"
@@ -289,10 +290,10 @@ def test_rejected_key_stops_the_build_and_is_never_shown(monkeypatch):
 
     write_pages(Path("pages.jsonl"), 60)
     with FakeApi(writer, refused) as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        monkeypatch.setenv(ADDRESS, api.url)
         result = build("--questions", "50")
         assert (result.exit_code, len(api.answered)) == (1, 0)
-        assert "openai-api/fake/writer failed for 20 questions in a row" in result.stderr
+        assert "writer failed for 20 questions in a row" in result.stderr
         assert len(api.received) <= 48, "a first round of four levels"
         assert "bad key [key]" in result.stderr
         assert not Path("wiki.jsonl").exists()
@@ -308,7 +309,7 @@ def test_section_with_permanent_request_failure_is_skipped_and_named(monkeypatch
 
     write_pages(Path("pages.jsonl"), 20)
     with FakeApi(writer, one_town) as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        monkeypatch.setenv(ADDRESS, api.url)
         build("--questions", "100")
     assert record()["counts"]["rejected"]["request_failed"] == 3
     failed = [line for line in lines("wiki.jsonl.build/sections.jsonl") if line["reason"] == "request_failed"]
@@ -328,7 +329,7 @@ def test_filtered_and_truncated_replies_are_distinguished(monkeypatch):
 
     write_pages(Path("pages.jsonl"), 20)
     with FakeApi(filtered, torn_once) as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        monkeypatch.setenv(ADDRESS, api.url)
         build("--questions", "100")
     assert record()["counts"]["rejected"]["content_filter"] == 2
     assert "request_failed" not in record()["counts"]["rejected"]
@@ -377,7 +378,7 @@ CASES = {
         [*OPTIONS[:2], "--engine", "files"],
         ["--engine", "an engine that sends requests", "direct"],
     ),
-    "no such answerer": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--answerer", "opnai/x"], ["'opnai'"]),
+    "no such writer": ("pages.jsonl", "w.jsonl", ["--writer", "opnai/x"], ["'opnai'"]),
 }
 
 
@@ -418,7 +419,7 @@ def test_stopped_build_gives_same_result_as_uninterrupted_build(monkeypatch):
 
     write_pages(Path("pages.jsonl"), 40)
     with FakeApi(writer, used_up) as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        monkeypatch.setenv(ADDRESS, api.url)
         for enough in (9, 21):
             stopped = build("--questions", "15")
             assert (stopped.exit_code, len(api.answered)) == (1, enough), stopped.stderr
@@ -439,6 +440,7 @@ def test_stopped_build_gives_same_result_as_uninterrupted_build(monkeypatch):
 
 def start(out: str) -> subprocess.Popen[str]:
     command = [*COMMAND, "pages.jsonl", "--out", out, "--questions", "24", *OPTIONS]
+    command = with_addresses(command)
     return subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -458,7 +460,7 @@ def test_killed_and_interrupted_build_gives_same_result_with_few_repeats(monkeyp
 
     write_pages(Path("pages.jsonl"), 60)
     with FakeApi(writer, sometimes) as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        monkeypatch.setenv(ADDRESS, api.url)
         for enough, ending in ((20, signal.SIGKILL), (40, signal.SIGINT)):
             process = start("killed.jsonl")
             while len(api.answered) < enough:

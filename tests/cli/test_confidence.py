@@ -17,6 +17,7 @@ from refusal_index.data.outcome_table import read_confidence
 from refusal_index.data.tables import write_table
 from refusal_index.runs.settings import COMPARABILITY_VERSION
 from tests.cli.making import outcomes
+from tests.served import ADDRESS
 from tests.tiers import others_nightly
 
 # --- `confidence --add` and `--out`
@@ -331,14 +332,13 @@ def test_opened_run_has_scores_and_its_report_includes_later_ones(run):
 
 # --- Confidence over HTTP, end to end
 
-MODEL = ("--model", "openai-api/almanac/base")
+MODEL = ("--model", "base")
 DRAWN = ("--limit", "12", "--variants", "low", "--draws", "3", "--logprobs")
 
 
 @pytest.mark.nightly
 def test_three_methods_share_one_set_of_draws(server, command, monkeypatch):
-    monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
-    monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
+    monkeypatch.setenv(ADDRESS, server.url)
     assert command("run", *MODEL, *DRAWN, "--out", "r").exit_code == 0
     drawn = sum(int(entry["n"]) for entry in server.answered())
     assert drawn == 12 * 3 * 2, "each draw goes through both passes"
@@ -353,8 +353,7 @@ def test_three_methods_share_one_set_of_draws(server, command, monkeypatch):
 
 @pytest.mark.slow
 def test_methods_that_cost_requests_are_opt_in_and_large_ones_need_yes(server, command, monkeypatch):
-    monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
-    monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
+    monkeypatch.setenv(ADDRESS, server.url)
     assert command("run", *MODEL, "--limit", "4", "--variants", "low", "--out", "r").exit_code == 0
     before = len(server.answered())
     no_method = command("confidence", "r")
@@ -365,20 +364,20 @@ def test_methods_that_cost_requests_are_opt_in_and_large_ones_need_yes(server, c
     assert too_many.exit_code == 2
     assert f"more than the {before} of the run itself; add --yes" in " ".join(too_many.stderr.split())
     assert len(server.answered()) == before, "neither sent a request"
-    assert command(*several, "--yes").exit_code == 0
+    assert command(*several, "--yes", "--base-url", server.url).exit_code == 0
     assert len(server.answered()) >= before + 12
     assert command("confidence", "r").exit_code == 0, "what is stored costs nothing"
 
 
 @pytest.mark.slow
 def test_log_probabilities_over_http_match_the_local_engine(server, command, monkeypatch):
-    monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
-    monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
+    monkeypatch.setenv(ADDRESS, server.url)
     found = []
     for model, out in ((MODEL, "over-http"), (("--model", "almanac/base"), "within")):
         assert command("run", *model, "--limit", "12", "--variants", "low", "--out", out).exit_code == 0
         before = len(server.answered())
-        assert command("confidence", out, "--method", "likelihood").exit_code == 0
+        address = ("--base-url", server.url) if model == MODEL else ()
+        assert command("confidence", out, "--method", "likelihood", *address).exit_code == 0
         assert len(server.answered()) - before == (12 if out == "over-http" else 0), "the run took none along"
         found.append(pl.read_parquet(f"{out}/confidence.parquet")["confidence"])
     assert (found[0] - found[1]).abs().max() < 1e-4

@@ -9,6 +9,7 @@ import pytest
 
 from refusal_index.runs import dry_run
 from tests.cli.making import PIPELINE, outcomes, stored, write_sums
+from tests.served import ADDRESS
 from tests.tiers import others_nightly
 
 LIMIT = 60
@@ -116,9 +117,9 @@ def test_requests_are_exact_with_repeated_draws(command, more):
 
 
 def test_each_grader_is_checked_by_three_requests(command, monkeypatch):
-    monkeypatch.setenv("FAKE_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv(ADDRESS, "http://127.0.0.1:9/v1")
     monkeypatch.setenv("FAKE_API_KEY", "none")
-    graders = "openai-api/fake/one,openai-api/fake/two"
+    graders = "one,two"
     found = estimate(command, "--limit", "5", "--variants", "low", "--grader", graders)
     assert found["grader_checks"] == 2 * 3
 
@@ -239,6 +240,6 @@ def test_grouping_questions_of_equal_length_does_not_change_the_estimate(command
     together = [estimate(command, *arguments)]
     command("run", *arguments, "--variants", "low", "--max-requests", "60", "--out", "r")
     together.append(estimate(command, *arguments, "--out", "r"))
-    monkeypatch.setattr(dry_run, "counts_exactly", lambda _model: True)
+    monkeypatch.setattr(dry_run, "counts_exactly", lambda *_: True)
     assert [estimate(command, *arguments), estimate(command, *arguments, "--out", "r")] == together
     assert together[1]["stored"] > 0

@@ -109,9 +109,7 @@ def test_evaluation_options_without_run_are_rejected(command):
 
 @pytest.mark.slow
 def test_unreachable_server_is_inconclusive_with_a_reason(command, base, monkeypatch):
-    monkeypatch.setenv("X_BASE_URL", "http://127.0.0.1:9/v1")
-    monkeypatch.setenv("X_API_KEY", "k")
-    asked = ("--model", "openai-api/x/y", "--limit", "20", "--max-retries", "0")
+    asked = ("--model", "any", "--base-url", "http://127.0.0.1:9/v1", "--limit", "20", "--max-retries", "0")
     done = command("gate", "candidate", "--run", "--baseline", "base", *asked, "--looks", "10")
     assert done.exit_code == 3
     assert "127.0.0.1" in done.stderr

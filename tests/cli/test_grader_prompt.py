@@ -13,14 +13,15 @@ import pytest
 from refusal_index.protocol import default_grader_prompt
 from tests.cli.making import outcomes, write_sums
 from tests.models.fake_api import FakeApi, is_forced, question_of
+from tests.served import ADDRESS, options_at
 
 PROMPT = """
 gold = '''
 {instruction}: <Q>{{question}}</Q> <Gold>{{gold}}</Gold> <Reply>{{prediction}}</Reply>'''
 """
 OURS = "Grade this as A, B or C"
-SUMS = ("--data", "q.csv", "--model", "openai-api/fake/any", "--variants", "low", "--max-retries", "0")
-GRADED = ("--grader", "openai-api/fake/grader", "--grader-prompt", "grader.toml")
+SUMS = ("--data", "q.csv", "--model", "any", "--variants", "low", "--max-retries", "0")
+GRADED = ("--grader", "grader", "--grader-prompt", "grader.toml")
 
 
 def between(message: str, mark: str) -> str:
@@ -52,7 +53,7 @@ def ask(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
 
     def run(api: FakeApi, *arguments: str):
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        monkeypatch.setenv(ADDRESS, api.url)
         return command(*arguments)
 
     return run
@@ -132,7 +133,7 @@ def test_regrade_and_force_take_the_prompt(ask):
         assert regraded.exit_code == 0, regraded.output
         assert all(message.startswith(OURS) for message in api.messages()[sent:])
         sent = len(api.answered)
-        own = ("--model", "openai-api/fake/any", *GRADED, "--out", "forced")
+        own = ("--model", "any", *GRADED, "--out", "forced")
         forced = ask(api, "force", "exact/outcomes.parquet", *own)
         assert forced.exit_code == 0, forced.output
         assert len(api.messages()[sent:]) == 3 + 2
@@ -150,10 +151,10 @@ def test_regrading_by_rule_records_no_prompt(ask):
 
 
 def test_configuration_sets_the_prompt_of_a_dataset(ask):
-    models = '[[models]]\nmodel = "openai-api/fake/any"\n'
-    datasets = '[[datasets]]\ndata = "q.csv"\ngrader = "openai-api/fake/grader"\ngrader_prompt = "grader.toml"\n'
-    Path("set.toml").write_text(f"{models}{datasets}variants = 'low'\n")
+    models = '[[models]]\nmodel = "any"\n'
+    datasets = '[[datasets]]\ndata = "q.csv"\ngrader = "grader"\ngrader_prompt = "grader.toml"\n'
     with FakeApi(script) as api:
+        Path("set.toml").write_text(f"{models}{datasets}variants = 'low'\ngrader_base_url = '{api.url}'\n")
         result = ask(api, "run", "--config", "set.toml", "--out", "set")
         assert result.exit_code == 0, result.output
         assert sum(message.startswith(OURS) for message in api.messages()) > 6
@@ -176,7 +177,8 @@ def test_later_commands_take_the_prompt_from_the_folder(ask):
         assert ask(api, "run", *SUMS, *GRADED, "--out", "run").exit_code == 0
         Path("grader.toml").unlink()
         sent = len(api.answered)
-        scored = ask(api, "confidence", "run", "--method", "verbalised-number", "--max-retries", "0")
+        method = ("--method", "verbalised-number", "--max-retries", "0")
+        scored = ask(api, "confidence", "run", *method, *options_at(api.url, graded=True))
         assert scored.exit_code == 0, scored.output
         assert sum(message.startswith(OURS) for message in api.messages()[sent:]) == 5 + 6, "five more forced answers"
         assert "<prediction>" not in "".join(api.messages()[sent:])
@@ -230,7 +232,7 @@ def test_end_to_end_counterfactual_faitheval_is_graded_by_a_model_on_request(ask
     assert sorted(graded[3:]) == sorted(["B) a yew", "D) a fir", "It is b\nB) a yew", "a yew"])
     table = outcomes("run").sort("question_id")
     assert table["first_grade"].to_list() == ["correct", "incorrect", "correct", "correct", "refused"]
-    assert json.loads(Path("run/run.json").read_text())["settings"]["grader"]["name"] == "openai-api/fake/grader"
+    assert json.loads(Path("run/run.json").read_text())["settings"]["grader"]["name"] == "grader"
 
 
 def test_prompts_shows_what_a_grader_is_asked(command):

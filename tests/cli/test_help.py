@@ -166,11 +166,11 @@ def test_every_help_screen_fits_80_columns_and_help_all_has_every_option(name):
     assert all(any(written in screens[-1] for written in option.opts) for option in options)
 
 
-def test_run_shows_fifteen_options_and_the_rest_in_groups():
+def test_run_shows_eighteen_options_and_the_rest_in_groups():
     common = {f"--{name.replace('_', '-')}" for name, setting in SETTINGS.items() if setting.is_common}
     output = options_in(run("run", "--help").stdout)
     assert set(output) == {*common, "--config", "--out", "--dry-run", "--json", "--help-all", "--help"}
-    assert len(output) == 15 + 2
+    assert len(output) == 18 + 2
     assert len(options_in(run("run", "--help-all").stdout)) == len(SETTINGS) + 6
 
 

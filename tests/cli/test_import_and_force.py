@@ -16,6 +16,7 @@ from refusal_index.stats import f_score
 from tests.cli.making import PIPELINE, outcomes, stored, write_sums
 from tests.cli.serving import finish, start
 from tests.models.fake_api import FakeApi, is_grading
+from tests.served import ADDRESS
 
 # --- `import`
 
@@ -341,8 +342,8 @@ def test_contexts_are_sent_and_questions_without_gold_answers_skipped(force, mon
     Path("squad.jsonl").write_text("\n".join(lines))
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
     with FakeApi(lambda _: "<answer>Ann</answer>") as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        result = force("squad.jsonl", "--model", "openai-api/fake/squad", "--grader", "exact", "--out", "f")
+        monkeypatch.setenv(ADDRESS, api.url)
+        result = force("squad.jsonl", "--model", "squad", "--grader", "exact", "--out", "f")
     assert result.exit_code == 1, "the answered one was never graded"
     (message,) = api.messages()
     assert "It was Ann." in message
@@ -365,9 +366,9 @@ def test_two_graders_that_disagree_leave_a_forced_answer_unscored(force, monkeyp
 
     verdicts: list[str] = []
     with FakeApi(scripted_reply) as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        graders = "openai-api/fake/one,openai-api/fake/two"
-        force("fake.csv", "--model", "openai-api/fake/fake", "--grader", graders, "--out", "f")
+        monkeypatch.setenv(ADDRESS, api.url)
+        graders = "one,two"
+        force("fake.csv", "--model", "fake", "--grader", graders, "--out", "f")
     assert outcomes("f")["unscored_reason"].to_list() == ["forced_graders_disagree", None]
 
 
@@ -388,8 +389,8 @@ def test_dataset_fills_in_missing_questions_and_gold_answers(force, monkeypatch,
     Path("fake.csv").write_text(text.replace("k3,Where", "y,Where"))
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
     with FakeApi(lambda message: f"<answer>{'Anna' if 'who' in message.lower()[-40:] else 'Rome'}</answer>") as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        arguments = ("fake.csv", "--data", "q.csv", "--model", "openai-api/fake/fake", "--grader", "exact")
+        monkeypatch.setenv(ADDRESS, api.url)
+        arguments = ("fake.csv", "--data", "q.csv", "--model", "fake", "--grader", "exact")
         result = force(*arguments, "--out", "f")
     assert result.exit_code == 0, result.stderr
     assert len(api.messages()) == 2
@@ -451,8 +452,8 @@ def forced_messages(force, monkeypatch, *arguments: str) -> list[str]:
     """Force ``f.csv`` with the questions of ``q.jsonl`` into the folder ``o``, and return the messages sent."""
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
     with FakeApi(lambda _message: "<answer>B</answer>") as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        result = force("f.csv", "--data", "q.jsonl", "--model", "openai-api/fake/fake", "--out", "o", *arguments)
+        monkeypatch.setenv(ADDRESS, api.url)
+        result = force("f.csv", "--data", "q.jsonl", "--model", "fake", "--out", "o", *arguments)
         assert result.exit_code == 0, result.stderr
         return api.messages()
 
@@ -467,8 +468,8 @@ def test_aliases_and_choices_of_the_file_reach_the_forced_pass(force, monkeypatc
     Path("f.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
     with FakeApi(lambda _message: "<answer>B</answer>") as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        result = force("f.jsonl", "--model", "openai-api/fake/f", "--grader", "exact", "--out", "o")
+        monkeypatch.setenv(ADDRESS, api.url)
+        result = force("f.jsonl", "--model", "f", "--grader", "exact", "--out", "o")
         assert len(api.messages()) == 2
         assert "A) sea" in "".join(api.messages())
     assert outcomes("o").sort("question_id")["wrong"].to_list() == [False, False, None]
@@ -508,9 +509,9 @@ def test_force_cost_uses_separate_model_and_grader_prices(force, monkeypatch):
     Path("fake.csv").write_text("question,answer,grade\nWho?,Ann,C\nWhere?,Here,A\n")
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
     with FakeApi(lambda message: "A" if is_grading(message) else "<answer>Ann</answer>") as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        grader = ("--grader", "openai-api/fake/one", "--grader-price", "7,0")
-        force("fake.csv", "--model", "openai-api/fake/fake", *grader, "--price", "1000,0", "--out", "f")
+        monkeypatch.setenv(ADDRESS, api.url)
+        grader = ("--grader", "one", "--grader-price", "7,0")
+        force("fake.csv", "--model", "fake", *grader, "--price", "1000,0", "--out", "f")
     (variant,) = json.loads(Path("f/summary.json").read_text())["variants"]
     assert variant["usage"]["cost"] == pytest.approx(100 * (1000 + 7) / 1e6)
 

@@ -26,7 +26,8 @@ from tests.models.fake_api import FakeApi, is_grading, question_of
 
 # --- `run --config`
 
-CONFIG = """
+AT = 'api_key_env = "FAKE_API_KEY"\nbase_url ='
+CONFIG = f"""
 [defaults]
 variants = "low,high"
 grader = "exact"
@@ -35,10 +36,12 @@ attempt_timeout = 5
 max_connections = 20
 temperature = 0.5
 [[models]]
-model = "openai-api/fake/one"
+model = "one"
+{AT} "URL"
 [[models]]
 name = "Two"
-model = "openai-api/fake/two"
+model = "two"
+{AT} "URL"
 temperature = 1
 price = "1000,1000"
 [[datasets]]
@@ -65,13 +68,12 @@ def run(command, monkeypatch):
     write_sums("sums.csv", 8, "sums")
     write_sums("more.csv", 9, "more")
     monkeypatch.setenv("FAKE_API_KEY", "sk-very-secret")
-    monkeypatch.setenv("DOWN_API_KEY", "sk-very-secret")
     monkeypatch.setenv("COLUMNS", "200")
 
     def with_text(api: FakeApi | None, *arguments: str, old: str = "", new: str = ""):
         assert old in CONFIG
-        monkeypatch.setenv("FAKE_BASE_URL", api.url if api else "http://127.0.0.1:9/v1")
-        Path("set.toml").write_text(CONFIG.replace(old, new, 1))
+        text = CONFIG.replace(old, new, 1)
+        Path("set.toml").write_text(text.replace("URL", api.url if api else "http://127.0.0.1:9/v1"))
         return command("run", "--config", "set.toml", *arguments)
 
     return with_text
@@ -94,7 +96,7 @@ def test_every_model_answers_every_dataset_into_one_summary(run):
         assert again.stdout == result.stdout
     document = summary()
     cells = [(one["model"], one["dataset"], one["status"]) for one in document["runs"]]
-    models = ("openai-api/fake/one", "Two")
+    models = ("one", "Two")
     assert cells == [(model, dataset, "complete") for model in models for dataset in ("own/sums", "more")]
     assert document["complete"] is True
     for one in document["runs"]:
@@ -122,9 +124,9 @@ def test_set_names_appear_in_reports_and_loaded_runs(run):
     with FakeApi(answer) as api:
         run(api, "--limit", "5", "--variants", "low")
     runs = read_runs([Path("runs/set")])
-    assert [found.label for found in runs][1:] == ["openai-api/fake/one, more", "Two, own/sums", "Two, more"]
+    assert [found.label for found in runs][1:] == ["one, more", "Two, own/sums", "Two, more"]
     assert "<title>Refusal Index of Two on more</title>" in (runs[3].source / "report.html").read_text(encoding="utf-8")
-    assert {runs[3].model_id, runs[3].dataset_id} == {"openai-api/fake/two", "own/more"}
+    assert {runs[3].model_id, runs[3].dataset_id} == {"two", "own/more"}
 
 
 def test_json_output_is_only_the_set_summary(run):
@@ -158,27 +160,26 @@ def test_renaming_or_adding_a_model_repeats_no_requests(run):
         assert "Second on more " in renamed.stdout
         labels = [found.label for found in read_runs([Path("runs/set")])]
         assert labels[2:] == ["Second, own/sums", "Second, more"]
-        run(api, old="[[datasets]]", new='[[models]]\nmodel = "openai-api/fake/three"\n[[datasets]]')
+        run(api, old="[[datasets]]", new=f'[[models]]\nmodel = "three"\n{AT} "URL"\n[[datasets]]')
         assert {body["model"] for body in api.answered[sent:]} == {"three"}
 
 
 @pytest.fixture
-def down(monkeypatch) -> Iterator[None]:
-    """Start a server that rejects every request."""
+def down() -> Iterator[str]:
+    """Start a server that rejects every request, and return its address."""
     with FakeApi(answer, lambda *_: web.json_response({"error": {"message": "no"}}, status=400)) as api:
-        monkeypatch.setenv("DOWN_BASE_URL", api.url)
-        yield
+        yield api.url
 
 
 @pytest.mark.slow
 def test_unavailable_model_does_not_block_others_and_is_named_at_the_end(run, down):
     with FakeApi(answer) as api:
-        replaced = {"old": "openai-api/fake/one", "new": "openai-api/down/one"}
+        replaced = {"old": "URL", "new": down}
         result = run(api, **replaced)
         assert result.exit_code == 1
         assert [one["status"] for one in summary()["runs"]] == ["failed"] * 2 + ["complete"] * 2
         assert "2 of 4 runs are not complete" in result.stdout
-        assert "  openai-api/down/one on own/sums: openai-api/down/one failed " in result.stdout
+        assert "  one on own/sums: one failed " in result.stdout
         sent = len(api.answered)
         assert run(api, **replaced).exit_code == 1
         assert len(api.answered) == sent
@@ -187,14 +188,14 @@ def test_unavailable_model_does_not_block_others_and_is_named_at_the_end(run, do
 @pytest.mark.slow
 def test_failed_run_is_reported_immediately_and_at_the_end(run, down):
     with FakeApi(answer) as api:
-        result = run(api, old='name = "more"', new='name = "more"\ngrader = "openai-api/down/grader"')
+        result = run(api, old='name = "more"', new=f'name = "more"\ngrader = "grader"\ngrader_base_url = "{down}"')
     assert result.exit_code == 1
     assert result.stderr.count("error: ") == 2
     assert [one["status"] for one in summary()["runs"]] == ["complete", "failed"] * 2
     failed = summary()["runs"][1]
     assert failed["summary"] is None
-    assert "grader 'openai-api/down/grader' did not answer" in failed["error"]
-    assert f"  openai-api/fake/one on more: {failed['error'][:50]}" in result.stdout
+    assert "grader 'grader' did not answer" in failed["error"]
+    assert f"  one on more: {failed['error'][:50]}" in result.stdout
     assert "sk-very-secret" not in result.output
 
 
@@ -220,21 +221,26 @@ BAD = {
     ),
     "an unknown grader": ('"exact"', '"exct"', ["--grader", "'exct'", "'exact'"]),
     "a grader that cannot grade": ('"exact"', '"choice"', ["grader 'choice': expected choices"]),
-    "an unknown provider": ("openai-api/fake/two", "opnai/two", ["[[models]] 2 (Two)", "'opnai'", "openai"]),
-    "no provider": ("openai-api/fake/two", "two", ["[[models]] 2 (Two)", "PROVIDER/NAME"]),
+    "an unknown provider": (f'"two"\n{AT} "URL"', '"opnai/two"', ["[[models]] 2 (Two)", "'opnai'", "openai"]),
+    "no provider": (f'"two"\n{AT} "URL"', '"two"', ["[[models]] 2 (Two)", "PROVIDER/NAME"]),
     "an unknown grading model": ('"exact"', '"opnai/x"', ["'opnai'"]),
     "a wrong price": ('"1000,1000"', '"cheap"', ["[[models]] 2, price", "'cheap'"]),
     "a missing key": (
-        'model = "openai-api/fake/two"',
-        'model = "openai-api/keyless/two"',
-        ["openai-api/keyless/two", "KEYLESS_BASE_URL"],
+        f'"two"\n{AT} "URL"',
+        '"two"\napi_key_env = "NO_SUCH_KEY"\nbase_url = "URL"',
+        ["NO_SUCH_KEY, found no such variable"],
     ),
     "the same model twice": (
-        'name = "Two"\nmodel = "openai-api/fake/two"\ntemperature = 1',
-        'name = "Two"\nmodel = "openai-api/fake/one"',
-        ["'openai-api/fake/one on own/sums' and 'Two on own/sums' are the same run"],
+        f'model = "two"\n{AT} "URL"\ntemperature = 1',
+        f'model = "one"\n{AT} "URL"',
+        ["'one on own/sums' and 'Two on own/sums' are the same run", "remove one of them"],
     ),
-    "the same name twice": ('name = "Two"', 'name = "openai-api/fake/one"', ["two runs are called", "'name'"]),
+    "a model at two addresses without a name": (
+        f'name = "Two"\nmodel = "two"\n{AT} "URL"\ntemperature = 1',
+        'model = "one"\nbase_url = "http://127.0.0.1:9/v1"',
+        ["'one on own/sums' and 'one on own/sums' are the same run", "give each a 'name'"],
+    ),
+    "the same name twice": ('name = "Two"', 'name = "one"', ["two runs are called", "'name'"]),
     "a wrong draw": ('"low,high"', '"low,high"\ndraws = 1\nrepeat_questions = 3', ["--repeat-questions", "--draws"]),
     "a column that is not there": ('name = "more"', 'column = "question=q"', ["[[datasets]] 2", "'q'"]),
 }
@@ -272,7 +278,6 @@ def test_set_does_not_overwrite_an_unrelated_folder(run):
 
 
 def test_set_in_use_by_another_process_is_rejected(run):
-    Path("set.toml").write_text(CONFIG)
     with FakeApi(answer) as api:
         with locked(Path("runs/set")):
             result = run(api)
@@ -317,7 +322,7 @@ SIBLINGS_CONFIG = f"""
 name = "siblings"
 [defaults]
 max_connections = {CONNECTIONS}
-{"".join(f'[[models]]{os.linesep}model = "openai-api/almanac/{name}"{os.linesep}' for name in model_names())}
+{"".join(f'[[models]]{os.linesep}model = "{name}"{os.linesep}' for name in model_names())}
 [[datasets]]
 dataset = "almanac"
 limit = {ALMANAC}
@@ -383,11 +388,11 @@ limit = 10
 variants = ["low"]
 draws = 1
 [[models]]
-model = "openai-api/almanac/small"
+model = "small"
 [[models]]
-model = "openai-api/almanac/base"
+model = "base"
 [[models]]
-model = "openai-api/almanac/nobody"
+model = "nobody"
 [[datasets]]
 dataset = "almanac"
 """
@@ -459,8 +464,9 @@ def test_detached_matrix_submits_once_and_resumes_with_same_command(batch_folder
 
 
 def test_dry_run_prices_batches_at_the_batch_rate(batch_folder, command):
-    shared = ("run", "--dry-run", "--limit", "10", "--model", "openai-api/almanac/base", "--price", "2,8")
+    shared = ("run", "--dry-run", "--limit", "10", "--model", "base", "--price", "2,8")
     shared = (*shared, "--assume-refusal", "0.5", "--grader", "exact")
+    shared = (*shared, "--base-url", "http://127.0.0.1:9/v1")
     costs = {}
     for name, options in {
         "single": (),
@@ -485,7 +491,7 @@ def test_dry_run_prices_batches_at_the_batch_rate(batch_folder, command):
 def test_results_are_priced_at_the_batch_rate(batch_folder, monkeypatch, command):
     with almanac(batch_folder, monkeypatch):
         shared = ("run", "--limit", "5", "--variants", "low", "--draws", "1", "--price", "2,8", "--batch-rate", "0.25")
-        shared = (*shared, "--model", "openai-api/almanac/base", "--engine", "batch", "--engine-option", "poll=0.05")
+        shared = (*shared, "--model", "base", "--engine", "batch", "--engine-option", "poll=0.05")
         assert command(*shared, "--out", "run").exit_code == 0
     rows = pl.read_parquet("run/outcomes.parquet")
     (variant,) = json.loads(Path("run/summary.json").read_text())["variants"]

@@ -18,10 +18,11 @@ from refusal_index.cli import app
 from refusal_index.errors import escape
 from tests.cli.making import PIPELINE, outcomes, stored, write_sums
 from tests.models.fake_api import FakeApi, is_forced, is_grading, question_of
+from tests.served import ADDRESS, with_addresses
 
 KEY = "sk-very-secret"
 COUNT = 12
-MODEL = ("--grader", "openai-api/fake/grader", "--out", "model")
+MODEL = ("--grader", "grader", "--out", "model")
 
 
 def number_of(message: str) -> int:
@@ -63,7 +64,7 @@ def options(command: str, *more: str) -> list[str]:
     if command != "run":
         return patience
     variants = "low" if "--draws" in more else "low,high"
-    return [*patience, "--model", "openai-api/fake/any", "--data", "q.csv", "--variants", variants]
+    return [*patience, "--model", "any", "--data", "q.csv", "--variants", variants]
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +82,9 @@ def in_folder(folder: Path, api: FakeApi, *arguments: str) -> Result:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("FAKE_API_KEY", KEY)
-        patch.setenv("FAKE_BASE_URL", api.url)
+        patch.setenv(ADDRESS, api.url)
         patch.setenv("COLUMNS", "200")
-        return CliRunner().invoke(app, arguments, catch_exceptions=False)
+        return CliRunner().invoke(app, with_addresses(arguments), catch_exceptions=False)
 
 
 @pytest.fixture(scope="module")
@@ -100,12 +101,12 @@ def ask(command, tmp_path: Path, monkeypatch):
     """Return a function that runs and regrades against a server."""
     write_questions(tmp_path)
     monkeypatch.setenv("FAKE_API_KEY", KEY)
-    monkeypatch.setenv("FAKE_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv(ADDRESS, "http://127.0.0.1:9/v1")
     monkeypatch.setenv("COLUMNS", "200")
 
     def run(api: FakeApi | None, *arguments: str):
         if api is not None:
-            monkeypatch.setenv("FAKE_BASE_URL", api.url)
+            monkeypatch.setenv(ADDRESS, api.url)
         return command(*arguments, *options(*arguments))
 
     return run
@@ -130,7 +131,7 @@ def summary(folder: str) -> dict:
 
 def test_regrading_by_rule_sends_nothing_and_matches_a_rule_graded_run(ask, command, exact):
     with FakeApi(scripted_reply) as api:
-        assert ask(api, "run", "--grader", "openai-api/fake/grader", "--out", "model").exit_code in (0, 1)
+        assert ask(api, "run", "--grader", "grader", "--out", "model").exit_code in (0, 1)
         sent = len(api.answered)
         result = ask(api, "regrade", "model", "--grader", "exact", "--out", "again")
         assert len(api.answered) == sent
@@ -146,13 +147,13 @@ def test_regrading_by_rule_sends_nothing_and_matches_a_rule_graded_run(ask, comm
 def test_regrading_requests_only_grades_and_each_once(ask, exact):
     with FakeApi(scripted_reply) as api:
         sent = len(api.answered)
-        result = ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
+        result = ask(api, "regrade", "exact", "--grader", "grader", "--out", "model")
         new = api.messages()[sent:]
         assert all(map(is_grading, new))
         answered, forced = 8, 4  # of each variant; forced answers are shared between them
         assert len(new) == 3 + 2 * answered + forced
         sent = len(api.answered)
-        again = ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
+        again = ask(api, "regrade", "exact", "--grader", "grader", "--out", "model")
         assert len(api.answered) == sent
     assert result.exit_code == again.exit_code == 1, "a third is unscored"
     assert result.stdout == again.stdout
@@ -168,12 +169,12 @@ def test_answer_regraded_as_refusal_is_unscored_and_reported(ask, model):
         assert "4 replies were graded as answers before" in output
         assert "force model/outcomes.parquet --model MODEL'" in output
         assert "4 of 24" not in output
-        assert "by exact, now by openai-api/fake/grader" in output
+        assert "by exact, now by grader" in output
         assert "8 of 24" in output
         assert "answered and wrong to answered and right 4" in output
         assert "answered and wrong to unscored 4" in output
         sent = len(api.answered)
-        grader = ("--model", "openai-api/fake/any", "--grader", "exact", "--out", "forced")
+        grader = ("--model", "any", "--grader", "exact", "--out", "forced")
         assert ask(api, "force", "model/outcomes.parquet", *grader).exit_code == 0, "as was told"
         assert len(api.answered) - sent == 6, "the questions that were refused by the new grader"
     assert outcomes("forced").filter(question_id="q4")["wrong"].to_list() == [False, False]
@@ -183,7 +184,7 @@ def test_grader_is_recorded_in_every_result(model):
     assert summary("exact")["grader"]["name"] == "exact"
     settings = json.loads(Path("model/run.json").read_text())["settings"]
     assert summary("model")["grader"] == settings["grader"]
-    assert settings["grader"]["name"] == "openai-api/fake/grader"
+    assert settings["grader"]["name"] == "grader"
     assert len(settings["grader"]["prompt_sha256"]) == 64
     assert settings["regraded_from"]["grader"]["name"] == "exact"
     assert json.loads(Path("model/run.json").read_text())["about"]["regraded"]["from"] == "exact"
@@ -208,7 +209,7 @@ def test_grader_disagreements_are_listed_in_a_spreadsheet_safe_file(ask, command
             return await super()._chat(request)
 
     with Second(two) as api:
-        result = ask(api, "regrade", "exact", "--grader", "openai-api/fake/mild,openai-api/fake/strict", "--out", "two")
+        result = ask(api, "regrade", "exact", "--grader", "mild,strict", "--out", "two")
     assert "The graders disagree on 4 replies, listed in disagreements.csv." in result.stdout
     with Path("two/disagreements.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -216,8 +217,8 @@ def test_grader_disagreements_are_listed_in_a_spreadsheet_safe_file(ask, command
         (question, variant, "first"): 1 for question in ("q4", "q10") for variant in ("low", "high")
     }
     row = next(row for row in rows if row["question_id"] == "q4")
-    assert (row["grader"], row["grade"]) == ("openai-api/fake/mild", "refused")
-    assert (row["second_grader"], row["second_grade"]) == ("openai-api/fake/strict", "incorrect")
+    assert (row["grader"], row["grade"]) == ("mild", "refused")
+    assert (row["second_grader"], row["second_grade"]) == ("strict", "incorrect")
     assert (row["question"], row["gold"]) == ("What is 4 plus 4?", "8")
     assert row["reply"].startswith("<answer>=nobody")
     assert outcomes("two").filter(question_id="q4")["unscored_reason"].to_list() == ["first_graders_disagree"] * 2
@@ -233,7 +234,7 @@ def test_each_distinct_reply_of_repeated_draws_is_graded_once(ask):
         assert ask(api, "run", "--grader", "exact", "--draws", "20", "--out", "exact").exit_code == 0
         sent = len(api.answered)
         assert sent == 2 * COUNT, "one request a question and pass"
-        ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
+        ask(api, "regrade", "exact", "--grader", "grader", "--out", "model")
         assert len(api.answered) - sent == 3 + 8 + COUNT, "the check, first answers, forced answers"
     table = outcomes("model")
     assert table.height == 20 * COUNT
@@ -250,7 +251,7 @@ def test_unanswered_stays_unanswered_and_failed_grades_are_retried(ask):
     with FakeApi(scripted_reply, fault) as api:
         assert ask(api, "run", "--grader", "exact", "--out", "exact").exit_code == 1
         api._fault = lambda message, _: fault(message.replace("What is 2 ", "What is 5 "), 0)
-        grade = ("regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
+        grade = ("regrade", "exact", "--grader", "grader", "--out", "model")
         failing = ask(api, *grade)
         assert outcomes("model").filter(question_id="q2")["unscored_reason"].to_list() == ["request_failed"] * 2
         assert "low q2: BadRequestError" in failing.stdout
@@ -294,7 +295,8 @@ def test_regrading_names_the_option_that_changed(command, pipeline):
         (["forced", "--grader", "exact"], "holds a forced pass alone"),
     ],
 )
-def test_bad_regrade_input_is_one_line_before_any_request(ask, exact, arguments, message):
+def test_bad_regrade_input_is_one_line_before_any_request(ask, exact, monkeypatch, arguments, message):
+    monkeypatch.delenv(ADDRESS)
     if arguments[0] == "forced":
         forced = json.loads(Path("exact/run.json").read_text())
         forced["settings"]["first_pass"] = {"model": "fake/any"}

@@ -30,7 +30,7 @@ FAKE = (
     "--data",
     "q.csv",
     "--model",
-    "openai-api/fake/any",
+    "vllm/any",
     "--variants",
     "low,high",
     "--grader",
@@ -219,7 +219,7 @@ def test_every_format_gives_the_same_run(wide, style, draws):
 def test_reported_pending_count_matches_written_requests(wide, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-none")
     write_sums("q.csv", 3)
-    arguments = [one.replace("openai-api/fake/any", "anthropic/one") for one in FAKE]
+    arguments = [one.replace("vllm/any", "anthropic/one") for one in FAKE]
     done = wide(*arguments, "--draws", "2", "--out", "r")
     assert "18 requests are pending" in done.stdout, "one of each draw of two first passes and a forced one"
     assert wide("requests", "r", "--out", "w.jsonl").exit_code == 0
@@ -241,7 +241,7 @@ def test_single_choice_grader_does_not_split_model_draws(wide):
 def test_model_and_two_graders_get_separate_files_in_provider_formats(wide):
     write_sums("q.csv", 6)
     arguments = list(FAKE)
-    arguments[arguments.index("exact")] = "anthropic/one,openai-api/fake/two"
+    arguments[arguments.index("exact")] = "anthropic/one,vllm/two"
     assert wide(*arguments, "--out", "r").exit_code == 1
     seen: dict[str, str] = {}
     for number in range(6):
@@ -264,7 +264,7 @@ def test_model_and_two_graders_get_separate_files_in_provider_formats(wide):
 def test_pending_model_and_grader_requests_are_two_files(wide):
     write_sums("q.csv", 6)
     arguments = list(FAKE)
-    arguments[arguments.index("exact")] = "openai-api/fake/grader"
+    arguments[arguments.index("exact")] = "vllm/grader"
     wide(*arguments, "--out", "r")
     wide("requests", "r", "--out", "w.jsonl")
     wide("replies", "r", write("res.jsonl", results_of("w.jsonl")))
@@ -273,7 +273,7 @@ def test_pending_model_and_grader_requests_are_two_files(wide):
         [{"any"}, {"grader"}],
         [{"grader"}, {"any"}],
     )
-    assert "openai-api/fake/grader" in output
+    assert "grader" in output
     assert "next-2.jsonl" in output
 
 
@@ -461,9 +461,9 @@ grader = "exact"
 variants = "high"
 engine = "files"
 [[models]]
-model = "openai-api/fake/one"
+model = "vllm/one"
 [[models]]
-model = "openai-api/fake/two"
+model = "vllm/two"
 [[datasets]]
 data = "q.csv"
 """
@@ -523,7 +523,7 @@ def test_discarded_replies_are_requested_again(first_requests, wide):
 
 def test_a_finished_run_is_regraded_by_files(first_requests, wide):
     by_hand(wide, "r")
-    done = wide("regrade", "r", "--grader", "openai-api/fake/grader", *BY_HAND, "--out", "g")
+    done = wide("regrade", "r", "--grader", "vllm/grader", *BY_HAND, "--out", "g")
     assert done.exit_code == 1
     for path in (*Path().glob("w?*.jsonl"),):
         path.unlink()
@@ -535,7 +535,7 @@ def test_a_finished_run_is_regraded_by_files(first_requests, wide):
 def test_external_first_pass_is_forced_by_files(wide):
     rows = [f"What is {n} plus {n}?,{2 * n},{'AC'[n % 2]}" for n in range(8)]
     Path("first.csv").write_text("\n".join(["question,answer,grade", *rows]))
-    arguments = ("force", "first.csv", "--model", "openai-api/fake/first", "--grader", "exact")
+    arguments = ("force", "first.csv", "--model", "vllm/first", "--grader", "exact")
     done = wide(*arguments, *BY_HAND, "--out", "f")
     assert done.exit_code == 1
     wide("requests", "f", "--out", "w.jsonl")
@@ -564,7 +564,7 @@ def test_function_grader_is_reported_to_need_another_engine(wide):
 @pytest.mark.slow
 def test_unsupported_parameters_of_a_format_are_reported(wide):
     write_sums("q.csv", 2)
-    arguments = ["anthropic/any" if one == "openai-api/fake/any" else one for one in FAKE]
+    arguments = ["anthropic/any" if one == "vllm/any" else one for one in FAKE]
     wide(*arguments, "--out", "r")
     done = wide("requests", "r", "--out", "w.jsonl")
     assert "anthropic format does not support temperature, top_p, seed" in done.stderr
@@ -625,13 +625,13 @@ def test_set_with_files_engine_reports_pending_requests(wide):
 
 def test_format_limitations_are_reported_only_for_used_options(wide):
     write_sums("q.csv", 2)
-    wide(*["anthropic/any" if one == "openai-api/fake/any" else one for one in FAKE], "--out", "r")
+    wide(*["anthropic/any" if one == "vllm/any" else one for one in FAKE], "--out", "r")
     assert "logprobs" not in wide("requests", "r", "--out", "w.jsonl").stderr
     assert "logprobs" in wide("requests", "r", "--out", "v.jsonl", "--logprobs").stderr
 
 
 def test_missing_grader_check_is_reported(wide):
     write_sums("q.csv", 2)
-    arguments = ["openai-api/fake/judge" if one == "exact" else one for one in FAKE]
+    arguments = ["vllm/judge" if one == "exact" else one for one in FAKE]
     assert "does not first test the grader on a simple answer" in wide(*arguments, "--out", "r").stderr
     assert "simple answer" not in wide(*FAKE, "--out", "s").stderr

@@ -24,6 +24,7 @@ from refusal_index.runs.settings import Settings
 from refusal_index.stats import refusal_index
 from tests.cli.making import LOW, PIPELINE, outcomes, stored, write_sums
 from tests.models.fake_api import FakeApi, is_grading
+from tests.served import ADDRESS
 from tests.tiers import one_fast
 
 # --- `run` on the embedded model
@@ -171,11 +172,12 @@ def test_summary_of_resumed_run_records_current_prices_and_p(command, run_folder
 def test_cost_covers_the_model_and_each_priced_grader(command, monkeypatch, prices, per_request):
     Path("q.csv").write_text("question,answer\nWho?,I\nWhat?,It\n")
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
-    arguments = ["run", "--model", "openai-api/fake/any", "--data", "q.csv", "--variants", "low", "--out", "r"]
-    arguments += ["--grader", "openai-api/fake/one,openai-api/fake/two", *prices]
+    arguments = ["run", "--model", "any", "--data", "q.csv", "--variants", "low", "--out", "r"]
+    arguments += ["--grader", "one,two", *prices]
+    monkeypatch.setenv(ADDRESS, "http://127.0.0.1:9/v1")
     planned = json.loads(command(*arguments, "--dry-run", "--json").stdout)["runs"][0]
     with FakeApi(lambda message: "A" if is_grading(message) else "<answer>I</answer>") as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        monkeypatch.setenv(ADDRESS, api.url)
         result = command(*arguments)
     summary = json.loads(Path("r/summary.json").read_text())
     usage = summary["variants"][0]["usage"]
@@ -471,8 +473,8 @@ def test_context_and_choices_are_sent_and_unanswerable_answers_are_wrong(command
     Path("q.jsonl").write_text("\n".join(map(json.dumps, RECORDS)))
     asked_how = ("--data", "q.jsonl", "--grader", "exact", "--variants", "highest", "--out", "there")
     with FakeApi(reply) as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        result = command("run", "--model", "openai-api/fake/any", *asked_how)
+        monkeypatch.setenv(ADDRESS, api.url)
+        result = command("run", "--model", "any", *asked_how)
     assert result.exit_code == 0, result.stderr
     outcomes = pl.read_parquet("there/outcomes.parquet")
     assert outcomes["unscored_reason"].null_count() == outcomes.height == len(RECORDS)
@@ -579,8 +581,8 @@ def test_function_grades_each_reply_once(run_function, pipeline):
 def test_two_graders_may_be_a_function_and_a_model(run_function, pipeline, monkeypatch):
     """The model grades every answer as correct, so the two disagree, which is reported."""
     with FakeApi(lambda _: "A") as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        result = run_function(f"{HERE}:answer", grader=f"{HERE}:grade,openai-api/fake/grader")
+        monkeypatch.setenv(ADDRESS, api.url)
+        result = run_function(f"{HERE}:answer", grader=f"{HERE}:grade,grader")
     assert result.exit_code == 1
     assert "first_graders_disagree" in set(outcomes("r")["unscored_reason"])
 

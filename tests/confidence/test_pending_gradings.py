@@ -17,6 +17,7 @@ from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import prepare
 from refusal_index.runs.settings import Settings
 from tests.models.fake_api import FakeApi, is_grading, plain_verdict
+from tests.served import ADDRESS, at
 
 COUNT = 6
 
@@ -30,18 +31,18 @@ def answered(message: str) -> str:
 def run(tmp_path, monkeypatch):
     questions = tuple(Question(f"q{number}", f"What is {number} plus {number}?", "x") for number in range(COUNT))
     dataset = Dataset("sums", questions, "0" * 64, "made by a test", "exact", "none")
-    settings = {"model": "openai-api/fake/any", "grader": "openai-api/fake/judge", "variants": "low"}
+    settings = {"model": "any", "grader": "judge", "variants": "low"}
     with FakeApi(answered) as api:
         monkeypatch.setenv("FAKE_API_KEY", "sk-very-secret")
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        plan = prepare(Settings.from_values(**settings), dataset=dataset, out=tmp_path / "run")
+        monkeypatch.setenv(ADDRESS, api.url)
+        plan = prepare(Settings.from_values(**settings, **at(graded=True)), dataset=dataset, out=tmp_path / "run")
         asyncio.run(execute(plan))
         yield api, tmp_path / "run"
 
 
 def test_end_to_end_gradings_of_scores_are_counted_and_priced(run):
     api, folder = run
-    plan = prepare_confidence(folder, ["verbalised-number-after"], Settings())
+    plan = prepare_confidence(folder, ["verbalised-number-after"], Settings.from_values(**at(graded=True)))
     requests = pending(plan)
     grading = sum(request.grading.requests.expected for request in requests)
     tokens_of_model = sum(request.input_tokens for request in requests)

@@ -25,6 +25,7 @@ from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import prepare
 from refusal_index.runs.settings import Settings
 from tests.models.fake_api import FakeApi, question_of
+from tests.served import at
 
 COUNT = 40
 P_IK = next(method for method in METHODS if method.name == "p-ik")
@@ -43,10 +44,9 @@ def run(tmp_path, monkeypatch):
         Question(f"q{number}", f"What is {number} plus {number}?", str(2 * number)) for number in range(COUNT)
     )
     dataset = Dataset("sums", questions, "0" * 64, "made by a test", "exact", "none")
-    settings = Settings.from_values(model="openai-api/fake/any", grader="exact", variants="low", draws=2)
     with FakeApi(answered) as api:
         monkeypatch.setenv("FAKE_API_KEY", "sk-very-secret")
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        settings = Settings.from_values(model="any", grader="exact", variants="low", draws=2, **at(api.url))
         asyncio.run(execute(prepare(settings, dataset=dataset, out=tmp_path / "run")))
     return tmp_path / "run"
 

@@ -108,7 +108,7 @@ def with_plugins(folder: Path) -> None:
     metadata = folder.parent / "stranger-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.4\nName: stranger\nVersion: 1.0\n")
-    names = "".join(f"{name} = stranger:client\n" for name in ("openai-api", "openai", "together"))
+    names = "".join(f"{name} = stranger:client\n" for name in ("openai", "together"))
     graders = "[refusal_index.graders]\nexits = stranger:grade\nexact = stranger:grade\n"
     (metadata / "entry_points.txt").write_text(f"[refusal_index.models]\n{names}\n{graders}")
     (folder.parent / "stranger.py").write_text("import sys\n\nsys.exit()\n")

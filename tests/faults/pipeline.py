@@ -15,6 +15,7 @@ from openai import AsyncOpenAI
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.protocol.grader_model import read_verdict
 from refusal_index.protocol.grader_prompt import default_grader_prompt
+from tests.served import ADDRESS
 
 GRADER_PROMPT = default_grader_prompt()
 
@@ -22,9 +23,7 @@ GRADER_PROMPT = default_grader_prompt()
 @cache
 def client() -> AsyncOpenAI:
     timeout = float(os.environ.get("FAKE_TIMEOUT", "2"))
-    return AsyncOpenAI(
-        base_url=os.environ["FAKE_BASE_URL"], api_key=os.environ["FAKE_API_KEY"], max_retries=0, timeout=timeout
-    )
+    return AsyncOpenAI(base_url=os.environ[ADDRESS], api_key=os.environ["FAKE_API_KEY"], max_retries=0, timeout=timeout)
 
 
 async def complete(model: str, messages: list[dict[str, str]]) -> str:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import httpx
 
+from tests.served import ADDRESS
+
 ROOT = Path(__file__).parents[2]
 CONCURRENCY = 10
 SCRIPT = f"""#!{sys.executable}
@@ -59,7 +61,7 @@ def _parent(process: int) -> int:
 
 def _answered(client: httpx.Client, asked: dict[str, object]) -> str:
     """Return the line of a request, which holds a failure where there is no sound response."""
-    url, key = os.environ["FAKE_BASE_URL"], os.environ["FAKE_API_KEY"]
+    url, key = os.environ[ADDRESS], os.environ["FAKE_API_KEY"]
     try:
         response = client.post(
             f"{url}/chat/completions", json=asked["body"], headers={"Authorization": f"Bearer {key}"}

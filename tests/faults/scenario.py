@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.faults.plan import Fault
 from tests.faults.process import ORDINARY, Surroundings
+from tests.served import GRADER, MODEL
 
 EQUAL, RESUMED = "yes", "yes, after resuming"
 DONE, INCOMPLETE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -20,7 +21,7 @@ ACTION = "the action's step"
 """A command of a step: that of the GitHub Action which asks the candidate."""
 
 COMMAND = "program -i {requests} -o {replies} --model {model}"
-SERVED = ("openai-api/fake/any", "openai-api/fake/grader")
+SERVED = (MODEL, GRADER)
 
 
 @dataclass(frozen=True)

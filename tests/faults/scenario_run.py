@@ -46,6 +46,7 @@ from tests.faults.scenario import (
     Step,
 )
 from tests.faults.world import KEY, answer, planted, write_questions
+from tests.served import ADDRESS, MODEL, options_at
 
 VERDICTS = ("refused", "wrong", "first_grade", "forced_grade", "unscored_reason")
 TEXTS = ("first_reply", "forced_reply")
@@ -115,11 +116,11 @@ class Stage:
     def _start(self, step: Step) -> Command:
         output = self.base / f"output-{len(list(self.base.glob('output-*.out')))}"
         url = self.api.url.replace("127.0.0.1", step.host)
-        arguments = self._arguments(step)
+        arguments = self._arguments(step, url)
         patience = dict(pairwise(arguments)).get("--attempt-timeout", "20")
         environment = {
             "FAKE_TIMEOUT": patience,
-            "FAKE_BASE_URL": url,
+            ADDRESS: url,
             "FAKE_API_KEY": KEY,
             "TOGETHER_BASE_URL": url,
             "TOGETHER_API_KEY": KEY,
@@ -133,11 +134,13 @@ class Stage:
             return start_action(self.engine.model, arguments, self.base / "work", output, environment)
         return start(arguments, self.base / "work", output, environment, step.around)
 
-    def _arguments(self, step: Step) -> list[str]:
+    def _arguments(self, step: Step, url: str) -> list[str]:
         if step.command not in ("run", ACTION):
             return [step.command, self.scenario.out, *step.options]
         asked = ["--model", self.engine.model, "--data", str(self.base / "questions.csv")]
         graded = ["--grader", self.engine.grader if self.scenario.graded else "exact"]
+        if self.engine.model == MODEL:
+            asked += options_at(url, graded=self.scenario.graded)
         patience = ["--max-retries", "5", "--attempt-timeout", "20", "--max-connections", "10", "--variants", "normal"]
         own = () if "--engine" in step.options else self.engine.options
         given = [

@@ -474,7 +474,7 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(with_other_engines, (
     Scenario(PLACES, "at a symbolic link to itself", (Step(before=lambda folder: folder.symlink_to(folder)),), Promise("no outcome table", BAD_INPUT, "error: .*(Symlink loop|symbolic links)", received=0), engines=FUNCTIONS),
     around("a width of 0", environment=(("COLUMNS", "0"),), fresh=True),
     around("certificates that do not exist", Promise(RESUMED, BAD_INPUT, "error: SSL_CERT_FILE", received=0), OWN_CLIENT, environment=(("SSL_CERT_FILE", "/nonexistent"),)),
-    around("a plugin that registers the names of clients", Promise(RESUMED, BAD_INPUT, "stranger: it registers models named", received=0), OVER_HTTP, before=with_plugins, **STRANGER),
+    around("a plugin that registers the names of clients", Promise(RESUMED, BAD_INPUT, "stranger: it registers models named", received=0), ("inspect",), before=with_plugins, **STRANGER),
     around("a grader of a plugin that exits", Promise(RESUMED, BAD_INPUT, "stranger cannot be imported .SystemExit", received=0), before=with_plugins, options=("--grader", "exits"), **STRANGER),
     around("a file of questions that unpacks to 300 MiB", Promise(RESUMED, BAD_INPUT, "error: .*bomb.csv.gz.* it unpacks to more than", received=0), before=bombed, options=("--data", "../bomb.csv.gz")),
     around("a file of prompts nested 20,000 deep", Promise(RESUMED, BAD_INPUT, "error: .*deep.toml: .*nested too deeply", received=0), before=nested, options=("--prompts", "../deep.toml")),

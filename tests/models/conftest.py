@@ -17,12 +17,13 @@ from refusal_index.runs.results import Derived, derive_into
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, open_store
 from tests.models.provider_server import provider_server  # noqa: F401 - a fixture
+from tests.served import KEY_NAME, MODEL, at, grader_at, is_served
 
 VARIANTS = ("low", "normal", "high", "highest")
 INSPECT_MODEL = "sambanova/any"
 """A model at the same server, reached through an Inspect provider that adds nothing to a request."""
 
-both_clients = pytest.mark.parametrize("model", ["openai-api/fake/any", INSPECT_MODEL], ids=["openai", "inspect"])
+both_clients = pytest.mark.parametrize("model", [MODEL, INSPECT_MODEL], ids=["openai", "inspect"])
 PlanFor = Callable[..., Plan]
 
 
@@ -60,11 +61,14 @@ def plan_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PlanFor:
     """Return a function that makes plans for a server at a given address, all in one folder by default."""
 
     def make(url: str, count: int = 8, dataset: Dataset | None = None, out: str = "run", **changes: object) -> Plan:
-        for provider in ("FAKE", "SAMBANOVA"):
-            monkeypatch.setenv(f"{provider}_API_KEY", "sk-very-secret")
-            monkeypatch.setenv(f"{provider}_BASE_URL", url)
+        monkeypatch.setenv(KEY_NAME, "sk-very-secret")
+        monkeypatch.setenv("SAMBANOVA_API_KEY", "sk-very-secret")
+        monkeypatch.setenv("SAMBANOVA_BASE_URL", url)
+        judge = str(changes.get("refusal", "")).removeprefix("model:") or changes.get("grader")
         settings = {
-            "model": "openai-api/fake/any",
+            "model": MODEL,
+            **(at(url) if is_served(changes.get("model", MODEL)) else {}),
+            **(grader_at(url) if is_served(judge) else {}),
             "variants": "normal",
             "max_connections": 4,
             "max_retries": 2,

@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from tests.faults.plan import plain_verdict
+from tests.served import ADDRESS, KEY_NAME
 
 Json = dict[str, Any]
 TEXT = "<answer>none</answer>"
 QUESTIONS = 12
 """The number of questions in ``q.csv``."""
-PATHS = {"FAKE": "/v1", "TOGETHER": "/v1", "OPENAI": "/v1", "ANTHROPIC": "", "GOOGLE": ""}
+PATHS = {"TOGETHER": "/v1", "OPENAI": "/v1", "ANTHROPIC": "", "GOOGLE": ""}
 """Where each provider's API is served."""
 
 
@@ -132,6 +133,8 @@ def provider_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     rows = [f"What is {number} plus {number}?,{2 * number}\n" for number in range(QUESTIONS)]
     Path("q.csv").write_text("question,answer\n" + "".join(rows))
     with serving() as server:
+        monkeypatch.setenv(ADDRESS, f"{server.url}/v1")
+        monkeypatch.setenv(KEY_NAME, "none")
         for provider, path in PATHS.items():
             monkeypatch.setenv(f"{provider}_BASE_URL", server.url + path)
             monkeypatch.setenv(f"{provider}_API_KEY", "none")

@@ -28,6 +28,7 @@ from tests.models.conftest import both_clients, run
 from tests.models.fake_api import FakeApi
 from tests.models.test_direct import sums
 from tests.runs.models import LOCAL, ROWS
+from tests.served import KEY_NAME, is_served
 from tests.tiers import others_nightly
 
 # --- Budgets
@@ -368,7 +369,7 @@ def refuse(status: int, code: str | None = None) -> web.Response:
             "insufficient_quota",
             "add credit or raise the limit at the provider; run the same command again to resume",
         ),
-        (404, None, "check the model's name and the base URL; run the same command again to resume"),
+        (404, None, "check the model's name and the base URL, which often ends in /v1; run the same command"),
     ],
 )
 @both_clients
@@ -380,7 +381,7 @@ def test_permanent_errors_end_the_run_early_and_it_resumes(plan_for, status, cod
         text = str(caught.value)
         assert f"{model} failed for 20 questions in a row" in text
         assert str(status) in text
-        assert advice.format(key=f"{model.split('/')[-2].upper()}_API_KEY") in text
+        assert advice.format(key=KEY_NAME if is_served(model) else "SAMBANOVA_API_KEY") in text
         assert "sk-very-secret" not in text
         assert "\n" not in text
         assert api.received.total() < COUNT, "not every question was tried, none twice and only one variant"

@@ -36,6 +36,7 @@ from tests.models.conftest import INSPECT_MODEL, VARIANTS, both_clients, cells, 
 from tests.models.conftest import run as carried
 from tests.models.fake_api import FakeApi, is_forced, is_grading, plain_verdict, question_of
 from tests.runs import models
+from tests.served import KEY_NAME
 from tests.tiers import others_nightly
 
 # --- The direct engine
@@ -71,6 +72,10 @@ def failure_of(plan: Any) -> str:
         return next(iter(store.failures().values()))
 
 
+def key_name_of(model: str) -> str:
+    return "SAMBANOVA_API_KEY" if model == INSPECT_MODEL else KEY_NAME
+
+
 def graded(message: str) -> str:
     return "A" if is_grading(message) else sums(message)
 
@@ -89,7 +94,7 @@ def test_two_passes_give_the_scripted_table_and_each_request_is_sent_once(plan_f
 
 def test_inspect_provider_sends_the_same_as_the_openai_client(plan_for):
     sent = []
-    for model, grader in (("openai-api/fake/any", "openai-api/fake/grader"), (INSPECT_MODEL, "sambanova/grader")):
+    for model, grader in (("any", "grader"), (INSPECT_MODEL, "sambanova/grader")):
         with FakeApi(graded) as api:
             carried(plan_for(api.url, model=model, grader=grader, out=grader, draws=2))
         asked = [body for body in api.answered if "capital of France" not in str(body)]
@@ -221,7 +226,7 @@ def test_slow_response_times_out(plan_for, model):
 
 @both_clients
 def test_rejected_key_error_names_the_variable_but_not_the_key(plan_for, monkeypatch, model):
-    name = f"{model.split('/')[-2].upper()}_API_KEY"
+    name = key_name_of(model)
     misdeed = kinds.refused(401, f"wrong key {KEY}", "invalid_api_key")
     with FakeApi(sums, lambda *_: misdeed) as api:
         plan = plan_for(api.url, count=30, model=model)
@@ -236,7 +241,7 @@ def test_rejected_key_error_names_the_variable_but_not_the_key(plan_for, monkeyp
 def test_keys_in_replies_are_not_stored(plan_for, monkeypatch, model):
     with FakeApi(lambda _: f"<answer>{KEY}</answer>") as api:
         plan = plan_for(api.url, model=model)
-        monkeypatch.setenv(f"{model.split('/')[-2].upper()}_API_KEY", KEY)
+        monkeypatch.setenv(key_name_of(model), KEY)
         derived = carried(plan)
     assert set(derived.outcomes["first_reply"]) == {"<answer>[key]</answer>"}
     assert all(KEY.encode() not in path.read_bytes() for path in plan.folder.path.rglob("*") if path.is_file())
@@ -244,12 +249,10 @@ def test_keys_in_replies_are_not_stored(plan_for, monkeypatch, model):
 
 def test_server_without_keys_needs_no_key(plan_for, monkeypatch):
     with FakeApi(sums) as api:
-        plan = plan_for(api.url)
-        monkeypatch.delenv("FAKE_API_KEY")
+        plan = plan_for(api.url, api_key_env=None)
         assert cells(carried(plan)) == TABLE
-    assert {(header["Authorization"], header["Content-Type"]) for header in api.headers} == {
-        ("Bearer none", "application/json")
-    }
+    received = {(header.get("Authorization"), header["Content-Type"]) for header in api.headers}
+    assert received == {(None, "application/json")}
 
 
 def test_credentials_in_the_base_url_are_sent_as_basic_auth(plan_for):
@@ -291,7 +294,7 @@ def test_logprobs_are_requested_and_stored(plan_for, model):
     assert {(token.token, token.logprob) for tokens in kept for token in tokens} == {("<answer>", -0.25)}
 
 
-@pytest.mark.parametrize("grader", ["openai-api/fake/grader", "sambanova/grader"])
+@pytest.mark.parametrize("grader", ["grader", "sambanova/grader"])
 def test_grader_is_checked_once_before_any_request(plan_for, grader):
     with FakeApi(graded) as api:
         plan = plan_for(api.url, grader=grader)
@@ -308,7 +311,7 @@ def test_grader_is_checked_once_before_any_request(plan_for, grader):
     [
         (
             kinds.KEY_REFUSED,
-            "grader 'openai-api/fake/grader' did not answer: AuthenticationError: 401: Incorrect API key",
+            "grader 'grader' did not answer: AuthenticationError: 401: Incorrect API key",
         ),
         (kinds.replies_with("B"), "expected the letter A for a plainly right answer, 'Paris' to .*, got 'B'"),
         (kinds.replies_with("A"), "expected the letter B for a plainly wrong answer, 'Berlin' to .*, got 'A'"),
@@ -318,18 +321,18 @@ def test_grader_is_checked_once_before_any_request(plan_for, grader):
 def test_unusable_grader_raises_before_any_paid_request(plan_for, fault, message):
     with FakeApi(graded, lambda text, _: fault if is_grading(text) else None) as api:
         with pytest.raises(ModelError, match=message):
-            carried(plan_for(api.url, grader="openai-api/fake/grader"))
+            carried(plan_for(api.url, grader="grader"))
         assert all(map(is_grading, api.messages()))
 
 
-def test_two_graders_by_different_clients_must_agree(plan_for):
+def test_two_graders_of_a_server_must_agree(plan_for):
     async def judge(exchange: Exchange) -> web.StreamResponse:
         plain = plain_verdict(exchange.body["messages"][-1]["content"])
         verdict = plain or ("A" if exchange.body["model"] == "one" else "B")
         return web.json_response(exchange.answered((verdict, "stop")))
 
     with FakeApi(graded, lambda message, _: judge if is_grading(message) else None) as api:
-        derived = carried(plan_for(api.url, grader="openai-api/fake/one,sambanova/other"))
+        derived = carried(plan_for(api.url, grader="one,other"))
     assert set(derived.outcomes.filter(refused=False)["unscored_reason"]) == {"first_graders_disagree"}
 
 
@@ -358,19 +361,17 @@ def test_function_grader_is_checked_once_although_the_run_ended_before_any_grade
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({Role.MODEL: "openai-api/own/any"}, "OWN_BASE_URL, .* found none"),
-        ({Role.MODEL: "openai-api/almanac/base"}, "ALMANAC_BASE_URL.*'refusal-index serve' offers one"),
-        ({Role.MODEL: "openai/gpt-4.1"}, "OPENAI_API_KEY"),
-        ({Role.GRADER: "openai-api/own/any"}, "grader: .*OWN_BASE_URL.*grader includes"),
-        ({Role.GRADER: "openai/gpt-4.1"}, "grader: .*OPENAI_API_KEY.*grader includes"),
+        ({Role.MODEL: "any"}, "expected PROVIDER/NAME.*base_url"),
+        ({Role.MODEL: "openai/gpt-4.1"}, "OPENAI_API_KEY.*--base-url and --api-key-env"),
+        ({Role.GRADER: "any"}, "grader: .*expected PROVIDER/NAME.*base_url.*grader includes"),
+        ({Role.GRADER: "openai/gpt-4.1"}, "grader: .*OPENAI_API_KEY.*--base-url.*grader includes"),
         ({Role.MODEL: "in memory"}, "model 'in memory': expected a function or an Inspect model, got object"),
         ({Role.MODEL: "python:tests.runs.models:no_such"}, "expected a function"),
     ],
 )
 def test_misconfigured_models_raise_at_once(monkeypatch, names, message):
-    for name in ("ALMANAC", "OPENAI", "OWN"):
-        monkeypatch.delenv(f"{name}_BASE_URL", raising=False)
-        monkeypatch.delenv(f"{name}_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ModelError, match=message):
         DirectEngine(Settings(), names, {"in memory": object()})
 

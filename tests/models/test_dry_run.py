@@ -18,8 +18,8 @@ from tests.models.test_direct import sums
 
 COUNT = 8
 """The scripted model refuses half of so many questions."""
-JUDGES = "openai-api/fake/one,openai-api/fake/two"
-ATTEMPTS = {"grader": "exact", "refusal": "model:openai-api/fake/one"}
+JUDGES = "one,two"
+ATTEMPTS = {"grader": "exact", "refusal": "model:one"}
 
 
 def estimated(plan: Plan) -> RunEstimate:
@@ -78,9 +78,7 @@ def test_end_to_end_requests_if_a_rule_grades(plan_for, repeats, answered_only):
 
 @pytest.mark.parametrize("draws", [1, 2])
 @pytest.mark.parametrize("answered_only", [False, True], ids=["both passes", "first pass only"])
-@pytest.mark.parametrize(
-    "graders", [{"grader": "openai-api/fake/one"}, {"grader": JUDGES}, ATTEMPTS], ids=["one", "two", "attempts"]
-)
+@pytest.mark.parametrize("graders", [{"grader": "one"}, {"grader": JUDGES}, ATTEMPTS], ids=["one", "two", "attempts"])
 def test_end_to_end_requests_lie_in_the_range_of_every_grader(plan_for, graders, answered_only, draws):
     how = {"variants": "low,high", "answered_only": answered_only, "draws": draws, "assume_refusal": 0.5}
     with FakeApi(judged) as api:
@@ -99,7 +97,7 @@ def test_end_to_end_requests_lie_in_the_range_of_every_grader(plan_for, graders,
 
 @pytest.mark.parametrize("answered_only", [False, True], ids=["both passes", "first pass only"])
 def test_end_to_end_replies_of_a_stopped_run_are_subtracted(plan_for, answered_only):
-    how = {"variants": "low", "answered_only": answered_only, "grader": "openai-api/fake/one"}
+    how = {"variants": "low", "answered_only": answered_only, "grader": "one"}
     with FakeApi(judged) as api:
         asyncio.run(execute(plan_for(api.url, count=COUNT, **how, max_requests=10, max_connections=1)))
         before = len(api.answered)

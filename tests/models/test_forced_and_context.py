@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,8 +22,10 @@ from refusal_index.runs.plan import Plan
 from refusal_index.runs.results import Derived, UnfinishedError, model_name
 from refusal_index.runs.reuse import prepare_force
 from refusal_index.runs.settings import Settings
+from tests.faults.api import Exchange
 from tests.models.conftest import results, run
-from tests.models.fake_api import FakeApi, is_forced, is_grading, question_of
+from tests.models.fake_api import FakeApi, is_forced, is_grading, plain_verdict, question_of
+from tests.served import at, is_served
 
 # --- The forced pass
 
@@ -50,10 +53,8 @@ def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., P
     monkeypatch.setenv("FAKE_API_KEY", "sk-very-secret")
 
     def make(api: FakeApi, **changes: object) -> Plan:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        settings = Settings.from_values(
-            **{"model": "openai-api/fake/any", "grader": "exact", "max_retries": 0, **changes}
-        )
+        servers = at(api.url, graded=is_served(changes.get("grader")))
+        settings = Settings.from_values(**{"model": "any", "grader": "exact", "max_retries": 0, **servers, **changes})
         return prepare_force(file, settings, out=tmp_path / "run")
 
     return make
@@ -104,7 +105,7 @@ def test_failed_forced_question_is_unscored_and_asked_again(prepared):
 
 def test_model_grader_is_checked_before_grading_forced_answers(prepared):
     with FakeApi(sums) as api:
-        derived = run_forced(prepared(api, grader="openai-api/fake/grader"))
+        derived = run_forced(prepared(api, grader="grader"))
     assert is_grading(api.messages()[0])
     assert len(api.answered) == 3 + 2 * 3
     assert derived.outcomes.filter(variant="low")["wrong"].to_list() == [False, True, True, False, None, True]
@@ -136,7 +137,7 @@ def test_in_process_engine_gives_the_same_table(prepared, tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     ("first", "forced", "expected"),
     [
-        ("almanac/base", "openai-api/almanac/base", "almanac/base"),
+        ("almanac/base", "base", "almanac/base"),
         ("openai/GPT-4o", "openai/gpt-4o", "openai/GPT-4o"),
         ("gpt-4o", "openai/gpt-4o-mini", "gpt-4o, forced: openai/gpt-4o-mini"),
         (None, "openai/gpt-4o", "(not named), forced: openai/gpt-4o"),
@@ -225,22 +226,24 @@ def strict(message: str) -> str:
 
 
 @pytest.fixture
-def two_graders(monkeypatch):
-    monkeypatch.setenv("OTHER_API_KEY", "sk-very-secret")
-    with FakeApi(lenient) as first, FakeApi(strict) as second:
-        monkeypatch.setenv("JUDGE_API_KEY", "sk-very-secret")
-        monkeypatch.setenv("JUDGE_BASE_URL", first.url)
-        monkeypatch.setenv("OTHER_BASE_URL", second.url)
-        yield first, second
+def two_graders():
+    """Serve two graders, and return the server and the models in its requests."""
+
+    async def judge(exchange: Exchange) -> web.StreamResponse:
+        message = exchange.body["messages"][-1]["content"]
+        reply = plain_verdict(message) or {"one": lenient, "two": strict}[exchange.body["model"]](message)
+        return web.json_response(exchange.answered((reply, "stop")))
+
+    with FakeApi(lenient, lambda *_: judge) as api:
+        yield api
 
 
-JUDGES = "openai-api/judge/one,openai-api/other/two"
+JUDGES = "one,two"
 
 
 def test_grader_disagreements_are_unscored_and_listed(plan_for, two_graders):
-    first, second = two_graders
     with FakeApi(reader) as api:
-        derived = run(plan_for(api.url, dataset=MIXED, grader=JUDGES))
+        derived = run(plan_for(api.url, dataset=MIXED, grader=JUDGES, grader_base_url=two_graders.url))
     assert rows(derived) == {
         "open": (False, None, None),
         "choice": (True, False, "correct"),
@@ -251,24 +254,31 @@ def test_grader_disagreements_are_unscored_and_listed(plan_for, two_graders):
     assert disagreed.select("question_id", "first_reply", "unscored_reason").rows() == [
         ("open", "<answer>Ann</answer>", "first_graders_disagree")
     ]
-    assert len(first.answered) == len(second.answered) == 3 + 3, "the check, and replies that the tag does not decide"
+    asked = Counter(body["model"] for body in two_graders.answered)
+    assert asked == {"one": 3 + 3, "two": 3 + 3}, "the check, and replies that the tag does not decide"
     assert derived.usage["normal"].requests == len(api.answered) + 2 * 3
 
 
-def test_each_grader_is_checked_before_any_request(plan_for, two_graders, monkeypatch):
-    with FakeApi(reader) as api, FakeApi(lambda _: "Hm.") as broken:
-        monkeypatch.setenv("OTHER_BASE_URL", broken.url)
-        with pytest.raises(ModelError, match="grader 'openai-api/other/two': expected the letter A"):
-            run(plan_for(api.url, dataset=MIXED, grader=JUDGES))
+def test_each_grader_is_checked_before_any_request(plan_for):
+    async def judge(exchange: Exchange) -> web.StreamResponse:
+        message = exchange.body["messages"][-1]["content"]
+        reply = "Hm." if exchange.body["model"] == "two" else plain_verdict(message) or lenient(message)
+        return web.json_response(exchange.answered((reply, "stop")))
+
+    with (
+        FakeApi(reader) as api,
+        FakeApi(lenient, lambda *_: judge) as graders,
+        pytest.raises(ModelError, match="grader 'two': expected the letter A"),
+    ):
+        run(plan_for(api.url, dataset=MIXED, grader=JUDGES, grader_base_url=graders.url))
     assert not api.answered
 
 
 def test_grader_of_unanswerable_questions_sees_no_gold_answer(plan_for, two_graders):
-    first, _ = two_graders
     with FakeApi(reader) as api:
-        run(plan_for(api.url, dataset=MIXED, grader=JUDGES.partition(",")[0]))
-    about_none = [message for message in first.messages() if "When was it?" in message]
+        run(plan_for(api.url, dataset=MIXED, grader="one", grader_base_url=two_graders.url))
+    about_none = [message for message in two_graders.messages() if "When was it?" in message]
     assert len(about_none) == 1
     assert "<gold_answer>" not in about_none[0]
     assert "1804" in about_none[0]
-    assert not any("Where was it?" in message for message in first.messages())
+    assert not any("Where was it?" in message for message in two_graders.messages())

@@ -94,7 +94,7 @@ def test_inspect_messages_are_shown_without_styles(monkeypatch):
         resolve_model("together/bar")
     assert str(caught.value) == (
         "model 'together/bar': Unable to initialise Together client: No TOGETHER_API_KEY defined in the environment; "
-        "set what is missing"
+        "set what is missing, or name a server of your own with base_url and api_key_env"
     )
 
 

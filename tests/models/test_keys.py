@@ -18,10 +18,9 @@ from aiohttp import web
 from inspect_ai.model import GenerateConfig, Model, get_model
 
 import refusal_index as ri
-from refusal_index.models.requests import NO_KEY, OPENAI_URL, Account, ModelError, account_of, called
-from refusal_index.redaction import redacted_error
 from tests.models.conftest import both_clients, make_dataset
 from tests.models.fake_api import FakeApi, completion, is_forced, question_of
+from tests.served import is_served, options_at
 
 # --- Keys never leak
 
@@ -98,10 +97,10 @@ def test_echoing_provider_leaves_no_keys(inside, monkeypatch, model):
     command = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
     options = f"--model {model} --data questions.csv --grader exact --variants high --out run --max-retries 0"
     with FakeApi(lambda _: "<answer>UNANSWERED</answer>", echoing) as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
         monkeypatch.setenv("SAMBANOVA_BASE_URL", api.url)
         monkeypatch.setenv("OTHER_BASE_URL", with_secrets(api.url))
-        ran = subprocess.run([*command, "run", *options.split()], capture_output=True, check=False)
+        address = options_at(with_secrets(api.url)) if is_served(model) else ()
+        ran = subprocess.run([*command, "run", *options.split(), *address], capture_output=True, check=False)
     reported = subprocess.run([*command, "report", "run", "--out", "run/page.html"], capture_output=True, check=False)
     contents = every_content(Path())
     assert b"[key]" in contents["run/outcomes.parquet!"]
@@ -155,82 +154,3 @@ def test_keys_are_redacted_from_tracebacks_and_streams(inside):
     assert b"ValueError: [key]" in ran.stderr
     assert ran.stdout == b"[key]\n"
     assert_no_key({"stdout": ran.stdout, "stderr": ran.stderr.replace(repr(KEY).encode(), b"")})
-
-
-# --- Addresses and accounts
-
-URL = "http://127.0.0.1:8000/v1"
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("openai/gpt-4.1", ("openai", "gpt-4.1")),
-        ("openai-api/together/meta-llama/any", ("together", "meta-llama/any")),
-        ("vllm/org/model", ("vllm", "org/model")),
-        ("nothing", ("nothing", "")),
-        ("/model", ("", "model")),
-    ],
-)
-def test_name_splits_into_provider_and_model(name, expected):
-    assert called(name) == expected
-
-
-def test_openai_base_url_can_be_overridden():
-    key = {"OPENAI_API_KEY": "k-123456"}
-    assert account_of("openai/any", key) == Account(
-        "openai/any", "openai", "any", OPENAI_URL, "k-123456", "OPENAI_API_KEY"
-    )
-    assert account_of("openai/any", key | {"OPENAI_BASE_URL": URL}).base_url == URL
-    assert account_of("openai/any", {"OPENAI_BASE_URL": URL}).api_key == NO_KEY, "a server that asks for none"
-
-
-@pytest.mark.parametrize("name", ["my-own.host/org/any", "openai-api/my-own.host/org/any"])
-def test_other_providers_use_their_base_url_variable(name):
-    account = account_of(name, {"MY_OWN_HOST_BASE_URL": URL, "MY_OWN_HOST_API_KEY": "k-123456"})
-    assert (account.provider, account.model, account.base_url) == ("my-own.host", "org/any", URL)
-    assert (account.api_key, account.key_name) == ("k-123456", "MY_OWN_HOST_API_KEY")
-
-
-@pytest.mark.parametrize(
-    ("name", "environment", "message"),
-    [
-        ("nothing", {}, "expected PROVIDER/MODEL"),
-        ("openai/", {}, "expected PROVIDER/MODEL"),
-        ("/model", {}, "expected PROVIDER/MODEL"),
-        ("openai-api/x", {}, "expected PROVIDER/MODEL"),
-        ("openai-api//x", {}, "expected PROVIDER/MODEL"),
-        ("", {}, "expected PROVIDER/MODEL"),
-        ("fake/any", {}, "FAKE_BASE_URL, as in http://127.0.0.1:8000/v1, found none"),
-        ("fake/any", {"FAKE_BASE_URL": ""}, "found none"),
-        ("almanac/base", {}, "'refusal-index serve' offers one"),
-        ("openai/any", {}, "expected a key in OPENAI_API_KEY, found none"),
-        ("openai/any", {"OPENAI_API_KEY": "line\nbreak"}, "OPENAI_API_KEY contains a line break"),
-        ("openai/any", {"OPENAI_API_KEY": "kéy"}, "an invalid character"),
-        *(
-            ("fake/any", {"FAKE_BASE_URL": url}, "begins with http:// or https://")
-            for url in ("localhost:8000", "ftp://host/v1", "http://", "http://host:port/v1", "http://host:99999/v1",
-                        "http://host:0/v1", " http://host/v1", "http://host/v1\n", "http://[::1/v1", "file:///etc/passwd")
-        ),
-    ],
-)  # fmt: skip
-def test_invalid_account_settings_raise(name, environment, message):
-    with pytest.raises(ModelError) as raised:
-        account_of(name, environment)
-    assert message in raised.value.message
-    assert repr(name) in raised.value.message
-    assert raised.value.message.isprintable()
-
-
-def test_account_secrets_are_redacted():
-    environment = {"FAKE_BASE_URL": "http://me:hush-hush@host/v1?token=hidden-1", "FAKE_API_KEY": "tr0ub4dor"}
-    account = account_of("fake/any", environment)
-    assert "tr0ub4dor" not in repr(account)
-    for secret in ("tr0ub4dor", "hush-hush", "hidden-1"):
-        assert redacted_error(f"it was {secret}.") == "it was [key]."
-
-
-def test_long_invalid_address_is_shortened_in_the_error():
-    with pytest.raises(ModelError) as raised:
-        account_of("fake/any", {"FAKE_BASE_URL": "x" * 10_000})
-    assert len(raised.value.message) < 300

@@ -27,6 +27,7 @@ from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 from tests.models.conftest import INSPECT_MODEL, both_clients, run
 from tests.models.fake_api import FakeApi, completion, is_grading
+from tests.served import at, is_served
 
 # --- Every kind of response
 
@@ -288,10 +289,16 @@ def scripted(message: str) -> str:
 def test_reply_with_a_lone_surrogate_is_graded_once_over_http(tmp_path, monkeypatch, model):
     """Such an answer used to stay ungraded and was requested again by every command."""
     with FakeApi(scripted) as api:
-        for provider in ("FAKE", "SAMBANOVA"):
-            monkeypatch.setenv(f"{provider}_BASE_URL", api.url)
-            monkeypatch.setenv(f"{provider}_API_KEY", "sk-none-needed")
-        run = {"grader": model.replace("any", "grader"), "variants": "high", "out": tmp_path / "r", "placement": "user"}
+        monkeypatch.setenv("SAMBANOVA_BASE_URL", api.url)
+        monkeypatch.setenv("SAMBANOVA_API_KEY", "sk-none-needed")
+        servers = at(api.url, graded=True) if is_served(model) else {}
+        run = {
+            **servers,
+            "grader": model.replace("any", "grader"),
+            "variants": "high",
+            "out": tmp_path / "r",
+            "placement": "user",
+        }
         found = ri.evaluate(model, QUESTIONS, **run)
         sent = len(api.answered)
         again = ri.evaluate(model, QUESTIONS, **run)

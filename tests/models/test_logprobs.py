@@ -58,7 +58,6 @@ from tests.runs.models import LOCAL, ROWS
 
 EXACT = 1e-4  # float32 sums in another batch: values down to -20 have steps of 2e-6
 KEY = "sk-proj-3fGh8jKl2mNp5qRs"
-OVER_HTTP = "openai-api/almanac/base"
 SMALL = {"limit": 5, "variants": "low,high", "draws": 3, "max_choices": 2}
 
 
@@ -68,15 +67,12 @@ def run_in_tmp_path(tmp_path, monkeypatch):
 
 
 def over_http(asking):
-    """Return the result of a coroutine run with the embedded models' server in the environment."""
+    """Return the result of a coroutine that gets the address of the embedded models' server."""
 
     async def with_server():
         app = create_app(ModelPool(model_names(), model_folder), RequestLog(None))
-        with pytest.MonkeyPatch.context() as patch:
-            async with listening(app) as url:
-                patch.setenv("ALMANAC_BASE_URL", url)
-                patch.setenv("ALMANAC_API_KEY", "sk-none-needed")
-                return await asking()
+        async with listening(app) as url:
+            return await asking(url)
 
     return asyncio.run(with_server())
 
@@ -111,7 +107,8 @@ def test_logprobs_are_the_same_in_process_through_inspect_and_over_http():
         ri.evaluate(model, "almanac", out=out, logprobs=True, **SMALL).outcomes
         for model, out in (("almanac/base", "local"), (get_model("almanac/base", memoize=False), "inspect"))
     )
-    served = over_http(lambda: ri.evaluate_async(OVER_HTTP, "almanac", out="http", logprobs=True, **SMALL)).outcomes
+    how = {"out": "http", "logprobs": True, **SMALL}
+    served = over_http(lambda url: ri.evaluate_async("base", "almanac", base_url=url, **how)).outcomes
     assert local.equals(provided)
     assert local.drop("model").equals(served.drop("model"))
     ours, theirs, https = (replies_by_key(name) for name in ("local", "inspect", "http"))
@@ -162,13 +159,13 @@ def test_alternatives_are_the_same_in_process_through_inspect_and_over_http():
     text = ask.request.messages[0].content
     config = GenerateConfig(temperature=0.7, top_p=0.95, seed=ask.seed, num_choices=2, logprobs=True, top_logprobs=20)
 
-    async def through_inspect(name: str) -> ModelOutput:
-        async with resolve_model(name) as model:
+    async def through_inspect(name: str, **arguments: str) -> ModelOutput:
+        async with get_model(name, memoize=False, **arguments) as model:
             return await model.generate(text, config=config)
 
     response = asyncio.run(embedded("base")(ask))
     inside = asyncio.run(through_inspect("almanac/base"))
-    outside = over_http(lambda: through_inspect(OVER_HTTP))
+    outside = over_http(lambda url: through_inspect("together/base", base_url=url, api_key="none"))
     for output in (inside, outside):
         assert choices_of(output) == response.replies
         for pair in zip(response.logprobs, logprobs_of(output), strict=True):

@@ -130,7 +130,7 @@ def test_draws_are_completed_for_any_number_of_choices_returned(plan_for, gives,
 
 def test_a_grader_sees_each_distinct_reply_once(plan_for):
     with FakeApi(lambda m: "A" if is_grading(m) else sums_correctly(m), max_choices=100) as api:
-        plan = plan_for(api.url, count=3, draws=DRAWS, grader="openai-api/fake/any")
+        plan = plan_for(api.url, count=3, draws=DRAWS, grader="any")
         outcomes = run(plan).outcomes
         gradings = sum(is_grading(message) for message in api.messages())
     assert outcomes["forced_grade"].to_list() == ["correct"] * 3 * DRAWS
@@ -178,7 +178,7 @@ def test_the_plan_says_how_many_questions_are_repeated(plan_for, draws, repeat, 
 
 # --- `--retry`
 
-GRADED = {"grader": "openai-api/fake/judge"}
+GRADED = {"grader": "judge"}
 
 
 def execute_plan(plan: Plan) -> RunResults:

@@ -40,6 +40,7 @@ from refusal_index.replies import grade_reply
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 from tests.models.fake_api import FakeApi, completion
+from tests.served import at
 
 CREDENTIAL = "gateway-3fGh8jKl2mNp"
 QUESTION = Question("q", "Where?", "Lima")
@@ -162,9 +163,10 @@ def test_replies_of_a_run_are_stored_and_graded_as_sent_end_to_end_property(tmp_
     folder = tmp_path_factory.mktemp("run") / "r"
     rows = [{"id": "q", "question": "Where?", "answer": "Lima"}]
     with FakeApi(lambda _: text) as api:
-        ours = {"FAKE_BASE_URL": api.url, "FAKE_API_KEY": "k-0123456789"}
+        ours = {"FAKE_API_KEY": "k-0123456789"}
         with mock.patch.dict(os.environ, environment | ours):
-            run = ri.evaluate("openai-api/fake/any", rows, grader="exact", variants="normal", out=folder, max_retries=0)
+            how = {"grader": "exact", "variants": "normal", "max_retries": 0, **at(api.url)}
+            run = ri.evaluate("any", rows, out=folder, **how)
             with ReplyStore(folder / "replies.sqlite") as store:
                 stored = [reply for reply in store.replies() if reply.reply.pass_ is Pass.FIRST]
     assert [(one.reply.text, one.filtered) for one in stored] == [(sound_text(text), False)]

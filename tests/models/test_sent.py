@@ -10,7 +10,7 @@ import pytest
 import refusal_index as ri
 from refusal_index.data.run_json import decoding_sent, is_deterministic
 from refusal_index.models.sent import SETTINGS, sent_in
-from refusal_index.models.settings import Decoding
+from refusal_index.models.settings import Decoding, Servers
 from refusal_index.render.dry_run import dry_run_blocks
 from refusal_index.render.format import to_text
 from refusal_index.runs.api import plan_of
@@ -18,10 +18,16 @@ from refusal_index.runs.dry_run import estimate_run
 from refusal_index.runs.events import Underway
 from refusal_index.runs.sent import difference, merged_settings, sends_as_set
 from tests.models.provider_server import ProviderServer
+from tests.served import at, grader_at, is_served
 
 ALL_SENT = {"temperature": 0.7, "top_p": 0.95, "max_tokens": 4096, "seed": True}
 PACKAGES = {"anthropic": "anthropic", "google": "google.genai"}
 REASONS = {**dict.fromkeys(SETTINGS), "max_tokens": 4096}
+
+
+def servers_of(model: str, grader: object = None) -> dict[str, str]:
+    """Return the settings of the server that the test serves, for models that have only its name."""
+    return {**(at() if is_served(model) else {}), **(grader_at() if is_served(grader) else {})}
 
 
 def evaluate(model: str, **settings: object) -> tuple[ri.RunResults, dict, list[str]]:
@@ -32,7 +38,8 @@ def evaluate(model: str, **settings: object) -> tuple[ri.RunResults, dict, list[
         if isinstance(event, Underway) and event.is_notice:
             lines.append(event.note)
 
-    how = {"variants": "normal", "grader": "exact", "limit": 3, "max_retries": 0, "out": "r", **settings}
+    how = {"variants": "normal", "grader": "exact", "limit": 3, "max_retries": 0, "out": "r"}
+    how |= servers_of(model, settings.get("grader")) | settings
     run = ri.evaluate(model, "own", data="q.csv", progress=watch, **how)
     return run, run.folder.read_about(), lines
 
@@ -61,11 +68,9 @@ def received_settings(server: ProviderServer) -> dict[str, float | bool | None]:
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        ("openai-api/fake/any", ALL_SENT),
+        ("any", ALL_SENT),
         ("together/any", ALL_SENT),
         ("openai/gpt-4.1", ALL_SENT),
-        ("openai-api/openai/gpt-4.1", ALL_SENT),
-        ("openai-api/openai/o3", {**REASONS, "seed": True}),
         ("openai/o3", REASONS),
         ("openai/gpt-5", REASONS),
         ("anthropic/claude-sonnet-4-6", REASONS),
@@ -83,7 +88,7 @@ def test_end_to_end_a_run_records_what_arrived_at_the_server(provider_server, mo
 
 
 def test_end_to_end_a_grader_is_recorded_with_its_own_settings(provider_server):
-    _, about, lines = evaluate("openai-api/fake/any", grader="openai-api/fake/judge", max_retries=0, retry=())
+    _, about, lines = evaluate("any", grader="judge", max_retries=0, retry=())
     assert about["sent"]["model"] == ALL_SENT
     assert about["sent"]["grader"] == {**dict.fromkeys(SETTINGS), "seed": True}
     assert not lines
@@ -103,7 +108,7 @@ def test_end_to_end_a_function_is_sent_no_settings_so_that_temperature_0_says_no
     assert not lines
 
 
-@pytest.mark.parametrize(("model", "is_sent"), [("openai-api/fake/any", True), ("openai-api/openai/o3", False)])
+@pytest.mark.parametrize(("model", "is_sent"), [("any", True), ("openai/o3", False)])
 def test_end_to_end_corrected_ri_repeats_ri_only_if_temperature_0_was_sent(provider_server, model, is_sent):
     run, about, _ = evaluate(model, temperature=0)
     assert is_deterministic(run.folder.read_settings(), about) is is_sent
@@ -113,9 +118,9 @@ def test_end_to_end_corrected_ri_repeats_ri_only_if_temperature_0_was_sent(provi
 def test_end_to_end_settings_of_a_resumed_run_that_differ_are_listed(provider_server, monkeypatch):
     from refusal_index.models import chat_api
 
-    evaluate("openai-api/openai/gpt-4.1", temperature=0, max_requests=2, max_connections=1)
+    evaluate("gpt-4.1", temperature=0, max_requests=2, max_connections=1)
     monkeypatch.setattr(chat_api, "rejects_sampling", lambda *_: True)
-    run, about, _ = evaluate("openai-api/openai/gpt-4.1", temperature=0)
+    run, about, _ = evaluate("gpt-4.1", temperature=0)
     assert about["sent"]["model"]["temperature"] == [0, None]
     assert not is_deterministic(run.folder.read_settings(), about)
     assert "temperature" not in decoding_sent(run.folder.read_settings(), about)
@@ -152,8 +157,11 @@ def test_theory_a_line_names_what_was_left_out_and_what_was_changed():
 
 
 def test_theory_only_clients_that_send_everything_are_known_beforehand():
-    known = [name for name in ("almanac/base", "openai-api/a/b", "openai/gpt-4.1", "python:a:b") if sends_as_set(name)]
-    assert known == ["almanac/base", "openai-api/a/b"]
+    names = ("almanac/base", "a/b", "openai/gpt-4.1", "python:a:b")
+    assert [name for name in names if sends_as_set(name, Servers())] == ["almanac/base"]
+    assert all(sends_as_set(name, Servers(base_url="http://127.0.0.1:8000/v1")) for name in names)
+    at_openai = Servers(base_url="https://api.openai.com/v1")
+    assert [name for name in ("gpt-4.1", "o3", "gpt-5") if sends_as_set(name, at_openai)] == ["gpt-4.1"]
 
 
 @pytest.mark.parametrize(
@@ -172,17 +180,17 @@ def test_theory_a_run_is_deterministic_if_all_its_requests_sent_temperature_0(se
     assert is_deterministic(settings, {} if sent is None else {"sent": {"model": sent}}) is expected
 
 
-@pytest.mark.parametrize(
-    ("model", "known"), [("openai-api/fake/any", True), ("openai-api/openai/o3", False), ("openai/gpt-4.1", False)]
-)
+@pytest.mark.parametrize(("model", "known"), [("any", True), ("openai/o3", False), ("openai/gpt-4.1", False)])
 def test_end_to_end_a_plan_relies_on_temperature_0_where_the_client_is_known_to_send_it(provider_server, model, known):
-    how = {"data": "q.csv", "limit": 3, "variants": "normal", "grader": "exact", "draws": 2}
+    how = {"data": "q.csv", "limit": 3, "variants": "normal", "grader": "exact", "draws": 2, **servers_of(model)}
     plan = plan_of(model, "own", out="p", temperature=0, **how)
     assert plan.is_deterministic is known
     lines = to_text(dry_run_blocks([asyncio.run(estimate_run(plan))]))
     assert ("if the model accepts it" in lines) is not known
     assert not plan_of(model, "own", out="p", temperature=0.1, **how).is_deterministic
     run, _, _ = evaluate("openai/gpt-4.1", temperature=0)
-    again = plan_of("openai/gpt-4.1", "own", out="r", temperature=0, **{**how, "draws": 1})
+    again = plan_of(
+        "openai/gpt-4.1", "own", out="r", temperature=0, **{**how, "draws": 1, "base_url": None, "api_key_env": None}
+    )
     assert run.folder.path == again.folder.path
     assert again.is_deterministic, "by what was sent before"

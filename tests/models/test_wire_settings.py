@@ -12,13 +12,14 @@ import refusal_index as ri
 from refusal_index.models.settings import SettingError
 from refusal_index.runs.settings import Settings
 from tests.faults.api import Exchange, FakeApi
+from tests.served import at
 
 KEY = "gateway-3fGh8jKl2mNp"
 ROWS = [{"id": f"q{number}", "question": f"What is {number}?", "answer": str(number)} for number in range(3)]
 RUN = {"grader": "exact", "variants": "high", "out": "run", "max_retries": 0}
 
 
-def ask(*, model: str = "openai-api/fake/any", **settings: object) -> ri.RunResults:
+def ask(*, model: str = "any", **settings: object) -> ri.RunResults:
     return ri.evaluate(model, ROWS, **settings)
 
 
@@ -37,8 +38,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_header_and_extra_body_are_sent_and_no_value_is_stored_end_to_end(inside, monkeypatch):
     with FakeApi(lambda _: "", lambda *_: echo) as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        run = ask(**RUN, header="X-Gateway=env:GATEWAY_KEY", extra_body='{"top_k": 20}')
+        run = ask(**RUN, **at(api.url), header="X-Gateway=env:GATEWAY_KEY", extra_body='{"top_k": 20}')
         assert {body["top_k"] for body in api.answered} == {20}
         assert {headers["x-gateway"] for headers in api.headers} == {KEY}
     settings = json.loads(Path("run/run.json").read_text())["settings"]
@@ -50,27 +50,30 @@ def test_header_and_extra_body_are_sent_and_no_value_is_stored_end_to_end(inside
 def test_value_of_a_custom_header_in_the_environment_is_removed_from_replies(inside, monkeypatch):
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", f"X-Gateway: {KEY}")
     with FakeApi(lambda _: "", lambda *_: echo) as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        run = ask(**RUN)
+        run = ask(**RUN, **at(api.url))
     assert set(run.outcomes["first_reply"]) == {"<answer>[key]</answer>"}
     (caveat,) = [caveat for caveat in run.summary.variants[0].caveats if caveat.code == "keys_removed"]
     assert caveat.values == {"replies": 3}
 
 
 def test_missing_variable_of_a_header_is_an_error(inside, monkeypatch):
-    monkeypatch.setenv("FAKE_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.delenv("GATEWAY_KEY")
     with pytest.raises(ri.RefusalIndexError, match="expected its value in GATEWAY_KEY, found none"):
-        ask(**RUN, header={"X-Gateway": "env:GATEWAY_KEY"})
+        ask(**RUN, **at("http://127.0.0.1:9/v1"), header={"X-Gateway": "env:GATEWAY_KEY"})
 
 
 @pytest.mark.parametrize("name", ["header", "extra_body"])
 @pytest.mark.parametrize(
-    "given", [{"model": "almanac/small"}, {"model": "openai/any"}, {"engine": "command", "command": "true"}]
+    "given",
+    [
+        {"model": "almanac/small"},
+        {"model": "openai/any"},
+        {"engine": "command", "command": "true", **at("http://127.0.0.1:9/v1")},
+    ],
 )
 def test_wire_setting_that_would_not_be_sent_is_an_error(inside, name, given):
     value = {"header": "X-Gateway=env:GATEWAY_KEY", "extra_body": {"top_k": 20}}[name]
-    with pytest.raises(ri.RefusalIndexError, match=f"{name}: requires a model openai-api/PROVIDER/NAME and engine"):
+    with pytest.raises(ri.RefusalIndexError, match=f"{name}: requires base_url and engine direct"):
         ask(**{**RUN, **given, name: value})
 
 

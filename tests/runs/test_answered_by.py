@@ -16,13 +16,15 @@ from refusal_index.render.summary import first_screen, summary_blocks
 from refusal_index.runs.store import ReplyStore, open_store
 from tests.cli.test_score_and_report import summary
 from tests.models.provider_server import QUESTIONS
+from tests.served import at, is_served
 
 HOW = {"variants": "normal", "grader": "exact", "max_retries": 0, "max_connections": 1}
-CLIENTS = ("openai-api/fake/m", "together/m")
+CLIENTS = ("m", "together/m")
 
 
 def evaluate(model: str, out: str, **settings: object) -> ri.RunResults:
-    return ri.evaluate(model, "own", data="q.csv", out=out, **{**HOW, **settings})
+    servers = at() if is_served(model) else {}
+    return ri.evaluate(model, "own", data="q.csv", out=out, **{**HOW, **servers, **settings})
 
 
 def codes(statements: object) -> list[str]:
@@ -54,7 +56,7 @@ def test_end_to_end_comparisons_rankings_and_gates_name_runs_that_other_models_a
     runs = []
     for name, version in (("a", "m-0601"), ("b", "m-0711"), ("c", "m-0711")):
         provider_server.model = lambda _number, version=version: version
-        runs.append(evaluate("openai-api/fake/m", name, seed=ord(name)))
+        runs.append(evaluate("m", name, seed=ord(name)))
     differing, same, ranked = ri.compare(*runs[:2]), ri.compare(*runs[1:]), ri.rank(runs)
     gated = ri.gate(runs[0], runs[1], {"at_least": {"correct_rate": 0.0}})
     assert "other_models_answered" in codes(differing.statements)

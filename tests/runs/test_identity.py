@@ -45,6 +45,8 @@ VALUES: dict[str, Any] = {
     "retry": "first_empty",
     "command": "true {requests} {replies}",
     "engine_option": {"poll": "1"},
+    "base_url": "http://127.0.0.1:8000/v1",
+    "grader_base_url": "http://127.0.0.1:9000/v1",
     "header": {"X-Gateway": "env:GATEWAY_KEY"},
     "extra_body": {"top_k": 20},
     "model_args": {"dtype": "half"},
@@ -77,14 +79,11 @@ def other_value(setting: Setting) -> Any:
 
 OTHER = {name: other_value(setting) for name, setting in SETTINGS.items()}
 IDENTIFYING = {name for name, setting in SETTINGS.items() if setting.identity != "no"}
-SERVED_ONLY = {
-    "header": "openai-api/fake/any",
-    "extra_body": "openai-api/fake/any",
-    "model_args": "mockllm/model",
-}
-"""A model for each setting that not every model takes."""
+SERVED = {"model": "any", "base_url": "http://127.0.0.1:7000/v1"}
+SERVED_ONLY = {"header", "extra_body", "api_key_env"}
+GRADER_SERVED = {"grader": "openai/any", "grader_base_url": "http://127.0.0.1:7000/v1"}
+GRADER_SERVED_ONLY = {"grader_api_key_env", "grader_prompt"}
 GRADER_PROMPT = """gold = '<q>{question}</q> <g>{gold}</g> <p>{prediction}</p> A, B or C?'"""
-NEEDS_GRADER = {"grader_prompt"}
 
 
 @pytest.fixture(autouse=True)
@@ -111,13 +110,18 @@ def questions(folder: str, text: str = "What is {n} plus {n}?") -> list[str]:
 OWN_FILES = {"dataset", "data", "column"}
 
 
+def needed_by(name: str) -> dict[str, str]:
+    """Return the settings that a setting requires."""
+    own = {"grader_base_url": {"grader": "openai/any"}, "model_args": {"model": "mockllm/model"}}
+    if name in own:
+        return own[name]
+    return SERVED if name in SERVED_ONLY else GRADER_SERVED if name in GRADER_SERVED_ONLY else {}
+
+
 @pytest.mark.parametrize("name", sorted(IDENTIFYING - OWN_FILES))
 def test_settings_that_change_replies_change_the_identity(name):
-    needed = {"model": SERVED_ONLY[name]} if name in SERVED_ONLY else {}
-    if name in NEEDS_GRADER:
-        Path("grader.toml").write_text(GRADER_PROMPT)
-        needed = {"grader": "openai-api/fake/grader"}
-    one, other = planned(**needed), planned(**needed, **{name: OTHER[name]})
+    Path("grader.toml").write_text(GRADER_PROMPT)
+    one, other = planned(**needed_by(name)), planned(**needed_by(name), **{name: OTHER[name]})
     assert one.settings.value(name) != other.settings.value(name)
     assert as_json(one.identity) != as_json(other.identity)
     assert one.folder.path != other.folder.path
@@ -128,7 +132,7 @@ ENGINE_SETTINGS = {"detach": "batch", "ray_address": "ray", "command": "command"
 
 @pytest.mark.parametrize("name", sorted(SETTINGS.keys() - IDENTIFYING - ENGINE_SETTINGS.keys()))
 def test_harmless_settings_keep_the_folder(name):
-    one, other = planned(), planned(**{name: OTHER[name]})
+    one, other = planned(**needed_by(name)), planned(**needed_by(name), **{name: OTHER[name]})
     assert one.settings.value(name) != other.settings.value(name)
     assert as_json(one.identity) == as_json(other.identity)
     assert one.folder.path == other.folder.path
@@ -139,9 +143,10 @@ RECORDED = (
     '"reasoning_effort": null}, "model": "almanac/base", "seed": 0}'
 )
 RECORDED_IF_SET = (
-    '{"placement": "system", "think": "/no_think", "answered_only": true, "decoding": {"temperature": 0.0, '
-    '"top_p": 1.0, "max_tokens": 10, "reasoning_effort": "low"}, "headers": ["x-gateway"], '
-    '"extra_body": {"top_k": 20}, "model": "openai-api/fake/any", "seed": 1}'
+    '{"named_by_server": true, "placement": "system", "think": "/no_think", "answered_only": true, '
+    '"decoding": {"temperature": 0.0, "top_p": 1.0, "max_tokens": 10, "reasoning_effort": "low"}, '
+    '"headers": ["x-gateway"], '
+    '"extra_body": {"top_k": 20}, "model": "any", "seed": 1}'
 )
 
 
@@ -150,12 +155,12 @@ def test_folders_record_the_settings_as_they_did_in_earlier_versions():
     assert json.dumps(Settings().recorded()) == RECORDED
     decoding = {"temperature": 0, "top_p": 1, "max_tokens": 10, "reasoning_effort": "low"}
     prompting = {"placement": "system", "think": "/no_think", "answered_only": True, "seed": 1}
-    wire = {"model": "openai-api/fake/any", "header": {"X-Gateway": "env:KEY"}, "extra_body": '{"top_k":20}'}
+    wire = {**SERVED, "header": {"X-Gateway": "env:KEY"}, "extra_body": '{"top_k":20}'}
     assert json.dumps(Settings.from_values(**decoding, **prompting, **wire).recorded()) == RECORDED_IF_SET
 
 
-NOT_RESTORED = {"header"}
-"""Its value is the name of an environment variable, which is not recorded."""
+NOT_RESTORED = {"header", "base_url"}
+"""Whose values, the name of an environment variable and an address, are not recorded."""
 
 
 def test_what_a_folder_records_restores_the_settings():
@@ -179,7 +184,8 @@ def test_identity_depends_on_own_questions_not_on_their_path():
         assert planned(**different, **own).folder.path != one.folder.path
 
 
-COMMON_SETTINGS = SETTINGS.keys() - OWN_FILES - SERVED_ONLY.keys() - NEEDS_GRADER - ENGINE_SETTINGS.keys()
+NEED_ANOTHER = {"grader_base_url", "model_args", *SERVED_ONLY, *GRADER_SERVED_ONLY, *ENGINE_SETTINGS}
+COMMON_SETTINGS = SETTINGS.keys() - OWN_FILES - NEED_ANOTHER
 CHANGES = st.sets(st.sampled_from(sorted(COMMON_SETTINGS)))
 
 

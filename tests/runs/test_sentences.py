@@ -9,6 +9,7 @@ import pytest
 
 import refusal_index as ri
 from tests.faults.api import FakeApi
+from tests.served import ADDRESS, at
 
 pytestmark = pytest.mark.slow
 
@@ -55,14 +56,14 @@ def truth(monkeypatch, tmp_path):
 
     wrong = [name != question["answer"] for name, question in zip(given, questions, strict=True)]
     with FakeApi(answer) as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        monkeypatch.setenv(ADDRESS, api.url)
         monkeypatch.setenv("FAKE_API_KEY", "sk-none")
         monkeypatch.chdir(tmp_path)
         yield questions, ri.refusal_index(refused=refused, wrong=wrong).estimate
 
 
 def evaluated(questions, grader: str) -> ri.RunResults:
-    return ri.evaluate("openai-api/fake/any", questions, variants="normal", grader=grader, out=f"runs/{grader}")
+    return ri.evaluate("any", questions, variants="normal", grader=grader, out=f"runs/{grader}", **at())
 
 
 def codes(run: ri.RunResults) -> set[str]:

@@ -124,13 +124,11 @@ def test_the_same_training_again_resumes_and_another_is_another_run(tmp_path: Pa
 def test_training_continues_with_warnings_if_the_endpoint_is_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setenv("GONE_BASE_URL", "http://127.0.0.1:9/v1")
-    monkeypatch.setenv("GONE_API_KEY", "sk-1234567890abcdefghij")
+    monkeypatch.setenv("GONE_KEY", "sk-1234567890abcdefghij")
     trainer = trainer_of(tmp_path / "checkpoints", steps=4, tiny=True)
+    server = {"base_url": "http://127.0.0.1:9/v1", "api_key_env": "GONE_KEY"}
     trainer.add_callback(
-        ri.RefusalIndexCallback(
-            trainer, every=2, model="openai-api/gone/m", out=tmp_path / "panel", limit=25, max_retries=0
-        )
+        ri.RefusalIndexCallback(trainer, every=2, model="m", out=tmp_path / "panel", limit=25, max_retries=0, **server)
     )
     with caplog.at_level(logging.WARNING, "refusal_index"):
         assert trained(trainer) == []

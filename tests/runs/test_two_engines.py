@@ -107,7 +107,7 @@ def test_each_request_has_its_own_seed_and_content_hash():
 
 # --- The same run by each client
 
-SERVED = "openai-api/almanac/base"
+SERVED = "base"
 DRAWN_TWICE = {"limit": 12, "variants": "low,high", "draws": 2}
 
 
@@ -120,14 +120,16 @@ def address() -> Iterator[str]:
 @pytest.fixture
 def served(address, monkeypatch, tmp_path) -> str:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ALMANAC_BASE_URL", address)
     return address
 
 
 @pytest.mark.slow
 def test_engines_give_the_same_table_and_requests(served):
     models = {"embedded": "almanac/base", "provided": get_model("almanac/base", memoize=False), "served": SERVED}
-    embedded, provided, over_http = (ri.evaluate(model, out=out, **DRAWN_TWICE) for out, model in models.items())
+    embedded, provided, over_http = (
+        ri.evaluate(model, out=out, base_url=served if model == SERVED else None, **DRAWN_TWICE)
+        for out, model in models.items()
+    )
     assert embedded.outcomes.height == 12 * 2 * 2
     assert embedded.outcomes.equals(provided.outcomes)
     assert embedded.outcomes.drop("model").equals(over_http.outcomes.drop("model"))
@@ -151,5 +153,8 @@ def test_one_engine_finishes_a_run_begun_by_another(tmp_path, monkeypatch):
 
 @pytest.mark.nightly
 def test_default_run_is_the_same_over_http(served):
-    embedded, over_http = ri.evaluate(out="embedded"), ri.evaluate(SERVED, "almanac", limit=1000, out="http")
+    embedded, over_http = (
+        ri.evaluate(out="embedded"),
+        (ri.evaluate(SERVED, "almanac", limit=1000, out="http", base_url=served)),
+    )
     assert embedded.outcomes.drop("model").equals(over_http.outcomes.drop("model"))

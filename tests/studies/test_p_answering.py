@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from tests.models.fake_api import FakeApi, is_forced, is_grading, plain_verdict, question_of
+from tests.served import ADDRESS, at, grader_at
 from tests.studies.outcomes_made import make_run, table_rows
 
 from refusal_index.data.datasets import Dataset
@@ -62,12 +63,12 @@ def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     requests: dict[str, Counter[str]] = {}
 
     def plan(name: str, **settings: object) -> Plan:
-        common = {"model": "openai-api/fake/any", "grader": "openai-api/fake/judge", "variants": VARIANTS}
+        common = {"model": "any", "grader": "judge", "variants": VARIANTS, **at(graded=True)}
         return prepare(Settings.from_values(**common, **settings), dataset=dataset, out=tmp_path / name)
 
     with FakeApi(Sampled()) as api:
         monkeypatch.setenv("FAKE_API_KEY", "sk-very-secret")
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        monkeypatch.setenv(ADDRESS, api.url)
         sampled = plan("samples", answered_only=True, draws=DRAWS, temperature=1, max_choices=1)
         estimate = asyncio.run(estimate_run(sampled))
         for one in (sampled, plan("both")):
@@ -139,8 +140,8 @@ def test_end_to_end_p_answering_takes_its_answers_from_the_run_of_both_passes(bo
 def test_end_to_end_regrading_reads_the_samples_and_grades_the_first(both, tmp_path, monkeypatch):
     runs, _, _ = both
     with FakeApi(Sampled()) as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        settings = Settings.from_values(grader="openai-api/fake/another")
+        monkeypatch.setenv(ADDRESS, api.url)
+        settings = Settings.from_values(grader="another", **grader_at())
         plan = prepare_regrade(runs["samples"].source, settings, out=tmp_path / "again")
         asyncio.run(execute(plan))
         counted = Counter(map(kind_of, api.messages()))

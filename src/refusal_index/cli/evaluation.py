@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from refusal_index.cli.console import INCOMPLETE, OptionError, option
-from refusal_index.cli.shared_options import columns_of, takes_settings, words_of
+from refusal_index.cli.shared_options import check_named, columns_of, takes_settings, words_of
 from refusal_index.runs.settings import SETTINGS
 
 
@@ -42,6 +42,7 @@ def run(
 
     sweep = None
     if config is None:
+        check_named(values)
         plans = [prepare(Settings.from_values(**values), out=out)]
     else:
         for name in values:
@@ -74,6 +75,7 @@ def run(
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
     *("detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "weighted_score_p"),
     *("header", "extra_body", "model_args", "truthfulness_weights", "grader_prompt"),
+    *("base_url", "api_key_env", "grader_base_url", "grader_api_key_env"),
     dataset="Dataset that fills in questions and gold answers missing in the file, matched by question id or text: a "
     "name that 'refusal-index ls' prints. [default: own with --data]",
     grader="Grader of the forced answers: 'exact', 'includes', or a model as PROVIDER/NAME. [default: exact for the "
@@ -124,6 +126,7 @@ def force(
     *("grader_prompt", "refusal", "reasoning"),
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
     *("engine", "detach", "command", "ray_address", "engine_option", "grader_price", "batch_rate"),
+    *("grader_base_url", "grader_api_key_env"),
     reasoning="Regular expression for the model's reasoning, which is not read. Marks such as <think> are known. "
     "[default: that of the run]",
     max_cost="Stop before the run costs more than this many dollars; requires --grader-price.",
@@ -152,9 +155,10 @@ def regrade(
       two models that must agree, as A,B.
     - `out`: Folder of the new run. [default: runs/NAME, derived from the settings]
     """
-    from refusal_index.cli.runs import execute_and_show
+    from refusal_index.cli.runs import execute_and_show, print_caveats
     from refusal_index.runs.reuse import prepare_regrade
     from refusal_index.runs.settings import Settings
 
     plan = prepare_regrade(run, Settings.from_values(grader=grader, **values), out=out)
+    print_caveats([plan])
     execute_and_show(plan, as_json=json)

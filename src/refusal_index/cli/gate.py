@@ -13,7 +13,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import BAD_INPUT, INCOMPLETE, OptionError, option
-from refusal_index.cli.shared_options import check_folder_of, output, settings_of, takes_settings
+from refusal_index.cli.shared_options import check_folder_of, check_named, output, settings_of, takes_settings
 
 if TYPE_CHECKING:
     from refusal_index.findings.gate import GateResult
@@ -111,16 +111,18 @@ def gate(
 
 def _evaluate(candidate: Path, baseline: Path | None, policy: Policy, values: Mapping[str, Any]) -> GateResult:
     """Evaluate the candidate until the verdict is certain."""
-    from refusal_index.cli.runs import execute_with_progress, print_notes
+    from refusal_index.cli.runs import execute_with_progress, print_caveats, print_notes
     from refusal_index.render.gate import not_asked
     from refusal_index.runs.gate import count_not_compared, gate_while_asking, read_run, variant_to_ask
     from refusal_index.runs.plan import prepare
     from refusal_index.runs.settings import Settings
 
+    check_named(values)
     other = None if baseline is None else read_run(baseline, "baseline")
     settings = Settings.from_values(**{**values, "variants": variant_to_ask(policy, other)})
     plan = prepare(settings, out=candidate)
     print_notes([plan])
+    print_caveats([plan])
     unmatched = 0 if other is None else count_not_compared(plan, other)
     if unmatched:
         console.note(

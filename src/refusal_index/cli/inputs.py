@@ -258,3 +258,4 @@ def ls(
             console.say(f"  {f'{prefix}/{model}':<25} {provider.notes.get(model, '')}".rstrip())
     console.say()
     console.say("Other models are named PROVIDER/NAME, as in Inspect: openai/gpt-4.1 or vllm/Qwen/Qwen3-32B.")
+    console.say("A server with the OpenAI API: --model NAME --base-url http://127.0.0.1:8000/v1")

@@ -131,6 +131,12 @@ def settings_of(command: str) -> tuple[str, ...]:
     return tuple(name for name, setting in SETTINGS.items() if command not in setting.not_in)
 
 
+def check_named(values: Mapping[str, Any]) -> None:
+    """Raise OptionError if ``--base-url`` is given without the server's name for the model."""
+    if "base_url" in values and "model" not in values:
+        raise OptionError("--base-url: requires --model, the server's own name for the model; add it")
+
+
 def takes_settings(
     *names: str, all_of_run: bool = False, **words: str
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:

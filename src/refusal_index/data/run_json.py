@@ -62,6 +62,12 @@ def refuse_other_settings(path: Path, stored: Mapping[str, Any], current: Mappin
 SENT = "sent"
 """Key in `about` of the decoding settings that the requests of a run sent, by role; null for one that was not sent."""
 
+ASKED_AT = "asked_at"
+"""Key in `about` of the addresses at which a run asked its models, by role, without user name, password and query."""
+
+NAMED_BY_SERVER = "named_by_server"
+"""Key in the settings, and in those of the grader, that is true if a name is that of a server with a base URL."""
+
 GRADER_PROMPT = "grader_prompt"
 """Key in `about` of the wording for grading models: its templates by name."""
 
@@ -70,6 +76,21 @@ EXAMPLES_ASKED = "examples_asked"
 
 ANSWERED_BY = "answered_by"
 """Key in `about` of the number of replies by the model's name in the response, by role."""
+
+
+def addresses_in(about: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the addresses that a run's folder records by role, without what is no text.
+
+    >>> addresses_in({"asked_at": {"model": ["http://127.0.0.1:8000/v1", 7], "grader": 7}}), addresses_in({})
+    ({'model': ['http://127.0.0.1:8000/v1']}, {})
+    """
+    recorded = about.get(ASKED_AT)
+    lists = recorded.items() if isinstance(recorded, Mapping) else ()
+    return {
+        role: [text for text in addresses if isinstance(text, str)]
+        for role, addresses in lists
+        if isinstance(addresses, list)
+    }
 
 
 def is_deterministic(settings: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
@@ -118,10 +139,12 @@ def refusal_setting(settings: Mapping[str, Any]) -> str | None:
 
     >>> refusal_setting({"grader": {"name": "exact"}}), refusal_setting({"grader": {"name": "openai/gpt-4.1"}})
     ('tag', None)
+    >>> refusal_setting({"grader": {"name": "judge", "named_by_server": True}}) is None
+    True
     """
     grader = settings.get("grader") or {"name": "exact"}
     name = grader.get("name") or "exact"
-    by_rule = "/" not in name and not name.startswith("python:")
+    by_rule = "/" not in name and not name.startswith("python:") and not grader.get(NAMED_BY_SERVER)
     recorded: str | None = grader.get("refusal", "tag" if by_rule else None)
     return recorded
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from refusal_index.data.run_json import ANSWERED_BY, EXAMPLES_ASKED, SENT
+from refusal_index.data.run_json import ANSWERED_BY, EXAMPLES_ASKED, SENT, addresses_in
 from refusal_index.findings.metrics import Statement
 from refusal_index.findings.worked_examples import example_statements
 
@@ -25,6 +25,7 @@ def run_caveats(settings: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[
     return (
         *_imported(settings),
         *_changes(settings, about),
+        *several_addresses(addresses_in(about)),
         *_not_sent(settings, about),
         *_examples(settings, about),
     )
@@ -62,7 +63,7 @@ def two_models(first: str | None, forced: str) -> Iterator[Statement]:
 def is_same_model(first: str, other: str) -> bool:
     """Whether two names refer to one model: the shorter is a suffix of the longer, part by part.
 
-    >>> is_same_model("almanac/base", "openai-api/almanac/base"), is_same_model("gpt-4o", "openai/gpt-4o-mini")
+    >>> is_same_model("almanac/base", "base"), is_same_model("gpt-4o", "openai/gpt-4o-mini")
     (True, False)
     """
     parts, others = (name.casefold().split("/") for name in (first, other))
@@ -78,6 +79,19 @@ def _changes(settings: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[
         if len(names) > 1:
             replies = sorted(((name, counts[name]) for name in names), key=lambda pair: -pair[1])
             yield Statement("model_changed", "serious", {"role": role, "asked": asked, "replies": replies})
+
+
+def several_addresses(asked_at: Mapping[str, Sequence[str]]) -> tuple[Statement, ...]:
+    """State for each role that was asked at several addresses which these are.
+
+    >>> several_addresses({"model": ["http://a/v1", "http://b/v1"], "grader": ["http://a/v1"]})[0].values["role"]
+    'model'
+    """
+    return tuple(
+        Statement("several_addresses", "note", {"role": role, "addresses": addresses})
+        for role, addresses in asked_at.items()
+        if len(addresses) > 1
+    )
 
 
 def _not_sent(settings: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[Statement]:

@@ -23,7 +23,11 @@ MAX_RETRY_AFTER = 300.0
 """Longest delay in seconds that a provider may ask for; a longer one counts as a lasting error."""
 
 NO_CREDIT = "add credit or raise the limit at the provider"
-ADVICE = {402: NO_CREDIT, **dict.fromkeys((401, 403), "check {keys}"), 404: "check the model's name and the base URL"}
+ADVICE = {
+    402: NO_CREDIT,
+    **dict.fromkeys((401, 403), "{key_advice}"),
+    404: "check the model's name and the base URL, which often ends in /v1",
+}
 """What to do about lasting errors, by status."""
 
 TOO_SOON = (408, 409, 425, 429)
@@ -104,7 +108,7 @@ class UnreadableReplyError(RefusalIndexError, RuntimeError):
     """A reply that is too large or cannot be parsed; it is not retried, since it was paid for."""
 
 
-def classify_error(error: BaseException, message: str, model: str, keys: str = "the key") -> Failure:
+def classify_error(error: BaseException, message: str, model: str, key_advice: str = "check the key") -> Failure:
     """Classify an error of a provider.
 
     Parameters
@@ -113,8 +117,8 @@ def classify_error(error: BaseException, message: str, model: str, keys: str = "
         The error that the provider's client raised, possibly wrapped in others.
     message, model
         The error in one line, and the model's name.
-    keys
-        The environment variable that holds the model's key.
+    key_advice
+        What to do if the key is rejected.
 
     Examples
     --------
@@ -134,7 +138,7 @@ def classify_error(error: BaseException, message: str, model: str, keys: str = "
     if any(word in text for text in texts for word in USED_UP):
         advice = NO_CREDIT
     elif status is not None and status in ADVICE:
-        advice = ADVICE[status].format(keys=keys)
+        advice = ADVICE[status].format(key_advice=key_advice)
     elif wait is not None and wait > MAX_RETRY_AFTER:
         advice = f"the provider asks to wait {wait:,.0f} seconds"
     if advice:

@@ -1,4 +1,4 @@
-"""Requests to a model, their responses, where they are sent, and the providers that plugins add.
+"""Requests to a model, their responses, and the providers that plugins add.
 
 A plugin registers a provider in the group ``refusal_index.models`` under the prefix of its models' names, such as
 ``almanac`` of ``almanac/base`` and ``almanac/small``.
@@ -9,16 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlsplit
 
 from refusal_index import entry_points
 from refusal_index.models.failures import Failure, NoAnswerError
@@ -38,7 +36,6 @@ from refusal_index.protocol import (
     forced_variant,
     request_seed,
 )
-from refusal_index.redaction import redacted_error, remember, secrets_in_url
 
 if TYPE_CHECKING:
     import numpy as np
@@ -278,120 +275,6 @@ class Client:
 
 
 OPENAI = "openai"
-COMPATIBLE = "openai-api"
-OPENAI_URL = "https://api.openai.com/v1"
-NO_KEY = "none"  # for a server without keys, because the client needs some key
-
-
-@dataclass(frozen=True)
-class Account:
-    """The address and key of a model on a server that speaks the OpenAI API.
-
-    Attributes
-    ----------
-    name
-        The model's name in the run.
-    provider, model
-        The provider, in lower case, and its name for the model.
-    base_url, api_key
-        The server's URL, and the key.
-    key_name
-        The environment variable that holds the key.
-    headers
-        Names and values of further HTTP headers.
-    """
-
-    name: str
-    provider: str
-    model: str
-    base_url: str = field(repr=False)
-    api_key: str = field(repr=False, default=NO_KEY)
-    key_name: str = "the key"
-    headers: tuple[tuple[str, str], ...] = field(repr=False, default=())
-
-    @property
-    def url_name(self) -> str:
-        """The environment variable that holds the base URL."""
-        return self.key_name.replace("API_KEY", "BASE_URL")
-
-
-def called(name: str) -> tuple[str, str]:
-    """Split a model's name into its provider and the provider's name for it.
-
-    Examples
-    --------
-    >>> called("openai/gpt-4.1"), called("openai-api/together/meta-llama/any")
-    (('openai', 'gpt-4.1'), ('together', 'meta-llama/any'))
-    """
-    provider, _, model = name.removeprefix(f"{COMPATIBLE}/").partition("/")
-    return provider, model
-
-
-def variable_of(provider: str, kind: str) -> str:
-    """Return the environment variable that holds a provider's API_KEY or BASE_URL.
-
-    Examples
-    --------
-    >>> variable_of("together", "API_KEY")
-    'TOGETHER_API_KEY'
-    """
-    prefix = re.sub(r"\W", "_", provider).upper()
-    return f"{prefix}_{kind}"
-
-
-def account_of(name: str, environment: Mapping[str, str] = os.environ) -> Account:
-    """Look up the address and key of a model.
-
-    ``openai/MODEL`` is at OpenAI, unless OPENAI_BASE_URL is set; ``PROVIDER/MODEL`` and ``openai-api/PROVIDER/MODEL``
-    use PROVIDER_BASE_URL and PROVIDER_API_KEY.
-
-    Parameters
-    ----------
-    name
-        The model's name.
-    environment
-        The environment variables.
-
-    Raises
-    ------
-    ModelError
-        If the name has another form, or its base URL or key is missing or malformed.
-
-    Examples
-    --------
-    >>> account_of("openai-api/almanac/base", {"ALMANAC_BASE_URL": "http://127.0.0.1:8000/v1"}).model
-    'base'
-    """
-    provider, model = called(name)
-    if not (provider and model):
-        raise ModelError(f"model {name!r}: expected PROVIDER/MODEL, for instance openai/gpt-4.1")
-    url_name = variable_of(provider, "BASE_URL")
-    key_name = variable_of(provider, "API_KEY")
-    url = environment.get(url_name, OPENAI_URL if provider == OPENAI else "")
-    if not url:
-        plugin, _ = provider_of(f"{provider}/{model}")
-        hint = f"; '{plugin.served_by}' offers one" if plugin is not None and plugin.served_by else ""
-        raise ModelError(
-            f"model {name!r}: expected the address of a server that speaks the OpenAI API in {url_name}, as in "
-            f"http://127.0.0.1:8000/v1, found none{hint}"
-        )
-    try:
-        parts = urlsplit(url)
-        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_one = False
-    if not is_one or url != url.strip() or not url.isprintable():
-        raise ModelError(
-            f"model {name!r}: expected a base URL in {url_name} that begins with http:// or https://, got "
-            f"{redacted_error(url)[:80]!r}"
-        )
-    key = environment.get(key_name, "")
-    if not key and url.startswith(OPENAI_URL):
-        raise ModelError(f"model {name!r}: expected a key in {key_name}, found none")
-    if not (key.isascii() and key.isprintable()):
-        raise ModelError(f"model {name!r}: {key_name} contains a line break or an invalid character; set it again")
-    remember(key, *secrets_in_url(url))
-    return Account(name, provider.lower(), model, url, key or NO_KEY, key_name)
 
 
 def check_certificates(environment: Mapping[str, str] = os.environ) -> None:
@@ -522,7 +405,7 @@ def provider_of(name: str) -> tuple[ModelProvider | None, str]:
 
 
 def _is_taken(prefix: str) -> bool:
-    if prefix in (OPENAI, COMPATIBLE):
+    if prefix == OPENAI:
         return True
     with suppress(ImportError):  # without the package of other clients, there are none
         return other_models().is_provider(prefix)

@@ -15,10 +15,14 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
 
 from refusal_index.errors import RefusalIndexError, shortened, suggestion
-from refusal_index.redaction import holds_secret, redacted_error
+from refusal_index.redaction import holds_secret, redacted_error, remember, secrets_in_url
+
+if TYPE_CHECKING:
+    from refusal_index.protocol import Role
 
 NAMED = re.compile(r"\{([a-z_]+)\}|\{(\{[a-z_]+\})\}")
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
@@ -391,6 +395,51 @@ def read_extra_body(value: Any, name: str) -> str:
     return text
 
 
+CHAT_PATH = "/chat/completions"
+"""Path of the chat API below a base URL."""
+
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def read_base_url(value: Any, name: str) -> str:
+    """Read the base URL of a server."""
+    return checked_base_url(value, f"{{{name}}}")
+
+
+def checked_base_url(value: Any, place: str) -> str:
+    """Return the base URL of a server; no message shows a password or a key in it.
+
+    Raises
+    ------
+    SettingError
+        If it is none; the message begins with `place`.
+    """
+    expected = f"{place}: expected a URL that begins with http:// or https://, as in http://127.0.0.1:8000/v1, got "
+    if not isinstance(value, str):
+        raise SettingError(f"{expected}{shortened(value)}")
+    try:
+        parts = urlsplit(value)
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one or value != value.strip() or not value.isprintable():
+        raise SettingError(f"{expected}{redacted_error(value)[:80]!r}")
+    if parts.path.rstrip("/").endswith(CHAT_PATH):
+        raise SettingError(f"{place}: expected a base URL, got one that ends in {CHAT_PATH}; leave that out")
+    remember(*secrets_in_url(value))
+    return value
+
+
+def read_variable(value: Any, name: str) -> str:
+    """Read the name of an environment variable; no message shows the value, which may be a key by mistake."""
+    if not isinstance(value, str) or VARIABLE.fullmatch(value) is None:
+        raise SettingError(
+            f"{{{name}}}: expected the name of an environment variable that holds the key, for instance MY_API_KEY, "
+            "got something else; a key itself is not accepted"
+        )
+    return value
+
+
 OWN_ARGUMENTS = ("base_url", "config", "default", "http_client", "memoize", "model", "model_name", "role")
 """Arguments of a model of Inspect that the run sets."""
 
@@ -557,8 +606,7 @@ class Sending:
     )
     header: tuple[tuple[str, str], ...] = setting(
         (),
-        "With a model openai-api/PROVIDER/NAME: HTTP header to send, with the value of an environment variable. "
-        "Repeatable.",
+        "With --base-url: HTTP header to send, with the value of an environment variable. Repeatable.",
         identity="if_set",
         argument="Mapping[str, str] | str | Sequence[str]",
         metavar="NAME=env:VAR",
@@ -568,7 +616,7 @@ class Sending:
     )
     extra_body: str | None = setting(
         None,
-        "With a model openai-api/PROVIDER/NAME: object to merge into the body of each request to it.",
+        "With --base-url: object to merge into the body of each request to the model.",
         identity="if_set",
         argument="Mapping[str, Any] | str | None",
         metavar="JSON",
@@ -598,6 +646,82 @@ class Sending:
         return tuple((name, value) for name, value in self.engine_option if name != FORGET)
 
 
+class Server(NamedTuple):
+    """Where a model is asked.
+
+    Attributes
+    ----------
+    base_url
+        The base URL of an OpenAI-compatible server; None for a model that is asked by its provider's name.
+    api_key_env
+        The environment variable that holds the server's key; None if none is named.
+    """
+
+    base_url: str | None
+    api_key_env: str | None
+
+
+ADDRESS_NOT_GIVEN = ""
+"""Stands for the base URL of a model of which a run's folder says that a server named it."""
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The OpenAI-compatible servers that the models are asked at."""
+
+    base_url: str | None = setting(
+        None,
+        "Base URL of an OpenAI-compatible server, as in http://127.0.0.1:8000/v1; --model is then the server's own "
+        "name for the model.",
+        identity="if_set",
+        metavar="URL",
+        is_common=True,
+        argument="str | None",
+        reader=read_base_url,
+        to_json=lambda _: True,
+        recorded_as="named_by_server",
+    )
+    api_key_env: str | None = setting(
+        None,
+        "With --base-url: environment variable that holds the server's key. [default: OPENAI_API_KEY at "
+        "https://api.openai.com, else no key]",
+        identity="no",
+        metavar="VAR",
+        is_common=True,
+        argument="str | None",
+        reader=read_variable,
+    )
+    grader_base_url: str | None = setting(
+        None,
+        "Base URL of an OpenAI-compatible server for the grading model; --grader is then the server's own name for it.",
+        identity="derived",
+        metavar="URL",
+        is_common=True,
+        argument="str | None",
+        scope="dataset",
+        reader=read_base_url,
+    )
+    grader_api_key_env: str | None = setting(
+        None,
+        "With --grader-base-url: environment variable that holds the server's key.",
+        identity="no",
+        metavar="VAR",
+        argument="str | None",
+        scope="dataset",
+        reader=read_variable,
+    )
+
+    def of_role(self, role: Role) -> Server:
+        """Return where the model in a role is asked; two graders share a server."""
+        if role == "model":
+            return Server(self.base_url, self.api_key_env)
+        return Server(self.grader_base_url, self.grader_api_key_env)
+
+    def as_model(self, role: Role) -> Servers:
+        """Return the servers under which the model in a role is asked as the model under evaluation."""
+        return Servers(*self.of_role(role))
+
+
 @dataclass(frozen=True)
 class RequestSettings:
     """Settings of a request."""
@@ -605,5 +729,6 @@ class RequestSettings:
     seed: int = setting(
         0, "Random seed of the sample of questions and of every request.", identity="always", scope="dataset"
     )
+    servers: Servers = field(default_factory=Servers, repr=False)  # a URL may hold a password
     decoding: Decoding = field(default_factory=Decoding)
     sending: Sending = field(default_factory=Sending)

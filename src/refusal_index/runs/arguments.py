@@ -18,6 +18,10 @@ class SettingArguments(TypedDict, total=False):
     reasoning: str | None
     log_to: str | Sequence[str]
     seed: int
+    base_url: str | None
+    api_key_env: str | None
+    grader_base_url: str | None
+    grader_api_key_env: str | None
     data: str | Path | Sequence[str | Path]
     column: Mapping[str, str] | str | Sequence[str]
     limit: int | None

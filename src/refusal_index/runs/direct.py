@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from refusal_index.data.outcome import Grade
 from refusal_index.models.calls import FunctionError
-from refusal_index.models.failures import CircuitBreaker, Failure, RequestFailedError, send_with_retries
+from refusal_index.models.failures import CircuitBreaker, Failure, FailureKind, RequestFailedError, send_with_retries
 from refusal_index.models.functions import (
     LETTERS,
     PLAIN_CASES,
@@ -18,7 +18,6 @@ from refusal_index.models.functions import (
     plain_request,
 )
 from refusal_index.models.requests import (
-    COMPATIBLE,
     Client,
     ModelError,
     ModelRequest,
@@ -43,8 +42,8 @@ CHECK_RETRIES = 3
 def client_for(role: Role, name: str, value: object, settings: Settings) -> Client:
     """Return the client of a model.
 
-    Functions are called in this process; ``openai-api/NAME/MODEL`` uses OpenAI's client; a plugin's models, such as
-    ``almanac/base``, use the plugin's client; any other model is a provider of Inspect.
+    Functions are called in this process; a model with a base URL in the settings uses OpenAI's client; a plugin's
+    models, such as ``almanac/base``, use the plugin's client; any other model is a provider of Inspect.
 
     Parameters
     ----------
@@ -65,10 +64,10 @@ def client_for(role: Role, name: str, value: object, settings: Settings) -> Clie
         return Client(
             send, lambda error: classify_function_error(error, name), IN_PROCESS_CONCURRENCY, is_checked=False
         )
-    if value is None and name.startswith(f"{COMPATIBLE}/"):
+    if value is None and settings.servers.of_role(role).base_url is not None:
         from refusal_index.models.openai_client import openai_client  # noqa: PLC0415 - takes half a second
 
-        return openai_client(name, settings)
+        return openai_client(role, name, settings)
     provider, model = provider_of(name)
     if value is None and provider is not None:
         return provider.client(model, settings)
@@ -183,7 +182,8 @@ class DirectEngine:
                 once, client.classify_error, CircuitBreaker(), role=role, subject=name, max_retries=CHECK_RETRIES
             )
         except RequestFailedError as error:
-            raise ModelError(f"grader '{name}' did not answer: {error.failure.message}") from error
+            advice = f"; {error.failure.advice}" if error.failure.kind is FailureKind.LASTING else ""
+            raise ModelError(f"grader '{name}' did not answer: {error.failure.message}{advice}") from error
         text = verdict.reply.text
         if parse_grade(text) is not expected:
             raise ModelError(

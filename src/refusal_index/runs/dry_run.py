@@ -13,8 +13,9 @@ from contextlib import AbstractContextManager, nullcontext
 from refusal_index.data.run_json import MILLION, UNPRICED, Prices
 from refusal_index.findings.dry_run import Assumptions, Range, RequestCounts, RunEstimate
 from refusal_index.findings.metrics import Statement
+from refusal_index.models.accounts import plugin_of
 from refusal_index.models.functions import PLAIN_CASES, is_function_name
-from refusal_index.models.requests import COMPATIBLE, ModelRequest, model_request, provider_of, to_completions
+from refusal_index.models.requests import ModelProvider, ModelRequest, model_request, to_completions
 from refusal_index.protocol import (
     Completion,
     Conversation,
@@ -35,7 +36,7 @@ REFUSAL_SHARE = 0.5
 REPLY_TOKENS = 50
 COMPATIBLE_CONNECTIONS = 100
 OTHER_CONNECTIONS = 10  # Inspect's first guess at most providers
-SEVERAL_CHOICES = frozenset({"openai", "openai-api", "vllm", "google", "together", "groq", "sagemaker"})
+SEVERAL_CHOICES = frozenset({"openai", "vllm", "google", "together", "groq", "sagemaker"})
 """Providers known to return several choices per request."""
 
 Counting = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
@@ -62,11 +63,11 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         assumed = assumptions(plan)
         remaining = count_requests(
             conversations,
-            lambda request: request_tokens(plan.names.get(request.role, ""), request),
+            lambda request: request_tokens(plan, request),
             assumed,
             lambda conversation: _stored(conversation, store),
             known_replies,
-            by_length=not any(map(counts_exactly, plan.names.values())),
+            by_length=not any(counts_exactly(plan, role) for role in plan.names),
         )
         checks = _checks(plan, store) if pending else 0
     cost = _cost(remaining, prices_as_sent(plan.settings))
@@ -111,9 +112,9 @@ def _connections(plan: Plan) -> int:
     given = plan.settings.sending.max_connections
     if given or is_function_name(model):
         return given or IN_PROCESS_CONCURRENCY
-    if model.startswith(f"{COMPATIBLE}/"):
+    if plan.settings.servers.base_url is not None:
         return COMPATIBLE_CONNECTIONS
-    provider, _ = provider_of(model)
+    provider, _ = plugin_for(plan, Role.MODEL)
     return OTHER_CONNECTIONS if provider is None else provider.concurrency
 
 
@@ -136,12 +137,13 @@ def assumptions(plan: Plan) -> Assumptions:
     """Return the assumptions about a run's replies, from its settings and from what is known about its provider."""
     forecast = plan.settings.forecast
     max_choices = plan.settings.sending.max_choices
-    provider, _ = provider_of(plan.settings.model)
+    provider, _ = plugin_for(plan, Role.MODEL)
     share = REFUSAL_SHARE if forecast.assume_refusal is None else forecast.assume_refusal
     reply_tokens = forecast.reply_tokens or (REPLY_TOKENS if provider is None else provider.reply_tokens)
     if provider is not None and provider.is_embedded:
         return Assumptions(share, reply_tokens, Range.exactly(max_choices))
-    gives_several = plan.settings.model.partition("/")[0] in SEVERAL_CHOICES
+    at_server = plan.settings.servers.base_url is not None
+    gives_several = at_server or plan.settings.model.partition("/")[0] in SEVERAL_CHOICES
     return Assumptions(share, reply_tokens, Range(1, max_choices if gives_several else 1, max_choices))
 
 
@@ -149,7 +151,7 @@ async def _first_replies(
     plan: Plan, conversations: Iterable[Conversation], store: ReplyStore, counting: Counting
 ) -> dict[tuple[str, str], Completion]:
     """Ask an embedded model for the first passes that are not stored yet, unless the refusal rate is given."""
-    provider, model = provider_of(plan.settings.model)
+    provider, model = plugin_for(plan, Role.MODEL)
     is_assumed = plan.settings.forecast.assume_refusal is not None
     if is_assumed or provider is None or not provider.is_embedded:
         return {}
@@ -189,17 +191,23 @@ def first_passes_ahead(passes: int) -> Statement | None:
     return Statement("first_passes_ahead", values=values)
 
 
-def request_tokens(model: str, request: Request) -> int:
+def plugin_for(plan: Plan, role: Role) -> tuple[ModelProvider | None, str]:
+    """Return the plugin of the model in a role, None if it has none, and the plugin's name for it."""
+    name = plan.settings.model if role is Role.MODEL else plan.names.get(role, "")
+    return plugin_of(plan.settings.servers, role, name)
+
+
+def request_tokens(plan: Plan, request: Request) -> int:
     """Count the tokens of a request with its provider's tokenizer, or estimate them."""
-    provider, name = provider_of(model)
+    provider, name = plugin_for(plan, request.role)
     if provider is not None:
         return provider.count_tokens(name, request.messages)
     return sum(about_tokens(message.content) for message in request.messages)
 
 
-def counts_exactly(model: str) -> bool:
+def counts_exactly(plan: Plan, role: Role = Role.MODEL) -> bool:
     """Whether tokens can be counted exactly, as for an embedded model."""
-    provider, _ = provider_of(model)
+    provider, _ = plugin_for(plan, role)
     return provider is not None and provider.is_embedded
 
 
@@ -246,7 +254,7 @@ def _basis(
         yield Statement("first_passes_run", values={**forced, "passes": known_replies})
     elif forced["forced"] or plan.graders:  # otherwise no request depends on it
         yield Statement("assumed_refusals", values={**forced, "share": assumed.refusal_share})
-    is_exact = counts_exactly(settings.model)
+    is_exact = counts_exactly(plan)
     in_rounds = engine_of(settings.sending.engine).round_seconds is not None
     seconds = None if in_rounds else settings.forecast.seconds_per_request
     reply = {"tokens": assumed.reply_tokens, "some_known": known_replies > 0, "exact": is_exact}

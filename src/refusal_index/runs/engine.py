@@ -141,6 +141,8 @@ class EngineKind:
         The longest time of a round of requests; None if each request is answered by itself.
     outlives
         Whether its requests continue when the command ends.
+    uses_addresses
+        Whether it sends requests to the addresses in the settings; others only take the names at these servers.
     opens_alike
         Whether opening it for one model shows that it can be opened for all, since it starts the same cluster for each.
     """
@@ -152,6 +154,7 @@ class EngineKind:
     in_batches: bool = False
     round_seconds: float | None = None
     outlives: bool = False
+    uses_addresses: bool = True
     opens_alike: bool = False
 
     def refuse_outstanding(self, folder: RunFolder, store: ReplyStore) -> None:

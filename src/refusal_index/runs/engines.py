@@ -11,7 +11,6 @@ from contextlib import suppress
 from refusal_index import entry_points
 from refusal_index.data.run_json import Prices
 from refusal_index.models.functions import is_function_name
-from refusal_index.models.requests import COMPATIBLE
 from refusal_index.models.settings import Sending, SettingError, unknown
 from refusal_index.runs.direct import DirectEngine
 from refusal_index.runs.engine import EngineKind
@@ -115,8 +114,8 @@ def check_sends(sending: Sending) -> None:
         )
 
 
-def check_wire_settings(model: str, sending: Sending) -> None:
-    """Raise if a header or a field of the body is given that would not be sent.
+def check_wire_settings(model: str, settings: Settings) -> None:
+    """Raise if a header or a field of the body is given that would not be sent; `model` is empty if none is asked.
 
     Raises
     ------
@@ -125,16 +124,18 @@ def check_wire_settings(model: str, sending: Sending) -> None:
 
     Examples
     --------
-    >>> check_wire_settings("almanac/base", Sending(extra_body='{"top_k": 20}'))
+    >>> check_wire_settings("almanac/base", Settings.from_values(extra_body='{"top_k": 20}'))
     Traceback (most recent call last):
-    refusal_index.models.settings.SettingError: extra_body: requires a model openai-api/PROVIDER/NAME and engine ...
+    refusal_index.models.settings.SettingError: extra_body: requires base_url and engine direct, got almanac/base ...
     """
+    engine = settings.sending.engine
+    address = "at a server" if settings.servers.base_url is not None else "without an address"
     for name in ("header", "extra_body"):
-        is_sent = sending.engine == DIRECT and model.startswith(f"{COMPATIBLE}/")
-        if getattr(sending, name) and not is_sent:
+        is_sent = engine == DIRECT and model and settings.servers.base_url is not None
+        if getattr(settings.sending, name) and not is_sent:
             raise SettingError(
-                f"{{{name}}}: requires a model {COMPATIBLE}/PROVIDER/NAME and {{engine}} {DIRECT}, got "
-                f"{model or 'none'} and {sending.engine}; leave it out, or choose those"
+                f"{{{name}}}: requires {{base_url}} and {{engine}} {DIRECT}, got "
+                f"{f'{model} {address}' if model else 'no model to ask'} and {engine}; leave it out, or choose those"
             )
 
 

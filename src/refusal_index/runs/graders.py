@@ -49,13 +49,23 @@ def grader_for(settings: Settings, dataset: Dataset) -> tuple[GraderKind, tuple[
         If it is not a known grader, or cannot grade a question.
     """
     default = DEFAULT_GRADER if dataset.default_grader == "model" else dataset.default_grader
-    kind, graders = grader_of(settings.grader or default)
+    at_server = settings.servers.grader_base_url is not None
+    if at_server and settings.grader is None and not (settings.refusal or "").startswith(MODEL_PREFIX):
+        raise SettingError("{grader_base_url}: requires {grader}, the server's own name for the grading model; add it")
+    kind, graders = grader_of(settings.grader or default, at_server=at_server)
     check_gradable(dataset.questions, kind)
     return kind, graders
 
 
-def grader_of(text: str) -> tuple[GraderKind, tuple[str, ...]]:
+def grader_of(text: str, *, at_server: bool = False) -> tuple[GraderKind, tuple[str, ...]]:
     """Parse a grader: a rule, a model or a function, or two models that must agree.
+
+    Parameters
+    ----------
+    text
+        The setting.
+    at_server
+        Whether models are named by a server, so that any name is that of a model.
 
     Raises
     ------
@@ -72,16 +82,19 @@ def grader_of(text: str) -> tuple[GraderKind, tuple[str, ...]]:
     models = tuple(name.strip() for name in text.split(","))
     if len(models) > 2 or len(set(models)) < len(models):
         raise SettingError(f"{{grader}}: expected a rule, a model or two different models as in A,B, got {text!r}")
-    return (GraderKind.MODEL if len(models) == 1 else GraderKind.AGREE), tuple(map(_grader_name, models))
+    return (GraderKind.MODEL if len(models) == 1 else GraderKind.AGREE), tuple(
+        _grader_name(name, at_server=at_server) for name in models
+    )
 
 
-def _grader_name(name: str) -> str:
+def _grader_name(name: str, *, at_server: bool) -> str:
     """Return the name of a model or a function; a grader registered in ``refusal_index.graders`` is a function."""
-    if "/" in name or is_function_name(name):
+    if at_server or "/" in name or is_function_name(name):
         return name
     plugin = entry_points.find("graders", name)
     if plugin is None:
-        raise unknown("grader", name, [*map(str, RULES), *entry_points.installed("graders"), DEFAULT_GRADER])
+        error = unknown("grader", name, [*map(str, RULES), *entry_points.installed("graders"), DEFAULT_GRADER])
+        raise SettingError(f"{error.message}; for a server's own name, add its address with {{grader_base_url}}")
     return f"{PREFIX}{plugin.value}"
 
 

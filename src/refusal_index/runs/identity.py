@@ -20,6 +20,7 @@ from refusal_index.protocol import (
     PromptSet,
     default_grader_prompt,
 )
+from refusal_index.protocol.grading import RULES
 from refusal_index.protocol.refusals import (
     MODEL_PREFIX,
 )
@@ -57,7 +58,7 @@ def identity(
             "questions": len(dataset.questions),
             "questions_sha256": dataset.questions_sha256,
         },
-        "grader": grader_identity(graders, grader_prompt, dataset.questions, settings.refusal, settings.reasoning),
+        "grader": grader_identity(graders, grader_prompt, dataset.questions, settings),
         "prompts": {
             "name": prompts.name,
             "sha256": prompts.hash,
@@ -72,11 +73,7 @@ def identity(
 
 
 def grader_identity(
-    graders: tuple[str, ...],
-    grader_prompt: GraderPrompt,
-    questions: Iterable[Question],
-    refusal: str | None,
-    reasoning: str | None,
+    graders: tuple[str, ...], grader_prompt: GraderPrompt, questions: Iterable[Question], settings: Settings
 ) -> dict[str, Any]:
     """Return the grader, with the hashes of the prompts of models, and how refusals without a tag are recognised.
 
@@ -86,9 +83,12 @@ def grader_identity(
         The rule, or the one or two models or functions that grade, and what a model is asked.
     questions
         The questions.
-    refusal, reasoning
-        The settings; the first from `resolved_refusal`.
+    settings
+        The settings, with `refusal` from `resolved_refusal`.
     """
+    refusal = settings.refusal
+    reasoning = settings.reasoning
+    at_server = settings.servers.grader_base_url is not None
     by_models = uses_models(graders)
     # separate, so that a run whose questions all have a gold answer does not depend on the wording for the others
     lacks_gold = any(question.gold is None for question in questions)
@@ -98,6 +98,7 @@ def grader_identity(
         "second": graders[1] if len(graders) > 1 else None,
         "prompt_sha256": grader_prompt.hash if by_models else None,
         "no_gold_prompt_sha256": grader_prompt.no_gold_hash if by_models and lacks_gold else None,
+        **({"named_by_server": True} if at_server and (by_models or asks_attempt) else {}),
         **({"refusal": refusal} if refusal is not None else {}),
         **({"reasoning": reasoning} if reasoning is not None else {}),
         **({"refusal_prompt_sha256": default_grader_prompt().no_gold_hash} if asks_attempt else {}),
@@ -110,7 +111,7 @@ PROMPT_HASHES = ("prompt_sha256", "no_gold_prompt_sha256")
 
 def uses_models(graders: Iterable[str]) -> bool:
     """Whether a model is among the graders."""
-    return any("/" in name for name in graders)
+    return any(name not in RULES and not is_function_name(name) for name in graders)
 
 
 def described_graders(graders: Iterable[str], grader_prompt: GraderPrompt) -> dict[str, Any]:

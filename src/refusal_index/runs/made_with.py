@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from refusal_index.data.run_json import GRADER_PROMPT, refusal_setting
+from refusal_index.data.run_json import GRADER_PROMPT, NAMED_BY_SERVER, refusal_setting
 from refusal_index.models.functions import (
     is_function_name,
 )
@@ -30,7 +30,8 @@ from refusal_index.runs.identity import PROMPT_HASHES
 def grader_before(before: Mapping[str, Any]) -> tuple[GraderKind, tuple[str, ...]]:
     """Return the grader recorded in a folder's settings, and the models that were asked about replies."""
     named = before.get("grader") or {"name": str(GraderKind.EXACT)}
-    kind, graders = grader_of(",".join(named[key] for key in ("name", "second") if named.get(key)))
+    names = ",".join(named[key] for key in ("name", "second") if named.get(key))
+    kind, graders = grader_of(names, at_server=bool(named.get(NAMED_BY_SERVER)))
     return kind, (*graders, *refusal_models(refusal_setting(before)))
 
 

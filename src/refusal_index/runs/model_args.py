@@ -14,7 +14,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.errors import shortened
 from refusal_index.findings.metrics import Statement
 from refusal_index.models.functions import is_function_name
-from refusal_index.models.requests import COMPATIBLE, provider_of
+from refusal_index.models.requests import provider_of
 from refusal_index.models.settings import SettingError
 from refusal_index.runs.engines import DIRECT
 from refusal_index.runs.settings import Settings
@@ -67,7 +67,8 @@ def check_model_args(model: str, objects: Mapping[str, object], settings: Settin
     if not settings.sending.model_args:
         return
     engine = settings.sending.engine
-    is_made_here = not (not model or model in objects or is_function_name(model) or model.startswith(f"{COMPATIBLE}/"))
+    at_server = settings.servers.base_url is not None
+    is_made_here = not (not model or model in objects or is_function_name(model) or at_server)
     if engine != DIRECT or not is_made_here or provider_of(model)[0] is not None:
         raise SettingError(
             f"{{model_args}}: requires a model of one of Inspect's providers, such as vllm/NAME or hf/NAME, and "

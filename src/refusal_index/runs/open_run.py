@@ -23,6 +23,7 @@ from refusal_index.runs.outstanding import settle_outstanding
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.results import UnfinishedError
 from refusal_index.runs.sent import SentRecorder
+from refusal_index.runs.servers import record_addresses
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, StoreError, open_store
 from refusal_index.runs.writing import write_results
@@ -65,6 +66,7 @@ def open_plan(plan: Plan, progress: Progress = ignore_events, budget: Budget | N
             if engine is not None and (settings.sending.forget or not is_new):
                 settle_outstanding(folder, store, settings, plan.names, plan.objects)
             if engine is not None:
+                record_addresses(folder, store, settings, plan.names)
                 record_model_args(folder, settings)
             store.retire(plan.replies_to_retire(store))
             budget = budget or Budget(settings.limits)

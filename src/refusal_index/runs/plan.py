@@ -22,12 +22,13 @@ from refusal_index.data.run_json import (
 )
 from refusal_index.findings.metrics import Statement
 from refusal_index.findings.worked_examples import example_statements
+from refusal_index.models.accounts import plugin_of
 from refusal_index.models.functions import (
     check_model_function,
     is_function_name,
     load_function,
 )
-from refusal_index.models.requests import COMPATIBLE, OPENAI, other_models, provider_of
+from refusal_index.models.requests import OPENAI, other_models, provider_of
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.protocol import (
     ASKED_AGAIN,
@@ -55,6 +56,7 @@ from refusal_index.runs.graders import grader_for, grader_prompt_of, refusal_mod
 from refusal_index.runs.identity import describe_run, described_graders, function_sources, identity
 from refusal_index.runs.model_args import check_model_args, other_model_args
 from refusal_index.runs.sent import sends_as_set
+from refusal_index.runs.servers import check_servers, other_addresses
 from refusal_index.runs.settings import Repeats, Settings
 from refusal_index.runs.store import ReplyStore
 
@@ -126,7 +128,7 @@ class Plan:
         before = self.folder.read_about() if self.folder.run_json.exists() else {}
         if (before.get(SENT) or {}).get(Role.MODEL):
             return is_deterministic(self.identity, before)
-        return self.settings.decoding.temperature == 0 and sends_as_set(self.settings.model)
+        return self.settings.decoding.temperature == 0 and sends_as_set(self.settings.model, self.settings.servers)
 
     @property
     def called(self) -> str:
@@ -205,7 +207,8 @@ def checked(plan: AnyPlan, *, imports: bool = True) -> AnyPlan:
     model = plan.names.get(Role.MODEL, "")
     check_engines_own(settings.sending)
     check_limits(settings)
-    check_wire_settings(model, settings.sending)
+    check_servers(settings, plan.names, plan.objects)
+    check_wire_settings(model, settings)
     check_model_args(model, plan.objects, settings)
     reasons = UNSCORED, *ASKED_AGAIN
     for reason in sorted({*settings.sending.retry}.difference(reasons)):
@@ -214,8 +217,8 @@ def checked(plan: AnyPlan, *, imports: bool = True) -> AnyPlan:
         for name, is_asked in (("price", bool(model)), ("grader_price", bool(plan.graders))):
             if is_asked and settings.value(name) is None:
                 raise SettingError(f"{{max_cost}}: requires {{{name}}}, to compute the cost; add it")
-    for name in plan.names.values():
-        if imports or not is_function_name(name):
+    for role, name in plan.names.items():
+        if settings.servers.of_role(role).base_url is None and (imports or not is_function_name(name)):
             check_name(name, plan.objects, settings.sending.engine)
     function: Any = plan.objects.get(model)
     if function is None and imports and is_function_name(model):
@@ -224,7 +227,8 @@ def checked(plan: AnyPlan, *, imports: bool = True) -> AnyPlan:
         check_model_function(function, model, plan.procedures)
     if plan.folder.run_json.exists():
         refuse_other_settings(plan.folder.path, plan.folder.read_settings(), as_json(plan.identity))
-    return replace(plan, caveats=(*plan.caveats, *other_model_args(plan.folder, settings)))
+    notes = (*other_addresses(plan.folder, settings, plan.names), *other_model_args(plan.folder, settings))
+    return replace(plan, caveats=(*plan.caveats, *notes))
 
 
 def prepare(
@@ -291,7 +295,7 @@ def prepare(
         caveats=tuple(example_statements(about.get(EXAMPLES_ASKED, ()), len(dataset.questions))),
     )
     plan = checked(plan, imports=imports)
-    provider, model = provider_of(settings.model)
+    provider, model = plugin_of(settings.servers, Role.MODEL, settings.model)
     context = None if provider is None else provider.context_length(model)
     if provider is not None and context is not None:  # last, because it counts all tokens
         check_lengths(
@@ -393,7 +397,7 @@ def check_name(name: str, objects: Mapping[str, object], engine: str = DIRECT) -
         return
     if is_function_name(name):
         load_function(name)
-    elif rest and (provider == COMPATIBLE or (provider == OPENAI and engine != DIRECT)):
+    elif rest and provider == OPENAI and engine != DIRECT:
         return
     elif (plugin := provider_of(name)[0]) is not None:
         plugin.check(rest)

@@ -32,7 +32,14 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.imports import FORMATS, ReadOptions, detected_format, has_ids, read_first_passes
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.data.outcome_table import write_outcomes
-from refusal_index.data.run_json import EXAMPLES_ASKED, GRADER_PROMPT, default_run_name, refusal_setting
+from refusal_index.data.run_json import (
+    ASKED_AT,
+    EXAMPLES_ASKED,
+    GRADER_PROMPT,
+    addresses_in,
+    default_run_name,
+    refusal_setting,
+)
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.tables import present_columns
 from refusal_index.errors import suggestion
@@ -327,7 +334,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
             f"regrade: expected the folder of a run of both passes, got {run}, which holds a forced pass alone; run "
             "'refusal-index force' with this grader into another folder"
         )
-    kind, graders = grader_of(str(settings.grader))
+    kind, graders = grader_of(str(settings.grader), at_server=settings.servers.grader_base_url is not None)
     grader_prompt = grader_prompt_of(settings.grader_prompt, graders)
     reasoning = settings.reasoning if settings.reasoning is not None else (before["grader"] or {}).get("reasoning")
     settings = replace(settings, refusal=resolved_refusal(settings.refusal, graders), reasoning=reasoning)
@@ -348,9 +355,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     check_gradable(questions.values(), kind)
     run_identity = {
         **before,
-        "grader": grader_identity(
-            graders or (str(kind),), grader_prompt, questions.values(), settings.refusal, settings.reasoning
-        ),
+        "grader": grader_identity(graders or (str(kind),), grader_prompt, questions.values(), settings),
         "comparability_version": COMPARABILITY_VERSION,
         "regraded_from": {"grader": before["grader"], "replies_sha256": _hash(replied)},
     }
@@ -446,5 +451,6 @@ def _about(source: RunFolder, settings: Settings, run: Path) -> dict[str, Any]:
     grader_price = accounts.grader_price and vars(accounts.grader_price)
     prices = {"price": None, "grader_price": grader_price, "batch_rate": accounts.batch_rate}
     regraded = {"from": str(run), "version": entry_points.package_version()}
-    before = {name: fact for name, fact in source.read_about().items() if name != GRADER_PROMPT}
-    return {**before, **prices, "regraded": regraded}
+    about = {name: fact for name, fact in source.read_about().items() if name != GRADER_PROMPT}
+    asked_at = {role: addresses for role, addresses in addresses_in(about).items() if role == Role.MODEL}
+    return {**about, **prices, **({ASKED_AT: asked_at} if ASKED_AT in about else {}), "regraded": regraded}

@@ -12,10 +12,11 @@ from typing import Any
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_json import SENT
 from refusal_index.errors import RunFolderError
+from refusal_index.models.accounts import asked_as
 from refusal_index.models.chat_api import rejects_sampling
-from refusal_index.models.requests import COMPATIBLE, ModelRequest, called, provider_of
+from refusal_index.models.requests import ModelRequest, provider_of
 from refusal_index.models.sent import SETTINGS, Sent
-from refusal_index.models.settings import Decoding
+from refusal_index.models.settings import Decoding, Servers
 from refusal_index.protocol import Role, is_auxiliary
 
 
@@ -108,17 +109,18 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]} were"
 
 
-def sends_as_set(name: str) -> bool:
-    """Whether a model is known beforehand to be sent the temperature of the run.
+def sends_as_set(name: str, servers: Servers) -> bool:
+    """Whether the model under evaluation is known beforehand to be sent the temperature of the run.
 
-    It is of the embedded models and of OpenAI-compatible servers; other clients leave out what a provider rejects.
+    It is for the embedded models and on OpenAI-compatible servers; other clients leave out what a provider rejects.
 
     Examples
     --------
-    >>> sends_as_set("openai-api/vllm/any"), sends_as_set("anthropic/any"), sends_as_set("openai-api/openai/o3")
+    >>> at_openai, local = (Servers(base_url=url) for url in ("https://api.openai.com/v1", "http://127.0.0.1:8000/v1"))
+    >>> sends_as_set("any", local), sends_as_set("o3", at_openai), sends_as_set("anthropic/any", Servers())
     (True, False, False)
     """
+    if servers.base_url is not None:
+        return not rejects_sampling(*asked_as(servers, Role.MODEL, name))
     plugin, _ = provider_of(name)
-    if plugin is not None:
-        return plugin.is_embedded
-    return name.startswith(f"{COMPATIBLE}/") and not rejects_sampling(*called(name))
+    return plugin is not None and plugin.is_embedded

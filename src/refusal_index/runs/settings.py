@@ -402,6 +402,7 @@ class Settings(RequestSettings):
 
 GROUPS: Mapping[str | None, str] = {
     None: "Model and grading",
+    "servers": "Servers",
     "questions": "Questions",
     "prompting": "Prompts",
     "repeats": "Sampling of questions",

@@ -7,6 +7,8 @@ the others.
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -15,8 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data.datasets import Dataset
+from refusal_index.data.folder import RunFolder
+from refusal_index.data.run_json import addresses_in, as_json, default_run_name
 from refusal_index.data.run_sets import SUMMARY, set_document
 from refusal_index.errors import RefusalIndexError, RunFolderError
+from refusal_index.models.accounts import address_of
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import FORGET
 from refusal_index.protocol import Role
@@ -29,6 +34,7 @@ from refusal_index.runs.execute import execute
 from refusal_index.runs.outstanding import batches_of, check_forgotten
 from refusal_index.runs.plan import RUNS, Plan, load_questions, prepare
 from refusal_index.runs.run_set import SetRun, set_summary, write_set_summary
+from refusal_index.runs.servers import other_addresses
 from refusal_index.runs.settings import Limits, Settings
 from refusal_index.runs.store import open_store
 
@@ -104,8 +110,39 @@ def prepare_sweep(
                 plan = prepare(chosen, dataset=dataset, runs=path, imports=imports)
             title = (model.name or plan.title[0], entry.name or plan.title[1])
             plans.append(replace(plan, title=title))
+    plans = _with_own_folders(path, plans)
     _refuse_doubles(config.source, plans)
     return Sweep(path, config, tuple(plans))
+
+
+def _with_own_folders(path: Path, plans: Sequence[Plan]) -> list[Plan]:
+    """Give runs that only their addresses tell apart a folder of their own, which has the model's display name.
+
+    A folder that a run has from before is kept, so that a set can grow and shrink without paying for anything twice.
+    """
+    identities = Counter(map(_identity, plans))
+    found = []
+    for plan in plans:
+        url = plan.settings.servers.base_url
+        own = RunFolder(path / default_run_name(plan.title[0], plan.dataset.name, plan.identity))
+        is_one_of_several = identities[_identity(plan)] > 1 and not _was_asked_at(plan.folder, url)
+        if url is not None and (own.run_json.exists() or is_one_of_several):
+            caveats = other_addresses(own, plan.settings, plan.names)
+            found.append(replace(plan, folder=own, caveats=caveats))
+        else:
+            found.append(plan)
+    return found
+
+
+def _identity(plan: Plan) -> str:
+    return json.dumps(as_json(plan.identity), sort_keys=True)
+
+
+def _was_asked_at(folder: RunFolder, url: str | None) -> bool:
+    """Whether a run asked its model at this address and no other."""
+    if url is None or not folder.run_json.exists():
+        return False
+    return addresses_in(folder.read_about()).get(Role.MODEL) == [address_of(url)]
 
 
 async def check_models(plans: Sequence[Plan]) -> None:
@@ -124,15 +161,16 @@ async def check_models(plans: Sequence[Plan]) -> None:
             if not plan.pending(store):
                 continue
         for role, name in plan.names.items():
-            if name in names_seen:
+            servers = plan.settings.servers.as_model(role)
+            if (name, servers) in names_seen:
                 continue
-            names_seen.add(name)
+            names_seen.add((name, servers))
             only = {Role.MODEL: name}  # graders too, otherwise they would be asked
             own = plan.settings if role is Role.MODEL else plan.settings.changed(model_args=())
             sending = own.sending
             try:
                 kind = engine_of(sending.engine)
-                engine = kind.make(own, only, plan.objects)
+                engine = kind.make(replace(own, servers=servers), only, plan.objects)
                 if kind.opens_alike and sending in opened:
                     continue
                 async with engine.open():
@@ -239,15 +277,22 @@ def _is_waited_for(plan: Plan, budget: Budget) -> bool:
 
 def _refuse_doubles(source: str, plans: Sequence[Plan]) -> None:
     """Raise if two runs of a set would share a folder or a name."""
-    folders: dict[Path, str] = {}
+    folders: dict[Path, Plan] = {}
+    runs: dict[tuple[str | None, str], Plan] = {}
     titles: set[str] = set()
     for plan in plans:
-        if plan.folder.path in folders:
+        address = plan.settings.servers.base_url
+        run = (address, _identity(plan))
+        other = folders.get(plan.folder.path) or runs.get(run)
+        if other is not None:
+            at_one = other.settings.servers.base_url == address
+            advice = "remove one of them" if at_one else "give each a 'name', which tells models at two addresses apart"
             raise ConfigError(
-                f"{source}: {folders[plan.folder.path]!r} and {plan.called!r} are the same run: same model, questions "
-                "and settings; remove one of them"
+                f"{source}: {other.called!r} and {plan.called!r} are the same run: same model, questions and "
+                f"settings; {advice}"
             )
         if plan.called in titles:
             raise ConfigError(f"{source}: two runs are called {plan.called!r}; tell them apart with 'name'")
-        folders[plan.folder.path] = plan.called
+        folders[plan.folder.path] = plan
+        runs[run] = plan
         titles.add(plan.called)

@@ -19,6 +19,7 @@ from refusal_index.plugins.almanac.models import model_folder, model_names
 from refusal_index.plugins.almanac.server import listening
 from tests.cli.serving import Server
 from tests.faults.almanac import faulty_app
+from tests.served import ADDRESS
 
 
 @contextmanager
@@ -48,12 +49,11 @@ def serve_in_thread(app: web.Application) -> Iterator[str]:
 def almanac(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *middlewares: Middleware, **options: Any
 ) -> Iterator[Server]:
-    """Serve the embedded models as the provider of openai-api/almanac/..."""
+    """Serve the embedded models and leave the address in the environment."""
     log = folder / "requests.jsonl"
     log.unlink(missing_ok=True)
     app = faulty_app(ModelPool(model_names(), model_folder), RequestLog(log), **options)
     app.middlewares.extend(middlewares)
     with serve_in_thread(app) as url:
-        monkeypatch.setenv("ALMANAC_BASE_URL", url)
-        monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
+        monkeypatch.setenv(ADDRESS, url)
         yield Server(url, log)

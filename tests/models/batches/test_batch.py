@@ -15,8 +15,9 @@ from aiohttp import web
 
 import refusal_index as ri
 from refusal_index.data.files import locked
+from refusal_index.models.accounts import Account
 from refusal_index.models.failures import CircuitBreaker, RequestFailedError, UnreadableReplyError
-from refusal_index.models.requests import Account, ModelError
+from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.almanac import batches, server
 from refusal_index.plugins.batches import engine, providers
@@ -32,8 +33,9 @@ from refusal_index.runs.settings import Limits, Settings
 from refusal_index.runs.sweep import execute_sweep, prepare_sweep
 from tests.faults.almanac import BatchFaults
 from tests.models.batches.batch_server import almanac, serve_in_thread
+from tests.served import ADDRESS, at
 
-MODEL = "openai-api/almanac/small"
+MODEL = "small"
 SMALL = {"limit": 8, "variants": "low,high", "draws": 1}
 BATCH = {"engine": "batch", "engine_option": ("poll=0.01",), "out": "run", "max_retries": 2}
 CLAUDE = "anthropic/claude-any"
@@ -58,7 +60,7 @@ def evaluate(notes=None, **changes):
         if isinstance(event, Underway):
             notes.append(event.note)
 
-    changes = {**SMALL, **BATCH, **changes}
+    changes = {**SMALL, **BATCH, **at(), **changes}
     return ri.evaluate(changes.pop("model", MODEL), progress=record_note, **changes), notes
 
 
@@ -84,7 +86,8 @@ def test_batch_table_matches_other_engines_and_requests_are_sent_once(serving, l
         assert len(server.batches()) == 2, "one for the first passes, one for the forced passes"
         evaluate()
         assert len(server.batches()) == 2, "a complete run asks for nothing"
-    assert any("1 batch at almanac: 1 " in note for note in notes)
+    host = server.url.removeprefix("http://").removesuffix("/v1")
+    assert any(f"1 batch at {host}: 1 " in note for note in notes)
     assert [one["event"] for one in journal()] == ["begun", "uploaded", "submitted", "collected"] * 2
     assert "sk-none-needed" not in Path("run/batches.jsonl").read_text()
 
@@ -137,11 +140,11 @@ def test_batch_cancelled_elsewhere_is_completed(serving, local):
 def test_detached_run_submits_and_the_same_command_collects(serving, local):
     with serving(faults=BatchFaults(delay=0.1)) as server:
         with pytest.raises(
-            WaitingError, match=r"^1 batch with 16 requests at almanac is in flight; run the same command"
+            WaitingError, match=r"^1 batch with 16 requests at 127.0.0.1:\d+ is in flight; run the same command"
         ):
             evaluate(detach=True)
         assert len(server.batches()) == 1
-        with pytest.raises(SettingError, match=r"1 batch with 16 requests at almanac is in flight: another engine"):
+        with pytest.raises(SettingError, match=r"1 batch with 16 requests .* is in flight: another engine"):
             evaluate(engine="direct", engine_option=())
         run, _ = evaluate()
         assert outcomes(run).equals(local)
@@ -238,7 +241,7 @@ def test_changed_base_url_raises_while_a_batch_may_be_in_flight(serving, monkeyp
         monkeypatch.setattr(OpenAIBatchApi, "submit", lambda *_: asyncio.sleep(0, Killed()).throw(Killed))
         with pytest.raises(Killed):
             evaluate()
-    monkeypatch.setenv("ALMANAC_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv(ADDRESS, "http://127.0.0.1:9/v1")
     with pytest.raises(
         ModelError, match=r"may be in flight at http://127.0.0.1:\d+/v1, but the address of the model is now http://127"
     ):
@@ -280,7 +283,7 @@ def test_server_without_batches_raises_at_once(monkeypatch, serving):
     app = web.Application()
     app.router.add_post("/v1/chat/completions", chat)
     with serve_in_thread(app) as url:
-        monkeypatch.setenv("ALMANAC_BASE_URL", url)
+        monkeypatch.setenv(ADDRESS, url)
         with pytest.raises(
             RunFailedError, match=r"small: http://\S+ does not accept batches .*404.*: .* --engine direct"
         ):
@@ -313,7 +316,7 @@ def test_oversized_file_error_gives_advice(serving, monkeypatch):
 def test_an_unknown_model_ends_the_run_at_once(serving):
     with serving() as server:
         with pytest.raises(RunFailedError, match=r"a batch was refused \(line 1: model_not_found: "):
-            evaluate(model="openai-api/almanac/nobody")
+            evaluate(model="nobody")
         assert len(server.batches()) == 1
         assert not server.answered_ids()
 
@@ -343,7 +346,7 @@ def test_batches_over_the_token_limit_wait_for_others(serving, local, monkeypatc
 @pytest.mark.slow
 def test_time_limit_ends_waiting_and_the_batch_continues(serving, local):
     with serving(faults=BatchFaults(delay=0.3)) as server:
-        with pytest.raises(WaitingError, match=r"the time of 0.2 seconds is up; .*1 batch with 16 requests at almanac"):
+        with pytest.raises(WaitingError, match=r"the time of 0.2 seconds is up; .*1 batch with 16 requests"):
             evaluate(max_time=0.2, engine_option=("poll=30",))
         run, _ = evaluate()
         assert outcomes(run).equals(local)
@@ -362,16 +365,16 @@ def test_interrupt_reports_batches_in_flight(serving, local):
                 budget.end("interrupted")
 
     async def interrupted():
-        settings = Settings.from_values(model=MODEL, **{**SMALL, "engine": "batch", "engine_option": ("poll=30",)})
+        settings = Settings.from_values(
+            model=MODEL, **{**SMALL, **at(), "engine": "batch", "engine_option": ("poll=30",)}
+        )
         await execute(prepare(settings, out=Path("run")), record_note, budget)
 
     with serving(faults=BatchFaults(delay=0.3)) as server:
         with pytest.raises(WaitingError, match="interrupted"):
             asyncio.run(interrupted())
-        assert (
-            notes[-1]
-            == "1 batch with 16 requests at almanac is in flight; run the same command again to collect the results"
-        )
+        assert notes[-1].startswith("1 batch with 16 requests at 127.0.0.1:")
+        assert notes[-1].endswith(" is in flight; run the same command again to collect the results")
         run, _ = evaluate()
         assert outcomes(run).equals(local)
         assert len(server.batches()) == 2
@@ -402,7 +405,7 @@ def test_omitting_variants_later_keeps_paid_replies(serving, local):
 class Listing:
     """A provider that lists these batches and result lines."""
 
-    account = Account("openai-api/almanac/any", "almanac", "any", "http://127.0.0.1:9/v1")
+    account = Account("any", "127.0.0.1:9", "any", "http://127.0.0.1:9/v1")
 
     def __init__(self, states=(), lines=(), *, keeps_keys=True):
         self.states, self.lines, self.keeps_keys = states, lines, keeps_keys
@@ -575,7 +578,7 @@ def test_sweep_reports_an_unreachable_server_and_ends_after_a_while(serving, mon
         yield lambda event: notes.append(event.note) if isinstance(event, Underway) and event.is_notice else None
 
     async def run_sweep():
-        sweep = prepare_sweep("set.toml")
+        sweep = prepare_sweep("set.toml", at())
         with locked(sweep.path):
             return [one async for one in execute_sweep(sweep, watched)]
 
@@ -600,10 +603,10 @@ def test_batch_at_another_address_is_kept_until_collected(serving, local, monkey
     with serving(faults=BatchFaults(delay=0.1)) as server:
         with pytest.raises(WaitingError):
             evaluate(detach=True)
-        monkeypatch.setenv("ALMANAC_BASE_URL", "http://127.0.0.1:9/v1")
-        with pytest.raises(ModelError, match=f"is in flight at {server.url}, .*ALMANAC_BASE_URL={server.url} "):
+        monkeypatch.setenv(ADDRESS, "http://127.0.0.1:9/v1")
+        with pytest.raises(ModelError, match=f"is in flight at {server.url}, .*base_url {server.url} "):
             evaluate()
-        monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
+        monkeypatch.setenv(ADDRESS, server.url)
         run, _ = evaluate()
         assert outcomes(run).equals(local)
         assert len(server.batches()) == 2

@@ -59,6 +59,7 @@ from tests.models.batches.answering import make_conversations, pending_of, store
 from tests.models.batches.cut_off import kill_once, settled, start
 from tests.models.conftest import cells, run
 from tests.models.test_direct import sums
+from tests.served import KEY_NAME, at
 from tests.tiers import others_nightly
 
 pytestmark = [
@@ -215,7 +216,8 @@ def test_killed_driver_repeats_only_shards_in_flight(here, after, ray_plan, tmp_
     count = 60
     with FakeApi(sums, lambda _message, _sent: 0.1) as api:
         given = {
-            "model": "openai-api/fake/any",
+            **at(api.url, key_name=KEY_NAME),
+            "model": "any",
             "variants": "normal",
             "max_connections": 4,
             "engine": "ray",
@@ -223,7 +225,7 @@ def test_killed_driver_repeats_only_shards_in_flight(here, after, ray_plan, tmp_
             "engine_option": ["shard=4", "concurrency=2"],
             "count": count,
         }
-        keys = {"FAKE_API_KEY": KEY, "FAKE_BASE_URL": api.url}
+        keys = {KEY_NAME: KEY}
         out = tmp_path / "run"
         assert kill_once(
             start(json.dumps(given), out, keys),
@@ -254,7 +256,7 @@ def leftover(out: Path) -> int:
     files = Shards(str(folder)).read() if folder.exists() else ()
     ids = {line.custom_id for _, lines in files for line in read_lines(lines) if line.response is not None}
     with ReplyStore(out / "replies.sqlite") as store:
-        there = {custom_id("openai-api/fake/any", reply.request_sha256 or "") for reply in store.replies()}
+        there = {custom_id("any", reply.request_sha256 or "") for reply in store.replies()}
     return len(ids - there)
 
 
@@ -304,10 +306,9 @@ def test_invalid_ray_option_raises(option, message):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("almanac/gone", "no embedded model 'gone'"), ("fake/any", "FAKE_BASE_URL"), ("any", "PROVIDER")],
+    [("almanac/gone", "no embedded model 'gone'"), ("fake/any", "base_url"), ("any", "base_url")],
 )
-def test_invalid_model_raises_before_connecting_to_a_cluster(name, message, monkeypatch):
-    monkeypatch.delenv("FAKE_BASE_URL", raising=False)
+def test_invalid_model_raises_before_connecting_to_a_cluster(name, message):
     with pytest.raises(SettingError, match=message):
         ray_engine(Settings.from_values(model=name), {Role.MODEL: name}, {})
 
@@ -379,10 +380,11 @@ def test_ray_usage_statistics_are_disabled(here):
 @pytest.mark.nightly
 def test_interrupt_keeps_all_replies_in_flight(tmp_path):
     with FakeApi(sums, lambda _message, _sent: 0.3) as api:
-        given = {"model": "openai-api/fake/any", "variants": "normal", "max_connections": 4, "engine": "ray"}
+        given = {"model": "any", "variants": "normal", "max_connections": 4, "engine": "ray"}
+        given |= at(api.url, key_name=KEY_NAME)
         given |= {"grader": "exact", "engine_option": ["shard=8", "concurrency=2"], "count": 100}
         out = tmp_path / "run"
-        process = start(json.dumps(given), out, {"FAKE_API_KEY": KEY, "FAKE_BASE_URL": api.url})
+        process = start(json.dumps(given), out, {KEY_NAME: KEY})
         while len(api.answered) < 20:
             assert process.poll() is None
             time.sleep(0.05)

@@ -52,8 +52,7 @@ def _announce(url: str) -> None:
     served = ", ".join(f"almanac/{name}" for name in model_names())
     console.say(f"Serving {served} at {url} (Ctrl-C to stop). In another shell:")
     console.say()
-    console.say(f"  export ALMANAC_BASE_URL={url} ALMANAC_API_KEY=any")
-    console.say("  refusal-index run --model openai-api/almanac/base")
+    console.say(f"  refusal-index run --model almanac/base --base-url {url}")
 
 
 def run_batch(

@@ -23,8 +23,9 @@ from pathlib import Path
 
 from refusal_index.data.files import check_folder, check_plain, working_folder
 from refusal_index.data.folder import RunFolder
+from refusal_index.models.accounts import asked_as
 from refusal_index.models.failures import RESUMES
-from refusal_index.models.requests import ModelError, called
+from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.engine import FOLDER, REPLIES, BatchEngine, FileExecutor, models_by_role, read_lines
 from refusal_index.plugins.batches.formats import FORMATS, RequestResult, to_line
@@ -76,17 +77,20 @@ def command_engine(settings: Settings, names: Mapping[Role, str], objects: Mappi
     models = models_by_role(names, objects)
     words = command_words(settings.sending.command)
     first = next(iter(models.values()), "")
+    providers = {role: asked_as(settings.servers, role, name) for role, name in models.items()}
+    first_provider = next((provider for provider, _ in providers.values()), "")
     for role, name in models.items():
-        (provider, model) = called(name)
+        (provider, model) = providers[role]
         title = "model" if role is Role.MODEL else "grader"
-        if provider != called(first)[0]:
+        if provider != first_provider:
+            alike = f"{first_provider}/NAME" if first_provider else "a model with an address"
             raise ModelError(
-                f"{title} {name!r}: one command cannot serve it and {first!r}; expected "
-                f"{called(first)[0]}/NAME, a rule such as exact, or a function"
+                f"{title} {name!r}: one command cannot serve it and {first!r}; expected {alike}, a rule such as "
+                "exact, or a function"
             )
         if model.startswith("-"):
             raise ModelError(f"{title} {name!r}: expected a name that does not start with '-'")
-    return BatchEngine(settings, names, objects, CommandExecutor(words, models))
+    return BatchEngine(settings, names, objects, CommandExecutor(words, settings, models))
 
 
 def command_words(command: str | None) -> list[str]:
@@ -145,12 +149,12 @@ class CommandExecutor(FileExecutor):
     ----------
     words
         The words of the command, with placeholders.
-    names
-        The model names, by role.
+    settings, names
+        The settings of the run, and the model names, by role.
     """
 
-    def __init__(self, words: Sequence[str], names: Mapping[Role, str]) -> None:
-        super().__init__(names)
+    def __init__(self, words: Sequence[str], settings: Settings, names: Mapping[Role, str]) -> None:
+        super().__init__(settings, names)
         self._words = words
 
     @asynccontextmanager
@@ -176,7 +180,7 @@ class CommandExecutor(FileExecutor):
         source, target, log = (self._folder / f"{title}{ending}" for ending in (REQUESTS, REPLIES, LOG))
         for old in (source, target, log):
             old.unlink(missing_ok=True)
-        model = called(name)[1]
+        model = self._asked_as(name)[1]
         with source.open("x", encoding="utf-8") as file:
             file.writelines(
                 to_line(request.custom_id, request.ask, FORMATS["compatible"], model) + "\n" for request in requests

@@ -12,9 +12,10 @@ from itertools import islice
 from typing import Protocol
 
 from refusal_index.data.folder import RunFolder
+from refusal_index.models.accounts import asked_as
 from refusal_index.models.failures import RESUMES, Failure
 from refusal_index.models.functions import is_function_name
-from refusal_index.models.requests import ModelError, ModelRequest, called
+from refusal_index.models.requests import ModelError, ModelRequest
 from refusal_index.models.sent import Sent
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.batches.formats import FORMATS, RequestResult, ResultError, is_singly, read_result
@@ -311,6 +312,7 @@ class FilesEngine:
     together = True
 
     def __init__(self, settings: Settings, names: Mapping[Role, str], objects: Mapping[str, object]) -> None:  # noqa: ARG002 - required by the protocol
+        self._settings = settings
         self._names = names
 
     @asynccontextmanager
@@ -321,7 +323,7 @@ class FilesEngine:
     async def execute(self, assignment: Assignment) -> None:
         """Stop the run with a message that says how many requests are pending and how to write them to files."""
         states = question_states(assignment.conversations, assignment.store, assignment.settings, self._names)
-        singly = is_singly(self._names)
+        singly = is_singly(self._settings.servers, self._names)
         pending = sum(1 for state in states for _ in state.all_pending(singly=singly))
         path = assignment.folder.path if assignment.folder else "RUN"
         assignment.breaker.open(
@@ -365,14 +367,15 @@ class FileExecutor(Executor, ABC):
 
     Parameters
     ----------
-    names
-        The model names, by role.
+    settings, names
+        The settings of the run, and the model names, by role.
     """
 
     gives_choices = True
     max_requests: int | None = MAX_ROUND
 
-    def __init__(self, names: Mapping[Role, str]) -> None:
+    def __init__(self, settings: Settings, names: Mapping[Role, str]) -> None:
+        self._settings = settings
         self._names = names
         self._left: dict[str, dict[str, RequestResult]] = {}  # replies not yet yielded, by file and id
 
@@ -395,7 +398,12 @@ class FileExecutor(Executor, ABC):
 
     def sent(self, request: ModelRequest, name: str) -> Sent:
         """Return the decoding settings in the body of a request, in the format of OpenAI-compatible servers."""
-        return FORMATS["compatible"].sent(request, called(name)[1])
+        return FORMATS["compatible"].sent(request, self._asked_as(name)[1])
+
+    def _asked_as(self, name: str) -> tuple[str, str]:
+        """Return the provider of a model, and its name there."""
+        role = next(role for role, other in self._names.items() if other == name)
+        return asked_as(self._settings.servers, role, name)
 
     def in_flight(self) -> frozenset[str]:
         """Return the ids of requests whose replies are in result files."""

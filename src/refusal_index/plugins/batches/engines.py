@@ -110,8 +110,16 @@ BATCH = ProviderBatches(
     round_seconds=DAY,
     outlives=True,
 )
-COMMAND = ResultFiles(_command, settings=frozenset({"command"}), tests_graders=False, pattern="*.replies.jsonl")
-FILES = EngineKind(_files, settings=frozenset(), sends=False, tests_graders=False, in_batches=True)
+COMMAND = ResultFiles(
+    _command,
+    settings=frozenset({"command"}),
+    tests_graders=False,
+    uses_addresses=False,
+    pattern="*.replies.jsonl",
+)
+FILES = EngineKind(
+    _files, settings=frozenset(), sends=False, tests_graders=False, in_batches=True, uses_addresses=False
+)
 RAY = ResultFiles(
     _ray,
     settings=frozenset({"ray_address", "engine_option"}),

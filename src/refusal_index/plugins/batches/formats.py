@@ -11,6 +11,7 @@ from typing import Any
 
 from refusal_index.data.text import sound_text
 from refusal_index.errors import RefusalIndexError, shortened
+from refusal_index.models.accounts import asked_as
 from refusal_index.models.chat_api import (
     chat_body,
     count_in,
@@ -23,6 +24,7 @@ from refusal_index.models.chat_api import (
 from refusal_index.models.failures import Failure, NoAnswerError, classify_error, describe_error
 from refusal_index.models.requests import ModelRequest, Response
 from refusal_index.models.sent import Sent, sent_in
+from refusal_index.models.settings import Servers
 from refusal_index.models.stop_reasons import stop_reason_of
 from refusal_index.protocol import Role
 
@@ -216,34 +218,37 @@ FORMATS: Mapping[str, Format] = {
 """All formats, by name."""
 
 
-def format_of(name: str) -> Format:
-    """Return the request-file format of a model's provider.
+def format_of(provider: str) -> Format:
+    """Return the request-file format of a provider.
 
     Examples
     --------
-    >>> format_of("anthropic/claude-sonnet-4-0").name, format_of("vllm/any").name
+    >>> format_of("anthropic").name, format_of("vllm").name
     ('anthropic', 'compatible')
     """
-    return FORMATS.get(name.partition("/")[0], FORMATS["compatible"])
+    return FORMATS.get(provider, FORMATS["compatible"])
 
 
-def is_singly(names: Mapping[Role, str], style: str | None = None) -> bool:
+def is_singly(servers: Servers, names: Mapping[Role, str], style: str | None = None) -> bool:
     """Whether each draw needs a separate request because the provider returns one reply per request.
 
     Parameters
     ----------
-    names
-        The model names, by role; graders are always asked for one reply at a time.
+    servers, names
+        The servers of the run, and the model names, by role; graders are always asked for one reply at a time.
     style
         The name of a format; None for that of the model's provider.
 
     Examples
     --------
-    >>> is_singly({Role.MODEL: "anthropic/claude-sonnet-4-0"}), is_singly({Role.MODEL: "openai/gpt-4.1"})
-    (True, False)
+    >>> [is_singly(Servers(), {Role.MODEL: name}) for name in ("anthropic/claude-sonnet-4-0", "openai/gpt-4.1")]
+    [True, False]
     """
     model = names.get(Role.MODEL)
-    return model is not None and not (FORMATS[style] if style else format_of(model)).gives_choices
+    if model is None:
+        return False
+    provider, _ = asked_as(servers, Role.MODEL, model)
+    return not (FORMATS[style] if style else format_of(provider)).gives_choices
 
 
 def to_line(custom_id: str, request: ModelRequest, style: Format, model: str) -> str:

@@ -131,10 +131,9 @@ class BatchExecutor:
         self._settings = settings
         self._names = names
         self._options = read_options(settings)
-        timeout = float(settings.sending.attempt_timeout)
-        self._providers = {name: batches_of(name, timeout) for name in dict.fromkeys(names.values())}
+        self._providers = {name: batches_of(role, name, settings) for role, name in names.items()}
         self.max_requests: int | None = None  # a round may take a day, so send everything in one
-        self.gives_choices = not is_singly(names)
+        self.gives_choices = not is_singly(settings.servers, names)
         self._journal = Journal()
         self._clients = dict[str, BatchClient]()
         self._held_back: set[str] = set()  # requests that wait until the provider has capacity

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import time
 from abc import ABC, abstractmethod
@@ -16,8 +15,9 @@ from functools import partial
 from importlib import import_module
 from operator import attrgetter
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
+from refusal_index.models.accounts import Account, account_for, address_of, provider_account, split_name
 from refusal_index.models.failures import (
     RESUMES,
     CircuitBreaker,
@@ -31,10 +31,13 @@ from refusal_index.models.failures import (
     send_with_retries,
     status_of,
 )
+from refusal_index.models.openai_client import NO_KEY, headers_of, leave_out_no_key
 from refusal_index.models.redirects import check_redirect
-from refusal_index.models.requests import NO_KEY, Account, ModelError, account_of, check_certificates
+from refusal_index.models.requests import ModelError, check_certificates
+from refusal_index.models.settings import RequestSettings
 from refusal_index.plugins.batches.formats import RequestResult, format_of, in_batch, provider_failure, read_result
 from refusal_index.plugins.batches.journal import Journal, JournalEntry, usable
+from refusal_index.protocol import Role
 from refusal_index.runs.engine import Assignment, RunFailedError
 from refusal_index.runs.events import Progress, Underway
 
@@ -47,6 +50,7 @@ CHUNK = 1 << 16
 MAX_LINE = 64 << 20
 """Maximum bytes of one result."""
 
+ANTHROPIC_URL = "https://api.anthropic.com"
 UNSUPPORTED = ("google", "mistral", "grok")  # Inspect's names of providers whose batch API is not supported
 ENDED = ("failed", "completed", "expired", "cancelled")
 CROWDED = ("token_limit_exceeded",)
@@ -115,12 +119,19 @@ class BatchApi(ABC):
     keeps_keys: bool
     resource: str
 
-    def __init__(self, account: Account, make_client: Any, timeout: float) -> None:
+    def __init__(self, account: Account, make_client: Any, timeout: float, headers: Mapping[str, Any]) -> None:
         check_certificates()
         self.account = account
-        self.style = format_of(account.name)
+        self.style = format_of(account.provider)
+        parts = urlsplit(account.base_url)
         self._make_client = partial(
-            make_client, api_key=account.api_key, base_url=account.base_url, max_retries=0, timeout=timeout
+            make_client,
+            api_key=account.api_key or NO_KEY,
+            base_url=parts._replace(query="").geturl(),
+            default_query=dict(parse_qsl(parts.query)),
+            default_headers=headers,
+            max_retries=0,
+            timeout=timeout,
         )
         self._client: Any = None
         self._batches: Any = None
@@ -129,6 +140,7 @@ class BatchApi(ABC):
     async def open(self) -> AsyncIterator[None]:
         """Create the client, and close it on exit."""
         async with self._make_client() as self._client:
+            self._client._client.event_hooks["request"].append(leave_out_no_key)
             self._client._client.event_hooks["response"].append(check_redirect)
             self._batches = attrgetter(self.resource)(self._client)
             yield
@@ -172,8 +184,8 @@ class OpenAIBatchApi(BatchApi):
     keeps_keys = True
     resource = "batches"
 
-    def __init__(self, name: str, timeout: float) -> None:
-        super().__init__(account_of(name), import_module("openai").AsyncOpenAI, timeout)
+    def __init__(self, account: Account, timeout: float) -> None:
+        super().__init__(account, import_module("openai").AsyncOpenAI, timeout, headers_of(account))
 
     async def upload(self, content: bytes, key: str) -> str:
         """Upload a request file named after our key."""
@@ -244,8 +256,8 @@ class AnthropicBatchApi(BatchApi):
     resource = "messages.batches"
 
     def __init__(self, name: str, timeout: float) -> None:
-        account = account_of(name, {"ANTHROPIC_BASE_URL": "https://api.anthropic.com", **os.environ})
-        if account.api_key == NO_KEY:
+        account = provider_account(name, ANTHROPIC_URL)
+        if not account.api_key:
             raise ModelError(f"model {name!r}: expected a key in {account.key_name}, found none")
         try:
             package = import_module("anthropic")
@@ -253,7 +265,7 @@ class AnthropicBatchApi(BatchApi):
             raise ModelError(
                 f"model {name!r}: its batches need the package anthropic ({error}); pip install 'refusal-index[batch]'"
             ) from error
-        super().__init__(account, package.AsyncAnthropic, timeout)
+        super().__init__(account, package.AsyncAnthropic, timeout, {})
 
     async def submit(self, content: bytes, file: str | None, key: str) -> State:  # noqa: ARG002 - see the base class
         """Submit a batch with its requests."""
@@ -275,41 +287,31 @@ class AnthropicBatchApi(BatchApi):
         return State(batch.id, status, status == "ended", total, done, created=created, answered=counts.succeeded)
 
 
-def batches_of(name: str, timeout: float) -> BatchApi:
-    """Return the batch API of a model's provider.
+def batches_of(role: Role, name: str, settings: RequestSettings) -> BatchApi:
+    """Return the batch API of a model's provider, or of its server.
 
     Parameters
     ----------
-    name
-        The name of the model.
-    timeout
-        Timeout in seconds for each step of an HTTP request.
+    role, name
+        The role of the model, and its name.
+    settings
+        The settings of the run.
 
     Raises
     ------
     ModelError
         If the provider's batches are not supported, or its address, key or client is missing.
     """
-    provider = name.partition("/")[0]
+    timeout = float(settings.sending.attempt_timeout)
+    provider = None if settings.servers.of_role(role).base_url is not None else split_name(name)[0]
     if provider in UNSUPPORTED:
         raise ModelError(
             f"model {name!r}: batches are supported for OpenAI, compatible servers and Anthropic only; leave out "
             "{engine} batch to send requests one at a time"
         )
-    return (AnthropicBatchApi if provider == "anthropic" else OpenAIBatchApi)(name, timeout)
-
-
-def address_of(account: Account) -> str:
-    """Return the address of a provider without credentials, so that it may be stored and shown.
-
-    Examples
-    --------
-    >>> address_of(Account("a/b", "a", "b", "http://me:hush@127.0.0.1:8000/v1?key=hush"))
-    'http://127.0.0.1:8000/v1'
-    """
-    parts = urlsplit(account.base_url)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path.rstrip('/')}"
+    if provider == "anthropic":
+        return AnthropicBatchApi(name, timeout)
+    return OpenAIBatchApi(account_for(role, name, settings), timeout)
 
 
 async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -409,7 +411,7 @@ class BatchClient:
         """
         account = self.provider.account
         breaker = assignment.breaker
-        entry = self._journal.begin(account.provider, address_of(account), self.name, requests)
+        entry = self._journal.begin(account.provider, address_of(account.base_url), self.name, requests)
         is_in_doubt = False  # whether a submission may have arrived, so must not be repeated blindly
 
         async def upload() -> str | None:
@@ -474,11 +476,12 @@ class BatchClient:
     def check_address(self, entry: JournalEntry) -> None:
         """Raise ModelError if a batch was submitted to an address other than the model's current one."""
         account = self.provider.account
-        if entry.place != address_of(account):
+        address = address_of(account.base_url)
+        if entry.place != address:
             verb = "is" if entry.batch else "may be"
             raise ModelError(
                 f"{_describe(entry)} {verb} in flight at {entry.place}, but the address of the model is now "
-                f"{address_of(account)}: run the same command with {account.url_name}={entry.place} to collect it, "
+                f"{address}: run the same command with {account.url_setting}{entry.place} to collect it, "
                 f"or with {{engine_option}} forget={entry.key} to abandon it: its requests are then paid for again"
             )
 
@@ -623,7 +626,7 @@ class BatchClient:
     def classify(self, error: Exception) -> Failure:
         """Classify an error of the provider's client."""
         line = describe_error(error).removeprefix(f"{UnreadableReplyError.__name__}: ")
-        return classify_error(error, line, self.name, self.provider.account.key_name)
+        return classify_error(error, line, self.name, self.provider.account.key_advice)
 
     def _why_not(self, error: RequestFailedError, in_doubt: JournalEntry | None) -> str:
         """Describe why a batch cannot be submitted and what to do."""
@@ -633,7 +636,7 @@ class BatchClient:
             problem = f"{self.name}: it is unknown whether a batch arrived ({message})"
             return f"{problem}; run the same command again to look for it; {how_to_give_up(in_doubt)}"
         if status in NO_SUCH_API:
-            address = address_of(self.provider.account)
+            address = address_of(self.provider.account.base_url)
             problem = f"{self.name}: {address} does not accept batches ({message})"
             return f"{problem}: check the base URL, or use --engine direct"
         if status in TOO_LARGE:
@@ -720,7 +723,7 @@ class BatchPoller:
 
     def _note_outage(self, client: BatchClient, failure: Failure) -> None:
         if client.name not in self.outages:
-            address = address_of(client.provider.account)
+            address = address_of(client.provider.account.base_url)
             now = time.strftime("%H:%M")
             message = f"{client.name}: batches at {address} cannot be polled since {now} ({failure.message})"
             self.outages[client.name] = time.monotonic(), message

@@ -24,10 +24,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from refusal_index.data.files import working_folder
 from refusal_index.data.folder import RunFolder
+from refusal_index.models.accounts import Account, account_for, split_name
 from refusal_index.models.chat_api import chat_body
 from refusal_index.models.failures import RESUMES, Failure, FailureKind, describe_error
 from refusal_index.models.openai_client import CONCURRENCY
-from refusal_index.models.requests import Account, ModelError, ModelRequest, account_of, provider_of
+from refusal_index.models.requests import ModelError, ModelRequest, provider_of
 from refusal_index.models.sent import Sent, sent_in
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.plugins.batches.engine import FOLDER, FileExecutor
@@ -432,12 +433,12 @@ class RayExecutor(FileExecutor):
     """
 
     def __init__(self, settings: Settings, names: Mapping[Role, str]) -> None:
-        super().__init__(names)
-        self._settings = settings
+        super().__init__(settings, names)
         self._options = read_options(settings.sending.own_options)
-        self._accounts = {name: account for name in names.values() if (account := _account(name, settings)) is not None}
+        accounts = {name: _account(role, name, settings) for role, name in names.items()}
+        self._accounts = {name: account for name, account in accounts.items() if account is not None}
         # Ray's stage for vLLM returns one reply only
-        self.gives_choices = not any(map(_is_vllm, names.values()))
+        self.gives_choices = not any(_is_vllm(name) for name in names.values() if name not in self._accounts)
         self._stream: RowStream | None = None
 
     @asynccontextmanager
@@ -478,7 +479,7 @@ class RayExecutor(FileExecutor):
     def _called(self, name: str) -> tuple[str, str]:
         """Return a server's or a node's name for a model, and its provider."""
         account = self._accounts.get(name)
-        provider, _, model = name.partition("/")
+        provider, model = split_name(name)
         return (model, provider) if account is None else (account.model, account.provider)
 
     async def _answers(
@@ -547,8 +548,10 @@ def _is_vllm(name: str) -> bool:
     return name.partition("/")[0] == VLLM
 
 
-def _account(name: str, settings: Settings) -> Account | None:
+def _account(role: Role, name: str, settings: Settings) -> Account | None:
     """Return the account of a model; None for a model that runs on the nodes themselves."""
+    if settings.servers.of_role(role).base_url is not None:
+        return account_for(role, name, settings)
     if _is_vllm(name):
         is_given = {
             "logprobs": settings.sending.logprobs,
@@ -564,7 +567,7 @@ def _account(name: str, settings: Settings) -> Account | None:
     if provider is not None and provider.is_embedded:
         provider.check(model)
         return None
-    return account_of(name)
+    return account_for(role, name, settings)
 
 
 class RowStream:

@@ -27,6 +27,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, FSSpecHandler, LocalF
 
 from refusal_index.data.files import check_folder, check_plain, write_atomically
 from refusal_index.errors import shortened
+from refusal_index.models.accounts import Account
 from refusal_index.models.chat_api import FILTERED_NOTE, OK, read_chat, read_refused_prompt
 from refusal_index.models.failures import (
     CircuitBreaker,
@@ -40,7 +41,7 @@ from refusal_index.models.failures import (
     send_with_retries,
 )
 from refusal_index.models.openai_client import client_of, post_chat
-from refusal_index.models.requests import Account, ModelError, provider_of
+from refusal_index.models.requests import ModelError, provider_of
 from refusal_index.plugins.batches.formats import RequestResult, ResultError, read_result
 from refusal_index.redaction import redacted_error, redacted_in, remember, secrets_in_url, without_credentials
 
@@ -382,7 +383,7 @@ class HttpWorker(ShardWorker):
         """Send a request, and retry after temporary failures."""
         return await send_with_retries(
             partial(self._send, request),
-            lambda error: classify_error(error, describe_error(error), self._name, self._account.key_name),
+            lambda error: classify_error(error, describe_error(error), self._name, self._account.key_advice),
             self._breaker,
             role=request["role"],
             subject=request["about"],

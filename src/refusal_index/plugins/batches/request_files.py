@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,11 +16,12 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.text import sound_text
 from refusal_index.errors import RefusalIndexError, shortened
 from refusal_index.findings.run_results import RunResults
+from refusal_index.models.accounts import asked_as
 from refusal_index.models.failures import Failure
 from refusal_index.models.functions import is_function_name
-from refusal_index.models.requests import Response, called, variable_of
+from refusal_index.models.requests import Response
 from refusal_index.models.sent import Sent
-from refusal_index.models.settings import SettingError, unknown
+from refusal_index.models.settings import Servers, SettingError, unknown
 from refusal_index.plugins.batches.formats import (
     FORMATS,
     Format,
@@ -36,11 +36,12 @@ from refusal_index.plugins.batches.formats import (
 from refusal_index.plugins.batches.journal import describe_in_flight, in_flight
 from refusal_index.plugins.batches.rounds import MergeCounts, Pending, QuestionState, ResultMerger
 from refusal_index.protocol import FORCED, Conversation, Placement, Procedure, Protocol, Role, StopReason
-from refusal_index.redaction import remember
+from refusal_index.redaction import remember_environment
 from refusal_index.runs.made_with import grader_before, grader_prompt_before, prompts_before
 from refusal_index.runs.outstanding import refuse_outstanding
 from refusal_index.runs.results import procedure_of
 from refusal_index.runs.sent import SentRecorder
+from refusal_index.runs.servers import as_in_folder
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, open_store
 from refusal_index.runs.writing import write_results
@@ -285,7 +286,7 @@ def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reop
     before = folder.read_complete_settings()
     kind, graders = grader_before(before)
     names = dict(zip((Role.GRADER, Role.SECOND_GRADER), graders, strict=False))
-    settings = settings.restored(before)
+    settings = as_in_folder(settings.restored(before), before)
     procedure = replace(procedure_of(before), grader_prompt=grader_prompt_before(before, folder.read_about(), path))
     if not procedure.asks_model:
         return Reopened(folder, settings, dict.fromkeys(before["prompts"]["variants"], procedure), names)
@@ -330,10 +331,11 @@ class RequestFiles:
         Number of requests to each function, by name; they cannot be sent through a file.
     """
 
-    def __init__(self, out: Path, style: str | None, stack: ExitStack) -> None:
+    def __init__(self, out: Path, style: str | None, stack: ExitStack, servers: Servers) -> None:
         self._out = out
         self._style = style
         self._stack = stack
+        self._servers = servers
         self._open: dict[str, tuple[RequestFile, IO[bytes]]] = {}
         self.files: list[RequestFile] = []
         self.functions: Counter[str] = Counter()
@@ -343,13 +345,14 @@ class RequestFiles:
         if is_function_name(name):
             self.functions[name] += 1
             return None
-        style = FORMATS[self._style] if self._style else format_of(name)
-        line = to_line(pending.custom_id, pending.ask, style, called(name)[1]).encode() + b"\n"
+        provider, model = asked_as(self._servers, pending.ask.request.role, name)
+        style = FORMATS[self._style] if self._style else format_of(provider)
+        line = to_line(pending.custom_id, pending.ask, style, model).encode() + b"\n"
         request_file, file = self._file(name, style, len(line))
         file.write(line)
         request_file.requests += 1
         request_file.size += len(line)
-        return style.sent(pending.ask, called(name)[1])
+        return style.sent(pending.ask, model)
 
     def _file(self, name: str, style: Format, more: int) -> tuple[RequestFile, IO[bytes]]:
         """Return the open file for a line of `more` bytes; start a new one if the current file is full."""
@@ -392,8 +395,8 @@ def write_requests(run: Reopened, out: Path, style: str | None = None) -> Reques
         raise unknown("format", style, list(FORMATS))
     with run.folder.lock(), open_store(run.folder, made=False) as store, ExitStack() as stack:
         refuse_outstanding(run.folder, store, "files")
-        files = RequestFiles(out, style, stack)
-        singly = is_singly(run.names, style)
+        files = RequestFiles(out, style, stack, run.settings.servers)
+        singly = is_singly(run.settings.servers, run.names, style)
         recorder = SentRecorder(run.folder)
         for state in run.states(store):
             for pending in state.all_pending(singly=singly):
@@ -449,8 +452,7 @@ def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
     StoreError
         If replies cannot be stored.
     """
-    for name in run.names.values():  # whoever sent the requests had these keys, and a result may repeat one
-        remember(os.environ.get(variable_of(called(name)[0], "API_KEY")))
+    remember_environment()  # whoever sent the requests had a key there, and a result may repeat it
     differing = Problems()
     failures = Counter[str]()
     shared = set[str]()
@@ -467,7 +469,8 @@ def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
         for path in files:
             staged.read(path)
         merger = ResultMerger(staged, store, failed=record_failure, differs=differing.add)
-        counts = merger.merge(run.states(store), singly=is_singly(run.names))  # counts what `requests` would write
+        singly = is_singly(run.settings.servers, run.names)  # counts what `requests` would write
+        counts = merger.merge(run.states(store), singly=singly)
         entries = in_flight(run.folder, store)
         left_out = {
             "hold no result": staged.unreadable,

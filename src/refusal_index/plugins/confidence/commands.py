@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @takes_settings(
     *("max_connections", "max_retries", "attempt_timeout", "max_requests", "max_cost", "max_time"),
     *("engine", "detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "header"),
+    *("base_url", "api_key_env", "grader_base_url", "grader_api_key_env"),
     "model_args",
     max_requests="Stop once this many requests have been sent for scores of this run in total.",
     max_cost="Stop before these requests cost more than this many dollars; requires --price.",

@@ -19,7 +19,8 @@ from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.outcome_table import ConfidenceError
 from refusal_index.errors import suggestion
 from refusal_index.findings.dry_run import Assumptions, Load
-from refusal_index.models.requests import model_request, provider_of
+from refusal_index.models.accounts import plugin_of
+from refusal_index.models.requests import ModelProvider, model_request, provider_of
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence import hidden_states, model_scores, trained
 from refusal_index.plugins.confidence.method import (
@@ -65,6 +66,7 @@ from refusal_index.runs.model_args import check_model_args_before
 from refusal_index.runs.open_run import Round, execute_rounds
 from refusal_index.runs.outstanding import settle_outstanding
 from refusal_index.runs.plan import Plan
+from refusal_index.runs.servers import record_addresses
 from refusal_index.runs.simulation import count_requests
 from refusal_index.runs.store import ReplyStore, StoreError, open_store
 
@@ -169,7 +171,7 @@ def _answer(completion: Completion, wrong: bool | None, conversation: Conversati
 
 
 GIVES_LOGPROBS = {
-    *("openai", "openai-api", "azureai", "google", "vertex", "grok", "together", "fireworks", "openrouter"),
+    *("openai", "azureai", "google", "vertex", "grok", "together", "fireworks", "openrouter"),
     *("hf", "vllm", "sglang", "llama-cpp-python"),
 }
 """Providers, in addition to embedded models, that are known to return log probabilities."""
@@ -260,6 +262,11 @@ class ConfidencePlan(Plan):
     grader_prompt: GraderPrompt | None = None
 
     @property
+    def plugin(self) -> tuple[ModelProvider | None, str]:
+        """The plugin of the model, None if it has none, and the plugin's name for it."""
+        return plugin_of(self.settings.servers, Role.MODEL, self.settings.model)
+
+    @property
     def model_of_states(self) -> str:
         """The model whose hidden states are read."""
         return self.weights or self.settings.model
@@ -267,7 +274,7 @@ class ConfidencePlan(Plan):
     @property
     def is_embedded(self) -> bool:
         """Whether the model runs in this process; such models always return log probabilities."""
-        provider, _ = provider_of(self.settings.model)
+        provider, _ = self.plugin
         return provider is not None and provider.is_embedded
 
     @property
@@ -278,7 +285,8 @@ class ConfidencePlan(Plan):
     @property
     def gives_logprobs(self) -> bool:
         """Whether the model is known to return log probabilities."""
-        return self.is_embedded or self.settings.model.partition("/")[0] in GIVES_LOGPROBS
+        at_server = self.settings.servers.base_url is not None
+        return self.is_embedded or at_server or self.settings.model.partition("/")[0] in GIVES_LOGPROBS
 
     @cached_property
     def questions(self) -> dict[str, Question]:
@@ -466,10 +474,11 @@ def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
     if Need.LOGPROBS in needs and not plan.gives_logprobs:
         yield f"needs log probabilities, but {model} returns none"
     if Need.STATES in needs:
-        if not hidden_states.has_states(plan.model_of_states):
+        at_server = plan.settings.servers.base_url is not None and plan.weights is None
+        if at_server or not hidden_states.has_states(plan.model_of_states):
             yield (
-                f"needs hidden states, which {model} does not provide; almanac/... and hf/... do: name the same "
-                "weights on this machine with --weights hf/NAME"
+                f"needs hidden states, which {'a server' if at_server else model} does not provide; almanac/... and "
+                "hf/... do: name the same weights on this machine with --weights hf/NAME"
             )
         elif plan.lacks_weights:
             yield f"needs hidden states: name the weights again, with --weights {plan.weights}"
@@ -532,7 +541,7 @@ def _pending(
     sizes = [
         (
             request.n,
-            request_tokens(plan.settings.model, conversation.procedure.request(request.step, conversation.question)),
+            request_tokens(plan, conversation.procedure.request(request.step, conversation.question)),
         )
         for conversation in conversations
         for request in next_requests(conversation, plan.current(conversation, store))
@@ -544,7 +553,7 @@ def _pending(
     if plan.graders:
         counted = count_requests(
             conversations,
-            lambda request: request_tokens(plan.names.get(request.role, ""), request),
+            lambda request: request_tokens(plan, request),
             Assumptions(),
             lambda conversation: plan.current(conversation, store),
         )
@@ -578,6 +587,7 @@ async def ask(plan: ConfidencePlan, store: ReplyStore, progress: Progress, budge
     check_model_args_before(plan.identity, plan.settings)
     settle_outstanding(plan.folder, store, plan.settings, plan.names, plan.objects)
     engine = engine_of(plan.settings.sending.engine).make(plan.settings, plan.names, plan.objects)
+    record_addresses(plan.folder, store, plan.settings, plan.names)
     progress(Opened(0, note_on(plan.settings.sending)))
     return await execute_rounds(chain([first], rounds), plan.settings, plan.folder, engine, store, progress, budget)
 

@@ -72,6 +72,7 @@ from refusal_index.runs.made_with import detector_before, grader_before, grader_
 from refusal_index.runs.plan import checked
 from refusal_index.runs.rebuild import ComparabilityError, check_comparable
 from refusal_index.runs.results import procedure_of
+from refusal_index.runs.servers import as_in_folder
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore, open_store
 from refusal_index.runs.writing import write_results
@@ -221,7 +222,7 @@ def _plan(
         )
     chosen = prompts_before(before, prompts, run)
     kind, graders = grader_before(before)
-    settings = settings.restored(before)
+    settings = as_in_folder(settings.restored(before), before)
     check_sends(settings.sending)
     outcomes = read_outcomes_of(run)
     with open_store(folder, made=False) as store:
@@ -252,8 +253,7 @@ def _plan(
         are_weights_given=weights is not None,
         grader_prompt=grader_prompt,
     )
-    checked(plan, imports=False)  # importing functions would run code named in the folder
-    return plan
+    return checked(plan, imports=False)  # importing functions would run code named in the folder
 
 
 def _weights_before(folder: RunFolder) -> str | None:
@@ -656,7 +656,8 @@ def confidence_scores(
     progress
         Called with every `Event`.
     settings
-        Settings for sending requests: ``engine``, ``max_connections``, ``max_requests`` and the like.
+        Settings for sending requests: ``engine``, ``max_connections``, ``max_requests`` and the like; for a model that
+        was asked at a server, also ``base_url``, since none is taken from the folder.
 
     Returns
     -------

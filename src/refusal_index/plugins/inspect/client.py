@@ -477,7 +477,7 @@ def classify(error: Exception, model: Model) -> Failure:
         return Failure(message, str(model), FailureKind.LASTING, advice)
     names = model.api.api_key_vars
     key_names = [name for name in names if os.environ.get(name)] or names
-    return classify_error(error, describe_error(error), str(model), " or ".join(key_names) or "the key")
+    return classify_error(error, describe_error(error), str(model), f"check {' or '.join(key_names) or 'the key'}")
 
 
 def to_config(decoding: Decoding) -> GenerateConfig:
@@ -506,7 +506,10 @@ def resolve_model(name: str, model_args: Mapping[str, Any] = MappingProxyType({}
     """
     provider, _, rest = name.partition("/")
     if not provider or not rest:
-        raise ModelError(f"model {name!r}: expected PROVIDER/NAME, for instance almanac/base or openai/gpt-4.1")
+        raise ModelError(
+            f"model {name!r}: expected PROVIDER/NAME, for instance almanac/base or openai/gpt-4.1; for a server's own "
+            "name, add its address with {base_url}"
+        )
     providers = provider_names()
     if provider not in providers:
         near = nearest(provider, providers)
@@ -525,7 +528,8 @@ def resolve_model(name: str, model_args: Mapping[str, Any] = MappingProxyType({}
         text = unstyled(error) if isinstance(error, PrerequisiteError) else str(error)
         parts = (" ".join(part.split()).rstrip(":") for part in text.split("\n\n"))
         cause = ": ".join(filter(None, parts)).rstrip(".") or type(error).__name__
-        advice = f"; {SET_IT}" if isinstance(error, PrerequisiteError) and not _says_how(cause) else ""
+        or_server = ", or name a server of your own with {base_url} and {api_key_env}"
+        advice = f"; {SET_IT}{or_server}" if isinstance(error, PrerequisiteError) and not _says_how(cause) else ""
         raise ModelError(f"model {name!r}: {cause}{advice}") from error
     _use_our_connections(model.api)
     guard(model.api)

@@ -231,7 +231,7 @@ class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # the base cl
         The panel's folder, with one run folder for each step.
     model
         None to evaluate the model in memory with its ``generate`` method, or the name of an endpoint that serves it,
-        as in ``openai-api/vllm/policy``.
+        as in ``policy`` with ``base_url="http://127.0.0.1:8000/v1"``.
     batch_size
         Number of conversations that the model in memory answers at a time.
     settings

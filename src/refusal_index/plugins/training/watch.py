@@ -403,7 +403,7 @@ def _check_server(template: str, settings: Settings) -> None:
     The package is not needed if an environment variable names a running server.
     """
     provider = template.partition("/")[0]
-    address = SERVERS.get(provider, "")
+    address = SERVERS.get(provider, "") if settings.servers.base_url is None else ""
     if settings.sending.engine == DIRECT and address and not os.environ.get(address) and not find_spec(provider):
         raise ModelError(
             f"{provider} is not installed, but has to serve the checkpoints; pip install {provider}, or set {address} "

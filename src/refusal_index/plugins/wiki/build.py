@@ -9,7 +9,7 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from refusal_index.data.files import sha256_of, write_atomically
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_json import UNPRICED, as_json, refuse_other_settings
 from refusal_index.errors import RefusalIndexError, RunFolderError, shortened
-from refusal_index.models.settings import Decoding, Sending, SettingError
+from refusal_index.models.settings import Decoding, Sending, Servers, SettingError
 from refusal_index.plugins.wiki.builder import Builder, BuildState, BuildStoppedError, build_engines
 from refusal_index.plugins.wiki.questions import (
     ANSWERER,
@@ -35,6 +35,7 @@ from refusal_index.plugins.wiki.questions import (
     read_pages,
     templates,
 )
+from refusal_index.protocol import Role
 from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.engine import Engine, RunFailedError
 from refusal_index.runs.engines import check_engines_own, check_sends, note_on
@@ -42,6 +43,7 @@ from refusal_index.runs.events import Begun, Opened
 from refusal_index.runs.identity import versions
 from refusal_index.runs.outstanding import refuse_outstanding
 from refusal_index.runs.progress import progress_bar
+from refusal_index.runs.servers import check_servers
 from refusal_index.runs.settings import Settings
 from refusal_index.runs.store import ReplyStore
 
@@ -213,8 +215,9 @@ class BuildOptions:
         The number of questions, the random seed, the column of difficulty levels, and a name for the source's revision.
     lengths
         The lengths of sections.
-    writing, answering, sending
-        The decoding settings of the two models, and how requests are sent. Questions should vary, answers should not.
+    writing, answering, sending, servers
+        The decoding settings of the two models, how requests are sent, and the server of both. Questions should vary,
+        answers should not.
     """
 
     pages: Path
@@ -229,13 +232,14 @@ class BuildOptions:
     writing: Decoding = field(default_factory=lambda: Decoding(0.7, 0.9))
     answering: Decoding = field(default_factory=lambda: Decoding(0.3, 0.9))
     sending: Sending = field(default_factory=Sending)
+    servers: Servers = field(default_factory=Servers, repr=False)
 
     @property
     def settings(self) -> dict[str, Settings]:
         """The settings of each role."""
         roles = {WRITER: (self.writer, self.writing), ANSWERER: (self.answerer, self.answering)}
         return {
-            role: replace(Settings(model=model, seed=self.seed, sending=self.sending), decoding=decoding)
+            role: Settings(model=model, seed=self.seed, servers=self.servers, sending=self.sending, decoding=decoding)
             for role, (model, decoding) in roles.items()
         }
 
@@ -258,6 +262,7 @@ async def build(options: BuildOptions, console: Console) -> dict[str, Any]:
         If an option, the pages, a model or a path cannot be used, or the build had to stop; replies are kept.
     """
     pages = _read_pages(options)
+    check_servers(options.settings[WRITER], {Role.MODEL: options.writer})
     check_engines_own(options.sending)
     check_sends(options.sending)
     identity = identity_of(options, pages)
@@ -333,6 +338,7 @@ def identity_of(options: BuildOptions, pages: Pages) -> dict[str, Any]:
     """Return all settings on which the questions depend; they identify a build."""
     return {
         "source": {"sha256": pages.sha256, "revision": options.revision, "columns": dict(pages.columns)},
+        **({"named_by_server": True} if options.servers.base_url is not None else {}),
         "writer": {"model": options.writer, "decoding": asdict(options.writing)},
         "answerer": {"model": options.answerer, "decoding": asdict(options.answering)},
         "prompts_sha256": {name: sha256_of(template.encode()) for name, template in templates().items()},

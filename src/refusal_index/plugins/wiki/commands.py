@@ -23,6 +23,10 @@ from refusal_index.cli.shared_options import output, takes_settings
     "command",
     "ray_address",
     "engine_option",
+    "base_url",
+    "api_key_env",
+    base_url="Base URL of an OpenAI-compatible server, as in http://127.0.0.1:8000/v1; --writer and --answerer are "
+    "then the server's own names for the models.",
 )
 def precise_wiki(
     pages: Path,
@@ -89,6 +93,7 @@ def precise_wiki(
         writing=Decoding(temperature, top_p, max_tokens),
         answering=Decoding(answer_temperature, top_p, max_tokens),
         sending=settings.sending,
+        servers=settings.servers,
     )
     if dry_run:
         for line in build.estimate(options):
