@@ -156,7 +156,7 @@ BAD = {
     "empty id": ("id,question,target,grade\n,Who?,I,A\n", {}, ["line 2", "'id'"]),
     "draw": ("draw,question,target,grade\nx,Who?,I,A\n", {}, ["line 2", "'draw'", "'x'"]),
     "nothing": ("problem,grade\n", {}, ["gpt-4.1.csv"]),
-    "semicolons": ("problem;grade\nWho?;A\n", {}, ["';'", "commas"]),
+    "bars": ("problem|grade\nWho?|A\n", {}, ["'|'", "commas"]),
     "pattern": (SIMPLEQA, {"refusal": "+("}, ["refusal", "missing"]),
     "bare pattern": (SIMPLEQA, {"refusal": "cannot"}, ["refusal", "'+cannot'"]),
     "slow pattern": (

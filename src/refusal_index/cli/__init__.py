@@ -183,6 +183,7 @@ class SharedOptions:
     - `json`: Print the summary as JSON and nothing else.
     - `format_`: Format of the file: inspect, lm-eval, graded or outcomes. [default: detected from its content]
     - `column` ROLE=NAME: Name a column of your own file, as in grade=verdict. Repeatable.
+    - `encoding`: Encoding of text files, such as latin-1 or cp1252.
     - `map_` WORD=MEANING: Read a word in the file as a grade, as in skipped=refused; flags are not changed. Meanings:
       correct, incorrect, refused, unscored. Repeatable.
     - `scorer`: Score of an Inspect log, or metric of lm-eval, to use as the grade.

@@ -115,6 +115,7 @@ def validate(
     file: Path,
     /,
     column: list[str] | None = None,
+    encoding: str = "utf-8",
     prompts: str = "default",
     variants: str = "normal",
     max_context_tokens: Annotated[int | None, typer.Option(min=1)] = None,
@@ -125,7 +126,7 @@ def validate(
 
     Exit status: 0 valid, 2 problems or bad input.
 
-    - `file` FILE: Questions (.csv, .jsonl, .parquet).
+    - `file` FILE: Questions (.csv, .tsv, .jsonl, .parquet, .xlsx).
     - `column` ROLE=NAME: Name a column, as in question=problem. Repeatable.
     - `variants` NAME: Prompt in which to show the first question.
     - `max_context_tokens`: Context length of the model; longer prompts are reported as problems.
@@ -137,7 +138,7 @@ def validate(
 
     prompt_set = load_prompt_set(prompts)
     one_of("--variants", variants, [*prompt_set.variants, FORCED])
-    questions = question_reader(file, columns_of(column))
+    questions = question_reader(file, columns_of(column), encoding)
     length = longest_in_characters(prompt_set)
     survey = Survey(questions, length, CHARACTERS_PER_TOKEN, max_context_tokens, declines)
     if survey.problems or survey.first is None:

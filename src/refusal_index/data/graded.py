@@ -9,13 +9,14 @@ from __future__ import annotations
 import ast
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from refusal_index.data import tables
+from refusal_index.data.column_names import NAMES, OTHER_GRADES
 from refusal_index.data.datasets.dataset import Choices, ContentIds, texts
 from refusal_index.data.first_pass import (
     FIRST_EMPTY,
@@ -51,53 +52,43 @@ def _as_it_is(cell: Any) -> Any:
     return cell
 
 
-COLUMNS: Mapping[str, tables.Column] = {
-    "question": tables.Column(("question", "problem", "query", "prompt", "instruction"), tables.text),
-    "answer": tables.Column(
-        ("gold", "target", "gold_answer", "gold_answers", "correct_answer", "reference_answer", "answer"), answers
-    ),
-    "aliases": tables.Column(("aliases", "answer_aliases"), texts),
-    "choices": tables.Column(("choices", "options"), Choices.read),
-    "reply": tables.Column(
-        (
-            *("first_reply", "reply", "predicted_answer", "prediction", "response", "model_output", "model_answer"),
-            *("model_response", "llm_response", "output", "completion"),
-        ),
-        tables.verbatim,
-    ),
+def passages(cell: Any) -> str | None:
+    """Return a context as text; of a list, the texts with a blank line between them."""
+    return "\n\n".join(texts(cell)) or None if isinstance(cell, list) else tables.text(cell)
+
+
+READERS: Mapping[str, Callable[[Any], Any]] = {
+    "question": tables.text,
+    "answer": answers,
+    "aliases": texts,
+    "choices": Choices.read,
+    "reply": tables.verbatim,
     # the cells of both columns of grades are read together, by `read_grades`
-    "grade": tables.Column(("first_grade", "grade", "grade_letter", "grade_str", "verdict"), _as_it_is),
-    "refused": tables.Column(
-        (
-            *("refused", "is_refused", "refusal", "is_refusal", "abstained", "is_abstained", "is_abstention"),
-            *("declined", "is_declined", "not_attempted", "is_not_attempted"),
-        ),
-        tables.FLAG,
-    ),
-    "answered": tables.Column(("answered", "is_answered", "attempted", "is_attempted"), tables.FLAG),
-    "correct": tables.Column(("correct", "is_correct"), tables.FLAG),
-    "incorrect": tables.Column(("incorrect", "is_incorrect", "wrong", "is_wrong"), tables.FLAG),
-    "answerable": tables.Column(("answerable", "is_answerable"), tables.FLAG),
-    "unanswerable": tables.Column(("unanswerable", "is_unanswerable", "is_impossible"), tables.FLAG),
-    "question_id": tables.Column(("question_id", "id", "qid", "uuid"), tables.text),
-    "model": tables.Column(("model", "model_name"), tables.text),
-    "dataset": tables.Column(("dataset",), tables.text),
-    "variant": tables.Column(("variant", "condition"), tables.text),
-    "draw": tables.Column(("draw",), tables.Kind("a whole number from 0", low=0, is_whole=True)),
-    "forced_grade": tables.Column(("forced_grade", "second_grade"), _as_it_is),
-    "forced_correct": tables.Column(
-        ("forced_correct", "forced_is_correct", "correct_forced", "correct_when_forced"), tables.FLAG
-    ),
-    "forced_incorrect": tables.Column(
-        ("forced_incorrect", "forced_is_incorrect", "incorrect_forced", "forced_wrong", "wrong_forced"), tables.FLAG
-    ),
-    "forced_reply": tables.Column(("forced_reply", "forced_answer"), tables.verbatim),
+    "grade": _as_it_is,
+    "refused": tables.FLAG,
+    "answered": tables.FLAG,
+    "correct": tables.FLAG,
+    "incorrect": tables.FLAG,
+    "answerable": tables.FLAG,
+    "unanswerable": tables.FLAG,
+    "question_id": tables.text,
+    "model": tables.text,
+    "dataset": tables.text,
+    "variant": tables.text,
+    "draw": tables.Kind("a whole number from 0", low=0, is_whole=True),
+    "forced_grade": _as_it_is,
+    "forced_correct": tables.FLAG,
+    "forced_incorrect": tables.FLAG,
+    "forced_reply": tables.verbatim,
     # a column with such a name may hold anything, so these are only read from columns that the user names
-    "p_answering": tables.Column((), tables.PROBABILITY),
-    "confidence": tables.Column((), tables.PROBABILITY),
-    "topic": tables.Column(("topic", "category", "subject"), tables.text),
-    "context": tables.Column(("context", "passage"), tables.text),
+    "p_answering": tables.PROBABILITY,
+    "confidence": tables.PROBABILITY,
+    "topic": tables.text,
+    "context": passages,
 }
+"""How the cells of each role are read."""
+
+COLUMNS = {role: tables.Column(NAMES.get(role, ()), read) for role, read in READERS.items()}
 """The columns, by role."""
 
 INVERSES = {"answered": "refused", "unanswerable": "answerable", "forced_incorrect": "forced_correct"}
@@ -108,12 +99,6 @@ GRADE_SOURCES = ("grade", "correct", "incorrect", "refused", "answered")
 
 NAMED_LIKE_OTHERS = {"choices", *(role for role, column in COLUMNS.items() if column.read is tables.FLAG)}
 """Roles whose usual names other columns have too; such a column is left out if none of its cells can be read."""
-
-OTHER_GRADES = (
-    *("judge_label", "judge_pred", "judge_grade", "judge_verdict", "judge_result", "judge", "grader_label"),
-    *("judgement", "judgment", "label", "result", "outcome", "evaluation", "correctness"),
-)
-"""Further usual names of a column of grades; such a column is read only if it holds nothing but words for grades."""
 
 Values = Mapping[str, Any]
 """The values of a row, by role."""

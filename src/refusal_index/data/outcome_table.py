@@ -27,11 +27,10 @@ from refusal_index.data.tables import (
     file_format,
     read_text,
     resolve_columns,
-    undo_safe,
     verbatim,
-    write_table,
 )
 from refusal_index.data.text import sound_text
+from refusal_index.data.written_tables import undo_safe, write_table
 from refusal_index.errors import OutcomeTableError, nearest, shortened
 
 SCHEMA_VERSION = 1

@@ -19,6 +19,7 @@ class SettingArguments(TypedDict, total=False):
     seed: int
     data: str | Path | Sequence[str | Path]
     column: Mapping[str, str] | str | Sequence[str]
+    encoding: str
     limit: int | None
     prompts: str
     variants: str | Sequence[str]

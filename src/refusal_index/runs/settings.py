@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from refusal_index.data.run_json import DEFAULT_LOOKS, MAX_LOOKS, Price, Prices, TruthfulnessWeights
+from refusal_index.data.tables import UTF_8
 from refusal_index.errors import suggestion
 from refusal_index.models.settings import (
     RequestSettings,
@@ -74,6 +75,12 @@ class Questions:
         reader=reads_pairs("ROLE=NAME, for instance question=problem"),
         scope="dataset",
         is_common=True,
+    )
+    encoding: str = setting(
+        UTF_8,
+        "Encoding of your own text file, such as latin-1 or cp1252.",
+        identity="derived",
+        scope="dataset",
     )
     limit: int | None = setting(
         None,

@@ -11,6 +11,7 @@ from inspect_ai.log import EvalLog, EvalSample, read_eval_log
 from inspect_ai.model import ChatMessage
 from inspect_ai.scorer import Score
 
+from refusal_index.data.archives import check_unpacked_size
 from refusal_index.data.files import check_plain
 from refusal_index.data.first_pass import (
     FIRST_EMPTY,
@@ -47,8 +48,7 @@ FLAGS = {
 
 MAX_ENTRY = 64 << 20
 MAX_LOG = 4 << 30
-BLOCK = 1 << 20
-"""Maximum uncompressed bytes of one entry of a log and of all entries, and the block size for counting them."""
+"""Maximum uncompressed bytes of one entry of a log and of all entries."""
 
 
 def read_log(file: SourceFile, options: ReadOptions) -> FirstPasses:
@@ -158,19 +158,9 @@ def _exported(path: Path, samples: Sequence[EvalSample]) -> tuple[FirstPass, ...
 
 
 def check_size(path: Path) -> None:
-    """Raise ValueError if a log is too large when unpacked, regardless of the sizes that the archive declares."""
-    total = 0
+    """Raise ValueError if a log is too large when unpacked."""
     with zipfile.ZipFile(check_plain(path.resolve())) as archive:
-        for entry in archive.infolist():
-            size = 0
-            with archive.open(entry) as part:
-                while block := part.read(BLOCK):
-                    size += len(block)
-                    if size > MAX_ENTRY or total + size > MAX_LOG:
-                        raise ValueError(
-                            f"expected at most {MAX_ENTRY:,} bytes in {entry.filename} and {MAX_LOG:,} in all"
-                        )
-            total += size
+        check_unpacked_size(archive, MAX_ENTRY, MAX_LOG)
 
 
 def _only_scorer(path: Path, scorers: Sequence[str]) -> str:
