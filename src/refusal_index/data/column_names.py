@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 NAMES: Mapping[str, tuple[str, ...]] = {
-    "question": ("question", "problem", "query", "prompt", "instruction", "user_input", "input"),
+    "question": ("question", "problem", "query", "prompt", "instruction", "user_input", "input", "prompts"),
     "answer": (
         *("gold", "target", "gold_answer", "gold_answers", "correct_answer", "reference_answer", "ground_truth"),
         *("reference", "expected_output", "answer"),
@@ -24,7 +24,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "draw": ("draw",),
     "reply": (
         *("first_reply", "reply", "predicted_answer", "prediction", "response", "model_output", "model_answer"),
-        *("model_response", "llm_response", "actual_output", "output", "completion", "answer"),
+        *("model_response", "llm_response", "actual_output", "output", "completion", "responses", "answer"),
     ),
     "grade": ("first_grade", "grade", "grade_letter", "grade_str", "verdict"),
     "refused": (

@@ -273,10 +273,14 @@ def with_forced(first: Sequence[FirstPass], forced: Sequence[FirstPass], source:
             )
     refused = [first_pass for first_pass in first if first_pass.needs_forcing]
     if refused and not any(key(first_pass) in by_key for first_pass in refused):
+        texts = {_normal(first_pass.question.text) for first_pass in forced} - {NOT_KNOWN}
+        same = sum(_normal(first_pass.question.text) in texts for first_pass in refused)
+        advice = f"{same:,} have the same text: to match by text, --column question_id=question"
         raise FirstPassError(
             f"{source}: expected the forced answers to questions that were refused, got none of {len(refused):,} "
             f"(first: {refused[0].question.question_id!r}; this file begins with "
-            f"{forced[0].question.question_id!r}); name the column of ids in both with --column question_id=NAME"
+            f"{forced[0].question.question_id!r}); "
+            + (advice if same else "name the column of ids in both with --column question_id=NAME")
         )
     joined = []
     for first_pass in first:

@@ -20,6 +20,7 @@ from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.tables import (
     FLAG,
     NUMBER,
+    UTF_8,
     WHOLE,
     Column,
     Kind,
@@ -312,7 +313,10 @@ def _record(run: Identification, question: Question, outcome: Outcome) -> tuple[
 
 
 def read_outcomes(
-    data: object, sampling: Sampling = OWN_COLUMNS, columns: Mapping[str, str] | None = None
+    data: object,
+    sampling: Sampling = OWN_COLUMNS,
+    columns: Mapping[str, str] | None = None,
+    encoding: str = UTF_8,
 ) -> pl.DataFrame:
     """Read an outcome table.
 
@@ -326,11 +330,12 @@ def read_outcomes(
       null. Columns with other names are ignored.
     - `sampling`: names of the columns to read as `cluster` and `weight`.
     - `columns`: by column of `SCHEMA`, the name of the column to read it from; None if the user cannot name any.
+    - `encoding`: encoding of a text file.
     - returned: the columns of `SCHEMA`; also those of `OPTIONAL` if `data` has them and `schema_version`.
     """
     named_columns = (columns or {}).values()
     names = tuple(dict.fromkeys((*SCHEMA, *OPTIONAL, *map(sampling.column, SAMPLING_COLUMNS), *named_columns)))
-    raw = read_text(data, names, "row of outcomes", OutcomeTableError)
+    raw = read_text(data, names, "row of outcomes", OutcomeTableError, encoding=encoding)
     if raw.source.kind == "csv" and "schema_version" in raw.columns:
         raw = replace(raw, frame=undo_safe(raw.frame))
     by_role = resolve_columns(raw.source, raw.columns, columns or {}, dict.fromkeys(SCHEMA, Column((), verbatim)))
@@ -354,13 +359,16 @@ def unused_columns(present: Iterable[str], used: Iterable[str] = ()) -> tuple[st
 
 
 def read_tables(
-    paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS, columns: Mapping[str, str] | None = None
+    paths: Sequence[Path],
+    sampling: Sampling = OWN_COLUMNS,
+    columns: Mapping[str, str] | None = None,
+    encoding: str = UTF_8,
 ) -> pl.DataFrame:
     """Read and concatenate outcome tables; in several files, a missing model is filled in with the file's name.
 
     Raises OutcomeTableError if a file cannot be used, or two files share a row.
     """
-    tables = [read_outcomes(path, sampling, columns) for path in paths]
+    tables = [read_outcomes(path, sampling, columns, encoding) for path in paths]
     if len(paths) > 1:
         tables = [
             table.with_columns(pl.col("model").fill_null(path.stem)) for path, table in zip(paths, tables, strict=True)

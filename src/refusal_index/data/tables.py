@@ -169,9 +169,9 @@ def present_columns(rows: Iterable[Row]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(column for row in rows for column in row.cells))
 
 
-def column_names(path: Path, error: type[TableError]) -> tuple[str, ...]:
+def column_names(path: Path, error: type[TableError], encoding: str = UTF_8) -> tuple[str, ...]:
     """Return the columns of a file, for JSON Lines those of its first row; raises `error` if it cannot be read."""
-    source = Source.from_path(path, "row", error)
+    source = Source.from_path(path, "row", error, encoding)
     with opened(path, error) as file:
         if source.kind == "parquet":
             with _parquet_errors(source):
@@ -240,6 +240,9 @@ WHOLE = Kind("a whole number", advice="write digits only", is_whole=True)
 
 SEPARATORS = ",;\t"
 """Separators of cells in CSV; spreadsheets write semicolons in many locales."""
+
+PROMPTFOO = {"Status", "Grader Reason"}
+"""Columns of promptfoo's CSV."""
 
 ROWS_AT_A_TIME = 1000
 ROWS_OF_PARQUET = 100_000
@@ -557,7 +560,13 @@ def _checked_header(source: Source, header: list[str]) -> list[str]:
     header = [column.strip() for column in header]
     if len(header) == 1 and "|" in header[0]:
         raise source.wrong("expected cells separated by commas, semicolons or tabs, found '|'; save it with commas")
-    return _each_once(source, header)
+    return _each_once(source, _numbered(header) if set(header) >= PROMPTFOO else header)
+
+
+def _numbered(header: list[str]) -> list[str]:
+    """Return the header of promptfoo's CSV, which repeats columns for every prompt, with numbers for repetitions."""
+    before = [header[:index].count(name) for index, name in enumerate(header)]
+    return [f"{name} {number + 1}" if number else name for name, number in zip(header, before, strict=True)]
 
 
 def _each_once(source: Source, names: list[str]) -> list[str]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from refusal_index.data.run_json import DEFAULT_LOOKS, MAX_LOOKS, Price, Prices, TruthfulnessWeights
-from refusal_index.data.tables import UTF_8
 from refusal_index.errors import suggestion
 from refusal_index.models.settings import (
     RequestSettings,
@@ -77,7 +76,7 @@ class Questions:
         is_common=True,
     )
     encoding: str = setting(
-        UTF_8,
+        "utf-8",
         "Encoding of your own text file, such as latin-1 or cp1252.",
         identity="derived",
         scope="dataset",
