@@ -91,23 +91,16 @@ def write(tmp_path: Path, tool: str) -> Path:
         cases = [{"name": "n", **dict(zip(names, row, strict=True)), "context": ["A.", "B."]} for row in ROWS]
         name, records = "x.json", deepeval(cases, is_camel="file" in tool)
     elif tool == "ragas":
-        records = [
-            dict(zip(("user_input", "reference", "response", "string_present"), row, strict=True)) for row in ROWS
-        ]
+        records = named("user_input", "reference", "response", "string_present")
     elif tool == "ragas old":
-        records = [
-            dict(zip(("question", "ground_truth", "answer", "answer_correctness"), row, strict=True)) for row in ROWS
-        ]
+        records = named("question", "ground_truth", "answer", "answer_correctness")
     elif tool == "uqlm":
-        names = ("prompt", "ground_truth", "response", "correct")
-        records = [
-            {**dict(zip(names, row, strict=True)), "sampled_responses": ["a"], "exact_match": 1.0} for row in ROWS
-        ]
+        others = {"sampled_responses": ["a"], "exact_match": 1.0}
+        records = [{**row, **others} for row in named("prompt", "ground_truth", "response", "correct")]
     elif tool == "uqlm columns":
-        columns = dict(
-            zip(("prompts", "ground_truth", "responses", "correct"), map(list, zip(*ROWS, strict=True)), strict=True)
-        )
-        name, records = "x.json", {"data": columns}
+        names = ("prompts", "ground_truth", "responses", "correct")
+        columns = map(list, zip(*ROWS, strict=True))
+        name, records = "x.json", {"data": dict(zip(names, columns, strict=True))}
     text = "\n".join(map(json.dumps, records)) if isinstance(records, list) else json.dumps(records)
     (tmp_path / name).write_text(text)
     return tmp_path / name
@@ -189,7 +182,7 @@ def test_word_for_an_answer_without_a_grade_keeps_it_from_being_right_or_a_refus
     found = read(path, words=words).passes
     assert [one.grade for one in found] == [None, R]
     (tally,) = tallies(found)
-    assert (tally.refused, tally.correct, tally.not_graded) == (1, 0, 1)
+    assert (tally.refused, tally.correct, tally.gradable) == (1, 0, 1)
     assert [one.grade for one in read(path, words=words, grader="exact").passes] == [C, R]
 
 

@@ -116,7 +116,8 @@ def score_imported(reading: Reading, analysis: Analysis, *, as_json: bool) -> bo
     for line in lines:
         console.prose(line)
         console.say()
-    for purpose, command in _next_commands(reading, first_only):
+    has_replies = any(found.has_replies for _, found in read)
+    for purpose, command in _next_commands(reading, first_only, has_replies=has_replies):
         console.say(purpose)
         console.say(f"  {shlex.join(['refusal-index', *command])}")
     return summary is None or is_complete(summary)
@@ -131,19 +132,20 @@ def _summary(passes: Sequence[FirstPass], analysis: Analysis) -> Summary:
     return summarise(read_outcomes(table, analysis.sampling), analysis)
 
 
-def _next_commands(reading: Reading, tallied: Sequence[Tally]) -> Iterator[tuple[str, list[str]]]:
+def _next_commands(reading: Reading, tallied: Sequence[Tally], *, has_replies: bool) -> Iterator[tuple[str, list[str]]]:
     """Yield what is missing, or what can be done next, with the command for it.
 
     - `tallied`: the counts of first passes without a forced pass.
+    - `has_replies`: whether a file holds what a model wrote.
     """
     files = [*map(str, reading.files)]
     read = [*files, *reading.arguments()]
-    if any(tally.not_graded for tally in tallied) and reading.options.grader is None:
+    if any(tally.gradable for tally in tallied) and reading.options.grader is None:
         yield "To compare answers without a grade with the gold answers:", ["score", *read, "--grader", "exact"]
     if any(tally.to_force for tally in tallied):
         for file in files:
             asking = ["force", file, "--model", "PROVIDER/NAME", *reading.arguments("--forced")]
             yield "RI needs a forced answer to every refused question. To ask for them:", asking
-    elif any(not tally.refused for tally in tallied) and reading.options.refusal is None:
+    elif any(not tally.refused for tally in tallied) and has_replies and reading.options.refusal is None:
         yield "To read replies that decline as refusals:", ["score", *read, "--refusal", "wording"]
     yield "For all metrics and a report, write an outcome table:", ["import", *read, "--out", "outcomes.parquet"]

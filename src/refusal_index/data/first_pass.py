@@ -174,6 +174,11 @@ class FirstPasses:
     compared_likelihoods: bool = False
     overruled: Mapping[str, int] = field(default_factory=dict)  # answers by grade that `refusal` made refusals
 
+    @property
+    def has_replies(self) -> bool:
+        """Whether it holds what the model wrote."""
+        return not self.compared_likelihoods and any(first_pass.reply is not None for first_pass in self.passes)
+
 
 def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | None = None) -> pl.DataFrame:
     """Return first passes as an outcome table; `wrong` is null for refusals without a forced pass.

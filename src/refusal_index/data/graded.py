@@ -18,7 +18,7 @@ from typing import Any
 
 from refusal_index.data import tables
 from refusal_index.data.column_names import MARKS, NAMES, OTHER_GRADES
-from refusal_index.data.datasets.dataset import Choices, ContentIds, texts
+from refusal_index.data.datasets.dataset import Choices, ContentIds, passages, texts
 from refusal_index.data.first_pass import (
     FIRST_EMPTY,
     FORCED_EMPTY,
@@ -51,11 +51,6 @@ def answers(cell: Any) -> list[str]:
 
 def _as_it_is(cell: Any) -> Any:
     return cell
-
-
-def passages(cell: Any) -> str | None:
-    """Return a context as text; of a list, the texts with a blank line between them."""
-    return "\n\n".join(texts(cell)) or None if isinstance(cell, list) else tables.text(cell)
 
 
 READERS: Mapping[str, Callable[[Any], Any]] = {

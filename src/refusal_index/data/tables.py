@@ -748,7 +748,7 @@ def resolve_columns(
             raise missing_column(source, present, role, name)
     taken = () if strict else names.values()  # given for another role
     free = [column for column in present if column not in taken]
-    by_role = {}
+    by_role: dict[str, str] = {}
     for role, column in usual.items():
         free = [name for name in free if name not in by_role.values()]
         matching = [name for usual_name in column.names for name in free if plain_name(name) == usual_name]

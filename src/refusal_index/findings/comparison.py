@@ -119,8 +119,8 @@ class MatchedRuns(Printable):
         """State which questions a comparison uses."""
         if match.paired:
             left_out = [(label, count) for label, count in zip(self.labels, match.left_out, strict=True) if count]
-            values = {"variant": variant, "questions": len(match.matrix.question_ids), "left_out": left_out}
-            return Statement("matched", "scope", values)
+            questions = len(match.matrix.question_ids)
+            return Statement("matched", "scope", {"variant": variant, "questions": questions, "left_out": left_out})
         scored_counts = list(zip(self.labels, match.matrix.scored.sum(axis=1).tolist(), strict=True))
         shared = int(match.matrix.shared.sum())
         values: dict[str, Any] = {"variant": variant, "shared": shared, "own": scored_counts}

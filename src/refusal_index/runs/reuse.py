@@ -315,15 +315,19 @@ def graded_by_rule(passes: Sequence[FirstPass], grader: str) -> tuple[FirstPass,
             f"{{grader}}: expected {', '.join(RULES_OF_IMPORTS)} for answers without a grade, got {grader!r}; no model "
             "is asked for them"
         )
-    if all(first_pass.question.gold == NOT_KNOWN for first_pass in passes):
+    if all(_is_open(first_pass) and first_pass.question.gold == NOT_KNOWN for first_pass in passes):
         raise FirstPassError("--grader: expected gold answers, got none; name their column with --column answer=NAME")
     return tuple(_graded_by_rule(first_pass, GraderKind(grader)) for first_pass in passes)
 
 
+def _is_open(first_pass: FirstPass) -> bool:
+    """Whether the file has no grade for a reply."""
+    return first_pass.grade is None or first_pass.reason == NOT_GRADED
+
+
 def _graded_by_rule(first_pass: FirstPass, kind: GraderKind) -> FirstPass:
     question = first_pass.question
-    is_open = first_pass.grade is None or first_pass.reason == NOT_GRADED
-    if not is_open or question.gold == NOT_KNOWN or is_blank(first_pass.reply):
+    if not _is_open(first_pass) or question.gold == NOT_KNOWN or is_blank(first_pass.reply):
         return first_pass
     reading = read_reply(first_pass.reply or "", question.text, question.choices)
     if reading.refused and first_pass.grade is Grade.UNSCORED:

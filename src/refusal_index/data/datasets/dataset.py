@@ -192,6 +192,11 @@ def texts(cell: Any) -> tuple[str, ...]:
     return tuple("" if item is None else sound_text(str(item)).strip() for item in value or ())
 
 
+def passages(cell: Any) -> str | None:
+    """Parse a context; of a list, the texts with a blank line between them."""
+    return "\n\n".join(texts(cell)) or None if isinstance(cell, list) else tables.text(cell)
+
+
 def answers(cell: Any) -> tuple[str, ...]:
     """Parse the gold answer, or a list of accepted answers with the gold one first; empty for an empty cell."""
     if isinstance(cell, dict):
@@ -291,7 +296,7 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "question_id": question_id,
     "aliases": texts,
     "topic": tables.text,
-    "context": tables.text,
+    "context": passages,
     "choices": Choices.read,
     "answerable": flag,
     "pattern": tables.text,

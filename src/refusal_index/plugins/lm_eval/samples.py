@@ -212,7 +212,8 @@ def _question(
     options = () if likelihoods is None else _options(record, doc, len(likelihoods))
     squad = _squad(record)
     if squad is not None:
-        gold, *aliases = dict.fromkeys(squad[1]) or [None]
+        accepted = list(dict.fromkeys(squad[1]))
+        gold, aliases = (accepted[0], accepted[1:]) if accepted else (None, [])
     elif target is None or "answer" in columns:
         gold, *aliases = _accepted(answer) or [NOT_KNOWN]
     elif likelihoods is None:
