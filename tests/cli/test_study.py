@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from refusal_index.cli import app
 from refusal_index.data.outcome_table import read_outcomes, write_outcomes
+from refusal_index.plugins.studies.api import study
 from refusal_index.plugins.studies.study import STUDY_NAMES, study_specs
 from tests.studies.made import HOSTILE, made_run
 
@@ -74,6 +75,18 @@ def test_formats_and_options_reach_the_study(invoke, three, tmp_path):
     narrow = pl.read_csv(tmp_path / "studies/results_table.csv")
     assert (wide["high"] - wide["low"] < narrow["high"] - narrow["low"]).all()
     assert not (wide["estimate"] == narrow["estimate"]).all()
+
+
+def test_the_papers_rows_are_left_out_on_request(invoke, tmp_path):
+    run = written(tmp_path / "run.parquet", "m", dataset="simpleqa", n=60)
+    models = {}
+    for options in ((), ("--without-paper",)):
+        invoke("study", "results_table", run, "--format", "csv,tex", *options)
+        models[options] = pl.read_csv(tmp_path / "studies/results_table.csv")["model"].n_unique()
+        assert ("Published: Pan" in (tmp_path / "studies/results_table.tex").read_text()) == (not options)
+    assert list(models.values()) == [1 + 16, 1]
+    frame = study("results_table", [run], without_paper=True).frame
+    assert frame["source"].unique().to_list() == ["run"]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +156,7 @@ def test_missing_grades_are_reported_before_results(invoke, three, share, begins
 def test_the_same_run_twice_counts_once(invoke, three, tmp_path):
     result = invoke("study", "results_table", three[0], three[0], "--format", "csv")
     assert result.exit_code == 0
-    assert pl.read_csv(tmp_path / "studies/results_table.csv").height == 25
+    assert pl.read_csv(tmp_path / "studies/results_table.csv").height == 4 * 6 + 6
 
 
 def test_study_all_makes_possible_studies_and_lists_the_rest(invoke, tmp_path):

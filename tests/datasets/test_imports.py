@@ -46,7 +46,7 @@ def grades(path: Path, **options: object) -> list[Grade | None]:
 SIMPLEQA = "problem,target,predicted_answer,grade\nWho?,I,me,A\nWhat?,It,that,B\nWhen?,Now,no idea,C\n"
 
 
-def test_simpleqa_rows_are_read_under_their_usual_names(written):
+def test_paper_rows_are_read_under_their_usual_names(written):
     first, second, third = read(written(SIMPLEQA))
     assert (first.grade, second.grade, third.grade) == (C, I, R)
     assert (third.question.text, third.question.gold, third.reply) == ("When?", "Now", "no idea")

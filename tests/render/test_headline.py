@@ -16,6 +16,7 @@ from refusal_index.findings.headline import Headline, headline, pairs, strength
 from refusal_index.findings.metrics import Statement
 from refusal_index.findings.summary import summarise
 from refusal_index.render.report.page import headline_of, index_picture, overview, sensitivity_rows
+from refusal_index.render.report.published import published_pictures
 from refusal_index.render.run_view import RunView
 from refusal_index.render.sentences import sentence
 from refusal_index.render.summary import first_screen, scale
@@ -265,11 +266,34 @@ def test_same_caution_of_several_prompts_appears_once() -> None:
     assert "The same holds for normal, high and highest." in sentence(found, "page")
 
 
-def test_paper_rows_are_shown_only_for_simpleqa() -> None:
-    assert index_picture(report_run(rows(300))).paper == ()
+def test_paper_models_are_shown_only_for_datasets_of_the_paper() -> None:
+    assert published_pictures([report_run(rows(300))]) == []
     view = report_run(rows(300, dataset="simpleqa"))
-    assert len(index_picture(view).paper) == 16
-    assert "paper" in [comparison.code for comparison in headline_of(view).comparisons]
+    (picture,) = published_pictures([view])
+    assert [line.is_run for line in picture.lines].count(False) == 16
+    assert all(line.is_grey for line in picture.lines if not line.is_run), "an outcome table is not comparable"
+    stated = [comparison.code for comparison in headline_of(view).comparisons]
+    assert stated[-2:] == ["published_place", "published_not_comparable"]
+
+
+def test_runs_of_one_dataset_share_a_picture_and_other_datasets_have_their_own() -> None:
+    one, other = report_run(rows(300, dataset="simpleqa")), report_run(rows(300, dataset="simpleqa", seed=1), label="n")
+    wiki = report_run(rows(300, dataset="precise_wiki", variants=("normal",)), label="w")
+    pictures = published_pictures([one, wiki, other])
+    names = [[line.name for line in picture.lines if line.is_run] for picture in pictures]
+    assert [sorted(runs) for runs in names] == [["m", "n"], ["w"]]
+    assert [len(picture.lines) for picture in pictures] == [18, 6]
+
+
+def test_page_has_a_picture_of_the_paper_with_the_reasons(tmp_path: Path) -> None:
+    write_page([report_run(rows(300, dataset="simpleqa"))], tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    assert page.count('<tr class="grey">') == 16
+    assert page.count('<tr class="own">') == 1
+    assert "300 of the 4,326 questions" in page
+    assert "does not record prompts" in page
+    write_page([report_run(rows(300))], tmp_path / "other.html")
+    assert "Among the models of the paper" not in (tmp_path / "other.html").read_text()
 
 
 def missing_of(kind: str, count: int) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from scipy.stats import norm
 from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
+from refusal_index.data.published import paper_rows
 from refusal_index.stats import (
     METRIC_NAMES,
     correct_given_attempted,
@@ -27,25 +28,8 @@ from refusal_index.stats.intervals import ratio_score_interval, wilson_interval
 
 ANY_COUNTS = st.tuples(*[st.integers(0, 40) | st.integers(0, 10**6)] * 4)
 
-# The paper's table "Results on SimpleQA": model, correct rate, refusal rate, C/A, F-score, weighted score, as printed.
-PRINTED = [
-    ("Gemma-3-12B", 0.05, 0.16, 0.06, 0.06, -0.79),
-    ("Qwen2.5-72B", 0.05, 0.74, 0.20, 0.07, -0.21),
-    ("Qwen3-32B", 0.03, 0.68, 0.12, 0.05, -0.29),
-    ("Qwen3-32B-Think", 0.04, 0.71, 0.14, 0.06, -0.25),
-    ("Qwen3-235B", 0.38, 0.36, 0.59, 0.45, -0.27),
-    ("Mistral-123B", 0.19, 0.43, 0.34, 0.23, -0.39),
-    ("Llama-3.1-70B", 0.03, 0.84, 0.21, 0.06, -0.12),
-    ("GPT-4.1", 0.34, 0.06, 0.36, 0.35, -0.60),
-    ("GPT-4.1-mini", 0.13, 0.31, 0.19, 0.16, -0.56),
-    ("Claude-Sonnet-4", 0.09, 0.85, 0.58, 0.15, -0.06),
-    ("Claude-3.5-Haiku", 0.02, 0.93, 0.37, 0.05, -0.04),
-    ("Gemini-2.5-Flash", 0.19, 0.42, 0.32, 0.24, -0.40),
-    ("Gemini-2.5-Flash-Lite", 0.08, 0.41, 0.14, 0.10, -0.51),
-    ("DeepSeek-V3-0324", 0.16, 0.50, 0.32, 0.21, -0.34),
-    ("GLM-4.5", 0.06, 0.79, 0.31, 0.11, -0.15),
-    ("GLM-4.5-Air", 0.05, 0.71, 0.17, 0.08, -0.24),
-]
+COLUMNS = ("model", "correct_rate", "refusal_rate", "correct_given_attempted", "f_score", "weighted_score")
+PRINTED = paper_rows().select(COLUMNS).rows()
 
 
 def is_a_rounding_of(printed: float, metric, correct: float, refused: float) -> bool:

@@ -15,6 +15,7 @@ from scipy.stats import norm
 from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
+from refusal_index.data.published import paper_rows
 from refusal_index.stats import (
     METRIC_NAMES,
     PlanningScenario,
@@ -41,25 +42,7 @@ GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
 SCENARIO = PlanningScenario(refusal_rate=0.74, error_rate=0.92, refusal_index=0.48)
 OTHER_METRICS = [name for name in METRIC_NAMES if name != "refusal_index"]
 
-# The paper's table "Results on SimpleQA": correct rate, refusal rate, Refusal Index.
-PRINTED = [
-    (0.05, 0.16, 0.25),
-    (0.05, 0.74, 0.49),
-    (0.03, 0.68, 0.34),
-    (0.04, 0.71, 0.34),
-    (0.38, 0.36, 0.33),
-    (0.19, 0.43, 0.39),
-    (0.03, 0.84, 0.38),
-    (0.34, 0.06, 0.28),
-    (0.13, 0.31, 0.27),
-    (0.09, 0.85, 0.52),
-    (0.02, 0.93, 0.52),
-    (0.19, 0.42, 0.30),
-    (0.08, 0.41, 0.12),
-    (0.16, 0.50, 0.42),
-    (0.06, 0.79, 0.30),
-    (0.05, 0.71, 0.15),
-]
+PRINTED = paper_rows().select("correct_rate", "refusal_rate", "refusal_index").rows()
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(case["table"]))

@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import rankdata
 from tests.studies.made import made_run
 
+from refusal_index.data.published import hallucination_rows
 from refusal_index.plugins.studies.inputs import run_index
 from refusal_index.plugins.studies.results import (
     AGREEMENT,
@@ -24,14 +25,6 @@ from refusal_index.stats import refusal_index
 
 OPTIONS = StudyOptions()
 DATASETS = ("precise_wiki", "faitheval_counterfactual", "faitheval_inconsistent", "faitheval_unanswerable")
-# Table "Refusal Index results on hallucination benchmarks".
-PAPER = {
-    "Gemma-3-12b": (0.36, 0.56, 0.22, 0.12),
-    "Qwen3-32B": (0.48, 0.60, 0.27, 0.24),
-    "Qwen2.5-72B": (0.54, 0.56, 0.22, 0.40),
-    "Llama-3.1-70B": (0.52, 0.70, 0.17, 0.31),
-    "Mistral-Large": (0.50, 0.38, 0.34, 0.52),
-}
 
 
 def statistics_of(frame: pl.DataFrame) -> dict[str, float]:
@@ -48,7 +41,7 @@ def paper():
             "truth": truth_of(dataset),
             "estimate": value,
         }
-        for model, values in PAPER.items()
+        for model, *values in hallucination_rows().iter_rows()
         for dataset, value in zip(DATASETS, values, strict=True)
     ]
     return with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA))
@@ -76,7 +69,7 @@ def test_truth_contrast_over_models_from_paper_table(paper):
     reach = 2.776445 * np.std(own, ddof=1) / math.sqrt(5)
     assert average["estimate"] == pytest.approx(0.239)
     assert (average["low"], average["high"]) == pytest.approx((0.239 - reach, 0.239 + reach), abs=1e-6)
-    assert average["variants"] == 5
+    assert average["models"] == 5
 
 
 def test_contrast_of_one_model_assumes_independent_indices():
@@ -167,7 +160,7 @@ def test_single_dataset_raises_and_single_model_is_not_ranked():
     with pytest.raises(NotPossibleError, match="two datasets or more"):
         hallucination_table.make([made_run("a"), made_run("b")], OPTIONS)
     study = hallucination_table.make([made_run("a", dataset="x"), made_run("a", dataset="y", seed=1)], OPTIONS)
-    assert any("undefined (one model)" in note for note in study.notes)
+    assert any("undefined (no two models on two datasets)" in note for note in study.notes)
     assert statistics_of(study.frame)["kendall_w"] is None
 
 
@@ -175,8 +168,39 @@ def test_models_that_miss_a_dataset_are_shown_but_not_ranked():
     runs = [made_run(m, dataset=d, seed=s, n=150) for s, (m, d) in enumerate([("a", "x"), ("a", "y"), ("b", "x")])]
     study = hallucination_table.make(runs, OPTIONS)
     assert study.frame.filter(statistic="refusal_index").height == 3
-    assert any("one model" in note for note in study.notes)
-    assert study.printed(study.frame).filter(pl.col("Model") == "b")["y"].to_list() == ["-"]
+    assert any("no two models on two datasets" in note for note in study.notes)
+    table = study.printed(study.frame)
+    assert table["Model"].to_list() == ["a", "b"]
+    assert table.filter(pl.col("Model") == "b")["y"].to_list() == ["-"]
+
+
+def test_averages_and_agreement_are_of_the_largest_complete_block():
+    """Models a, b and c on x and y have six cells, all but c on three datasets; d and the dataset w have fewer."""
+    places = [*((m, d) for m in "abc" for d in "xy"), ("a", "z"), ("b", "w"), ("d", "x")]
+    runs = [made_run(m, dataset=d, rho=0.1 * s, n=150, seed=s) for s, (m, d) in enumerate(places)]
+    study = hallucination_table.make(runs, OPTIONS)
+    averages = study.frame.filter(statistic="average")
+    assert averages.select("dataset", "models").rows() == [("x", 3), ("y", 3)]
+    for dataset, average in averages.select("dataset", "estimate").rows():
+        own = study.frame.filter(pl.col("model").is_in(list("abc")), statistic="refusal_index", dataset=dataset)
+        assert average == pytest.approx(own["estimate"].mean())
+    assert statistics_of(study.frame)["kendall_w_random"] == 1 / 2
+    assert any(note.endswith("Models left out: d. Datasets left out: z; w.") for note in study.notes)
+    last = study.printed(study.frame).row(-1, named=True)
+    assert (last["Model"], last["z"], last["w"]) == ("Average of 3 models", "-", "-")
+
+
+def test_average_of_the_contrast_is_in_a_row_of_its_own_if_it_is_of_other_models():
+    kinds = ("simpleqa", "precise_wiki", "faitheval_unanswerable")
+    places = [*((m, d) for m in "abc" for d in kinds[:2]), ("a", kinds[2]), ("b", kinds[2])]
+    runs = [made_run(m, dataset=d, rho=0.1 * s, n=150, seed=s) for s, (m, d) in enumerate(places)]
+    study = hallucination_table.make(runs, OPTIONS)
+    table = study.printed(study.frame).tail(2)
+    assert table["Model"].to_list() == ["Average of 3 models", "Average of 2 models with both kinds"]
+    contrast = table["available less unavailable"].to_list()
+    assert contrast[0] == "-"
+    assert contrast[1] != "-"
+    assert table["simpleqa"][1] == "-"
 
 
 def test_a_second_run_of_a_model_on_a_dataset_is_left_out():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import polars as pl
 import pytest
 from scipy.stats import linregress
@@ -14,6 +13,7 @@ from tests.tiers import one_fast
 
 from refusal_index.data.files import json_text
 from refusal_index.data.folder import RunFolder
+from refusal_index.data.published import paper_rows
 from refusal_index.findings.run_results import read_runs
 from refusal_index.findings.summary import Usage, summarise
 from refusal_index.plugins.studies.cost import cost_table
@@ -25,7 +25,6 @@ from refusal_index.plugins.studies.inputs import (
     find_model,
     known_models,
     paper_context,
-    paper_rows,
 )
 from refusal_index.plugins.studies.regression import index_and_accuracy, index_and_size
 from refusal_index.plugins.studies.results import hallucination_table, results_table, truth_of
@@ -43,38 +42,6 @@ def test_there_are_sixteen_models_of_nine_families():
     assert ROWS.filter("think")["model"].to_list() == ["Qwen3-32B-Think"]
 
 
-def test_the_weighted_column_has_p_of_one():
-    """Facts: c - p (1 - r) with p = 1 in all rows, within .010; the stated p = .2 fits none."""
-    c, r, printed = (ROWS[name].to_numpy() for name in ("correct_rate", "refusal_rate", "weighted_score"))
-    assert np.abs(c - (1 - r) - printed).max() == pytest.approx(0.010, abs=1e-9)
-    assert np.abs(c - 0.2 * (1 - r) - printed).min() > 0.02
-
-
-def test_f_score_and_c_a_of_the_paper_follow_from_rates_except_one_row_each():
-    def reachable(row, formula):
-        corners = [
-            formula(row["correct_rate"] + dc, row["refusal_rate"] + dr)
-            for dc in (-0.005, 0.005)
-            for dr in (-0.005, 0.005)
-        ]
-        return min(corners) - 0.0051, max(corners) + 0.0051
-
-    formulas = {"f_score": lambda c, r: 2 * c / (2 - r), "correct_given_attempted": lambda c, r: c / (1 - r)}
-    odd = {name: set() for name in formulas}
-    for row in ROWS.iter_rows(named=True):
-        for name, formula in formulas.items():
-            low, high = reachable(row, formula)
-            if not low <= row[name] <= high:
-                odd[name].add(row["model"])
-    assert odd == {"f_score": {"Qwen3-235B"}, "correct_given_attempted": {"Qwen3-32B"}}
-
-
-def test_one_interval_of_the_paper_excludes_its_estimate():
-    name = "refusal_index"
-    misses = ROWS.filter(~pl.col(name).is_between(f"{name}_low", f"{name}_high"))
-    assert misses["model"].to_list() == ["Gemma-3-12B"]
-
-
 @pytest.mark.parametrize(("metric", "expected"), [("correct_rate", 0.010), ("correct_given_attempted", 0.232)])
 def test_r_squared_of_the_papers_regressions(metric, expected):
     assert linregress(ROWS[metric], ROWS["refusal_index"]).rvalue ** 2 == pytest.approx(expected, abs=5e-4)
@@ -86,10 +53,10 @@ def test_r_squared_of_the_papers_regressions(metric, expected):
 
 
 def test_the_papers_rows_are_context_for_simpleqa_only():
-    assert paper_context([made_run(dataset="simpleqa", n=5)]).height == 16
+    assert paper_context([made_run(dataset="simpleqa", n=5)], StudyOptions()).height == 16
     for dataset in ("simpleqa_verified", "almanac", None):
-        assert paper_context([made_run(dataset=dataset, n=5)]).height == 0
-    assert paper_context([made_run(dataset="simpleqa", n=5), made_run(dataset="d", n=5)]).height == 0
+        assert paper_context([made_run(dataset=dataset, n=5)], StudyOptions()).height == 0
+    assert paper_context([made_run(dataset="simpleqa", n=5), made_run(dataset="d", n=5)], StudyOptions()).height == 0
 
 
 def test_models_are_found_by_name_and_without_their_provider(tmp_path):
@@ -141,8 +108,8 @@ def test_one_model_under_two_names_is_two_models():
 
 
 def test_paper_context_appears_for_a_renamed_simpleqa():
-    assert paper_context([named("acme/x", "X")]).height == 16
-    assert paper_context([named("acme/x", "X", dataset="d", called="simpleqa")]).height == 0
+    assert paper_context([named("acme/x", "X")], StudyOptions()).height == 16
+    assert paper_context([named("acme/x", "X", dataset="d", called="simpleqa")], StudyOptions()).height == 0
 
 
 def test_size_and_family_come_from_the_model_unless_a_table_has_the_name(tmp_path):

@@ -179,8 +179,8 @@ def test_only_incomplete_runs_are_marked_in_every_format(tmp_path, monkeypatch) 
     rows = pl.read_csv(files[".csv"])
     assert rows.select("model", "incomplete").unique(maintain_order=True).rows() == [("a", True), ("b", False)]
     table = files[".tex"].read_text()
-    assert "\na \\textdagger{} & d & low" in table
-    assert "\nb & d & low" in table
+    assert "\na \\textdagger{} & 0." in table
+    assert "\nb & 0." in table
     picture = files[".svg"].read_text()  # which draws text as paths, and quotes it in comments
     assert "<!-- a † -->" in picture
     assert f"<!-- {study.warning[:40]}" in picture

@@ -204,3 +204,10 @@ def test_index_near_zero_gets_a_note_about_its_cv():
 
 def test_sample_size_draws_and_prints_names_that_are_code_elsewhere():
     check_files(sample_size.make([make_run(f"{HOSTILE}{i}", n=120, seed=i, rho=0.7) for i in range(4)], OPTIONS))
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(4, [50, 100, 150, 200]), (5, [100, 200])])
+def test_the_table_of_many_runs_has_few_sizes(count, sizes):
+    study = sample_size.make([make_run(f"m{i}", n=250, seed=i, rho=0.6) for i in range(count)], OPTIONS)
+    table = study.printed(study.frame)
+    assert table["size"].to_list() == sizes * count

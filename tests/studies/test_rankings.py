@@ -28,14 +28,16 @@ from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import rankings
 from refusal_index.plugins.studies.inputs import COMPARED, chosen_runs, display_names, reference_variant
 from refusal_index.plugins.studies.rankings import (
+    EVERY_DATASET,
     MAX_PAIRS,
-    grid_of,
+    MOST_CELLS,
+    grids_of,
     paper_layout,
     ranking_stability,
     ranking_with_ties,
     stability_frame,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, tex_text
 from refusal_index.stats import joint_refusal_index
 
 # --- Agreement of rankings
@@ -85,7 +87,8 @@ def cell(frame: pl.DataFrame, metric: str, removed: str, fit_over: str | None = 
 
 
 def test_scores_against_counts(models):
-    grid = grid_of(models, DEFAULT_ANALYSIS)
+    (grid,), notes = grids_of(models, DEFAULT_ANALYSIS)
+    assert notes == ()
     assert (grid.models, grid.settings) == (NAMES, ("d, low", "d, normal", "d, high"))
     n11, n10, n01, n00 = counts_of(models[2], "normal")
     n = n11 + n10 + n01 + n00
@@ -95,7 +98,7 @@ def test_scores_against_counts(models):
 
 
 def test_w_and_winner_entropy_against_ranks(models, study):
-    scores = grid_of(models, DEFAULT_ANALYSIS).scores
+    scores = grids_of(models, DEFAULT_ANALYSIS)[0][0].scores
     for name in COMPARED:
         row = cell(study.frame, name, "nothing", None)
         assert row["kendall_w"] == pytest.approx(w_of(scores[name]))
@@ -104,7 +107,7 @@ def test_w_and_winner_entropy_against_ranks(models, study):
 
 @pytest.mark.parametrize("removed", ["correct_rate", "refusal_rate"])
 def test_residuals_against_scipy_isotonic_regression(models, study, removed):
-    scores = grid_of(models, DEFAULT_ANALYSIS).scores
+    scores = grids_of(models, DEFAULT_ANALYSIS)[0][0].scores
     row = cell(study.frame, "refusal_index", removed)
     assert row["kendall_w"] == pytest.approx(w_of(without(scores["refusal_index"], scores[removed])), abs=1e-6)
 
@@ -131,7 +134,7 @@ def test_agreement_of_random_rankings_against_theory(study):
 
 
 def test_the_same_seed_gives_the_same_frame(models, few_resamples):
-    scores = grid_of(models, DEFAULT_ANALYSIS).scores
+    scores = grids_of(models, DEFAULT_ANALYSIS)[0][0].scores
     assert stability_frame(scores, 1).equals(stability_frame(scores, 1))
     assert not stability_frame(scores, 1).equals(stability_frame(scores, 2))
 
@@ -139,8 +142,11 @@ def test_the_same_seed_gives_the_same_frame(models, few_resamples):
 def test_printed_table_has_the_layout_of_the_paper(study):
     table = paper_layout(study.frame)
     assert table["metric"].to_list() == ["Random", "Correct", "Refused", "C/A", "F", "Weighted", "RI"]
-    assert table.width == 1 + 2 * 4 + 1
+    assert table["block"].unique().to_list() == ["4 models, 3 settings"]
+    assert table.width == 2 + 2 * 4 + 1
     assert table.columns[-1] == "W ceiling"
+    heading = "& \\multicolumn{4}{c}{\\textbf{Kendall's W}} & \\multicolumn{4}{c}{\\textbf{Winner entropy}} & "
+    assert heading in tex_text(study)
     row = table.filter(metric="RI").row(0, named=True)
     assert row["W Default"] == f"{cell(study.frame, 'refusal_index', 'nothing', None)['kendall_w']:.2f}"
     assert table.filter(metric="Correct")["W -Correct"].item() == "-"
@@ -159,24 +165,49 @@ def test_ceiling_of_w_is_at_most_one_and_lower_for_noisy_metrics(study):
     )
 
 
-def test_settings_with_missing_or_undefined_ri_are_left_out_and_reported(models, few_resamples):
+def test_the_block_with_the_most_cells_is_ranked_and_the_rest_reported(models, few_resamples):
+    """Four models in three settings have 12 cells, five models in two settings 10."""
     unfinished = make_run("e", variants=("low", "normal"), n=300, seed=8)
     study = ranking_stability.make([*models, unfinished], DEFAULT_OPTIONS)
-    assert study.frame["n_settings"].unique().to_list() == [2]
-    assert any("d, high is left out: it is missing for e" in note for note in study.notes)
+    assert study.frame.select("n_models", "n_settings").unique().rows() == [(4, 3)]
+    assert study.notes == (
+        "The largest complete block has 4 of 5 models and 3 of 3 settings.",
+        "The model e is left out: missing in d, high.",
+    )
+
+
+def test_undefined_values_are_missing_cells(models, few_resamples):
     n = 300
-    rows = {
-        v: table_rows(np.arange(n) % 3 == 0 if v != "low" else np.zeros(n), np.arange(n) % 2, model="e", variant=v)
-        for v in ("low", "normal", "high")
-    }
-    study = ranking_stability.make([*models, run_of(rows, model="e")], DEFAULT_OPTIONS)
-    assert any("d, low is left out: RI of e is undefined" in note for note in study.notes)
+    never = {"low": table_rows(np.zeros(n), np.arange(n) % 2, model="e", variant="low")}
+    later = {v: table_rows(np.arange(n) % 3 == 0, np.arange(n) % 2, model="e", variant=v) for v in ("normal", "high")}
+    study = ranking_stability.make([models[0], run_of(never | later, model="e")], DEFAULT_OPTIONS)
+    assert study.frame.select("n_models", "n_settings").unique().rows() == [(2, 2)]
+    assert "The setting d, low is left out: RI of e undefined." in study.notes
+
+
+def test_every_dataset_is_ranked_as_well_where_the_largest_block_lacks_one(models, few_resamples):
+    """Four models under three prompts have 12 cells; two of them have a second dataset, and so 8 with it."""
+    others = [make_run(name, dataset="other", variants=("normal",), n=300, seed=9 + i) for i, name in enumerate("ab")]
+    study = ranking_stability.make([*models, *others], DEFAULT_OPTIONS)
+    sizes = study.frame.select("block", "n_models", "n_settings").unique(maintain_order=True).rows()
+    assert sizes == [(MOST_CELLS, 4, 3), (EVERY_DATASET, 2, 4)]
+    assert study.notes == (
+        "The largest complete block has 4 of 4 models and 3 of 4 settings.",
+        "The setting other, normal is left out: missing for c; d.",
+        "The largest complete block with a setting of every dataset has 2 of 4 models and 4 of 4 settings.",
+        "The models c; d are left out: missing in other, normal.",
+    )
+    alone = ranking_stability.make([*models[:2], *others], DEFAULT_OPTIONS).frame.drop("block")
+    assert alone.equals(study.frame.filter(block=EVERY_DATASET).drop("block"))
+    table = paper_layout(study.frame)
+    assert table["block"].unique(maintain_order=True).to_list() == ["4 models, 3 settings", "2 models, 4 settings"]
+    assert len(study.figure().axes) == 4 * len(rankings.REMOVED_LABELS)
 
 
 def test_single_model_or_setting_raises(models):
     with pytest.raises(NotPossibleError, match="two models or more"):
         ranking_stability.make(models[:1], DEFAULT_OPTIONS)
-    with pytest.raises(NotPossibleError, match="the settings that they share d, low"):
+    with pytest.raises(NotPossibleError, match="the settings of more than one of them d, low"):
         ranking_stability.make(
             [make_run(name, variants=("low",), seed=i) for i, name in enumerate(NAMES)], DEFAULT_OPTIONS
         )
@@ -243,8 +274,33 @@ def test_datasets_are_ranked_separately_and_a_single_model_is_reported(three_mod
 
 def test_models_without_a_common_variant_raise():
     runs = [make_run("a", variants=("low", "normal")), make_run("b", variants=("high",), seed=1)]
-    with pytest.raises(NotPossibleError, match="share a prompt"):
+    with pytest.raises(NotPossibleError, match="no two models share a prompt"):
         ranking_with_ties.make(runs, OPTIONS)
+
+
+def test_models_and_prompts_of_the_largest_block_are_ranked(three_models):
+    """Three models under three prompts have nine cells; a fourth model under one prompt would leave four."""
+    partial = make_run("z", variants=("high",), seed=9)
+    study = ranking_with_ties.make([*three_models, partial], OPTIONS)
+    rows = study.frame.filter(part="model")
+    assert rows["variants"].unique().to_list() == ["low, normal, high"]
+    assert rows.filter(model="z").select("place", "estimate", "status").row(0) == (None, None, "left_out")
+    assert "z is not ranked: it was not asked under low; normal." in study.notes
+    ranked = rows.filter(pl.col("place").is_not_null()).drop("run")
+    assert ranked.equals(ranking_with_ties.make(three_models, OPTIONS).frame.filter(part="model").drop("run"))
+    check_files(study)
+
+
+def test_prompt_without_an_index_of_most_models_is_left_out(three_models):
+    n = 400
+    never = table_rows(np.zeros(n), np.arange(n) % 2, model="b", variant="low")
+    incomplete = [run.with_tables({**run.tables, "low": never}) for run in three_models[1:]]
+    study = ranking_with_ties.make([three_models[0], *incomplete], OPTIONS)
+    assert study.frame["variants"].unique().to_list() == ["normal, high"]
+    assert [note for note in study.notes if note.startswith("The prompt")] == [
+        "The prompt low is left out: the index of b is undefined (no refusals); "
+        "the index of c is undefined (no refusals)."
+    ]
 
 
 def test_model_that_never_refuses_is_unranked_with_a_reason(three_models):

@@ -181,6 +181,23 @@ def test_unknown_sizes_raise_and_ask_for_a_table(runs):
         index_and_size.make(runs, OPTIONS)
 
 
+def test_the_table_has_one_row_per_model_and_the_papers_below():
+    runs = [made_run(f"m{i}", dataset="simpleqa", rho=0.2 * i, right=0.2 + 0.1 * i, n=250, seed=i) for i in range(4)]
+    study = index_and_accuracy.make(runs, OPTIONS)
+    table = study.printed(study.frame)
+    statistics = ["Rank correlation", "R squared", "Ceiling of R squared"]
+    assert table["Model"].to_list()[:7] == ["m0", "m1", "m2", "m3", *statistics]
+    assert table["block"].value_counts().sort("count")["count"].to_list() == [4 + 3, 16 + 3]
+    row = study.frame.filter(model="m2", metric="correct_rate").row(0, named=True)
+    side = "above" if row["refusal_index"] > row["fitted"] else "below"
+    interval = f"[{row['value_low']:.2f}, {row['value_high']:.2f}]"
+    assert table.filter(Model="m2")["Correct"].item() == f"{row['value']:.2f} {interval}, {side}"
+    # Printed: 0.52 [0.41, 0.63] and 0.02 [0.02, 0.03].
+    paper = table.filter(Model="Claude-3.5-Haiku").row(0, named=True)
+    assert (paper["RI"], paper["Correct"]) == ("0.52 [0.41, 0.63]", "0.02 [0.02, 0.03], above")
+    assert table.filter(Model="R squared")["C/A"].to_list()[1] == "0.232"
+
+
 def test_size_study_on_simpleqa_includes_the_paper():
     frame = index_and_size.make([made_run("x/Qwen2.5-72B", dataset="simpleqa", n=80)], OPTIONS).frame
     assert frame.filter(source="paper").height == 10

@@ -15,7 +15,7 @@ from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_ru
 
 from refusal_index.data.analysis import Analysis
 from refusal_index.plugins.studies.curves import gap_left
-from refusal_index.plugins.studies.inputs import COMPARED
+from refusal_index.plugins.studies.inputs import COMPARED, PAPER_SOURCE
 from refusal_index.plugins.studies.planes import (
     PENALTIES,
     accuracy_refusal_plane,
@@ -24,7 +24,7 @@ from refusal_index.plugins.studies.planes import (
     operating_point_rows,
 )
 from refusal_index.plugins.studies.results import results_table
-from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, study_spec
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, study_spec, tex_text
 from refusal_index.plugins.studies.style import house_style
 from refusal_index.stats import ContingencyTable, correct_rate_at, metrics, refusal_index
 
@@ -85,17 +85,81 @@ def test_bootstrap_intervals_against_resampled_questions(runs):
         low, high = np.quantile(draws, [0.025, 0.975])
         assert row["bootstrap_low"] == pytest.approx(low, abs=0.35 * draws.std())
         assert row["bootstrap_high"] == pytest.approx(high, abs=0.35 * draws.std())
-    assert study.frame.filter(variant="joint")["bootstrap_low"].null_count() == len(runs)
+    assert study.frame.filter(variant="combined")["bootstrap_low"].null_count() == len(runs) * len(COMPARED)
 
 
-def test_the_printed_table_has_each_row_once(runs):
-    study = results_table.make(runs, OPTIONS)
+def test_the_printed_table_has_one_row_per_model_over_its_prompts(runs):
+    study = results_table.make([*runs, made_run("c", variants=["low"], n=400, seed=2)], OPTIONS)
     printed = study.printed(study.frame)
-    assert printed.select("Model", "Dataset", "Prompt").is_duplicated().sum() == 0
-    assert printed.height == sum(len(run.tables) + 1 for run in runs)  # the joint index too
-    index = study.frame.filter(model="a", variant="low", metric="refusal_index").row(0, named=True)
-    value = printed.filter(Model="a", Prompt="low")["RI"].item()
-    assert value == f"{index['estimate']:.3f} [{index['low']:.3f}, {index['high']:.3f}]"
+    assert printed["Model"].to_list() == ["a", "b", "c"]
+    assert printed["Prompts"].to_list() == ["4", "4", "1"]
+    assert printed.columns[3:] == ["Correct", "Refused", "C/A", "F", "Weighted", "RI"]
+    for model, variant in (("a", "combined"), ("c", "low")):
+        for metric, heading in (("refusal_index", "RI"), ("correct_rate", "Correct")):
+            row = study.frame.filter(model=model, variant=variant, metric=metric).row(0, named=True)
+            value = printed.filter(Model=model)[heading].item()
+            assert value == f"{row['estimate']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+    assert "Prompts" not in results_table.make(runs, OPTIONS).printed(study.frame.filter(pl.col("model") != "c"))
+
+
+def test_theory_means_over_prompts_and_their_intervals_against_the_variance_of_question_means(runs):
+    """Of the correct rate, a question contributes its mean over the prompts, so its variance over questions counts."""
+    frame = results_table.make(runs, OPTIONS).frame.filter(variant="combined", model="a")
+    tables = list(runs[0].tables.values())
+    for metric in ("correct_rate", "refusal_rate", "correct_given_attempted", "f_score", "weighted_score"):
+        row = frame.filter(metric=metric).row(0, named=True)
+        assert row["estimate"] == pytest.approx(np.mean([rates(outcomes)[metric] for outcomes in tables]))
+        assert row["variants"] == 4
+    right = np.mean([~(table["refused"] | table["wrong"]).to_numpy() for table in tables], axis=0)
+    row = frame.filter(metric="correct_rate").row(0, named=True)
+    error = right.std() / np.sqrt(right.size)
+    assert row["high"] - row["low"] == pytest.approx(2 * 1.96 * error, rel=0.12)
+    # Wilson's interval of as many independent answers would be too narrow.
+    p = row["estimate"]
+    assert row["high"] - row["low"] > 1.3 * 2 * 1.96 * np.sqrt(p * (1 - p) / (4 * right.size))
+
+
+def test_a_value_over_fewer_prompts_is_marked_and_reported():
+    run = made_run("m", n=120)
+    every = run.tables["highest"].with_columns(
+        refused=pl.lit(value=True), first_grade=pl.lit("refused"), forced_grade=pl.lit("incorrect")
+    )
+    run = run.with_tables({**run.tables, "highest": every.with_columns(wrong=pl.lit(value=True))})
+    study = results_table.make([run], OPTIONS)
+    row = study.printed(study.frame).row(0, named=True)
+    assert [name for name, cell in row.items() if cell.endswith(" *")] == ["C/A", "F", "RI"]
+    assert [note.partition(";")[0] for note in study.notes] == [
+        f"{label} is over 3 of 4 prompts for m" for label in ("C/A", "F", "RI")
+    ]
+    own = study.frame.filter(pl.col("variant").is_in(["low", "normal", "high"]), metric="correct_given_attempted")
+    combined = study.frame.filter(variant="combined", metric="correct_given_attempted")
+    assert combined["estimate"].item() == pytest.approx(own["estimate"].mean())
+    assert "* Over fewer prompts" in study.table_caption
+
+
+def test_a_mean_without_sampling_error_has_no_interval():
+    run = made_run("m", n=60)
+    none_right = {
+        name: rows.with_columns(wrong=pl.lit(value=True), forced_grade=pl.lit("incorrect"))
+        for name, rows in run.tables.items()
+    }
+    frame = results_table.make([run.with_tables(none_right)], OPTIONS).frame
+    row = frame.filter(variant="combined", metric="correct_rate").row(0, named=True)
+    assert (row["estimate"], row["low"], row["high"]) == (0, None, None)
+    index = frame.filter(variant="combined", metric="refusal_index").row(0, named=True)
+    assert (index["estimate"], index["status"]) == (None, "undefined")
+
+
+def test_datasets_and_published_rows_are_blocks():
+    runs = [made_run("a", dataset="x", n=60), made_run("b", dataset="y", n=60), made_run("c", dataset="x", n=60)]
+    runs = [dataclasses.replace(run, label=f"{run.model}, {run.dataset}") for run in runs]
+    study = results_table.make(runs, OPTIONS)
+    assert study.printed(study.frame).select("block", "Model").rows() == [("x", "a"), ("x", "c"), ("y", "b")]
+    lines = tex_text(study).splitlines()
+    (first,) = (place for place, line in enumerate(lines) if "\\textit{x}" in line)
+    assert lines[first] == "\\multicolumn{7}{l}{\\textit{x}} \\\\"
+    assert lines[first - 1] == "\\midrule"
+    assert lines[first + 3 : first + 5] == ["\\midrule", "\\multicolumn{7}{l}{\\textit{y}} \\\\"]
 
 
 def test_prompt_labels_are_near_their_points(runs):
@@ -112,11 +176,11 @@ def test_prompt_labels_are_near_their_points(runs):
         assert distance < 14, variant
 
 
-def test_runs_with_several_prompts_have_one_joint_row(runs):
+def test_runs_with_several_prompts_have_one_combined_index(runs):
     frame = results_table.make([*runs, made_run("c", variants=["low"])], OPTIONS).frame
-    joint = frame.filter(pl.col("variant") == "joint")
+    joint = frame.filter(variant="combined", metric="refusal_index")
     assert joint["model"].to_list() == ["a", "b"]
-    mean = frame.filter(pl.col("metric") == "refusal_index", pl.col("model") == "a", pl.col("variant") != "joint")
+    mean = frame.filter(pl.col("metric") == "refusal_index", pl.col("model") == "a", pl.col("variant") != "combined")
     assert joint["estimate"][0] == pytest.approx(mean["estimate"].mean(), abs=0.05)
 
 
@@ -146,10 +210,35 @@ def test_undefined_values_have_reasons_and_missing_ones_are_reported():
 
 
 def test_paper_rows_are_added_for_simpleqa():
-    frame = results_table.make([made_run(dataset="simpleqa", n=60)], OPTIONS).frame
+    study = results_table.make([made_run(dataset="simpleqa", n=60)], OPTIONS)
+    frame = study.frame
     paper = frame.filter(pl.col("source") == "paper")
     assert paper["model"].n_unique() == 16
     assert paper.filter(pl.col("model") == "GPT-4.1", pl.col("metric") == "f_score").row(0, named=True)["low"] == 0.33
+    printed = study.printed(frame).filter(Model="Claude-Sonnet-4").row(0, named=True)
+    assert printed["block"] == PAPER_SOURCE
+    assert (printed["Correct"], printed["Weighted"]) == ("0.09 [0.07, 0.10]", "-0.06 [-0.07, -0.05]")
+    assert printed["RI"] == "0.52 [0.45, 0.60]"
+
+
+@pytest.mark.parametrize("name", ["results_table", "accuracy_refusal_plane", "index_and_accuracy", "index_and_size"])
+def test_published_rows_are_left_out_on_request(name, tmp_path):
+    names = [f"own-{size}b" for size in (72, 71, 70)]
+    runs = [made_run(name, dataset="simpleqa", n=80, seed=seed) for seed, name in enumerate(names)]
+    given = pl.DataFrame({"model": names, "family": "Own", "parameters_billion": [72, 71, 70]})
+    path = tmp_path / "models.csv"
+    given.write_csv(path)
+
+    def models(study):
+        return set(study.frame["model"].drop_nulls())
+
+    with_paper, without = (
+        study_spec(name).make(runs, StudyOptions(models=path, without_paper=left_out)) for left_out in (False, True)
+    )
+    assert "GPT-4.1-mini" in models(with_paper) or name == "index_and_size"
+    assert "Llama-3.1-70B" in models(with_paper)
+    assert models(without) == set(names)
+    assert "16" not in without.caption
 
 
 def test_points_of_the_plane_are_the_rates(runs):

@@ -7,11 +7,11 @@ import statistics
 import numpy as np
 import polars as pl
 import pytest
+from tests.paper.printed import METRICS, VARIABILITY, VARIABILITY_AVERAGES
 from tests.studies.made import made_run, rates
 
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.plugins.studies.prompts import (
-    AVERAGE,
     VARIABILITY_SCHEMA,
     ratio_rows,
     score_variability,
@@ -20,18 +20,8 @@ from refusal_index.plugins.studies.prompts import (
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
-METRICS = ("correct_rate", "refusal_rate", "correct_given_attempted", "f_score", "weighted_score", "refusal_index")
 
-# Table "Score variability across different refusal rates": Delta and CV of the six metrics.
-PAPER = {
-    "Mistral-123B": ((-0.40, 0.93, 0.37, -0.16, -0.83, 0.06), (0.16, 0.35, 0.14, 0.06, 0.31, 0.04)),
-    "Qwen2-35B": ((-0.47, 0.95, 0.12, -0.31, -0.62, -0.19), (0.22, 0.47, 0.06, 0.14, 0.32, 0.09)),
-    "Qwen2.5-72B": ((-0.84, 0.43, 0.50, -0.60, -1.32, -0.07), (0.35, 0.17, 0.19, 0.26, 0.53, 0.03)),
-    "Qwen3-32B": ((-0.96, 0.54, 0.48, -0.71, -1.42, 0.14), (0.35, 0.19, 0.17, 0.28, 0.51, 0.07)),
-    "Gemma-3-12B": ((-1.31, 2.04, 0.96, -0.93, 1.79, 0.42), (0.49, 0.76, 0.39, 0.36, 0.66, 0.23)),
-}
 AVERAGES = ((-0.796, 0.978, 0.486, -0.542, -0.480, 0.072), (0.314, 0.388, 0.190, 0.220, 0.466, 0.092))
-PRINTED = ((-0.80, 0.98, 0.49, -0.54, -0.48, 0.07), (0.31, 0.39, 0.19, 0.22, 0.47, 0.09))
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +41,12 @@ def row_of(frame: pl.DataFrame, model: str, metric: str, p: float | None = None)
 def test_averages_of_the_papers_table():
     rows = [
         {"model": model, "metric": metric, "delta_signed": deltas[i], "cv": cvs[i]}
-        for model, (deltas, cvs) in PAPER.items()
+        for model, (deltas, cvs) in VARIABILITY.items()
         for i, metric in enumerate(METRICS)
     ]
-    averaged = with_averages(pl.DataFrame(rows, schema=VARIABILITY_SCHEMA)).filter(model=AVERAGE)
+    averaged = with_averages(pl.DataFrame(rows, schema=VARIABILITY_SCHEMA)).filter(models=5)
     assert averaged["metric"].to_list() == list(METRICS)
-    for name, expected, printed in zip(("delta_signed", "cv"), AVERAGES, PRINTED, strict=True):
+    for name, expected, printed in zip(("delta_signed", "cv"), AVERAGES, VARIABILITY_AVERAGES, strict=True):
         assert averaged[name].to_list() == pytest.approx(expected, abs=1e-9)
         assert averaged[name].to_list() == pytest.approx(printed, abs=0.005)
 
@@ -93,11 +83,11 @@ def test_the_weighted_score_has_both_p_and_both_signs(runs, study):
 def test_averages_are_means_over_models(study):
     for metric in METRICS[:4]:
         own = [row_of(study.frame, model, metric)["cv"] for model in ("a", "b")]
-        assert row_of(study.frame, AVERAGE, metric)["cv"] == pytest.approx(statistics.fmean(own))
+        assert row_of(study.frame, "Average of 2", metric)["cv"] == pytest.approx(statistics.fmean(own))
 
 
 def test_intervals_contain_their_estimates_and_shrink_with_questions(study):
-    frame = study.frame.filter(pl.col("model") != AVERAGE, pl.col("metric") != "refusal_index")
+    frame = study.frame.filter(pl.col("models").is_null(), pl.col("metric") != "refusal_index")
     assert (frame["delta_low"] < frame["delta_absolute"]).all()
     assert (frame["delta_absolute"] < frame["delta_high"]).all()
     many = score_variability.make([made_run("a", n=2000)], OPTIONS).frame
@@ -112,13 +102,69 @@ def test_the_same_seed_gives_the_same_intervals(runs, study):
     assert not score_variability.make(runs, StudyOptions(Analysis(seed=1))).frame.equals(study.frame)
 
 
-def test_mean_not_significantly_different_from_zero_is_not_averaged(few_resamples):
-    runs = [made_run("none", rho=0.0, n=300), made_run("some", rho=0.6, n=300, seed=3)]
+def test_mean_not_significantly_different_from_zero_is_in_no_average(few_resamples):
+    runs = [made_run("none", rho=0.0, n=300), *(made_run(f"some{i}", rho=0.6, n=300, seed=3 + i) for i in range(2))]
     study = score_variability.make(runs, OPTIONS)
     assert any(note.startswith("The mean of RI does not differ significantly from 0 for none:") for note in study.notes)
-    average, some = (row_of(study.frame, model, "refusal_index") for model in (AVERAGE, "some"))
-    assert average["cv"] == pytest.approx(some["cv"])
+    own = [row_of(study.frame, model, "refusal_index")["cv"] for model in ("some0", "some1")]
+    average = row_of(study.frame, "Average of 2, without none", "refusal_index")
+    assert (average["cv"], average["models"]) == (pytest.approx(statistics.fmean(own)), 2)
+    # Other metrics are averaged over all three models and, to be compared with RI, over its two.
+    rates = study.frame.filter(pl.col("models").is_not_null(), metric="f_score")
+    assert rates["models"].to_list() == [3, 2]
+    assert study.frame.filter(model="Average of 3", metric="refusal_index").is_empty()
+    assert "(without none, where one of these metrics is near 0 or undefined)" in study.notes[-1]
     assert study.figure().axes
+
+
+def test_values_that_are_in_no_average_are_marked_in_the_table(few_resamples):
+    runs = [made_run("none", rho=0.0, n=300), *(made_run(f"some{i}", rho=0.6, n=300, seed=3 + i) for i in range(2))]
+    study = score_variability.make(runs, OPTIONS)
+    table = study.printed(study.frame)
+    for block in table.partition_by("block"):
+        assert [cell.endswith(" *") for cell in block["RI"]] == [True, False, False, False, False]
+        assert block["Model"].to_list()[3:] == ["Average of 3", "Average of 2, without none"]
+        assert block["RI"][3] == "-"
+    assert "* In no average" in study.table_caption
+
+
+def test_property_averages_of_one_name_are_of_the_same_models(few_resamples):
+    """Every average, recomputed from the rows of the models, is over the number of models that it states."""
+    rng = np.random.default_rng(2)
+    metrics, models = ["a", "b", "c"], [f"m{i}" for i in range(6)]
+    for _ in range(20):
+        rows = [
+            {"model": model, "metric": metric, "cv": rng.uniform(), "variants": 4}
+            | ({"mean_low": -1.0, "mean_high": 1.0} if rng.uniform() < 0.2 else {"mean_low": 1.0, "mean_high": 2.0})
+            for model in models
+            for metric in metrics
+        ]
+        frame = pl.DataFrame(rows, schema=VARIABILITY_SCHEMA)
+        sound = {m: {r["model"] for r in rows if r["metric"] == m and r["mean_low"] > 0} for m in metrics}
+        averages = with_averages(frame).filter(pl.col("models").is_not_null())
+        for metric in metrics:
+            if len(sound[metric]) > 1:
+                expected = statistics.fmean(
+                    r["cv"] for r in rows if r["metric"] == metric and r["model"] in sound[metric]
+                )
+                first = averages.filter(metric=metric).row(0, named=True)
+                assert (first["models"], first["cv"]) == (len(sound[metric]), pytest.approx(expected))
+        for _, part in averages.group_by("model"):
+            assert part["models"].n_unique() == 1
+        common = set.intersection(*sound.values())
+        if len(common) > 1:
+            last = averages.filter(pl.col("models") == len(common))
+            assert set(last["metric"]) == set(metrics)
+
+
+def test_metric_that_is_undefined_under_a_prompt_is_in_no_average(few_resamples):
+    runs = [made_run(f"m{i}", n=200, rho=0.6, seed=i) for i in range(3)]
+    never = runs[0].tables["low"].with_columns(refused=pl.lit(value=False))
+    runs[0] = runs[0].with_tables({**runs[0].tables, "low": never})
+    study = score_variability.make(runs, OPTIONS)
+    assert any(note.startswith("RI is undefined under some prompt for m0:") for note in study.notes)
+    averages = study.frame.filter(pl.col("models").is_not_null(), metric="refusal_index")
+    assert averages["models"].to_list() == [2]
 
 
 def test_runs_under_one_variant_are_left_out(runs):
@@ -210,7 +256,13 @@ def test_chance_variation_matches_a_metric_unaffected_by_prompts(few_resamples):
 
 def test_variability_table_and_figure(study):
     table = study.printed(study.frame)
-    assert table["Measure"].unique(maintain_order=True).len() == 5
-    assert table["Model"].to_list()[:3] == ["a", "b", AVERAGE]
+    assert table["block"].unique(maintain_order=True).to_list() == [
+        "Normalized difference",
+        "Coefficient of variation (that of chance alone)",
+    ]
+    assert table["Model"].to_list() == ["a", "b", "Average of 2"] * 2
+    row = row_of(study.frame, "a", "f_score")
+    assert table["F"][0] == f"{row['delta_signed']:+.2f}"
+    assert table["F"][3] == f"{row['cv']:.2f} ({row['cv_chance']:.2f})"
     assert "Weighted (p = 0.2)" in table.columns
     assert len(study.figure().axes) == 2

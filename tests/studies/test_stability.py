@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import LinearConstraint, isotonic_regression, minimize
 from scipy.stats import spearmanr
+from tests.paper.printed import VARIABILITY, VARIABILITY_AVERAGES
 
+from refusal_index.data.published import hallucination_rows
 from refusal_index.plugins.studies.stability import (
     coefficient_of_variation,
     disattenuated_correlation,
@@ -28,13 +30,8 @@ from refusal_index.plugins.studies.stability import (
 
 # --- Kendall's W, winner entropy and their values for random rankings
 
-# The paper's table "Refusal Index results on hallucination benchmarks": one row a benchmark, one column a model.
-HALLUCINATION = [
-    [0.36, 0.48, 0.54, 0.52, 0.50],
-    [0.56, 0.60, 0.56, 0.70, 0.38],
-    [0.22, 0.27, 0.22, 0.17, 0.34],
-    [0.12, 0.24, 0.40, 0.31, 0.52],
-]
+HALLUCINATION = hallucination_rows().drop("model").to_numpy().T.tolist()
+"""The paper's RI: one row a benchmark, one column a model."""
 TIED = [[1, 1, 2, 3, 3, 3], [2, 1, 2, 4, 4, 5], [0, 0, 0, 0, 0, 1], [1, 2, 3, 4, 5, 6], [6, 2, 3, 4, 5, 6]]
 MATRICES = st.tuples(st.integers(2, 6), st.integers(2, 6)).flatmap(
     lambda shape: arrays(float, shape, elements=st.integers(-3, 3).map(float))
@@ -453,33 +450,14 @@ def test_mismatched_values_and_covariances_raise(values, covariance, message):
 
 # --- Variability of a metric across prompts
 
-# The paper's table "Score variability across different refusal rates", as printed: accuracy, refusal, C/A, F-score,
-# weighted score and RI, for Mistral-123B, Qwen3-235B ("Qwen2-35B"), Qwen2.5-72B, Qwen3-32B and Gemma-3-12B.
-DELTA = np.array(
-    [
-        [-0.40, 0.93, 0.37, -0.16, -0.83, 0.06],
-        [-0.47, 0.95, 0.12, -0.31, -0.62, -0.19],
-        [-0.84, 0.43, 0.50, -0.60, -1.32, -0.07],
-        [-0.96, 0.54, 0.48, -0.71, -1.42, 0.14],
-        [-1.31, 2.04, 0.96, -0.93, 1.79, 0.42],
-    ]
-)
-CV = np.array(
-    [
-        [0.16, 0.35, 0.14, 0.06, 0.31, 0.04],
-        [0.22, 0.47, 0.06, 0.14, 0.32, 0.09],
-        [0.35, 0.17, 0.19, 0.26, 0.53, 0.03],
-        [0.35, 0.19, 0.17, 0.28, 0.51, 0.07],
-        [0.49, 0.76, 0.39, 0.36, 0.66, 0.23],
-    ]
-)
+DELTA, CV = (np.array([rows[part] for rows in VARIABILITY.values()]) for part in (0, 1))
 FOUR = st.lists(st.floats(0.01, 1), min_size=4, max_size=4, unique=True)
 
 
 def test_averages_against_the_papers_table() -> None:
     assert DELTA.mean(axis=0) == pytest.approx([-0.796, 0.978, 0.486, -0.542, -0.480, 0.072], abs=1e-12)
     assert CV.mean(axis=0) == pytest.approx([0.314, 0.388, 0.190, 0.220, 0.466, 0.092], abs=1e-12)
-    printed_delta, printed_cv = [-0.80, 0.98, 0.49, -0.54, -0.48, 0.07], [0.31, 0.39, 0.19, 0.22, 0.47, 0.09]
+    printed_delta, printed_cv = VARIABILITY_AVERAGES
     assert DELTA.mean(axis=0) == pytest.approx(printed_delta, abs=0.005)
     assert CV.mean(axis=0) == pytest.approx(printed_cv, abs=0.005)
 

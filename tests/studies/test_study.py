@@ -6,6 +6,8 @@ import csv
 import io
 import itertools
 import re
+import shutil
+import subprocess
 import tomllib
 from dataclasses import replace
 from importlib.resources import files
@@ -18,7 +20,7 @@ import pytest
 from matplotlib.text import Annotation
 from tests.studies.made import HOSTILE, made_run
 
-from refusal_index.plugins.studies import style
+from refusal_index.plugins.studies import precision, style
 from refusal_index.plugins.studies.results import results_table
 from refusal_index.plugins.studies.study import (
     STUDY_NAMES,
@@ -28,10 +30,11 @@ from refusal_index.plugins.studies.study import (
     index_text,
     markdown,
     study_csv,
+    study_spec,
     tex_text,
     write_study,
 )
-from refusal_index.plugins.studies.style import MAX_ROWS, escaped, label_points, latex_table
+from refusal_index.plugins.studies.style import BLOCK, MAX_ROWS, escaped, label_points, latex_table
 
 # --- Figures
 
@@ -126,7 +129,8 @@ def test_every_study_has_its_texts_and_every_text_is_used():
 
 
 OF_FIGURES = re.compile(
-    r"CSV|grey|orange|blue|colour|filled|hollow|dashed|dotted|solid|drawn|band\b|\bbars?\b|circle|diamond|\baxis\b|"
+    r"CSV|grey|orange|blue|colour|filled|hollow|dashed|dotted|solid|drawn|band\b|\bbars?\b|circle|diamond|\bax[ie]s\b|"
+    r"marker|\bmarks?\b|panel|\barrow|legend|\bpale\b|"
     r"\b(left|right|above|below|open):",
     re.IGNORECASE,
 )
@@ -215,6 +219,44 @@ def test_latex_of_a_long_frame_says_where_the_rest_is():
     assert text.count("\\\\\n") == MAX_ROWS + 1
     assert "\\toprule" in text
     assert "\\label{tab:some-study}" in text
+
+
+def test_blocks_of_rows_have_a_rule_and_a_heading():
+    table = pl.DataFrame({BLOCK: ["A_1", "A_1", "B"], "name": ["x", "y", "z"], "value": [1, 2, 3]})
+    lines = latex_table(table, "Caption.", "s").splitlines()
+    first = lines.index("\\multicolumn{2}{l}{\\textit{A\\_1}} \\\\")
+    assert lines[first - 1] == "\\midrule"
+    assert lines[first + 1 : first + 6] == [
+        "x & 1 \\\\",
+        "y & 2 \\\\",
+        "\\midrule",
+        "\\multicolumn{2}{l}{\\textit{B}} \\\\",
+        "z & 3 \\\\",
+    ]
+    assert "\\textbf{block}" not in "\n".join(lines)
+    alone = latex_table(table.filter(pl.col("name") != "z"), "Caption.", "s")
+    assert "multicolumn" not in alone
+    assert alone.count("\\midrule") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs LaTeX")
+def test_end_to_end_tables_of_sixteen_models_fit_a_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(precision, "RESAMPLES", 20)
+    names = [f"openrouter/some-provider/model-{place}-with-a-long-name" for place in range(16)]
+    runs = [made_run(name, dataset="simpleqa", n=40, seed=seed) for seed, name in enumerate(names)]
+    for name in ("results_table", "accuracy_refusal_plane", "score_variability", "index_and_accuracy"):
+        study = study_spec(name).make(runs, StudyOptions())
+        table = tex_text(study)
+        assert all(table.count(escaped(model)) for model in names), name
+        packages = "\\usepackage{booktabs,graphicx,textcomp}\\usepackage[T1]{fontenc}"
+        page = f"\\documentclass{{article}}{packages}\\begin{{document}}{table}\\end{{document}}"
+        (tmp_path / f"{name}.tex").write_text(page)
+        command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"]
+        made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert made.returncode == 0, made.stdout
+        assert "(1 page" in made.stdout, name
+        assert not re.search(r"Float too large|Overfull \\hbox", made.stdout), made.stdout
 
 
 def test_latex_right_aligns_numbers_with_minus_signs():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -344,6 +344,7 @@ def compare(
     cluster: str | None = None,
     weight: str | None = None,
     seed: int = 0,
+    with_: str | None = None,
     full: bool = False,
     json: bool = False,
 ) -> None:
@@ -356,9 +357,13 @@ def compare(
     Go by RI. If every run has repeated samples (run --draws 2), the difference in corrected RI is shown too, with a
     note where the two disagree.
 
+    With --with paper, one run or more is placed among the models of the paper on the same dataset, by RI, with what is
+    not comparable and why.
+
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or fewer than two readable runs.
 
-    - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet); at least two models.
+    - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet); at least two models,
+      with --with paper at least one.
     - `variants` NAME: Compare under this prompt only. [default: each prompt that the runs share, and all
       combined]
     - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
@@ -366,6 +371,8 @@ def compare(
     - `metric`: Metric to rank by, for three runs or more.
     - `adjustment`: Adjustment of a ranking for multiple comparisons: 'max-t' or 'holm'.
     - `seed`: Random seed of the simulation for max-t.
+    - `with_` SOURCE: 'paper' to show the runs among the values that the paper prints, instead of comparing them with
+      each other.
     - `full`: Print every metric, pair and note.
     - `json`: Print everything as JSON and nothing else.
     """
@@ -374,8 +381,10 @@ def compare(
     from refusal_index.data.rates import BY_ANSWERABLE
     from refusal_index.findings.comparison import compare_pair
     from refusal_index.findings.metrics import METRICS
+    from refusal_index.findings.published import compare_with_paper
     from refusal_index.findings.ranking import rank
     from refusal_index.render.comparison import pair_blocks, pair_screen, ranking_blocks, ranking_screen
+    from refusal_index.render.published import published_screen
     from refusal_index.runs.gate import OF_RANKING
 
     analysis = Analysis(
@@ -388,17 +397,21 @@ def compare(
         seed=seed,
         sampling=Sampling(cluster, weight),
     )
+    if with_ is not None:
+        one_of("--with", with_, ["paper"])
+        _refuse_ranking_options(analysis, OF_RANKING, "a ranking of three runs or more, got --with paper")
     readable = readable_runs(runs, analysis)
-    if len(readable.runs) < 2:
+    if with_ is None and len(readable.runs) < 2:
         raise OptionError(
             f"compare: expected two models or more, got {readable.runs[0].label} alone; "
-            "add the folder or the outcome table of another run"
+            "add the folder or the outcome table of another run, or --with paper"
         )
-    if len(readable.runs) == 2:
-        defaults = Analysis()
-        for name in OF_RANKING:
-            if getattr(analysis, name) != getattr(defaults, name):
-                raise OptionError(f"--{name}: applies to a ranking of three runs or more, got two; leave it out")
+    if with_ is not None:
+        placed = compare_with_paper(readable.runs, analysis)
+        document = placed.to_document
+        blocks = published_screen(placed, full=full)
+    elif len(readable.runs) == 2:
+        _refuse_ranking_options(analysis, OF_RANKING, "a ranking of three runs or more, got two")
         pair = compare_pair(readable.runs, analysis)
         document = pair.to_document
         blocks = (pair_blocks if full else pair_screen)(pair)
@@ -411,6 +424,15 @@ def compare(
     else:
         console.show(blocks)
         if not full:
-            console.show(["", "Add --full for all metrics, pairs and notes."])
+            what = "all metrics" if with_ else "all metrics, pairs and notes"
+            console.show(["", f"Add --full for {what}."])
     if readable.left_out:
         raise typer.Exit(INCOMPLETE)
+
+
+def _refuse_ranking_options(analysis: Analysis, names: Iterable[str], what: str) -> None:
+    """Raise OptionError for an option of rankings that is given although there is no ranking."""
+    defaults = type(analysis)()
+    for name in names:
+        if getattr(analysis, name) != getattr(defaults, name):
+            raise OptionError(f"--{name}: applies to {what}; leave it out")

@@ -36,6 +36,9 @@ An interval of any width may straddle the border of two neighbouring steps.
 HEADLINE_CODES = frozenset({"unscored_outcomes", "sampling"})
 """Caveats that are shown beside RI even if they are not serious."""
 
+PUBLISHED_CODES = frozenset({"published_place", "published_apart", "published_not_comparable"})
+"""Statements about published models that are shown beside RI."""
+
 MEANINGLESS = frozenset({"boundary", "next_to_no_knowledge"})
 """Caveats under which no conclusion may be drawn from the number."""
 
@@ -66,11 +69,11 @@ class Headline:
         return [caveat for caveat in self.caveats if caveat not in self.main_caveats]
 
 
-def headline(summary: Summary, about: Mapping[str, Any], paper: Sequence[float] = ()) -> Headline:
+def headline(summary: Summary, about: Mapping[str, Any], published: Sequence[Statement] = ()) -> Headline:
     """Return the first screen of a run of one model on one dataset.
 
     - `about`: what the run's folder says of how it was made.
-    - `paper`: indices of the paper's own models on the same questions.
+    - `published`: where the run stands among the published models of its dataset.
     """
     index = summary.index or Estimate(None, status="undefined")
     rates = [variant.table.error_rate for variant in summary.variants if variant.table.n]
@@ -85,7 +88,7 @@ def headline(summary: Summary, about: Mapping[str, Any], paper: Sequence[float] 
         missing_answers=missing_answers(summary),
         indices=indices(summary, None if summary.corrected is None else {"": summary.corrected}),
         certainty=tuple(_certainty(summary, about, index)),
-        comparisons=tuple(_comparisons(summary, paper)),
+        comparisons=(*_comparisons(summary), *(one for one in published if one.code in PUBLISHED_CODES)),
         caveats=summary_caveats(summary),
     )
 
@@ -184,7 +187,7 @@ def _certainty(summary: Summary, about: Mapping[str, Any], index: Estimate) -> I
     yield Statement("interval_covers", "scope", {"prompts": is_joint})
 
 
-def _comparisons(summary: Summary, paper: Sequence[float]) -> Iterator[Statement]:
+def _comparisons(summary: Summary) -> Iterator[Statement]:
     yield Statement("scale", "scope")
     estimates = [
         (variant.index.estimate, variant.name) for variant in summary.variants if variant.index.estimate is not None
@@ -197,8 +200,3 @@ def _comparisons(summary: Summary, paper: Sequence[float]) -> Iterator[Statement
         beyond = None if pvalue is None else pvalue < 1 - summary.analysis.confidence_level
         values = {"best": best, "high": high, "worst": worst, "low": low, "beyond_chance": beyond}
         yield Statement("best_and_worst", "conclusion", values)
-    if paper:
-        index = None if summary.index is None else summary.index.estimate
-        below = None if index is None else sum(value < index for value in paper)
-        ends = {"low": min(paper), "high": max(paper)}
-        yield Statement("paper", "scope", {"models": len(paper), **ends, "index": index, "below": below})

@@ -46,7 +46,8 @@ from refusal_index.render.format import (
     percent,
     title,
 )
-from refusal_index.render.report.page import BOX, UNIT, MetricRow, Scale, environment
+from refusal_index.render.report.page import BOX, MetricRow, environment
+from refusal_index.render.report.scales import UNIT, Scale
 from refusal_index.render.run_view import RunView
 from refusal_index.render.sections import PageSection, Section
 from refusal_index.render.sentences import add_sentences, phrase, sentence

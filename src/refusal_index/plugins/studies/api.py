@@ -23,8 +23,8 @@ def study(name: str, runs: Sequence[RunResults | str | Path] | RunResults, **opt
     runs
         Runs, run folders, set folders, or outcome tables.
     options
-        ``models``, a table of models in addition to that of the paper, and fields of
-        `refusal_index.data.analysis.Analysis`.
+        ``models``, a table of models in addition to that of the paper; ``without_paper=True`` to leave out the models
+        that the paper prints; and fields of `refusal_index.data.analysis.Analysis`.
 
     Raises
     ------
@@ -34,6 +34,7 @@ def study(name: str, runs: Sequence[RunResults | str | Path] | RunResults, **opt
     if name not in STUDY_NAMES and name not in study_names():
         raise unknown("name", name, study_names())
     models = options.pop("models", None)
+    without_paper = options.pop("without_paper", False)
     analysis = Analysis.of_options(options)
     compared = compared_runs([runs] if isinstance(runs, RunResults) else runs, analysis)
-    return study_spec(name).make(compared, StudyOptions(analysis, models))
+    return study_spec(name).make(compared, StudyOptions(analysis, models, without_paper))

@@ -29,6 +29,7 @@ def study(
     confidence_level: ConfidenceLevel = 0.95,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     models: Path | None = None,
+    without_paper: bool = False,
 ) -> None:
     """Reproduce the paper's tables and figures.
 
@@ -48,11 +49,12 @@ def study(
       answered. [default: that of the runs if they agree, else 1]
     - `seed`: Random seed of simulations and resampling.
     - `models` FILE: Table of models, a CSV file with the columns model, family, parameters_billion.
+    - `without_paper`: Leave out the models that the paper prints, which are otherwise shown with runs on SimpleQA.
     """
     from refusal_index.data.analysis import Analysis
     from refusal_index.plugins.studies.study import STUDY_NAMES, StudyOptions, study_names, study_spec, write_study
 
-    options = StudyOptions(Analysis(confidence_level, weighted_score_p, seed=seed), models)
+    options = StudyOptions(Analysis(confidence_level, weighted_score_p, seed=seed), models, without_paper)
     if all_:
         if name is None:
             raise OptionError("study --all: expected runs, sets or outcome tables, got none")

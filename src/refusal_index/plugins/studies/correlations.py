@@ -335,7 +335,7 @@ def index_predictors(runs: Sequence[RunResults], options: StudyOptions) -> Study
     Raises NotPossibleError if fewer than four models have an index and the paper's rows do not apply.
     """
     chosen, notes = inputs.of_one_dataset(runs)
-    every = [*paper_model_rows(chosen), *(row for _, row in model_rows(chosen, options))]
+    every = [*paper_model_rows(chosen, options), *(row for _, row in model_rows(chosen, options))]
     points = pl.DataFrame(every, schema=POINT_SCHEMA)
     sparse_models = points.filter("sparse")["model"].to_list()
     parts = {source: points.filter(~pl.col("sparse"), source=source) for source in (inputs.RUN, inputs.PAPER)}

@@ -22,12 +22,13 @@ from statistics import fmean
 
 import polars as pl
 
+from refusal_index.data.published import paper_rows
 from refusal_index.data.rates import contingency_table, first_draws, variant_metrics
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.draws import joint_index
 from refusal_index.findings.metrics import INDEX
 from refusal_index.findings.run_results import RunResults
-from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, paper_rows, study_text
+from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, study_text
 from refusal_index.render.format import abridged
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 
@@ -218,6 +219,8 @@ RUN = "run"
 SIMPLEQA = "simpleqa"
 PAPER_P = 1.0
 """p of the weighted scores printed in the paper."""
+PAPER_SOURCE = 'Published: Pan et al., table "Results on SimpleQA with 95% CI", as printed'
+"""Heading of the paper's rows in tables."""
 
 KNOWN_FAMILIES = ("claude", "gemini", "gemma", "qwen", "mistral", "llama", "gpt", "deepseek", "glm", "phi", "almanac")
 _COLUMNS = {"model": pl.String, "family": pl.String, "parameters_billion": pl.Float64}
@@ -228,9 +231,9 @@ class ModelTableError(RefusalIndexError, ValueError):
     """An invalid table of models."""
 
 
-def paper_context(runs: Sequence[RunResults]) -> pl.DataFrame:
-    """Return the paper's rows if all runs are on SimpleQA, else an empty table."""
-    on_simpleqa = bool(runs) and all(run.dataset_id == SIMPLEQA for run in runs)
+def paper_context(runs: Sequence[RunResults], options: StudyOptions) -> pl.DataFrame:
+    """Return the paper's rows if they are wanted and all runs are on SimpleQA, else an empty table."""
+    on_simpleqa = bool(runs) and not options.without_paper and all(run.dataset_id == SIMPLEQA for run in runs)
     return paper_rows() if on_simpleqa else paper_rows().clear()
 
 

@@ -143,7 +143,7 @@ def accuracy_refusal_plane(runs: Sequence[RunResults], options: StudyOptions) ->
     if not points:
         raise NotPossibleError("; no answer of these has a grade")
     lines = [row for run in chosen for row in curve_rows(run, options, INDEX)]
-    shown = pl.DataFrame([*points, *_context_rows(chosen), *lines], schema=PLANE_SCHEMA)
+    shown = pl.DataFrame([*points, *_context_rows(chosen, options), *lines], schema=PLANE_SCHEMA)
     contours = [*_score_contours(plane_top(shown), options)]
     # Contours of the index for several runs would need several error rates in one panel.
     if len(chosen) == 1:
@@ -196,14 +196,14 @@ PRINTED_POINTS: Mapping[str, str | style.Cell] = {
 }
 
 
-def _context_rows(runs: Sequence[RunResults]) -> list[dict[str, Any]]:
+def _context_rows(runs: Sequence[RunResults], options: StudyOptions) -> list[dict[str, Any]]:
     """Return the points of the paper's models."""
     ends = {
         f"{name}_{end}": f"{name.partition('_')[0]}_{end}"
         for name in ("refusal_rate", "correct_rate")
         for end in ("low", "high")
     }
-    return inputs.paper_context(runs).rename(ends).with_columns(kind=pl.lit("context")).to_dicts()
+    return inputs.paper_context(runs, options).rename(ends).with_columns(kind=pl.lit("context")).to_dicts()
 
 
 def _score_contours(top: float, options: StudyOptions) -> Iterator[dict[str, Any]]:

@@ -534,8 +534,16 @@ def _spread_row(
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
 
 
+PRINTED_SIZES = (100, 500, 1000, 2000)
+MAX_RUNS = 4
+"""Maximum number of runs of which the table has all sizes; of more it has `PRINTED_SIZES` and the largest of each."""
+
+
 def _printed_sample_size(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the observed and predicted coefficients of variation, one row per model and size."""
+    if frame.select("model", "dataset", "variant").n_unique() > MAX_RUNS:
+        largest = pl.col("size") == pl.col("size").max().over("model", "dataset", "variant")
+        frame = frame.filter(pl.col("size").is_in(PRINTED_SIZES) | largest)
     cells = [f"{number(o)} ({number(p)})" for o, p in frame.select("cv", "predicted_cv").iter_rows()]
     labels = pl.col("metric").replace_strict({name: metric.label for name, metric in METRICS.items()})
     labelled = frame.with_columns(labels, pl.Series("cell", cells))

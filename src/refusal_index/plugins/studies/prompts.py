@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, style
 from refusal_index.plugins.studies.stability import coefficient_of_variation, normalized_difference
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
-from refusal_index.render.format import abridged, number, signed, with_interval
+from refusal_index.render.format import number, signed, with_interval
 from refusal_index.stats import weighted_score
 from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
@@ -101,16 +102,24 @@ def _cv(values: FloatArray) -> FloatArray:
         return np.asarray(values.std(axis=-1) / abs(values.mean(axis=-1)))
 
 
-AVERAGE = "Average"
 PAPER_PS = (1.0, 0.2)
 """p of the weighted score: that of the paper's table, and that in its text."""
 WEIGHTED = "weighted_score"
 VARIABILITY_SCHEMA = schema(
-    "model metric p variants mean mean_low mean_high delta_signed delta_absolute delta_low delta_high "
+    "model models metric p variants mean mean_low mean_high delta_signed delta_absolute delta_low delta_high "
     "range_absolute cv cv_low cv_high cv_sample cv_chance ratio ratio_low ratio_high reason"
 )
+"""`models`: the number of models of an average, null in rows of a model."""
 NEAR_ZERO = pl.col("mean_low").le(0) & pl.col("mean_high").ge(0)
 """Selects rows whose mean does not differ significantly from 0, so that ratios to it are meaningless."""
+HAS_FEWER = pl.col("variants") < pl.col("variants").max().over("model")
+"""Selects rows of a metric that is undefined under some of the model's prompts."""
+IS_AVERAGED = ~(NEAR_ZERO.fill_null(value=False) | HAS_FEWER.fill_null(value=False) | pl.col("reason").is_not_null())
+"""Selects the rows of models that enter averages."""
+MIN_AVERAGED = 2
+"""Minimum number of models of an average."""
+MARK = " *"
+"""Follows a value that is in no average."""
 _SPREADS = ("delta_signed", "delta_absolute", "range_absolute", "cv", "cv_sample", "cv_chance")
 
 
@@ -128,14 +137,16 @@ def score_variability(runs: Sequence[RunResults], options: StudyOptions) -> Stud
     notes += inputs.left_out("Left out, since under one prompt only", single)
     rows = [row for run in repeated for row in _variability_rows(run, options)]
     frame = with_averages(pl.DataFrame(rows, schema=VARIABILITY_SCHEMA))
-    near = frame.filter(NEAR_ZERO).group_by("metric", "p", maintain_order=True).agg("model")
-    for metric, p, models in near.rows():
-        named = _line_label(metric, p).replace("\n", " ")
-        notes = (*notes, study_text("score_variability", "near_zero", metric=named, models=abridged(models)))
+    for code, chosen_rows in (("near_zero", NEAR_ZERO), ("fewer", HAS_FEWER)):
+        for metric, p, models in (
+            frame.filter(chosen_rows).group_by("metric", "p", maintain_order=True).agg("model").rows()
+        ):
+            named = _line_label(metric, p).replace("\n", " ")
+            notes = (*notes, study_text("score_variability", code, metric=named, models=models))
     for model, metric, reason in frame.drop_nulls("reason").select("model", "metric", "reason").rows():
         why = reason.replace("_", " ")
         notes = (*notes, f"{model}: the variability of {METRICS[metric].label} is undefined ({why}).")
-    ratios = _ratios(repeated, frame, options)
+    ratios, compared = _ratios(repeated, frame, options)
     texts = []
     for row in ratios.iter_rows(named=True):
         label = "the three together" if row["metric"] == ALL_HEURISTIC else METRICS[row["metric"]].label
@@ -144,29 +155,61 @@ def score_variability(runs: Sequence[RunResults], options: StudyOptions) -> Stud
             ends = f"{number(row['ratio_low'], 2)}, {number(row['ratio_high'], 2)}"
         texts.append(f"{label} {number(row['ratio'], 2)} [{ends}]")
     if texts:
-        notes = (*notes, study_text("score_variability", "ratio", ratios="; ".join(texts)))
+        others = [run.label for run in repeated if run.label not in compared]
+        values = {"ratios": "; ".join(texts), "models": len(compared), "others": others}
+        notes = (*notes, study_text("score_variability", "ratio", **values))
     frame = pl.concat([frame, ratios], how="diagonal").select(frame.columns)
-    values = {**inputs.data_values(repeated), "resamples": f"{precision.RESAMPLES:,}"}
+    marked = frame.filter(_IS_OF_MODEL, ~IS_AVERAGED).height > 0
+    values = {**inputs.data_values(repeated), "resamples": f"{precision.RESAMPLES:,}", "marked": marked}
     return Study(frame, _draw_variability, _printed_variability, notes, values)
 
 
 def with_averages(frame: pl.DataFrame) -> pl.DataFrame:
-    """Add the mean of every measure of variability over the models, in rows of the model ``Average``.
+    """Add the mean of every measure of variability over models, in rows with the number of these in `models`.
 
-    Models whose mean of the metric does not differ significantly from 0 are excluded.
+    An average is over the models of `IS_AVERAGED`. These can differ between metrics. So that metrics can be compared,
+    the averages of one name are of the same models: for the models of each metric, and for those of all metrics, there
+    is an average of every metric that all of them have.
     """
-    if frame["model"].n_unique() < 2:
-        return frame
-    sound = frame.with_columns(
-        pl.when(~NEAR_ZERO.fill_null(value=False)).then(pl.col(name)).alias(name) for name in _SPREADS
-    )
-    means = sound.group_by("metric", "p", maintain_order=True).agg(pl.col(name).mean() for name in _SPREADS)
-    averages = means.with_columns(pl.lit(AVERAGE).alias("model"))
-    return pl.concat([frame, averages], how="diagonal").select(list(VARIABILITY_SCHEMA))
+    averaged = frame.filter(IS_AVERAGED)
+    models_of = {
+        metric: frozenset(part["model"]) for metric, part in averaged.group_by("metric", "p", maintain_order=True)
+    }
+    common = frozenset.intersection(*models_of.values()) if models_of else frozenset[str]()
+    sets = dict.fromkeys([*models_of.values(), common])
+    kept = sorted((models for models in sets if len(models) >= MIN_AVERAGED), key=len, reverse=True)
+    names = _average_names(kept, frame["model"].unique(maintain_order=True).to_list())
+    parts = [frame]
+    for models, name in zip(kept, names, strict=True):
+        own = averaged.filter(pl.col("model").is_in(models))
+        means = own.group_by("metric", "p", maintain_order=True).agg(pl.col(_SPREADS).mean(), models=pl.len())
+        whole = means.filter(pl.col("models") == len(models))
+        parts.append(whole.with_columns(pl.col("models").cast(pl.Int64), model=pl.lit(name)))
+    return pl.concat(parts, how="diagonal").select(list(VARIABILITY_SCHEMA))
 
 
-def _ratios(runs: Sequence[RunResults], frame: pl.DataFrame, options: StudyOptions) -> pl.DataFrame:
-    """Return the ratios of RI's variability to that of the heuristic metrics, over models with clear means of all."""
+def _average_names(sets: Sequence[frozenset[str]], models: Sequence[str]) -> Iterator[str]:
+    """Yield a distinct name for the average over each set of models."""
+    names: Counter[str] = Counter()
+    for included in sets:
+        others = [model for model in models if model not in included]
+        left_out = others[0] if len(others) == 1 else f"{len(others)} models"
+        name = f"Average of {len(included)}" + (f", without {left_out}" if others else "")
+        names[name] += 1
+        yield name if names[name] == 1 else f"{name} ({names[name]})"
+
+
+_IS_OF_MODEL = pl.col("models").is_null() & (pl.col("model") != RATIO)
+"""Selects the rows of models."""
+
+
+def _ratios(
+    runs: Sequence[RunResults], frame: pl.DataFrame, options: StudyOptions
+) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Return the ratios of RI's variability to that of the heuristic metrics, over models with clear means of all.
+
+    - returned `models`: the labels of these.
+    """
     names = (INDEX, *HEURISTIC)
     relevant = frame.filter(pl.col("p").is_null() | (pl.col("p") == inputs.PAPER_P))
     near_zero = set(relevant.filter(NEAR_ZERO & pl.col("metric").is_in(names))["model"])
@@ -179,21 +222,24 @@ def _ratios(runs: Sequence[RunResults], frame: pl.DataFrame, options: StudyOptio
     ]
     columns = ("model", "metric", "p", "ratio", "ratio_low", "ratio_high")
     if not sound or len({len(by_model[model]) for model in sound}) > 1:
-        return pl.DataFrame(schema={name: VARIABILITY_SCHEMA[name] for name in columns})
+        return pl.DataFrame(schema={name: VARIABILITY_SCHEMA[name] for name in columns}), ()
     values = {}
     for name in names:
         p = inputs.PAPER_P if name == WEIGHTED else None
         values[name] = np.array([[_value(scores, name, p) for scores in by_model[model]] for model in sound], float)
     draws = precision.resampled_together([run for run in runs if run.label in sound], options)
     rows = ratio_rows(values, draws, options.analysis)
-    return pl.DataFrame(list(rows), schema={name: VARIABILITY_SCHEMA[name] for name in columns})
+    return pl.DataFrame(list(rows), schema={name: VARIABILITY_SCHEMA[name] for name in columns}), tuple(sound)
 
 
 def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the normalised difference on the left and the coefficient of variation on the right, a line per metric."""
     frame = frame.filter(pl.col("model") != RATIO)
     lines = frame.select("metric", "p").unique(maintain_order=True).rows()
-    models = [model for model in frame["model"].unique(maintain_order=True) if model != AVERAGE]
+    # Of the averages of a metric, the one over the most models is drawn.
+    averages = frame.filter(~_IS_OF_MODEL).unique(["metric", "p"], keep="first", maintain_order=True)
+    frame = pl.concat([frame.filter(_IS_OF_MODEL), averages]).with_columns(is_averaged=IS_AVERAGED)
+    models = frame.filter(_IS_OF_MODEL)["model"].unique(maintain_order=True).to_list()
     height = 0.9 + len(lines) * max(0.3, 0.09 * len(models))
     left, right = style.subplots(figure, style.WIDTH, height, 1, 2, sharey=True)
     colours = style.model_colours(models)
@@ -211,17 +257,18 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
         for row in frame.drop_nulls(name).iter_rows(named=True):
             x = row[name]
             row_y = lines.index((row["metric"], row["p"]))
-            if row["model"] == AVERAGE:
+            if row["models"] is not None:
                 axes.plot([x] * 2, [row_y - 0.36, row_y + 0.36], color=style.INK, linewidth=1.2, zorder=3)
                 continue
             colour = colours[row["model"]]
             y = row_y + shifts[row["model"]]
             xs = style.ends(row, short)
             inside = low <= x <= high
-            style.mark(axes, x if inside else None, y, colour, markers[row["model"]], xs=xs, size=3.5)
+            face = None if row["is_averaged"] else style.PAPER
+            style.mark(axes, x if inside else None, y, colour, markers[row["model"]], xs=xs, size=3.5, face=face)
             if not inside:  # an arrow at the end of the axis
                 end, arrow = (low, "<") if x < low else (high, ">")
-                style.mark(axes, end, y, colour, arrow, size=4.5, clip_on=False)
+                style.mark(axes, end, y, colour, arrow, size=4.5, face=face, clip_on=False)
         axes.axvline(0, color=style.GREY, linewidth=0.7)
     style.name_rows((left, right), [_line_label(*line) for line in lines])
     left.set_xlabel("Difference over |mean|")
@@ -231,23 +278,28 @@ def _draw_variability(figure: Figure, frame: pl.DataFrame) -> None:
 
 def _printed_variability(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the table in the paper's layout: differences above coefficients of variation, one column per metric."""
-    frame = frame.filter(pl.col("model") != RATIO)
+    frame = frame.filter(pl.col("model") != RATIO).with_columns(is_marked=_IS_OF_MODEL & ~IS_AVERAGED)
+    labels = [_line_label(*line).replace("\n", " ") for line in frame.select("metric", "p").rows()]
     parts = []
-    for heading, name, has_sign in _PARTS:
-        cells = [(signed if has_sign else number)(value, 2) for value in frame[name]]
-        labels = [_line_label(*line).replace("\n", " ") for line in frame.select("metric", "p").rows()]
-        named = frame.with_columns(pl.Series("cell", cells), pl.Series("heading", labels), Measure=pl.lit(heading))
-        parts.append(style.widened(named, ["Measure", "model"], "heading", "cell").rename({"model": "Model"}))
+    for heading, cell in _PARTS.items():
+        cells = [cell(row) + MARK * row["is_marked"] for row in frame.iter_rows(named=True)]
+        named = frame.with_columns(
+            pl.Series("cell", cells), pl.Series("heading", labels), pl.lit(heading).alias(style.BLOCK)
+        )
+        parts.append(style.widened(named, [style.BLOCK, "model"], "heading", "cell").rename({"model": "Model"}))
     return pl.concat(parts)
 
 
-_PARTS = (
-    ("Difference over mean", "delta_signed", True),
-    ("Difference over |mean|", "delta_absolute", True),
-    ("Range over |mean|", "range_absolute", False),
-    ("Coefficient of variation", "cv", False),
-    ("Of which chance alone", "cv_chance", False),
-)
+def _with_chance(row: Mapping[str, Any]) -> str:
+    """Return a coefficient of variation, and in brackets what chance alone would give."""
+    chance = "" if row["cv_chance"] is None else f" ({number(row['cv_chance'], 2)})"
+    return number(row["cv"], 2) + chance
+
+
+_PARTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "Normalized difference": lambda row: signed(row["delta_signed"], 2),
+    "Coefficient of variation (that of chance alone)": _with_chance,
+}
 
 
 def _variability_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]]:

@@ -1,19 +1,21 @@
 """Rankings of models: their stability over settings for every metric, and by the Refusal Index with ties.
 
 `ranking_stability` shows whether a metric ranks models alike in all settings, beyond the effects of correct rate and
-refusal rate. A setting is a dataset and a prompt variant. The frame is the paper's table in long form, one row per
-metric and removed effect; `paper_layout` converts it to the paper's layout. Where the paper is ambiguous, both readings
-are given: W with and without the correction for ties, and isotonic functions for all models together or, as in the
-wording of its appendix, for each model separately.
+refusal rate. A setting is a dataset and a prompt variant. The models and settings are those of the largest complete
+block, where every metric is defined. If it lacks a dataset, the largest block with a setting of every dataset is shown
+as well: with many models on SimpleQA and a few on all datasets, it has the eight settings of the paper. The frame is
+the paper's table in long form, one row per metric and removed effect; `paper_layout` converts it to the paper's layout.
+Where the paper is ambiguous, both readings are given: W with and without the correction for ties, and isotonic
+functions for all models together or, as in the wording of its appendix, for each model separately.
 
-`ranking_with_ties` shows the ranking of `refusal-index compare` for three or more runs, by the joint index over all
-variants that the models share.
+`ranking_with_ties` shows the ranking of `refusal-index compare` for three or more runs, by the joint index over the
+largest complete block of models and variants.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -31,7 +33,9 @@ from refusal_index.findings.metrics import METRICS
 from refusal_index.findings.ranking import rank
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, stability, style
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study
+from refusal_index.plugins.studies.complete_block import CompleteBlock, largest_complete_block
+from refusal_index.plugins.studies.inputs import COMPARED
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import UNDEFINED, abridged, number, reason_text
 
 REMOVED_LABELS: Mapping[str, str] = {
@@ -46,78 +50,166 @@ N_RESAMPLES = 500
 FloatMatrix = NDArray[np.float64]
 
 
+MOST_CELLS = "most_cells"
+EVERY_DATASET = "every_dataset"
+"""Values of the column `block`: the largest complete block, and the largest with a setting of every dataset."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One model in one setting."""
+
+    run: RunResults
+    variant: str | None
+    metrics: Mapping[str, float | None]  # by name; None where undefined
+
+    @property
+    def undefined(self) -> tuple[str, ...]:
+        """The labels of the metrics that are undefined."""
+        return tuple(METRICS[name].label for name, value in self.metrics.items() if value is None)
+
+
+Cells = Mapping[str, Mapping[str, Cell]]
+"""The cells of a grid by setting and model."""
+
+
 @dataclass(frozen=True, eq=False)
 class Grid:
     """Every metric of several models under the same settings."""
 
+    block: str  # `MOST_CELLS` or `EVERY_DATASET`
     # names of models and settings
     models: tuple[str, ...]
     settings: tuple[str, ...]
     scores: Mapping[str, FloatMatrix]  # values by metric, shape (settings, models)
     sources: tuple[tuple[tuple[RunResults, str | None], ...], ...]  # run and variant of each model, by setting
-    notes: tuple[str, ...]  # what was left out
 
 
 @study
 def ranking_stability(runs: Sequence[RunResults], options: StudyOptions) -> Study:
-    """Make the study; raises NotPossibleError if fewer than two models share two settings."""
-    grid = grid_of(runs, options.analysis)
-    frame = with_ceiling(stability_frame(grid.scores, options.analysis.seed), grid, options)
-    values = {
-        "settings": grid.settings,
-        "models": grid.models,
-        "shown_settings": abridged(grid.settings),
-        "shown_models": abridged(grid.models),
-        "shuffles": N_RESAMPLES,
-    }
-    return Study(frame, _draw_stability, paper_layout, grid.notes, values)
+    """Make the study; raises NotPossibleError if no two models share two settings."""
+    grids, notes = grids_of(runs, options.analysis)
+    frames = []
+    for grid in grids:
+        frame = with_ceiling(stability_frame(grid.scores, options.analysis.seed), grid, options)
+        frames.append(frame.select(pl.lit(grid.block).alias("block"), pl.all()))
+    described = [
+        {
+            "settings": len(grid.settings),
+            "models": len(grid.models),
+            "shown_settings": abridged(grid.settings, MAX_NAMED),
+            "shown_models": abridged(grid.models, MAX_NAMED),
+        }
+        for grid in grids
+    ]
+    values = {"blocks": described, "shuffles": N_RESAMPLES, "left_out": bool(notes)}
+    whole = pl.concat(frames, how="diagonal_relaxed")
+    return Study(whole, _draw_stability, paper_layout, notes, values, _HEADINGS)
 
 
-def grid_of(runs: Sequence[RunResults], analysis: Analysis) -> Grid:
-    """Return every metric of all models under the settings that they share.
+MAX_NAMED = 8
+"""Maximum number of models or settings that a caption names."""
 
-    Raises NotPossibleError if fewer than two models share two settings in which all metrics are defined.
+
+def grids_of(runs: Sequence[RunResults], analysis: Analysis) -> tuple[tuple[Grid, ...], tuple[str, ...]]:
+    """Return every metric over the largest complete block of models and settings, and notes on what is left out.
+
+    If that block lacks a dataset that two models share, a second grid is of the largest block with a setting of every
+    such dataset, if there is one. Raises NotPossibleError if no two models share two settings in which all metrics are
+    defined.
     """
     chosen, notes = inputs.chosen_runs(runs)
-    by_setting: dict[tuple[str | None, str | None], dict[str, tuple[RunResults, str | None]]] = {}
-    for run in chosen:
-        for variant in run.tables:
-            by_setting.setdefault((run.dataset, variant), {})[inputs.model_name(run)] = run, variant
+    cells = _cells(chosen, analysis)
     models = tuple(dict.fromkeys(map(inputs.model_name, chosen)))
-    rows: dict[str, list[dict[str, float | None]]] = {}
-    sources = []
-    for setting, by_model in by_setting.items():
-        named = ", ".join(part for part in setting if part) or inputs.ALL
-        scores: dict[str, dict[str, float | None]] = {}
-        for model, source in by_model.items():
-            metrics = {
-                metric.name: metric.estimate
-                for metric in stats.metrics(
-                    inputs.table_of(*source), weighted_score_p=analysis.payoffs.weighted_score_p
-                )
-            }
-            scores[model] = {name: metrics[name] for name in inputs.COMPARED}
-        missing = [model for model in models if model not in scores]
-        undefined = [
-            f"{METRICS[name].label} of {model}"
-            for model, values in scores.items()
-            for name, value in values.items()
-            if value is None
-        ]
-        if missing or undefined:
-            problem = f"it is missing for {abridged(missing)}" if missing else f"{abridged(undefined)} is undefined"
-            notes = (*notes, f"The setting {named} is left out: {problem}.")
-        else:
-            rows[named] = [scores[model] for model in models]
-            sources.append(tuple(by_model[model] for model in models))
-    if len(models) < 2 or len(rows) < 2:
-        shared = abridged(list(rows)) or "none"
-        counted = f"{len(models)} ({abridged(models)}) and the settings that they share {shared}"
-        raise NotPossibleError(f"; the models are {counted}", notes)
-    matrices = {
-        name: np.array([[scores[name] for scores in row] for row in rows.values()], float) for name in inputs.COMPARED
+    usable = {
+        model: [setting for setting, row in cells.items() if model in row and not row[model].undefined]
+        for model in models
     }
-    return Grid(models, tuple(rows), matrices, tuple(sources), notes)
+    block = largest_complete_block(usable)
+    if block is None:
+        shared = abridged([setting for setting, row in cells.items() if len(row) > 1]) or "none"
+        counted = f"{len(models)} ({abridged(models)}) and the settings of more than one of them {shared}"
+        problems = {setting: _why_left_out(row, models) for setting, row in cells.items()}
+        undefined = (f"The setting {setting}: {problem}." for setting, problem in problems.items() if problem)
+        raise NotPossibleError(f"; the models are {counted}", (*notes, *undefined))
+    blocks = {MOST_CELLS: block}
+    datasets = {
+        setting: inputs.dataset_name(next(iter(row.values())).run.dataset)
+        for setting, row in cells.items()
+        if sum(setting in own for own in usable.values()) > 1
+    }
+    if set(datasets.values()) > {datasets[setting] for setting in block.settings}:
+        wider = largest_complete_block(usable, groups=datasets)
+        if wider is not None:
+            blocks[EVERY_DATASET] = wider
+    grids = []
+    for name, found in blocks.items():
+        notes = (*notes, *_block_notes(name, found, cells, models))
+        rows = [[cells[setting][model] for model in found.models] for setting in found.settings]
+        scores = {metric: np.array([[cell.metrics[metric] for cell in row] for row in rows]) for metric in COMPARED}
+        sources = tuple(tuple((cell.run, cell.variant) for cell in row) for row in rows)
+        grids.append(Grid(name, found.models, found.settings, scores, sources))
+    return tuple(grids), notes
+
+
+def _cells(runs: Sequence[RunResults], analysis: Analysis) -> Cells:
+    """Return the metrics of every variant of every run, by setting and model."""
+    cells: dict[str, dict[str, Cell]] = {}
+    for run in runs:
+        for variant in run.tables:
+            setting = ", ".join(part for part in (run.dataset, variant) if part) or inputs.ALL
+            table = inputs.table_of(run, variant)
+            metrics = stats.metrics(table, weighted_score_p=analysis.payoffs.weighted_score_p)
+            estimates = {metric.name: metric.estimate for metric in metrics}
+            named = {name: estimates[name] for name in COMPARED}
+            cells.setdefault(setting, {})[inputs.model_name(run)] = Cell(run, variant, named)
+    return cells
+
+
+def _block_notes(name: str, block: CompleteBlock, cells: Cells, models: Sequence[str]) -> Iterator[str]:
+    """Yield notes on the size of a block, and on each setting and model that it leaves out."""
+    settings = [setting for setting in cells if setting not in block.settings]
+    others = [model for model in models if model not in block.models]
+    if not settings and not others:
+        return
+    values = {"models": len(block.models), "settings": len(block.settings), "is_largest": block.is_largest}
+    values |= {"all_models": len(models), "all_settings": len(cells), "every_dataset": name == EVERY_DATASET}
+    yield study_text("ranking_stability", "block", **values)
+    problems = {setting: _why_left_out(cells[setting], block.models) for setting in settings}
+    for problem, names in _grouped(problems).items():
+        yield study_text("ranking_stability", "left_out", kind="setting", names=names, problem=problem)
+    problems = {model: _why_model_is_left_out(model, cells, block.settings) for model in others}
+    for problem, names in _grouped(problems).items():
+        yield study_text("ranking_stability", "left_out", kind="model", names=names, problem=problem)
+
+
+def _grouped(problems: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the names that have each problem."""
+    grouped: dict[str, list[str]] = {}
+    for name, problem in problems.items():
+        grouped.setdefault(problem, []).append(name)
+    return grouped
+
+
+def _why_model_is_left_out(model: str, cells: Cells, settings: Sequence[str]) -> str:
+    """Return in which of some settings a model has no value."""
+    missing = [setting for setting in settings if model not in cells[setting]]
+    undefined = [
+        f"{abridged(cells[setting][model].undefined)} undefined in {setting}"
+        for setting in settings
+        if setting not in missing and cells[setting][model].undefined
+    ]
+    missing_text = [f"missing in {abridged(missing, MAX_NAMED)}"] if missing else []
+    return "; ".join([*missing_text, *undefined[:MAX_NAMED]])
+
+
+def _why_left_out(row: Mapping[str, Cell], models: Sequence[str]) -> str:
+    """Return which of some models have no value in a setting; empty if all have one."""
+    missing = [model for model in models if model not in row]
+    undefined = [f"{label} of {model}" for model in models if model in row for label in row[model].undefined]
+    problems = [f"missing for {abridged(missing, MAX_NAMED)}"] if missing else []
+    problems += [f"{abridged(undefined)} undefined"] if undefined else []
+    return "; ".join(problems)
 
 
 def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFrame:
@@ -158,44 +250,71 @@ def with_ceiling(frame: pl.DataFrame, grid: Grid, options: StudyOptions) -> pl.D
 def paper_layout(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the table in the paper's layout: one row per metric, W and winner entropy side by side.
 
-    The first row contains the means for random rankings, adjusted by the regressions of the last metric, the index; the
-    frame contains the baseline of every cell.
+    The first row of a block contains the means for random rankings, adjusted by the regressions of the last metric, the
+    index; the frame contains the baseline of every cell.
     """
-    rows = frame.filter(pl.col("fit_over").is_null() | (pl.col("fit_over") == FIT_OVER[0]))
-    random = rows.filter(metric=rows["metric"][-1])
-    table = [{"metric": "Random", **_printed_cells(random, "random_"), "W ceiling": UNDEFINED}]
-    for (metric,), part in rows.group_by("metric", maintain_order=True):
-        ceiling = number(part["kendall_w_ceiling"][0], 2)
-        table.append({"metric": METRICS[str(metric)].label, **_printed_cells(part), "W ceiling": ceiling})
+    table = []
+    for block in _each_block(frame):
+        rows = block.filter(pl.col("fit_over").is_null() | (pl.col("fit_over") == FIT_OVER[0]))
+        heading = {style.BLOCK: _size_text(block)}
+        random = rows.filter(metric=rows["metric"][-1])
+        table.append({**heading, "metric": "Random", **_printed_cells(random, "random_"), "W ceiling": UNDEFINED})
+        for (metric,), part in rows.group_by("metric", maintain_order=True):
+            ceiling = number(part["kendall_w_ceiling"][0], 2)
+            label = METRICS[str(metric)].label
+            table.append({**heading, "metric": label, **_printed_cells(part), "W ceiling": ceiling})
     return pl.DataFrame(table)
+
+
+_SYMBOLS = {"kendall_w": "W", "winner_entropy": "H"}
+_HEADINGS = {
+    f"{symbol} {label}": heading
+    for symbol, heading in (("W", "Kendall's W"), ("H", "Winner entropy"))
+    for label in REMOVED_LABELS.values()
+}
+"""Heading above each column of the paper's table."""
+
+
+def _each_block(frame: pl.DataFrame) -> list[pl.DataFrame]:
+    return frame.partition_by("block", maintain_order=True)
+
+
+def _size_text(block: pl.DataFrame) -> str:
+    """Return the numbers of models and settings of a block."""
+    return f"{block['n_models'][0]} models, {block['n_settings'][0]} settings"
 
 
 def _printed_cells(rows: pl.DataFrame, prefix: str = "") -> dict[str, str]:
     return {
-        f"{label}{REMOVED_LABELS[row['removed']]}".strip(): number(row[f"{prefix}{statistic}"], 2)
-        for statistic, label in (("kendall_w", "W "), ("winner_entropy", "H "))
+        f"{symbol} {REMOVED_LABELS[row['removed']]}": number(row[f"{prefix}{statistic}"], 2)
+        for statistic, symbol in _SYMBOLS.items()
         for row in rows.iter_rows(named=True)
     }
 
 
+_STATISTICS = {
+    "kendall_w": "Kendall's W\n1: all settings rank alike",
+    "winner_entropy": "Winner entropy\n0: one model always wins",
+}
+
+
 def _draw_stability(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw one row of panels for W and one for winner entropy, with a column per removed effect."""
-    axes = style.subplots(figure, style.WIDTH * 1.25, 4.3, 2, len(REMOVED_LABELS), sharex=True, sharey=True)
-    statistics = {
-        "kendall_w": "Kendall's W: 1 where all settings rank alike",
-        "winner_entropy": "Winner entropy: 0 where one model always wins",
-    }
+    """Draw for each block a row of panels for W and one for winner entropy, with a column per removed effect."""
+    blocks = _each_block(frame)
+    rows = [(block, statistic) for block in blocks for statistic in _STATISTICS]
+    shape = len(rows), len(REMOVED_LABELS)
+    axes = style.subplots(figure, style.WIDTH * 1.25, 2.15 * len(rows), *shape, sharex=True, sharey=True)
     names = frame["metric"].unique(maintain_order=True).to_list()
-    for panels, statistic in zip(axes, statistics, strict=True):
+    for panels, (block, statistic) in zip(axes, rows, strict=True):
         for panel, removed in zip(panels, REMOVED_LABELS, strict=True):
-            for row in frame.filter(removed=removed).iter_rows(named=True):
+            for row in block.filter(removed=removed).iter_rows(named=True):
                 _draw_statistic(panel, names.index(row["metric"]), row, statistic)
+        size = f"\n{_size_text(block)}" if len(blocks) > 1 else ""
+        panels[0].set_ylabel(_STATISTICS[statistic] + size)
     for panel, label in zip(axes[0], REMOVED_LABELS.values(), strict=True):
         panel.set_title(label.replace("-", "\u2212 "))
     axes[0, 0].set(xlim=(-0.04, 1.04), xticks=[0, 0.5, 1])
     style.name_rows(axes.ravel(), [METRICS[name].label for name in names])
-    for panels, label in zip(axes, statistics.values(), strict=True):
-        panels[0].set_xlabel(label, loc="left")
 
 
 def _draw_statistic(axes: Axes, y_of_row: int, row: dict[str, Any], statistic: str) -> None:
@@ -248,27 +367,48 @@ def _ranked(runs: Sequence[RunResults], options: StudyOptions) -> tuple[list[dic
     """Return the rows of the ranking of the runs on one dataset, and notes on it."""
     if len(runs) < 2:
         raise NotPossibleError(f"it has the model {inputs.model_name(runs[0])} only")
-    ranked = rank(runs, options.analysis)
-    names = [inputs.model_name(run) for run in runs]
-    unranked = (
+    whole = {inputs.model_name(run): run for run in runs}
+    results = {
+        name: {variant or inputs.ALL: stats.refusal_index(inputs.table_of(run, variant)) for variant in run.tables}
+        for name, run in whole.items()
+    }
+    usable = {
+        name: [variant for variant, result in of_model.items() if result.standard_error is not None]
+        for name, of_model in results.items()
+    }
+    block = largest_complete_block(usable, least_settings=1)
+    if block is None:
+        raise NotPossibleError("no two models share a prompt under which the index of both has a standard error")
+    chosen = [
+        run.with_tables({name: rows for name, rows in run.tables.items() if (name or inputs.ALL) in block.settings})
+        for run in map(whole.__getitem__, block.models)
+    ]
+    ranked = rank(chosen, options.analysis)
+    names = list(block.models)
+    notes = list(_ties_notes(block, results))
+    if ranked.left_out:
+        notes.append(study_text("ranking_with_ties", "unmatched", variants=ranked.left_out))
+    notes += (
         f"{names[run.row]} is not ranked: its index is {run.status} ({reason_text(run.reason)})."
         for run in ranked.ranking.unranked
     )
-    unpaired = (
-        () if ranked.match.paired else ("The models were asked different questions, so they are compared unpaired.",)
-    )
+    if not ranked.match.paired:
+        notes.append("The models were asked different questions, so they are compared unpaired.")
     common = {
         "dataset": runs[0].dataset,
-        "variants": ", ".join(map(str, [ranked.variant] if ranked.variant else shared_variants(runs))),
+        "variants": ", ".join(map(str, [ranked.variant] if ranked.variant else shared_variants(chosen))),
         "questions": int(ranked.match.matrix.scored.any(axis=0).sum()),
     }
-    members = [*enumerate(ranked.ranking.runs, 1), *((None, run) for run in ranked.ranking.unranked)]
     rows: list[dict[str, Any]] = []
-    for position, run in members:
+    places = {name: place for place, name in enumerate(whole)}
+    for position, run in [*enumerate(ranked.ranking.runs, 1), *((None, run) for run in ranked.ranking.unranked)]:
         columns = {name: getattr(run, name) for name in ("estimate", "low", "high", "letters", "status", "reason")}
-        rows.append(
-            {"part": "model", "place": position, "run": run.row, "model": names[run.row], "drawn": True, **columns}
-        )
+        labels = {"place": position, "run": places[names[run.row]], "model": names[run.row]}
+        rows.append({"part": "model", **labels, "drawn": True, **columns})
+    for name in whole:
+        if name not in block.models:
+            labels = {"run": places[name], "model": name, "drawn": True, "letters": ""}
+            rows.append({"part": "model", **labels, **_why_unranked(results[name], block.settings)})
     best = ranked.ranking.runs[0].row if ranked.ranking.runs else None
     pairs = ranked.ranking.pairs
     for pair in pairs:
@@ -278,7 +418,43 @@ def _ranked(runs: Sequence[RunResults], options: StudyOptions) -> tuple[list[dic
         numbers = {"estimate": pair.estimate, "low": low, "high": high}
         numbers |= {"pvalue": pair.pvalue, "pvalue_max_t": pair.pvalue_max_t}
         rows.append({**labels, **numbers, "letters": "", "drawn": is_drawn, "status": "ok"})
-    return [{**common, **row} for row in rows], (*unranked, *unpaired)
+    return [{**common, **row} for row in rows], tuple(notes)
+
+
+Indices = Mapping[str, stats.RefusalIndexResult]
+"""The index of a model by variant."""
+
+
+def _why_unranked(indices: Indices, variants: Sequence[str]) -> dict[str, str | None]:
+    """Return status and reason of a model without an index in some of the variants that are ranked."""
+    for variant in variants:
+        if variant in indices and indices[variant].standard_error is None:
+            return {"status": indices[variant].status, "reason": indices[variant].reason}
+    return {"status": "left_out", "reason": "not_asked_under_every_prompt"}
+
+
+def _ties_notes(block: CompleteBlock, results: Mapping[str, Indices]) -> Iterator[str]:
+    """Yield notes on the models and variants that are not in the block, and why."""
+    for name, indices in results.items():
+        if name not in block.models:
+            missing = [variant for variant in block.settings if variant not in indices]
+            texts = [
+                f"its index under {variant} is {indices[variant].status} ({reason_text(indices[variant].reason)})"
+                for variant in block.settings
+                if variant in indices and indices[variant].standard_error is None
+            ]
+            texts += [f"it was not asked under {abridged(missing)}"] if missing else []
+            yield f"{name} is not ranked: {'; '.join(texts)}."
+    for variant in dict.fromkeys(variant for indices in results.values() for variant in indices):
+        if variant not in block.settings:
+            missing = [name for name in block.models if variant not in results[name]]
+            texts = [
+                f"the index of {name} is {results[name][variant].status} ({reason_text(results[name][variant].reason)})"
+                for name in block.models
+                if name not in missing and results[name][variant].standard_error is None
+            ]
+            texts += [f"missing for {abridged(missing, MAX_NAMED)}"] if missing else []
+            yield f"The prompt {variant} is left out: {'; '.join(texts)}."
 
 
 TIES_SCHEMA = schema(

@@ -20,7 +20,7 @@ from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, style
 from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, disattenuated_correlation
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
-from refusal_index.render.format import abridged, number, with_interval
+from refusal_index.render.format import UNDEFINED, abridged, number, with_interval
 
 MIN_POINTS = 3
 """Minimum number of points: two always lie on a line."""
@@ -318,9 +318,9 @@ def model_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[tu
         yield run, row
 
 
-def paper_model_rows(runs: Sequence[RunResults]) -> Iterator[dict[str, Any]]:
+def paper_model_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield such rows for the paper's models, with intervals of all metrics, if all runs are on SimpleQA."""
-    for row in inputs.paper_context(runs).iter_rows(named=True):
+    for row in inputs.paper_context(runs, options).iter_rows(named=True):
         index = {"low": row["refusal_index_low"], "high": row["refusal_index_high"]}
         yield {**row, **index, "source": inputs.PAPER, "mean_refusal_index": row["refusal_index"], "sparse": False}
 
@@ -355,7 +355,7 @@ def index_and_accuracy(runs: Sequence[RunResults], options: StudyOptions) -> Stu
     frame = lined.with_columns(above).sort(ordered, maintain_order=True)
     notes = (*notes, *regression_notes(frame, ("metric", "source"), {name: METRICS[name].label for name in RATES}))
     values = {**inputs.data_values(chosen), "resamples": f"{precision.RESAMPLES:,}", **scatter_texts(frame)}
-    return Study(frame, _draw_accuracy, style.table(PRINTED_ACCURACY), notes, values)
+    return Study(frame, _draw_accuracy, _printed_accuracy, notes, values)
 
 
 def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
@@ -373,24 +373,51 @@ def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
     name_points(figure, zip(panels, parts, strict=True), "value")
 
 
-_SIDE = {True: "above", False: "below", None: "-"}
-PRINTED_ACCURACY: Mapping[str, str | style.Cell] = {
-    "Against": lambda row: METRICS[row["metric"]].label,
-    "Model": "model",
-    "Family": "family",
-    "Rate": style.ranged("value"),
-    "RI": lambda row: with_interval(row["refusal_index"], row["low"], row["high"]),
-    "Line": style.fixed("fitted"),
-    "Lies": lambda row: _SIDE[row["above_line"]],
-    "Rank correlation": style.fixed("spearman"),
-    "R squared": style.fixed("r_squared"),
-    "Ceiling": style.fixed("r_squared_ceiling"),
-}
+_SIDE = {True: ", above", False: ", below", None: ""}
+_STATISTICS = {"spearman": "Rank correlation", "r_squared": "R squared", "r_squared_ceiling": "Ceiling of R squared"}
+DIGITS = 2
+"""Decimals of the printed tables, as in the paper."""
+
+
+def _printed_accuracy(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per model, with its side of the line beside each rate, and below them those of the regressions.
+
+    The paper's models are a block of their own, below the runs.
+    """
+    rows = []
+    for (source,), part in _runs_first(frame).group_by("source", maintain_order=True):
+        heading = {style.BLOCK: _heading(source)}
+        for (model,), of_model in part.group_by("model", maintain_order=True):
+            first = of_model.row(0, named=True)
+            row = {**heading, "Model": model, "Family": first["family"], "RI": _index_cell(first)}
+            for rate in of_model.iter_rows(named=True):
+                cell = with_interval(rate["value"], *style.ends(rate, "value"), digits=DIGITS)
+                row[METRICS[rate["metric"]].label] = cell + _SIDE[rate["above_line"]]
+            rows.append(row)
+        lines = {row["metric"]: row for row in part.drop_nulls("r_squared").iter_rows(named=True)}
+        for name, label in _STATISTICS.items() if lines else ():
+            cells = {METRICS[metric].label: number(line[name], 3) for metric, line in lines.items()}
+            rows.append({**heading, "Model": label, **cells})
+    table = pl.DataFrame(rows, infer_schema_length=None)
+    return table.with_columns(pl.col(pl.String).fill_null(UNDEFINED))
+
+
+def _heading(source: object) -> str:
+    """Return the heading of a block of rows."""
+    return inputs.PAPER_SOURCE if source == inputs.PAPER else "Runs"
+
+
+def _index_cell(row: Mapping[str, Any]) -> str:
+    return with_interval(row["refusal_index"], row["low"], row["high"], digits=DIGITS)
+
+
+def _runs_first(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.sort(pl.col("source") == inputs.PAPER, maintain_order=True)
 
 
 def _rate_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield a row for each of the paper's models and each run, and each rate that is defined."""
-    for row in paper_model_rows(runs):
+    for row in paper_model_rows(runs, options):
         for metric in RATES:
             ends = {"value_low": row[f"{metric}_low"], "value_high": row[f"{metric}_high"]}
             yield {**row, "metric": metric, "value": row[metric], **ends}
@@ -430,7 +457,7 @@ def index_and_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     names = [row["model"] for row in rows]
     unknown = [run.label for run in chosen if run.label not in names]
     notes += inputs.left_out("Left out, without an index or a known number of parameters", unknown)
-    paper = (row for row in paper_model_rows(chosen) if row[SIZE] is not None)
+    paper = (row for row in paper_model_rows(chosen, options) if row[SIZE] is not None)
     frame = pl.DataFrame([*paper, *rows], schema=SIZE_POINTS)
     if not rows or frame.height < 2:
         raise NotPossibleError(f". Known here: {abridged(names) or 'none'}, of {len(chosen)} models")
@@ -439,7 +466,7 @@ def index_and_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     frame = side_by_side(lined)
     notes = (*notes, *regression_notes(frame, ("source",), "the logarithm of size"))
     values = {**inputs.data_values(chosen), "alike": frame[SIZE].is_duplicated().any(), **scatter_texts(frame)}
-    return Study(frame, _draw_size, style.table(PRINTED_SIZE), notes, values)
+    return Study(frame, _draw_size, _printed_size, notes, values)
 
 
 def side_by_side(frame: pl.DataFrame) -> pl.DataFrame:
@@ -487,9 +514,15 @@ def size_text(billions: float) -> str:
 
 
 PRINTED_SIZE: Mapping[str, str | style.Cell] = {
+    style.BLOCK: lambda row: _heading(row["source"]),
     "Model": "model",
     "Family": "family",
     "Parameters": lambda row: size_text(row[SIZE]),
-    "RI": lambda row: with_interval(row["refusal_index"], row["low"], row["high"]),
-    "Line": style.fixed("fitted"),
+    "RI": _index_cell,
+    "Line": style.fixed("fitted", DIGITS),
 }
+
+
+def _printed_size(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per model, the paper's models below the runs."""
+    return style.table(PRINTED_SIZE)(_runs_first(frame))

@@ -1,9 +1,15 @@
 """Tables of results: every metric of every run and prompt variant, and the index of models on several datasets.
 
-`hallucination_table` shows how far the datasets agree on the ranking of the models. Unanswerable and inconsistent
-questions have no right answer and are mixed with others. The index of a mix partly measures telling its sources apart,
-so the index within the sources is shown as well. The contrast is the difference in a model's index between datasets
-where the truth is available, in the context or from training, and others.
+`results_table` has one row per model over its prompts, as in the paper: the combined index, and of the other metrics
+the mean over the prompts. Means explain why C/A of Qwen3-32B and F of Qwen3-235B in the paper's table differ from
+those of the rates printed beside them. Questions are resampled with all their answers, so that the intervals of the
+means account for the questions that prompts share.
+
+`hallucination_table` shows how far the datasets agree on the ranking of the models, over the largest complete block of
+models and datasets. Averages are over its models, so that they are of the same models for all datasets. Unanswerable
+and inconsistent questions have no right answer and are mixed with others. The index of a mix partly measures telling
+its sources apart, so the index within the sources is shown as well. The contrast is the difference in a model's index
+between datasets where the truth is available, in the context or from training, and others.
 """
 
 from __future__ import annotations
@@ -22,18 +28,22 @@ from scipy.special import stdtrit
 from refusal_index import stats
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.rates import first_draws
+from refusal_index.findings.comparison import COMBINED
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, stability, style
+from refusal_index.plugins.studies.complete_block import CompleteBlock, largest_complete_block
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import UNDEFINED, number, with_interval
 from refusal_index.stats.arguments import FloatArray
 
-JOINT = "joint"
-"""Value of the column `variant` for the index over all variants of a run."""
 RESULTS_SCHEMA = schema(
-    "model dataset variant source n unscored metric estimate low high bootstrap_low bootstrap_high status reason"
+    "model dataset variant variants source n unscored metric estimate low high bootstrap_low bootstrap_high status "
+    "reason"
 )
+"""`variants`: the number of prompts that an estimate combines, in rows of the variant ``combined``."""
+MARK_FEWER = " *"
+"""Follows a value over fewer prompts than the run has."""
 
 
 @study
@@ -41,16 +51,39 @@ def results_table(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Tabulate every metric; raises NotPossibleError if there are no runs."""
     if not runs:
         raise NotPossibleError
-    rows = [*(row for run in runs for row in _run_rows(run, options)), *_paper_rows(runs)]
+    rows = [*(row for run in runs for row in _run_rows(run, options)), *_paper_rows(runs, options)]
     frame = pl.DataFrame(rows, schema=RESULTS_SCHEMA)
     values = {
         **inputs.data_values(runs),
         "runs": len(runs),
         "resamples": f"{precision.RESAMPLES:,}",
-        "joint": JOINT in frame["variant"],
+        "combined": COMBINED in frame["variant"],
+        "single": any(len(run.tables) == 1 for run in runs),
+        "fewer": with_prompts(frame).filter(HAS_FEWER).height > 0,
         "paper": inputs.PAPER in frame["source"],
     }
-    return Study(frame, _draw_results, _printed_results, values=values)
+    return Study(frame, _draw_results, _printed_results, tuple(_fewer_notes(frame)), values)
+
+
+PROMPTS = "prompts"
+"""Column with the number of prompts of a run."""
+HAS_FEWER = (pl.col("variant") == COMBINED) & (pl.col("variants") < pl.col(PROMPTS))
+"""Selects values over fewer prompts than the run has."""
+
+
+def with_prompts(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add the number of prompts of each run, without the row that combines them."""
+    own = pl.col("variant").filter(pl.col("variant") != COMBINED)
+    return frame.with_columns(own.n_unique().over("model", "dataset", "source").alias(PROMPTS))
+
+
+def _fewer_notes(frame: pl.DataFrame) -> Iterator[str]:
+    """Yield a note on each metric of a run that is over fewer prompts than the run has."""
+    rows = with_prompts(frame).filter(HAS_FEWER, pl.col("variants") > 0)
+    for key, part in rows.group_by("metric", "variants", PROMPTS, maintain_order=True):
+        metric, variants, prompts = key
+        values = {"metric": METRICS[str(metric)].label, "variants": variants, "prompts": prompts}
+        yield study_text("results_table", "fewer", **values, models=part["model"].to_list())
 
 
 def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
@@ -63,14 +96,16 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
     for axes, metric in zip(panels, inputs.COMPARED, strict=True):
         for row in frame.filter(pl.col("metric") == metric).iter_rows(named=True):
             y = heights[row["model"], row["variant"], row["source"]]
-            joint = row["variant"] == JOINT
+            is_combined = row["variant"] == COMBINED
             if row["estimate"] is None:
                 across: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "center", "va": "center"}
                 axes.text(0.5, y, "undefined", fontsize=6, color=style.GREY, **across)
                 continue
-            colour = style.PALE if row["source"] == inputs.PAPER else style.INK if joint else colours[row["variant"]]
+            colour = (
+                style.PALE if row["source"] == inputs.PAPER else style.INK if is_combined else colours[row["variant"]]
+            )
             face = None if row["status"] == "ok" else style.PAPER
-            marker = "D" if joint else "o"
+            marker = "D" if is_combined else "o"
             style.mark(axes, row["estimate"], y, colour, marker, xs=style.ends(row), face=face)
         axes.set_title(METRICS[metric].label, loc="center")
         axes.tick_params(axis="y", length=0)
@@ -88,12 +123,37 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
 
 
 def _printed_results(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the table in the paper's layout: one row per run and variant, one column per metric."""
-    cells = [with_interval(*row) for row in frame.select("estimate", "low", "high", "reason").iter_rows()]
-    headings = pl.col("metric").replace_strict({name: metric.label for name, metric in METRICS.items()})
-    named = frame.with_columns(pl.Series("cell", cells), heading=headings)
-    wide = style.widened(named, ["model", "dataset", "variant", "n"], "heading", "cell")
-    return wide.rename({"model": "Model", "dataset": "Dataset", "variant": "Prompt"})
+    """Return the table in the paper's layout: one row per run, over its prompts, and the paper's rows below.
+
+    The datasets and the paper's rows are blocks of their own. The number of prompts is given if runs differ in it.
+    """
+    counted = with_prompts(frame)
+    every = counted.filter((pl.col("variant") == COMBINED) | (pl.col(PROMPTS) <= 1))
+    differ = every.filter(source=inputs.RUN)[PROMPTS].n_unique() > 1
+    rows = []
+    for _, part in every.group_by("source", "dataset", "model", maintain_order=True):
+        first = part.row(0, named=True)
+        is_run = first["source"] == inputs.RUN
+        heading = inputs.dataset_name(first["dataset"]) if is_run else inputs.PAPER_SOURCE
+        # The heading has the dataset, which labels end with if there are several.
+        row = {style.BLOCK: heading, "Model": first["model"].replace(f", {first['dataset']}", "")}
+        if differ:
+            row["Prompts"] = str(first[PROMPTS]) if is_run else UNDEFINED
+        for cell in part.iter_rows(named=True):
+            text = with_interval(cell["estimate"], *style.ends(cell), cell["reason"], DIGITS)
+            is_fewer = cell["variant"] == COMBINED and 0 < cell["variants"] < cell[PROMPTS]
+            row[METRICS[cell["metric"]].label] = text + (MARK_FEWER if is_fewer else "")
+        rows.append(row)
+    return _with_adjacent_blocks(pl.DataFrame(rows))
+
+
+def _with_adjacent_blocks(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with those of each block together, in order of appearance."""
+    return pl.concat(table.partition_by(style.BLOCK, maintain_order=True))
+
+
+DIGITS = 2
+"""Decimals of the printed tables, as in the paper."""
 
 
 def _run_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -113,11 +173,35 @@ def _run_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]
                 row |= {"bootstrap_low": ends[0], "bootstrap_high": ends[1]}
             yield row
     if len(run.tables) > 1:
-        yield {**labels, "variant": JOINT, "metric": INDEX, **inputs.run_index(run, options).index.to_document()}
+        for row in _combined_rows(run, options):
+            yield {**labels, "variant": COMBINED, **row}
 
 
-def _paper_rows(runs: Sequence[RunResults]) -> Iterator[dict[str, Any]]:
-    for row in inputs.paper_context(runs).iter_rows(named=True):
+def _combined_rows(run: RunResults, options: StudyOptions) -> Iterator[dict[str, Any]]:
+    """Yield each metric over the prompts of a run: the combined index, the mean of the others."""
+    every = inputs.variant_scores(run, options)
+    resampled = precision.resampled_metrics(run, options)
+    for name in inputs.COMPARED:
+        if name == INDEX:
+            index = inputs.run_index(run, options)
+            yield {"metric": name, "variants": index.variants, **index.index.to_document()}
+            continue
+        defined = [place for place, scores in enumerate(every) if scores.metrics[name].estimate is not None]
+        if not defined:
+            undefined = every[0].metrics[name]
+            yield {"metric": name, "variants": 0, "status": undefined.status, "reason": undefined.reason}
+            continue
+        draws = precision.metric_draws(resampled, name, options.analysis.payoffs.weighted_score_p)
+        low, high = precision.percentile_interval(draws[:, defined].mean(axis=1), options.analysis)
+        # An interval of zero width would suggest certainty.
+        ends = {"low": None, "high": None} if low == high else {"low": low, "high": high}
+        mean = inputs.mean_of(every, name)
+        yield {"metric": name, "variants": len(defined), "estimate": mean, **ends, "status": "ok"}
+
+
+def _paper_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[dict[str, Any]]:
+    on_simpleqa = [run for run in runs if run.dataset_id == inputs.SIMPLEQA]
+    for row in inputs.paper_context(on_simpleqa, options).iter_rows(named=True):
         for name in inputs.COMPARED:
             numbers = {"estimate": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
             labels = {"model": row["model"], "dataset": inputs.SIMPLEQA, "source": inputs.PAPER}
@@ -178,7 +262,7 @@ def contrast_rows(frame: pl.DataFrame, errors: Errors, analysis: Analysis) -> It
         if k >= MIN_MODELS:
             quantile = float(stdtrit(k - 1, (1 + analysis.confidence_level) / 2))
             reach = quantile * float(np.std(contrasts, ddof=1)) / math.sqrt(k)
-        yield {"statistic": AVERAGE_CONTRAST, "variants": k, **_interval(float(np.mean(contrasts)), reach)}
+        yield {"statistic": AVERAGE_CONTRAST, "models": k, **_interval(float(np.mean(contrasts)), reach)}
 
 
 def _interval(estimate: float, reach: float | None) -> dict[str, float | None]:
@@ -191,10 +275,12 @@ CEILING = "kendall_w_ceiling"
 AGREEMENT = ("kendall_w", "kendall_w_ties", "kendall_w_random", "winner_entropy", "winner_entropy_random")
 UNAVAILABLE = ("unanswerable", "inconsistent")
 AVAILABLE = ("counterfactual", "precise_wiki", "simpleqa", "almanac")
+NO_BLOCK = "no_two_models_on_two_datasets"
 HALLUCINATION_SCHEMA = schema(
-    "statistic model dataset truth estimate low high within_source within_low within_high variants reason",
+    "statistic model dataset truth estimate low high within_source within_low within_high variants models reason",
     statistic=pl.String,
 )
+"""`variants`: the number of prompts of an index; `models`: the number of models of an average."""
 
 
 @study
@@ -220,6 +306,7 @@ def hallucination_table(runs: Sequence[RunResults], options: StudyOptions) -> St
     errors = dict(zip(names, precision.RunErrors(chosen, options, names).of_runs(names, INDEX), strict=True))
     frame = with_agreement(pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA), errors, options.analysis)
     notes = [*inputs.left_out("Left out, since their model has another run on the same dataset", repeated)]
+    notes += _block_notes(frame)
     by_statistic = {
         row["statistic"]: row for row in frame.iter_rows(named=True) if row["statistic"] in (*AGREEMENT, CEILING)
     }
@@ -236,7 +323,7 @@ def hallucination_table(runs: Sequence[RunResults], options: StudyOptions) -> St
         has_interval = row["low"] is not None
         values = {
             "difference": difference,
-            "models": row["variants"],
+            "models": row["models"],
             "has_interval": has_interval,
             "fewest": MIN_MODELS,
         }
@@ -245,6 +332,7 @@ def hallucination_table(runs: Sequence[RunResults], options: StudyOptions) -> St
     truths = dict(frame.drop_nulls("truth").select("dataset", "truth").rows())
     groups = {name: HEADINGS[truth] for name, truth in truths.items()} if len(set(truths.values())) > 1 else {}
     values = {"contrast": CONTRAST in frame["statistic"], "mixed": frame["within_source"].is_not_null().any()}
+    values |= {"averages": AVERAGE in frame["statistic"]}
     return Study(frame, _draw_datasets, _printed_datasets, notes, values, groups)
 
 
@@ -257,17 +345,44 @@ def with_agreement(
     - `errors`: sampling errors of the indices, for intervals; empty if unknown.
     - returned: the frame with further rows of ``average``, ``kendall_w`` (without and, as ``kendall_w_ties``, with the
       correction for ties), ``winner_entropy``, the expectations of both for random rankings, W if the rankings differed
-      by sampling errors only (``kendall_w_ceiling``), and the contrasts of `contrast_rows`. Agreement is measured over
-      the models with an index on every dataset.
+      by sampling errors only (``kendall_w_ceiling``), and the contrasts of `contrast_rows`. Averages and agreement are
+      of the models and datasets of `ranked_block`.
     """
-    averages = frame.group_by("dataset", "truth", maintain_order=True).agg(pl.col("estimate").mean())
-    # One row per model with an index on every dataset, one column per dataset.
-    table = frame.drop_nulls("estimate").pivot("dataset", index="model", values="estimate", maintain_order=True)
-    table = table.drop_nulls()
-    rows = [*_agreement_rows(table), *_ceiling_rows(table, errors, analysis.seed)]
+    block = ranked_block(frame)
+    rows: list[dict[str, Any]] = []
+    if block is None:
+        rows += ({"statistic": name, "reason": NO_BLOCK} for name in AGREEMENT)
+    else:
+        defined = frame.drop_nulls("estimate")
+        ranked = defined.filter(pl.col("model").is_in(block.models), pl.col("dataset").is_in(block.settings))
+        means = ranked.group_by("dataset", "truth", maintain_order=True).agg(pl.col("estimate").mean())
+        rows += ({"statistic": AVERAGE, "models": len(block.models), **row} for row in means.iter_rows(named=True))
+        table = ranked.pivot("dataset", index="model", values="estimate", maintain_order=True)
+        rows += [*_agreement_rows(table), *_ceiling_rows(table, errors, analysis.seed)]
     rows += contrast_rows(frame, errors, analysis)
-    further = [averages.with_columns(statistic=pl.lit(AVERAGE)), pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA)]
-    return pl.concat([frame, *further], how="diagonal_relaxed").select(frame.columns)
+    further = pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA)
+    return pl.concat([frame, further], how="diagonal_relaxed").select(frame.columns)
+
+
+def ranked_block(frame: pl.DataFrame) -> CompleteBlock | None:
+    """Return the largest complete block of models and datasets with an index, None if no two models share two."""
+    defined = frame.filter(statistic=INDEX).drop_nulls("estimate")
+    return largest_complete_block(
+        {str(model): part["dataset"].to_list() for (model,), part in defined.group_by("model", maintain_order=True)}
+    )
+
+
+def _block_notes(frame: pl.DataFrame) -> Iterator[str]:
+    """Yield a note on the models and datasets that are in neither the averages nor the agreement."""
+    block = ranked_block(frame)
+    shown = frame.filter(statistic=INDEX)
+    if block is not None:
+        values = {
+            "models": [name for name in shown["model"].unique(maintain_order=True) if name not in block.models],
+            "datasets": [name for name in shown["dataset"].unique(maintain_order=True) if name not in block.settings],
+        }
+        if values["models"] or values["datasets"]:
+            yield study_text("hallucination_table", "block", **values, n_models=len(block.models))
 
 
 def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
@@ -302,20 +417,30 @@ def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
 
 
 def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the table in the paper's layout: one row per model, one column per dataset, averages below."""
+    """Return the table in the paper's layout: one row per model, one column per dataset, averages below.
+
+    The average of the contrast is in the row of the other averages only if it is of the same models.
+    """
     shown = frame.filter(pl.col("statistic").is_in([INDEX, AVERAGE, CONTRAST, AVERAGE_CONTRAST]))
+    shown = shown.filter((pl.col("statistic") != AVERAGE_CONTRAST) | (pl.col("models") > 1))
     order = pl.col("truth").replace_strict({"available": 0, "unavailable": 1}, default=2)
+    block = ranked_block(frame)
+    of_contrast = set(frame.filter(statistic=CONTRAST)["model"])
+    differs = pl.lit(block is not None and of_contrast != set(block.models)) & (pl.col("statistic") == AVERAGE_CONTRAST)
+    suffix = pl.when(differs).then(pl.lit(" with both kinds")).otherwise(pl.lit(""))
+    averaged = pl.format("Average of {} models{}", "models", suffix)
     cells = shown.with_columns(
-        pl.col("model").fill_null("Average"), pl.col("dataset").fill_null("available less unavailable")
+        pl.col("model").fill_null(averaged), pl.col("dataset").fill_null("available less unavailable")
     ).sort(order, maintain_order=True)
     texts = []
     for row in cells.iter_rows(named=True):
-        text = with_interval(row["estimate"], *style.ends(row), row["reason"])
+        text = with_interval(row["estimate"], *style.ends(row), row["reason"], DIGITS)
         within = row["within_source"]
         has_both = within is not None and text != UNDEFINED
-        texts.append(f"{text}; {number(within)} within sources" if has_both else text)
-    # Models keep their order, with the average below them.
-    models = [*shown["model"].drop_nulls().unique(maintain_order=True), "Average"]
+        texts.append(f"{text}; {number(within, DIGITS)} within sources" if has_both else text)
+    # Models keep their order, with the averages below them.
+    averages = cells.filter(pl.col("models").is_not_null())["model"].unique(maintain_order=True)
+    models = [*shown["model"].drop_nulls().unique(maintain_order=True), *averages]
     positions = pl.col("model").replace_strict({name: position for position, name in enumerate(models)})
     table = style.widened(cells.with_columns(pl.Series("cell", texts)), ["model"], "dataset", "cell")
     return table.sort(positions).rename({"model": "Model"})
@@ -346,17 +471,12 @@ def _within_source(run: RunResults, options: StudyOptions) -> dict[str, float | 
 
 
 def _agreement_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the agreement of the rankings of at least two models by at least two datasets, and that of random ones."""
     scores = table.drop("model").to_numpy().T
-    if not scores.size:
-        return [{"statistic": name, "reason": "no_model_on_every_dataset"} for name in AGREEMENT]
     w = stability.kendall_w(scores)
     entropy = stability.winner_entropy(scores)
-    # Expectations for random rankings, if there are any.
-    random_w = None
-    random_entropy = None
-    if min(scores.shape) > 1:
-        random_w = 1 / scores.shape[0]
-        random_entropy = stability.expected_winner_entropy(*scores.shape)
+    random_w = 1 / scores.shape[0]
+    random_entropy = stability.expected_winner_entropy(*scores.shape)
     ties = stability.kendall_w(scores, correct_ties=True)
     statistics = zip(AGREEMENT, (w.estimate, ties.estimate, random_w, entropy.estimate, random_entropy), strict=True)
     return [{"statistic": name, "estimate": estimate, "reason": w.reason} for name, estimate in statistics]
@@ -365,7 +485,7 @@ def _agreement_rows(table: pl.DataFrame) -> list[dict[str, Any]]:
 def _ceiling_rows(table: pl.DataFrame, errors: Errors, seed: int) -> Iterator[dict[str, Any]]:
     """Yield W if the datasets ranked the models alike except for sampling errors."""
     keys = [(model, dataset) for dataset in table.columns[1:] for model in table["model"]]
-    if not keys or any(key not in errors for key in keys):
+    if any(key not in errors for key in keys):
         return
     ceiling = precision.w_ceiling(table.drop("model").to_numpy().T, np.array([errors[key] for key in keys]), seed)
     yield {"statistic": CEILING, **ceiling.to_document()}

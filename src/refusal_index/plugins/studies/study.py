@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 from refusal_index import entry_points
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.files import write_atomically
+from refusal_index.data.published import paper_rows
 from refusal_index.data.rates import Completeness, completeness, first_draws, further_draws
 from refusal_index.data.written_tables import csv_text
 from refusal_index.errors import RefusalIndexError, escape
@@ -32,20 +33,6 @@ from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies.style import house_style, latex_table, new_figure, write_above
 from refusal_index.render.format import abridged
 from refusal_index.render.sentences import fill
-
-
-@cache
-def paper_rows() -> pl.DataFrame:
-    """Return the 16 rows of the paper's results table.
-
-    - returned: columns ``model``, ``family``, ``parameters_billion``, ``active_parameters_billion`` (null where not
-      public), ``think`` and, for each metric, ``NAME``, ``NAME_low`` and ``NAME_high``.
-
-    >>> paper_rows().select("model", "refusal_index").row(1)
-    ('Qwen2.5-72B', 0.49)
-    """
-    return pl.read_csv((files("refusal_index.plugins.studies") / "data" / "paper_rows.csv").read_bytes())
-
 
 BIASED = " Missing questions are rarely a random sample, so every number here may be biased."
 
@@ -77,6 +64,7 @@ class StudyOptions:
     analysis: Analysis = DEFAULT_ANALYSIS  # its seed is also that of simulations and resampling
     # a table of models (columns ``model``, ``family``, ``parameters_billion``) in addition to that of the paper
     models: Path | None = None
+    without_paper: bool = False  # whether the rows that the paper prints are left out
 
 
 @dataclass(frozen=True, eq=False, repr=False)

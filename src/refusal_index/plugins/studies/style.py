@@ -588,8 +588,14 @@ def widened(frame: pl.DataFrame, index: list[str], column: str, cell: str) -> pl
     return wide.select(*index, *names).with_columns(pl.col(name).fill_null(UNDEFINED) for name in names)
 
 
-MAX_ROWS = 60
+MAX_ROWS = 80
 """Maximum number of rows in a LaTeX table; a comment refers to the CSV file for the rest."""
+
+_SIZES = {34: "small", 42: "footnotesize", 52: "scriptsize"}
+"""Font sizes by the largest number of rows that fit a page beside the caption; longer tables are set tiny."""
+
+BLOCK = "block"
+"""Column of a printed table with the heading of each block of rows, which is set above the block."""
 
 _ESCAPES = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
@@ -621,16 +627,19 @@ def escaped(text: str) -> str:
 def latex_table(table: pl.DataFrame, caption: str, label: str, groups: Mapping[str, str] | None = None) -> str:
     r"""Return a LaTeX table with its caption, which needs booktabs, graphicx, textcomp and T1 fonts.
 
+    - `table`: rows with the same value in the column `BLOCK` form a block, with this value above it if there are
+      several.
     - `groups`: the heading above each column; adjacent columns with the same heading share it.
     """
-    shown = table.head(MAX_ROWS)
+    blocks = table[BLOCK].head(MAX_ROWS).to_list() if BLOCK in table.columns else []
+    shown = table.drop(BLOCK, strict=False).head(MAX_ROWS)
     texts = {name for name, kind in shown.schema.items() if kind == pl.String}
     words = {name for name in texts if not shown[name].drop_nulls().str.contains(r"^[-+]?\d|^-$").all()}
     right = [kind.is_numeric() or name not in words for name, kind in shown.schema.items()]
     lines = [
         "% Needs \\usepackage{booktabs,graphicx,textcomp} and \\usepackage[T1]{fontenc}.",
         "\\begin{table}[t]",
-        "\\centering\\small",
+        f"\\centering\\{_font_size(shown.height)}",
         f"\\caption{{{escaped(caption)}}}",
         f"\\label{{tab:{label.replace('_', '-')}}}",
         "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%",
@@ -638,8 +647,7 @@ def latex_table(table: pl.DataFrame, caption: str, label: str, groups: Mapping[s
         "\\toprule",
         *_group_lines(shown.columns, groups or {}),
         _line([f"\\textbf{{{escaped(name.replace('_', ' '))}}}" for name in shown.columns]),
-        "\\midrule",
-        *(_line([_MINUS.sub("$-$", escaped(_cell(value))) for value in row]) for row in shown.iter_rows()),
+        *_row_lines(shown, blocks),
         "\\bottomrule",
         "\\end{tabular}}",
         "\\end{table}",
@@ -647,6 +655,22 @@ def latex_table(table: pl.DataFrame, caption: str, label: str, groups: Mapping[s
     if table.height > MAX_ROWS:
         lines.append(f"% {table.height - MAX_ROWS:,} further rows are in {label}.csv.")
     return "\n".join(lines) + "\n"
+
+
+def _font_size(rows: int) -> str:
+    return next((size for most, size in _SIZES.items() if rows <= most), "tiny")
+
+
+def _row_lines(table: pl.DataFrame, blocks: Sequence[str]) -> Iterator[str]:
+    """Yield the rows, with a rule and a heading above each block if there are several."""
+    several = len(set(blocks)) > 1
+    if not several:
+        yield "\\midrule"
+    for position, row in enumerate(table.iter_rows()):
+        if several and (position == 0 or blocks[position] != blocks[position - 1]):
+            yield "\\midrule"
+            yield _line([f"\\multicolumn{{{table.width}}}{{l}}{{\\textit{{{escaped(blocks[position])}}}}}"])
+        yield _line([_MINUS.sub("$-$", escaped(_cell(value))) for value in row])
 
 
 def _group_lines(columns: Sequence[str], groups: Mapping[str, str]) -> Iterator[str]:

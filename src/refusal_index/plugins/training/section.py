@@ -22,7 +22,8 @@ from refusal_index.findings.run_results import RunResults
 from refusal_index.findings.summary import Summary
 from refusal_index.plugins.training.steps import MetricOverSteps, Split, metric_over_steps
 from refusal_index.render.format import reason_text
-from refusal_index.render.report.page import BOX, Scale, environment
+from refusal_index.render.report.page import BOX, environment
+from refusal_index.render.report.scales import Scale
 from refusal_index.render.run_view import RunView
 from refusal_index.render.sections import PageSection, Section
 from refusal_index.render.sentences import add_sentences, description

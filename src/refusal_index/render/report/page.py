@@ -26,7 +26,6 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
@@ -38,6 +37,7 @@ from refusal_index.findings.comparison import PairComparison, compare_pair
 from refusal_index.findings.gate import GateResult
 from refusal_index.findings.headline import Headline, headline
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Statement
+from refusal_index.findings.published import among_published
 from refusal_index.findings.ranking import rank
 from refusal_index.findings.run_differences import settings_statements
 from refusal_index.findings.run_results import RunResults
@@ -45,7 +45,9 @@ from refusal_index.findings.sections import registered_sections
 from refusal_index.findings.summary import VariantSummary
 from refusal_index.render import format as formats
 from refusal_index.render.gate import changed_table, guard_table, guards_key
+from refusal_index.render.report.published import published_pictures
 from refusal_index.render.report.runs import Embedded, embed_questions, facts, prompts, questions_of
+from refusal_index.render.report.scales import UNIT, Scale, index_scale
 from refusal_index.render.run_view import RunView, views_of
 from refusal_index.render.sections import PageSection
 from refusal_index.render.sentences import description, filters, phrase, sentence, sentences, typesetting
@@ -53,46 +55,6 @@ from refusal_index.stats import ContingencyTable, Estimate, accuracy_refusal_cur
 
 number = typesetting(formats.number)
 percent = typesetting(formats.percent)
-
-
-@dataclass(frozen=True)
-class Scale:
-    """An axis from `low` to `high`.
-
-    >>> axis = Scale(-1.0, 1.0)
-    >>> axis.at(0), axis.at(2)
-    ('50.00%', '100.00%')
-    """
-
-    low: float
-    high: float
-    ticks: tuple[float, ...] = ()  # values marked on it
-
-    def share(self, value: float) -> float:
-        """Place of a value, in [0, 1]; what lies outside is drawn at the end."""
-        return min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
-
-    def at(self, value: float) -> str:
-        """Place of a value, as SVG takes it."""
-        return f"{100 * self.share(value):.2f}%"
-
-    def down(self, value: float) -> str:
-        """Place of a value from the top."""
-        return f"{100 * (1 - self.share(value)):.2f}%"
-
-
-UNIT = Scale(0.0, 1.0)
-
-
-def index_scale(cells: Iterable[Estimate]) -> Scale:
-    """Return an axis of the Refusal Index from 0 to 1 that reaches below 0 as far as estimates and intervals do.
-
-    >>> index_scale([Estimate(0.3, 0.2, 0.4), Estimate(None), Estimate(-0.08)])
-    Scale(low=-0.25, high=1.0, ticks=(-0.25, 0.0, 0.25, 0.5, 0.75, 1.0))
-    """
-    values = [value for cell in cells for value in (cell.estimate, cell.low, cell.high) if value is not None]
-    quarters = max(math.floor(min([0.0, *values]) * 4), -4)
-    return Scale(quarters / 4, 1.0, tuple(quarter / 4 for quarter in range(quarters, 5)))
 
 
 NOT_KNOWN = Estimate(None, reason="no_forced_grade")
@@ -319,15 +281,6 @@ def _code(character: str) -> str:
     return f"U+{ord(character):04X}"
 
 
-@cache
-def paper_indices(dataset: str | None) -> tuple[float, ...]:
-    """Return the Refusal Indices of the paper's results table; none for other datasets than its own."""
-    file = resources.files("refusal_index").joinpath("plugins", "studies", "data", "paper_rows.csv")
-    if dataset != "simpleqa" or not file.is_file():
-        return ()
-    return tuple(pl.read_csv(file.read_bytes())["refusal_index"].drop_nulls().to_list())
-
-
 @dataclass(frozen=True)
 class Line:
     """One line of a picture: a prompt, or a run, and its index with the interval."""
@@ -348,7 +301,6 @@ class IndexPicture:
 
     lines: tuple[Line, ...]
     scale: Scale
-    paper: tuple[float, ...]  # the indices of the paper's own models, if all were asked the same questions
     # statements, notes: of several runs, what their comparison shows, and what limits it
     statements: tuple[Statement, ...] = ()
     notes: tuple[Statement, ...] = ()
@@ -358,12 +310,14 @@ def index_picture(view: RunView) -> IndexPicture:
     """Lay out the indices of a run."""
     joint = [Line("all", view.index, joint=True)] if view.pooled is not None else []
     lines = (*joint, *(Line(variant.name, variant.index) for variant in view.variants))
-    return IndexPicture(lines, index_scale(line.index for line in lines), paper_indices(view.run.dataset_id))
+    return IndexPicture(lines, index_scale(line.index for line in lines))
 
 
 def headline_of(view: RunView) -> Headline:
     """Return what a run shows, and how sure it is."""
-    return headline(view.summary, view.run.about, paper_indices(view.run.dataset_id))
+    among = among_published(view.run)
+    published = () if among is None else among.statements
+    return headline(view.summary, view.run.about, published)
 
 
 def sections_of(view: RunView) -> list[PageSection]:
@@ -392,7 +346,6 @@ def overview(views: Sequence[RunView]) -> IndexPicture:
         index_scale(line.index for line in lines),
         statements=(*statements, Statement("scale", "scope")),
         notes=tuple(settings_statements(runs)) if one_dataset else (),
-        paper=paper_indices(views[0].run.dataset_id) if one_dataset else (),
     )
 
 
@@ -507,4 +460,5 @@ def environment(*packages: str) -> Environment:
         metric_rows=metric_rows, rate_rows=rate_rows, sensitivity_rows=sensitivity_rows, facts=facts, prompts=prompts
     )
     made.globals.update(headline_of=headline_of, index_picture=index_picture, sections_of=sections_of)
+    made.globals.update(published_pictures=published_pictures)
     return made

@@ -1,0 +1,172 @@
+"""Write the page "The paper, reproduced": ``.venv/bin/python docs/make_reproduced.py``, a few seconds.
+
+Its numbers are the claims that `tests/paper` holds. The page is committed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS.parent))  # for the claims, which are among the tests
+
+from tests.paper.claims import (  # noqa: E402
+    GRID,
+    RHOS,
+    RIGHT,
+    SECTIONS,
+    Claim,
+    Value,
+    exact_curve,
+    simulated_curve,
+    value_of,
+)
+from tests.paper.items import ITEMS, TITLES, Item  # noqa: E402
+
+PAGE = DOCS / "paper-reproduced.md"
+SIMULATED = 200_000
+"""Number of questions that the propositions are simulated with."""
+COLUMNS = ("claim", "printed or implied", "recomputed", "how", "why it differs, or what it shows")
+
+HEAD = """\
+# The paper, reproduced
+
+<!-- Written by docs/make_reproduced.py from tests/paper; do not edit. -->
+
+This page lists every table, figure, proposition and numerical claim of Pan et al., *Can LLMs Refuse Questions They Do
+Not Know?*, with the command that makes it here, the printed value, the recomputed value, and the reason if they differ.
+A test in `tests/paper` holds every recomputed value. Those that differ by more than rounding are **bold**.
+
+Values are recomputed from the paper's printed numbers, from theory, or by simulation. No model was asked: what needs
+the paper's 16 models has a command and no recomputed value. `refusal-index run --config paper/all` asks them
+([configurations](configurations.md)). The default prompts follow the paper's design and are worded differently. To see
+a model of your own among those of the paper, use
+[`compare RUN --with paper`](how-to/paper.md#where-your-model-stands-among-those-of-the-paper). The intervals of the
+paper are bootstrap intervals, whose coverage breaks down if a cell is small ([simulations](benchmarks.md)).
+
+## Tables, figures and propositions
+
+"""
+
+PROPOSITIONS = """\
+## Propositions 1 and 2
+
+Refusal and error are thresholds on two standard normal variables with correlation rho. Fix the share right under forced
+answering, 1 - mu. The correct answer rate at refusal rate r is the probability of being right and not refused,
+a(r; rho) = Phi2(h, k; rho), where h and k are the normal quantiles of 1 - r and 1 - mu, and Phi2 is the bivariate
+normal distribution function.
+
+**Proposition 1: all curves share their ends.** a(0; rho) = 1 - mu and a(1; rho) = 0, for every rho. At r = 0 the
+threshold h is infinite, so Phi2 is the distribution function of the second variable alone, which is 1 - mu at k. At
+r = 1 it is minus infinity, so Phi2 is 0.
+
+**Proposition 2: a higher rho gives a higher curve.** At every r between 0 and 1, a(r; rho) increases strictly with rho.
+The derivative of Phi2 with respect to rho is the bivariate normal density at (h, k), which is positive. RI is an
+increasing function of rho, so of two models with the same ends, the one with the higher RI has more right answers at
+every refusal rate between.
+
+Both are tested at random rho, mu and r (`tests/stats/test_curves.py`), the second against the integral of the density.
+The table has the exact curve for {right:.0%} right under forced answering and, in brackets, that of {n:,} simulated
+questions of which the share r with the highest refusal score is refused.
+
+{table}
+
+```python
+import numpy as np
+
+from refusal_index.stats import correct_rate_at
+
+refused = np.linspace(0, 1, 101)
+curves = correct_rate_at(refused[:, np.newaxis], np.array([0, 0.3, 0.6, 0.9]), 1 - {right})
+np.allclose(curves[0], {right}), np.allclose(curves[-1], 0)  # (True, True)
+bool((np.diff(curves[1:-1], axis=1) > 0).all())  # True
+```
+"""
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page())
+
+
+def page() -> str:
+    """Return the page."""
+    parts = [HEAD]
+    parts.append(table(("part", "command", "recomputed value"), map(item_row, ITEMS)))
+    parts.append("\n\n### Numbers that need models\n\n")
+    parts.append("None of these has a recomputed value, since no model of the paper was asked.\n\n")
+    needing = ((item.title, item.printed, f"`{item.command}`") for item in ITEMS if item.printed)
+    parts.append(table(("part", "printed", "command"), needing))
+    for title, claims in SECTIONS.items():
+        parts.append(f"\n\n## {title}\n\n")
+        parts.append(table(COLUMNS, map(row, claims)))
+    parts.append("\n\n" + PROPOSITIONS.format(right=RIGHT, n=SIMULATED, table=curves()))
+    return "".join(parts)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def item_row(item: Item) -> tuple[str, ...]:
+    """Return the row of a part of the paper."""
+    sections = [title for title, claims in SECTIONS.items() if any(claim.item == item.label for claim in claims)]
+    below = f"[below](#{sections[0].lower().replace(' ', '-')})" if sections else ""
+    if item.label.startswith("prop:"):
+        found = "[shown](#propositions-1-and-2)"
+    elif item.needs == "prompts":
+        found = f"the wording is not included; the design is {below}" if below else "the wording is not included"
+    elif item.needs == "nothing":
+        found = below or "nothing to recompute"
+    else:
+        found = f"from the printed numbers {below}; from models none" if below else "none; needs models"
+    return item.title, f"`{item.command}`", found
+
+
+def row(claim: Claim) -> tuple[str, ...]:
+    """Return the row of a claim."""
+    printed = "-" if claim.printed is None else shown(claim.printed, lambda number: printed_number(number, claim))
+    recomputed = shown(value_of(claim), lambda number: f"{number:,.{claim.digits}f}")
+    mark = "" if claim.agrees else "**"
+    return (
+        f"*{TITLES[claim.item]}.* {claim.says}",
+        printed,
+        f"{mark}{recomputed}{mark}",
+        claim.how,
+        claim.reason or "-",
+    )
+
+
+def shown(value: Value, formatted: Callable[[float], str]) -> str:
+    """Return a value as text."""
+    values = value if isinstance(value, tuple) else (value,)
+    texts = [one.replace("_", " ") if isinstance(one, str) else formatted(one) for one in values]
+    if len(texts) > 1 and len(set(texts)) == 1:
+        return f"{texts[0]} each"
+    return ", ".join(texts) or "none"
+
+
+def printed_number(number: float, claim: Claim) -> str:
+    """Return a printed number with its decimals: none if it is whole, otherwise two or more."""
+    if number == round(number):
+        return f"{number:,.0f}"
+    rounded = round(number, max(claim.digits, 2))
+    decimals = next(digits for digits in range(2, 10) if round(rounded, digits) == rounded)
+    return f"{number:,.{decimals}f}"
+
+
+def curves() -> str:
+    """Return the exact and the simulated curves as a table."""
+    rows = []
+    for rho in RHOS:
+        pairs = zip(exact_curve(rho), simulated_curve(rho, SIMULATED), strict=True)
+        rows.append((f"rho {rho:g}", *(f"{exact:.3f} ({simulated:.3f})" for exact, simulated in pairs)))
+    return table(("", *(f"r = {r:g}" for r in GRID)), rows)
+
+
+if __name__ == "__main__":
+    main()
