@@ -11,8 +11,6 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from refusal_index.data.outcome_table import read_outcomes
-from refusal_index.findings.summary import summarise
 
 FIRST = "id,question,target,grade\n" + "".join(
     f"q{n},Is it {n}?,{n},{grade}\n" for n, grade in enumerate("AAABCCCCBA" * 3)
@@ -40,10 +38,10 @@ def commands(stdout: str) -> list[list[str]]:
 def test_end_to_end_both_passes_in_two_files_have_the_index_of_the_table_that_import_writes():
     scored = invoke("score", "first.csv", "--forced", "forced.csv", "--json")
     invoke("import", "first.csv", "--forced", "forced.csv", "--out", "both.csv")
-    (group,) = json.loads(scored.stdout)["variants"].values()
-    table = summarise(read_outcomes("both.csv")).variants
-    (expected,) = table.values()
-    assert group["metrics"]["refusal_index"]["estimate"] == expected.metrics["refusal_index"].estimate
+    again = invoke("score", "both.csv", "--json")
+    assert json.loads(scored.stdout)["variants"] == json.loads(again.stdout)["variants"]
+    (group,) = json.loads(again.stdout)["variants"]
+    assert sum(group["table"].values()) == 30
 
 
 def test_first_pass_alone_has_its_rates_and_the_command_for_the_forced_pass():

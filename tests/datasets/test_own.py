@@ -124,6 +124,12 @@ def test_text_id_depends_on_context_and_choices_only_if_present(tmp_path):
     assert other[1].question_id not in {"d991a24e8e04", "d991a24e8e04-2"}
 
 
+def test_retrieved_passages_are_one_context(tmp_path):
+    record = {"question": "a", "answer": "A", "retrieved_contexts": ["b", "c"]}
+    (question,) = load_dataset("own", data=file(tmp_path, json.dumps(record), "x.jsonl")).questions
+    assert question.context == "b\n\nc"
+
+
 def test_all_problems_are_collected_in_line_order(tmp_path):
     lines = [
         '{"question": "a", "answer": "A", "choices": ["A"]}',
@@ -235,7 +241,7 @@ BAD = {
     ),
     "nested context": (
         "x.jsonl",
-        '{"question": "a", "answer": "A", "context": ["b"]}',
+        '{"question": "a", "answer": "A", "context": {"b": "c"}}',
         ["line 1", "'context'", "text"],
     ),
     "aliases malformed": ("x.csv", "question,answer,aliases\na,A,\"['b']\"\n", ["line 2", "'aliases'", "one|two"]),

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What to read."""
+class FilesToRead:
+    """Files to read, and how."""
 
     files: Sequence[Path]
     forced: Path | None  # the file of the forced answers to a single file
@@ -38,7 +38,9 @@ class Reading:
             "--column": [f"{role}={name}" for role, name in options.columns.items()],
             "--map": [f"{word}={meaning}" for word, meaning in options.words.items()],
             "--encoding": [options.encoding if options.encoding != "utf-8" else None],
+            "--variants": [self.variants],
             **{f"--{name}": [getattr(options, name)] for name in ("rows", "scorer", "refusal", "grader")},
+            **{f"--{name}": [getattr(options, name)] for name in ("name", "dataset")},
         }
         values = [(name, value) for name, several in pairs.items() if name not in left_out for value in several]
         return [word for name, value in values if value is not None for word in (name, str(value))]
@@ -83,7 +85,7 @@ def are_outcome_tables(files: Sequence[Path], columns: Mapping[str, str], encodi
     return True
 
 
-def score_imported(reading: Reading, analysis: Analysis, *, as_json: bool) -> bool:
+def score_imported(reading: FilesToRead, analysis: Analysis, *, as_json: bool) -> bool:
     """Print the results of other tools' files: RI of both passes, or the rates of the first pass and what is missing.
 
     Returns whether the results of both passes are complete.
@@ -99,7 +101,7 @@ def score_imported(reading: Reading, analysis: Analysis, *, as_json: bool) -> bo
     first_only = [tally for tally in tallied if not tally.has_both_passes]
     groups = {(tally.model, tally.dataset, tally.variant) for tally in tallied if tally.has_both_passes}
     both = [first for first in passes if (first.model, first.dataset, first.variant) in groups]
-    summary = _summary(both, analysis) if both else None
+    summary = _summary(both, analysis, reading.files[0]) if both else None
     lines = list(reading_lines(read))
     if as_json:
         document = {} if summary is None else summary_document(summary)
@@ -123,16 +125,23 @@ def score_imported(reading: Reading, analysis: Analysis, *, as_json: bool) -> bo
     return summary is None or is_complete(summary)
 
 
-def _summary(passes: Sequence[FirstPass], analysis: Analysis) -> Summary:
+def _summary(passes: Sequence[FirstPass], analysis: Analysis, path: Path) -> Summary:
     from refusal_index.data.first_pass import self_contained, to_outcomes
     from refusal_index.data.outcome_table import read_outcomes
+    from refusal_index.findings.sections import with_sections
     from refusal_index.findings.summary import summarise
 
-    table = to_outcomes(map(self_contained, passes))
-    return summarise(read_outcomes(table, analysis.sampling), analysis)
+    table = read_outcomes(to_outcomes(map(self_contained, passes)), analysis.sampling)
+    return with_sections(summarise(table, analysis), table, path)
 
 
-def _next_commands(reading: Reading, tallied: Sequence[Tally], *, has_replies: bool) -> Iterator[tuple[str, list[str]]]:
+NOT_OF_FORCE = ("--forced", "--variants", "--name", "--dataset")
+"""Options of a reading that ``force`` does not take, or in another sense."""
+
+
+def _next_commands(
+    reading: FilesToRead, tallied: Sequence[Tally], *, has_replies: bool
+) -> Iterator[tuple[str, list[str]]]:
     """Yield what is missing, or what can be done next, with the command for it.
 
     - `tallied`: the counts of first passes without a forced pass.
@@ -144,7 +153,13 @@ def _next_commands(reading: Reading, tallied: Sequence[Tally], *, has_replies: b
         yield "To compare answers without a grade with the gold answers:", ["score", *read, "--grader", "exact"]
     if any(tally.to_force for tally in tallied):
         for file in files:
-            asking = ["force", file, "--model", "PROVIDER/NAME", *reading.arguments("--forced")]
+            asking = [
+                "force",
+                file,
+                "--model",
+                "PROVIDER/NAME",
+                *reading.arguments("--forced", "--variants", "--name", "--dataset"),
+            ]
             yield "RI needs a forced answer to every refused question. To ask for them:", asking
     elif any(not tally.refused for tally in tallied) and has_replies and reading.options.refusal is None:
         yield "To read replies that decline as refusals:", ["score", *read, "--refusal", "wording"]

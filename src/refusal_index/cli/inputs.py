@@ -9,7 +9,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import BAD_INPUT, OptionError, one_of
-from refusal_index.cli.imported import Reading
+from refusal_index.cli.imported import FilesToRead
 from refusal_index.cli.shared_options import WeightedScoreP, columns_of, output, words_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def import_(
     options = ReadOptions(
         columns_of(column), scorer, refusal, name, dataset, words, encoding=encoding, rows=rows, grader=grader
     )
-    passes, read = Reading(files, forced, format_, options, variants).read()
+    passes, read = FilesToRead(files, forced, format_, options, variants).read()
     table = to_outcomes(self_contained(first_pass) for first_pass in passes)
     try:
         write_outcomes(table, out)

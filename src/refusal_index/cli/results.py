@@ -11,7 +11,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
-from refusal_index.cli.imported import Reading, are_outcome_tables, score_imported
+from refusal_index.cli.imported import FilesToRead, are_outcome_tables, score_imported
 from refusal_index.cli.shared_options import (
     DEFAULT_LEVEL,
     ConfidenceLevel,
@@ -105,7 +105,7 @@ def score(
             rows=rows,
             grader=grader,
         )
-        complete = score_imported(Reading(files, forced, format_, options, variants), analysis, as_json=json)
+        complete = score_imported(FilesToRead(files, forced, format_, options, variants), analysis, as_json=json)
     else:
         if refusal is not None:
             raise OptionError(

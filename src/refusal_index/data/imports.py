@@ -11,13 +11,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from refusal_index.data.encodings import UTF_8
 from refusal_index.data.first_pass import FirstPass, FirstPassError, FirstPasses, from_outcomes
 from refusal_index.data.grade_words import Translations
 from refusal_index.data.graded import read_graded, resolved
 from refusal_index.data.outcome import Grade, Question
 from refusal_index.data.outcome_table import REQUIRED, SCHEMA, read_outcomes, unused_columns
 from refusal_index.data.source_files import SourceFile
-from refusal_index.data.tables import UTF_8, present_columns
+from refusal_index.data.tables import present_columns
 from refusal_index.data.text import SECONDS, is_blank
 
 INSPECT = "inspect"

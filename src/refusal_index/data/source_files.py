@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.data import tables
+from refusal_index.data.encodings import UTF_8, checked_encoding
 from refusal_index.data.files import sha256_of
 from refusal_index.data.first_pass import FirstPassError
 from refusal_index.data.tool_files import has_column, usual_rows
@@ -33,14 +34,14 @@ class SourceFile:
 
     path: Path  # path of the file
     content: bytes  # its bytes
-    encoding: str = tables.UTF_8  # of a text file
+    encoding: str = UTF_8  # of a text file
     rows: str | None = None  # path of the list of records in a document; None to find it
 
     @classmethod
-    def read(cls, path: Path, encoding: str = tables.UTF_8, rows: str | None = None) -> SourceFile:
+    def read(cls, path: Path, encoding: str = UTF_8, rows: str | None = None) -> SourceFile:
         """Read the file, or raise `DatasetError`."""
         content = tables.read_content(path, FirstPassError)
-        return cls(path, content, tables.checked_encoding(encoding, FirstPassError), rows)
+        return cls(path, content, checked_encoding(encoding, FirstPassError), rows)
 
     @property
     def sha256(self) -> str:
@@ -79,7 +80,7 @@ class SourceFile:
             return None
         try:
             content = tables.unpack(self.content) if self.content.startswith(GZIP) else self.content
-            return json.loads(content.decode("utf-8-sig" if self.encoding == tables.UTF_8 else self.encoding))
+            return json.loads(content.decode("utf-8-sig" if self.encoding == UTF_8 else self.encoding))
         except OSError as error:
             if error.errno == errno.EFBIG:
                 raise FirstPassError(

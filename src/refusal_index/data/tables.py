@@ -8,7 +8,6 @@ names in other tools' files and a function to parse its cells, such as `text` or
 
 from __future__ import annotations
 
-import codecs
 import csv
 import errno
 import gzip
@@ -27,6 +26,7 @@ from typing import Any, BinaryIO
 
 import polars as pl
 
+from refusal_index.data.encodings import UTF_8, checked_encoding, other_encoding
 from refusal_index.data.text import sound_text
 from refusal_index.data.workbooks import WorkbookError, workbook_rows
 from refusal_index.errors import (
@@ -46,8 +46,6 @@ READABLE = {**SUFFIXES, ".tsv": "csv", ".xlsx": "xlsx"}
 
 UNITS = {"csv": "line", "jsonl": "line", "json": "item"}
 """What a row's number counts, by format; rows if not listed."""
-
-UTF_8 = "utf-8"
 
 Problems = list[TableError]
 """A list to which the errors of single rows are added."""
@@ -130,17 +128,6 @@ def file_format(
             f"{shortened(Path(path).suffix)}; convert it to one of these, or rename it if it is one of them"
         )
     return kind
-
-
-def checked_encoding(name: str, error: type[TableError]) -> str:
-    """Return the encoding of a text file; raises `error` if it is unknown, or its line ends are not single bytes."""
-    try:
-        ends = "\n".encode(name)
-    except (LookupError, UnicodeError):
-        ends = b""
-    if ends != b"\n":
-        raise error(f"encoding: expected utf-8, latin-1, cp1252 or the like, got {name!r}; save the file as UTF-8")
-    return codecs.lookup(name).name
 
 
 def opened(path: Path, error: type[TableError]) -> BinaryIO:
@@ -458,24 +445,10 @@ def _lines(source: Source, file: BinaryIO) -> Iterator[str]:
         for number, line in enumerate(_unpacked_lines(source, file) if packed else _coded_lines(source, file), 1):
             yield line.decode("utf-8-sig" if number == 1 and source.encoding == UTF_8 else source.encoding)
     except UnicodeDecodeError as error:
-        raise source.wrong(_other_encoding(source, error), [number]) from error
+        raise source.wrong(other_encoding(source.encoding, error), [number]) from error
     except (OSError, EOFError, zlib.error) as error:
         problem = "unpacked ({}); check that it is complete and is gzip" if packed else "read ({}); try again"
         raise source.broken(problem.format(error)) from error
-
-
-def _other_encoding(source: Source, error: UnicodeDecodeError) -> str:
-    """Return the message for a line that is not in the encoding, with one that old spreadsheets write."""
-    line = error.object
-    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "expected text in UTF-8, got UTF-16; save it as UTF-8"
-    # the bytes from 0x80 to 0x9f are control characters in Latin-1, and quotation marks in Windows' code page
-    other = "cp1252" if any(0x80 <= byte < 0xA0 for byte in line) else "latin-1"
-    word = next(word for word in re.split(rb"[\s,;\"]+", line) if not word.isascii())
-    return (
-        f"expected text in {source.encoding.upper()}, got other bytes; if {shortened(word.decode(other, 'replace'))} "
-        f"is right, add --encoding {other}, otherwise save it as UTF-8"
-    )
 
 
 def _coded_lines(source: Source, file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:

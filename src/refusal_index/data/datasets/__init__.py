@@ -54,8 +54,9 @@ from refusal_index.data.datasets.dataset import (
     mix,
     sample,
 )
+from refusal_index.data.encodings import UTF_8
 from refusal_index.data.files import sha256_of, write_atomically
-from refusal_index.data.tables import UTF_8, Row, Source, is_in_memory, present_columns, read_content, read_rows
+from refusal_index.data.tables import Row, Source, is_in_memory, present_columns, read_content, read_rows
 from refusal_index.errors import shortened, suggestion
 
 __all__ = ["Dataset", "DatasetError", "GraderName", "dataset_names", "load_dataset", "mix", "sample"]

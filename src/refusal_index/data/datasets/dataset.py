@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from refusal_index.data import tables
 from refusal_index.data.column_names import NAMES
+from refusal_index.data.encodings import UTF_8
 from refusal_index.data.files import sha256_of
 from refusal_index.data.outcome import LETTERS, Question
 from refusal_index.data.text import SECONDS, PatternError, compiled, matches, sound_text, wrong_id
@@ -550,7 +551,7 @@ def load_own(
     columns: Mapping[str, str] | None = None,
     limit: int | None = None,
     seed: int = 0,
-    encoding: str = tables.UTF_8,
+    encoding: str = UTF_8,
 ) -> Dataset:
     """Read questions from a file and check every row.
 
@@ -614,9 +615,7 @@ def questions_from(data: object, columns: Mapping[str, str] | None = None, name:
     return questions.dataset(name, "questions in memory", questions_sha256)
 
 
-def question_reader(
-    data: Path, columns: Mapping[str, str] | None = None, encoding: str = tables.UTF_8
-) -> QuestionReader:
+def question_reader(data: Path, columns: Mapping[str, str] | None = None, encoding: str = UTF_8) -> QuestionReader:
     """Return a `QuestionReader` of a file of questions.
 
     - `data`, `columns`, `encoding`: as for `load_own`.
