@@ -153,13 +153,7 @@ def _next_commands(
         yield "To compare answers without a grade with the gold answers:", ["score", *read, "--grader", "exact"]
     if any(tally.to_force for tally in tallied):
         for file in files:
-            asking = [
-                "force",
-                file,
-                "--model",
-                "PROVIDER/NAME",
-                *reading.arguments("--forced", "--variants", "--name", "--dataset"),
-            ]
+            asking = ["force", file, "--model", "PROVIDER/NAME", *reading.arguments(*NOT_OF_FORCE)]
             yield "RI needs a forced answer to every refused question. To ask for them:", asking
     elif any(not tally.refused for tally in tallied) and has_replies and reading.options.refusal is None:
         yield "To read replies that decline as refusals:", ["score", *read, "--refusal", "wording"]

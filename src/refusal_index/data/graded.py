@@ -174,7 +174,7 @@ def resolved(
     if not set(GRADE_SOURCES) & by_role.keys():
         by_role |= _column_of_marks(rows, by_role)
     if not set(GRADE_SOURCES) & by_role.keys() and needs_grades:
-        raise _without_grades(file, rows, by_role)
+        raise _without_grades(file, rows, by_role, columns)
     kept = {role: name for role, name in by_role.items() if role not in left_out}
     return rows, kept if set(GRADE_SOURCES) & kept.keys() or not needs_grades else by_role
 
@@ -197,8 +197,13 @@ def _are_flags(rows: Sequence[tables.Row], column: str) -> bool:
     return any(flag is not None for flag in flags)
 
 
-def _without_grades(file: SourceFile, rows: Sequence[tables.Row], by_role: Mapping[str, str]) -> TableError:
-    """Return the error for a file without grades, with what to do about it."""
+def _without_grades(
+    file: SourceFile, rows: Sequence[tables.Row], by_role: Mapping[str, str], columns: Mapping[str, str]
+) -> TableError:
+    """Return the error for a file without grades, with what to do about it.
+
+    - `columns`: the columns that the user named.
+    """
     present = tables.present_columns(rows)
     path = file.source.name
     error = tables.missing_column(file.source, present, "grade", "grade")
@@ -206,7 +211,8 @@ def _without_grades(file: SourceFile, rows: Sequence[tables.Row], by_role: Mappi
     if candidate is not None:
         error.setting = "grade", candidate
     elif "reply" not in by_role and {"question", "answer"} <= by_role.keys():
-        command = f"refusal-index run --data {shlex.quote(path)} --model PROVIDER/NAME"
+        named = [word for role, name in columns.items() for word in ("--column", f"{role}={name}")]
+        command = shlex.join(["refusal-index", "run", "--data", path, *named, "--model", "PROVIDER/NAME"])
         error = file.source.wrong(f"expected graded answers, got questions without replies; to ask a model: {command}")
     elif "reply" in by_role and "answer" in by_role:
         error.args = (f"{path}: expected grades, got replies without; grade them with --grader exact, or name them",)
