@@ -6,6 +6,7 @@ import json
 import shlex
 from pathlib import Path
 
+import polars as pl
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -92,3 +93,18 @@ def test_options_for_other_tools_files_are_refused_for_published_rates_and_folde
         assert f"{option}: applies to outcomes" in said
         said = invoke("score", str(tmp_path), option, value, exit_code=2).stderr
         assert f"{option}: applies to other tools' files" in said
+
+
+def test_tables_with_other_ids_say_how_many_texts_are_the_same_and_how_to_match_them():
+    Path("second.csv").write_text(
+        FIRST.replace("\nq", "\nother ").replace("Is it 3?", "Was it 3?").replace("Is", " IS")
+    )
+    for name in ("first", "second"):
+        table = pl.read_csv(f"{name}.csv").select(
+            question_id="id", question="question", gold=pl.col("target").cast(str)
+        )
+        refused = pl.Series("refused", [grade == "C" for grade in pl.read_csv(f"{name}.csv")["grade"]])
+        table.with_columns(refused, wrong=~refused, model=pl.lit(name)).write_csv(f"{name}-table.csv")
+    said = " ".join(invoke("compare", "first-table.csv", "second-table.csv", exit_code=0).stdout.split())
+    assert "29 of them have the same text under other ids." in said
+    assert "--column question_id=question" in said

@@ -147,6 +147,20 @@ def test_uqlm_scores_are_not_grades(tmp_path):
         read(path)
 
 
+def test_one_of_several_metrics_is_named_by_the_user(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps({"user_input": "Who?", "response": "Ann", "string_present": 1.0, "exact_match": 0.0}))
+    with pytest.raises(DatasetError, match="--column grade=NAME"):
+        read(path)
+    assert [one.grade for one in read(path, columns={"correct": "string_present"}).passes] == [C]
+
+
+def test_grades_of_the_file_are_kept_if_a_rule_grades_the_others(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("question,target,reply,grade\nWho?,Ann,Bob,A\nWhere?,Oslo,Rome,\n")
+    assert graded(path, "exact") == [C, I]
+
+
 def test_list_in_a_document_is_found_by_its_columns_or_named(tmp_path):
     path = tmp_path / "x.json"
     rows = [{"question": "Who?", "grade": "A"}]
