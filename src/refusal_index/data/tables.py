@@ -28,7 +28,7 @@ import polars as pl
 
 from refusal_index.data.encodings import UTF_8, checked_encoding, other_encoding
 from refusal_index.data.text import sound_text
-from refusal_index.data.workbooks import WorkbookError, workbook_rows
+from refusal_index.data.workbooks import workbook_rows
 from refusal_index.errors import (
     OutcomeTableError,
     TableError,
@@ -551,15 +551,14 @@ def _each_once(source: Source, names: list[str]) -> list[str]:
 
 def _workbook_records(source: Source, data: BinaryIO) -> Iterator[Record]:
     """Yield the rows of the first sheet of a workbook below its header."""
-    header: list[str] | None = None
     try:
-        for number, cells in workbook_rows(data):
-            if header is None:
-                header = _each_once(source, [str(cell or "").strip() for cell in cells])
-            else:
-                yield number, dict(itertools.zip_longest(header, cells[: len(header)]))
-    except WorkbookError as error:
+        rows = list(workbook_rows(data))
+    except ValueError as error:
         raise source.broken(f"read as a workbook ({error})") from error
+    if rows:
+        header = _each_once(source, [str(cell or "").strip() for cell in rows[0][1]])
+        for number, cells in rows[1:]:
+            yield number, dict(itertools.zip_longest(header, cells[: len(header)]))
 
 
 def _json_records(source: Source, lines: Iterable[str], problems: Problems | None) -> Iterator[Record]:

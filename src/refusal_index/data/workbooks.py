@@ -15,20 +15,16 @@ MAX_UNPACKED = 256 << 20
 """Maximum uncompressed bytes of a workbook."""
 
 
-class WorkbookError(ValueError):
-    """A workbook that cannot be read; the message says why, and what to do."""
-
-
 def workbook_rows(file: BinaryIO) -> Iterator[tuple[int, list[Any]]]:
     """Yield the rows of the first sheet that are not empty, with their numbers from 1.
 
-    A cell holds text, a number, a truth value or None; a date is text. Raises WorkbookError if the file cannot be read,
-    or unpacks to more than `MAX_UNPACKED` bytes.
+    A cell holds text, a number, a truth value or None; a date is text. Raises ValueError if the file cannot be read, or
+    unpacks to more than `MAX_UNPACKED` bytes.
     """
     try:
         openpyxl = import_module("openpyxl")
     except ImportError as error:
-        raise WorkbookError("run pip install 'refusal-index[xlsx]', or save it as CSV") from error
+        raise ValueError("run pip install 'refusal-index[xlsx]', or save it as CSV") from error
     try:
         with zipfile.ZipFile(file) as archive:
             check_unpacked_size(archive, MAX_UNPACKED, MAX_UNPACKED)
@@ -38,4 +34,4 @@ def workbook_rows(file: BinaryIO) -> Iterator[tuple[int, list[Any]]]:
             if any(cell is not None for cell in cells):
                 yield number, [str(cell) if isinstance(cell, date | time) else cell for cell in cells]
     except (OSError, KeyError, IndexError, ValueError, SyntaxError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise WorkbookError(f"{error}; save it again, or as CSV") from error
+        raise ValueError(f"{error}; save it again, or as CSV") from error
