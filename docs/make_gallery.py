@@ -51,7 +51,6 @@ SCORED = (
 
 WITH_DRAWS = (*MODELS, *(f"{model}-drawn" for model in MODELS))
 MADE_OF = {
-    "attenuation": ("base-drawn",),
     "auroc_correlation": WITH_DRAWS,
     **dict.fromkeys(("calibrator_comparison", "calibrator_cost", "score_or_refusal"), ("base-scored",)),
     "response_to_penalty": tuple(f"{model}-targets" for model in MODELS),

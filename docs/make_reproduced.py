@@ -41,10 +41,11 @@ A test in `tests/paper` holds every recomputed value. Those that differ by more 
 
 Values are recomputed from the paper's printed numbers, from theory, or by simulation. No model was asked: what needs
 the paper's 16 models has a command and no recomputed value. `refusal-index run --config paper/all` asks them
-([configurations](configurations.md)). The default prompts follow the paper's design and are worded differently. To see
-a model of your own among those of the paper, use
-[`compare RUN --with paper`](how-to/paper.md#where-your-model-stands-among-those-of-the-paper). The intervals of the
-paper are bootstrap intervals, whose coverage breaks down if a cell is small ([simulations](benchmarks.md)).
+([configurations](configurations.md)). The default prompts follow the paper's design and are worded differently; [the
+paper's prompts](configurations.md#the-papers-wording) are made from its source. To see a model of your own among those
+of the paper, use [`compare RUN --with paper`](how-to/paper.md#where-your-model-stands-among-those-of-the-paper).
+The intervals of the paper are bootstrap intervals, whose coverage breaks down if a cell is small
+([simulations](benchmarks.md)).
 
 ## Tables, figures and propositions
 
@@ -119,7 +120,7 @@ def item_row(item: Item) -> tuple[str, ...]:
     if item.label.startswith("prop:"):
         found = "[shown](#propositions-1-and-2)"
     elif item.needs == "prompts":
-        found = f"the wording is not included; the design is {below}" if below else "the wording is not included"
+        found = f"made from its source; the design is {below}" if below else "made from its source"
     elif item.needs == "nothing":
         found = below or "nothing to recompute"
     else:

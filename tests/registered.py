@@ -17,13 +17,14 @@ from refusal_index.plugins.confidence.scores import refresh_scores
 from refusal_index.plugins.confidence.section import SECTION as CONFIDENCE
 from refusal_index.plugins.inspect import client, export_log, foreign_log
 from refusal_index.plugins.lm_eval.samples import read_samples
+from refusal_index.plugins.paper import commands as paper_commands
 from refusal_index.plugins.studies import commands as studies_commands
-from refusal_index.plugins.studies.assumptions import copula_comparison, grading_sensitivity
+from refusal_index.plugins.studies.assumptions import copula_comparison
 from refusal_index.plugins.studies.calibrator_comparison import calibrator_comparison
 from refusal_index.plugins.studies.correlations import auroc_correlation, index_predictors
 from refusal_index.plugins.studies.cost import calibrator_cost, cost_table
 from refusal_index.plugins.studies.planes import accuracy_refusal_plane, iso_refusal_index, operating_point
-from refusal_index.plugins.studies.precision import attenuation, sample_size
+from refusal_index.plugins.studies.precision import sample_size
 from refusal_index.plugins.studies.prompts import prompt_agreement, score_variability
 from refusal_index.plugins.studies.rankings import ranking_stability, ranking_with_ties
 from refusal_index.plugins.studies.regression import index_and_accuracy, index_and_size
@@ -46,7 +47,6 @@ from refusal_index.runs.reuse import Importer
 from refusal_index.runs.writing import RefreshScores
 
 COMMANDS: Mapping[str, Command] = {
-    "build": wiki_commands.app,
     "confidence": confidence_commands.confidence,
     "export": trackers_commands.export,
     "replies": batches_commands.replies,
@@ -55,6 +55,10 @@ COMMANDS: Mapping[str, Command] = {
     "serve": almanac_commands.serve,
     "study": studies_commands.study,
     "watch": training_commands.watch,
+}
+BUILDERS: Mapping[str, Command] = {
+    "paper-prompts": paper_commands.paper_prompts,
+    "precise-wiki": wiki_commands.precise_wiki,
 }
 DATASETS: Mapping[str, DatasetSource] = {"almanac": provider.DATASET}
 EXECUTORS: Mapping[str, EngineKind] = {
@@ -73,13 +77,11 @@ IMPORTERS: Mapping[str, Importer] = {"inspect": foreign_log.read_log, "lm-eval":
 MODELS: Mapping[str, ModelProvider] = {"almanac": provider.PROVIDER}
 STUDIES: Sequence[StudySpec] = (
     accuracy_refusal_plane,
-    attenuation,
     auroc_correlation,
     calibrator_comparison,
     calibrator_cost,
     copula_comparison,
     cost_table,
-    grading_sensitivity,
     hallucination_table,
     index_and_accuracy,
     index_and_size,
@@ -103,6 +105,7 @@ REFRESH_CONFIDENCE: RefreshScores = refresh_scores
 SHOWN: Rendering = shown
 
 REGISTERED: Mapping[str, Mapping[str, object]] = {
+    "builders": BUILDERS,
     "commands": COMMANDS,
     "datasets": DATASETS,
     "executors": EXECUTORS,

@@ -86,6 +86,20 @@ def remember_named(value: Any) -> None:
         remember_named(item)
 
 
+def holds_secret(value: Any) -> bool:
+    """Whether a document holds a text under a name that is that of a key or a password.
+
+    Examples
+    --------
+    >>> holds_secret({"headers": {"Authorization": "x"}}), holds_secret({"max_tokens": 9, "tokenizer": "x"})
+    (True, False)
+    """
+    if isinstance(value, dict):
+        named = (isinstance(item, str) and item and SECRET_NAME.search(str(name)) for name, item in value.items())
+        return any(named) or any(map(holds_secret, value.values()))
+    return isinstance(value, list) and any(map(holds_secret, value))
+
+
 def without_credentials(text: str) -> str:
     """Return a text with the keys that clients were given replaced by ``[key]``, and nothing else changed.
 

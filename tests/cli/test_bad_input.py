@@ -170,7 +170,7 @@ def test_json_is_the_only_standard_output():
 
 INPUTS = {
     *("add", "baseline", "candidate", "config", "data", "file", "files", "folder", "forced", "input_file", "labels"),
-    *("models", "more", "pages", "pilot", "policy", "prompts", "rates", "run", "runs"),
+    *("grader_prompt", "models", "more", "pages", "paper", "pilot", "policy", "prompts", "rates", "run", "runs"),
 }
 """Parameters that name what is read; every other path is an output."""
 
@@ -225,8 +225,9 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 def test_output_options_match_the_known_list():
     """A new option that names a file is an output, unless it stands in INPUTS."""
-    assert len(OUTPUTS) == 15
-    assert {name for name, _ in OUTPUTS} >= {"run-batch", "serve", "import", "build precise-wiki", *RUN_FOLDERS}
+    assert len(OUTPUTS) == 16
+    known = {"run-batch", "serve", "import", "build precise-wiki", "build paper-prompts", *RUN_FOLDERS}
+    assert {name for name, _ in OUTPUTS} >= known
 
 
 @one_fast(("name", "param"), sorted(OUTPUTS, key=lambda one: one[0] != "run-batch"))

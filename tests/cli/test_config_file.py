@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from refusal_index.runs.config import DATASET_KEYS, MODEL_KEYS, SET_KEYS, Config
 from refusal_index.runs.graders import grader_of
 from refusal_index.runs.plan import check_name
 from refusal_index.runs.settings import SETTINGS, Settings
+from refusal_index.runs.sweep import prepare_sweep
 
 # --- Configuration files
 
@@ -81,8 +83,9 @@ def test_every_kind_of_value_is_read_like_the_settings(read, written, value):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_wrong_type_error_names_the_setting_and_the_option(name):
+    wrong = {"of": {"another": "kind"}}
     with pytest.raises(SettingError) as caught:
-        SETTINGS[name].read([{"of": {"another": "kind"}}] if name == "extra_body" else {"of": {"another": "kind"}})
+        SETTINGS[name].read([wrong] if name in ("extra_body", "model_args") else wrong)
     assert str(caught.value).startswith(f"{name}: expected ")
     assert caught.value.shown(lambda key: f"--{key}").startswith(f"--{name}: expected ")
 
@@ -106,6 +109,71 @@ def test_config_values_are_parsed_like_command_options(read):
 def test_hash_depends_on_contents_and_name_is_a_safe_folder_name(read):
     assert read().sha256 != read("top_p = 1", "top_p = 0.9").sha256
     assert read("[defaults]", 'name = "../My set/1"\n[defaults]').name == "My-set-1"
+
+
+SEVERAL = """
+[[models]]
+model = "almanac/base"
+datasets = ["ours", "almanac"]
+
+[[models]]
+model = "almanac/small"
+datasets = "almanac"
+
+[[models]]
+model = "almanac/rash"
+
+[[datasets]]
+name = "ours"
+data = "q.csv"
+
+[[datasets]]
+dataset = "almanac"
+
+[[datasets]]
+dataset = "simpleqa"
+"""
+
+
+def test_models_choose_datasets_by_their_name_or_dataset(tmp_path):
+    path = tmp_path / "several.toml"
+    path.write_text(SEVERAL)
+    config = read_config(str(path))
+    chosen = [[dataset.name or dataset.values["dataset"] for dataset in config.datasets_of(m)] for m in config.models]
+    assert chosen == [["ours", "almanac"], ["almanac"], ["ours", "almanac", "simpleqa"]]
+
+
+def test_datasets_that_no_model_chooses_are_not_loaded_and_the_command_line_replaces_all(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # q.csv and SimpleQA are not there
+    path = tmp_path / "several.toml"
+    path.write_text(SEVERAL.replace('model = "almanac/rash"\n', 'model = "almanac/rash"\ndatasets = "almanac"\n'))
+    text = path.read_text().replace('["ours", "almanac"]', '["almanac"]')
+    path.write_text(text)
+    sweep = prepare_sweep(str(path), {"limit": 5})
+    titles = [plan.title for plan in sweep.plans]
+    assert titles == [(f"almanac/{name}", "almanac") for name in ("base", "small", "rash")]
+    path.write_text(text.replace('datasets = "almanac"', 'datasets = "ours"'))
+    replaced = prepare_sweep(str(path), {"limit": 5, "dataset": "almanac"})
+    assert [plan.title for plan in replaced.plans] == titles
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (
+            'datasets = "almanc"',
+            "datasets: expected some of ours, almanac, simpleqa, .* got 'almanc'; did you mean 'al",
+        ),
+        ("datasets = []", "datasets: expected names of datasets of this file, got "),
+        ("datasets = 3", "datasets: expected names of datasets of this file, got 3"),
+        ("datasets = [3]", "datasets: expected names of datasets of this file, got "),
+    ],
+)
+def test_unknown_datasets_of_a_model_are_errors_that_name_its_table(tmp_path, written, message):
+    path = tmp_path / "several.toml"
+    path.write_text(SEVERAL.replace('datasets = "almanac"', written))
+    with pytest.raises(ConfigError, match=rf"\[\[models\]\] 2, {message}"):
+        read_config(str(path))
 
 
 BAD = {
@@ -191,7 +259,10 @@ def test_unknown_configuration_error_lists_known_names(given, tmp_path, monkeypa
 # --- The examples of docs/configurations.md
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configurations.md").read_text(encoding="utf-8")
-PAGE_CONFIG, PROMPTS, PARAPHRASE = re.findall(r"```toml[^\n]*\n(.*?)```", PAGE, re.DOTALL)
+PARTS = re.findall(r"part of a configuration -->\n```toml\n(.*?)```", PAGE, re.DOTALL)
+PAGE_CONFIG, PROMPTS, PARAPHRASE = (
+    text for text in re.findall(r"```toml[^\n]*\n(.*?)```", PAGE, re.DOTALL) if text not in PARTS
+)
 
 
 @pytest.fixture
@@ -206,6 +277,14 @@ def test_the_configuration_can_be_read():
     config = read_config("mine.toml")
     assert [model.name for model in config.models] == [None, "Qwen3-32B, thinking"]
     assert config.datasets[1].values["column"] == (("question", "problem"),)
+
+
+@pytest.mark.usefixtures("files")
+def test_the_parts_of_a_configuration_can_be_added_to_it():
+    Path("more.toml").write_text("\n".join((PAGE_CONFIG, *PARTS)))
+    *_, mini, llama = read_config("more.toml").models
+    assert mini.datasets == ("simpleqa",)
+    assert llama.values["model_args"] == (("tensor_parallel_size", 4), ("gpu_memory_utilization", 0.9))
 
 
 @pytest.mark.usefixtures("files")
@@ -237,7 +316,15 @@ ROWS = (  # of the paper's table on SimpleQA
     *("DeepSeek-V3-0324", "GLM-4.5", "GLM-4.5-Air"),
 )
 ALL = read_config("paper/all")
-SINGLE = {name: read_config(name) for name in config_names() if name != "paper/all"}
+EVERY_DATASET = read_config("paper/all-datasets")
+SINGLE = {name: read_config(name) for name in config_names() if name not in ("paper/all", "paper/all-datasets")}
+FIVE = {
+    "Gemma-3-12B",
+    "Qwen3-32B",
+    "Qwen2.5-72B",
+    "Llama-3.1-70B",
+    "Mistral-123B",
+}  # of the paper's table of benchmarks
 NAME = re.compile(r"(?:openai|anthropic|google)/[a-z0-9.-]+|vllm/[A-Za-z0-9-]+/[A-Za-z0-9.-]+")
 
 
@@ -256,8 +343,28 @@ def test_matrix_models_match_their_own_files():
     assert set(alone) == {"Qwen3-235B-Think"}, "the mode that the paper's text names and its table does not"
 
 
+def test_every_dataset_is_answered_by_the_models_of_its_table():
+    assert [(model.name, dict(model.values)) for model in EVERY_DATASET.models] == [
+        (model.name, dict(model.values)) for model in ALL.models
+    ]
+    assert EVERY_DATASET.defaults == ALL.defaults
+    simpleqa, *benchmarks = EVERY_DATASET.datasets
+    assert simpleqa == replace(ALL.datasets[0], place=simpleqa.place)
+    assert [dataset.values["dataset"] for dataset in benchmarks] == [
+        "precise_wiki",
+        "faitheval_counterfactual",
+        "faitheval_inconsistent+precise_wiki",
+        "faitheval_unanswerable+precise_wiki",
+    ]
+    assert {dataset.values["grader"] for dataset in benchmarks} == {"openai/gpt-4o-mini"}
+    for model in EVERY_DATASET.models:
+        chosen = EVERY_DATASET.datasets_of(model)
+        assert chosen == (EVERY_DATASET.datasets if model.name in FIVE else (simpleqa,))
+
+
 def test_decoding_questions_and_grader_match_the_paper(config):
-    assert config.defaults == {"temperature": 0.7, "top_p": 0.95, "max_tokens": 4096}
+    decoding = {"temperature": 0.7, "top_p": 0.95, "max_tokens": 4096}
+    assert config.defaults == {**decoding, "grader_price": Price(0.15, 0.6)}
     overridden = {key for model in config.models for key in model.values}.intersection(config.defaults)
     assert not overridden
     (dataset,) = config.datasets
@@ -282,8 +389,7 @@ def test_only_qwen3_models_set_think_as_their_name_says(config):
             assert switch == ("/think" if model.name.endswith("-Think") else "/no_think")
 
 
-def test_prices_are_valid_and_given_for_every_paid_api(config):
+def test_prices_are_given_for_every_model_and_are_0_for_ones_own_weights(config):
     for model in config.models:
-        assert ("price" in model.values) == (not model.values["model"].startswith("vllm/"))
-        if "price" in model.values:
-            assert model.values["price"].output > 0
+        price = model.values["price"]
+        assert (price == Price(0, 0)) == model.values["model"].startswith("vllm/")

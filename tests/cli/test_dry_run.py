@@ -204,6 +204,15 @@ def test_dry_run_reports_the_same_errors_as_a_run(command):
     assert "temperature" in command("run", "--dry-run", "--limit", "3", "--out", "r", "--temperature", "1").stderr
 
 
+def test_many_first_passes_are_announced_before_they_run(command, monkeypatch):
+    monkeypatch.setattr(dry_run, "MANY_FIRST_PASSES", 6)
+    monkeypatch.setattr(dry_run, "FIRST_PASSES_PER_SECOND", 0.1)
+    arguments = ("run", "--dry-run", "--variants", "low", "--limit")
+    assert "runs 6 first passes to see what it refuses, which takes about 60 s" in command(*arguments, "6").stderr
+    assert "first passes" not in command(*arguments, "5").stderr
+    assert "first passes" not in command(*arguments, "6", "--assume-refusal", ".5").stderr
+
+
 def test_variant_name_with_plus_selects_its_paraphrases(command):
     arguments = ("--limit", "6", "--prompts", "paraphrases", "--variants")
     family = ["normal", "normal-2", "normal-3", "normal-4"]

@@ -172,7 +172,7 @@ def test_study_all_makes_possible_studies_and_lists_the_rest(invoke, tmp_path):
         assert (f"## {spec.title}" in page) == (spec.name in made)
         assert f"(`{spec.name}`)" in page or spec.name in made
     assert {"results_table", "score_variability", "cost_table", "prompt_agreement"} <= made
-    assert {"ranking_with_ties", "index_and_size", "hallucination_table", "attenuation"}.isdisjoint(made)
+    assert {"ranking_with_ties", "index_and_size", "hallucination_table"}.isdisjoint(made)
     assert f"{len(made)} studies of {len(STUDY_NAMES)}" in result.output
     assert "Left out: " in page
 

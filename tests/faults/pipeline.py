@@ -13,7 +13,10 @@ from functools import cache
 from openai import AsyncOpenAI
 
 from refusal_index.data.outcome import Grade, Question
-from refusal_index.protocol.grader_model import grader_prompt, read_verdict
+from refusal_index.protocol.grader_model import read_verdict
+from refusal_index.protocol.grader_prompt import default_grader_prompt
+
+GRADER_PROMPT = default_grader_prompt()
 
 
 @cache
@@ -51,7 +54,7 @@ async def answer(messages: list[dict[str, str]]) -> str:
 
 
 async def grade(question: Question, text: str) -> Grade:
-    completion = await complete("grader", [{"role": "user", "content": grader_prompt(question, text)}])
+    completion = await complete("grader", [{"role": "user", "content": GRADER_PROMPT.message(question, text)}])
     verdict = read_verdict(question, completion)
     if verdict is None:
         raise ValueError(f"the grader said {completion[:80]!r}")

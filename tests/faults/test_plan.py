@@ -12,11 +12,13 @@ import pytest
 
 from refusal_index.data.outcome import Question
 from refusal_index.protocol import load_prompt_set
-from refusal_index.protocol.grader_model import grader_prompt
+from refusal_index.protocol.grader_prompt import default_grader_prompt
 from tests.faults import kinds
 from tests.faults.api import FakeApi
 from tests.faults.plan import FIRST, FORCED, GRADER, LOOK, SUBMIT, UPLOAD, Fault, Plan, called, number_of, pass_of
 from tests.faults.world import answer
+
+GRADER_PROMPT = default_grader_prompt()
 
 
 def first(number: int) -> str:
@@ -28,7 +30,7 @@ def forced(number: int) -> str:
 
 
 def grading(number: int, reply: str) -> str:
-    return grader_prompt(Question(f"q{number}", f"What is {number} plus {number}?", str(2 * number)), reply)
+    return GRADER_PROMPT.message(Question(f"q{number}", f"What is {number} plus {number}?", str(2 * number)), reply)
 
 
 def happens(fault: Fault, messages: list[str]) -> list[bool]:

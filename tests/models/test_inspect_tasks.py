@@ -16,6 +16,7 @@ from inspect_ai.scorer import SampleScore, Score
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.data import Outcome, Question
+from refusal_index.models.settings import SettingError
 from refusal_index.plugins.inspect.tasks import (
     almanac_task,
     cell_of,
@@ -26,7 +27,7 @@ from refusal_index.plugins.inspect.tasks import (
     to_question,
     two_pass_metrics,
 )
-from refusal_index.protocol import Conversation, GraderError, GraderKind, TwoPass
+from refusal_index.protocol import Conversation, GraderError, GraderKind, PromptSetError, TwoPass
 from refusal_index.runs.settings import COMPARABILITY_VERSION
 from refusal_index.stats import CELL_NAMES
 from tests.models.fake_api import FakeApi, is_grading, question_of
@@ -104,6 +105,34 @@ def test_a_choice_task_is_graded_without_a_model(tmp_path):
     task = faitheval_counterfactual(data=str(file))
     assert task.metadata["grader"] == "choice"
     assert task.dataset[0].metadata["choices"] == ("an oak", "a yew")
+
+
+def test_grader_prompt_of_a_task_is_checked_before_any_request(tmp_path):
+    (tmp_path / "q.csv").write_text("question,answer\nWho?,I\n")
+    (tmp_path / "grader.toml").write_text("gold = 'A, B or C? {question}'")
+    questions, prompt = str(tmp_path / "q.csv"), str(tmp_path / "grader.toml")
+    with pytest.raises(SettingError, match="has no effect, because a rule grades"):
+        own_questions(data=questions, grader="exact", grader_prompt=prompt)
+    with pytest.raises(PromptSetError, match="must have the fields"):
+        own_questions(data=questions, grader="model", grader_prompt=prompt)
+
+
+@pytest.mark.slow
+def test_inspect_eval_asks_a_grader_with_the_prompt_of_a_file(tmp_path):
+    (tmp_path / "q.csv").write_text("question,answer\nWho?,I\n")
+    (tmp_path / "grader.toml").write_text("gold = 'A, B or C? <q>{question}</q><g>{gold}</g><p>{prediction}</p>'")
+    with FakeApi(lambda message: "A" if message.startswith("A, B or C?") else "<answer>I</answer>") as api:
+        done = subprocess.run(
+            [
+                *(str(Path(sys.executable).with_name("inspect")), "eval", "refusal_index/own"),
+                *("--model", "openai-api/fake/any", "--model-role", "grader=openai-api/fake/judge"),
+                *("-T", "data=q.csv", "-T", "grader_prompt=grader.toml", "--display", "plain", "--log-dir", "logs"),
+            ],
+            capture_output=True, text=True, check=False, cwd=tmp_path,
+            env={**os.environ, "FAKE_API_KEY": "x", "FAKE_BASE_URL": api.url},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert api.messages()[-1] == "A, B or C? <q>Who?</q><g>I</g><p>I</p>"
 
 
 @pytest.mark.nightly

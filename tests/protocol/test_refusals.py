@@ -19,7 +19,7 @@ from refusal_index.protocol import (
     next_requests,
     outcomes,
 )
-from refusal_index.protocol.grader_model import attempt_prompt
+from refusal_index.protocol.grader_prompt import default_grader_prompt
 from refusal_index.protocol.reading import ReadAs, RecognisedBy, read_reply
 from refusal_index.protocol.refusals import (
     LEFT_TO_GRADER,
@@ -31,6 +31,7 @@ from refusal_index.protocol.refusals import (
 )
 from refusal_index.protocol.steps import GRADE_ATTEMPTS
 
+GRADER_PROMPT = default_grader_prompt()
 DECLINED = "I am afraid that I cannot answer this."
 OWN_PHRASE = "Please ask our legal team."
 ANSWERED = "It was Nora Kvist."
@@ -153,7 +154,7 @@ def test_model_is_asked_about_replies_without_a_tag():
     assert step == Step(Pass.FIRST, Role.GRADER, prediction=DECLINED, only_attempt=True)
     request = BY_MODEL.request(step, QUESTION)
     assert request.role is Role.GRADER
-    assert [message.content for message in request.messages] == [attempt_prompt(QUESTION, DECLINED)]
+    assert [message.content for message in request.messages] == [GRADER_PROMPT.attempt_message(QUESTION, DECLINED)]
     assert "Kvist" not in request.messages[0].content
 
 

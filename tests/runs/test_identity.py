@@ -18,6 +18,7 @@ from refusal_index.data.run_json import as_json
 from refusal_index.errors import RunFolderError
 from refusal_index.models.settings import Setting
 from refusal_index.plugins.trackers import tracker
+from refusal_index.protocol import GraderPrompt
 from refusal_index.runs import identity
 from refusal_index.runs.plan import Plan, prepare
 from refusal_index.runs.rebuild import ComparabilityError, rebuild
@@ -29,6 +30,7 @@ from tests.runs.models import LOCAL, ROWS
 VALUES: dict[str, Any] = {
     "model": "almanac/base",
     "grader": "openai/gpt-4o-mini",
+    "grader_prompt": "grader.toml",
     "refusal": "tag",
     "reasoning": r"\[\[.*?\]\]",
     "dataset": "own",
@@ -46,6 +48,7 @@ VALUES: dict[str, Any] = {
     "engine_option": {"poll": "1"},
     "header": {"X-Gateway": "env:GATEWAY_KEY"},
     "extra_body": {"top_k": 20},
+    "model_args": {"dtype": "half"},
     "price": "1,2",
     "grader_price": "3,4",
     "truthfulness_weights": (1.0, 0.5, 2.0),
@@ -75,7 +78,14 @@ def other_value(setting: Setting) -> Any:
 
 OTHER = {name: other_value(setting) for name, setting in SETTINGS.items()}
 IDENTIFYING = {name for name, setting in SETTINGS.items() if setting.identity != "no"}
-SERVED_ONLY = {"header", "extra_body"}
+SERVED_ONLY = {
+    "header": "openai-api/fake/any",
+    "extra_body": "openai-api/fake/any",
+    "model_args": "mockllm/model",
+}
+"""A model for each setting that not every model takes."""
+GRADER_PROMPT = """gold = '<q>{question}</q> <g>{gold}</g> <p>{prediction}</p> A, B or C?'"""
+NEEDS_GRADER = {"grader_prompt"}
 
 
 @pytest.fixture(autouse=True)
@@ -104,8 +114,11 @@ OWN_FILES = {"dataset", "data", "column", "encoding"}
 
 @pytest.mark.parametrize("name", sorted(IDENTIFYING - OWN_FILES))
 def test_settings_that_change_replies_change_the_identity(name):
-    served = {"model": "openai-api/fake/any"} if name in SERVED_ONLY else {}
-    one, other = planned(**served), planned(**served, **{name: OTHER[name]})
+    needed = {"model": SERVED_ONLY[name]} if name in SERVED_ONLY else {}
+    if name in NEEDS_GRADER:
+        Path("grader.toml").write_text(GRADER_PROMPT)
+        needed = {"grader": "openai-api/fake/grader"}
+    one, other = planned(**needed), planned(**needed, **{name: OTHER[name]})
     assert one.settings.value(name) != other.settings.value(name)
     assert as_json(one.identity) != as_json(other.identity)
     assert one.folder.path != other.folder.path
@@ -168,7 +181,7 @@ def test_identity_depends_on_own_questions_not_on_their_path():
         assert planned(**different, **own).folder.path != one.folder.path
 
 
-COMMON_SETTINGS = SETTINGS.keys() - OWN_FILES - SERVED_ONLY - ENGINE_SETTINGS.keys()
+COMMON_SETTINGS = SETTINGS.keys() - OWN_FILES - SERVED_ONLY.keys() - NEEDS_GRADER - ENGINE_SETTINGS.keys()
 CHANGES = st.sets(st.sampled_from(sorted(COMMON_SETTINGS)))
 
 
@@ -264,7 +277,7 @@ def test_model_that_recognises_refusals_and_its_prompt_are_part_of_the_identity(
     assert len(grader["refusal_prompt_sha256"]) == 64
     assert one.graders == ("mockllm/model",)
     assert planned(**by_model | {"refusal": "model:mockllm/other"}).folder.path != one.folder.path
-    monkeypatch.setattr(identity, "attempt_prompt_hash", lambda: "another wording")
+    monkeypatch.setattr(identity, "default_grader_prompt", lambda: GraderPrompt("{question}", "another wording"))
     assert planned(**by_model).folder.path != one.folder.path
 
 

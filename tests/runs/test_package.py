@@ -73,6 +73,7 @@ plugins.batches.request_files.ResultFileError
 plugins.confidence.hidden_states.WeightsError
 plugins.confidence.method.TrainingError
 plugins.inspect.IncompatibleError
+plugins.paper.latex.PaperError
 plugins.studies.inputs.ModelTableError
 plugins.studies.study.NotPossibleError
 plugins.studies.study.WritingError

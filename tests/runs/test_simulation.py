@@ -126,7 +126,7 @@ def test_theory_each_procedure_has_the_passes_that_it_asks(grader, draws):
     assert found[FirstPassOnly].first == found[TwoPass].first
     assert found[FirstPassOnly].forced == Load()
     graders = grader.models
-    assert found[FirstPassOnly].grading.requests == Range(0, 20, 80) * (draws * graders)
+    assert found[FirstPassOnly].grading.requests == Range(0, 20, 80) * graders, "of first draws only"
     assert found[ForcedPass].first == Load()
     assert found[ForcedPass].forced.requests == Range.exactly(10 * draws)
     assert found[ForcedPass].grading.requests == Range(0, 10, 20) * (draws * graders)

@@ -2,11 +2,10 @@
 
 import pytest
 
-from refusal_index.plugins.studies import assumptions, precision, rankings
+from refusal_index.plugins.studies import precision, rankings
 
 
 @pytest.fixture
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "RESAMPLES", 200)
-    monkeypatch.setattr(assumptions, "_RESAMPLES", 200)
     monkeypatch.setattr(rankings, "N_RESAMPLES", 5)

@@ -42,7 +42,11 @@ def test_win_rates_share_ties_and_count_negative_tables() -> None:
     undefined = ContingencyTable(0, 0, 4, 5)
     rows = copula_win_rates([POSITIVE, POSITIVE, POSITIVE, NEGATIVE, undefined])
     assert [row["family"] for row in rows] == list(COPULA_NAMES)
-    for row in rows:
+    gaussian, *others = rows
+    assert (
+        {gaussian[f"gaussian_wins_{name}"] for name in ("log_likelihood", "aic", "bic")} == {gaussian["ties"]} == {None}
+    )
+    for row in others:
         wins, ties = (0.625, 0.75) if row["family"] in ONE_SIDED else (0.5, 1.0)
         assert (row["gaussian_wins_log_likelihood"], row["ties"]) == (wins, ties)
         if row["family"] != "t":

@@ -136,6 +136,13 @@ def test_correlation_ceiling_against_resampled_questions(models, study):
     assert of_area > 1 - max(((row["auroc_high"] - row["auroc_low"]) / 2) ** 2 / np.var(areas, ddof=1), 0.5)
 
 
+def test_a_correlation_beyond_1_without_noise_cannot_be_estimated(study):
+    frame = study.frame.with_columns(pearson_without_noise=pl.lit(-5.5))
+    assert set(study.printed(frame)["without noise"]) == {"cannot be estimated"}
+    within = study.frame.with_columns(pearson_without_noise=pl.lit(-0.25))
+    assert set(study.printed(within)["without noise"]) == {"-0.25"}
+
+
 def test_p_answering_uses_most_draws_and_metrics_use_most_questions(models):
     drawn = make_run("m0", n=60, draws=9, seed=11, variants=("normal",), label="m0 (draws)")
     study = auroc_correlation.make([*models, drawn], OPTIONS)

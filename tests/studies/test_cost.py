@@ -55,6 +55,16 @@ def test_measured_and_required_costs(tmp_path):
     assert (total["requests"], total["cost_usd"], total["questions"]) == (310, 0.75, 200)
 
 
+def test_costs_without_their_graders_say_so(tmp_path):
+    usage = {name: usage_of(40, 0.5) | {"unpriced_tokens": tokens} for name, tokens in (("low", 30), ("high", 0))}
+    study = cost_table.make([with_usage(made_run(variants=["low", "high"], n=30), tmp_path, usage)], OPTIONS)
+    assert study.frame["unpriced_tokens"].to_list() == [30, 0, 30]
+    assert [note for note in study.notes if "without its graders" in note and "m" in note]
+    priced = {name: usage_of(40, 0.5) for name in ("low", "high")}
+    study = cost_table.make([with_usage(made_run(variants=["low", "high"], n=30), tmp_path, priced)], OPTIONS)
+    assert not study.notes
+
+
 def test_unknown_costs_are_not_zero(tmp_path):
     run = with_usage(made_run(variants=["low", "high"], n=30), tmp_path, {"low": usage_of(40)})
     study = cost_table.make([run], OPTIONS)

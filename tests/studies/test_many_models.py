@@ -239,7 +239,7 @@ def test_operating_points_of_every_panel_are_in_view(runs, options) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["auroc_correlation", "attenuation", "calibrator_comparison", "index_and_size", "thinking", "ranking_stability"],
+    ["auroc_correlation", "calibrator_comparison", "index_and_size", "thinking", "ranking_stability"],
 )
 def test_error_for_many_runs_is_short_and_counts_notes(name):
     runs = [made_run(f"provider/model-number-{i}", n=30, seed=i, variants=["normal"]) for i in range(32)]

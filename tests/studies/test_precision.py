@@ -1,4 +1,4 @@
-"""The studies attenuation and sample_size."""
+"""The study sample_size."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, table_rows
 
 from refusal_index.data.analysis import Analysis
-from refusal_index.data.rates import draw_matrix
 from refusal_index.plugins.studies.precision import (
     COMPARED,
-    CORRECTED,
-    CROSSED,
     N_SUBSETS,
-    SINGLE,
+    NEAR_ZERO,
     SIZES,
-    attenuation,
     metrics_of_counts,
     sample_size,
     spread_rows,
@@ -27,89 +23,15 @@ from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
 from refusal_index.stats import (
     ContingencyTable,
     PlanningScenario,
-    attenuated_refusal_index,
-    corrected_refusal_index,
     metrics,
     questions_for_cv,
     refusal_index,
 )
 
-# --- Correction and precision
-
 OPTIONS = StudyOptions()
 RHO = 0.6
 TRUTH = 6 / math.pi * math.asin(RHO / 2)
 
-
-@pytest.fixture(scope="module")
-def run():
-    # Noise as large as the differences between the questions: b = 1 on both sides.
-    return make_run("a", rho=RHO, n=4000, draws=6, noise=1.0, seed=5, variants=("normal",))
-
-
-@pytest.fixture(scope="module")
-def frame(run):
-    return attenuation.make([run], OPTIONS).frame
-
-
-def test_crossed_draws_are_attenuated_and_the_correction_recovers_the_truth(frame):
-    expected = float(attenuated_refusal_index(TRUTH, 1.0, 1.0))
-    crossed = frame.filter(kind=CROSSED).row(0, named=True)
-    assert crossed["low"] < expected < crossed["high"]
-    assert crossed["estimate"] == pytest.approx(expected, abs=0.06)
-    for row in frame.filter(kind=CORRECTED).iter_rows(named=True):
-        assert row["estimate"] == pytest.approx(TRUTH, abs=0.09)
-        assert row["low"] < TRUTH < row["high"]
-        assert (row["refusal_reliability"], row["error_reliability"]) == pytest.approx((0.5, 0.5), abs=0.06)
-
-
-def test_more_draws_narrow_the_corrected_interval(frame):
-    rows = frame.filter(kind=CORRECTED)
-    assert rows["draws"].to_list() == [2, 3, 5, 6]
-    widths = (rows["high"] - rows["low"]).to_list()
-    assert widths[-1] < 0.7 * widths[0]
-
-
-def test_each_row_is_the_estimate_of_its_draws(run, frame):
-    matrix = draw_matrix(run.tables["normal"])
-    single = refusal_index(refused=matrix.refused[0], wrong=matrix.wrong[0])
-    crossed = refusal_index(refused=matrix.refused[0], wrong=matrix.wrong[1])
-    three = corrected_refusal_index(matrix.refused[:3], matrix.wrong[:3], matrix.scored[:3])
-    assert frame.filter(kind=SINGLE)["estimate"].item() == single.estimate
-    assert frame.filter(kind=CROSSED)["estimate"].item() == crossed.estimate
-    row = frame.filter(kind=CORRECTED, draws=3).row(0, named=True)
-    assert (row["estimate"], row["uncorrected"]) == (three.estimate, three.uncorrected)
-
-
-def test_uncorrectable_index_is_undefined_with_a_reason():
-    # The second draw of every question does the opposite: the reliability is negative.
-    refused, wrong = np.arange(300) % 2 == 0, np.arange(300) % 3 == 0
-    rows = pl.concat([table_rows(refused, wrong), table_rows(~refused, wrong, draw=1)])
-    study = attenuation.make([run_of({"normal": rows})], OPTIONS)
-    row = study.frame.filter(kind=CORRECTED).row(0, named=True)
-    assert (row["estimate"], row["status"], row["reason"]) == (None, "undefined", "refusal_reliability_not_positive")
-    assert any("undefined" in note for note in study.notes)
-    silent = pl.concat([table_rows(np.zeros(30), np.arange(30) % 2, draw=draw) for draw in range(2)])
-    study = attenuation.make([run_of({"normal": silent})], OPTIONS)
-    assert set(study.frame["estimate"]) == {None}
-    assert any("nobody_refused" in note for note in study.notes)
-    check_files(study)
-
-
-def test_variants_sampled_once_are_reported(run):
-    study = attenuation.make([run, make_run("b", n=60, variants=("low",))], OPTIONS)
-    assert any(note.startswith("b, low is left out") for note in study.notes)
-    with pytest.raises(NotPossibleError, match="two samples or more"):
-        attenuation.make([make_run("b", n=60)], OPTIONS)
-
-
-def test_hostile_names_are_drawn_and_printed_safely():
-    check_files(
-        attenuation.make([make_run(HOSTILE, n=80, draws=2, seed=1), make_run("b", n=80, draws=5, seed=2)], OPTIONS)
-    )
-
-
-# --- Spread over subsets
 
 TABLE = ContingencyTable(420, 80, 300, 200)
 
@@ -197,9 +119,28 @@ def test_one_variant_represents_a_run_and_unusable_runs_are_reported():
         sample_size.make([silent], OPTIONS)
 
 
-def test_index_near_zero_gets_a_note_about_its_cv():
+def test_relative_scatter_of_an_index_near_zero_cannot_be_estimated():
     study = sample_size.make([make_run("a", rho=0.0, n=300)], OPTIONS)
     assert any("does not differ significantly from 0" in note for note in study.notes)
+    index = study.frame.filter(metric="refusal_index")
+    assert set(index["reason"]) == {NEAR_ZERO}
+    assert index.select("cv", "cv_low", "predicted_cv", "questions_for_cv_10").null_count().sum_horizontal().item() == (
+        4 * index.height
+    )
+    assert index["standard_deviation"].null_count() == 0
+    assert set(study.frame.filter(metric="f_score")["reason"]) == {None}
+    assert set(study.printed(study.frame)["RI"]) == {"cannot be estimated"}
+    (axes,) = study.figure().axes
+    assert [text.get_text() for text in axes.texts] == ["RI cannot be estimated"]
+    assert "RI " not in study.caption.partition("New questions needed for that: ")[2].partition(".")[0]
+
+
+def test_runs_of_different_sizes_share_the_axis_of_questions():
+    study = sample_size.make([make_run("a", n=60, rho=0.8), make_run("b", n=300, rho=0.8)], OPTIONS)
+    for axes in study.figure().axes:
+        low, high = axes.get_xlim()
+        assert low < 50
+        assert high > study.frame["size"].max()
 
 
 def test_sample_size_draws_and_prints_names_that_are_code_elsewhere():

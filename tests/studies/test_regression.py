@@ -9,6 +9,7 @@ from scipy.stats import linregress, spearmanr, t
 from tests.studies.made import HOSTILE, made_run, rates
 
 from refusal_index.data.analysis import DEFAULT_ANALYSIS
+from refusal_index.data.published import paper_rows
 from refusal_index.plugins.studies.inputs import run_index
 from refusal_index.plugins.studies.regression import (
     RATES,
@@ -16,9 +17,11 @@ from refusal_index.plugins.studies.regression import (
     index_and_accuracy,
     index_and_size,
     line_band,
+    model_looks,
     regression_note,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions
+from refusal_index.plugins.studies.study import MARK, NotPossibleError, StudyOptions
+from refusal_index.plugins.studies.style import MARKERS
 from refusal_index.stats import refusal_index_many
 
 OPTIONS = StudyOptions()
@@ -143,6 +146,42 @@ def test_noise_ceiling_against_resampled_questions(runs, study):
     assert rows["r_squared_ceiling"][0] == pytest.approx(expected, abs=0.06)
 
 
+def test_a_correlation_beyond_1_cannot_be_estimated_without_noise(study):
+    row = study.frame.filter(source="run").drop_nulls("r_squared").row(0, named=True)
+    values = {"r_squared": 0.3, "r_squared_ceiling": 0.01}
+    note = regression_note({**row, **values, "r_squared_without_noise": 30.101}, "C/A")
+    assert "cannot be estimated" in note
+    assert "30.1" not in note
+    assert "without them it would be 0.900" in regression_note({**row, **values, "r_squared_without_noise": 0.9}, "C/A")
+
+
+def test_models_of_a_family_share_a_colour_and_no_two_models_look_alike():
+    paper = paper_rows().select("model", "family", source=pl.lit("paper"))
+    runs = pl.DataFrame({"model": [f"openai/gpt-4.1 {MARK}"], "family": ["GPT"], "source": "run"})
+    looks = model_looks(pl.concat([paper, runs], how="diagonal"))
+    assert looks["run", f"openai/gpt-4.1 {MARK}"] == looks["paper", "GPT-4.1"]
+    assert looks["paper", "GPT-4.1"][0] == looks["paper", "GPT-4.1-mini"][0]
+    assert len(set(looks.values())) == 16
+    assert len({colour for colour, _ in looks.values()}) == paper["family"].n_unique()
+
+
+def test_runs_of_one_model_at_two_providers_look_different():
+    models = ["openai/gpt-4.1", "azure/gpt-4.1", "GPT-4.1"]
+    looks = model_looks(pl.DataFrame({"model": models, "family": "GPT", "source": ["run", "run", "paper"]}))
+    assert len(set(looks.values())) == 3
+
+
+def test_a_family_with_too_many_models_has_several_colours():
+    models = [f"m{i}" for i in range(2 * len(MARKERS))]
+    looks = model_looks(pl.DataFrame({"model": models, "family": "f", "source": "run"}))
+    assert len(set(looks.values())) == len(models)
+
+
+def test_every_model_is_named_in_the_legend(runs, study):
+    (legend,) = study.figure().legends
+    assert {text.get_text() for text in legend.get_texts()} == set(study.frame["model"])
+
+
 def test_p_values_are_never_printed_as_zero():
     row = {
         "source": "run",
@@ -155,7 +194,7 @@ def test_p_values_are_never_printed_as_zero():
     }
     row |= {"r_squared_all": 1.0, "r_squared_ceiling": 0.9, "r_squared_without_noise": 1.1, "noise_reason": None}
     assert "p <.0001 for" in regression_note(row, "size")
-    assert "above 1" in regression_note(row, "size")
+    assert "cannot be estimated" in regression_note(row, "size")
     assert "were independent" in regression_note(row, "size")
     assert "were independent" not in regression_note(row | {"r_squared": 0.8}, "size")
     row |= {"r_squared_ceiling": None, "noise_reason": "first:noise_exceeds_spread"}

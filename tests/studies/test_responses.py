@@ -223,6 +223,17 @@ def test_only_otherwise_identical_runs_form_pairs(pair):
     assert three.select("less", "more").rows() == [("/no_think", "as it is"), ("/no_think", "/think")]
 
 
+def test_pairs_have_the_names_of_the_models_in_their_configuration(pair):
+    renamed = [dataclasses.replace(run, model=name) for run, name in zip(pair, ("Thinker", "Plain"), strict=True)]
+    study = thinking.make(renamed, OPTIONS)
+    assert study.frame.select("other_model", "model").unique().rows() == [("Plain", "Thinker")]
+    assert set(study.printed(study.frame)["Model"]) == {"Plain, Thinker"}
+    labels = [label.get_text() for label in study.figure().axes[0].get_yticklabels()]
+    assert labels == ["Plain to\nThinker\n/no_think to /think"]
+    alike = thinking.make(pair, OPTIONS)
+    assert set(alike.printed(alike.frame)["Model"]) == {"m"}
+
+
 def test_an_index_at_the_boundary_has_a_difference_without_an_interval():
     runs = [
         thinking_run("/think", rho=0.9999, right=0.1, n=40, variants=["low"]),

@@ -7,25 +7,26 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
-from matplotlib.text import Text
 from scipy.optimize import brentq
 from scipy.stats import multivariate_normal, norm
 from tests.studies.made import cells, made_run, rates
 from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_run, run_of, table_rows
 
 from refusal_index.data.analysis import Analysis
-from refusal_index.plugins.studies.curves import gap_left
+from refusal_index.plugins.studies.curves import gap_left, iso_score
 from refusal_index.plugins.studies.inputs import COMPARED, PAPER_SOURCE
 from refusal_index.plugins.studies.planes import (
+    MAX_CONTOURS,
     PENALTIES,
+    SCORES,
     accuracy_refusal_plane,
     iso_refusal_index,
     operating_point,
     operating_point_rows,
+    view_of,
 )
 from refusal_index.plugins.studies.results import results_table
 from refusal_index.plugins.studies.study import NotPossibleError, StudyOptions, study_spec, tex_text
-from refusal_index.plugins.studies.style import house_style
 from refusal_index.stats import ContingencyTable, correct_rate_at, metrics, refusal_index
 
 # --- The results table and the plane
@@ -162,20 +163,6 @@ def test_datasets_and_published_rows_are_blocks():
     assert lines[first + 3 : first + 5] == ["\\midrule", "\\multicolumn{7}{l}{\\textit{y}} \\\\"]
 
 
-def test_prompt_labels_are_near_their_points(runs):
-    study = iso_refusal_index.make(runs, OPTIONS)
-    figure = study.figure()
-    with house_style():
-        figure.draw_without_rendering()
-    axes, points = figure.axes[0], study.frame.filter(kind="point", panel="a")
-    labels = {text.get_text(): text for text in axes.texts if text.get_text() in points["variant"]}
-    for x, y, variant in points["refusal_rate", "correct_rate", "variant"].rows():
-        box = Text.get_window_extent(labels[variant])  # without the line to its point
-        place = axes.transData.transform((x, y))
-        distance = np.hypot(*(np.clip(place, (box.x0, box.y0), (box.x1, box.y1)) - place)) * 72 / figure.dpi
-        assert distance < 14, variant
-
-
 def test_runs_with_several_prompts_have_one_combined_index(runs):
     frame = results_table.make([*runs, made_run("c", variants=["low"])], OPTIONS).frame
     joint = frame.filter(variant="combined", metric="refusal_index")
@@ -300,6 +287,45 @@ def test_each_panel_of_the_iso_study_has_its_own_contours(runs):
         mu = np.mean([rates(outcomes)["error_rate"] for outcomes in run.tables.values()])
         start = frame.filter(pl.col("panel") == run.label, pl.col("kind") == "contour", pl.col("refusal_rate") == 0)
         assert start["correct_rate"].to_list() == pytest.approx([1 - mu] * start.height)
+
+
+def test_one_model_has_limits_around_its_points(runs):
+    frame = accuracy_refusal_plane.make(runs[:1], OPTIONS).frame
+    points = frame.filter(kind="point")
+    for (low, high), name in zip(view_of(frame), ("refusal", "correct"), strict=True):
+        assert 0 <= low < points[f"{name}_low"].min()
+        assert points[f"{name}_high"].max() < high <= 1
+        assert high - low < 1.5 * (points[f"{name}_high"].max() - points[f"{name}_low"].min())
+    assert view_of(accuracy_refusal_plane.make(runs, OPTIONS).frame)[0] == (0, 1)
+
+
+def test_few_contours_of_each_score_are_in_view(runs):
+    frame = accuracy_refusal_plane.make(runs[:1], OPTIONS).frame
+    (left, right), (bottom, top) = view_of(frame)
+    contours = frame.filter(pl.col("panel").is_in(SCORES), kind="contour")
+    for (score,), part in contours.group_by("panel"):
+        levels = sorted(part["level"].unique())
+        assert 3 <= len(levels) <= MAX_CONTOURS, score
+        steps = np.diff(levels)
+        assert steps == pytest.approx([steps[0]] * len(steps))
+        for level in levels:
+            line = iso_score(np.linspace(left, right, 500), str(score), level)
+            assert np.any((line > bottom) & (line < top))
+
+
+def test_prompts_have_one_legend_and_the_same_marker_in_every_panel(runs):
+    own = made_run("c", n=60, variants=["low", "mine", "other"])
+    figure = iso_refusal_index.make([*runs, own], OPTIONS).figure()
+    (legend,) = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert len(names) == len(set(names))
+    assert {"low", "mine", "other"} <= set(names)
+    looks = {(line.get_color(), line.get_marker()) for line in legend.get_lines()}
+    assert len(looks) == len(names)
+    for axes in figure.axes:
+        drawn = {(line.get_color(), line.get_marker()) for line in axes.lines if line.get_marker() != "None"}
+        assert drawn <= looks
+        assert len(drawn) >= 3
 
 
 @pytest.mark.parametrize("module", [accuracy_refusal_plane, iso_refusal_index])

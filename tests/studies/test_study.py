@@ -17,7 +17,6 @@ import matplotlib as mpl
 import numpy as np
 import polars as pl
 import pytest
-from matplotlib.text import Annotation
 from tests.studies.made import HOSTILE, made_run
 
 from refusal_index.plugins.studies import precision, style
@@ -34,7 +33,7 @@ from refusal_index.plugins.studies.study import (
     tex_text,
     write_study,
 )
-from refusal_index.plugins.studies.style import BLOCK, MAX_ROWS, escaped, label_points, latex_table
+from refusal_index.plugins.studies.style import BLOCK, MAX_ROWS, escaped, label_contours, latex_table
 
 # --- Figures
 
@@ -86,21 +85,36 @@ def test_user_settings_do_not_change_a_figure():
         assert mpl.rcParams["lines.dashed_pattern"] == [3.7, 1.6]
 
 
-def test_labels_of_points_do_not_overlap():
-    rng = np.random.default_rng(5)
-    points = [tuple(point) for point in rng.uniform(0.1, 0.9, (12, 2))]
+def test_property_levels_of_contours_are_on_their_lines_in_view_and_clear_of_points():
+    xs = np.linspace(0, 1, 51)
+    contours = {level: np.stack([xs, level * (1 - xs)], axis=1) for level in (0.2, 0.4, 0.6, 0.8, 1.4)}
+    points = [(0.3, 0.42), (0.5, 0.1), (0.6, 0.24), (0.2, 0.5)]
     with style.house_style():
-        figure = style.new_figure(5, 4)
+        figure = style.new_figure(4, 3)
         axes = figure.subplots()
         axes.set(xlim=(0, 1), ylim=(0, 1))
-        label_points(axes, points, [f"model {i}" for i in range(12)])
+        label_contours(axes, contours, points)
         figure.draw_without_rendering()
-        boxes = [t.get_window_extent() for t in axes.texts if isinstance(t, Annotation)]
-    assert len(boxes) == 12
-    # An annotation's extent includes its arrow, so only overlaps of half a label count.
+        boxes = [text.get_window_extent() for text in axes.texts]
+        marks = axes.transData.transform(points)
+        assert sorted(text.get_text() for text in axes.texts) == ["0.2", "0.4", "0.6", "0.8", "1.4"]
+        for text, box in zip(axes.texts, boxes, strict=True):
+            x, y = text.get_position()
+            assert y == pytest.approx(float(text.get_text()) * (1 - x), abs=0.01)
+            assert axes.bbox.x0 <= box.x0 < box.x1 <= axes.bbox.x1
+            assert axes.bbox.y0 <= box.y0 < box.y1 <= axes.bbox.y1
+            assert not any(box.contains(*mark) for mark in marks)
     for one, other in itertools.combinations(boxes, 2):
-        shared = mpl.transforms.Bbox.intersection(one, other)
-        assert shared is None or shared.width * shared.height < 0.5 * min(one.width * one.height, 500)
+        assert not one.overlaps(other)
+
+
+def test_a_contour_that_is_nowhere_apart_from_another_has_no_label():
+    xs = np.linspace(0, 1, 51)
+    contours = {level: np.stack([xs, level * xs], axis=1) for level in (0.5, 0.51)}
+    with style.house_style():
+        axes = style.new_figure(4, 3).subplots()
+        label_contours(axes, contours, [])
+        assert not axes.texts
 
 
 def test_study_draws_its_frame_and_a_table_only_study_has_no_figure():

@@ -52,6 +52,7 @@ CORE = {
     **dict.fromkeys(("import", "validate", "prompts", "ls"), "inputs"),
     **dict.fromkeys(("plan", "audit", "sensitivity"), "uncertainty"),
     "gate": "gate",
+    "build": "build",
 }
 """The commands of the core and their modules here; plugins register all others as ``refusal_index.commands``."""
 

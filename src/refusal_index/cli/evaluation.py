@@ -8,7 +8,6 @@ from typing import Any
 
 import typer
 
-from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, option
 from refusal_index.cli.shared_options import columns_of, takes_settings, words_of
 from refusal_index.runs.settings import SETTINGS
@@ -36,7 +35,7 @@ def run(
     - `out`: Output folder. [default: runs/NAME, derived from the settings]
     - `dry_run`: Send nothing; print the expected requests, tokens and cost. Embedded models run their first pass.
     """
-    from refusal_index.cli.runs import asking, execute_and_show, print_notes, show_dry_run, show_set
+    from refusal_index.cli.runs import asking, execute_and_show, print_caveats, print_notes, show_dry_run, show_set
     from refusal_index.runs.plan import prepare
     from refusal_index.runs.settings import Settings
     from refusal_index.runs.sweep import check_models, prepare_sweep
@@ -60,7 +59,9 @@ def run(
     print_notes(plans)
     if dry_run:
         show_dry_run(plans, as_json=json)
-    elif sweep is None:
+        return
+    print_caveats(plans)
+    if sweep is None:
         execute_and_show(plans[0], as_json=json)
     else:
         asking(check_models(plans))
@@ -72,7 +73,7 @@ def run(
     *("dataset", "data", "grader", "seed", "prompts", "placement", "temperature", "top_p", "max_tokens", "engine"),
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
     *("detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "weighted_score_p"),
-    *("header", "extra_body", "truthfulness_weights", "encoding"),
+    *("header", "extra_body", "model_args", "truthfulness_weights", "grader_prompt", "encoding"),
     dataset="Dataset that fills in questions and gold answers missing in the file, matched by question id or text: a "
     "name that 'refusal-index ls' prints. [default: own with --data]",
     grader="Grader of the forced answers: 'exact', 'includes', or a model as PROVIDER/NAME. A rule also grades answers "
@@ -109,9 +110,8 @@ def force(
     - `name`: Model in the file whose first pass to use, if the file has several models.
     - `out`: Output folder. [default: runs/NAME, derived from the settings]
     """
-    from refusal_index.cli.runs import execute_and_show, print_notes
+    from refusal_index.cli.runs import execute_and_show, print_caveats, print_notes
     from refusal_index.data.imports import ReadOptions
-    from refusal_index.render.sentences import sentence
     from refusal_index.runs.reuse import RULES_OF_IMPORTS, prepare_force
     from refusal_index.runs.settings import Settings
 
@@ -125,14 +125,13 @@ def force(
     )
     settings = Settings.from_values(model=model, **values)
     plan = prepare_force(file, settings, name=name, kind=format_, options=options, out=out, same_model=same_model)
-    for caveat in plan.caveats:
-        console.note(f"{'warning' if caveat.severity == 'serious' else 'note'}: {sentence(caveat)}")
+    print_caveats([plan])
     print_notes([plan])
     execute_and_show(plan, as_json=json)
 
 
 @takes_settings(
-    *("refusal", "reasoning"),
+    *("grader_prompt", "refusal", "reasoning"),
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
     *("engine", "detach", "command", "ray_address", "engine_option", "grader_price", "batch_rate"),
     reasoning="Regular expression for the model's reasoning, which is not read. Marks such as <think> are known. "

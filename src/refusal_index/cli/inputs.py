@@ -115,13 +115,15 @@ def validate(
     from refusal_index.data.datasets.dataset import Survey, question_reader
     from refusal_index.protocol import FORCED, load_prompt_set
     from refusal_index.protocol.prompt_length import CHARACTERS_PER_TOKEN, longest_in_characters, whole_prompt
+    from refusal_index.protocol.worked_examples import example_finder
     from refusal_index.runs.gold_answers import declines
 
     prompt_set = load_prompt_set(prompts)
     one_of("--variants", variants, [*prompt_set.variants, FORCED])
     questions = question_reader(file, columns_of(column), encoding)
     length = longest_in_characters(prompt_set)
-    survey = Survey(questions, length, CHARACTERS_PER_TOKEN, max_context_tokens, declines)
+    example_of = example_finder(prompt_set)
+    survey = Survey(questions, length, CHARACTERS_PER_TOKEN, max_context_tokens, declines, example_of)
     if survey.problems or survey.first is None:
         for problem in survey.problems[:MAX_PROBLEMS]:
             console.error(problem)
@@ -145,19 +147,27 @@ def prompts(
     /,
     variants: str | None = None,
     question: str = EXAMPLE_QUESTION,
+    grader: bool = False,
 ) -> None:
     """Check a prompt set and show its prompts.
 
-    Shows every prompt. Without a set, lists the prompt sets of the package.
+    Shows every prompt. Without a set, lists the prompt sets of the package. With --grader, checks and shows what a
+    grading model is asked: the file of --grader-prompt, or without a file that of this package.
 
     Exit status: 0 valid, 2 invalid.
 
     - `name` SET: Prompt set: a name, or a TOML file.
     - `variants` NAME: Show only this prompt, or 'forced'. [default: all]
     - `question`: Question to show in the prompts.
+    - `grader`: Show a grader's prompt instead of a prompt set.
     """
     from refusal_index.protocol import FORCED, load_prompt_set, prompt_set_names
 
+    if grader:
+        if variants is not None:
+            raise OptionError("--variants: a grader's prompt has none; leave it out, or leave out --grader")
+        _show_grader_prompt(name, question)
+        return
     if name is None:
         for set_name in prompt_set_names():
             known_set = load_prompt_set(set_name)
@@ -182,6 +192,21 @@ def prompts(
         console.say(f"---- {variant_name} " + "-" * max(4, 70 - len(variant_name)))
         console.say()
         for line in "\n\n".join(prompt_set.render(variant_name, question)).split("\n"):
+            console.say(line)
+
+
+def _show_grader_prompt(name: str | None, question: str) -> None:
+    """Print what a grading model is asked about a question, with and without a right answer."""
+    from refusal_index.data.outcome import Question
+    from refusal_index.protocol import default_grader_prompt, load_grader_prompt
+
+    prompt = default_grader_prompt() if name is None else load_grader_prompt(Path(name))
+    console.say(f"grader's prompt, sha256 {prompt.hash}; for questions without a right answer {prompt.no_gold_hash}")
+    for title, gold in (("with a right answer", "{gold}"), ("without a right answer", None)):
+        console.say()
+        console.say(f"---- {title} " + "-" * (70 - len(title)))
+        console.say()
+        for line in prompt.message(Question("", question, gold), "{prediction}").split("\n"):
             console.say(line)
 
 

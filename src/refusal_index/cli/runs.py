@@ -8,7 +8,7 @@ import shlex
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import count
 from typing import Any, TypeVar
@@ -22,14 +22,16 @@ from refusal_index.data.files import locked
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_sets import SUMMARY
 from refusal_index.findings.dry_run import RunEstimate
+from refusal_index.findings.metrics import Statement
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.settings import Sending
 from refusal_index.render.dry_run import dry_run_blocks, dry_run_document
 from refusal_index.render.gate import baseline_blocks
 from refusal_index.render.run import run_blocks
 from refusal_index.render.run_set import set_blocks
+from refusal_index.render.sentences import sentence
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.dry_run import estimate_run
+from refusal_index.runs.dry_run import estimate_run, first_passes_ahead
 from refusal_index.runs.engine import RunFailedError, WaitingError
 from refusal_index.runs.engines import engine_of
 from refusal_index.runs.events import Progress
@@ -174,6 +176,17 @@ def _advice(run: RunResults) -> Iterator[str]:
         )
 
 
+def print_caveats(plans: Sequence[Plan]) -> None:
+    """Print what to know before runs, each caveat once."""
+    lines = [_caveat_line(caveat) for plan in plans for caveat in plan.caveats]
+    for line in dict.fromkeys(lines):
+        console.note(line)
+
+
+def _caveat_line(caveat: Statement) -> str:
+    return f"{'warning' if caveat.severity == 'serious' else 'note'}: {sentence(caveat)}"
+
+
 def print_notes(plans: Sequence[Plan]) -> None:
     """Print the notes on the datasets of runs, each once."""
     notes: dict[str, None] = {}
@@ -187,9 +200,15 @@ def print_notes(plans: Sequence[Plan]) -> None:
 def show_dry_run(plans: Sequence[Plan], *, as_json: bool) -> None:
     """Print the estimates of a dry run."""
 
+    def begun(title: str, size: int) -> AbstractContextManager[Callable[[], None]]:
+        """Say how long asking an embedded model takes, before it begins, and show the progress."""
+        ahead = first_passes_ahead(size)
+        if ahead is not None:
+            console.note(f"note: {sentence(ahead)}")
+        return counting(console.terminal(stderr=True), title, size)
+
     async def estimates() -> list[RunEstimate]:
-        show_progress = partial(counting, console.terminal(stderr=True))
-        return [await estimate_run(plan, show_progress) for plan in plans]
+        return [await estimate_run(plan, begun) for plan in plans]
 
     estimated = asking(estimates())
     if as_json:

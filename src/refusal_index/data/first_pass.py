@@ -11,12 +11,9 @@ from typing import Any
 import polars as pl
 
 from refusal_index.data.datasets.dataset import Dataset, DatasetError
-from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
+from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_GRADED, Grade, Outcome, Question
 from refusal_index.data.outcome_table import OPTIONAL, SCHEMA, Identification, outcome_table
 from refusal_index.errors import suggestion
-
-NOT_GRADED = "first_not_graded"
-"""`unscored_reason` of a question or an answer without a grade."""
 
 FORCED_NOT_GRADED = "forced_not_graded"
 """`unscored_reason` of a refused question whose forced answer was not graded."""

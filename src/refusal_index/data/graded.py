@@ -22,7 +22,6 @@ from refusal_index.data.datasets.dataset import Choices, ContentIds, passages, t
 from refusal_index.data.first_pass import (
     FIRST_EMPTY,
     FORCED_EMPTY,
-    NOT_GRADED,
     NOT_KNOWN,
     Conflict,
     FirstPass,
@@ -31,7 +30,7 @@ from refusal_index.data.first_pass import (
     forced_outcome,
 )
 from refusal_index.data.grade_words import Translations, are_grades, read_grades, without_answered
-from refusal_index.data.outcome import Grade, Question
+from refusal_index.data.outcome import NOT_GRADED, Grade, Question
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.text import is_blank
 from refusal_index.errors import TableError

@@ -28,7 +28,10 @@ NOT_FINISHED = "not_finished"
 """`unscored_reason` of a question whose replies are not complete; resuming the run completes them."""
 
 FORCED_NOT_ASKED = "forced_not_asked"
-"""`unscored_reason` of a refused question without a forced pass: an imported or regraded first pass."""
+"""`unscored_reason` of a refused question without a forced pass: a first pass alone, an imported or a regraded one."""
+
+NOT_GRADED = "first_not_graded"
+"""`unscored_reason` of a question whose answer in the first pass has no grade."""
 
 UNCLEAR = "unclear"
 """`reading` of a reply that declines and also gives an answer, or that names no single choice."""

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from refusal_index.data import tables
 from refusal_index.data.analysis import Analysis
-from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade
+from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_GRADED, Grade
 from refusal_index.data.outcome_table import GRADES, GROUP, SAMPLING_COLUMNS, SCHEMA, Sampling, read_outcomes
 from refusal_index.errors import OutcomeTableError, shortened
 from refusal_index.stats import ContingencyTable, Estimate, SampledTable, metrics, refusal_index, tetrachoric
@@ -319,12 +319,12 @@ def contingency_table(outcomes: pl.DataFrame) -> ContingencyTable:
 def completeness(outcomes: pl.DataFrame, *, answered_only: bool = False) -> Completeness:
     """Count scored and unscored rows, and the reasons of unscored ones.
 
-    - `answered_only`: whether only the first pass was planned; a refusal then needs no forced answer, and counts as
-      scored.
+    - `answered_only`: whether only the first pass was planned: a refusal then needs no forced answer, and a repeated
+      draw no grade, so both count as scored.
     """
     missing = outcomes.filter(~_SCORED)["unscored_reason"].fill_null(NOT_STATED)
     if answered_only:
-        missing = missing.filter(missing != FORCED_NOT_ASKED)
+        missing = missing.filter(~missing.is_in([FORCED_NOT_ASKED, NOT_GRADED]))
     counted = missing.value_counts(name="rows").sort("rows", "unscored_reason", descending=[True, False])
     n_asked = outcomes.height
     unscored = missing.len()
@@ -453,6 +453,16 @@ def never_forced(rows: pl.DataFrame) -> bool:
     settled = judged & pl.col("forced_reply").is_null() & pl.col("gold").is_null()
     forced = _REFUSED & (_WRONG.is_not_null() | pl.col("forced_reply").is_not_null()) & ~settled
     return bool(rows.select(unasked.any() & ~forced.any()).item())
+
+
+def refusals_as_wrong(rows: pl.DataFrame) -> pl.DataFrame:
+    """Set `wrong` for refused questions without a grade, for metrics that do not depend on it.
+
+    >>> rows = pl.DataFrame({"refused": [True, False, None], "wrong": [None, False, None]})
+    >>> refusals_as_wrong(rows)["wrong"].to_list()
+    [True, False, None]
+    """
+    return _taken_for_wrong(rows, _REFUSED & _WRONG.is_null())
 
 
 def _taken_for_wrong(rows: pl.DataFrame, chosen: pl.Expr) -> pl.DataFrame:
@@ -665,7 +675,7 @@ def outcome_matrix(tables: Sequence[pl.DataFrame]) -> OutcomeMatrix:
     [[True, False, False], [True, False, True]]
     """
     rows = [first_draws(table) for table in tables]
-    _check_texts(rows)
+    check_texts(rows)
     ids = pl.concat([table.select("question_id") for table in rows]).unique(maintain_order=True)
     matrix = _matrix([table.select("question_id", "refused", "wrong") for table in rows], ids)
     return replace(matrix, design=matched_design(rows, ids))
@@ -742,7 +752,7 @@ def _matrix(tables: Sequence[pl.DataFrame], ids: pl.DataFrame) -> OutcomeMatrix:
     return OutcomeMatrix(tuple(ids["question_id"]), r & s, w & s, s)
 
 
-def _check_texts(tables: Sequence[pl.DataFrame]) -> None:
+def check_texts(tables: Sequence[pl.DataFrame]) -> None:
     """Raise `OutcomeTableError` if two different questions share an id."""
     texts = [table.select("question_id", "question").drop_nulls() for table in tables]
     # Hashes are compared first, since all texts together may not fit in memory.

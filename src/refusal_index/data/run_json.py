@@ -62,6 +62,12 @@ def refuse_other_settings(path: Path, stored: Mapping[str, Any], current: Mappin
 SENT = "sent"
 """Key in `about` of the decoding settings that the requests of a run sent, by role; null for one that was not sent."""
 
+GRADER_PROMPT = "grader_prompt"
+"""Key in `about` of the wording for grading models: its templates by name."""
+
+EXAMPLES_ASKED = "examples_asked"
+"""Key in `about` of the worked examples that are among the questions: the number of each, and the question."""
+
 ANSWERED_BY = "answered_by"
 """Key in `about` of the number of replies by the model's name in the response, by role."""
 
@@ -341,6 +347,17 @@ def _is_nested(value: Any) -> bool:
     return isinstance(value, Mapping) and all(isinstance(part, Mapping) for part in value.values())
 
 
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
+
+
+def _is_numbered_texts(value: Any) -> bool:
+    pairs = value if isinstance(value, list) else [value]
+    return all(
+        isinstance(pair, list) and len(pair) == 2 and _is_whole(pair[0]) and isinstance(pair[1], str) for pair in pairs
+    )
+
+
 def _is_counts(value: Any) -> bool:
     return _is_nested(value) and all(_is_whole(count) for part in value.values() for count in part.values())
 
@@ -396,6 +413,8 @@ ABOUT: Mapping[str, Check] = {
     "grader_price": ("input and output from 0, or null", _builds(Price)),
     "batch_rate": ("a number from 0, or null", lambda value: value is None or _is_amount(value)),
     "sent": ("settings by role", _is_nested),
+    "grader_prompt": ("texts by name", _is_texts),
+    "examples_asked": ("pairs of a whole number and text", _is_numbered_texts),
     "answered_by": ("numbers of replies by role and model", _is_counts),
 }
 NEEDED = ("model", "dataset.name", "dataset.sha256", "prompts.variants", "seed")

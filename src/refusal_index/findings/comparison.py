@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,9 +13,8 @@ import polars as pl
 from refusal_index import stats
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.files import plain
-from refusal_index.data.rates import (
-    describe,
-)
+from refusal_index.data.outcome import FORCED_NOT_ASKED
+from refusal_index.data.rates import NEED_FORCED_ANSWERS, describe
 from refusal_index.findings.draws import corrected_indices, is_defined, repeats_ri
 from refusal_index.findings.matching import Match, matched_variants, stacked, variants_compared
 from refusal_index.findings.metrics import CORRECTED, INDEX, Printable, Statement
@@ -59,12 +58,21 @@ class MatchedRuns(Printable):
     @cached_property
     def matches(self) -> Mapping[str, Match]:
         """The questions of each variant to compare."""
-        return matched_variants(self.runs, self.analysis.variant)
+        return matched_variants(self.runs, self.analysis.variant, without_forced_pass=not self.needs_forced_pass)
+
+    @property
+    def needs_forced_pass(self) -> bool:
+        """Whether what is computed needs forced answers; if not, refused questions without one take part as well."""
+        return False
 
     @cached_property
     def matches_with_index(self) -> Mapping[str, Match]:
         """Matched variants in which every run has an index with a standard error; the joint index uses these."""
-        return {name: match for name, match in self.matches.items() if all(_statuses(match) == "ok")}
+        return {
+            name: match
+            for name, match in self.matches.items()
+            if not any(match.unforced) and all(_statuses(match) == "ok")
+        }
 
     @cached_property
     def is_ri_corrected(self) -> bool:
@@ -220,6 +228,8 @@ class PairComparison(MatchedRuns):
                 truthfulness_weights=self.analysis.payoffs.truthfulness,
                 **matched.matrix.design,
             )
+            if any(matched.unforced):
+                comparison = _without_forced_pass(comparison, matched.unforced)
             corrected: Difference | None = None
             if self.is_ri_corrected:
                 corrected = comparison[INDEX]
@@ -496,6 +506,32 @@ class PairComparison(MatchedRuns):
             values |= {"power_divergence": without_error and INDEX in names}
             code = "difference_at_boundary" if status == "boundary" else "difference_undefined"
             yield Statement(code, "serious", dict(values))
+
+
+def _without_forced_pass(comparison: stats.Comparison, unforced: Sequence[bool]) -> stats.Comparison:
+    """Return a comparison whose metrics that need forced answers are undefined where a run has no forced pass."""
+    sides = zip(("first", "second"), unforced, strict=True)
+    reason = ";".join(f"{side}:{FORCED_NOT_ASKED}" for side, is_unforced in sides if is_unforced)
+
+    def known(difference: stats.MetricDifference) -> stats.MetricDifference:
+        if difference.name not in NEED_FORCED_ANSWERS:
+            return difference
+        first, second = (
+            None if is_unforced else value
+            for value, is_unforced in zip((difference.first, difference.second), unforced, strict=True)
+        )
+        return replace(
+            difference,
+            first=first,
+            second=second,
+            estimate=None,
+            standard_error=None,
+            pvalue=None,
+            status="undefined",
+            reason=reason,
+        )
+
+    return replace(comparison, differences=tuple(map(known, comparison.differences)))
 
 
 def is_significant(difference: Difference, pvalue: float | None, alpha: float) -> bool:

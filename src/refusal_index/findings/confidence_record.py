@@ -44,8 +44,9 @@ class MethodRecord:
     training_examples, n_folds, seed, grouped_by, groups
         Of a method that was trained: graded answers, of which each fold's predictor saw those of the others; and by
         what questions were kept in one fold, and how many groups that made. None where it was not trained.
-    states, state_size, layer
-        Hidden states that were read, the numbers in each, and the layer that was asked for, None for the middle one.
+    states, state_size, layer, weights
+        Hidden states that were read, the numbers in each, and the layer that was asked for, None for the middle one;
+        and the weights that gave them, if the user named others than the run's model.
     versions
         Of the packages that made the scores.
     """
@@ -69,6 +70,7 @@ class MethodRecord:
     states: int | None = None
     state_size: int | None = None
     layer: int | None = None
+    weights: str | None = None
     versions: Mapping[str, str] | None = None
 
 

@@ -146,6 +146,29 @@ def p_answering(matrix: rates.OutcomeMatrix) -> tuple[NDArray[np.float64], NDArr
     return share, ~matrix.wrong[0, usable]
 
 
+def joined_p_answering(drawn: pl.DataFrame, graded: pl.DataFrame) -> pl.DataFrame:
+    """P(Answering) from a first pass alone, with the right and wrong answers of another run.
+
+    The first draw is left out of the share: with the same seed it may be the reply that the other run graded. Raises
+    OutcomeTableError if two different questions share an id.
+
+    - `drawn`: rows of one model, dataset and variant, with several draws of the first pass.
+    - `graded`: rows of the same model, dataset and variant, with both passes; its first draws count.
+    - returned: columns ``question_id``, ``share`` and ``right``, for the questions that both runs have.
+
+    >>> named = [pl.lit("a").alias(name) for name in ("model", "dataset", "variant", "question_id", "question")]
+    >>> drawn = pl.DataFrame({"draw": [0, 1, 2], "refused": [True, True, False]}).with_columns(named)
+    >>> graded = pl.DataFrame({"draw": [0], "refused": [True], "wrong": [False]}).with_columns(named)
+    >>> joined_p_answering(drawn, graded).rows()
+    [('a', 0.5, True)]
+    """
+    rates.check_texts([drawn, graded])
+    further = rates.further_draws(drawn).drop_nulls("refused")
+    shares = further.group_by("question_id", maintain_order=True).agg(share=1 - pl.col("refused").mean())
+    answers = rates.first_draws(graded).drop_nulls(["refused", "wrong"]).select("question_id", right=~pl.col("wrong"))
+    return shares.join(answers, on="question_id", how="inner", maintain_order="left")
+
+
 LARGE_SPREAD = 0.1
 """Standard deviation of the index between prompts above which one number for all of them hides too much.
 

@@ -103,6 +103,7 @@ class RunEstimate(Printable):
     seconds: Range
     notes: tuple[Statement, ...]  # on prices, on the time limit of batches, and on replies that are not counted
     basis: tuple[Statement, ...]  # what the estimate assumes
+    caveats: tuple[Statement, ...] = ()  # what to know before the run, whatever it costs
 
     @property
     def requests(self) -> Range:
@@ -110,10 +111,15 @@ class RunEstimate(Printable):
         return self.remaining.total.requests + Range.exactly(self.checks)
 
     def statements(self) -> tuple[Statement, ...]:
-        """State what is already there, the notes, and the assumptions."""
+        """State the caveats, what is already there, the notes, and the assumptions."""
         stored = Statement("already_answered", values={"dataset": self.dataset, "requests": self.remaining.stored})
         notes = Statement("estimate_notes", values={"dataset": self.dataset, "notes": self.notes})
-        return (*([stored] if self.remaining.stored else ()), *([notes] if self.notes else ()), *self.basis)
+        return (
+            *self.caveats,
+            *([stored] if self.remaining.stored else ()),
+            *([notes] if self.notes else ()),
+            *self.basis,
+        )
 
     def to_document(self) -> dict[str, Any]:
         """Return the estimate as a JSON-serialisable dictionary, each range as least, expected and most.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from refusal_index.data.rates import OutcomeMatrix, outcome_matrix
+from refusal_index.data.rates import OutcomeMatrix, first_draws, never_forced, outcome_matrix, refusals_as_wrong
 from refusal_index.errors import OutcomeTableError, suggestion
 from refusal_index.findings.run_differences import check_same_reading
 from refusal_index.findings.run_results import RunResults
@@ -25,6 +25,8 @@ class Match:
     # whether the matrix has only questions scored in every run; if not, each run keeps its own questions
     paired: bool
     left_out: tuple[int, ...]  # number of scored questions of each run that are not in the matrix
+    # which runs have no forced pass, so that only metrics that need none can be computed from the matrix
+    unforced: tuple[bool, ...] = ()
 
 
 def shared_variants(runs: Sequence[RunResults]) -> tuple[str | None, ...]:
@@ -32,7 +34,7 @@ def shared_variants(runs: Sequence[RunResults]) -> tuple[str | None, ...]:
     return tuple(variant for variant in runs[0].tables if all(variant in run.tables for run in runs))
 
 
-def match(runs: Sequence[RunResults], variants: Sequence[str | None]) -> Match:
+def match(runs: Sequence[RunResults], variants: Sequence[str | None], *, without_forced_pass: bool = False) -> Match:
     """Match the runs by question, one variant of each.
 
     Two runs are compared on the questions scored in both if these are at least half of the smaller run; more than two
@@ -41,14 +43,22 @@ def match(runs: Sequence[RunResults], variants: Sequence[str | None]) -> Match:
     an id.
 
     - `runs`, `variants`: the runs, and the variant of each.
+    - `without_forced_pass`: whether runs without a forced pass keep the questions that they refused, as wrong.
     """
-    matrix = outcome_matrix([run.tables[variant] for run, variant in zip(runs, variants, strict=True)])
+    tables = [run.tables[variant] for run, variant in zip(runs, variants, strict=True)]
+    unforced = tuple(never_forced(first_draws(rows)) for rows in tables)
+    if without_forced_pass:
+        tables = [
+            refusals_as_wrong(rows) if is_unforced else rows for rows, is_unforced in zip(tables, unforced, strict=True)
+        ]
+    matrix = outcome_matrix(tables)
     scored = matrix.scored.sum(axis=1)
     shared = int(matrix.shared.sum())
     enough = scored.min() / 2 if len(runs) == 2 else NEARLY_ALL * scored.max()
     if shared < enough or shared == 0:
-        return Match(matrix, paired=False, left_out=(0,) * len(runs))
-    return Match(matrix.of_questions(matrix.shared), paired=True, left_out=tuple((scored - shared).tolist()))
+        return Match(matrix, paired=False, left_out=(0,) * len(runs), unforced=unforced)
+    left_out = tuple((scored - shared).tolist())
+    return Match(matrix.of_questions(matrix.shared), paired=True, left_out=left_out, unforced=unforced)
 
 
 def chosen_variant(runs: Sequence[RunResults], name: str) -> str:
@@ -67,15 +77,22 @@ def chosen_variant(runs: Sequence[RunResults], name: str) -> str:
     return name
 
 
-def matched_variants(runs: Sequence[RunResults], variant: str | None) -> dict[str, Match]:
+def matched_variants(
+    runs: Sequence[RunResults], variant: str | None, *, without_forced_pass: bool = False
+) -> dict[str, Match]:
     """Match the questions of each variant to compare, by variant name.
 
     Runs of one variant each are compared whatever these are called: to compare two prompts of one model, say. A run
     without variants, as one that answers by a score, stands beside each variant of the others. Raises OutcomeTableError
     if they share no variant, or their refusals were recognised in different ways.
+
+    - `without_forced_pass`: as for `match`.
     """
     check_same_reading(runs)
-    return {name: match(runs, variants) for name, variants in variants_compared(runs, variant).items()}
+    return {
+        name: match(runs, variants, without_forced_pass=without_forced_pass)
+        for name, variants in variants_compared(runs, variant).items()
+    }
 
 
 def variants_compared(runs: Sequence[RunResults], variant: str | None) -> dict[str, tuple[str | None, ...]]:

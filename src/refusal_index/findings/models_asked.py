@@ -1,4 +1,4 @@
-"""Which models answered a run, by the names in their responses, and what they were not sent."""
+"""Caveats of a whole run: which models answered, by the names in their responses, and what they were not sent."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from refusal_index.data.run_json import ANSWERED_BY, SENT
+from refusal_index.data.run_json import ANSWERED_BY, EXAMPLES_ASKED, SENT
 from refusal_index.findings.metrics import Statement
+from refusal_index.findings.worked_examples import example_statements
 
 GRADERS = ("grader", "second_grader")
 """The roles of graders; that of the model under evaluation is ``"model"``."""
@@ -21,7 +22,20 @@ def run_caveats(settings: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[
 
     - `settings`, `about`: from the run's folder; empty for a file.
     """
-    return (*_imported(settings), *_changes(settings, about), *_not_sent(settings, about))
+    return (
+        *_imported(settings),
+        *_changes(settings, about),
+        *_not_sent(settings, about),
+        *_examples(settings, about),
+    )
+
+
+def _examples(settings: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[Statement]:
+    """State which questions the prompts answer in a worked example."""
+    dataset = settings.get("dataset")
+    questions = dataset.get("questions") if isinstance(dataset, Mapping) else None
+    if isinstance(questions, int):
+        yield from example_statements(about.get(EXAMPLES_ASKED) or (), questions)
 
 
 def _imported(settings: Mapping[str, Any]) -> Iterator[Statement]:

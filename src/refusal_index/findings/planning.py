@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from refusal_index import stats
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
-from refusal_index.data.rates import contingency_table, draw_matrix, first_draws
+from refusal_index.data.rates import contingency_table, draw_matrix, first_draws, never_forced
 from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.matching import chosen_variant, matched_variants
@@ -100,9 +100,10 @@ class RunPlan:
 def scenarios_of(run: RunResults, variant: str | None = None) -> dict[str, stats.PlanningScenario]:
     """Return the expected rates shown by a run, by variant.
 
-    Raises OutcomeTableError if the run lacks the variant, or one has no scored question.
+    Raises OutcomeTableError if the run lacks the variant, or one has no forced pass or no scored question.
     """
     names = [chosen_variant([run], variant)] if variant else list(run.tables)
+    _check_forced_pass(run, names)
     tables = {str(name or "all"): contingency_table(first_draws(run.tables[name])) for name in names}
     empty = [name for name, table in tables.items() if not table.n]
     if empty:
@@ -110,6 +111,15 @@ def scenarios_of(run: RunResults, variant: str | None = None) -> dict[str, stats
             f"plan: expected scored questions to plan from, got none in {', '.join(empty)} of {run.label}"
         )
     return {name: stats.PlanningScenario.from_table(table) for name, table in tables.items()}
+
+
+def _check_forced_pass(run: RunResults, variants: Sequence[str | None]) -> None:
+    unforced = [str(name or "all") for name in variants if never_forced(first_draws(run.tables[name]))]
+    if unforced:
+        raise OutcomeTableError(
+            f"plan: expected a run with a forced pass, without which the share wrong overall and RI are unknown; there "
+            f"was none in {run.label} ({', '.join(unforced)}); plan from a run of both passes, or from expected rates"
+        )
 
 
 def plan_scenario(scenario: stats.PlanningScenario, options: PlanOptions) -> RunPlan:
@@ -193,10 +203,12 @@ def pair_answer(plans: Mapping[str, PairPlan], options: PlanOptions) -> Statemen
 def plan_apart(runs: Sequence[RunResults], variant: str | None, options: PlanOptions) -> dict[str, PairPlan]:
     """Plan how to detect the difference of two models, given the correlation observed between their runs.
 
-    Raises OutcomeTableError if the runs share no variant, or not the one asked for.
+    Raises OutcomeTableError if the runs share no variant, or not the one asked for, or one has no forced pass.
 
     - returned: by variant.
     """
+    for run in runs:
+        _check_forced_pass(run, [variant] if variant in run.tables else list(run.tables))
     plans = {}
     level = options.analysis.confidence_level
     n = options.questions

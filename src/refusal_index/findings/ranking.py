@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from refusal_index.data.analysis import Analysis
-from refusal_index.data.rates import BY_ANSWERABLE
+from refusal_index.data.rates import BY_ANSWERABLE, NEED_FORCED_ANSWERS
 from refusal_index.errors import OutcomeTableError, suggestion
 from refusal_index.findings.comparison import COMBINED, MatchedRuns, joint_corrected_indices
 from refusal_index.findings.draws import corrected_indices, is_defined
@@ -45,6 +45,11 @@ class RunRanking(MatchedRuns):
         return self.matches[self.variants[0]]
 
     @property
+    def needs_forced_pass(self) -> bool:
+        """Whether the metric needs forced answers."""
+        return self.analysis.metric == CORRECTED or self.analysis.metric in NEED_FORCED_ANSWERS
+
+    @property
     def _ranks_repeated_samples(self) -> bool:
         """Whether runs are ranked by a corrected index that is not RI."""
         return self.analysis.metric == CORRECTED and not self.is_ri_corrected
@@ -53,6 +58,8 @@ class RunRanking(MatchedRuns):
     def ranking(self) -> Ranking:
         """The runs in order; raises OutcomeTableError as `rank` does."""
         analysis = self.analysis
+        if self.needs_forced_pass:
+            self._check_forced_pass()
         if len(self.matches) > 1 and analysis.metric not in (INDEX, CORRECTED):
             raise OutcomeTableError(
                 f"metric: only {INDEX} and {CORRECTED} have a joint estimate over several prompts, got "
@@ -89,6 +96,18 @@ class RunRanking(MatchedRuns):
                 **{**common, **matrix.design},
             )
         return replace(ranking, metric=analysis.metric)
+
+    def _check_forced_pass(self) -> None:
+        unforced = [
+            run.label
+            for position, run in enumerate(self.runs)
+            if all(match.unforced[position] for match in self.matches.values())
+        ]
+        if unforced:
+            raise OutcomeTableError(
+                f"metric: {self.analysis.metric} needs a forced pass, and there was none in {', '.join(unforced)}; "
+                "leave these out, or rank by a metric of the first pass, such as correct_rate"
+            )
 
     @property
     def variant(self) -> str | None:

@@ -13,7 +13,14 @@ import polars as pl
 from refusal_index import stats
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.outcome import Grade
-from refusal_index.data.rates import VariantGroup, contingency_table, first_draws, variant_groups, variant_metrics
+from refusal_index.data.rates import (
+    VariantGroup,
+    contingency_table,
+    first_draws,
+    never_forced,
+    variant_groups,
+    variant_metrics,
+)
 from refusal_index.findings.draws import DrawsSummary, draws_summary
 from refusal_index.findings.labels import Labels, Source, labelled_arrays
 from refusal_index.findings.metrics import INDEX, Statement
@@ -283,8 +290,12 @@ def missing_range(outcomes: pl.DataFrame) -> MissingRange | None:
 
 
 def missing_ranges(variants: Mapping[str | None, pl.DataFrame]) -> dict[str | None, MissingRange]:
-    """Return the range of the index of every variant with missing grades, from its first draws."""
-    ranges = {variant: missing_range(first_draws(rows)) for variant, rows in variants.items()}
+    """Return the range of the index of every variant with missing grades, from its first draws.
+
+    Variants without a forced pass are left out: their index is not measured at all.
+    """
+    first = {variant: first_draws(rows) for variant, rows in variants.items()}
+    ranges = {variant: missing_range(rows) for variant, rows in first.items() if not never_forced(rows)}
     return {variant: missing for variant, missing in ranges.items() if missing is not None}
 
 

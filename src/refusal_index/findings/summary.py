@@ -7,7 +7,7 @@ What a reader must know before believing a number is a caveat, a statement that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -157,7 +157,11 @@ def _unscored_refusals(
 
 
 def draws_caveats(
-    outcomes: pl.DataFrame, draws: DrawsSummary | None, further: rates.Completeness | None
+    outcomes: pl.DataFrame,
+    draws: DrawsSummary | None,
+    further: rates.Completeness | None,
+    *,
+    answered_only: bool = False,
 ) -> Iterator[Statement]:
     """Yield the caveats about repeated draws: some are missing, cannot be used, or are too few."""
     if further is None:
@@ -165,6 +169,11 @@ def draws_caveats(
     if not further.is_enough:
         values = {"missing": further.unscored, "asked": further.asked, "reasons": further.reasons}
         yield Statement("incomplete_draws", "serious", values)
+    if answered_only:
+        samples = outcomes.drop_nulls("refused").group_by("question_id").len()["len"]
+        most = samples.max()
+        yield Statement("first_pass_samples", "note", {"questions": samples.filter(samples > 1).len(), "draws": most})
+        return
     scored = outcomes.drop_nulls(["refused", "wrong"])
     repeated = scored.filter(pl.len().over("question_id") > 1)["question_id"].n_unique()
     if draws is None and repeated:
@@ -402,7 +411,7 @@ def summarise(
                 *sampling_caveats(sampled),
                 *reply_caveats(rows, checks.get(group.variant)),
                 *unclear_caveats(index, unclear, checks.get(group.variant)),
-                *draws_caveats(group.outcomes, draws, further),
+                *draws_caveats(group.outcomes, draws, further, answered_only=answered_only),
                 *table_caveats(counts, index, complete, missing, forced),
             ),
             sensitivity=sensitivity(rows, analysis),
@@ -422,16 +431,25 @@ def summarise(
         if variant.index.reason == FORCED_NOT_ASKED
     }
     pooled = tuple(
-        replace(
-            combined,
-            left_out={
-                name: FORCED_NOT_ASKED if (combined.model, combined.dataset, name) in unforced else reason
-                for name, reason in combined.left_out.items()
-            },
-        )
+        _naming_unforced(combined, unforced)
         for combined in pool(rates.each_group(table, POOLED), analysis, is_deterministic=is_deterministic)
     )
     return Summary(variants, pooled, analysis, prices)
+
+
+def _naming_unforced(pooled: PooledSummary, unforced: Container[tuple[str | None, str | None, str]]) -> PooledSummary:
+    """Return a joint estimate that says which variants it leaves out for lack of a forced pass.
+
+    - `unforced`: model, dataset and name of the variants without one.
+    """
+    left_out = {
+        name: FORCED_NOT_ASKED if (pooled.model, pooled.dataset, name) in unforced else reason
+        for name, reason in pooled.left_out.items()
+    }
+    index = pooled.refusal_index
+    if index.estimate is None and set(left_out.values()) == {FORCED_NOT_ASKED}:
+        index = replace(index, reason=FORCED_NOT_ASKED)
+    return replace(pooled, left_out=left_out, refusal_index=index)
 
 
 def summarise_rates(rows: Sequence[rates.PublishedRates], analysis: Analysis = DEFAULT_ANALYSIS) -> Summary:

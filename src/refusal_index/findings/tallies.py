@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
-from refusal_index.data.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass
-from refusal_index.data.outcome import Grade
+from refusal_index.data.first_pass import NOT_KNOWN, FirstPass
+from refusal_index.data.outcome import NOT_GRADED, Grade
 from refusal_index.data.rates import too_many_missing
 from refusal_index.findings.imported import empty_replies
 from refusal_index.findings.metrics import Statement

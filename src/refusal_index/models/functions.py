@@ -22,6 +22,7 @@ from refusal_index.models.settings import RequestSettings, Sending
 from refusal_index.protocol import (
     Conversation,
     GraderKind,
+    GraderPrompt,
     Pass,
     PendingRequest,
     Procedure,
@@ -351,9 +352,14 @@ WRONG_CASE = PlainCase("wrong", "Berlin", Grade.INCORRECT)
 PLAIN_CASES = (RIGHT_CASE, WRONG_CASE, PlainCase("refused", "I don't know.", Grade.REFUSED))
 
 
-def plain_request(role: Role, case: PlainCase = RIGHT_CASE, *, only_attempt: bool = False) -> ModelRequest:
+def plain_request(
+    role: Role,
+    case: PlainCase = RIGHT_CASE,
+    *,
+    only_attempt: bool = False,
+    grader_prompt: GraderPrompt | None = None,
+) -> ModelRequest:
     """Return a request for a grader to judge a plain case, or only whether its answer is an attempt."""
     step = Step(Pass.FIRST, role, prediction=case.answer, only_attempt=only_attempt)
-    return model_request(
-        RequestSettings(), Conversation(PLAIN_QUESTION, "", TwoPass(GraderKind.MODEL)), PendingRequest(step)
-    )
+    procedure = TwoPass(GraderKind.MODEL, grader_prompt=grader_prompt)
+    return model_request(RequestSettings(), Conversation(PLAIN_QUESTION, "", procedure), PendingRequest(step))

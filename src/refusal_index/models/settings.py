@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from refusal_index.errors import RefusalIndexError, shortened, suggestion
+from refusal_index.redaction import holds_secret, redacted_error
 
 NAMED = re.compile(r"\{([a-z_]+)\}|\{(\{[a-z_]+\})\}")
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
@@ -290,6 +291,13 @@ def read_texts(value: Any, name: str) -> tuple[str, ...]:
     return tuple(filter(None, parts))
 
 
+def read_path(value: Any, name: str) -> Path:
+    """Read one path."""
+    if not isinstance(value, str | Path):
+        raise SettingError(f"{{{name}}}: expected a path, got {shortened(value)}")
+    return Path(value)
+
+
 def read_paths(value: Any, name: str) -> tuple[Path, ...]:
     """Read one path, or several."""
     return tuple(map(Path, _several(value, name, str, Path)))
@@ -381,6 +389,66 @@ def read_extra_body(value: Any, name: str) -> str:
         if field_name in OWN_FIELDS:
             raise SettingError(f"{{{name}}}: {field_name} is set by the run; leave it out")
     return text
+
+
+OWN_ARGUMENTS = ("base_url", "config", "default", "http_client", "memoize", "model", "model_name", "role")
+"""Arguments of a model of Inspect that the run sets."""
+
+
+def read_model_args(value: Any, name: str) -> tuple[tuple[str, Any], ...]:
+    """Read arguments of a model as pairs of a name and a typed value; no message shows a value, which may be a key.
+
+    Examples
+    --------
+    >>> read_model_args(["tensor-parallel-size=4", "devices=0,1"], "model_args")
+    (('tensor_parallel_size', 4), ('devices', ['0', '1']))
+    >>> read_model_args({"enforce_eager": True}, "model_args")
+    (('enforce_eager', True),)
+    """
+    if isinstance(value, Mapping):
+        pairs = list(value.items())
+    else:
+        entries = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+        pairs = [_model_arg(entry, name) for entry in entries]
+    arguments: dict[str, Any] = {}
+    for argument, entry in pairs:
+        where = f"{{{name}}} {argument}"
+        if not isinstance(argument, str) or not argument.isidentifier():
+            raise SettingError(f"{{{name}}}: expected the name of an argument, got {shortened(argument)}")
+        if argument in arguments:
+            raise SettingError(f"{where}: is given twice; leave one out")
+        if argument in OWN_ARGUMENTS:
+            raise SettingError(f"{where}: is set by the run; leave it out")
+        try:
+            text = json.dumps({argument: entry}, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            raise SettingError(f"{where}: expected a value that JSON can hold, got another") from None
+        if holds_secret({argument: entry}) or redacted_error(text) != text:
+            raise SettingError(
+                f"{where}: holds a key or a password, which run.json would record; leave it out, and set the "
+                "environment variable of the provider"
+            )
+        arguments[argument] = entry
+    return tuple(arguments.items())
+
+
+def _model_arg(entry: Any, name: str) -> tuple[str, Any]:
+    """Read ``NAME=VALUE`` as Inspect's option ``-M``: a value of YAML, and several values separated by commas."""
+    argument, equals, written = entry.partition("=") if isinstance(entry, str) else ("", "", "")
+    if not (argument and equals):
+        raise SettingError(f"{{{name}}}: expected NAME=VALUE, for instance tensor_parallel_size=4")
+    argument = argument.replace("-", "_")
+    try:
+        import yaml  # noqa: PLC0415 - part of the extra that Inspect is in
+
+        value = yaml.safe_load(written)
+    except ImportError:
+        raise SettingError(f"{{{name}}}: needs PyYAML: pip install 'refusal-index[eval]'") from None
+    except yaml.YAMLError:
+        raise SettingError(f"{{{name}}} {argument}: expected a value of YAML, such as a number or true") from None
+    if isinstance(value, str) and "," in value:
+        return argument, value.split(",")
+    return argument, value
 
 
 def parses(kind: Any, expected: str) -> Reader:
@@ -506,6 +574,17 @@ class Sending:
         metavar="JSON",
         reader=read_extra_body,
         to_json=json.loads,
+    )
+
+    model_args: tuple[tuple[str, Any], ...] = setting(
+        (),
+        "Argument of the model for its provider in Inspect, as in tensor_parallel_size=4 for a vllm/ model that runs "
+        "on this machine (-M of 'inspect eval'). Repeatable.",
+        identity="derived",
+        argument="Mapping[str, Any] | str | Sequence[str]",
+        metavar="NAME=VALUE",
+        is_one_models_own=True,
+        reader=read_model_args,
     )
 
     @property

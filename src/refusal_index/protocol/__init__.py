@@ -13,7 +13,8 @@ from refusal_index.protocol.conversation import (
     used_completions,
 )
 from refusal_index.protocol.final_answer import answer_start
-from refusal_index.protocol.grader_model import grader_prompt, grader_prompt_hash, no_gold_prompt_hash, parse_grade
+from refusal_index.protocol.grader_model import parse_grade
+from refusal_index.protocol.grader_prompt import GraderPrompt, default_grader_prompt, load_grader_prompt
 from refusal_index.protocol.grading import GraderError, GraderKind, check_gradable, exact_grade, grade_by_rule
 from refusal_index.protocol.logprobs import TokenLogprob, read_logprobs, write_logprobs
 from refusal_index.protocol.messages import (
@@ -54,6 +55,7 @@ __all__ = [
     "ForcedPass",
     "GraderError",
     "GraderKind",
+    "GraderPrompt",
     "Message",
     "Pass",
     "PendingRequest",
@@ -76,17 +78,16 @@ __all__ = [
     "check_lengths",
     "completions_and_outcomes",
     "completions_to_retire",
+    "default_grader_prompt",
     "exact_grade",
     "forced_variant",
     "grade_by",
     "grade_by_rule",
-    "grader_prompt",
-    "grader_prompt_hash",
     "is_auxiliary",
+    "load_grader_prompt",
     "load_prompt_set",
     "next_requests",
     "next_step",
-    "no_gold_prompt_hash",
     "outcomes",
     "parse_grade",
     "partial_outcome",

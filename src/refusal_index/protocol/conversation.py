@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import groupby
 
 from refusal_index.data.outcome import Grade, Outcome, Question
@@ -113,6 +113,10 @@ class _Transcript:
             *(verdict.reply for verdict in sorted(verdicts, key=lambda verdict: (verdict.reply.role, verdict.attempt))),
         ]
 
+    def is_as_first(self, pass_: Pass, draw: int) -> bool:
+        """Whether a draw is the first, or has the same reply, which is judged only once."""
+        return self.own[pass_].get(draw) == self.own[pass_].get(0)
+
     def in_draw(self, draw: int) -> list[Reply]:
         """Return all replies and verdicts of one draw."""
         return [
@@ -176,14 +180,16 @@ def replies_by_draw(conversation: Conversation, completions: Iterable[Completion
 
 
 def _outcome_of_each_draw(conversation: Conversation, transcript: _Transcript) -> Iterator[Outcome]:
-    step = partial(conversation.procedure.step, conversation.question, force_answered=conversation.draws > 1)
     by_replies: dict[tuple[Reply | None, ...], Outcome] = {}  # draws with the same replies have the same outcome
     for draw in range(conversation.draws):
         replies = tuple(transcript.own[pass_].get(draw) for pass_ in PASSES)
         if not any(replies):
             return
         if replies not in by_replies:
-            result = step(transcript.in_draw(draw))
+            is_first = transcript.is_as_first(Pass.FIRST, draw)
+            result = _step_of_draw(
+                conversation, transcript.in_draw(draw), is_first=is_first, force_answered=conversation.draws > 1
+            )
             if isinstance(result, Step):
                 return
             by_replies[replies] = result
@@ -318,6 +324,16 @@ def _pending_of_pass(conversation: Conversation, pass_: Pass, transcript: _Trans
             draws = [draw for _, draw in run]
             yield PendingRequest(step, draws[0], len(draws))
     for reply, draw in transcript.graded_draw[pass_].items():
-        step = procedure.step(question, [*before, *transcript.graded(pass_, reply)])
+        graded = [*before, *transcript.graded(pass_, reply)]
+        step = _step_of_draw(conversation, graded, is_first=transcript.is_as_first(pass_, draw))
         if isinstance(step, Step) and step.role is not Role.MODEL:
             yield PendingRequest(step, draw)
+
+
+def _step_of_draw(
+    conversation: Conversation, replies: Sequence[Reply], *, is_first: bool, force_answered: bool = False
+) -> Step | Outcome:
+    """Return the next step of a draw, or its outcome."""
+    procedure = conversation.procedure
+    step = procedure.step if is_first else procedure.step_of_further_draw
+    return step(conversation.question, replies, force_answered=force_answered)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from refusal_index.data.outcome import Outcome, Question
-from refusal_index.protocol.grader_model import attempt_prompt, grader_prompt
+from refusal_index.protocol.grader_prompt import GraderPrompt, default_grader_prompt
 from refusal_index.protocol.grading import GraderKind
 from refusal_index.protocol.messages import GRADERS, TWO_PASSES, Message, Pass, Placement, Reply, Request, Role
 from refusal_index.protocol.prompts import FORCED, UNANSWERED, PromptSet, PromptSetError
@@ -61,12 +61,15 @@ class Protocol:
         self.prompts.variant(self.variant)
 
 
-def to_request(step: Step, question: Question, protocol: Protocol | None) -> Request:
-    """Build the request of a step; a step for a grader needs no protocol."""
+def to_request(
+    step: Step, question: Question, protocol: Protocol | None, grader_prompt: GraderPrompt | None = None
+) -> Request:
+    """Build the request of a step; a step for a grader needs no protocol, and without a prompt takes the default."""
     messages: tuple[Message, ...]
     if step.role in GRADERS or protocol is None:
-        prompt = attempt_prompt if step.only_attempt else grader_prompt
-        messages = (Message("user", prompt(question, step.prediction)),)
+        wording = grader_prompt or default_grader_prompt()
+        message = wording.attempt_message if step.only_attempt else wording.message
+        messages = (Message("user", message(question, step.prediction)),)
     else:
         variant = FORCED if step.pass_ is Pass.FORCED else protocol.variant
         preamble, text = protocol.prompts.render(variant, question.text, question.context, question.choices)
@@ -114,6 +117,12 @@ class Procedure(ABC):
             Whether the forced pass is needed even if the first pass answered.
         """
 
+    def step_of_further_draw(
+        self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False
+    ) -> Step | Outcome:
+        """Return the next step of a draw after the first, or its outcome; takes the arguments of `step`."""
+        return self.step(question, replies, force_answered=force_answered)
+
     @property
     def rule(self) -> RefusalRule:
         """How replies are read."""
@@ -144,6 +153,8 @@ class TwoPass(Procedure):
         Prompts, variant and placement; None if replies are only read.
     refusals
         How replies are read; None for the default.
+    grader_prompt
+        What a grading model is asked; None for the default.
 
     Examples
     --------
@@ -154,6 +165,7 @@ class TwoPass(Procedure):
 
     wording: Protocol | None = None
     refusals: RefusalRule | None = None
+    grader_prompt: GraderPrompt | None = None
 
     @property
     def rule(self) -> RefusalRule:
@@ -170,7 +182,7 @@ class TwoPass(Procedure):
 
     def request(self, step: Step, question: Question) -> Request:
         """Build the request of a step."""
-        return to_request(step, question, self.wording)
+        return to_request(step, question, self.wording, self.grader_prompt)
 
 
 @dataclass(frozen=True)
@@ -200,6 +212,8 @@ class ForcedPass(TwoPass):
 class FirstPassOnly(TwoPass):
     """The first pass alone: a refusal is unscored, with the reason ``forced_not_asked``, and RI is undefined.
 
+    The draws after the first only show how often a question is answered, so grading models are not asked about them.
+
     Examples
     --------
     >>> question = Question("q1", "What is the capital of Peru?", "Lima")
@@ -215,12 +229,27 @@ class FirstPassOnly(TwoPass):
         """Return the next step, or the outcome if there is none; no answer is forced."""
         return next_step(question, replies, self.grader, asks_forced=False, refusals=self.refusals)
 
+    def step_of_further_draw(
+        self,
+        question: Question,
+        replies: Sequence[Reply],
+        *,
+        force_answered: bool = False,  # noqa: ARG002 - as in `TwoPass`
+    ) -> Step | Outcome:
+        """Return the outcome of a draw after the first; its answer has no grade if a model would have to give it."""
+        return next_step(question, replies, self.grader, asks_forced=False, asks_graders=False, refusals=self.refusals)
+
 
 @dataclass(frozen=True)
 class Regrading(TwoPass):
     """Regrading of existing replies: graders are asked, the model under evaluation is not.
 
     A refusal without a forced answer is unscored, with the reason ``forced_not_asked``.
+
+    Attributes
+    ----------
+    answered_only
+        Whether the replies are those of the first pass alone, of which a grading model grades the first draws.
 
     Examples
     --------
@@ -232,6 +261,7 @@ class Regrading(TwoPass):
     'forced_not_asked'
     """
 
+    answered_only: bool = False
     asks_model: ClassVar[bool] = False
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
@@ -250,3 +280,11 @@ class Regrading(TwoPass):
         if isinstance(step, Step) and (step.pass_, step.role) == (Pass.FIRST, Role.MODEL):
             raise ValueError(f"question {question.question_id}: there is no first reply to grade")
         return step
+
+    def step_of_further_draw(
+        self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False
+    ) -> Step | Outcome:
+        """Return the next step of a draw after the first, or its outcome; takes the arguments of `step`."""
+        if not self.answered_only:
+            return self.step(question, replies, force_answered=force_answered)
+        return next_step(question, replies, self.grader, asks_forced=False, asks_graders=False, refusals=self.refusals)

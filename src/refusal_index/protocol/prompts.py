@@ -34,7 +34,7 @@ SHIPPED = {"context": CONTEXT, "choices": CHOICES, "choice": CHOICE}
 
 
 class PromptSetError(RefusalIndexError, ValueError):
-    """A prompt set that cannot be used; the message names the file and the field."""
+    """A prompt set or a grader's prompt that cannot be used; the message names the file and the field."""
 
 
 @dataclass(frozen=True)
@@ -285,6 +285,11 @@ def _parse(content: bytes, source: str) -> PromptSet:
             f"{source}: expected a prompt set, got a configuration of models and datasets; 'refusal-index run --config "
             f"{source}' runs it"
         )
+    if "gold" in data:
+        raise PromptSetError(
+            f"{source}: expected a prompt set, got a grader's prompt; --grader-prompt {source} uses it, and "
+            f"'refusal-index prompts {source} --grader' shows it"
+        )
     examples = tuple(
         _example(entry, f"{source}, example {number}")
         for number, entry in enumerate(_field(data, "examples", list, source), start=1)
@@ -298,15 +303,15 @@ def _parse(content: bytes, source: str) -> PromptSet:
         raise PromptSetError(f"{source}: {names}; {shortened(reserved[0])} cannot be a first-pass prompt")
     prompts = PromptSet(
         name=_field(data, "name", str, source),
-        preamble=_template(data, "preamble", {"examples", "instruction"}, source),
-        question=_template(data, "question", {"question"}, source),
-        example=_template(data, "example", {"number", "question", "answer"}, source),
+        preamble=checked_template(data, "preamble", {"examples", "instruction"}, source),
+        question=checked_template(data, "question", {"question"}, source),
+        example=checked_template(data, "example", {"number", "question", "answer"}, source),
         examples=examples,
         variants={
             name: _variant(entry, f"{source}, variants.{name}", len(examples)) for name, entry in variants.items()
         },
         forced=_variant(_field(data, FORCED, dict, source), f"{source}, {FORCED}", len(examples)),
-        **{name: _template(data, name, fields, source) for name, fields in OPTIONAL.items() if name in data},
+        **{name: checked_template(data, name, fields, source) for name, fields in OPTIONAL.items() if name in data},
     )
     if prompts.forced.unanswered:
         raise PromptSetError(f"{source}, {FORCED}: 'unanswered' must be empty; the forced pass shows no refusals")
@@ -355,7 +360,8 @@ def _field(table: Mapping[str, Any], name: str, kind: type, location: str) -> An
     return value
 
 
-def _template(table: Mapping[str, Any], name: str, fields: set[str], location: str) -> str:
+def checked_template(table: Mapping[str, Any], name: str, fields: Collection[str], location: str) -> str:
+    """Return the template `name` of a table; raises PromptSetError unless it has exactly the given placeholders."""
     text: str = _field(table, name, str, location)
     try:
         actual = {placeholder(*field) for _, *field in string.Formatter().parse(text) if field[0] is not None}

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from refusal_index.data.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
+from refusal_index.data.outcome import FORCED_NOT_ASKED, NOT_GRADED, Grade, Outcome, Question
 from refusal_index.protocol.grader_model import read_verdict
 from refusal_index.protocol.grading import GraderKind, grade_by_rule, unscored_reason
 from refusal_index.protocol.messages import GRADERS, Pass, Reply, Role
@@ -73,6 +73,7 @@ def next_step(
     *,
     force_answered: bool = False,
     asks_forced: bool = True,
+    asks_graders: bool = True,
     refusals: RefusalRule | None = None,
 ) -> Step | Outcome:
     """Return the next step about a question, or its outcome if there is none.
@@ -88,11 +89,16 @@ def next_step(
         existing forced reply is graded in any case.
     asks_forced
         Whether the forced pass is requested. If not, a refusal without a forced reply is unscored.
+    asks_graders
+        Whether the models and functions that grade are asked about the first pass. If not, the wording of a reply
+        decides whether it refuses where they would, and an answer is unscored, with the reason ``first_not_graded``.
     refusals
         How replies are read; by default as `default_rule` says.
     """
     rule = refusals or default_rule(grader)
-    first = _judge(Pass.FIRST, question, replies, grader, rule)
+    if not asks_graders and not rule.reads_choices:
+        rule = replace(WORDING, reasoning=rule.reasoning)
+    first = _judge(Pass.FIRST, question, replies, grader, rule, asks_graders=asks_graders)
     if isinstance(first, Step):
         return first
     if first.grade is Grade.UNSCORED:
@@ -150,7 +156,13 @@ def pass_outcome(
 
 
 def _judge(
-    pass_: Pass, question: Question, replies: Sequence[Reply], grader: GraderKind, refusals: RefusalRule
+    pass_: Pass,
+    question: Question,
+    replies: Sequence[Reply],
+    grader: GraderKind,
+    refusals: RefusalRule,
+    *,
+    asks_graders: bool = True,
 ) -> Step | _Verdict:
     """Return the verdict on one pass, or the step that it still needs."""
     answers = [reply for reply in replies if reply.pass_ is pass_ and reply.role is Role.MODEL]
@@ -166,6 +178,8 @@ def _judge(
         attempt = _attempt(pass_, reading, text, question, replies)
         if attempt is not None:
             return attempt
+    if grader.models and not asks_graders:
+        return _Verdict(Grade.UNSCORED, text, NOT_GRADED, answered=True, read_as=reading.read_as)
     return _graded(pass_, reading, text, question, replies, grader)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from refusal_index.findings.dry_run import Range, RequestCounts, RunEstimate
-from refusal_index.render.format import UNDEFINED, Block, Table, count, dollars, title
+from refusal_index.render.format import UNDEFINED, Block, Table, count, dollars, duration, title
 from refusal_index.render.sentences import sentence
 
 COLUMNS = ("first pass", "forced pass", "grading", "requests", "tokens in", "tokens out", "cost", "time")
@@ -15,9 +15,10 @@ SHOWN = 3
 
 
 def dry_run_document(estimates: Sequence[RunEstimate]) -> dict[str, Any]:
-    """Return estimates as a JSON-serialisable dictionary, with the notes on each run as its remark."""
+    """Return estimates as a JSON-serialisable dictionary, with the caveats and notes on each run as its remark."""
     runs = [
-        {**estimate.to_document(), "remark": "; ".join(map(sentence, estimate.notes)) or None} for estimate in estimates
+        {**estimate.to_document(), "remark": "; ".join(map(sentence, (*estimate.caveats, *estimate.notes))) or None}
+        for estimate in estimates
     ]
     return {"dry_run_version": 1, "runs": runs}
 
@@ -66,17 +67,6 @@ def _range(amount: Range) -> str:
 
 def _expected(amount: Range) -> str:
     return count(amount.expected) if amount.is_exact else f"about {count(amount.expected)}"
-
-
-def duration(seconds: float) -> str:
-    """Format a duration.
-
-    >>> duration(30), duration(600), duration(7200)
-    ('30 s', '10 min', '2.0 h')
-    """
-    if seconds < 90:
-        return f"{seconds:,.0f} s"
-    return f"{seconds / 60:,.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:,.1f} h"
 
 
 def _assumptions(estimates: Sequence[RunEstimate]) -> Iterator[str]:

@@ -212,6 +212,17 @@ def fitted(names: Sequence[str], width: int) -> str:
     return text
 
 
+def duration(seconds: float) -> str:
+    """Format a duration.
+
+    >>> duration(30), duration(600), duration(7200)
+    ('30 s', '10 min', '2.0 h')
+    """
+    if seconds < 90:
+        return f"{seconds:,.0f} s"
+    return f"{seconds / 60:,.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:,.1f} h"
+
+
 def counted(counts: Mapping[str, int]) -> str:
     """Format how often each of some names occurs.
 

@@ -22,7 +22,7 @@ Audience = Literal["text", "page", "title"]
 """Plain text; the report, whose numbers are typeset; a title in the report."""
 
 _NUMBERS = ("number", "signed", "interval", "interval_of", "span", "estimate", "pvalue", "p_text", "percent", "share")
-_WORDS = ("count", "dollars", "listed", "counted", "title", "reason_text", "fitted")
+_WORDS = ("count", "dollars", "duration", "listed", "counted", "title", "reason_text", "fitted")
 
 
 def sentence(statement: Statement, audience: Audience = "text") -> str:

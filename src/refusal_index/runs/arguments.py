@@ -13,6 +13,7 @@ from refusal_index.models.settings import ReasoningEffort
 class SettingArguments(TypedDict, total=False):
     """The settings of `refusal_index.runs.settings`, which describes them, as typed keyword arguments."""
 
+    grader_prompt: str | Path | None
     refusal: str | re.Pattern[str] | Callable[[str], bool] | None
     reasoning: str | None
     log_to: str | Sequence[str]
@@ -45,6 +46,7 @@ class SettingArguments(TypedDict, total=False):
     engine_option: Mapping[str, str] | str | Sequence[str]
     header: Mapping[str, str] | str | Sequence[str]
     extra_body: Mapping[str, Any] | str | None
+    model_args: Mapping[str, Any] | str | Sequence[str]
     max_requests: int | None
     max_cost: float | None
     max_time: float | None

@@ -20,6 +20,7 @@ from refusal_index.runs.settings import SETTINGS
 FOLDER = "configs"
 SUFFIX = ".toml"
 NAME = "name"
+DATASETS = "datasets"
 
 MODEL_KEYS, DATASET_KEYS, SET_KEYS = (
     tuple(name for name, setting in SETTINGS.items() if setting.scope == kind) for kind in ("model", "dataset", "set")
@@ -49,11 +50,19 @@ class Entry:
         Its display name; None for its own name.
     values
         Checked settings by name.
+    datasets
+        For a model, the names of the datasets that it answers; None for all.
     """
 
     place: str
     name: str | None
     values: Mapping[str, Any]
+    datasets: tuple[str, ...] | None = None
+
+    @property
+    def names(self) -> set[str]:
+        """The names by which a model may choose a dataset: that of the entry, and that of its dataset."""
+        return {name for name in (self.name, self.values.get("dataset")) if name is not None}
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,7 @@ class Config:
     defaults
         Settings of all entries that do not set their own.
     models, datasets
-        Entries; each model answers each dataset.
+        Entries; each model answers each dataset, unless it chooses some.
     """
 
     name: str
@@ -78,6 +87,13 @@ class Config:
     defaults: Mapping[str, Any]
     models: tuple[Entry, ...]
     datasets: tuple[Entry, ...]
+
+    def datasets_of(self, model: Entry) -> tuple[Entry, ...]:
+        """Return the datasets that a model answers."""
+        chosen = model.datasets
+        if chosen is None:
+            return self.datasets
+        return tuple(dataset for dataset in self.datasets if not dataset.names.isdisjoint(chosen))
 
 
 def config_names() -> tuple[str, ...]:
@@ -153,13 +169,17 @@ def _parse(content: bytes, source: str, name: str) -> Config:
     called = document.get(NAME, name)
     if not isinstance(called, str) or not called.strip():
         raise ConfigError(f"{source}: expected a text as {NAME!r}, got {shortened(called)}")
+    models = tuple(_entries(document, "models", MODEL_KEYS, ("model",), source))
+    datasets = tuple(_entries(document, DATASETS, DATASET_KEYS, ("dataset", "data"), source))
+    for model in models:
+        _check_chosen(model, datasets)
     return Config(
         name=re.sub(r"[^A-Za-z0-9._-]+", "-", called).strip("-._") or "unnamed",
         source=source,
         sha256=hashlib.sha256(content).hexdigest(),
         defaults=_values(defaults, f"{source}, [defaults]", DEFAULT_KEYS),
-        models=tuple(_entries(document, "models", MODEL_KEYS, ("model",), source)),
-        datasets=tuple(_entries(document, "datasets", DATASET_KEYS, ("dataset", "data"), source)),
+        models=models,
+        datasets=datasets,
     )
 
 
@@ -175,11 +195,30 @@ def _entries(
         name = table.get(NAME)
         if name is not None and (not isinstance(name, str) or not name.strip()):
             raise ConfigError(f"{location}, {NAME}: expected text, got {shortened(name)}")
-        values = _values({key: value for key, value in table.items() if key != NAME}, location, options)
+        chosen = _chosen(table[DATASETS], location) if key == "models" and DATASETS in table else None
+        others = {NAME} if chosen is None else {NAME, DATASETS}
+        values = _values({key: value for key, value in table.items() if key not in others}, location, options)
         if values.keys().isdisjoint(needed):
             listed = ", ".join(map(repr, table)) or "nothing"
             raise ConfigError(f"{location}: expected {' or '.join(map(repr, needed))}, got {listed}")
-        yield Entry(location if name is None else f"{location} ({name})", name, values)
+        yield Entry(location if name is None else f"{location} ({name})", name, values, chosen)
+
+
+def _chosen(value: Any, location: str) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"{location}, {DATASETS}: expected names of datasets of this file, got {shortened(value)}")
+    return tuple(names)
+
+
+def _check_chosen(model: Entry, datasets: tuple[Entry, ...]) -> None:
+    known = list(dict.fromkeys(name for dataset in datasets for name in sorted(dataset.names)))
+    for name in model.datasets or ():
+        if name not in known:
+            raise ConfigError(
+                f"{model.place}, {DATASETS}: expected some of {', '.join(known) or 'none, as no dataset has a name'}, "
+                f"the 'name' or 'dataset' of a table [[datasets]], got {name!r}{suggestion(name, known)}"
+            )
 
 
 def _values(table: Mapping[str, Any], location: str, options: tuple[str, ...]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from refusal_index.models.requests import (
     provider_of,
     to_completions,
 )
-from refusal_index.protocol import Completion, Pass, Reply, Role, parse_grade
+from refusal_index.protocol import Completion, Pass, Reply, Role, load_grader_prompt, parse_grade
 from refusal_index.protocol.refusals import MODEL_PREFIX
 from refusal_index.runs.conversing import execute_concurrently
 from refusal_index.runs.engine import Assignment
@@ -167,7 +167,10 @@ class DirectEngine:
         """Have a grader judge a plain case, and return its reply, which belongs to no question of the run."""
         case = PLAIN_CASES[place]
         only_attempt = (self._settings.refusal or "").startswith(MODEL_PREFIX)
-        request = plain_request(role, case, only_attempt=only_attempt)
+        path = self._settings.grader_prompt
+        grader_prompt = None if path is None else load_grader_prompt(path)
+        or_prompt = "" if path is None else f", or correct what {path} asks for"
+        request = plain_request(role, case, only_attempt=only_attempt, grader_prompt=grader_prompt)
         name = self._names[role]
         client = self._clients[role]
         expected = Grade.INCORRECT if only_attempt and case.grade is Grade.CORRECT else case.grade
@@ -185,7 +188,7 @@ class DirectEngine:
         if parse_grade(text) is not expected:
             raise ModelError(
                 f"grader '{name}': expected the letter {LETTERS[expected]} for a plainly {case.kind} answer, "
-                f"{case.answer!r} to {PLAIN_QUESTION.text!r}, got {text[:80]!r}; choose another one"
+                f"{case.answer!r} to {PLAIN_QUESTION.text!r}, got {text[:80]!r}; choose another one{or_prompt}"
             )
         reply = Reply(Pass.FIRST, role, text)
         return Completion("", "", 0, reply, place, verdict.input_tokens, verdict.output_tokens)

@@ -89,6 +89,7 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         seconds=_seconds(plan, remaining.total.requests + Range.exactly(checks), connections),
         notes=tuple(_notes(plan)),
         basis=tuple(basis) if pending else (),
+        caveats=plan.caveats,
     )
 
 
@@ -173,6 +174,21 @@ async def _first_replies(
     return dict(zip(requests, replies, strict=True))
 
 
+MANY_FIRST_PASSES = 500
+"""Smallest number of first passes of an embedded model before which a dry run says how long they take."""
+
+FIRST_PASSES_PER_SECOND = 70
+"""How many of them an ordinary machine runs."""
+
+
+def first_passes_ahead(passes: int) -> Statement | None:
+    """State how long the first passes of an embedded model take; None if they are few."""
+    if passes < MANY_FIRST_PASSES:
+        return None
+    values = {"passes": passes, "seconds": passes / FIRST_PASSES_PER_SECOND}
+    return Statement("first_passes_ahead", values=values)
+
+
 def request_tokens(model: str, request: Request) -> int:
     """Count the tokens of a request with its provider's tokenizer, or estimate them."""
     provider, name = provider_of(model)
@@ -242,6 +258,6 @@ def _basis(
     if plan.graders:
         attempt = (settings.refusal or "").startswith(MODEL_PREFIX)
         priced = {f"{name}_priced": getattr(plan.prices, name) is not None for name in ("model", "grader")}
-        yield Statement(
-            "replies_graded", values={"graders": plan.graders, "attempt": attempt, "draws": draws, **priced}
-        )
+        first_only = settings.repeats.answered_only and draws > 1 and not attempt
+        values = {"graders": plan.graders, "attempt": attempt, "draws": draws, "first_only": first_only, **priced}
+        yield Statement("replies_graded", values=values)

@@ -21,7 +21,10 @@ from refusal_index.models.functions import (
 from refusal_index.models.settings import SettingError, unknown
 from refusal_index.protocol import (
     GraderKind,
+    GraderPrompt,
     check_gradable,
+    default_grader_prompt,
+    load_grader_prompt,
 )
 from refusal_index.protocol.grading import RULES
 from refusal_index.protocol.refusals import (
@@ -80,6 +83,33 @@ def _grader_name(name: str) -> str:
     if plugin is None:
         raise unknown("grader", name, [*map(str, RULES), *entry_points.installed("graders"), DEFAULT_GRADER])
     return f"{PREFIX}{plugin.value}"
+
+
+def grader_prompt_of(path: Path | None, graders: Sequence[str]) -> GraderPrompt:
+    """Return what grading models are asked: the wording of a file, or that of the package.
+
+    Parameters
+    ----------
+    path
+        The setting; None for the package's wording.
+    graders
+        The models and functions that grade; none for a rule.
+
+    Raises
+    ------
+    SettingError
+        If a file is given, but no model grades.
+    PromptSetError
+        If the file cannot be used.
+    """
+    if path is None:
+        return default_grader_prompt()
+    if all(map(is_function_name, graders)):
+        grader = f"the function {graders[0]}" if graders else "a rule"
+        raise SettingError(
+            f"{{grader_prompt}}: has no effect, because {grader} grades; leave it out, or name a model as {{grader}}"
+        )
+    return load_grader_prompt(path)
 
 
 def resolved_refusal(refusal: str | None, graders: Sequence[str]) -> str | None:

@@ -9,27 +9,34 @@ from typing import Any
 
 from refusal_index.data.datasets import Dataset
 from refusal_index.data.outcome import Question
+from refusal_index.data.run_json import EXAMPLES_ASKED, GRADER_PROMPT
 from refusal_index.models.functions import (
     is_function_name,
     load_function,
     source_sha256,
 )
 from refusal_index.protocol import (
+    GraderPrompt,
     PromptSet,
-    grader_prompt_hash,
-    no_gold_prompt_hash,
+    default_grader_prompt,
 )
-from refusal_index.protocol.grader_model import attempt_prompt_hash
 from refusal_index.protocol.refusals import (
     MODEL_PREFIX,
 )
+from refusal_index.protocol.worked_examples import examples_asked
+from refusal_index.runs.model_args import model_args_identity
 from refusal_index.runs.settings import COMPARABILITY_VERSION, Settings
 
 PACKAGES = ("refusal-index", "inspect-ai", "openai", "numpy", "scipy", "polars")
 
 
 def identity(
-    settings: Settings, dataset: Dataset, prompts: PromptSet, graders: tuple[str, ...], sources: Mapping[str, str]
+    settings: Settings,
+    dataset: Dataset,
+    prompts: PromptSet,
+    graders: tuple[str, ...],
+    grader_prompt: GraderPrompt,
+    sources: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return everything that a reply or a grade depends on; a folder belongs to exactly one identity.
 
@@ -37,8 +44,8 @@ def identity(
     ----------
     settings, dataset, prompts
         The settings, the questions and the prompts.
-    graders
-        The rule, or the one or two models that grade.
+    graders, grader_prompt
+        The rule, or the one or two models that grade, and what a model is asked.
     sources
         Hashes of the source code of functions, by name.
     """
@@ -50,7 +57,7 @@ def identity(
             "questions": len(dataset.questions),
             "questions_sha256": dataset.questions_sha256,
         },
-        "grader": grader_identity(graders, dataset.questions, settings.refusal, settings.reasoning),
+        "grader": grader_identity(graders, grader_prompt, dataset.questions, settings.refusal, settings.reasoning),
         "prompts": {
             "name": prompts.name,
             "sha256": prompts.hash,
@@ -58,36 +65,57 @@ def identity(
             **({"targets": prompts.targets} if prompts.targets else {}),
         },
         **settings.recorded(),
+        **model_args_identity(settings),
         "comparability_version": COMPARABILITY_VERSION,
         **({"functions": dict(sources)} if sources else {}),
     }
 
 
 def grader_identity(
-    graders: tuple[str, ...], questions: Iterable[Question], refusal: str | None, reasoning: str | None
+    graders: tuple[str, ...],
+    grader_prompt: GraderPrompt,
+    questions: Iterable[Question],
+    refusal: str | None,
+    reasoning: str | None,
 ) -> dict[str, Any]:
     """Return the grader, with the hashes of the prompts of models, and how refusals without a tag are recognised.
 
     Parameters
     ----------
-    graders
-        The rule, or the one or two models or functions that grade.
+    graders, grader_prompt
+        The rule, or the one or two models or functions that grade, and what a model is asked.
     questions
         The questions.
     refusal, reasoning
         The settings; the first from `resolved_refusal`.
     """
-    uses_models = any("/" in name for name in graders)
+    by_models = uses_models(graders)
+    # separate, so that a run whose questions all have a gold answer does not depend on the wording for the others
+    lacks_gold = any(question.gold is None for question in questions)
     asks_attempt = (refusal or "").startswith(MODEL_PREFIX)
     return {
         "name": graders[0],
         "second": graders[1] if len(graders) > 1 else None,
-        "prompt_sha256": grader_prompt_hash() if uses_models else None,
-        "no_gold_prompt_sha256": no_gold_prompt_hash(questions) if uses_models else None,
+        "prompt_sha256": grader_prompt.hash if by_models else None,
+        "no_gold_prompt_sha256": grader_prompt.no_gold_hash if by_models and lacks_gold else None,
         **({"refusal": refusal} if refusal is not None else {}),
         **({"reasoning": reasoning} if reasoning is not None else {}),
-        **({"refusal_prompt_sha256": attempt_prompt_hash()} if asks_attempt else {}),
+        **({"refusal_prompt_sha256": default_grader_prompt().no_gold_hash} if asks_attempt else {}),
     }
+
+
+PROMPT_HASHES = ("prompt_sha256", "no_gold_prompt_sha256")
+"""Hashes of what a grading model is asked about questions with and without a gold answer; null if none is."""
+
+
+def uses_models(graders: Iterable[str]) -> bool:
+    """Whether a model is among the graders."""
+    return any("/" in name for name in graders)
+
+
+def described_graders(graders: Iterable[str], grader_prompt: GraderPrompt) -> dict[str, Any]:
+    """Return what is recorded besides the identity of the graders: the wording for models, if there are any."""
+    return {GRADER_PROMPT: grader_prompt.to_document()} if uses_models(graders) else {}
 
 
 def describe_run(settings: Settings, dataset: Dataset, prompts: PromptSet) -> dict[str, Any]:
@@ -98,6 +126,7 @@ def describe_run(settings: Settings, dataset: Dataset, prompts: PromptSet) -> di
         "weighted_score_p": settings.accounts.weighted_score_p,
         "truthfulness_weights": list(settings.accounts.truthfulness_weights),
         "dataset": {"source": dataset.source, "licence": dataset.licence},
+        **({EXAMPLES_ASKED: asked} if (asked := examples_asked(prompts, dataset.questions)) else {}),
         "prompt_set": {name: "\n\n".join(prompts.render(name, "{question}")) for name in (*prompts.variants, "forced")},
     }
 

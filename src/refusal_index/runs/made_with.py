@@ -6,17 +6,17 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from refusal_index.data.run_json import (
-    refusal_setting,
-)
+from refusal_index.data.run_json import GRADER_PROMPT, refusal_setting
 from refusal_index.models.functions import (
     is_function_name,
 )
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import (
     GraderKind,
+    GraderPrompt,
     PromptSet,
     Role,
+    default_grader_prompt,
     load_prompt_set,
     prompt_set_names,
 )
@@ -24,6 +24,7 @@ from refusal_index.protocol.refusals import (
     Detector,
 )
 from refusal_index.runs.graders import detector_of, grader_of, refusal_models
+from refusal_index.runs.identity import PROMPT_HASHES
 
 
 def grader_before(before: Mapping[str, Any]) -> tuple[GraderKind, tuple[str, ...]]:
@@ -31,6 +32,37 @@ def grader_before(before: Mapping[str, Any]) -> tuple[GraderKind, tuple[str, ...
     named = before.get("grader") or {"name": str(GraderKind.EXACT)}
     kind, graders = grader_of(",".join(named[key] for key in ("name", "second") if named.get(key)))
     return kind, (*graders, *refusal_models(refusal_setting(before)))
+
+
+def grader_prompt_before(before: Mapping[str, Any], about: Mapping[str, Any], path: Path) -> GraderPrompt:
+    """Return what the grading models of a run were asked; the default if no model grades.
+
+    Parameters
+    ----------
+    before, about
+        The two sections of the ``run.json`` of its folder.
+    path
+        The folder, for messages.
+
+    Raises
+    ------
+    SettingError
+        If the text in the folder is not the one of which its identity records the hash.
+    PromptSetError
+        If that text is not a grader's prompt.
+    """
+    named = before.get("grader") or {}
+    recorded = {name: named[name] for name in PROMPT_HASHES if named.get(name)}
+    text = about.get(GRADER_PROMPT)
+    default = default_grader_prompt()
+    prompt = GraderPrompt.read(text, f"{path}, {GRADER_PROMPT}") if recorded and text else default
+    hashes = dict(zip(PROMPT_HASHES, (prompt.hash, prompt.no_gold_hash), strict=True))
+    if any(hashes[name] != expected for name, expected in recorded.items()):
+        raise SettingError(
+            f"{path}: expected in run.json, about, {GRADER_PROMPT} what the graders were asked, got another "
+            "text; restore the file"
+        )
+    return prompt
 
 
 def prompts_before(before: Mapping[str, Any], name_given: str | None, path: Path) -> PromptSet:

@@ -18,6 +18,7 @@ from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Assignment, Engine, RunFailedError, WaitingError
 from refusal_index.runs.engines import engine_of, note_on
 from refusal_index.runs.events import Begun, Event, Opened, Progress, Underway, ignore_events
+from refusal_index.runs.model_args import record_model_args
 from refusal_index.runs.outstanding import settle_outstanding
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.results import UnfinishedError
@@ -63,6 +64,8 @@ def open_plan(plan: Plan, progress: Progress = ignore_events, budget: Budget | N
                 )
             if engine is not None and (settings.sending.forget or not is_new):
                 settle_outstanding(folder, store, settings, plan.names, plan.objects)
+            if engine is not None:
+                record_model_args(folder, settings)
             store.retire(plan.replies_to_retire(store))
             budget = budget or Budget(settings.limits)
             if engine is not None:

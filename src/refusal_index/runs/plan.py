@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from refusal_index import entry_points
 from refusal_index.data.datasets import DEFAULT_DATASET, Dataset, default_limit, load_dataset, sample
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome import Question
 from refusal_index.data.run_json import (
+    EXAMPLES_ASKED,
     SENT,
     Prices,
     as_json,
@@ -20,6 +21,7 @@ from refusal_index.data.run_json import (
     refuse_other_settings,
 )
 from refusal_index.findings.metrics import Statement
+from refusal_index.findings.worked_examples import example_statements
 from refusal_index.models.functions import (
     check_model_function,
     is_function_name,
@@ -49,8 +51,9 @@ from refusal_index.protocol.refusals import (
 )
 from refusal_index.runs.engines import DIRECT, check_engine, check_engines_own, check_limits, check_wire_settings
 from refusal_index.runs.gold_answers import with_answerable
-from refusal_index.runs.graders import grader_for, refusal_models, refusals_of, resolved_refusal
-from refusal_index.runs.identity import describe_run, function_sources, identity
+from refusal_index.runs.graders import grader_for, grader_prompt_of, refusal_models, refusals_of, resolved_refusal
+from refusal_index.runs.identity import describe_run, described_graders, function_sources, identity
+from refusal_index.runs.model_args import check_model_args, other_model_args
 from refusal_index.runs.sent import sends_as_set
 from refusal_index.runs.settings import Repeats, Settings
 from refusal_index.runs.store import ReplyStore
@@ -180,7 +183,10 @@ class Plan:
         return list(retired)
 
 
-def checked(plan: Plan, *, imports: bool = True) -> Plan:
+AnyPlan = TypeVar("AnyPlan", bound=Plan)
+
+
+def checked(plan: AnyPlan, *, imports: bool = True) -> AnyPlan:
     """Check the settings, models and folder of a plan, and return it.
 
     Parameters
@@ -200,6 +206,7 @@ def checked(plan: Plan, *, imports: bool = True) -> Plan:
     check_engines_own(settings.sending)
     check_limits(settings)
     check_wire_settings(model, settings.sending)
+    check_model_args(model, plan.objects, settings)
     reasons = UNSCORED, *ASKED_AGAIN
     for reason in sorted({*settings.sending.retry}.difference(reasons)):
         raise unknown("retry", reason, reasons)
@@ -217,7 +224,7 @@ def checked(plan: Plan, *, imports: bool = True) -> Plan:
         check_model_function(function, model, plan.procedures)
     if plan.folder.run_json.exists():
         refuse_other_settings(plan.folder.path, plan.folder.read_settings(), as_json(plan.identity))
-    return plan
+    return replace(plan, caveats=(*plan.caveats, *other_model_args(plan.folder, settings)))
 
 
 def prepare(
@@ -254,6 +261,7 @@ def prepare(
     prompts = load_prompt_set(settings.prompting.prompts)
     dataset = with_answerable(dataset or load_questions(settings))
     kind, graders = grader_for(settings, dataset)
+    grader_prompt = grader_prompt_of(settings.grader_prompt, graders)
     settings = replace(settings, refusal=resolved_refusal(settings.refusal, graders))
     refusals = refusals_of(settings, objects, imports=imports)
     repeats, draws = sampling_of(settings, dataset)
@@ -261,7 +269,8 @@ def prepare(
     placement = Placement(settings.prompting.placement)
     settings = replace(settings, repeats=repeats, prompting=replace(settings.prompting, variants=variants))
     sources = function_sources(settings, graders, objects or {}) if imports else {}
-    run_identity = identity(settings, dataset, prompts, graders or (str(kind),), sources)
+    run_identity = identity(settings, dataset, prompts, graders or (str(kind),), grader_prompt, sources)
+    about = {**describe_run(settings, dataset, prompts), **described_graders(graders, grader_prompt)}
     graders = (*graders, *refusal_models(settings.refusal))
     think = settings.prompting.think
     passes = FirstPassOnly if settings.repeats.answered_only else TwoPass
@@ -271,13 +280,17 @@ def prepare(
         graders,
         RunFolder(out or runs / default_run_name(settings.model, dataset.name, run_identity)),
         run_identity,
-        describe_run(settings, dataset, prompts),
-        {name: passes(kind, Protocol(prompts, name, kind, placement, think, refusals), refusals) for name in variants},
+        about,
+        {
+            name: passes(kind, Protocol(prompts, name, kind, placement, think, refusals), refusals, grader_prompt)
+            for name in variants
+        },
         dict.fromkeys(variants, draws),
         objects or {},
         (settings.model, dataset.name),
+        caveats=tuple(example_statements(about.get(EXAMPLES_ASKED, ()), len(dataset.questions))),
     )
-    checked(plan, imports=imports)
+    plan = checked(plan, imports=imports)
     provider, model = provider_of(settings.model)
     context = None if provider is None else provider.context_length(model)
     if provider is not None and context is not None:  # last, because it counts all tokens

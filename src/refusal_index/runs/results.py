@@ -289,11 +289,12 @@ def procedure_of(settings: Mapping[str, Any], detector: Detector | None = None) 
     refusal = refusal_setting(settings)
     refusals = LEFT_TO_GRADER if refusal is None else recorded_rule(refusal, detector)
     refusals = replace(refusals, reasoning=grader.get("reasoning"))
+    answered_only = bool(settings.get("answered_only"))
     if "first_pass" in settings:
         return ForcedPass(kind, refusals=refusals)
     if "regraded_from" in settings:
-        return Regrading(kind, refusals=refusals)
-    return FirstPassOnly(kind, refusals=refusals) if settings.get("answered_only") else TwoPass(kind, refusals=refusals)
+        return Regrading(kind, refusals=refusals, answered_only=answered_only)
+    return FirstPassOnly(kind, refusals=refusals) if answered_only else TwoPass(kind, refusals=refusals)
 
 
 def derive_into(

@@ -19,7 +19,6 @@ from refusal_index import entry_points
 from refusal_index.data.datasets import Dataset, GraderName, load_dataset, usual_grader
 from refusal_index.data.files import replacing
 from refusal_index.data.first_pass import (
-    NOT_GRADED,
     NOT_IDENTIFYING,
     NOT_KNOWN,
     FirstPass,
@@ -32,9 +31,9 @@ from refusal_index.data.first_pass import (
 )
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.imports import FORMATS, ReadOptions, detected_format, has_ids, read_first_passes
-from refusal_index.data.outcome import Grade, Question
+from refusal_index.data.outcome import NOT_GRADED, Grade, Question
 from refusal_index.data.outcome_table import write_outcomes
-from refusal_index.data.run_json import default_run_name, refusal_setting
+from refusal_index.data.run_json import EXAMPLES_ASKED, GRADER_PROMPT, default_run_name, refusal_setting
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.tables import present_columns
 from refusal_index.data.text import is_blank
@@ -42,6 +41,7 @@ from refusal_index.errors import suggestion
 from refusal_index.findings.imported import empty_replies, reading_statements
 from refusal_index.findings.metrics import Statement
 from refusal_index.findings.models_asked import two_models
+from refusal_index.findings.worked_examples import example_statements
 from refusal_index.models.requests import to_metadata
 from refusal_index.models.settings import SettingError
 from refusal_index.protocol import (
@@ -63,8 +63,15 @@ from refusal_index.protocol import (
 from refusal_index.protocol.reading import PATTERN_TIMEOUT, read_reply
 from refusal_index.protocol.refusals import LEFT_TO_GRADER, RefusalRule
 from refusal_index.runs.gold_answers import without_declining_gold
-from refusal_index.runs.graders import grader_for, grader_of, refusal_models, refusals_of, resolved_refusal
-from refusal_index.runs.identity import describe_run, function_sources, grader_identity, identity
+from refusal_index.runs.graders import (
+    grader_for,
+    grader_of,
+    grader_prompt_of,
+    refusal_models,
+    refusals_of,
+    resolved_refusal,
+)
+from refusal_index.runs.identity import describe_run, described_graders, function_sources, grader_identity, identity
 from refusal_index.runs.plan import RUNS, Plan, checked
 from refusal_index.runs.results import (
     STILL_TO_COME,
@@ -144,28 +151,33 @@ def prepare_force(
         licence="that of the file",
     )
     grader, graders = grader_for(settings, dataset)
+    grader_prompt = grader_prompt_of(settings.grader_prompt, graders)
     settings = replace(settings, refusal=resolved_refusal(settings.refusal, graders))
     refusals = refusals_of(settings)
+    sources = function_sources(settings, graders, {})
     run_identity = {
-        **identity(settings, dataset, prompts, graders or (str(grader),), function_sources(settings, graders, {})),
+        **identity(settings, dataset, prompts, graders or (str(grader),), grader_prompt, sources),
         "first_pass": _first_pass(imported, passes, named_dataset),
     }
-    graders = (*graders, *refusal_models(settings.refusal))
     folder = RunFolder(out or RUNS / default_run_name(settings.model, f"{dataset.name}-{FORCED}", run_identity))
     protocol = Protocol(prompts, next(iter(prompts.variants)), grader, placement, refusals=refusals)
-    facts = describe_run(settings, dataset, prompts)
+    facts = {**describe_run(settings, dataset, prompts), **described_graders(graders, grader_prompt)}
     plan = Plan(
         replace(settings, prompting=replace(settings.prompting, variants=(FORCED,))),
         dataset,
-        graders,
+        (*graders, *refusal_models(settings.refusal)),
         folder,
         run_identity,
         {**facts, "prompt_set": {FORCED: facts["prompt_set"][FORCED]}},
-        {FORCED: ForcedPass(grader, protocol, refusals)},
+        {FORCED: ForcedPass(grader, protocol, refusals, grader_prompt)},
         {FORCED: dict.fromkeys(dataset.questions, 1)},
         title=(settings.model, dataset.name),
         begin=lambda: write_outcomes(to_outcomes(passes), first_pass_table(folder)),
-        caveats=(*two_models(passes[0].model, settings.model), *_caveats(imported.read, passes)),
+        caveats=(
+            *two_models(passes[0].model, settings.model),
+            *_caveats(imported.read, passes),
+            *example_statements(facts.get(EXAMPLES_ASKED, ()), len(dataset.questions)),
+        ),
     )
     return checked(plan)
 
@@ -375,6 +387,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
             "'refusal-index force' with this grader into another folder"
         )
     kind, graders = grader_of(str(settings.grader))
+    grader_prompt = grader_prompt_of(settings.grader_prompt, graders)
     reasoning = settings.reasoning if settings.reasoning is not None else (before["grader"] or {}).get("reasoning")
     settings = replace(settings, refusal=resolved_refusal(settings.refusal, graders), reasoning=reasoning)
     refusals = refusals_of(settings)
@@ -394,7 +407,9 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     check_gradable(questions.values(), kind)
     run_identity = {
         **before,
-        "grader": grader_identity(graders or (str(kind),), questions.values(), settings.refusal, settings.reasoning),
+        "grader": grader_identity(
+            graders or (str(kind),), grader_prompt, questions.values(), settings.refusal, settings.reasoning
+        ),
         "comparability_version": COMPARABILITY_VERSION,
         "regraded_from": {"grader": before["grader"], "replies_sha256": _hash(replied)},
     }
@@ -414,14 +429,16 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
                 if error is not None:
                     store.record_failure(asked.variant, asked.question.question_id, f"{NOT_ANSWERED}{error}")
 
+    answered_only = bool(before.get("answered_only"))
+    regrading = Regrading(kind, refusals=refusals, grader_prompt=grader_prompt, answered_only=answered_only)
     plan = Plan(
         settings,
         dataset,
         (*graders, *refusal_models(settings.refusal)),
         folder,
         run_identity,
-        _about(source, settings, run),
-        dict.fromkeys(questions_by_variant, Regrading(kind, refusals=refusals)),
+        {**_about(source, settings, run), **described_graders(graders, grader_prompt)},
+        dict.fromkeys(questions_by_variant, regrading),
         questions_by_variant,
         title=(settings.model, name),
         begin=begin,
@@ -455,7 +472,8 @@ def _draws_replied(conversation: Conversation, completions: Iterable[Completion]
     present = {
         (completion.reply.pass_, completion.draw) for completion in completions if completion.reply.role is Role.MODEL
     }
-    is_forced = conversation.draws > 1 and conversation.question.gold is not None
+    asks_forced = Pass.FORCED in conversation.procedure.passes
+    is_forced = asks_forced and conversation.draws > 1 and conversation.question.gold is not None
     needed = (Pass.FIRST, Pass.FORCED) if is_forced else (Pass.FIRST,)
     draws = range(conversation.draws)
     lacking = (draw for draw in draws if any((pass_, draw) not in present for pass_ in needed))
@@ -487,4 +505,5 @@ def _about(source: RunFolder, settings: Settings, run: Path) -> dict[str, Any]:
     grader_price = accounts.grader_price and vars(accounts.grader_price)
     prices = {"price": None, "grader_price": grader_price, "batch_rate": accounts.batch_rate}
     regraded = {"from": str(run), "version": entry_points.package_version()}
-    return {**source.read_about(), **prices, "regraded": regraded}
+    before = {name: fact for name, fact in source.read_about().items() if name != GRADER_PROMPT}
+    return {**before, **prices, "regraded": regraded}

@@ -19,6 +19,7 @@ from refusal_index.models.settings import (
     Setting,
     SettingError,
     parses,
+    read_path,
     read_paths,
     read_texts,
     reads_pairs,
@@ -139,7 +140,8 @@ class Repeats:
     )
     answered_only: bool = setting(
         False,
-        "Run the first pass only: gives the refusal rate and the share wrong when answering, but no RI.",
+        "Run the first pass only: gives the refusal rate and the share wrong when answering, but no RI. With --draws, "
+        "a grading model grades the first sample of each question only.",
         identity="if_set",
         scope="dataset",
     )
@@ -304,6 +306,16 @@ class Settings(RequestSettings):
         identity="derived",
         scope="dataset",
         is_common=True,
+    )
+    grader_prompt: Path | None = setting(
+        None,
+        "TOML file with what a grading model is asked; it must ask for A (correct), B (incorrect) or C (not "
+        "attempted). [default: that of this package]",
+        identity="derived",
+        argument="str | Path | None",
+        metavar="FILE",
+        reader=read_path,
+        scope="dataset",
     )
     refusal: str | None = setting(
         None,

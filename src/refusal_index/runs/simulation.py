@@ -29,6 +29,7 @@ from refusal_index.protocol import (
     forced_variant,
     next_requests,
 )
+from refusal_index.protocol.conversation import BEFORE
 from refusal_index.protocol.steps import Step
 from refusal_index.protocol.wording import Says, read_wording
 
@@ -195,7 +196,9 @@ def _in_scenario(
     all differed.
     """
     replies = list(stored)
-    simulated: dict[tuple[str, Pass, int], int] = {}  # the number of draws with a simulated reply, by the first of them
+    simulated: dict[
+        tuple[str, Pass, int], int
+    ] = {}  # the draws that need verdicts, by the first with a simulated reply
     choices = int(getattr(assumed.choices, scenario.choices))
     for conversation in conversations:
         question_id = conversation.question.question_id
@@ -212,8 +215,8 @@ def _in_scenario(
                     replies.append(known)
                     yield _Sent(conversation.procedure, variant, step, 1, known.output_tokens)
                 elif step.role is Role.MODEL:
-                    simulated[place] = request.n
                     reply = Reply(step.pass_, Role.MODEL, _reply(conversation, request, scenario))
+                    simulated[place] = _n_judged(conversation, request, reply)
                     draws = range(request.draw, request.draw + request.n)
                     replies += [Completion(question_id, variant, draw, reply) for draw in draws]
                     n_sent = ceil(request.n / choices)
@@ -224,6 +227,13 @@ def _in_scenario(
                     n_sent = simulated.get(place, 1)
                     sent = replace(step, prediction="") if place in simulated else step
                     yield _Sent(conversation.procedure, "", sent, n_sent, n_sent * VERDICT_TOKENS)
+
+
+def _n_judged(conversation: Conversation, request: PendingRequest, reply: Reply) -> int:
+    """Return how many of the draws of a request need a verdict, if the first needs one."""
+    replies = [*BEFORE[request.step.pass_], reply]
+    further = conversation.procedure.step_of_further_draw(conversation.question, replies)
+    return request.n if isinstance(further, Step) else 1
 
 
 def _reply(conversation: Conversation, request: PendingRequest, scenario: Scenario) -> str:

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from refusal_index.data.datasets import Dataset
 from refusal_index.data.run_sets import SUMMARY, set_document
 from refusal_index.errors import RefusalIndexError, RunFolderError
 from refusal_index.models.requests import ModelError
@@ -88,18 +89,16 @@ def prepare_sweep(
         raise RunFolderError(f"{path} is the folder of a single run; choose another one for the set")
     if (path / SUMMARY).exists() and "set_version" not in set_document(path):
         raise RunFolderError(f"{path / SUMMARY} is not the summary of a set; choose another folder")
-    entries = config.datasets
-    if any(name in values for name in DATASET_GIVEN):
-        entries = (Entry("the command line", None, {}),)
-    datasets = []
-    for entry in entries:
-        with prefixing_errors(entry.place):
-            datasets.append(
-                (entry, load_questions(Settings.from_values(**{**config.defaults, **entry.values, **values})))
-            )
+    given = (Entry("the command line", None, {}),) if any(name in values for name in DATASET_GIVEN) else None
+    datasets: dict[str, Dataset] = {}
     plans = []
     for model in config.models:
-        for entry, dataset in datasets:
+        for entry in given or config.datasets_of(model):
+            if entry.place not in datasets:
+                with prefixing_errors(entry.place):
+                    chosen = Settings.from_values(**{**config.defaults, **entry.values, **values})
+                    datasets[entry.place] = load_questions(chosen)
+            dataset = datasets[entry.place]
             with prefixing_errors(f"{model.place} on {entry.place}"):
                 chosen = Settings.from_values(**{**config.defaults, **entry.values, **model.values, **values})
                 plan = prepare(chosen, dataset=dataset, runs=path, imports=imports)
@@ -124,15 +123,16 @@ async def check_models(plans: Sequence[Plan]) -> None:
         with open_store(plan.folder, made=False) as store:
             if not plan.pending(store):
                 continue
-        for name in plan.names.values():
+        for role, name in plan.names.items():
             if name in names_seen:
                 continue
             names_seen.add(name)
             only = {Role.MODEL: name}  # graders too, otherwise they would be asked
-            sending = plan.settings.sending
+            own = plan.settings if role is Role.MODEL else plan.settings.changed(model_args=())
+            sending = own.sending
             try:
                 kind = engine_of(sending.engine)
-                engine = kind.make(plan.settings, only, plan.objects)
+                engine = kind.make(own, only, plan.objects)
                 if kind.opens_alike and sending in opened:
                     continue
                 async with engine.open():

@@ -645,6 +645,20 @@ def declining_note(number: int, place: str, gold: str) -> str:
 FEATURES = ("with a context", "with choices", "with aliases", "with a pattern", "without a right answer")
 
 
+def example_note(number: int, place: str, example: int) -> str:
+    """Return the warning about questions that are worked examples of the prompts.
+
+    - `number`: how many there are.
+    - `place`, `example`: the place of the first, and the number of the example that asks it.
+    """
+    one = "1 question is also a worked example"
+    questions = one if number == 1 else f"{number:,} questions are also worked examples"
+    return (
+        f"warning: {questions} of the prompts, which show an answer ({place}: example {example}); leave "
+        f"{'it' if number == 1 else 'them'} out, or use other prompts"
+    )
+
+
 class Survey:
     """Reads a file of questions and describes it.
 
@@ -653,6 +667,7 @@ class Survey:
     - `length`: returns the number of characters of a question's longest prompt.
     - `characters`: approximate number of characters per token.
     - `declines`: whether a gold answer declines to answer.
+    - `example_of`: the number of the worked example of the prompts that asks a question; None if none does.
     """
 
     def __init__(
@@ -662,10 +677,12 @@ class Survey:
         characters: int,
         max_tokens: int | None = None,
         declines: Callable[[str], bool] = lambda _: False,
+        example_of: Callable[[str], int | None] = lambda _: None,
     ) -> None:
         self._characters = characters
         self._max_tokens = max_tokens
         declining: list[tuple[tables.Row, str]] = []
+        examples: list[tuple[tables.Row, int]] = []
         self.first: Question | None = None
         self._counts = Counter[str]()
         self._topics = Counter[str]()
@@ -678,6 +695,8 @@ class Survey:
             self.first = self.first or question
             if question.gold and declines(question.gold):
                 declining.append((row, question.gold))
+            if (number := example_of(question.text)) is not None:
+                examples.append((row, number))
             too_long += self._seen(row, question, length(question), "question_id" in questions.columns)
         self.problems = [*questions.problems, *(too_long if not questions.problems else ())]
         self._columns = questions.columns
@@ -685,6 +704,9 @@ class Survey:
         if declining:
             row, gold = declining[0]
             self._notes += (declining_note(len(declining), row.place, gold),)
+        if examples:
+            row, number = examples[0]
+            self._notes += (example_note(len(examples), row.place, number),)
 
     def _seen(self, row: tables.Row, question: Question, length: int, has_ids: bool) -> Iterator[TableError]:
         self._counts[""] += 1

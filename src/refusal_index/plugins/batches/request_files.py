@@ -37,7 +37,7 @@ from refusal_index.plugins.batches.journal import describe_in_flight, in_flight
 from refusal_index.plugins.batches.rounds import MergeCounts, Pending, QuestionState, ResultMerger
 from refusal_index.protocol import FORCED, Conversation, Placement, Procedure, Protocol, Role, StopReason
 from refusal_index.redaction import remember
-from refusal_index.runs.made_with import grader_before, prompts_before
+from refusal_index.runs.made_with import grader_before, grader_prompt_before, prompts_before
 from refusal_index.runs.outstanding import refuse_outstanding
 from refusal_index.runs.results import procedure_of
 from refusal_index.runs.sent import SentRecorder
@@ -286,7 +286,7 @@ def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reop
     kind, graders = grader_before(before)
     names = dict(zip((Role.GRADER, Role.SECOND_GRADER), graders, strict=False))
     settings = settings.restored(before)
-    procedure = procedure_of(before)
+    procedure = replace(procedure_of(before), grader_prompt=grader_prompt_before(before, folder.read_about(), path))
     if not procedure.asks_model:
         return Reopened(folder, settings, dict.fromkeys(before["prompts"]["variants"], procedure), names)
     chosen = prompts_before(before, prompts, path)

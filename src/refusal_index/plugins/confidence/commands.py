@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @takes_settings(
     *("max_connections", "max_retries", "attempt_timeout", "max_requests", "max_cost", "max_time"),
     *("engine", "detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "header"),
+    "model_args",
     max_requests="Stop once this many requests have been sent for scores of this run in total.",
     max_cost="Stop before these requests cost more than this many dollars; requires --price.",
 )
@@ -55,6 +56,7 @@ def confidence(
     prompts: str | None = None,
     group: str = "auto",
     layer: Annotated[int | None, typer.Option(min=0)] = None,
+    weights: str | None = None,
     *,
     values: Mapping[str, Any],
 ) -> None:
@@ -99,9 +101,12 @@ def confidence(
     - `group`: Questions that trained methods keep in the same fold: those of a 'cluster' (the column), of an 'entity'
       (of the almanac), of a 'topic' (so that test topics are new), 'none', or 'auto', the first of these that is known.
     - `layer`: Layer whose hidden states the method p-ik reads; 0 is before the first layer. [default: middle]
+    - `weights` hf/NAME: Weights of the run's model on this machine, a folder or a repository of the Hub, whose hidden
+      states p-ik reads; for a run over HTTP. [default: the run's model]
     """
     if penalty is not None or max_error is not None:
         refused = {"--list": list_, "--dry-run": dry_run, "--yes": yes, "--add": add is not None}
+        refused["--weights"] = weights is not None
         if wrong := next((option for option, is_given in refused.items() if is_given), None):
             raise OptionError(f"{wrong}: --penalty and --max-error choose a threshold and send nothing; leave it out")
         named = (
@@ -129,7 +134,7 @@ def confidence(
 
     settings = Settings.from_values(**values)
     if list_:
-        console.show(_methods(allowed(run, settings, prompts=prompts, refusal=refusal, group=group)))
+        console.show(_methods(allowed(run, settings, prompts=prompts, refusal=refusal, group=group, weights=weights)))
         return
     names = None if method is None else [part.strip() for part in method.split(",") if part.strip()]
     options: dict[str, Any] = {
@@ -139,6 +144,7 @@ def confidence(
         "refusal": refusal,
         "group": group,
         "layer": layer,
+        "weights": weights,
     }
     plan = prepare_confidence(run, names, settings, **options)
     requests = pending(plan)
@@ -180,6 +186,7 @@ def _methods(allowed: Mapping[Method, str | None]) -> Iterator[Block]:
 
 def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Block]:
     """Yield the requests that would be sent, and their approximate cost if prices are known."""
+    from refusal_index.findings.dry_run import Load
     from refusal_index.findings.metrics import Statement
     from refusal_index.runs.dry_run import REPLY_TOKENS
 
@@ -190,23 +197,30 @@ def _pending(pending: Sequence[PendingRequests], prices: Prices) -> Iterator[Blo
         sum(getattr(request, name) for request in pending) for name in ("requests", "most", "input_tokens")
     )
     rows = [
-        *(
-            (load.name, f"{load.questions:,}", amount(load.requests, load.most), f"{load.input_tokens:,}")
-            for load in pending
-        ),
-        ("total", "", amount(n_least, n_most), f"{tokens:,}"),
+        (
+            load.name,
+            f"{load.questions:,}",
+            amount(load.requests, load.most),
+            f"{load.input_tokens + load.grading.input_tokens.expected:,.0f}",
+            f"{load.grading.requests.expected:,.0f}",
+        )
+        for load in pending
     ]
+    grading = sum((load.grading for load in pending), Load())
+    judged = (round(grading.input_tokens.expected), round(grading.output_tokens.expected))
+    rows.append(("total", "", amount(n_least, n_most), f"{tokens + judged[0]:,}", f"{grading.requests.expected:,.0f}"))
     yield from ("Dry run: nothing is sent.", "")
-    yield Table.from_rows(("for", "questions", "requests", "about tokens in"), rows, left=("for",))
-    cost = prices.cost((tokens, n_least * REPLY_TOKENS), (0, 0))
-    yield from _paragraphs(
-        Statement("scores_cost", "scope", {"cost": cost, "tokens": REPLY_TOKENS, "several": n_least < n_most})
-    )
+    yield Table.from_rows(("for", "questions", "requests", "about tokens in", "about grading"), rows, left=("for",))
+    cost = prices.cost((tokens, n_least * REPLY_TOKENS), judged)
+    without_graders = any(judged) and prices.grader is None
+    values = {"cost": cost, "tokens": REPLY_TOKENS, "several": n_least < n_most, "without_graders": without_graders}
+    yield from _paragraphs(Statement("scores_cost", "scope", values))
 
 
 def _result_blocks(plan: ConfidencePlan, scored: Confidence) -> Iterator[Block]:
     """Yield the requests sent for the scores, why the run ended early if it did, and the files with the scores."""
     from refusal_index.findings.metrics import Statement
+    from refusal_index.plugins.confidence.method import Need
 
     if scored.ended is not None:
         yield from _paragraphs(Statement("scores_ended", "serious", {"ended": scored.ended}))
@@ -217,6 +231,9 @@ def _result_blocks(plan: ConfidencePlan, scored: Confidence) -> Iterator[Block]:
     made = {method.name for method in plan.methods}
     others = [name for name in scored.table["method"].unique(maintain_order=True) if name not in made]
     further = f"; also contains scores of {', '.join(others)}" if others else ""
+    if plan.weights is not None and Need.STATES in plan.needs:
+        values = {"weights": plan.weights, "model": plan.settings.model}
+        yield from _paragraphs(Statement("other_weights", "note", values))
     yield f"{plan.folder.path}: confidence.parquet, summary.json, report.html{further}"
 
 

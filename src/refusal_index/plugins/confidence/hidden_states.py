@@ -48,6 +48,33 @@ class WeightsError(RefusalIndexError, ValueError):
     """Weights that transformers cannot run, or that need a missing package; the message says what to do."""
 
 
+TRANSFORMERS = "hf"
+"""The provider whose hidden states are computed locally, with transformers."""
+
+
+def has_states(model: str) -> bool:
+    """Whether the hidden states of a model can be computed on this machine, by its name.
+
+    Examples
+    --------
+    >>> has_states("almanac/base"), has_states("hf/org/name"), has_states("openai/gpt-4.1")
+    (True, True, False)
+    """
+    provider, name = provider_of(model)
+    if provider is None:
+        return model.startswith(f"{TRANSFORMERS}/") and bool(name)
+    return provider.layers(name) is not None
+
+
+def check_weights(weights: str) -> None:
+    """Raise SettingError if a name is not that of a model whose hidden states can be computed on this machine."""
+    if not has_states(weights):
+        raise SettingError(
+            f"{{weights}}: expected weights on this machine or the Hub as hf/NAME, NAME being a repository or a "
+            f"folder, got {weights!r}"
+        )
+
+
 def check_layer(model: str, layer: int | None) -> None:
     """Raise SettingError if a plugin's model has no such layer; other models are checked when they are loaded."""
     provider, name = provider_of(model)
@@ -65,7 +92,7 @@ def states_of(model: str, conversations: Conversations, path: Path, ids: Sequenc
     Parameters
     ----------
     model
-        Name of the run's model, ``almanac/...`` or ``hf/...``.
+        Name of the model, ``almanac/...`` or ``hf/...``.
     conversations
         Conversations of all questions of the run.
     path
@@ -78,16 +105,8 @@ def states_of(model: str, conversations: Conversations, path: Path, ids: Sequenc
     RefusalIndexError
         If the model cannot be used, or the file cannot be written.
     """
-    messages_by_id = {
-        question_id: [astuple(message) for message in messages] for question_id, messages in conversations.items()
-    }
     provider, name = provider_of(model)
-    if provider is not None:
-        weights = provider.weights_sha256(name)
-    else:  # weights on the Hub are identified by their name alone
-        files = sorted(Path(name).iterdir()) if Path(name).is_dir() else []
-        weights = repr([(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files])
-    key = hashlib.sha256(json.dumps([model, weights, messages_by_id]).encode()).hexdigest()
+    key = _key(model, conversations)
     stored = _read(path, key)
     if stored is None:
         compute = hidden_states if provider is None else provider.hidden_states
@@ -98,6 +117,25 @@ def states_of(model: str, conversations: Conversations, path: Path, ids: Sequenc
         _write(path, key, stored)
     positions = {question_id: position for position, question_id in enumerate(conversations)}
     return stored[[positions[question_id] for question_id in ids]].astype(np.float32)
+
+
+def are_stored(model: str, conversations: Conversations, path: Path) -> bool:
+    """Whether a file has the hidden states that `states_of` would return, so that no weights are loaded."""
+    return _read(path, _key(model, conversations)) is not None
+
+
+def _key(model: str, conversations: Conversations) -> str:
+    """Return a hash of a model, its weights and messages."""
+    messages_by_id = {
+        question_id: [astuple(message) for message in messages] for question_id, messages in conversations.items()
+    }
+    provider, name = provider_of(model)
+    if provider is not None:
+        weights = provider.weights_sha256(name)
+    else:  # weights on the Hub are identified by their name alone
+        files = sorted(Path(name).iterdir()) if Path(name).is_dir() else []
+        weights = repr([(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files])
+    return hashlib.sha256(json.dumps([model, weights, messages_by_id]).encode()).hexdigest()
 
 
 def _read(path: Path, key: str) -> NDArray[np.floating] | None:

@@ -18,6 +18,7 @@ from refusal_index import entry_points
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.outcome_table import ConfidenceError
 from refusal_index.errors import suggestion
+from refusal_index.findings.dry_run import Assumptions, Load
 from refusal_index.models.requests import model_request, provider_of
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.confidence import hidden_states, model_scores, trained
@@ -38,6 +39,7 @@ from refusal_index.protocol import (
     Conversation,
     ForcedPass,
     GraderKind,
+    GraderPrompt,
     Message,
     Pass,
     PendingRequest,
@@ -59,9 +61,11 @@ from refusal_index.runs.dry_run import request_tokens
 from refusal_index.runs.engines import engine_of, note_on
 from refusal_index.runs.events import Opened, Progress
 from refusal_index.runs.made_with import check_code
+from refusal_index.runs.model_args import check_model_args_before
 from refusal_index.runs.open_run import Round, execute_rounds
 from refusal_index.runs.outstanding import settle_outstanding
 from refusal_index.runs.plan import Plan
+from refusal_index.runs.simulation import count_requests
 from refusal_index.runs.store import ReplyStore, StoreError, open_store
 
 METHODS: dict[str, Method] = {method.name: method for method in (*model_scores.METHODS, *trained.METHODS)}
@@ -170,9 +174,6 @@ GIVES_LOGPROBS = {
 }
 """Providers, in addition to embedded models, that are known to return log probabilities."""
 
-TRANSFORMERS = "hf"
-"""The provider whose hidden states are computed locally, with transformers."""
-
 
 @dataclass(frozen=True)
 class Probing(Procedure):
@@ -188,6 +189,8 @@ class Probing(Procedure):
         The prompt set that formats the question, its context and its choices, and the end of each request.
     answers
         The answer that the prompt is about, by question id; empty if it is about none.
+    grader_prompt
+        What a grading model is asked; None for the default.
 
     Examples
     --------
@@ -202,6 +205,7 @@ class Probing(Procedure):
     prompt: Prompt
     wording: Protocol
     answers: Mapping[str, str] = field(default_factory=dict)
+    grader_prompt: GraderPrompt | None = None
     asks_first: ClassVar[bool] = False
     passes: ClassVar[tuple[Pass, ...]] = (Pass.PROBE,)
 
@@ -215,7 +219,7 @@ class Probing(Procedure):
     def request(self, step: Step, question: Question) -> Request:
         """Build the request of a step."""
         if step.role is not Role.MODEL:
-            return to_request(step, question, None)
+            return to_request(step, question, None, self.grader_prompt)
         text_asked = self.wording.prompts.render_question(question.text, question.context, question.choices)
         think = self.wording.think
         text = self.prompt.template.format(question=text_asked, answer=self.answers.get(question.question_id, ""))
@@ -238,6 +242,11 @@ class ConfidencePlan(Plan):
         Names of models and graders given by the user; only functions with these names may be called.
     groups, layer
         For trained methods: the fold group of each question, by id, and the layer whose hidden states a probe reads.
+    weights, are_weights_given
+        The model on this machine whose hidden states are read, None for the run's own model; and whether the user
+        named it. If only the folder does, states that are stored are read, and no weights are loaded.
+    grader_prompt
+        What the run's grading models are asked; None for the default.
     """
 
     wording: Protocol
@@ -246,6 +255,14 @@ class ConfidencePlan(Plan):
     given: frozenset[str] = frozenset()
     groups: Mapping[str, str] = field(default_factory=dict)
     layer: int | None = None
+    weights: str | None = None
+    are_weights_given: bool = False
+    grader_prompt: GraderPrompt | None = None
+
+    @property
+    def model_of_states(self) -> str:
+        """The model whose hidden states are read."""
+        return self.weights or self.settings.model
 
     @property
     def is_embedded(self) -> bool:
@@ -334,7 +351,7 @@ class ConfidencePlan(Plan):
         - `to_come`: ids of questions without an answer to include, since their answers are pending.
         """
         answers = {question_id: answer.text for question_id, answer in self.answers(replies).items() if answer.text}
-        procedure = Probing(self.wording.grader, prompt, self.wording, answers)
+        procedure = Probing(self.wording.grader, prompt, self.wording, answers, self.grader_prompt)
         completions = (
             completion for name in self.questions for completion in replies.store.completions(name, prompt.variant)
         )
@@ -414,13 +431,24 @@ class ConfidencePlan(Plan):
 
     def states(self, ids: Sequence[str]) -> hidden_states.States:
         """Return the hidden states at the end of the forced prompt, shape (n, layers + 1, size)."""
+        path = self.folder.path / hidden_states.FILE
+        return hidden_states.states_of(self.model_of_states, self._forced_prompts, path, ids)
+
+    @property
+    def lacks_weights(self) -> bool:
+        """Whether weights that only the folder names would have to be loaded."""
+        if self.weights is None or self.are_weights_given:
+            return False
+        path = self.folder.path / hidden_states.FILE
+        return not hidden_states.are_stored(self.weights, self._forced_prompts, path)
+
+    @property
+    def _forced_prompts(self) -> hidden_states.Conversations:
         procedure = self.procedures[FORCED]
         step = Step(Pass.FORCED, Role.MODEL)
-        prompts = {
+        return {
             question_id: procedure.request(step, question).messages for question_id, question in self.questions.items()
         }
-        path = self.folder.path / hidden_states.FILE
-        return hidden_states.states_of(self.settings.model, prompts, path, ids)
 
 
 def unmet(plan: ConfidencePlan, method: Method) -> str | None:
@@ -438,12 +466,15 @@ def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
     if Need.LOGPROBS in needs and not plan.gives_logprobs:
         yield f"needs log probabilities, but {model} returns none"
     if Need.STATES in needs:
-        provider, name = provider_of(model)
-        if provider is None and model.partition("/")[0] == TRANSFORMERS:
-            if missing := missing_packages(hidden_states.PACKAGES):
-                yield f"needs {', '.join(missing)}; pip install 'refusal-index[{hidden_states.EXTRA}]'"
-        elif provider is None or provider.layers(name) is None:
-            yield f"needs hidden states, which {model} does not provide; almanac/... and hf/... do"
+        if not hidden_states.has_states(plan.model_of_states):
+            yield (
+                f"needs hidden states, which {model} does not provide; almanac/... and hf/... do: name the same "
+                "weights on this machine with --weights hf/NAME"
+            )
+        elif plan.lacks_weights:
+            yield f"needs hidden states: name the weights again, with --weights {plan.weights}"
+        elif provider_of(plan.model_of_states)[0] is None and (missing := missing_packages(hidden_states.PACKAGES)):
+            yield f"needs {', '.join(missing)}; pip install 'refusal-index[{hidden_states.EXTRA}]'"
     if Need.TOPICS in needs and not any(question.topic for question in plan.questions.values()):
         yield "needs topics, but no question of this run has one"
     if Need.TRAINING in needs and (short := training_shortage(plan.outcomes, plan.groups)) is not None:
@@ -463,6 +494,8 @@ class PendingRequests:
         probabilities or if answers change.
     input_tokens
         Approximate input tokens of the minimum number of requests.
+    grading
+        Requests to grading models about the replies, and their tokens.
     """
 
     name: str
@@ -470,13 +503,11 @@ class PendingRequests:
     requests: int
     most: int
     input_tokens: int
+    grading: Load
 
 
 def pending(plan: ConfidencePlan) -> list[PendingRequests]:
-    """Return the pending requests of a plan by round, without sending or writing anything.
-
-    Requests to a model grader are not counted: one per answer, or two if a verdict cannot be parsed.
-    """
+    """Return the pending requests of a plan by round, without sending or writing anything."""
     with open_store(plan.folder, made=False) as store:
         replies = plan.replies(store)
         answers = plan.unfinished(plan.missing_answers(replies), store)
@@ -509,7 +540,16 @@ def _pending(
     ]
     requests, tokens = (sum(amounts) for amounts in ([n for n, _ in sizes], [n * size for n, size in sizes]))
     n_most = sum(n if n > 1 else per_conversation for n, _ in sizes) + per_conversation * n_again
-    return PendingRequests(name, len(conversations) + n_again, requests, n_most, tokens)
+    grading = Load()
+    if plan.graders:
+        counted = count_requests(
+            conversations,
+            lambda request: request_tokens(plan.names.get(request.role, ""), request),
+            Assumptions(),
+            lambda conversation: plan.current(conversation, store),
+        )
+        grading = counted.grading
+    return PendingRequests(name, len(conversations) + n_again, requests, n_most, tokens, grading)
 
 
 def check_amount(plan: ConfidencePlan, requests: Iterable[PendingRequests]) -> None:
@@ -535,6 +575,7 @@ async def ask(plan: ConfidencePlan, store: ReplyStore, progress: Progress, budge
     if first is None:
         return None
     check_code(plan.names, plan.given, plan.folder.path)
+    check_model_args_before(plan.identity, plan.settings)
     settle_outstanding(plan.folder, store, plan.settings, plan.names, plan.objects)
     engine = engine_of(plan.settings.sending.engine).make(plan.settings, plan.names, plan.objects)
     progress(Opened(0, note_on(plan.settings.sending)))

@@ -30,7 +30,7 @@ from refusal_index.findings.run_results import RunResults
 from refusal_index.findings.summary import Usage
 from refusal_index.models.functions import is_function_name
 from refusal_index.models.settings import SettingError
-from refusal_index.plugins.confidence.hidden_states import PACKAGES, check_layer
+from refusal_index.plugins.confidence.hidden_states import PACKAGES, TRANSFORMERS, check_layer, check_weights
 from refusal_index.plugins.confidence.method import SAMPLED_AGAIN, Evidence, Method, Need
 from refusal_index.plugins.confidence.plan import (
     FORCED_ANSWER,
@@ -68,7 +68,7 @@ from refusal_index.runs.engines import check_sends
 from refusal_index.runs.event_loop import run_to_completion
 from refusal_index.runs.events import Progress, ignore_events
 from refusal_index.runs.identity import versions
-from refusal_index.runs.made_with import detector_before, grader_before, prompts_before
+from refusal_index.runs.made_with import detector_before, grader_before, grader_prompt_before, prompts_before
 from refusal_index.runs.plan import checked
 from refusal_index.runs.rebuild import ComparabilityError, check_comparable
 from refusal_index.runs.results import procedure_of
@@ -87,9 +87,10 @@ def allowed(
     prompts: str | None = None,
     refusal: str | None = None,
     group: str = "auto",
+    weights: str | None = None,
 ) -> dict[Method, str | None]:
     """Return the unmet requirement of each method, None if there is none; raises as `prepare_confidence` does."""
-    plan = _plan(run, settings, prompts, {}, group, refusal)
+    plan = _plan(run, settings, prompts, {}, group, refusal, weights)
     return {method: unmet(plan, method) for method in all_methods()}
 
 
@@ -105,6 +106,7 @@ def prepare_confidence(
     objects: Mapping[str, object] | None = None,
     group: str = "auto",
     layer: int | None = None,
+    weights: str | None = None,
 ) -> ConfidencePlan:
     """Return the plan to score a run, after checking the requirements of the methods; no requests are sent.
 
@@ -127,6 +129,9 @@ def prepare_confidence(
         How questions are grouped into folds of trained methods, as for `groups_of`.
     layer
         The layer whose hidden states a probe reads; None for the middle one.
+    weights
+        The model on this machine whose hidden states a probe reads, with the weights of the run's model; None for
+        the run's model itself, or for the states that an earlier command computed from such weights.
 
     Raises
     ------
@@ -134,7 +139,7 @@ def prepare_confidence(
         If the run cannot be used, a method is unknown, or a requirement is not met.
     """
     requested = None if names is None or ALL in names else methods_of(names)
-    plan = _plan(run, settings, prompts, objects or {}, group, refusal)
+    plan = _plan(run, settings, prompts, objects or {}, group, refusal, weights)
     plan = replace(plan, layer=layer, given=_user_models(plan, model, grader, refusal))
     usable = [
         method for method in (all_methods() if requested is None else METHODS.values()) if unmet(plan, method) is None
@@ -151,7 +156,9 @@ def prepare_confidence(
         requested = (*requested, TOPIC)  # the baseline for trained methods
     plan = replace(plan, methods=requested)
     if Need.STATES in plan.needs:
-        check_layer(plan.settings.model, layer)
+        check_layer(plan.model_of_states, layer)
+    elif weights is not None:
+        raise SettingError("{weights}: only the method p-ik reads weights; add it with {method}, or leave them out")
     return replace(plan, settings=plan.settings.changed(logprobs=plan.takes_logprobs))
 
 
@@ -197,7 +204,10 @@ def _plan(
     objects: Mapping[str, object],
     group: str,
     refusal: str | None = None,
+    weights: str | None = None,
 ) -> ConfidencePlan:
+    if weights is not None:
+        check_weights(weights)
     folder = RunFolder(run)
     before = folder.read_complete_settings()
     try:
@@ -224,12 +234,35 @@ def _plan(
     first = next(iter(chosen.variants))
     wording = Protocol(chosen, first, kind, Placement(prompting.placement), prompting.think, rule)
     title = (settings.model, dataset.name)
-    passes = {FORCED: ForcedPass(kind, wording, rule)}
+    grader_prompt = grader_prompt_before(before, folder.read_about(), run)
+    passes = {FORCED: ForcedPass(kind, wording, rule, grader_prompt)}
     common = (settings, dataset, graders, folder, before)
     groups = groups_of(outcomes, questions, group)
-    plan = ConfidencePlan(*common, {}, passes, {}, objects, title, wording=wording, outcomes=outcomes, groups=groups)
+    plan = ConfidencePlan(
+        *common,
+        {},
+        passes,
+        {},
+        objects,
+        title,
+        wording=wording,
+        outcomes=outcomes,
+        groups=groups,
+        weights=weights or _weights_before(folder),
+        are_weights_given=weights is not None,
+        grader_prompt=grader_prompt,
+    )
     checked(plan, imports=False)  # importing functions would run code named in the folder
     return plan
+
+
+def _weights_before(folder: RunFolder) -> str | None:
+    """Return the weights that an earlier command named; None if none did."""
+    if not folder.confidence_record.exists():
+        return None
+    with suppress(ConfidenceError):
+        return next((record.weights for record in read_record(folder.confidence_record) if record.weights), None)
+    return None
 
 
 def evidence_of_run(run: Path, method: Method, prompts: str | None = None) -> Evidence:
@@ -341,7 +374,7 @@ def method_records(
     grouping = (name for name in KNOWN if known_groups(plan.outcomes, plan.questions, name) == plan.groups)
     grouped_by = next(grouping, None) if plan.groups else None
     for method, rows in scores.items():
-        is_of_hf = Need.STATES in method.needs and plan.settings.model.startswith("hf/")
+        is_of_hf = Need.STATES in method.needs and plan.model_of_states.startswith(f"{TRANSFORMERS}/")
         packages = sorted({*method.packages, *(PACKAGES if is_of_hf else ())})
         for (variant,), variant_rows in rows.group_by("variant", maintain_order=True):
             ids = variant_rows["question_id"].unique(maintain_order=True).to_list()
@@ -361,7 +394,7 @@ def method_records(
                 }
             if Need.STATES in method.needs and evidence.states is not None:
                 more |= {"states": len(ids), "state_size": evidence.states(ids[:1]).shape[2]}
-                more["layer"] = evidence.layer
+                more |= {"layer": evidence.layer, "weights": plan.weights}
             yield MethodRecord(
                 method=method.name,
                 variant=variant,
@@ -594,6 +627,7 @@ def confidence_scores(
     refusal: Any = None,
     group: str = "auto",
     layer: int | None = None,
+    weights: str | None = None,
     progress: Progress = ignore_events,
     **settings: Any,
 ) -> pl.DataFrame:
@@ -616,6 +650,9 @@ def confidence_scores(
         almanac; ``"topic"``; ``"none"``; or ``"auto"``, the first of these that is known.
     layer
         The layer whose hidden states ``p-ik`` reads, 0 before the first layer; None for the middle one.
+    weights
+        The weights of the run's model on this machine, as ``hf/NAME``, whose hidden states ``p-ik`` reads if the run's
+        model shows none, as over HTTP.
     progress
         Called with every `Event`.
     settings
@@ -661,7 +698,9 @@ def confidence_scores(
         names["refusal"] = recorded
     methods = [methods] if isinstance(methods, str) else methods
     sending = Settings.from_values(**settings)
-    plan = prepare_confidence(folder, methods, sending, **names, objects=objects, group=group, layer=layer)
+    plan = prepare_confidence(
+        folder, methods, sending, **names, objects=objects, group=group, layer=layer, weights=weights
+    )
     scored = run_to_completion(measure(plan, progress))
     if scored.ended is not None:
         raise RunFailedError(f"ended early: {scored.ended}; replies are kept, and the same call resumes")

@@ -16,6 +16,7 @@ from copy import copy
 from dataclasses import asdict, replace
 from itertools import count
 from logging import LogRecord, getLogger
+from types import MappingProxyType
 from typing import Any
 
 from inspect_ai.event import ModelEvent
@@ -393,7 +394,9 @@ def make_client(role: Role, name: str, instance: object, settings: RequestSettin
     elif instance is not None:
         raise ModelError(f"model {name!r}: expected a function or an Inspect model, got {type(instance).__name__}")
     else:
-        model = resolve_model(name, greedy=role is Role.MODEL and settings.decoding.temperature == 0)
+        is_model = role is Role.MODEL
+        arguments = dict(sending.model_args) if is_model else {}
+        model = resolve_model(name, arguments, greedy=is_model and settings.decoding.temperature == 0)
     # A connection pool belongs to one event loop, and a model given by the user may be used in several.
     pool = f"refusal-index {next(_pools)}"
     model = copy(model)
@@ -482,7 +485,7 @@ def to_config(decoding: Decoding) -> GenerateConfig:
     return GenerateConfig(**asdict(decoding))
 
 
-def resolve_model(name: str, *, greedy: bool = False) -> Model:
+def resolve_model(name: str, model_args: Mapping[str, Any] = MappingProxyType({}), *, greedy: bool = False) -> Model:
     """Create the model `name`; it is not memoized, so the caller can close it.
 
     May be expensive: a provider that runs models on this machine loads the weights here.
@@ -491,13 +494,15 @@ def resolve_model(name: str, *, greedy: bool = False) -> Model:
     ----------
     name
         The name of the model.
+    model_args
+        Arguments for the provider, such as ``tensor_parallel_size``.
     greedy
         Whether the temperature will be 0, which some providers need to know when they load a model.
 
     Raises
     ------
     ModelError
-        If the name is malformed, the provider unknown, or its key or package missing.
+        If the name is malformed, the provider unknown, its key or package missing, or an argument has no effect.
     """
     provider, _, rest = name.partition("/")
     if not provider or not rest:
@@ -508,13 +513,14 @@ def resolve_model(name: str, *, greedy: bool = False) -> Model:
         hint = f"; did you mean {near}/{rest}?" if near else f"; expected one of {', '.join(providers)}"
         raise ModelError(f"model {name!r}: no provider is called {provider!r}{hint}")
     check_certificates()
+    _check_takes(name, model_args)
     arguments: dict[str, Any] = {}
     if provider == OPENAI:  # takes half the CPU time of the client's default transport
         arguments = {"http_client": http_client()}
     if provider == HUGGING_FACE and greedy:
         arguments = {"do_sample": False}  # transformers does not accept temperature 0
     try:
-        model = get_model(name, memoize=False, **arguments)
+        model = get_model(name, memoize=False, **{**arguments, **model_args})
     except Exception as error:  # providers and their packages raise many types
         text = unstyled(error) if isinstance(error, PrerequisiteError) else str(error)
         parts = (" ".join(part.split()).rstrip(":") for part in text.split("\n\n"))
@@ -528,6 +534,21 @@ def resolve_model(name: str, *, greedy: bool = False) -> Model:
         client.max_retries = 0  # the engine retries, by the same rules for all clients
     _check_account(name, model.api)
     return model
+
+
+SERVED = ("vllm", "sglang")
+"""Providers that start a server on this machine, unless there is an address in NAME_BASE_URL."""
+
+
+def _check_takes(name: str, model_args: Mapping[str, Any]) -> None:
+    """Raise ModelError if arguments are for a server that another program started, which Inspect ignores."""
+    provider = name.partition("/")[0]
+    variable = f"{provider.upper()}_BASE_URL"
+    if model_args and provider in SERVED and os.environ.get(variable):
+        raise ModelError(
+            f"model {name!r}: {variable} names a server that is already running, so {{model_args}} would have no "
+            "effect; unset one of the two, and give the arguments where the server is started"
+        )
 
 
 def _use_our_connections(api: ModelAPI) -> None:

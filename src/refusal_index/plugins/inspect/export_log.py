@@ -66,14 +66,13 @@ from refusal_index.protocol import (
     StopReason,
     TokenLogprob,
     TwoPass,
-    grader_prompt,
     load_prompt_set,
     prompt_set_names,
     read_logprobs,
     used_completions,
 )
 from refusal_index.redaction import redacted, redacted_in
-from refusal_index.runs.made_with import grader_before
+from refusal_index.runs.made_with import grader_before, grader_prompt_before
 from refusal_index.runs.results import each_conversation, procedure_of
 from refusal_index.runs.store import open_store
 
@@ -240,6 +239,7 @@ class _SampleBuilder:
         self._model = run.model or NO_MODEL
         self._decoding = _decoding(run.settings, run.about)
         self._prompts = _prompts(run.settings)
+        self._grader_prompt = grader_prompt_before(run.settings, run.about, run.path)
         self._variant = str(rows[0]["variant"]) if rows else ""
         self._is_imported = "first_pass" in run.settings
         self._stored = _stored(run, FORCED if self._is_imported else self._variant)
@@ -275,7 +275,7 @@ class _SampleBuilder:
                 elif reply is not None:
                     answer = procedure_of(self._settings).read(question, reply.reply).answer
                     by_function = is_function_name(self._names.get(completion.reply.role, ""))
-                    judged = answer if by_function else grader_prompt(question, answer)
+                    judged = answer if by_function else self._grader_prompt.message(question, answer)
                     graded = [ChatMessageUser(content=judged)]
                     events.append(self._event(completion, graded, self._output(completion)))
         seconds = [completion.seconds for completion in completions if completion.seconds is not None]

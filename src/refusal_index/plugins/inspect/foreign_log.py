@@ -16,7 +16,6 @@ from refusal_index.data.archives import check_unpacked_size
 from refusal_index.data.files import check_plain
 from refusal_index.data.first_pass import (
     FIRST_EMPTY,
-    NOT_GRADED,
     NOT_KNOWN,
     FirstPass,
     FirstPassError,
@@ -27,7 +26,7 @@ from refusal_index.data.first_pass import (
 from refusal_index.data.grade_words import ANSWERED, Translations, read_grades, without_answered
 from refusal_index.data.graded import COLUMNS, question_of
 from refusal_index.data.imports import ReadOptions
-from refusal_index.data.outcome import REQUEST_FAILED, Grade, Question
+from refusal_index.data.outcome import NOT_GRADED, REQUEST_FAILED, Grade, Question
 from refusal_index.data.outcome_table import read_outcomes
 from refusal_index.data.source_files import SourceFile, with_paths
 from refusal_index.data.tables import FLAG, Row, Source, plain_name, present_columns, resolve_columns

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from inspect_ai import Epochs, Task, task
@@ -22,6 +23,7 @@ from refusal_index.protocol import (
     Completion,
     Conversation,
     GraderKind,
+    GraderPrompt,
     Pass,
     Placement,
     Procedure,
@@ -37,6 +39,7 @@ from refusal_index.protocol import (
 )
 from refusal_index.runs.conversing import converse
 from refusal_index.runs.engine import Assignment
+from refusal_index.runs.graders import grader_prompt_of
 from refusal_index.runs.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Settings
 from refusal_index.runs.store import ReplyStore
 from refusal_index.stats import CELL_NAMES, ContingencyTable, refusal_index
@@ -91,6 +94,7 @@ def two_pass(
     placement: str = Placement.USER,
     think: str = "",
     seed: int = 0,
+    grader_prompt: str | None = None,
 ) -> Solver:
     """Ask each question in two passes.
 
@@ -107,13 +111,17 @@ def two_pass(
         A switch such as ``"/no_think"`` for models that support one, appended to the prompt.
     seed
         Seed of the run; each request's seed is derived from it.
+    grader_prompt
+        Path of a file with what a grading model is asked.
     """
-    protocol = Protocol(load_prompt_set(prompts), variant, GraderKind(grader), Placement(placement), think)
+    kind = GraderKind(grader)
+    protocol = Protocol(load_prompt_set(prompts), variant, kind, Placement(placement), think)
+    procedure = TwoPass(kind, protocol, grader_prompt=_grader_prompt(grader_prompt, kind))
     settings = Settings.from_values(seed=seed, max_retries=0)  # Inspect retries, according to its --max-retries
     assignment = Assignment("", variant, (), settings, ReplyStore(None))
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - Inspect's signature
-        conversation = _conversation(state, variant, TwoPass(GraderKind(grader), protocol))
+        conversation = _conversation(state, variant, procedure)
         try:
             await converse(assignment, conversation, send, explain)
         except RequestFailedError as error:  # without the traceback, which takes Inspect a third of a second to render
@@ -125,6 +133,11 @@ def two_pass(
         return state
 
     return solve
+
+
+def _grader_prompt(path: str | None, kind: GraderKind) -> GraderPrompt:
+    """Return what a grading model is asked; raises SettingError if a file is given for a rule."""
+    return grader_prompt_of(Path(path) if path else None, [str(Role.GRADER)] * kind.models)
 
 
 def _conversation(state: TaskState, variant: str, procedure: Procedure) -> Conversation:
@@ -221,6 +234,7 @@ def _task_of(name: str, default_grader: GraderKind = GraderKind.MODEL) -> Callab
         draws: int = 1,
         seed: int = 0,
         datasets: str = name,
+        grader_prompt: str | None = None,
     ) -> Task:
         """Ask the questions of a dataset in two passes.
 
@@ -243,6 +257,8 @@ def _task_of(name: str, default_grader: GraderKind = GraderKind.MODEL) -> Callab
             Number of samples per question, and the seed of the run.
         datasets
             The datasets of a mix, joined by ``+``.
+        grader_prompt
+            Path of a file with what a grading model is asked.
         """
         files = data.split(",") if isinstance(data, str) else data
         dataset = load_dataset(datasets, data=files, mix_seed=seed)
@@ -250,16 +266,17 @@ def _task_of(name: str, default_grader: GraderKind = GraderKind.MODEL) -> Callab
         kind = GraderKind(grader)
         check_gradable(dataset.questions, kind)
         procedure = TwoPass(kind, Protocol(load_prompt_set(prompts), variant, kind, Placement(placement), think))
+        _grader_prompt(grader_prompt, kind)  # raises before a question is asked
         shared = {"variant": variant, "prompts": prompts, "grader": grader, "placement": placement, "think": think}
         conversations = [Conversation(question, variant, procedure, draws) for question in dataset.questions]
         settings = Settings.from_values(seed=seed)
         return Task(
             dataset=to_dataset(dataset.name, conversations),
-            solver=two_pass(**shared, seed=settings.seed),
+            solver=two_pass(**shared, seed=settings.seed, grader_prompt=grader_prompt),
             scorer=two_pass_scorer(grader),
             config=to_config(settings.decoding),
             epochs=Epochs(1, "mode"),  # the default reducer would treat the cells as numbers
-            metadata={**shared, "dataset": dataset.name, "draws": draws},
+            metadata={**shared, "grader_prompt": grader_prompt, "dataset": dataset.name, "draws": draws},
             name=f"{dataset.name}-{variant}",
             version=COMPARABILITY_VERSION,
         )

@@ -15,7 +15,6 @@ from typing import Any
 
 from refusal_index.data.first_pass import (
     FIRST_EMPTY,
-    NOT_GRADED,
     NOT_KNOWN,
     FirstPass,
     FirstPassError,
@@ -24,7 +23,7 @@ from refusal_index.data.first_pass import (
 from refusal_index.data.grade_words import Translations, read_grades
 from refusal_index.data.graded import COLUMNS, answers
 from refusal_index.data.imports import ReadOptions
-from refusal_index.data.outcome import LETTERS, Grade, Question
+from refusal_index.data.outcome import LETTERS, NOT_GRADED, Grade, Question
 from refusal_index.data.source_files import SourceFile, with_paths
 from refusal_index.data.tables import FLAG, Column, Row, resolve_columns
 from refusal_index.data.text import is_blank

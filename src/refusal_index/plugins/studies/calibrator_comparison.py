@@ -62,6 +62,8 @@ def _draw_run(figure: Figure, curves: pl.DataFrame, index: pl.DataFrame) -> None
     labels = [look.label for look in looks.values()]
     columns = min(COLUMNS, len(looks))
     grid = 0.5 + math.ceil(len(looks) / columns) * WIDTH / max(3, columns)
+    # Where the last row is not full, the row above it has labels, too.
+    grid += 0.35 if len(looks) % columns else 0.0
     numbers = max(3.0, 1.5 + ROW * (len(looks) + len(variants)))
     figure.set_size_inches(WIDTH, grid + numbers)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]

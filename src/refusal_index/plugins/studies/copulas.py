@@ -73,10 +73,11 @@ def copula_win_rates(tables: Iterable[ContingencyTable]) -> list[dict[str, Any]]
     Returns
     -------
     list of dict
-        One row per family, in the order of `COPULA_NAMES`, including the Gaussian itself with ties only: ``family``;
-        the means of ``log_likelihood``, ``aic`` and ``bic`` over the tables; for each of these ``gaussian_wins_NAME``,
-        the share of the tables for which the Gaussian copula is better, where ties count one half; and ``ties``, the
-        share of the tables for which both log-likelihoods are equal. Empty without tables.
+        One row per family, in the order of `COPULA_NAMES`: ``family``; the means of ``log_likelihood``, ``aic`` and
+        ``bic`` over the tables; for each of these ``gaussian_wins_NAME``, the share of the tables for which the
+        Gaussian copula is better, where ties count one half; and ``ties``, the share of the tables for which both
+        log-likelihoods are equal. Shares are None for the Gaussian, which is not compared with itself. Empty without
+        tables.
 
     Raises
     ------
@@ -105,13 +106,16 @@ def copula_win_rates(tables: Iterable[ContingencyTable]) -> list[dict[str, Any]]
     criteria = {family: np.array([_criteria(table, family) for table in defined]) for family in COPULA_NAMES}
     rows = []
     for family, values in criteria.items():
+        row: dict[str, Any] = {"family": family, **dict(zip(CRITERIA, values.mean(axis=0).tolist(), strict=True))}
+        rows.append(row)
+        if family == "gaussian":
+            row |= dict.fromkeys(["ties", *(f"gaussian_wins_{name}" for name in CRITERIA)])
+            continue
         # A larger log-likelihood and a smaller criterion are better.
         lead = (criteria["gaussian"] - values) * (1, -1, -1)
         shares = np.where(np.abs(lead) < TIE, 0.5, lead > 0).mean(axis=0).tolist()
-        means = values.mean(axis=0).tolist()
-        ties = float(np.mean(np.abs(lead[:, 0]) < TIE))
-        won = zip((f"gaussian_wins_{name}" for name in CRITERIA), shares, strict=True)
-        rows.append({"family": family, "ties": ties, **dict(zip(CRITERIA, means, strict=True)), **dict(won)})
+        row["ties"] = float(np.mean(np.abs(lead[:, 0]) < TIE))
+        row |= zip((f"gaussian_wins_{name}" for name in CRITERIA), shares, strict=True)
     return rows
 
 

@@ -2,8 +2,9 @@
 
 `auroc_correlation` shows whether a metric agrees with the AUROC of P(Answering), which needs many draws where the
 metric needs one or two. A point is one model on one dataset under one prompt variant: the metric is from the first
-draws of the run with the most graded questions, the AUROC from the run with the most draws, which may be a different
-run. Points of one model are dependent, which intervals of the correlation account for.
+draws of the run with the most graded questions, P(Answering) from the run with the most draws, which may be a different
+run. Where that run is a first pass alone, the right and wrong answers are those of the run with the metric. Points of
+one model are dependent, which intervals of the correlation account for.
 
 `index_predictors` shows how much of the index a model's family, size, accuracy or refusal rate explains. Any grouping
 into many families with few models each explains much; permuting the index over the models shows how much.
@@ -19,19 +20,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import pearsonr, rankdata
 
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
-from refusal_index.data.rates import OutcomeMatrix, draw_matrix, outcome_matrix
-from refusal_index.findings.draws import p_answering, usable_questions
+from refusal_index.data.rates import OutcomeMatrix, draw_matrix, never_forced, outcome_matrix
+from refusal_index.findings.draws import joined_p_answering, p_answering, usable_questions
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, style
 from refusal_index.plugins.studies.regression import model_rows, paper_model_rows
 from refusal_index.plugins.studies.stability import reliability
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
-from refusal_index.render.format import UNDEFINED, abridged, pvalue
+from refusal_index.render.format import UNDEFINED, abridged, number, pvalue
 from refusal_index.stats import Estimate, auroc
 from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.calibration import auroc_influence
@@ -41,6 +42,26 @@ Key = tuple[str, str | None, str | None]
 AREA = "auroc"
 Errors = Mapping[tuple[str | None, str], float]
 """Influence of each question on an estimate, by dataset and question."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The repeated draws of one model on one dataset under one prompt variant."""
+
+    run: RunResults
+    variant: str | None
+    draws: int
+    matrix: OutcomeMatrix | None  # of draws graded in both passes; None for those of the first pass alone
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """P(Answering) of n questions, and whether their answers are right."""
+
+    question_ids: Sequence[str]
+    score: NDArray[np.float64]
+    right: NDArray[np.bool_]
+    questions: int  # those with repeated draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +86,8 @@ def points_of(
     points = []
     single = []
     undefined = []
-    other_points = []
+    differing = []
+    elsewhere: dict[str, list[str]] = {"elsewhere": [], "joined": []}
     for run in runs:
         matrix = outcome_matrix(list(run.tables.values()))
         model = inputs.model_name(run)
@@ -75,47 +97,90 @@ def points_of(
             if (model, run.dataset, variant) not in draws:
                 single.append(shown)
                 continue
-            source, drawn = draws[model, run.dataset, variant]
-            score, right = p_answering(drawn)
-            area = auroc(score, right)
+            samples = draws[model, run.dataset, variant]
+            if samples.matrix is None and (names := _different_settings(samples.run, run)):
+                differing.append(f"{shown} ({', '.join(names)})")
+                continue
+            scored = _scored(samples, run)
+            area = auroc(scored.score, scored.right)
             if area.estimate is None:
                 undefined.append(f"{shown} ({area.reason})")
                 continue
-            if source is not run:
-                other_points.append(shown)
+            if samples.run is not run:
+                elsewhere["joined" if samples.matrix is None else "elsewhere"].append(shown)
             where = {"model": model, "dataset": run.dataset, "variant": scores.variant}
-            sampled = {"draws": len(drawn.refused), "questions": len(drawn.question_ids), "drawn_in": source.label}
+            sampled = {"draws": samples.draws, "questions": scored.questions, "drawn_in": samples.run.label}
             area_columns = inputs.with_ends(
                 {AREA: Estimate.of(area, area.confidence_interval(options.analysis.confidence_level))}
             )
             row = {**where, "sparse": precision.is_sparse([scores.table]), **sampled, **area_columns}
-            usable = drawn.of_questions(usable_questions(drawn)).question_ids
             errors = {
                 name: _by_question(run, matrix.question_ids, by_variant[index])
                 for name, by_variant in influences.items()
             }
-            errors[AREA] = _by_question(run, usable, auroc_influence(score, right))
+            errors[AREA] = _by_question(run, scored.question_ids, auroc_influence(scored.score, scored.right))
             points.append(Point(row, scores.metrics, errors))
     notes = [
         *inputs.left_out(f"{len(single):,} left out, since no question was drawn twice", single),
         *inputs.left_out(f"{len(undefined):,} left out, since the AUROC is undefined", undefined),
+        *inputs.left_out(
+            f"{len(differing):,} left out, since the first pass that was sampled has other settings than the run of "
+            "both passes",
+            differing,
+        ),
     ]
-    if other_points:
-        values = {"count": f"{len(other_points):,}", "of": f"{len(points):,}", "points": abridged(other_points)}
-        notes.append(study_text("auroc_correlation", "elsewhere", **values))
+    for name, shown_points in elsewhere.items():
+        if shown_points:
+            values = {"count": f"{len(shown_points):,}", "of": f"{len(points):,}", "points": abridged(shown_points)}
+            notes.append(study_text("auroc_correlation", name, **values))
     return points, notes
 
 
-def _most_draws(runs: Sequence[RunResults]) -> dict[Key, tuple[RunResults, OutcomeMatrix]]:
+def _most_draws(runs: Sequence[RunResults]) -> dict[Key, Samples]:
     """Return the run with the most draws, at least two, for every model, dataset and variant."""
-    by_key: dict[Key, tuple[RunResults, OutcomeMatrix]] = {}
+    by_key: dict[Key, Samples] = {}
     for run in runs:
         for variant, outcomes in run.tables.items():
+            samples = _samples(run, variant, outcomes)
             key = (inputs.model_name(run), run.dataset, variant)
-            matrix = draw_matrix(outcomes)
-            if len(matrix.refused) > 1 and (key not in by_key or len(matrix.refused) > len(by_key[key][1].refused)):
-                by_key[key] = run, matrix
+            if samples.draws > 1 and (key not in by_key or samples.draws > by_key[key].draws):
+                by_key[key] = samples
     return by_key
+
+
+def _samples(run: RunResults, variant: str | None, outcomes: pl.DataFrame) -> Samples:
+    if run.settings.get("answered_only") or never_forced(outcomes):
+        n_draws = outcomes.drop_nulls("refused")["draw"].n_unique()
+        return Samples(run, variant, n_draws, None)
+    matrix = draw_matrix(outcomes)
+    return Samples(run, variant, len(matrix.refused), matrix)
+
+
+def _scored(samples: Samples, run: RunResults) -> Scored:
+    """Return P(Answering), and the answers of its own run or, if that has only a first pass, of the other."""
+    if samples.matrix is not None:
+        usable = samples.matrix.of_questions(usable_questions(samples.matrix)).question_ids
+        return Scored(usable, *p_answering(samples.matrix), questions=len(samples.matrix.question_ids))
+    joined = joined_p_answering(samples.run.tables[samples.variant], run.tables[samples.variant])
+    score = joined["share"].to_numpy()
+    return Scored(tuple(joined["question_id"]), score, joined["right"].to_numpy(), questions=joined.height)
+
+
+def _different_settings(sampled: RunResults, run: RunResults) -> list[str]:
+    """Return the settings in which two runs send different first-pass requests; none where one records none.
+
+    Sampling may differ: the paper samples P(Answering) at another temperature.
+    """
+    if not sampled.settings or not run.settings:
+        return []
+    recorded = [
+        {
+            **{name: one.settings.get(name) for name in ("model", "placement", "think")},
+            "prompts": (one.settings.get("prompts") or {}).get("sha256"),
+        }
+        for one in (sampled, run)
+    ]
+    return [name for name, value in recorded[0].items() if recorded[1][name] != value]
 
 
 def _by_question(run: RunResults, ids: Sequence[str], influence: FloatArray) -> Errors:
@@ -247,12 +312,17 @@ PRINTED_AREAS: Mapping[str, str | style.Cell] = {
     "Pearson": style.ranged("pearson", 2),
     "interval over": lambda row: row["interval_over"] or UNDEFINED,
     "ceiling": style.fixed("pearson_ceiling", 2),
-    "without noise": style.fixed("pearson_without_noise", 2),
+    "without noise": lambda row: _possible(row["pearson_without_noise"]),
     "points": "n_points",
     "Spearman of all": style.fixed("spearman_all", 2),
     "Pearson of all": style.fixed("pearson_all", 2),
     "points of all": "n_points_all",
 }
+
+
+def _possible(correlation: float | None) -> str:
+    """Format a correlation without sampling errors; one beyond 1 means that too much of the spread is chance."""
+    return "cannot be estimated" if abs(correlation or 0.0) > 1 else number(correlation, 2)
 
 
 def _printed_areas(frame: pl.DataFrame) -> pl.DataFrame:
@@ -276,23 +346,10 @@ def _draw_areas(figure: Figure, frame: pl.DataFrame) -> None:
             style.mark(panel, row["value"], row["auroc"], *colour_and_marker, face=face, width=0.5, **spans)
         panel.set_xlabel(_correlation_text(rows.row(0, named=True)), fontsize=7)
         panel.set_title(METRICS[name].label)
+        style.few_ticks(panel.xaxis, 5)
     for panel in axes[:, 0]:
         panel.set_ylabel("AUROC of P(Answering)")
-    if len(models) > style.MAX_LABELS:
-        style.model_legend(figure, models)
-        return
-    # Each model's name is next to its middle point.
-    last = frame.filter(metric=inputs.COMPARED[-1]).drop_nulls("value")
-    middle = last.group_by("model", maintain_order=True).agg(pl.col("value", "auroc").sort_by("auroc").last())
-    named = middle["model"].to_list()
-    style.label_points(
-        axes.flat[-1],
-        middle.select("value", "auroc").rows(),
-        list(style.short_names(named).values()),
-        [colours[model] for model in named],
-        size=6.5,
-        avoid=last.select("value", "auroc").rows(),
-    )
+    style.model_legend(figure, models)
 
 
 def _correlation_text(row: dict[str, Any]) -> str:
@@ -451,7 +508,7 @@ def _draw_predictors(figure: Figure, frame: pl.DataFrame) -> None:
             axes.annotate(f"{row['models']}", (1.0, y), va="center", ha="right", fontsize=6, color=style.GREY)
         title = "The runs" if source == inputs.RUN else "The paper's models"
         axes.set(xlim=(-0.02, 1.02), xlabel="share of the variance of RI", title=title)
-    style.name_rows(panels[:1], list(PREDICTORS.values()))
+    style.name_rows(panels, list(PREDICTORS.values()))
 
 
 PRINTED_PREDICTORS: Mapping[str, str | style.Cell] = {

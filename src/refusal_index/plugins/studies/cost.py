@@ -29,8 +29,8 @@ SAMPLES = 100
 TOTAL = "total"
 COST_SCHEMA = schema(
     "model dataset variant questions draws first_answers forced_answers two_pass_answers full_two_pass_answers "
-    "sampling_answers requests input_tokens output_tokens cost_usd requests_per_question tokens_per_question "
-    "sampling_tokens"
+    "sampling_answers requests input_tokens output_tokens unpriced_tokens cost_usd requests_per_question "
+    "tokens_per_question sampling_tokens"
 )
 
 
@@ -42,8 +42,14 @@ def cost_table(runs: Sequence[RunResults], _options: StudyOptions) -> Study:
     rows = [row for run in runs for row in _run_rows(run)]
     frame = with_rates(pl.DataFrame(rows, schema=COST_SCHEMA))
     unmeasured = frame.filter(pl.col("requests").is_null())["model"].unique(maintain_order=True).to_list()
-    note = f"Requests and tokens are unknown for {abridged(unmeasured)}: only a run's folder records them."
-    return Study(frame, _draw_cost, style.table(PRINTED_COST), (note,) if unmeasured else (), {"samples": SAMPLES})
+    notes = []
+    if unmeasured:
+        notes.append(f"Requests and tokens are unknown for {abridged(unmeasured)}: only a run's folder records them.")
+    partly = frame.filter(pl.col("cost_usd").is_not_null(), pl.col("unpriced_tokens") > 0)
+    if partly.height:
+        models = abridged(partly["model"].unique(maintain_order=True).to_list())
+        notes.append(study_text("cost_table", "without_graders", models=models))
+    return Study(frame, _draw_cost, style.table(PRINTED_COST), notes, {"samples": SAMPLES})
 
 
 def with_rates(counts: pl.DataFrame) -> pl.DataFrame:
@@ -128,7 +134,7 @@ def _run_rows(run: RunResults) -> Iterator[dict[str, Any]]:
         row |= {"draws": outcomes["draw"].n_unique(), "first_answers": outcomes.height}
         row |= {"forced_answers": outcomes["forced_grade"].count(), "two_pass_answers": two_passes}
         row |= {"full_two_pass_answers": 2 * questions, "sampling_answers": SAMPLES * questions}
-        yield row | (_usage(measured) if measured else {})
+        yield row | ({**_usage(measured), "unpriced_tokens": measured.unpriced_tokens} if measured else {})
 
 
 MODEL = "the model"

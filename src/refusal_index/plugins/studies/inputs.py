@@ -23,7 +23,7 @@ from statistics import fmean
 import polars as pl
 
 from refusal_index.data.published import paper_rows
-from refusal_index.data.rates import contingency_table, first_draws, variant_metrics
+from refusal_index.data.rates import contingency_table, first_draws, never_forced, variant_metrics
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.draws import joint_index
 from refusal_index.findings.metrics import INDEX
@@ -142,6 +142,8 @@ class DefinedTable:
 def chosen_runs(runs: Sequence[RunResults]) -> tuple[tuple[RunResults, ...], tuple[str, ...]]:
     """Return one run for each model and dataset, the one with the most graded questions, and notes on the others.
 
+    A run without a forced pass is chosen only if there is no other.
+
     - returned `chosen`: the selected runs, in their order.
     - returned `notes`: a sentence for each run left out.
     """
@@ -151,7 +153,7 @@ def chosen_runs(runs: Sequence[RunResults]) -> tuple[tuple[RunResults, ...], tup
         best[key] = max(
             best.get(key, run),
             run,
-            key=lambda candidate: sum(table_of(candidate, variant).n for variant in candidate.tables),
+            key=_graded_questions,
         )
     notes = (
         f"{run.label} is left out: {best[model_name(run), run.dataset].label} has no fewer graded questions of the "
@@ -160,6 +162,13 @@ def chosen_runs(runs: Sequence[RunResults]) -> tuple[tuple[RunResults, ...], tup
         if best[model_name(run), run.dataset] is not run
     )
     return tuple(run for run in runs if best[model_name(run), run.dataset] is run), tuple(notes)
+
+
+def _graded_questions(run: RunResults) -> tuple[int, int]:
+    """Return the number of questions graded in both passes, and in the first."""
+    first = [first_draws(rows) for rows in run.tables.values()]
+    graded = [contingency_table(rows).n for rows in first]
+    return sum(n for n, rows in zip(graded, first, strict=True) if not never_forced(rows)), sum(graded)
 
 
 def model_name(run: RunResults) -> str:

@@ -11,14 +11,13 @@ giving from a confidence of 1/2, 3/4 and 9/10.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from refusal_index import stats
 from refusal_index.findings.metrics import INDEX, METRICS
@@ -86,27 +85,30 @@ def mean_error_rate(run: RunResults, options: StudyOptions) -> float | None:
 
 
 def draw_contours(
-    axes: Axes, contours: pl.DataFrame, label_at: Any = None, unlabelled: Collection[float] = ()
-) -> list[tuple[float, float]]:
-    """Draw contours with their levels, at a given refusal rate or where they enter the visible area.
+    axes: Axes, contours: pl.DataFrame, obstacles: Sequence[tuple[float, float]], **options: float
+) -> None:
+    """Draw contours, each with its level; the limits of the axes must be set before.
 
-    The limits of the axes must be set before. Returns the positions of the levels.
+    - `obstacles`, `options`: as in `style.label_contours`.
     """
-    labelled = []
-    top = axes.get_ylim()[1]
-    box = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6}
-    text_options: dict[str, Any] = {"fontsize": 6, "color": style.GREY, "ha": "center", "va": "center", "bbox": box}
+    lines = {}
     for (level,), line in contours.group_by("level", maintain_order=True):
-        rates = line["refusal_rate"].to_numpy()
-        correct = line["correct_rate"].to_numpy()
-        axes.plot(rates, correct, color=style.PALE, linewidth=0.8, zorder=1)
-        visible = np.flatnonzero((correct <= 0.96 * top) & (rates >= 0.03))
-        if visible.size and level not in unlabelled:
-            index = visible[0] if label_at is None else visible[np.argmin(abs(rates[visible] - label_at))]
-            text = style.short_number(float(str(level)))
-            axes.text(rates[index], correct[index], text, clip_on=True, zorder=1.5, **text_options)
-            labelled.append((float(rates[index]), float(correct[index])))
-    return labelled
+        axes.plot(line["refusal_rate"], line["correct_rate"], color=style.PALE, linewidth=0.8, zorder=1)
+        lines[float(str(level))] = line.select("refusal_rate", "correct_rate").to_numpy()
+    style.label_contours(axes, lines, obstacles, **options)
+
+
+def drawn_positions(shown: pl.DataFrame) -> list[tuple[float, float]]:
+    """Return positions on curves, and on points and their intervals."""
+    x = pl.col("refusal_rate")
+    y = pl.col("correct_rate")
+    points = shown.filter(pl.col("kind").is_in(["point", "context"]))
+    positions = [shown.select(x, y)]
+    for end in ("low", "high"):
+        for share in (0.5, 1.0):
+            positions.append(points.select(x + share * (pl.col(f"refusal_{end}") - x), y))
+            positions.append(points.select(x, y + share * (pl.col(f"correct_{end}") - y)))
+    return [row for part in positions for row in part.drop_nulls().rows()]
 
 
 def mark_point(axes: Axes, row: dict[str, Any], colour: str, marker: str = "o", size: float = 4.0) -> None:
@@ -131,8 +133,11 @@ def plane_top(frame: pl.DataFrame) -> float:
 SCORES: tuple[curves.ScoreName, ...] = get_args(curves.ScoreName)
 PANELS = (INDEX, *SCORES)
 INDEX_LEVELS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-MAX_IN_PANEL = 4
-"""Maximum number of models named in the impossible corner of the plane; more are named below the panels."""
+SCORE_STEPS = (0.02, 0.05, 0.1, 0.2, 0.5)
+MAX_CONTOURS = 7
+"""Maximum number of contours in a panel."""
+View = tuple[tuple[float, float], tuple[float, float]]
+"""Limits of the refusal rate and of the correct answer rate."""
 
 
 @study
@@ -144,7 +149,7 @@ def accuracy_refusal_plane(runs: Sequence[RunResults], options: StudyOptions) ->
         raise NotPossibleError("; no answer of these has a grade")
     lines = [row for run in chosen for row in curve_rows(run, options, INDEX)]
     shown = pl.DataFrame([*points, *_context_rows(chosen, options), *lines], schema=PLANE_SCHEMA)
-    contours = [*_score_contours(plane_top(shown), options)]
+    contours = [*_score_contours(view_of(shown), options)]
     # Contours of the index for several runs would need several error rates in one panel.
     if len(chosen) == 1:
         contours += index_contour_rows(chosen[0], options, INDEX, None, INDEX_LEVELS)
@@ -154,16 +159,38 @@ def accuracy_refusal_plane(runs: Sequence[RunResults], options: StudyOptions) ->
     return Study(frame, _draw_planes, style.table(PRINTED_POINTS, kind="point"), notes, values)
 
 
+def view_of(frame: pl.DataFrame) -> View:
+    """Return the limits of the panels: around the points if there is one model, else the whole plane."""
+    points = frame.filter(pl.col("kind").is_in(["point", "context"]))
+    if frame.filter(kind="point")["model"].n_unique() > 1:
+        return (0.0, 1.0), (0.0, plane_top(frame))
+    return _around(points, "refusal"), _around(points, "correct")
+
+
+def _around(points: pl.DataFrame, name: str) -> tuple[float, float]:
+    """Return limits of a rate around all points and their intervals."""
+    columns = (f"{name}_rate", f"{name}_low", f"{name}_high")
+    low = points.select(pl.min_horizontal(columns).min()).item()
+    high = points.select(pl.max_horizontal(columns).max()).item()
+    space = 0.1 * max(high - low, 0.1)
+    return max(0.0, low - space), min(1.0, high + space)
+
+
 def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw one panel per metric, with the same points in each."""
     panels = style.subplots(figure, style.WIDTH, 4.6, 2, 2, sharex=True, sharey=True)
-    panels[0, 0].set(xlim=(0, 1), ylim=(0, plane_top(frame)))
+    xlim, ylim = view_of(frame)
+    panels[0, 0].set(xlim=xlim, ylim=ylim)
     models = frame.filter(pl.col("kind") == "point")["model"].unique(maintain_order=True).to_list()
     colours = style.model_colours(models)
     markers = style.model_markers(models)
+    shown = frame.filter(pl.col("kind") != "contour")
+    obstacles: dict[str, list[tuple[float, float]]] = {INDEX: drawn_positions(shown)}
+    for score in SCORES:
+        obstacles[score] = drawn_positions(shown.filter(pl.col("kind") != "curve"))
     for axes, panel in zip(panels.flat, PANELS, strict=True):
         contours = frame.filter((pl.col("kind") == "contour") & (pl.col("panel") == panel))
-        draw_contours(axes, contours, 0.5 if panel == INDEX else None)
+        draw_contours(axes, contours, obstacles[panel])
         for row in frame.filter(kind="context").iter_rows(named=True):
             mark_point(axes, row, style.PALE, size=3)
         for row in frame.filter(kind="point").iter_rows(named=True):
@@ -172,20 +199,16 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
         axes.grid(visible=False)
     for (model,), curve in frame.filter(pl.col("kind") == "curve").group_by("model", maintain_order=True):
         draw_curve(panels[0, 0], curve, colours[str(model)])
-    # The names of models include their index.
-    levels = dict(frame.filter(kind="curve").select("model", "level").iter_rows())
-    labels = style.short_names(models)
-    labels |= {model: f"{labels[model]}  {number(level, 2)}" for model, level in levels.items()}
-    if len(models) > MAX_IN_PANEL:
-        style.model_legend(figure, models, labels)
-    else:
-        handles = style.model_handles(models, labels)
-        panels[0, 0].legend(handles=handles, loc="upper right", labelcolor="linecolor", **_INSIDE)
     # A single label for the whole figure would overlap the legend.
     for axes in panels[1]:
         axes.set_xlabel("Refusal rate")
     for axes in panels[:, 0]:
         axes.set_ylabel("Correct answer rate")
+    # The names of models include their index.
+    levels = dict(frame.filter(kind="curve").select("model", "level").iter_rows())
+    labels = style.short_names(models, 32)
+    labels |= {model: f"{labels[model]}, RI {number(level, 2)}" for model, level in levels.items()}
+    style.model_legend(figure, models, labels)
 
 
 PRINTED_POINTS: Mapping[str, str | style.Cell] = {
@@ -206,28 +229,35 @@ def _context_rows(runs: Sequence[RunResults], options: StudyOptions) -> list[dic
     return inputs.paper_context(runs, options).rename(ends).with_columns(kind=pl.lit("context")).to_dicts()
 
 
-def _score_contours(top: float, options: StudyOptions) -> Iterator[dict[str, Any]]:
+def _score_contours(view: View, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the straight contours of the other metrics, at round levels across the visible area."""
     p = options.analysis.payoffs.weighted_score_p
-    ranges: dict[curves.ScoreName, tuple[float, float]] = {
-        "correct_given_attempted": (0.0, 1.0),
-        "f_score": (0.0, 2 * top / (1 + top)),
-        "weighted_score": (-p, max(top * (1 - p), 0.0)),
-    }
-    for score, (low, high) in ranges.items():
-        for level in MaxNLocator(nbins=9, steps=[1, 2, 5, 10]).tick_values(low, high):
-            line = curves.iso_score(RATES, score, float(level), weighted_score_p=p)
-            # A line needs two points; the contour of a score of 0 is the axis.
-            if np.isfinite(line).sum() > 1 and np.nanmax(line) > 0:
-                yield from contour_rows(score, None, float(round(level, 10)), line)
+    for score in SCORES:
+        for level in _levels_in_view(score, view, p):
+            yield from contour_rows(score, None, level, curves.iso_score(RATES, score, level, weighted_score_p=p))
 
 
-_INSIDE: dict[str, Any] = {"handletextpad": 0.1, "borderpad": 0, "fontsize": 6.5}
+def _levels_in_view(score: curves.ScoreName, view: View, p: float) -> list[float]:
+    """Return the multiples of the smallest round step of which few have a contour in view."""
+    (left, right), (bottom, top) = view
+    rates = np.linspace(left, right, 200)
+    levels: list[float] = []
+    for step in SCORE_STEPS:
+        levels = []
+        for level in (np.arange(round(-max(p, 1) / step), round(1 / step) + 1) * step).round(10).tolist():
+            line = curves.iso_score(rates, score, level, weighted_score_p=p)
+            # The contour of a score of 0 may be the axis.
+            if np.any((line > bottom) & (line < top)):
+                levels.append(level)
+        if len(levels) <= MAX_CONTOURS:
+            break
+    return levels
 
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 COLUMNS = 3
-_COVERED = 0.15  # a label this close to the run's own index would be covered by its curve
+MANY_COLUMNS = 4
+"""Panels in a row, and with more than two such rows."""
 
 
 @study
@@ -242,57 +272,54 @@ def iso_refusal_index(runs: Sequence[RunResults], options: StudyOptions) -> Stud
     frame = pl.DataFrame(rows, schema=PLANE_SCHEMA)
     if not frame["kind"].eq("point").any():
         raise NotPossibleError("; no answer of these has a grade")
-    return Study(frame, _draw_iso_curves, style.table(PRINTED_POINTS, kind="point"), notes, inputs.data_values(chosen))
+    levels = ", ".join(f"{level:g}" for level in LEVELS)
+    values = {**inputs.data_values(chosen), "levels": levels}
+    return Study(frame, _draw_iso_curves, style.table(PRINTED_POINTS, kind="point"), notes, values)
 
 
 def _draw_iso_curves(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the panels, three in a row, each with its own scale."""
     models = frame["panel"].unique(maintain_order=True).to_list()
-    columns = min(COLUMNS, len(models))
+    columns = min(MANY_COLUMNS if len(models) > 2 * COLUMNS else COLUMNS, len(models))
     width = max(style.COLUMN_WIDTH, style.WIDTH * columns / COLUMNS)
-    figure.set_size_inches(width, 0.35 + 2.0 * math.ceil(len(models) / columns))
-    names = style.short_names(models, 20)
-    panels = style.panel_grid(figure, [names[model] for model in models], columns, sharex=True)
+    figure.set_size_inches(width, 0.35 + 2.1 * math.ceil(len(models) / columns))
+    names = style.short_names(models, 21)
+    levels = dict(frame.filter(kind="curve").select("panel", "level").iter_rows())
+    indices = {model: number(level, 2) for model, level in levels.items()}
+    titles = [f"{names[model]}\nRI {indices[model]}" if model in indices else names[model] for model in models]
+    panels = style.panel_grid(figure, titles, columns, ("Refusal rate", ""), sharex=True)
+    variants = frame.filter(kind="point")["variant"].unique(maintain_order=True).to_list()
     for axes, model in zip(panels, models, strict=True):
-        _draw_panel(axes, frame.filter(pl.col("panel") == model), named=model == models[0])
-    figure.supxlabel("Refusal rate", fontsize=8)
-    figure.supylabel("Correct answer rate", fontsize=8)
+        axes.title.set_fontsize(7)
+        _draw_panel(axes, frame.filter(pl.col("panel") == model), variants)
+    for axes in panels[::columns]:
+        axes.set_ylabel("Correct answer rate")
+    style.outside_legend(figure, style.variant_handles(variants))
 
 
-def _draw_panel(axes: Axes, frame: pl.DataFrame, *, named: bool) -> None:
+def _draw_panel(axes: Axes, frame: pl.DataFrame, variants: Sequence[str]) -> None:
+    """Draw the points of a model over curves of equal index.
+
+    - `variants`: the prompts of all models, which have the same colours and markers in every panel.
+    """
     axes.set(xlim=(0, 1), ylim=(0, plane_top(frame)))
     style.few_ticks(axes.xaxis, 2)
     style.few_ticks(axes.yaxis, 4)
-    contours = frame.filter(pl.col("kind") == "contour")
     curve = frame.filter(pl.col("kind") == "curve")
-    # The contours are furthest apart at the refusal rate that equals the error rate.
-    bend = contours.filter(pl.col("level") == 1, pl.col("correct_rate") > 0.999 * pl.col("correct_rate").max())
-    hidden = [level for level in LEVELS if curve.height and abs(level - curve["level"][0]) < _COVERED]
-    levels = draw_contours(axes, contours, bend["refusal_rate"].max(), hidden)
-    draw_curve(axes, curve, style.INK)
     points = frame.filter(pl.col("kind") == "point")
-    colours = style.variant_colours(points["variant"].to_list())
+    contours = frame.filter(pl.col("kind") == "contour")
+    draw_contours(axes, contours, drawn_positions(pl.concat([curve, points])), margin=0.05)
+    draw_curve(axes, curve, style.INK)
+    colours = style.variant_colours(variants)
+    markers = style.variant_markers(variants)
     for row in points.iter_rows(named=True):
-        mark_point(axes, row, colours[row["variant"]], size=5)
+        mark_point(axes, row, colours[row["variant"]], markers[row["variant"]], size=5)
     axes.grid(visible=False)
-    if curve.height:
-        text = f"RI {number(curve['level'][0], 2)}"
-        axes.text(0.97, 0.95, text, transform=axes.transAxes, ha="right", va="top", fontsize=7.5)
-    if named:
-        labels = [style.safe_text(variant, 16) for variant in points["variant"]]
-        positions = points.select("refusal_rate", "correct_rate").rows()
-        # Labels avoid the curve, the ends of the intervals and the levels, but may cover the pale contours.
-        ends = [("refusal_rate", f"correct_{end}") for end in ("low", "high")]
-        ends += [(f"refusal_{end}", "correct_rate") for end in ("low", "high")]
-        avoid = [*curve.select("refusal_rate", "correct_rate").rows(), *levels]
-        avoid += [position for columns in ends for position in points.select(columns).rows()]
-        style.label_points(axes, positions, labels, size=6.5, avoid=avoid)
 
 
 PENALTIES = (1.0, 3.0, 9.0)
 _PENALTY_COLOURS = dict(zip(PENALTIES, (style.MODEL_COLOURS[4], style.MODEL_COLOURS[1], "#8b1a1a"), strict=True))
 _PENALTY_MARKERS = dict(zip(PENALTIES, ("o", "s", "D"), strict=True))
-_PANELS_A_ROW = 3
 _METRIC_LABELS = {
     "omniscience_index": "Omniscience",
     "refusal_precision": "precision",
@@ -391,10 +418,10 @@ def _printed_operating_points(frame: pl.DataFrame) -> pl.DataFrame:
 def _draw_operating_points(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per model with its curve and points, and below them the regret for each penalty."""
     keys = frame.select("model", "dataset").unique(maintain_order=True)
-    columns = min(keys.height, _PANELS_A_ROW)
-    planes = 2.3 * math.ceil(keys.height / columns)
+    columns = min(keys.height, COLUMNS if keys.height <= 2 * COLUMNS else MANY_COLUMNS)
+    planes = (2.3 if columns <= COLUMNS else 1.9) * math.ceil(keys.height / columns)
     regrets = 0.9 + 0.3 * keys.height
-    figure.set_size_inches(style.WIDTH * max(0.8, 0.42 * columns), planes + regrets)
+    figure.set_size_inches(style.WIDTH * min(max(0.8, 0.42 * columns), 1.4), planes + regrets)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[planes, regrets])[:, 0]
     names = style.short_names(keys["model"].to_list())
     titles = [names[model] for model in keys["model"]]

@@ -1,13 +1,9 @@
-"""Precision of metrics: their sampling errors, and the studies of repeated samples and of sample size.
+"""Precision of metrics: their sampling errors, and the study of sample size.
 
 The sampling errors of runs on the same questions are correlated. Each question has an influence on a run's joint
 Refusal Index, or on the mean of a metric over its variants; products of influences, summed over the questions, give the
 covariances. They show how much of a correlation over models, and of its distance from 1, is due to chance. The variants
 of a run share its questions, so their metrics are resampled together.
-
-`attenuation`: independent noise in refusal and answer pulls the index of a single draw towards 0. With two or more
-draws, the reliability of a draw is estimated and the index divided by it. Noise shared by the refusal and the answer of
-one draw moves the index away from 0; crossing the refusal of one draw with the answer of another removes it.
 
 `sample_size`: subsets of a run are drawn without replacement from its finite number of questions, so they vary less
 than new questions would: for n of N, the spread shrinks by ``sqrt((N - n) / (N - 1))``. The frame contains the closed
@@ -24,13 +20,13 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike
 from scipy.stats import chi2
 
 from refusal_index import stats
 from refusal_index.data.analysis import Analysis
-from refusal_index.data.rates import DrawnOutcomes, OutcomeMatrix, drawn_outcomes, outcome_matrix
+from refusal_index.data.rates import OutcomeMatrix, outcome_matrix
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, style
@@ -39,7 +35,7 @@ from refusal_index.plugins.studies.stability import (
     disattenuated_correlation,
     kendall_w_ceiling,
 )
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
+from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, study, study_text
 from refusal_index.render.format import abridged, number
 from refusal_index.stats.arguments import FloatArray
 from refusal_index.stats.intervals import normal_quantile
@@ -259,184 +255,11 @@ def printed_errors(low: pl.Series, high: pl.Series) -> FloatArray:
     return np.asarray(((high - low) / 2 / normal_quantile(0.95)).to_numpy() ** 2)
 
 
-COUNTS = (2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
-FEW_DRAWS = 3
-"""Number of draws up to which the change of the index with the number of draws is not shown."""
-SINGLE = "one_sample"
-CROSSED = "crossed_samples"
-CORRECTED = "corrected"
-
-
-@study
-def attenuation(runs: Sequence[RunResults], options: StudyOptions) -> Study:
-    """Make the study; raises NotPossibleError if no run has repeated draws."""
-    rows: list[dict[str, Any]] = []
-    notes: list[str] = []
-    for run, name in zip(runs, inputs.display_names(runs), strict=True):
-        for variant, outcomes in run.tables.items():
-            where = {"model": name, "dataset": run.dataset, "variant": variant or inputs.ALL}
-            named = f"{name}, {variant or inputs.ALL}"
-            (sampled,) = drawn_outcomes([outcomes])
-            if len(sampled.repeated.refused) < 2:
-                notes.append(f"{named} is left out: no question has two forced answers.")
-                continue
-            new_rows = list(draws_rows(sampled, options))
-            rows += ({**where, **row} for row in new_rows)
-            if new_rows[-1]["estimate"] is None:
-                notes.append(f"{named}: the corrected index is undefined ({new_rows[-1]['reason']}).")
-    if not rows:
-        raise NotPossibleError(notes=notes)
-    frame = pl.DataFrame(rows, schema=ATTENUATION_SCHEMA)
-    long = frame.filter(pl.col("draws").max().over(_KEY) > FEW_DRAWS)
-    shown = _drawn_by_counts(frame)
-    left_out = ["one variant a model"] if shown.height < long.height else []
-    left_out += ["no intervals"] if shown.select(*_KEY).n_unique() > style.MAX_BANDS else []
-    values = {"most": max(frame["draws"]), "left_out": left_out}
-    return Study(frame, _draw_attenuation, _printed_attenuation, notes, values)
-
-
-def draws_rows(sampled: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[str, Any]]:
-    """Yield the index of one draw, of two crossed draws, and the corrected index for increasing numbers of draws.
-
-    - `sampled`: repeated draws of questions, all with forced answers, and a single draw of all questions, which the
-      corrected index also uses.
-    - `options`: confidence level and seed of the intervals.
-    """
-    refused, wrong, scored = sampled.repeated.arrays
-    single = [row[0] for row in sampled.single.arrays]
-    both = scored[0] & scored[1]
-    for kind, answers in ((SINGLE, wrong[0]), (CROSSED, wrong[1])):
-        result = stats.refusal_index(refused=refused[0][both], wrong=answers[both])
-        index = stats.Estimate.of(result, result.confidence_interval(options.analysis.confidence_level)).to_document()
-        yield {"kind": kind, "draws": 1 if kind == SINGLE else 2, "questions": int(both.sum()), **index}
-    n_draws = len(refused)
-    for count in sorted({*(count for count in COUNTS if count < n_draws), n_draws}):
-        corrected = stats.corrected_refusal_index(refused[:count], wrong[:count], scored[:count], single=single)
-        index = stats.Estimate.of(
-            corrected, corrected.confidence_interval(options.analysis.confidence_level)
-        ).to_document()
-        parts = {name: getattr(corrected, name) for name in ("uncorrected", *_RELIABILITIES)}
-        yield {"kind": CORRECTED, "draws": count, "questions": corrected.n_repeated, **index, **parts}
-
-
-def _overview(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with only the corrected index from the most draws for each variant."""
-    max_draws = pl.col("draws").max().over("model", "dataset", "variant")
-    return frame.filter((pl.col("kind") != CORRECTED) | (pl.col("draws") == max_draws))
-
-
-ATTENUATION_SCHEMA = schema(
-    "model dataset variant kind draws questions estimate low high uncorrected refusal_reliability "
-    "error_reliability status reason"
-)
-
-
-def _printed_attenuation(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per model and variant: the three indices and the two reliabilities."""
-    rows = []
-    index = style.ranged("estimate", 2)
-    reliability = style.fixed
-    for _, part in _overview(frame).group_by("model", "dataset", "variant", maintain_order=True):
-        single, crossed, corrected = part.iter_rows(named=True)
-        first = {"model": single["model"], "variant": single["variant"], "draws": corrected["draws"]}
-        indices = {"one sample": index(single), "crossed": index(crossed), "corrected": index(corrected)}
-        names = {name.replace("_", " "): reliability(name, 2)(corrected) for name in _RELIABILITIES}
-        rows.append({**first, **indices, **names})
-    return pl.DataFrame(rows)
-
-
-def _draw_attenuation(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw each variant's three indices and reliabilities, and below them the index by number of draws."""
-    keys = frame.select(*_KEY).unique(maintain_order=True)
-    long = _drawn_by_counts(frame)
-    height = 0.9 + 0.27 * keys.height
-    heights = [height, 2.3] if long.height else [height]
-    ratios: dict[str, Any] = {"squeeze": False, "height_ratios": heights, "width_ratios": [2, 1.1]}
-    axes = style.subplots(figure, style.WIDTH * 1.2, sum(heights), len(heights), 2, **ratios)
-    _draw_overview(axes[0, 0], axes[0, 1], _overview(frame), keys)
-    if long.height:
-        labels = _labels(long.select(*_KEY).unique(maintain_order=True))
-        _draw_counts(axes[1, 0], axes[1, 1], long, labels)
-        style.model_legend(figure, list(labels.values()), {label: label for label in labels.values()})
-
-
-_KEY = ("model", "dataset", "variant")
-
-
-def _drawn_by_counts(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the variants with more than a few draws; if there are many, only each model's reference variant."""
-    long = frame.filter(pl.col("draws").max().over(_KEY) > FEW_DRAWS)
-    if long.select(*_KEY).n_unique() <= style.MAX_LABELS:
-        return long
-    normal = pl.col("variant") == "normal"
-    is_reference = pl.when(normal.any().over("model", "dataset")).then(normal)
-    return long.filter(is_reference.otherwise(pl.col("variant") == pl.col("variant").first().over("model", "dataset")))
-
-
-def _labels(keys: pl.DataFrame) -> dict[tuple[Any, ...], str]:
-    """Return the display name of each variant of a model."""
-    names = style.short_names(keys["model"].to_list(), 26)
-    return {key: f"{names[key[0]]}, {style.safe_text(key[2], 10)}" for key in keys.select(*_KEY).iter_rows()}
-
-
-def _draw_overview(left: Axes, right: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
-    corrected = style.MODEL_COLOURS[0]
-    looks = {SINGLE: (style.GREY, style.PAPER), CROSSED: (style.GREY, style.GREY), CORRECTED: (corrected, corrected)}
-    shifts = style.shifts(list(looks), 0.25)
-    heights = {tuple(key): y for y, key in enumerate(keys.iter_rows())}
-    left.axvline(0, color=style.PALE)
-    for row in frame.iter_rows(named=True):
-        y = heights[row["model"], row["dataset"], row["variant"]]
-        colour, face = looks[row["kind"]]
-        style.mark(left, row["estimate"], y + shifts[row["kind"]], colour, xs=style.ends(row), face=face, width=1)
-        for name, (marker, colour, face) in _RELIABILITIES.items():
-            shift = 0.14 if face == style.PAPER else -0.14
-            style.mark(right, row[name], y + shift, colour, marker, face=face)
-    style.name_rows([left], list(_labels(keys).values()), 6.5)
-    style.name_rows([right], [""] * keys.height)
-    style.title_with_key(
-        left, "Refusal Index", {kind.replace("_", " "): ("o", *colours) for kind, colours in looks.items()}
-    )
-    style.title_with_key(
-        right, "Reliability", {name.partition("_")[0]: colours for name, colours in _RELIABILITIES.items()}
-    )
-    right.set_xlim(min(0.0, right.get_xlim()[0]), 1.02)
-
-
-_RELIABILITIES = {
-    "refusal_reliability": ("o", style.INK, style.INK),
-    "error_reliability": ("s", style.INK, style.PAPER),
-}
-
-
-def _draw_counts(left: Axes, right: Axes, frame: pl.DataFrame, labels: dict[tuple[Any, ...], str]) -> None:
-    """Draw the corrected index against the number of draws, for variants with more than a few."""
-    left.axhline(0, color=style.PALE)
-    names = list(labels.values())
-    colours = style.model_colours(names)
-    markers = style.model_markers(names)
-    for key, part in frame.filter(kind=CORRECTED).group_by(*_KEY, maintain_order=True):
-        colour = colours[labels[key]]
-        marker = markers[labels[key]]
-        defined = part.drop_nulls("estimate")
-        if len(names) <= style.MAX_BANDS:
-            style.shade(left, defined, "draws", "", colour, alpha=0.15)
-        left.plot(defined["draws"], defined["estimate"], marker=marker, color=colour, markersize=3.5)
-        left.plot(part["draws"], part["uncorrected"], "--", color=colour, linewidth=1)
-        for name, line in (("refusal_reliability", "-"), ("error_reliability", "--")):
-            right.plot(part["draws"], part[name], line, marker=marker, color=colour, markersize=3, linewidth=1)
-    for panel in (left, right):
-        panel.set_xscale("log")
-        style.round_ticks(panel.xaxis, (2, 5, 10, 20, 50, 100, 500), max(frame["draws"]))
-        panel.set_xlabel("draws")
-    left.set_title("Corrected RI by draws; dashed: uncorrected", fontsize=7.5)
-    right.set_title("dashed: error reliability", fontsize=7, fontweight="normal")
-    right.set_ylim(0, 1.02)
-
-
 SIZES = (50, 100, 150, 200, 300, 400, 500, 750, 1000, 1250, 1500, 1750, 2000)
 N_SUBSETS = 50
 CV_WANTED = 0.1
+NEAR_ZERO = "near_zero"
+"""Reason: the metric's interval includes 0, so that a ratio to it is meaningless."""
 COMPARED = ("refusal_index", "correct_given_attempted", "f_score")
 _COLOURS = dict(zip(COMPARED, (style.MODEL_COLOURS[1], style.MODEL_COLOURS[0], style.MODEL_COLOURS[2]), strict=True))
 _PANELS_A_ROW = 3
@@ -447,7 +270,6 @@ def sample_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has enough graded questions and a defined index."""
     chosen, notes = inputs.chosen_runs(runs)
     sources: list[inputs.DefinedTable] = []
-    near_zero: list[str] = []
     for run, name in zip(chosen, inputs.display_names(chosen), strict=True):
         variant = inputs.reference_variant(run)
         source = inputs.DefinedTable(run, name, variant, inputs.table_of(run, variant))
@@ -459,22 +281,23 @@ def sample_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
             notes = (*notes, f"{name}, {variant or inputs.ALL} is left out: {problem}.")
             continue
         sources.append(source)
-        low, high = result.confidence_interval(options.analysis.confidence_level)
-        if low <= 0 <= high:
-            near_zero.append(name)
     if not sources:
         raise NotPossibleError(notes=notes)
-    if near_zero:
-        notes = (*notes, study_text("sample_size", "near_zero", models=abridged(near_zero)))
     rows: list[dict[str, Any]] = []
     needed = []
+    near_zero = []
     for source in sources:
         new_rows = spread_rows(source.table, options)
         rows += ({**source.where, "questions": source.table.n, **row} for row in new_rows)
+        if any(row["reason"] == NEAR_ZERO for row in new_rows):
+            near_zero.append(source.name)
         counts = {row["metric"]: row["questions_for_cv_10"] for row in new_rows}
         texts = (f"{METRICS[name].label} {n:,}" for name, n in counts.items() if n is not None)
         needed.append(f"{source.name} {', '.join(texts)}")
-    frame = pl.DataFrame(rows, schema_overrides={"dataset": pl.String}, infer_schema_length=None)
+    kinds = {"dataset": pl.String, "reason": pl.String}
+    frame = pl.DataFrame(rows, schema_overrides=kinds, infer_schema_length=None)
+    if near_zero:
+        notes = (*notes, study_text("sample_size", "near_zero", models=abridged(near_zero)))
     values = {"subsets": N_SUBSETS, "wanted": f"{CV_WANTED:g}", "needed": abridged(needed)}
     return Study(frame, _draw_sample_size, _printed_sample_size, notes, values)
 
@@ -484,10 +307,12 @@ def spread_rows(table: stats.ContingencyTable, options: StudyOptions) -> list[di
 
     - `table`: counts of the whole run; a subset is described by its four counts alone.
     - `options`: the seed, and the confidence level for the standard deviations, whose intervals assume normality.
-    - returned: one row per metric and size.
+    - returned: one row per metric and size; without a coefficient of variation, and with a reason, if the interval of
+      the metric includes 0.
     """
     rng = np.random.default_rng(options.analysis.seed)
-    by_name = {metric.name: metric for metric in stats.metrics(table)}
+    level = options.analysis.confidence_level
+    by_name = {metric.name: metric for metric in stats.metrics(table, confidence_level=level)}
     rows = []
     for size in (size for size in SIZES if size < table.n):
         counts = rng.multivariate_hypergeometric(table.counts, size, size=N_SUBSETS)
@@ -508,7 +333,8 @@ def _spread_row(
     if freedom > 0:
         spread = float(np.std(defined, ddof=1))
         low, high = (spread * math.sqrt(freedom / chi2.ppf(end, freedom)) for end in (1 - tail, tail))
-    scale = abs(full.estimate or math.nan)
+    near_zero = full.low is not None and full.high is not None and full.low <= 0 <= full.high
+    scale = math.nan if near_zero else abs(full.estimate or math.nan)
     scenario = stats.PlanningScenario.from_table(table)
     plan = stats.expected_half_width(scenario, size, metric=full.name)
     fresh = math.nan if plan.half_width is None else plan.half_width / normal_quantile(plan.confidence_level)
@@ -529,7 +355,8 @@ def _spread_row(
         "cv_high": high / scale,
         "predicted_cv": within / scale,
         "predicted_cv_for_new_questions": fresh / scale,
-        "questions_for_cv_10": stats.questions_for_cv(scenario, CV_WANTED, metric=full.name).n,
+        "questions_for_cv_10": None if near_zero else stats.questions_for_cv(scenario, CV_WANTED, metric=full.name).n,
+        "reason": NEAR_ZERO if near_zero else None,
     }
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
 
@@ -544,7 +371,10 @@ def _printed_sample_size(frame: pl.DataFrame) -> pl.DataFrame:
     if frame.select("model", "dataset", "variant").n_unique() > MAX_RUNS:
         largest = pl.col("size") == pl.col("size").max().over("model", "dataset", "variant")
         frame = frame.filter(pl.col("size").is_in(PRINTED_SIZES) | largest)
-    cells = [f"{number(o)} ({number(p)})" for o, p in frame.select("cv", "predicted_cv").iter_rows()]
+    cells = [
+        "cannot be estimated" if row["reason"] == NEAR_ZERO else f"{number(row['cv'])} ({number(row['predicted_cv'])})"
+        for row in frame.iter_rows(named=True)
+    ]
     labels = pl.col("metric").replace_strict({name: metric.label for name, metric in METRICS.items()})
     labelled = frame.with_columns(labels, pl.Series("cell", cells))
     return style.widened(labelled, ["model", "variant", "size"], "metric", "cell")
@@ -556,13 +386,17 @@ def _draw_sample_size(figure: Figure, frame: pl.DataFrame) -> None:
     columns = min(keys.height, _PANELS_A_ROW)
     rows = math.ceil(keys.height / columns)
     figure.set_size_inches(style.WIDTH * max(0.75, 0.42 * columns), 0.3 + 2.3 * rows)
-    names = style.short_names(keys["model"].to_list(), 20)
+    names = style.short_names(keys["model"].to_list(), 22)
     titles = [f"{names[model]}, {style.safe_text(variant, 12)}" for model, _, variant in keys.iter_rows()]
     # A single label for the whole figure would overlap the legend.
     axes_labels = "Questions", "Coefficient of variation"
     panels = style.panel_grid(figure, titles, columns, axes_labels, sharex=True, sharey=True)
     for panel, part in zip(panels, frame.partition_by(keys.columns, maintain_order=True), strict=True):
         _draw_run(panel, part)
+    # The panels share their axes, so the limits and ticks are those of all runs.
+    sizes = frame["size"]
+    panels[0].set_xlim(min(sizes) / 1.2, max(sizes) * 1.2)
+    style.round_ticks(panels[0].xaxis, (50, 100, 200, 500, 1000, 2000), max(sizes))
     lines = (style.handle(METRICS[name].label, _COLOURS[name], "o", "-", markersize=3) for name in COMPARED)
     style.outside_legend(figure, list(lines))
 
@@ -570,6 +404,10 @@ def _draw_sample_size(figure: Figure, frame: pl.DataFrame) -> None:
 def _draw_run(axes: Axes, rows: pl.DataFrame) -> None:
     axes.set(xscale="log", yscale="log")
     axes.axhline(CV_WANTED, color=style.GREY, linewidth=0.7, linestyle=":")
+    missing = [METRICS[name].label for name in rows.filter(reason=NEAR_ZERO)["metric"].unique(maintain_order=True)]
+    if missing:
+        place: dict[str, Any] = {"xycoords": "axes fraction", "va": "top", "fontsize": 6.5, "color": style.GREY}
+        axes.annotate(f"{', '.join(missing)} cannot be estimated", (0.02, 0.98), **place)
     for name in COMPARED:
         part = rows.filter(metric=name).drop_nulls("cv")
         colour = _COLOURS[name]
@@ -577,7 +415,7 @@ def _draw_run(axes: Axes, rows: pl.DataFrame) -> None:
         axes.plot(part["size"], part["predicted_cv_for_new_questions"], color=colour, linewidth=0.8, linestyle="--")
         axes.vlines(part["size"], part["cv_low"], part["cv_high"], color=colour, linewidth=0.8, alpha=0.6)
         axes.plot(part["size"], part["cv"], "o", color=colour, markersize=3)
-    style.round_ticks(axes.xaxis, (50, 100, 200, 500, 1000, 2000), max(rows["size"]))
     axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.tick_params(axis="both", colors=style.INK)

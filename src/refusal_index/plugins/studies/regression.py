@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
@@ -19,7 +20,7 @@ from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, style
 from refusal_index.plugins.studies.stability import DisattenuatedCorrelation, disattenuated_correlation
-from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
+from refusal_index.plugins.studies.study import MARK, NotPossibleError, Study, StudyOptions, schema, study, study_text
 from refusal_index.render.format import UNDEFINED, abridged, number, with_interval
 
 MIN_POINTS = 3
@@ -188,19 +189,60 @@ def r_squared_text(rows: pl.DataFrame) -> str:
     return "\n".join(parts)
 
 
-def draw_scatter(
-    axes: Axes, frame: pl.DataFrame, x: str, families: Sequence[str], *, x_column: str | None = None
-) -> None:
-    """Draw models coloured by family, the paper's in grey, and each group's line with its band, without names.
+Looks = Mapping[tuple[str, str], tuple[str, str]]
+"""Colour and marker of each model, by the columns ``source`` and ``model``."""
+
+
+def model_looks(frame: pl.DataFrame) -> Looks:
+    """Return the colour of each model's family, and a marker that no other model of this colour has.
+
+    The paper's row of a model looks like its run. If a colour has more models than there are markers, colours do not
+    show the families.
+
+    - `frame`: one row or more per model, with the columns ``source``, ``model`` and ``family``.
+    """
+    rows = _distinct_models(frame).rows()
+    # Whose look each model has: its own, or that of the only run of the same model.
+    owners = {(source, model): (source, model) for source, model, _ in rows}
+    for source, model in owners:
+        alike = [key for key in owners if key[0] == inputs.RUN and _plain(key[1]) == _plain(model)]
+        if source == inputs.PAPER and len(alike) == 1:
+            owners[source, model] = alike[0]
+    by_family = style.model_colours([family for *_, family in rows])
+    families = {(source, model): family for source, model, family in rows}
+    looks: dict[tuple[str, str], tuple[str, str]] = {}
+    for owner in dict.fromkeys(owners.values()):
+        colour = by_family[families[owner]]
+        n_alike = sum(other == colour for other, _ in looks.values())
+        looks[owner] = (colour, style.MARKERS[n_alike % len(style.MARKERS)])
+    if len(set(looks.values())) < len(looks):
+        places = {owner: str(place) for place, owner in enumerate(looks)}
+        colours = style.model_colours(list(places.values()))
+        markers = style.model_markers(list(places.values()))
+        looks = {owner: (colours[place], markers[place]) for owner, place in places.items()}
+    return {key: looks[owner] for key, owner in owners.items()}
+
+
+def _distinct_models(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the source, name and family of each model, those of the runs first."""
+    models = frame.select("source", "model", "family").unique(maintain_order=True)
+    return models.sort(pl.col("source") == inputs.PAPER, maintain_order=True)
+
+
+def _plain(model: str) -> str:
+    """Return a name without its provider and mark, by which a run of one of the paper's models is recognised."""
+    return model.removesuffix(f" {MARK}").casefold().rpartition("/")[2]
+
+
+def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, looks: Looks, *, x_column: str | None = None) -> None:
+    """Draw models coloured by family, the paper's paler, and each group's line with its band, without names.
 
     - `axes`: axes whose scale is set.
     - `frame`: one row per model.
     - `x`: the column that was regressed on; its intervals, if any, are in ``x_low`` and ``x_high``.
-    - `families`: families of the runs in all panels, so that a family has the same colour in each.
+    - `looks`: those of the models in all panels, so that a model looks alike in each.
     - `x_column`: the column of the points' positions if it is not `x`.
     """
-    colours = style.model_colours(families)
-    markers = style.model_markers(families)
     for source, colour in ((inputs.PAPER, style.PALE), (inputs.RUN, style.INK)):
         line = frame.filter(source=source).drop_nulls("fitted").sort(x)
         if line.height:
@@ -208,79 +250,32 @@ def draw_scatter(
         if line.height and line["points"][0] > MIN_POINTS:
             band = (line["fitted_low"], line["fitted_high"])
             axes.fill_between(line[x], *band, color=colour, alpha=0.12, linewidth=0, zorder=0.5)
-    for row in frame.iter_rows(named=True):
-        colour = style.LIGHT
-        marker = "o"
-        size = 3.0
-        if row["source"] == inputs.RUN:
-            colour = colours[row["family"]]
-            marker = markers[row["family"]]
-            size = 4.5
+    # Runs are drawn over the paper's models.
+    for row in frame.sort(pl.col("source") == inputs.RUN, maintain_order=True).iter_rows(named=True):
+        colour, marker = looks[row["source"], row["model"]]
+        is_run = row["source"] == inputs.RUN
         mark_options: dict[str, Any] = {
             "xs": (row.get(f"{x}_low"), row.get(f"{x}_high")),
             "ys": style.ends(row),
-            "size": size,
+            "size": 5.0 if is_run else 4.0,
+            "face": style.PAPER if row["sparse"] else None,
         }
-        face = style.PAPER if row["sparse"] else None
-        style.mark(axes, row[x_column or x], row["refusal_index"], colour, marker, face=face, width=0.9, **mark_options)
+        shown = colour if is_run else style.pale(colour)
+        style.mark(axes, row[x_column or x], row["refusal_index"], shown, marker, width=0.9, **mark_options)
 
 
-def run_families(frame: pl.DataFrame) -> list[str]:
-    """Return the families of the runs, in order of appearance."""
-    return frame.filter(pl.col("source") == inputs.RUN)["family"].unique(maintain_order=True).to_list()
-
-
-def name_points(
-    figure: Figure, panels: Iterable[tuple[Axes, pl.DataFrame]], x: str, *, x_column: str | None = None
-) -> None:
-    """Label the points of `draw_scatter` with names, or if there are many, with numbers and a key below the panels.
-
-    - `figure`: its height grows by that of the key.
-    - `panels`: the axes of each panel with its rows.
-    - `x`, `x_column`: as in `draw_scatter`.
-    """
-    panels_drawn = list(panels)
-    models = pl.concat([rows.select("source", "model", "family") for _, rows in panels_drawn]).unique(
-        maintain_order=True
-    )
-    # Runs are labelled first, or the names of the paper's models might take their places.
-    models = models.sort(pl.col("source") == inputs.PAPER, maintain_order=True)
-    colours = style.model_colours(run_families(models))
-    names = style.short_names(models["model"].to_list())
-    many = models.height > style.MAX_LABELS
-    texts = {}
-    inks = {}
-    for position, (source, model, family) in enumerate(models.iter_rows(), 1):
-        texts[source, model] = str(position) if many else names[model]
-        inks[source, model] = colours[family] if source == inputs.RUN else style.GREY
-    if many:
-        style.outside_key(figure, [(text, names[key[1]], inks[key]) for key, text in texts.items()])
-    for axes, rows in panels_drawn:
-        order = rows.sort(pl.col("source") == inputs.PAPER, maintain_order=True)
-        keys = order.select("source", "model").rows()
-        style.label_points(
-            axes,
-            order.select(x_column or x, "refusal_index").rows(),
-            [texts[key] for key in keys],
-            [inks[key] for key in keys],
-            size=6.0 if many else 7.0,
-            avoid=_drawn_over(rows, x, x_column),
-        )
-
-
-def _drawn_over(frame: pl.DataFrame, x: str, x_column: str | None) -> list[tuple[float, float]]:
-    """Return points on the lines and on the runs' intervals, which labels should avoid."""
-    clear = []
-    for _, group in frame.drop_nulls("fitted").group_by("source", maintain_order=True):
-        line = group.sort(x)
-        across = np.linspace(float(line[x][0]), float(line[x][-1]), 25)
-        clear += list(zip(across.tolist(), np.interp(across, line[x], line["fitted"]).tolist(), strict=True))
-    for row in frame.filter(pl.col("source") == inputs.RUN).drop_nulls(["low", "high"]).iter_rows(named=True):
-        clear += [(row[x_column or x], float(y)) for y in np.linspace(row["low"], row["high"], 9)]
-        if row.get(f"{x}_low") is not None:
-            across = np.linspace(row[f"{x}_low"], row[f"{x}_high"], 9)
-            clear += [(float(position), row["refusal_index"]) for position in across]
-    return clear
+def scatter_legend(figure: Figure, frame: pl.DataFrame, looks: Looks) -> None:
+    """Add a legend of all models below a figure; a model of the paper without a run is pale, as its point is."""
+    models = _distinct_models(frame)
+    families = models["family"].unique(maintain_order=True).to_list()
+    rows = sorted(models.iter_rows(), key=lambda row: families.index(row[2]))
+    names = style.short_names([model for _, model, _ in rows], 32)
+    handles: dict[tuple[str, str], Line2D] = {}
+    for source, model, _ in rows:
+        colour, marker = looks[source, model]
+        shown = colour if source == inputs.RUN else style.pale(colour)
+        handles.setdefault((colour, marker), style.handle(names[model], shown, marker))
+    style.outside_legend(figure, list(handles.values()))
 
 
 RATES = ("correct_rate", "correct_given_attempted", "refusal_rate")
@@ -363,14 +358,15 @@ def _draw_accuracy(figure: Figure, frame: pl.DataFrame) -> None:
     crowded = frame.filter(pl.col("source") == inputs.PAPER).height > 0
     size = (7.6, 3.4) if crowded else (7.0, 2.7)
     panels = style.subplots(figure, *size, 1, len(RATES), sharey=True)
-    parts = [frame.filter(pl.col("metric") == metric) for metric in RATES]
-    for axes, metric, part in zip(panels, RATES, parts, strict=True):
+    looks = model_looks(frame)
+    for axes, metric in zip(panels, RATES, strict=True):
+        part = frame.filter(pl.col("metric") == metric)
         axes.set_xlabel(AXIS_LABELS[metric])
-        axes.margins(x=0.18, y=0.1)
+        style.few_ticks(axes.xaxis, 5)
         axes.set_title(r_squared_text(part), fontsize=7, fontweight="normal")
-        draw_scatter(axes, part, "value", run_families(frame))
+        draw_scatter(axes, part, "value", looks)
     panels[0].set_ylabel("Refusal Index")
-    name_points(figure, zip(panels, parts, strict=True), "value")
+    scatter_legend(figure, frame, looks)
 
 
 _SIDE = {True: ", above", False: ", below", None: ""}
@@ -491,15 +487,16 @@ def _draw_size(figure: Figure, frame: pl.DataFrame) -> None:
     axes.set_xscale("log")
     axes.set(xlabel="Parameters", ylabel="Refusal Index")
     axes.set_title(r_squared_text(frame), fontsize=7, fontweight="normal")
-    axes.margins(x=0.2, y=0.1)
+    axes.margins(x=0.1, y=0.1)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: size_text(value)))
     axes.xaxis.set_minor_formatter(NullFormatter())
     sizes = frame[SIZE].unique().sort().to_list()
     if len(sizes) <= 4:
         axes.set_xticks(sizes)
         axes.minorticks_off()
-    draw_scatter(axes, frame, SIZE, run_families(frame), x_column=DRAWN_AT)
-    name_points(figure, [(axes, frame)], SIZE, x_column=DRAWN_AT)
+    looks = model_looks(frame)
+    draw_scatter(axes, frame, SIZE, looks, x_column=DRAWN_AT)
+    scatter_legend(figure, frame, looks)
 
 
 def size_text(billions: float) -> str:

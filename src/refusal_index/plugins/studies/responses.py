@@ -265,7 +265,7 @@ def _draw_pair(axes: Axes, stated: pl.DataFrame, observed: str, best: str) -> No
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 ALIKE = ("dataset", "grader", "prompts", "placement", "comparability_version")
 THINKING_SCHEMA = schema(
-    "model dataset less more metric questions value_less value_more estimate low high pvalue reason"
+    "model other_model dataset less more metric questions value_less value_more estimate low high pvalue reason"
 )
 
 
@@ -325,7 +325,8 @@ def _thinking_rows(less: RunResults, more: RunResults, options: StudyOptions) ->
     question_ids = [
         {question_id for rows in run.tables.values() for question_id in rows["question_id"]} for run in pair
     ]
-    where = {"model": more.model_id, "dataset": inputs.dataset_name(more.dataset)}
+    names = {"model": inputs.model_name(more), "other_model": inputs.model_name(less)}
+    where: dict[str, Any] = {**names, "dataset": inputs.dataset_name(more.dataset)}
     where |= {"less": thinking_of(less)[2], "more": thinking_of(more)[2]}
     for metric in inputs.COMPARED:
         if metric == INDEX:
@@ -355,25 +356,31 @@ def _thinking_rows(less: RunResults, more: RunResults, options: StudyOptions) ->
 
 def _draw_thinking(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per metric and a line per pair: the increase of the metric with more thinking."""
-    pairs = frame.select("model", "dataset", "less", "more").unique(maintain_order=True).rows()
-    panels = style.subplots(figure, 7.0, 1.0 + 0.32 * len(pairs), 1, len(inputs.COMPARED), sharey=True)
+    keys = ["model", "other_model", "dataset", "less", "more"]
+    pairs = frame.select(keys).unique(maintain_order=True).rows()
+    panels = style.subplots(figure, 7.0, 1.0 + 0.42 * len(pairs), 1, len(inputs.COMPARED), sharey=True)
     colours = style.model_colours([pair[0] for pair in pairs])
-    names = style.short_names([pair[0] for pair in pairs], 28)
+    names = style.short_names([name for pair in pairs for name in pair[:2]], 28)
     for axes, metric in zip(panels, inputs.COMPARED, strict=True):
         axes.axvline(0, color=style.GREY, linewidth=0.7)
         for row in frame.filter(metric=metric).drop_nulls("estimate").iter_rows(named=True):
-            y = pairs.index((row["model"], row["dataset"], row["less"], row["more"]))
+            y = pairs.index(tuple(row[key] for key in keys))
             style.mark(axes, row["estimate"], y, colours[row["model"]], xs=style.ends(row))
         axes.set_title(METRICS[metric].label, loc="center")
         axes.margins(x=0.15)
         style.few_ticks(axes.xaxis, 2)
-    texts = (f"{style.safe_text(less, 16)} to {style.safe_text(more, 16)}" for _, _, less, more in pairs)
-    style.name_rows(panels, [f"{names[pair[0]]}\n{text}" for pair, text in zip(pairs, texts, strict=True)], 6.5)
+    labels = []
+    for model, other, _, less, more in pairs:
+        shown = names[model] if model == other else f"{names[other]} to\n{names[model]}"
+        labels.append(f"{shown}\n{style.safe_text(less, 16)} to {style.safe_text(more, 16)}")
+    style.name_rows(panels, labels, 6.5)
     figure.supxlabel("value with more thinking \N{MINUS SIGN} value with less", fontsize=8)
 
 
 PRINTED_THINKING: Mapping[str, str | style.Cell] = {
-    "Model": "model",
+    "Model": lambda row: (
+        row["model"] if row["model"] == row["other_model"] else f"{row['other_model']}, {row['model']}"
+    ),
     "Dataset": "dataset",
     "Less": "less",
     "More": "more",

@@ -134,7 +134,8 @@ TEXTS = (
 COUNTS = (
     "n unscored count questions tables models variants draws place run points points_all left_out both_answered "
     "same first_answers forced_answers two_pass_answers full_two_pass_answers sampling_answers own_replies generations "
-    "requests own_requests input_tokens output_tokens training_examples n_folds groups states state_size"
+    "requests own_requests input_tokens output_tokens unpriced_tokens training_examples n_folds groups states "
+    "state_size"
 )
 FLAGS = "trained sparse drawn above_line"
 """Columns of strings, integers and Booleans; all others contain floats."""
@@ -204,8 +205,13 @@ def with_missing(study: Study, runs: Sequence[RunResults]) -> Study:
         rows = frame.filter(pl.col("dataset") == run.dataset) if run.dataset and "dataset" in frame.columns else frame
         names = {run.label, run.model or run.label, run.model_id or run.label}
         shown = names.intersection(*(pl.concat([rows[column] for column in columns]),) if columns else ())
+        answered_only = bool(run.settings.get("answered_only"))
         counts = {
-            str(variant): [completeness(part) for part in (first_draws(rows), further_draws(rows)) if part.height]
+            str(variant): [
+                completeness(part, answered_only=answered_only)
+                for part in (first_draws(rows), further_draws(rows))
+                if part.height
+            ]
             for variant, rows in run.tables.items()
         }
         short = [variant for variant, parts in counts.items() if not all(part.is_enough for part in parts)]

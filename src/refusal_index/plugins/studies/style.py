@@ -30,11 +30,12 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import FontProperties, findfont
 from matplotlib.ft2font import FT2Font
 from matplotlib.lines import Line2D
-from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
@@ -54,19 +55,14 @@ INK = "#222222"
 GREY = "#6b6b6b"
 LIGHT = "#a8a8a8"
 PALE = "#d0d0d0"
+PALEST = "#ececec"
 PAPER = "#ffffff"
-"""Text and axes; secondary text; context; contours and the faintest context; background."""
+"""Text and axes; secondary text; context; contours and the faintest context; shades; background."""
 
-MODEL_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d1f")
-"""Colours of models in order of appearance; from the ninth model on they repeat with other markers."""
+MODEL_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d1f", "#882255")
+"""Colours of models in order of appearance; from the tenth model on they repeat with other markers."""
 
-MARKERS = ("o", "s", "D", "^", "v", "P", "X")
-
-MAX_LABELS = 8
-"""Maximum number of models named beside their points; more are named in a legend or a key."""
-
-MAX_BANDS = 6
-"""Maximum number of models drawn with bands, which would otherwise cover the curves; the frame contains them."""
+MARKERS = ("o", "s", "D", "^", "v", "P", "X", "<", ">", "p")
 
 VARIANT_COLOURS: Mapping[str, str] = {
     "low": "#9ecae1",
@@ -102,7 +98,7 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": "#ececec",
+    "grid.color": PALEST,
     "grid.linewidth": 0.6,
     "text.color": INK,
     "text.parse_math": True,
@@ -205,8 +201,26 @@ def model_markers(models: Sequence[str]) -> dict[str, str]:
 
 
 def variant_colours(variants: Sequence[str | None]) -> dict[str | None, str]:
-    """Return the colour of each prompt variant; variants with unknown names are grey."""
-    return {variant: VARIANT_COLOURS.get(variant or "", GREY) for variant in variants}
+    """Return the colour of each prompt variant; those with names of their own have the colours of models.
+
+    >>> variant_colours(["low", "mine"])
+    {'low': '#9ecae1', 'mine': '#d55e00'}
+    """
+    own = [variant or "" for variant in variants if variant not in VARIANT_COLOURS]
+    colours = {**VARIANT_COLOURS, **_cycled(own, MODEL_COLOURS[1:])}
+    return {variant: colours[variant or ""] for variant in variants}
+
+
+def variant_handles(variants: Sequence[str]) -> list[Line2D]:
+    """Return the legend entries of prompt variants, with their colours and markers."""
+    colours = variant_colours(variants)
+    markers = _cycled(variants, MARKERS)
+    return [handle(safe_text(variant, 24), colours[variant], marker) for variant, marker in markers.items()]
+
+
+def variant_markers(variants: Sequence[str]) -> dict[str, str]:
+    """Return the marker of each prompt variant, by order of appearance."""
+    return _cycled(variants, MARKERS)
 
 
 def few_ticks(axis: Axis, max_ticks: int) -> None:
@@ -222,6 +236,16 @@ def short_number(value: float) -> str:
     ('0.2', '\u22120.5')
     """
     return f"{value:.4g}".replace("-", "\N{MINUS SIGN}")
+
+
+def pale(colour: str) -> str:
+    """Return a lighter colour of the same hue, for context.
+
+    >>> pale("#000000")
+    '#999999'
+    """
+    red, green, blue = (0.4 * share + 0.6 for share in to_rgb(colour))
+    return to_hex((red, green, blue))
 
 
 def _cycled(names: Sequence[str], values: Sequence[str]) -> dict[str, str]:
@@ -258,15 +282,6 @@ def model_handles(models: Sequence[str], labels: Mapping[str, str] | None = None
     markers = model_markers(models)
     labels = short_names(models, 32) if labels is None else labels
     return [handle(labels[model], colour, markers[model]) for model, colour in colours.items()]
-
-
-def outside_key(figure: Figure, lines: Sequence[tuple[str, str, str]]) -> None:
-    """Add a key below a figure that explains the numbers at points: each with its name, in its colour."""
-    handles = [
-        handle(name, colour, f"${number}$", markersize=3 + len(number), markeredgewidth=0.0)
-        for number, name, colour in lines
-    ]
-    outside_legend(figure, handles)
 
 
 def outside_legend(figure: Figure, handles: Sequence[Line2D]) -> None:
@@ -453,85 +468,47 @@ def token_handles() -> list[Line2D]:
     return [handle(label, VARIANT_COLOURS[name], "s") for label, name in looks.items()]
 
 
-def label_points(
-    axes: Axes,
-    points: Sequence[tuple[float, float]],
-    labels: Sequence[str],
-    colours: Sequence[str] | None = None,
-    *,
-    size: float = 7.0,
-    avoid: Sequence[tuple[float, float]] = (),
+def label_contours(
+    axes: Axes, contours: Mapping[float, FloatArray], obstacles: Sequence[tuple[float, float]], margin: float = 0.035
 ) -> None:
-    """Add a label beside every point that covers neither another label nor a point; to be called last.
+    """Write the level of each contour on it, where it is in view, apart from points and from the other contours.
 
-    - `axes`: axes with their final limits.
-    - `points`, `labels`, `colours`: points are in data coordinates; labels are not escaped, so pass untrusted ones
-      through `safe_text` first.
-    - `size`: font size in points.
-    - `avoid`: further points that no label should cover.
+    Matplotlib's own labels of contours are used. A contour that is nowhere apart from the others has no label. The
+    limits of the axes must be set before.
+
+    - `contours`: positions (x, y) along the line of each level, shape (n, 2).
+    - `obstacles`: positions of points in data coordinates.
+    - `margin`: distance of a label from the frame and from what it must not cover, as a share of the panel.
     """
-    figure = axes.figure.figure
-    figure.draw_without_rendering()
-    pixels = figure.dpi / 72
-    marks = axes.transData.transform(np.array([*points, *avoid], float).reshape(-1, 2))
-    taken = np.hstack([marks - 3 * pixels, marks + 3 * pixels])
-    frame = np.reshape(axes.bbox.extents, (1, 4)).astype(float)
-    colours = [INK] * len(labels) if colours is None else colours
-    for index, (point, label, colour) in enumerate(zip(points, labels, colours, strict=True)):
-        candidates, distances = _places(marks[index], _text_size(axes, label, size), pixels)
-        others = np.delete(marks[: len(points)], index, axis=0)
-        costs = distances / 100 + _covered(candidates, taken) + 3 * (1 - _covered(candidates, frame))
-        best = int(np.argmin(costs + 0.2 * _close_to(candidates, others, 6 * pixels)))
-        taken = np.vstack([taken, candidates[best]])
-        shift = (candidates[best, :2] - marks[index]) / pixels
-        axes.annotate(
-            label,
-            point,
-            xytext=(float(shift[0]), float(shift[1])),
-            textcoords="offset points",
-            fontsize=size,
-            color=colour,
-            arrowprops=_LEADER if distances[best] >= _FAR else None,
-            annotation_clip=False,
-            path_effects=[withStroke(linewidth=1.5, foreground=PAPER)],
-        ).set_in_layout(False)
+    corner, opposite = np.transpose([axes.get_xlim(), axes.get_ylim()])
+    shares = {level: (line - corner) / (opposite - corner) for level, line in contours.items()}
+    points = (np.reshape(obstacles, (-1, 2)) - corner) / (opposite - corner)
+    parts = {}
+    for level, line in contours.items():
+        others = np.concatenate([points, *(share for other, share in shares.items() if other != level)])
+        part = line[_clear_part(shares[level], others, margin)]
+        if len(part) > 1:
+            parts[level] = part
+    if not parts:
+        return
+    levels = sorted(parts)
+    lines = ContourSet(axes, levels, [[parts[level]] for level in levels], colors=GREY)
+    for text in lines.clabel(fontsize=6, inline=False, fmt=short_number, zorder=4):
+        text.set_bbox({"facecolor": PAPER, "edgecolor": "none", "pad": 0.4})
+    lines.set_visible(False)
 
 
-_DISTANCES = (5.0, 9.0, 15.0, 22.0, 30.0)
-_FAR = 15.0
-_SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
-_LEADER = {"arrowstyle": "-", "color": GREY, "linewidth": 0.5, "shrinkA": 0.0, "shrinkB": 3.0, "relpos": (0.5, 0.5)}
+def _clear_part(line: FloatArray, obstacles: FloatArray, margin: float) -> NDArray[np.intp]:
+    """Return the indices of the longest part of a line that is in view and clear of obstacles.
 
-
-def _text_size(axes: Axes, label: str, size: float) -> FloatArray:
-    """Return the width and height of a label in pixels."""
-    text = axes.text(0, 0, label, fontsize=size)
-    box = text.get_window_extent()
-    text.remove()
-    return np.array([box.width, box.height])
-
-
-def _places(mark: FloatArray, box: FloatArray, pixels: float) -> tuple[FloatArray, FloatArray]:
-    """Return candidate boxes for a label around its point, shape (m, 4), and their distances, the nearest first."""
-    sides = np.tile(_SIDES, (len(_DISTANCES), 1))
-    distances = np.repeat(_DISTANCES, len(_SIDES))
-    # A box to the left of a point, or below it, ends at its distance; a box in line with the point is centred.
-    corner = mark + sides * distances[:, np.newaxis] * pixels + box * np.where(sides == 0, -0.5, np.minimum(sides, 0))
-    return np.hstack([corner, corner + box]), distances
-
-
-def _covered(boxes: FloatArray, others: FloatArray) -> FloatArray:
-    """Return the share of each box (left, low, right, high) that others cover, more than 1 if these overlap."""
-    low = np.maximum(boxes[:, np.newaxis, :2], others[np.newaxis, :, :2])
-    high = np.minimum(boxes[:, np.newaxis, 2:], others[np.newaxis, :, 2:])
-    shared = np.prod(np.clip(high - low, 0, None), axis=-1).sum(axis=1)
-    return np.asarray(shared / np.maximum(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1), 1e-9))
-
-
-def _close_to(boxes: FloatArray, marks: FloatArray, reach: float) -> FloatArray:
-    """Return the number of points so close to each box that its label could be mistaken for theirs."""
-    inside = (marks >= boxes[:, np.newaxis, :2] - reach) & (marks <= boxes[:, np.newaxis, 2:] + reach)
-    return np.asarray(inside.all(axis=-1).sum(axis=1))
+    - `line`, `obstacles`: positions as shares of the panel.
+    """
+    is_clear = np.asarray(((line > margin) & (line < 1 - margin)).all(axis=1))
+    if len(obstacles):
+        is_clear &= np.linalg.norm(line[:, np.newaxis] - obstacles, axis=2).min(axis=1) > margin
+    edges = np.flatnonzero(np.diff(is_clear)) + 1
+    parts = np.split(np.arange(len(line)), edges)
+    return max((part for part in parts if is_clear[part].all()), key=len, default=np.arange(0))
 
 
 Cell = Callable[[Mapping[str, Any]], Any]

@@ -1,4 +1,4 @@
-"""``refusal-index build``: make a question set instead of downloading one."""
+"""``refusal-index build precise-wiki``: make a question set instead of downloading one."""
 
 from __future__ import annotations
 
@@ -8,19 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from refusal_index.cli import GroupedCommand, console, new_group
+from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE
 from refusal_index.cli.shared_options import output, takes_settings
 
-app = new_group(help="Build a question set using models.", no_args_is_help=True)
 
-
-@app.callback()
-def _build() -> None:
-    """Build a question set using models."""
-
-
-@app.command("precise-wiki", cls=GroupedCommand)
 @takes_settings(
     "max_tokens",
     "engine",
