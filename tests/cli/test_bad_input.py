@@ -140,7 +140,7 @@ def test_folder_not_created_by_a_run_is_rejected():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("refused\n1\n", ["wrong"]),
+        ("refusd,wrong\n1,0\n", ["wrong", "rename 'refusd' to 'refused'"]),
         ("refused,wrong\nperhaps,1\n", ["perhaps", "refused", "2"]),
         ("", ["o.csv"]),
     ],

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import refusal_index as ri
 from refusal_index.cli import app
 from refusal_index.data.outcome_table import read_confidence
-from refusal_index.data.tables import write_table
+from refusal_index.data.written_tables import write_table
 from refusal_index.runs.settings import COMPARABILITY_VERSION
 from tests.cli.making import outcomes
 from tests.served import ADDRESS

@@ -13,7 +13,7 @@ from click.testing import Result
 
 import refusal_index as ri
 from refusal_index.data.outcome_table import SCHEMA, read_outcomes, write_outcomes
-from refusal_index.data.tables import write_table
+from refusal_index.data.written_tables import write_table
 from refusal_index.errors import RunFolderError
 from tests.cli.conftest import Command
 from tests.cli.test_hostile_text import HOSTILE

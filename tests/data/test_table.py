@@ -28,7 +28,7 @@ from refusal_index.data.outcome_table import (
     read_tables,
     write_outcomes,
 )
-from refusal_index.data.tables import csv_text, undo_safe
+from refusal_index.data.written_tables import csv_text, undo_safe
 from refusal_index.errors import NotWrittenError, OutcomeTableError
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".ndjson")
@@ -235,7 +235,7 @@ def test_writing_rejects_a_table_with_other_columns(tmp_path):
 BAD = {
     "missing column names the nearest": ("x.csv", "refusd,wrong\n1,0\n", ["'refused'", "rename 'refusd'"]),
     "missing column of any other name": ("x.csv", "a,b\n1,0\n", ["'refused'", "'a', 'b'", "add a column"]),
-    "semicolons": ("x.csv", "refused;wrong\n1;0\n", ["separated by commas", "found ';'"]),
+    "bars": ("x.csv", "refused|wrong\n1|0\n", ["separated by commas", "found '|'"]),
     "misspelt variant would merge prompts": ("x.csv", "refused,wrong,Varient\n1,0,low\n", ["'Varient'", "'variant'"]),
     "not a boolean": ("x.csv", "refused,wrong\n1,0\n\nmaybe,0\n", ["line 4", "'refused'", "yes", "'maybe'"]),
     "line counts breaks in cells": ("x.csv", 'refused,wrong,gold\n1,0,"a\nb"\n1,x,c\n', ["line 4", "'wrong'", "'x'"]),
@@ -259,7 +259,7 @@ BAD = {
     "ragged": ("x.csv", "refused,wrong\n1,0,1\n", ["line 2", "expected 2 cells", "got 3", "quotes"]),
     "quote left open": ("x.csv", 'refused,wrong\n"1,0\n', ["line 2", "malformed CSV"]),
     "column twice": ("x.csv", "refused,wrong,wrong\n1,0,1\n", ["'wrong' twice"]),
-    "wrong suffix": ("x.xlsx", "refused,wrong\n1,0\n", [".parquet, .csv", "'.xlsx'"]),
+    "wrong suffix": ("x.ods", "refused,wrong\n1,0\n", [".parquet, .csv", "'.ods'"]),
     "no suffix": ("outcomes", "refused,wrong\n1,0\n", [".parquet, .csv", "''"]),
     "not Parquet": ("x.parquet", "refused,wrong\n1,0\n", ["cannot be read as Parquet"]),
     "not gzip": ("x.csv.gz", "refused,wrong\n1,0\n", ["cannot be unpacked"]),

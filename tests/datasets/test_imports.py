@@ -144,7 +144,10 @@ def test_refusal_pattern_applies_whatever_the_grade(written):
 BAD = {
     "unknown grade": (SIMPLEQA + "Why?,Because,so,D\n", {}, ["line 5", "'grade'", "'D'", "A, B, C", "NOT_ATTEMPTED"]),
     "Inspect's letter": (SIMPLEQA + "Why?,Because,so,I\n", {}, ["line 5", "'I'"]),
-    "no grade": ("problem,target\nWho?,I\n", {}, ["column 'grade'", "'problem', 'target'", "--column grade="]),
+    "no grade": ("problem,x\nWho?,I\n", {}, ["column 'grade'", "'problem', 'x'", "--column grade="]),
+    "questions": ("problem,target\nWho?,I\n", {}, ["questions without replies", "refusal-index run --data "]),
+    "ungraded": ("problem,target,reply\nWho?,I,me\n", {}, ["replies without", "--grader exact", "--column grade="]),
+    "no gold": ("problem,reply\nWho?,I\n", {}, ["without grades and gold answers", "--column answer=NAME"]),
     "misspelt column": (SIMPLEQA, {"columns": {"grade": "grad"}}, ["'grad'", "'grade'"]),
     "unknown role": (SIMPLEQA, {"columns": {"grades": "grade"}}, ["--column", "'grades'", "'grade'"]),
     "flag": ("question,target,abstained\nWho?,I,perhaps\n", {}, ["line 2", "'abstained'", "'perhaps'"]),
@@ -156,7 +159,7 @@ BAD = {
     "empty id": ("id,question,target,grade\n,Who?,I,A\n", {}, ["line 2", "'id'"]),
     "draw": ("draw,question,target,grade\nx,Who?,I,A\n", {}, ["line 2", "'draw'", "'x'"]),
     "nothing": ("problem,grade\n", {}, ["gpt-4.1.csv"]),
-    "semicolons": ("problem;grade\nWho?;A\n", {}, ["';'", "commas"]),
+    "bars": ("problem|grade\nWho?|A\n", {}, ["'|'", "commas"]),
     "pattern": (SIMPLEQA, {"refusal": "+("}, ["refusal", "missing"]),
     "bare pattern": (SIMPLEQA, {"refusal": "cannot"}, ["refusal", "'+cannot'"]),
     "slow pattern": (
@@ -189,8 +192,8 @@ def test_bad_grade_in_a_json_document_is_named_by_its_item(written):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"a": [{"grade": "A"}], "b": [{"grade": "A"}]}', "with 2 of them"),
-        ('{"a": 1}', "with 0 of them"),
+        ('{"a": [{"grade": "A"}], "b": [{"grade": "A"}]}', r"lists at 'a', 'b': choose one with --rows a"),
+        ('{"a": 1}', "no list of objects"),
         ("[1]", "item 1"),
         ('[{"grade": "A"', "cut off"),
     ],
@@ -281,8 +284,9 @@ def test_one_filter_of_several_is_chosen(written_samples):
     strict = [sample(n, filter="strict", exact_match=0.0) for n in range(2)]
     path = written_samples(*strict, *(sample(n, filter="flexible") for n in range(2)))
     assert [one.grade for one in read_samples(path, scorer="exact_match,flexible")] == [C, C]
-    with pytest.raises(DatasetError, match=r"strict, flexible.*--scorer METRIC,FILTER.*exact_match,strict"):
-        read_samples(path)
+    read = import_file(path, None, ReadOptions()).read
+    assert [one.grade for one in read.passes] == [I, I], "by default the first filter"
+    assert read.other_scorers == ("exact_match,flexible",)
     with pytest.raises(DatasetError, match="expected samples of the filter 'loose'"):
         read_samples(path, scorer="exact_match,loose")
 
@@ -290,7 +294,7 @@ def test_one_filter_of_several_is_chosen(written_samples):
 @pytest.mark.parametrize(
     ("changes", "options", "message"),
     [
-        ({"metrics": ["em", "f1"], "em": 1, "f1": 1}, {}, r"expected one metric, got em, f1.*--scorer"),
+        ({"metrics": ["bleu", "f1"], "bleu": 1, "f1": 1}, {}, r"expected one metric, got bleu, f1.*--scorer"),
         ({"exact_match": 0.5}, {}, r"line 2, column 'exact_match': expected a grade out of .*got 0\.5"),
         ({}, {"scorer": "bleu"}, r"line 1: expected a metric 'bleu', got exact_match"),
         ({"resps": [[-1.5]]}, {}, "expected the text of a reply"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 import tracemalloc
+from datetime import date
 from pathlib import Path
 
 import polars as pl
@@ -122,6 +124,12 @@ def test_text_id_depends_on_context_and_choices_only_if_present(tmp_path):
     assert other[1].question_id not in {"d991a24e8e04", "d991a24e8e04-2"}
 
 
+def test_retrieved_passages_are_one_context(tmp_path):
+    record = {"question": "a", "answer": "A", "retrieved_contexts": ["b", "c"]}
+    (question,) = load_dataset("own", data=file(tmp_path, json.dumps(record), "x.jsonl")).questions
+    assert question.context == "b\n\nc"
+
+
 def test_all_problems_are_collected_in_line_order(tmp_path):
     lines = [
         '{"question": "a", "answer": "A", "choices": ["A"]}',
@@ -168,8 +176,8 @@ BAD = {
     ),
     "no question column": ("x.csv", "qestion,answer\nWho?,Ann\n", ["'question'", "did you mean 'qestion'?"]),
     "no answer column": ("x.csv", "question,reply\nWho?,Ann\n", ["'answer'", "'question', 'reply'", "answer="]),
-    "semicolons": ("x.csv", "question;answer\na;A\n", ["found ';'", "commas"]),
-    "two answer columns": ("x.csv", "question,answer,gold\nWho?,A,B\n", ["'answer' and 'gold'", "answer=answer"]),
+    "bars": ("x.csv", "question|answer\na|A\n", ["found '|'", "commas"]),
+    "two answer columns": ("x.csv", "question,answer,gold\nWho?,A,B\n", ["'gold' and 'answer'", "answer=gold"]),
     "gold missing": ("x.csv", 'question,answer\n"a\nb",A\nc,\nd,D\ne, \n', ["lines 4, 6", "'answer'", "empty cell"]),
     "gold null": ("x.jsonl", '{"question": "a", "answer": null}', ["line 1", "'answer'"]),
     "question missing": ("x.csv", "question,answer\n,A\n", ["line 2", "'question'"]),
@@ -233,12 +241,17 @@ BAD = {
     ),
     "nested context": (
         "x.jsonl",
-        '{"question": "a", "answer": "A", "context": ["b"]}',
+        '{"question": "a", "answer": "A", "context": {"b": "c"}}',
         ["line 1", "'context'", "text"],
     ),
     "aliases malformed": ("x.csv", "question,answer,aliases\na,A,\"['b']\"\n", ["line 2", "'aliases'", "one|two"]),
     "aliases of another kind": ("x.jsonl", '{"question": "a", "answer": "A", "aliases": 3}', ["line 1", "'aliases'"]),
-    "wrong suffix": ("x.xlsx", "question,answer\na,A\n", [".csv, .jsonl"]),
+    "wrong suffix": ("x.ods", "question,answer\na,A\n", [".csv, .jsonl"]),
+    "not a workbook": (
+        "x.xlsx",
+        "question,answer\na,A\n",
+        ["read as a workbook", "save it again"],
+    ),
     "not gzip": ("x.csv.gz", "question,answer\na,A\n", ["cannot be unpacked"]),
 }
 
@@ -333,7 +346,7 @@ def test_text_in_another_encoding_is_named_with_its_line_and_what_to_do(tmp_path
     )
     text = text.replace("ù", "ú") if encoding == "cp1250" else text
     line = 1 if encoding == "utf-16" else 3
-    with pytest.raises(DatasetError, match=rf"{name}, line {line}: expected text in UTF-8, got .*; save it as UTF-8"):
+    with pytest.raises(DatasetError, match=rf"{name}, line {line}: expected text in UTF-8, got .*save it as UTF-8"):
         list(question_reader(file(tmp_path, text, name, encoding)))
 
 
@@ -575,3 +588,47 @@ def test_accepted_answer_that_is_another_choice_is_an_error(tmp_path, row, colum
 @pytest.mark.parametrize("row", [{"answer": ["red", "A"]}, {"answer": "A", "aliases": "crimson|scarlet|RED"}])
 def test_other_form_of_the_right_choice_is_accepted(tmp_path, row):
     assert problems(file(tmp_path, json.dumps({**CHOICES, **row}), "q.jsonl")) == []
+
+
+SPREADSHEETS = {
+    "semicolons": 'question;answer\n"a;b";A\n"c, d";"e\nf"\n',
+    "tabs": 'question\tanswer\na;b\tA\n"c, d"\t"e\nf"\n',
+    "commas": 'question,answer\na;b,A\n"c, d","e\nf"\n',
+}
+
+
+@pytest.mark.parametrize("case", SPREADSHEETS)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_property_of_a_file_its_separator_and_byte_order_mark_do_not_change_its_questions(tmp_path, case, encoding):
+    data = load_dataset("own", data=file(tmp_path, SPREADSHEETS[case], "x.csv", encoding))
+    assert [(question.text, question.gold) for question in data.questions] == [("a;b", "A"), ("c, d", "e\nf")]
+
+
+@pytest.mark.parametrize(("encoding", "text"), [("latin-1", "Où?"), ("cp1252", "“Where”?")])
+def test_text_of_an_old_spreadsheet_names_the_encoding_that_then_reads_it(tmp_path, encoding, text):
+    path = file(tmp_path, f"question;answer\n{text};Rome\n", "x.csv", encoding)
+    with pytest.raises(DatasetError, match=rf"'{re.escape(text)}' is right, add --encoding {encoding},"):
+        load_dataset("own", data=path)
+    assert load_dataset("own", data=path, encoding=encoding).questions[0].text == text
+    with pytest.raises(DatasetError, match="encoding: expected utf-8, latin-1"):
+        load_dataset("own", data=path, encoding="utf-16")
+
+
+def test_first_sheet_of_a_workbook_is_read_with_numbers_and_dates_as_text(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["question", "answer"], ["When?", 1870], [None, None], ["Which day?", date(1999, 5, 1)]):
+        book.active.append(row)
+    book.save(tmp_path / "x.xlsx")
+    data = load_dataset("own", data=tmp_path / "x.xlsx")
+    assert [question.gold for question in data.questions] == ["1870", "1999-05-01 00:00:00"]
+
+
+def test_workbook_that_unpacks_to_more_than_the_limit_is_refused(tmp_path, monkeypatch):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["question", "answer" * 1000])
+    book.save(tmp_path / "x.xlsx")
+    monkeypatch.setattr("refusal_index.data.workbooks.MAX_UNPACKED", 1000)
+    with pytest.raises(DatasetError, match=r"x\.xlsx cannot be read as a workbook \(expected at most 1,000 bytes in "):
+        load_dataset("own", data=tmp_path / "x.xlsx")

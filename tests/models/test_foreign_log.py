@@ -14,13 +14,15 @@ from inspect_ai.scorer import Score, Scorer, Target, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from refusal_index.data import Grade
+from refusal_index.data.datasets import DatasetError
 from refusal_index.data.first_pass import FirstPassError, Incomplete
-from refusal_index.data.imports import detected_format
+from refusal_index.data.imports import ReadOptions, detected_format
 from refusal_index.data.source_files import SourceFile
 from refusal_index.findings.imported import reading_statements
 from refusal_index.plugins.inspect import foreign_log
 from refusal_index.plugins.inspect.client import CARRIED
 from refusal_index.plugins.inspect.foreign_log import read_foreign_log
+from refusal_index.runs.reuse import import_file
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
 
@@ -168,9 +170,53 @@ def test_json_logs_are_read(log, tmp_path):
     assert read_foreign_log(other) == read_foreign_log(path)
 
 
-def test_multiple_choice_log_raises(log):
-    with pytest.raises(FirstPassError, match="multiple choice"):
-        read_foreign_log(log(sample(1, "C").model_copy(update={"choices": ["x", "y"]})))
+def test_end_to_end_choices_of_a_log_are_those_of_the_question_and_the_target_is_their_letter(log):
+    one = sample(1, "C").model_copy(update={"choices": ["Rome", "Oslo"], "target": "B"})
+    several = sample(2, "I").model_copy(update={"choices": ["Rome", "Oslo", "Bern"], "target": ["A", "C"]})
+    first, second = read_foreign_log(log(one, several)).passes
+    assert (first.question.gold, first.question.choices) == ("Oslo", ("Rome", "Oslo"))
+    assert (second.question.gold, second.question.choices) == ("A, C", ())
+    assert (first.grade, second.grade) == (C, I)
+
+
+@scorer(metrics=[])
+def abstention_bench_scorer() -> Scorer:
+    async def score(state: TaskState, target: Target) -> Score:
+        return Score(value=state.metadata["score"])
+
+    return score
+
+
+def abstention(number: int, value: str, label: bool, answers: list[str] | None) -> Sample:
+    """Return a sample as AbstentionBench writes it: the target is the label, and the score whether it abstains."""
+    one = sample(number, value, "Oslo")
+    metadata = {**one.metadata, "abstention_label": label, "ref_answer": answers}
+    return one.model_copy(update={"target": str(label), "metadata": metadata})
+
+
+def test_end_to_end_abstention_bench_says_who_refused_and_no_answer_is_graded(log):
+    path = log(
+        abstention(1, "Yes", False, ["Oslo", "Christiania"]),
+        abstention(2, "No", False, ["Bern"]),
+        abstention(3, "No", True, None),
+        abstention(4, "Yes", True, None),
+        scorers=(abstention_bench_scorer(),),
+    )
+    read = read_foreign_log(path, "abstention_bench_scorer").passes
+    assert [first.grade for first in read] == [R, None, None, R]
+    assert [first.question.gold for first in read] == ["Oslo", "Bern", None, None]
+    assert read[0].question.aliases == ("Christiania",)
+    graded = import_file(path, None, ReadOptions(scorer="abstention_bench_scorer", grader="exact")).passes
+    assert [first.grade for first in graded] == [R, I, I, R]
+
+
+def test_gold_answer_of_a_log_may_be_anywhere_in_its_samples(log):
+    one = sample(1, "C")
+    one.metadata["sources"] = [{"gold": "Oslo"}]
+    (first,) = import_file(log(one), None, ReadOptions({"answer": "metadata.sources.0.gold"})).passes
+    assert first.question.gold == "Oslo"
+    with pytest.raises(DatasetError, match=r"expected a column 'metadata\.gold'"):
+        import_file(log(one), None, ReadOptions({"answer": "metadata.gold"}))
 
 
 def test_truncated_log_raises(log):

@@ -23,7 +23,7 @@ from refusal_index.data.analysis import Analysis
 from refusal_index.data.files import json_text
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.outcome_table import scores_of_outcomes, write_outcomes
-from refusal_index.data.tables import write_table
+from refusal_index.data.written_tables import write_table
 from refusal_index.errors import RunFolderError
 from refusal_index.findings.run_results import RunResults, find_runs, read_runs
 from refusal_index.findings.summary import Usage, summarise

@@ -36,6 +36,7 @@ VALUES: dict[str, Any] = {
     "dataset": "own",
     "data": ("again/own.csv",),
     "column": {"question": "question"},
+    "encoding": "latin-1",
     "limit": 5,
     "prompts": "paraphrases",
     "variants": "low,high",
@@ -107,7 +108,7 @@ def questions(folder: str, text: str = "What is {n} plus {n}?") -> list[str]:
     return [str(path / "own.csv")]
 
 
-OWN_FILES = {"dataset", "data", "column"}
+OWN_FILES = {"dataset", "data", "column", "encoding"}
 
 
 def needed_by(name: str) -> dict[str, str]:
@@ -178,7 +179,8 @@ def test_identity_depends_on_own_questions_not_on_their_path():
     own = {"grader": "exact", "limit": None}
     one = planned(data=here, **own)
     assert one.folder.path != planned(grader="exact").folder.path
-    for same in ({"data": there}, {"data": here, "dataset": "own"}, {"data": here, "column": OTHER["column"]}):
+    explicit = [{"dataset": "own"}, {"column": OTHER["column"]}, {"encoding": OTHER["encoding"]}]
+    for same in ({"data": there}, *({"data": here, **values} for values in explicit)):
         assert as_json(planned(**same, **own).identity) == as_json(one.identity)
     for different in ({"data": others}, {"data": here, "column": {"answer": "question"}}):
         assert planned(**different, **own).folder.path != one.folder.path

@@ -295,7 +295,7 @@ def test_model_graders_have_no_refusal_setting():
 @pytest.mark.parametrize(
     ("refusal", "refused"),
     [
-        (None, []),
+        (None, ["<answer>UNANSWERED</answer>"]),
         ("wording", ["Not mentioned in the text.", "<answer>UNANSWERED</answer>"]),
         ("tag", ["<answer>UNANSWERED</answer>"]),
         ("+no tag", ["Not mentioned in the text.", "<answer>UNANSWERED</answer>", "No tag."]),

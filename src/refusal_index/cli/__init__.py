@@ -184,8 +184,16 @@ class SharedOptions:
     - `json`: Print the summary as JSON and nothing else.
     - `format_`: Format of the file: inspect, lm-eval, graded or outcomes. [default: detected from its content]
     - `column` ROLE=NAME: Name a column of your own file, as in grade=verdict. Repeatable.
+    - `encoding`: Encoding of text files, such as latin-1 or cp1252.
     - `map_` WORD=MEANING: Read a word in the file as a grade, as in skipped=refused; flags are not changed. Meanings:
-      correct, incorrect, refused, unscored. Repeatable.
+      correct, incorrect, refused, unscored, or answered for an answer without a grade. Repeatable.
+    - `rows` PATH: Path of the list of answers in a JSON document, as in results.answers. [default: found by its
+      columns]
+    - `forced` FILE: File with the forced answers to a single FILE, matched by question.
+    - `name`: Name of the model, instead of the one in the files.
+    - `dataset`: Name of the dataset, instead of the one in the files.
+    - `variants` NAME: Name of the prompt, such as normal, instead of the one in the files.
+    - `grader`: Rule that grades answers without a grade: 'exact', 'includes' or 'choice'.
     - `scorer`: Score of an Inspect log, or metric of lm-eval, to use as the grade.
     - `refusal`: How to recognise a refusal in a reply, whatever its grade: 'wording', 'tag', +REGEX, @FILE or a
       function, as in 'refusal-index run'. [default: by the grade]

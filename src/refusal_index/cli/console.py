@@ -137,8 +137,18 @@ def _with_meanings(words: Sequence[str]) -> str:
     if not words:
         return ""
     meanings = (part for word in words for part in ("--map", f"{word}=GRADE"))
-    command = shlex.join(["refusal-index", *sys.argv[1:], *meanings])
-    return f", where GRADE is correct, incorrect, refused or unscored: {command}"
+    return f", where GRADE is correct, incorrect, refused, unscored or answered: {_repeated(*meanings)}"
+
+
+def _with_column(setting: tuple[str, str] | None) -> str:
+    """Return how to repeat the command with a column for a role, unless it names one already."""
+    if setting is None or any(word.startswith(f"{setting[0]}=") for word in sys.argv):
+        return ""
+    return f": {_repeated('--column', '='.join(setting))}"
+
+
+def _repeated(*words: str) -> str:
+    return shlex.join(["refusal-index", *sys.argv[1:], *words])
 
 
 P = ParamSpec("P")
@@ -214,7 +224,8 @@ def _described(caught: BaseException) -> tuple[object, int] | None:
         case RefusalIndexError():
             shown = getattr(caught, "shown", None)
             unknown_words = getattr(caught, "unknown_words", ())
-            message = f"{shown(option) if shown else caught}{_with_meanings(unknown_words)}"
+            advice = _with_meanings(unknown_words) + _with_column(getattr(caught, "setting", None))
+            message = f"{shown(option) if shown else caught}{advice}"
         case OSError() if caught.errno != errno.EPIPE and caught.filename is not None:
             message = f"{caught.filename}: {caught.strerror}; check the path and its permissions"
             status = INCOMPLETE

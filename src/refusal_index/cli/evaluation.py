@@ -74,12 +74,12 @@ def run(
     *("dataset", "data", "grader", "seed", "prompts", "placement", "temperature", "top_p", "max_tokens", "engine"),
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
     *("detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "weighted_score_p"),
-    *("header", "extra_body", "model_args", "truthfulness_weights", "grader_prompt"),
+    *("header", "extra_body", "model_args", "truthfulness_weights", "grader_prompt", "encoding"),
     *("base_url", "api_key_env", "grader_base_url", "grader_api_key_env"),
     dataset="Dataset that fills in questions and gold answers missing in the file, matched by question id or text: a "
     "name that 'refusal-index ls' prints. [default: own with --data]",
-    grader="Grader of the forced answers: 'exact', 'includes', or a model as PROVIDER/NAME. [default: exact for the "
-    "almanac, else openai/gpt-4o-mini]",
+    grader="Grader of the forced answers: 'exact', 'includes', or a model as PROVIDER/NAME. A rule also grades answers "
+    "without a grade in the file. [default: exact for the almanac, else openai/gpt-4o-mini]",
     seed="Random seed of every request.",
 )
 def force(
@@ -90,8 +90,10 @@ def force(
     format_: str | None = None,
     column: list[str] | None = None,
     map_: list[str] | None = None,
+    rows: str | None = None,
     scorer: str | None = None,
     refusal: str | None = None,
+    same_model: bool = False,
     out: Path | None = None,
     json: bool = False,
     *,
@@ -106,17 +108,25 @@ def force(
 
     - `file` FILE: File that 'refusal-index import' reads or has written.
     - `model`: Model to ask, as PROVIDER/NAME.
+    - `same_model`: The model is that of the first pass, under another name.
     - `name`: Model in the file whose first pass to use, if the file has several models.
     - `out`: Output folder. [default: runs/NAME, derived from the settings]
     """
     from refusal_index.cli.runs import execute_and_show, print_caveats, print_notes
     from refusal_index.data.imports import ReadOptions
-    from refusal_index.runs.reuse import prepare_force
+    from refusal_index.runs.reuse import RULES_OF_IMPORTS, prepare_force
     from refusal_index.runs.settings import Settings
 
-    options = ReadOptions(columns_of(column), scorer, refusal, words=words_of(map_))
+    grader = values.get("grader")
+    options = ReadOptions(
+        *(columns_of(column), scorer, refusal),
+        words=words_of(map_),
+        encoding=values.get("encoding", "utf-8"),
+        rows=rows,
+        grader=grader if grader in RULES_OF_IMPORTS else None,
+    )
     settings = Settings.from_values(model=model, **values)
-    plan = prepare_force(file, settings, name=name, kind=format_, options=options, out=out)
+    plan = prepare_force(file, settings, name=name, kind=format_, options=options, out=out, same_model=same_model)
     print_caveats([plan])
     print_notes([plan])
     execute_and_show(plan, as_json=json)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,11 +9,10 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import BAD_INPUT, OptionError, one_of
+from refusal_index.cli.imported import FilesToRead
 from refusal_index.cli.shared_options import WeightedScoreP, columns_of, output, words_of
 
 if TYPE_CHECKING:
-    from refusal_index.data.first_pass import FirstPass, FirstPasses
-    from refusal_index.data.imports import ReadOptions
     from refusal_index.models.requests import ModelProvider
 
 
@@ -27,7 +24,10 @@ def import_(
     format_: str | None = None,
     column: list[str] | None = None,
     map_: list[str] | None = None,
+    rows: str | None = None,
+    encoding: str = "utf-8",
     scorer: str | None = None,
+    grader: str | None = None,
     refusal: str | None = None,
     name: str | None = None,
     dataset: str | None = None,
@@ -37,17 +37,14 @@ def import_(
 ) -> None:
     """Import results from other evaluation tools.
 
-    Writes an outcome table and prints the rates of the first pass; grades are not changed. Refused questions lack their
-    forced answers unless the file holds both passes or --forced names a second file; 'refusal-index force' adds them.
+    Writes an outcome table of what 'refusal-index score' reads, and prints the rates of the first pass; grades are not
+    changed. Refused questions lack their forced answers unless the file holds both passes or --forced names a second
+    file; 'refusal-index force' adds them.
 
     Exit status: 0 done, 2 bad input.
 
-    - `files` FILE: Logs of Inspect, samples of lm-eval, or graded answers (.csv, .jsonl, .json, .parquet).
+    - `files` FILE: Logs of Inspect, samples of lm-eval, or graded answers (.csv, .tsv, .jsonl, .json, .parquet, .xlsx).
     - `out` FILE: Outcome table to write: .parquet, .csv or .jsonl.
-    - `forced` FILE: File with the forced answers to a single FILE, matched by question.
-    - `name`: Name of the model, instead of the one in the files.
-    - `dataset`: Name of the dataset, instead of the one in the files.
-    - `variants` NAME: Name of the prompt, such as normal, instead of the one in the files.
     - `json`: Print the counts as JSON and nothing else.
     """
     from refusal_index.data.analysis import Analysis
@@ -63,11 +60,11 @@ def import_(
     file_format(out)  # before anything is read
     if any(out.resolve() == file.resolve() for file in (*files, *([forced] if forced else []))):
         raise OptionError(f"--out: {out} is one of the files to import; choose another name")
-    if forced is not None and len(files) > 1:
-        raise OptionError(f"--forced: expected a single FILE to match, got {len(files)}")
-    options = ReadOptions(columns_of(column), scorer, refusal, name, dataset, words_of(map_))
-    together, read = _read_both(files, forced, format_, options)
-    passes = [replace(first_pass, variant=variants or first_pass.variant) for first_pass in together]
+    words = words_of(map_)
+    options = ReadOptions(
+        columns_of(column), scorer, refusal, name, dataset, words, encoding=encoding, rows=rows, grader=grader
+    )
+    passes, read = FilesToRead(files, forced, format_, options, variants).read()
     table = to_outcomes(self_contained(first_pass) for first_pass in passes)
     try:
         write_outcomes(table, out)
@@ -92,22 +89,6 @@ def import_(
     console.prose(f"{out}: {count(len(table), 'row')}.{further if n_refused else ''}")
 
 
-def _read_both(
-    files: Sequence[Path], forced: Path | None, format_: str | None, options: ReadOptions
-) -> tuple[Sequence[FirstPass], list[tuple[str, FirstPasses]]]:
-    """Return the first passes of the files with their forced answers, and what was read from each file."""
-    from refusal_index.data.first_pass import check_order, with_forced, with_rows_of_forced
-    from refusal_index.runs.reuse import import_file, import_forced
-
-    read = [(str(path), import_file(path, format_, options).read) for path in files]
-    imported = [first_pass for _, found in read for first_pass in found.passes]
-    if forced is None:
-        return with_rows_of_forced(imported), read
-    check_order(imported, files[0], forced)
-    second = import_forced(imported, forced, format_, options)
-    return with_forced(imported, second.passes, str(forced)), [*read, (str(forced), second)]
-
-
 MAX_PROBLEMS = 20
 
 
@@ -115,6 +96,7 @@ def validate(
     file: Path,
     /,
     column: list[str] | None = None,
+    encoding: str = "utf-8",
     prompts: str = "default",
     variants: str = "normal",
     max_context_tokens: Annotated[int | None, typer.Option(min=1)] = None,
@@ -125,7 +107,7 @@ def validate(
 
     Exit status: 0 valid, 2 problems or bad input.
 
-    - `file` FILE: Questions (.csv, .jsonl, .parquet).
+    - `file` FILE: Questions (.csv, .tsv, .jsonl, .parquet, .xlsx).
     - `column` ROLE=NAME: Name a column, as in question=problem. Repeatable.
     - `variants` NAME: Prompt in which to show the first question.
     - `max_context_tokens`: Context length of the model; longer prompts are reported as problems.
@@ -138,7 +120,7 @@ def validate(
 
     prompt_set = load_prompt_set(prompts)
     one_of("--variants", variants, [*prompt_set.variants, FORCED])
-    questions = question_reader(file, columns_of(column))
+    questions = question_reader(file, columns_of(column), encoding)
     length = longest_in_characters(prompt_set)
     example_of = example_finder(prompt_set)
     survey = Survey(questions, length, CHARACTERS_PER_TOKEN, max_context_tokens, declines, example_of)

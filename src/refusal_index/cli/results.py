@@ -11,6 +11,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
+from refusal_index.cli.imported import FilesToRead, are_outcome_tables, score_imported
 from refusal_index.cli.shared_options import (
     DEFAULT_LEVEL,
     ConfidenceLevel,
@@ -21,6 +22,7 @@ from refusal_index.cli.shared_options import (
     readable_runs,
     summary_of,
     weights_of,
+    words_of,
 )
 
 if TYPE_CHECKING:
@@ -32,82 +34,132 @@ if TYPE_CHECKING:
 def score(
     files: list[Path] | None = None,
     /,
+    forced: Path | None = None,
     column: list[str] | None = None,
+    map_: list[str] | None = None,
+    refusal: str | None = None,
+    grader: str | None = None,
+    scorer: str | None = None,
+    format_: str | None = None,
+    rows: str | None = None,
+    encoding: str = "utf-8",
+    name: str | None = None,
+    dataset: str | None = None,
+    variants: str | None = None,
     weighted_score_p: Annotated[float | None, typer.Option(min=0)] = None,
     truthfulness_weights: str | None = None,
     confidence_level: ConfidenceLevel = DEFAULT_LEVEL,
     cluster: str | None = None,
     weight: str | None = None,
     regrade: bool = False,
-    refusal: str | None = None,
     rates: Path | None = None,
     json: bool = False,
 ) -> None:
     """Compute the Refusal Index from graded answers.
 
-    Reads outcome tables or published rates. For the folder of a run, rebuilds its outcome table and summary from the
+    Reads outcome tables, results of other tools, or published rates. If a file holds the first pass alone, prints its
+    rates and the command for the forced pass. For the folder of a run, rebuilds its outcome table and summary from the
     stored replies, without a request; with --cluster or --weight it prints the results and changes nothing.
 
     Exit status: 0 done, 1 more than 2% of the questions unscored, 2 bad input.
 
-    - `files` FILE: Outcome tables (.csv, .jsonl, .parquet; the columns refused and wrong suffice), or the folder of one
-      run.
-    - `column` ROLE=NAME: Name a column of the tables, as in wrong=is_error. Repeatable.
+    - `files` FILE: Outcome tables or graded answers (.csv, .tsv, .jsonl, .json, .parquet, .xlsx), logs of Inspect,
+      samples of lm-eval, or the folder of one run.
+    - `column` ROLE=NAME: Name a column of the files, as in wrong=is_error or grade=verdict. Repeatable.
     - `weighted_score_p`: p of the weighted score c - p(1 - r): the share answered right minus p times the share
       answered. [default: that of the run, else 1]
     - `regrade`: If another version graded the run by other rules, grade its replies again by the rules of this version.
-    - `refusal`: Setting --refusal of the run, if it is your own function: a function that the folder names is called
-      only if you name it too.
+    - `refusal`: How to recognise a refusal in a reply, whatever its grade: 'wording', 'tag', +REGEX, @FILE or a
+      function. A function that the folder of a run names is called only if you name it too. [default: by the grade]
     - `rates` FILE: Published rates instead of outcomes: columns correct_rate, refusal_rate, forced_accuracy, n.
     """
     from refusal_index.data.analysis import Analysis
+    from refusal_index.data.imports import ReadOptions
     from refusal_index.data.outcome_table import OWN_COLUMNS, Sampling
-    from refusal_index.findings.summary import is_complete
-    from refusal_index.render.summary import first_screen, summary_document
 
     sampling = Sampling(cluster, weight)
     analysis = Analysis(confidence_level, weighted_score_p, weights_of(truthfulness_weights), sampling)
+    of_imports: dict[str, object] = {"--forced": forced, "--map": map_, "--scorer": scorer, "--format": format_}
+    of_imports |= {"--rows": rows, "--grader": grader, "--name": name, "--dataset": dataset, "--variants": variants}
     if rates is not None:
-        if files:
-            raise OptionError(
-                f"score: expected outcomes or --rates, got both {files[0]} and {rates}; leave out one of them"
-            )
-        of_outcomes: dict[str, object] = {"--column": column, "--cluster": cluster, "--weight": weight}
-        of_outcomes |= {"--regrade": regrade, "--refusal": refusal}
-        for name, value in of_outcomes.items():
-            if value:
-                raise OptionError(f"{name}: applies to outcomes, got --rates {rates}; leave it out")
+        of_outcomes = {**of_imports, "--column": column, "--cluster": cluster, "--weight": weight, "--refusal": refusal}
+        _check_alone(rates, files, {**of_outcomes, "--regrade": regrade})
         _score_rates(rates, analysis, as_json=json)
         return
     if not files:
         raise OptionError("score: expected outcome tables, a run's folder or --rates FILE, got nothing; name one")
     folder = only_folder("score", files)
+    columns = columns_of(column)
+    is_import = any([*of_imports.values(), refusal and not folder])
+    if folder and is_import:
+        given = next(option for option, value in of_imports.items() if value)
+        raise OptionError(f"{given}: applies to other tools' files, got the folder of a run; leave it out")
     if folder and sampling == OWN_COLUMNS and not column:
         from refusal_index.cli.runs import show_run
 
         complete = show_run(_rebuilt(folder, analysis, regrade=regrade, refusal=refusal), as_json=json)
+    elif not folder and (is_import or not are_outcome_tables(files, columns, encoding)):
+        options = ReadOptions(
+            *(columns, scorer, refusal, name, dataset, words_of(map_)),
+            encoding=encoding,
+            rows=rows,
+            grader=grader,
+        )
+        complete = score_imported(FilesToRead(files, forced, format_, options, variants), analysis, as_json=json)
     else:
         if refusal is not None:
-            raise OptionError("--refusal: applies to a run's folder, whose replies are read again; leave it out")
-        summary = summary_of(files, analysis, columns_of(column))
-        complete = is_complete(summary)
-        _note_unused(files, sampling, columns_of(column))
-        if json:
-            console.document(summary_document(summary))
-        else:
-            options = {
-                "weighted_score_p": weighted_score_p,
-                "truthfulness_weights": truthfulness_weights,
-                "confidence_level": None if confidence_level == DEFAULT_LEVEL else confidence_level,
-                "cluster": cluster,
-                "weight": weight,
-                "column": column,
-            }
-            console.show(first_screen(summary))
-            console.say()
-            console.say(how_to_show(files, options))
+            raise OptionError(
+                "--refusal: replies of a run are read again only without --cluster, --weight and --column"
+            )
+        own = {
+            "weighted_score_p": weighted_score_p,
+            "truthfulness_weights": truthfulness_weights,
+            "confidence_level": None if confidence_level == DEFAULT_LEVEL else confidence_level,
+            "cluster": cluster,
+            "weight": weight,
+            "column": column,
+        }
+        complete = _score_outcomes(files, analysis, columns, encoding, own, as_json=json)
     if not complete:
         raise typer.Exit(INCOMPLETE)
+
+
+def _check_alone(rates: Path, files: Sequence[Path] | None, of_outcomes: Mapping[str, object]) -> None:
+    """Raise OptionError if files or options for outcomes are given together with published rates."""
+    if files:
+        raise OptionError(
+            f"score: expected outcomes or --rates, got both {files[0]} and {rates}; leave out one of them"
+        )
+    for option, value in of_outcomes.items():
+        if value:
+            raise OptionError(f"{option}: applies to outcomes, got --rates {rates}; leave it out")
+
+
+def _score_outcomes(
+    files: Sequence[Path],
+    analysis: Analysis,
+    columns: Mapping[str, str],
+    encoding: str,
+    options: Mapping[str, object],
+    *,
+    as_json: bool,
+) -> bool:
+    """Print the results of outcome tables or a run, and return whether they are complete.
+
+    - `options`: the options of the command that shows everything.
+    """
+    from refusal_index.findings.summary import is_complete
+    from refusal_index.render.summary import first_screen, summary_document
+
+    summary = summary_of(files, analysis, columns, encoding)
+    _note_unused(files, analysis.sampling, columns, encoding)
+    if as_json:
+        console.document(summary_document(summary))
+    else:
+        console.show(first_screen(summary))
+        console.say()
+        console.say(how_to_show(files, options))
+    return is_complete(summary)
 
 
 def _rebuilt(folder: Path, analysis: Analysis, *, regrade: bool, refusal: str | None) -> RunResults:
@@ -122,7 +174,7 @@ def _rebuilt(folder: Path, analysis: Analysis, *, regrade: bool, refusal: str | 
         return open_run(folder)
 
 
-def _note_unused(files: Sequence[Path], sampling: Sampling, columns: Mapping[str, str]) -> None:
+def _note_unused(files: Sequence[Path], sampling: Sampling, columns: Mapping[str, str], encoding: str) -> None:
     """Name the columns of outcome tables that were not used."""
     from refusal_index.data.outcome_table import SAMPLING_COLUMNS, unused_columns
     from refusal_index.data.tables import column_names
@@ -131,7 +183,7 @@ def _note_unused(files: Sequence[Path], sampling: Sampling, columns: Mapping[str
     from refusal_index.render.sentences import sentence
 
     used = {*columns.values(), *map(sampling.column, SAMPLING_COLUMNS)}
-    present = [name for path in files if path.is_file() for name in column_names(path, OutcomeTableError)]
+    present = [name for path in files if path.is_file() for name in column_names(path, OutcomeTableError, encoding)]
     unused = unused_columns(present, used)
     if unused:
         console.note(f"note: {sentence(not_used(unused))}")

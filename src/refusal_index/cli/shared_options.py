@@ -242,6 +242,7 @@ def summary_of(
     files: Sequence[Path],
     analysis: Analysis,
     columns: Mapping[str, str],
+    encoding: str = "utf-8",
 ) -> Summary:
     """Summarise outcome tables or a run."""
     from refusal_index.data.folder import RunFolder, read_outcomes_of
@@ -259,7 +260,7 @@ def summary_of(
         about = folder.read_about()
         settings = folder.read_settings()
     else:
-        table = read_tables(files, analysis.sampling, columns)
+        table = read_tables(files, analysis.sampling, columns, encoding)
         settings = {}
         about = {}
     summary = summarise(

@@ -171,6 +171,11 @@ class FirstPasses:
     compared_likelihoods: bool = False
     overruled: Mapping[str, int] = field(default_factory=dict)  # answers by grade that `refusal` made refusals
 
+    @property
+    def has_replies(self) -> bool:
+        """Whether it holds what the model wrote."""
+        return not self.compared_likelihoods and any(first_pass.reply is not None for first_pass in self.passes)
+
 
 def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | None = None) -> pl.DataFrame:
     """Return first passes as an outcome table; `wrong` is null for refusals without a forced pass.
@@ -270,10 +275,14 @@ def with_forced(first: Sequence[FirstPass], forced: Sequence[FirstPass], source:
             )
     refused = [first_pass for first_pass in first if first_pass.needs_forcing]
     if refused and not any(key(first_pass) in by_key for first_pass in refused):
+        texts = {_normal(first_pass.question.text) for first_pass in forced} - {NOT_KNOWN}
+        same = sum(_normal(first_pass.question.text) in texts for first_pass in refused)
+        advice = f"{same:,} have the same text: to match by text, --column question_id=question"
         raise FirstPassError(
             f"{source}: expected the forced answers to questions that were refused, got none of {len(refused):,} "
             f"(first: {refused[0].question.question_id!r}; this file begins with "
-            f"{forced[0].question.question_id!r}); name the column of ids in both with --column question_id=NAME"
+            f"{forced[0].question.question_id!r}); "
+            + (advice if same else "name the column of ids in both with --column question_id=NAME")
         )
     joined = []
     for first_pass in first:

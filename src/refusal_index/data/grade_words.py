@@ -39,7 +39,10 @@ SIMPLEQA_LETTERS: Vocabulary = {"a": Grade.CORRECT, "b": Grade.INCORRECT, "c": G
 INSPECT_LETTERS: Vocabulary = {"c": Grade.CORRECT, "i": Grade.INCORRECT, "n": Grade.REFUSED}
 """The letters of Inspect's scores: C is CORRECT, N is NO ANSWER."""
 
-MEANINGS = tuple(grade.value for grade in Grade)
+ANSWERED = "answered"
+"""The meaning of a word for an answer without a grade."""
+
+MEANINGS = (*(grade.value for grade in Grade), ANSWERED)
 """What the user can map a word to."""
 
 SHOWN = ("correct", "incorrect", "not_attempted", "refused", "unscored", "1", "0", "true", "false")
@@ -95,6 +98,12 @@ def translated(value: Any, words: Translations) -> Any:
     ('refused', 1)
     """
     return words.get(_word(value), value) if words else value
+
+
+def without_answered(cells: Sequence[Any], words: Translations) -> tuple[list[Any], list[bool]]:
+    """Return the cells of a column with None for those that only say that the model answered, and which these are."""
+    is_answered = [translated(single(cell), words) == ANSWERED for cell in cells]
+    return [None if answered else cell for cell, answered in zip(cells, is_answered, strict=True)], is_answered
 
 
 def read_grades(

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import ast
 import json
+import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from refusal_index.data import tables
-from refusal_index.data.datasets.dataset import Choices, ContentIds, texts
+from refusal_index.data.column_names import MARKS, NAMES, OTHER_GRADES
+from refusal_index.data.datasets.dataset import Choices, ContentIds, passages, texts
 from refusal_index.data.first_pass import (
     FIRST_EMPTY,
     FORCED_EMPTY,
@@ -27,7 +29,7 @@ from refusal_index.data.first_pass import (
     FirstPasses,
     forced_outcome,
 )
-from refusal_index.data.grade_words import Translations, are_grades, read_grades
+from refusal_index.data.grade_words import Translations, are_grades, read_grades, without_answered
 from refusal_index.data.outcome import NOT_GRADED, Grade, Question
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.text import is_blank
@@ -50,53 +52,38 @@ def _as_it_is(cell: Any) -> Any:
     return cell
 
 
-COLUMNS: Mapping[str, tables.Column] = {
-    "question": tables.Column(("question", "problem", "query", "prompt", "instruction"), tables.text),
-    "answer": tables.Column(
-        ("gold", "target", "gold_answer", "gold_answers", "correct_answer", "reference_answer", "answer"), answers
-    ),
-    "aliases": tables.Column(("aliases", "answer_aliases"), texts),
-    "choices": tables.Column(("choices", "options"), Choices.read),
-    "reply": tables.Column(
-        (
-            *("first_reply", "reply", "predicted_answer", "prediction", "response", "model_output", "model_answer"),
-            *("model_response", "llm_response", "output", "completion"),
-        ),
-        tables.verbatim,
-    ),
+READERS: Mapping[str, Callable[[Any], Any]] = {
+    "question": tables.text,
+    "answer": answers,
+    "aliases": texts,
+    "choices": Choices.read,
+    "reply": tables.verbatim,
     # the cells of both columns of grades are read together, by `read_grades`
-    "grade": tables.Column(("first_grade", "grade", "grade_letter", "grade_str", "verdict"), _as_it_is),
-    "refused": tables.Column(
-        (
-            *("refused", "is_refused", "refusal", "is_refusal", "abstained", "is_abstained", "is_abstention"),
-            *("declined", "is_declined", "not_attempted", "is_not_attempted"),
-        ),
-        tables.FLAG,
-    ),
-    "answered": tables.Column(("answered", "is_answered", "attempted", "is_attempted"), tables.FLAG),
-    "correct": tables.Column(("correct", "is_correct"), tables.FLAG),
-    "incorrect": tables.Column(("incorrect", "is_incorrect", "wrong", "is_wrong"), tables.FLAG),
-    "answerable": tables.Column(("answerable", "is_answerable"), tables.FLAG),
-    "unanswerable": tables.Column(("unanswerable", "is_unanswerable", "is_impossible"), tables.FLAG),
-    "question_id": tables.Column(("question_id", "id", "qid", "uuid"), tables.text),
-    "model": tables.Column(("model", "model_name"), tables.text),
-    "dataset": tables.Column(("dataset",), tables.text),
-    "variant": tables.Column(("variant", "condition"), tables.text),
-    "draw": tables.Column(("draw",), tables.Kind("a whole number from 0", low=0, is_whole=True)),
-    "forced_grade": tables.Column(("forced_grade", "second_grade"), _as_it_is),
-    "forced_correct": tables.Column(
-        ("forced_correct", "forced_is_correct", "correct_forced", "correct_when_forced"), tables.FLAG
-    ),
-    "forced_incorrect": tables.Column(
-        ("forced_incorrect", "forced_is_incorrect", "incorrect_forced", "forced_wrong", "wrong_forced"), tables.FLAG
-    ),
-    "forced_reply": tables.Column(("forced_reply", "forced_answer"), tables.verbatim),
+    "grade": _as_it_is,
+    "refused": tables.FLAG,
+    "answered": tables.FLAG,
+    "correct": tables.FLAG,
+    "incorrect": tables.FLAG,
+    "answerable": tables.FLAG,
+    "unanswerable": tables.FLAG,
+    "question_id": tables.text,
+    "model": tables.text,
+    "dataset": tables.text,
+    "variant": tables.text,
+    "draw": tables.Kind("a whole number from 0", low=0, is_whole=True),
+    "forced_grade": _as_it_is,
+    "forced_correct": tables.FLAG,
+    "forced_incorrect": tables.FLAG,
+    "forced_reply": tables.verbatim,
     # a column with such a name may hold anything, so these are only read from columns that the user names
-    "p_answering": tables.Column((), tables.PROBABILITY),
-    "confidence": tables.Column((), tables.PROBABILITY),
-    "topic": tables.Column(("topic", "category", "subject"), tables.text),
-    "context": tables.Column(("context", "passage"), tables.text),
+    "p_answering": tables.PROBABILITY,
+    "confidence": tables.PROBABILITY,
+    "topic": tables.text,
+    "context": passages,
 }
+"""How the cells of each role are read."""
+
+COLUMNS = {role: tables.Column(NAMES.get(role, ()), read) for role, read in READERS.items()}
 """The columns, by role."""
 
 INVERSES = {"answered": "refused", "unanswerable": "answerable", "forced_incorrect": "forced_correct"}
@@ -108,17 +95,16 @@ GRADE_SOURCES = ("grade", "correct", "incorrect", "refused", "answered")
 NAMED_LIKE_OTHERS = {"choices", *(role for role, column in COLUMNS.items() if column.read is tables.FLAG)}
 """Roles whose usual names other columns have too; such a column is left out if none of its cells can be read."""
 
-OTHER_GRADES = (
-    *("judge_label", "judge_pred", "judge_grade", "judge_verdict", "judge_result", "judge", "grader_label"),
-    *("judgement", "judgment", "label", "result", "outcome", "evaluation", "correctness"),
-)
-"""Further usual names of a column of grades; such a column is read only if it holds nothing but words for grades."""
+SAMPLED = "sampled_responses"
+"""A column of UQLM, whose metrics compare replies with each other."""
 
 Values = Mapping[str, Any]
 """The values of a row, by role."""
 
 
-def read_graded(file: SourceFile, columns: Mapping[str, str], words: Translations) -> FirstPasses:
+def read_graded(
+    file: SourceFile, columns: Mapping[str, str], words: Translations, *, needs_grades: bool = True
+) -> FirstPasses:
     """Return the first passes of a file with one graded answer per row.
 
     The grade is read from a column of grades, or from flags for right, wrong and refused answers. A flag for refusals
@@ -134,9 +120,12 @@ def read_graded(file: SourceFile, columns: Mapping[str, str], words: Translation
     - `file`: the file.
     - `columns`: column by role, for columns without a usual name; ``result.grade`` is a path to a nested value.
     - `words`: translations of words for grades.
+    - `needs_grades`: whether a file without grades is an error; otherwise its answers are unscored.
     """
-    rows, by_role = resolved(file, columns)
+    rows, by_role = resolved(file, columns, needs_grades=needs_grades)
     cells = [_values(row, by_role) for row in rows]
+    if "grade" in by_role:
+        _set_answered(cells, words)
     _read_grades(rows, by_role, cells, words)
     ids = _ids(rows, cells, by_role)
     marks = [values["grade"] if "grade" in by_role else _of_flags(values) for values in cells]
@@ -166,10 +155,14 @@ def read_graded(file: SourceFile, columns: Mapping[str, str], words: Translation
     )
 
 
-def resolved(file: SourceFile, columns: Mapping[str, str]) -> tuple[tuple[tables.Row, ...], dict[str, str]]:
-    """Return the records of a file, and the column of each role; raises DatasetError if there is no grade."""
+def resolved(
+    file: SourceFile, columns: Mapping[str, str], *, needs_grades: bool = True
+) -> tuple[tuple[tables.Row, ...], dict[str, str]]:
+    """Return the records of a file, and the column of each role.
+
+    Raises DatasetError if there is no grade although `needs_grades`.
+    """
     rows, by_role = file.resolved(columns, COLUMNS)
-    present = tables.present_columns(rows)
     if "grade" not in columns:
         by_role |= _column_of_grades(rows, by_role)
     usual = {role: name for role, name in by_role.items() if role not in columns}
@@ -178,13 +171,54 @@ def resolved(file: SourceFile, columns: Mapping[str, str]) -> tuple[tuple[tables
     if "grade" in usual and all(_is_empty(row.cells.get(usual["grade"])) for row in rows):
         left_out.add("grade")
     if not set(GRADE_SOURCES) & by_role.keys():
-        error = tables.missing_column(file.source, present, "grade", "grade")
-        candidate = next((name for name in present if _holds_grades(rows, name)), None)
-        if candidate is not None:
-            error.setting = "grade", candidate
-        raise error
+        by_role |= _column_of_marks(rows, by_role)
+    if not set(GRADE_SOURCES) & by_role.keys() and needs_grades:
+        raise _without_grades(file, rows, by_role, columns)
     kept = {role: name for role, name in by_role.items() if role not in left_out}
-    return rows, kept if set(GRADE_SOURCES) & kept.keys() else by_role
+    return rows, kept if set(GRADE_SOURCES) & kept.keys() or not needs_grades else by_role
+
+
+def _column_of_marks(rows: Sequence[tables.Row], by_role: Mapping[str, str]) -> dict[str, str]:
+    """Return the only metric that says right or wrong of every answer, by the role of its flag."""
+    present = tables.present_columns(rows)
+    if SAMPLED in present:
+        return {}
+    marks = [name for name in present if tables.plain_name(name) in MARKS and name not in by_role.values()]
+    flags = [name for name in marks if _are_flags(rows, name)]
+    return {"correct": flags[0]} if len(flags) == 1 else {}
+
+
+def _are_flags(rows: Sequence[tables.Row], column: str) -> bool:
+    try:
+        flags = [tables.FLAG(row.cells.get(column)) for row in rows]
+    except ValueError:
+        return False
+    return any(flag is not None for flag in flags)
+
+
+def _without_grades(
+    file: SourceFile, rows: Sequence[tables.Row], by_role: Mapping[str, str], columns: Mapping[str, str]
+) -> TableError:
+    """Return the error for a file without grades, with what to do about it.
+
+    - `columns`: the columns that the user named.
+    """
+    present = tables.present_columns(rows)
+    path = file.source.name
+    error = tables.missing_column(file.source, present, "grade", "grade")
+    candidate = next((name for name in present if _holds_grades(rows, name)), None)
+    if candidate is not None:
+        error.setting = "grade", candidate
+    elif "reply" not in by_role and {"question", "answer"} <= by_role.keys():
+        named = [word for role, name in columns.items() for word in ("--column", f"{role}={name}")]
+        command = shlex.join(["refusal-index", "run", "--data", path, *named, "--model", "PROVIDER/NAME"])
+        error = file.source.wrong(f"expected graded answers, got questions without replies; to ask a model: {command}")
+    elif "reply" in by_role and "answer" in by_role:
+        error.args = (f"{path}: expected grades, got replies without; grade them with --grader exact, or name them",)
+    elif "reply" in by_role:
+        advice = "name the gold answers with --column answer=NAME and add --grader exact, or name the grades"
+        error.args = (f"{path}: expected grades, got replies without grades and gold answers; {advice}",)
+    return error
 
 
 def _column_of_grades(rows: Sequence[tables.Row], by_role: Mapping[str, str]) -> dict[str, str]:
@@ -233,6 +267,15 @@ def _values(row: tables.Row, by_role: Mapping[str, str]) -> dict[str, Any]:
             )
         values[role] = not flag
     return values
+
+
+def _set_answered(cells: Sequence[dict[str, Any]], words: Translations) -> None:
+    """Replace grades that only say that the model answered by the flag for that."""
+    grades, are_answered = without_answered([values["grade"] for values in cells], words)
+    for values, grade, is_answered in zip(cells, grades, are_answered, strict=True):
+        values["grade"] = grade
+        if is_answered:
+            values["refused"] = False
 
 
 def _read_grades(
@@ -309,7 +352,7 @@ def _first_pass(values: Values, question_id: str, grade: Grade | None, name: str
     - `name`: the name of the model, if the row has none.
     """
     return FirstPass(
-        question=_question(values, question_id),
+        question=question_of(values, question_id),
         model=values["model"] or name,
         dataset=values["dataset"],
         grade=grade,
@@ -346,7 +389,8 @@ def _with_forced(
     return replace(first_pass, forced=forced_outcome(None, reply, FORCED_EMPTY), unused_grades=int(is_unused))
 
 
-def _question(values: Values, question_id: str) -> Question:
+def question_of(values: Values, question_id: str) -> Question:
+    """Return the question in the values of a row, by role."""
     text = values["question"] or NOT_KNOWN
     if values["answerable"] is False:
         return Question(question_id, text, None, topic=values["topic"], context=values["context"])
@@ -381,7 +425,9 @@ def _conflicts(
 
     - `grades`: the grade of every row, also of those with an empty reply.
     """
-    used = by_role.get("grade") or next(by_role[role] for role in GRADE_SOURCES if role in by_role)
+    used = by_role.get("grade") or next((by_role[role] for role in GRADE_SOURCES if role in by_role), None)
+    if used is None:
+        return
     usual = (*COLUMNS["grade"].names, *OTHER_GRADES)
     for name in _not_used(rows, by_role):
         if not _holds_grades(rows, name) and tables.plain_name(name) not in usual:

@@ -7,14 +7,16 @@ reads Inspect's logs, `plugins/lm_eval` samples of lm-evaluation-harness.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
+from refusal_index.data.encodings import UTF_8
 from refusal_index.data.first_pass import FirstPass, FirstPassError, FirstPasses, from_outcomes
 from refusal_index.data.grade_words import Translations
 from refusal_index.data.graded import read_graded, resolved
 from refusal_index.data.outcome import Grade, Question
-from refusal_index.data.outcome_table import REQUIRED, read_outcomes, unused_columns
+from refusal_index.data.outcome_table import REQUIRED, SCHEMA, read_outcomes, unused_columns
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.tables import present_columns
 from refusal_index.data.text import SECONDS, is_blank
@@ -39,6 +41,9 @@ class ReadOptions:
     name: str | None = None
     dataset: str | None = None
     words: Translations = field(default_factory=dict)  # translations of words for grades
+    encoding: str = UTF_8  # of text files
+    rows: str | None = None  # path of the list of answers in a document; None to find it
+    grader: str | None = None  # the rule that grades answers without a grade; None to leave them unscored
     # what `refusal` stands for: a reply that it detects is a refusal, whatever its grade
     detector: Callable[[str, Question], bool] | None = None
 
@@ -67,14 +72,25 @@ class ReadOptions:
         return replace(named, grade=Grade.REFUSED, reason=None) if is_refusal else named
 
 
-def detected_format(file: SourceFile) -> str:
-    """Return the format of a file by its content; raises DatasetError if it is empty or malformed."""
+def detected_format(file: SourceFile, columns: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the format of a file by its content; raises DatasetError if it is empty or malformed.
+
+    - `columns`: the named columns by role.
+    """
     if file.is_inspect_log:
         return INSPECT
-    columns = file.records[0].cells
-    if "doc_id" in columns and "filtered_resps" in columns:
+    present = file.records[0].cells
+    if "doc_id" in present and "filtered_resps" in present:
         return LM_EVAL
-    return OUTCOMES if all(column in columns for column in REQUIRED) else GRADED
+    return OUTCOMES if holds_outcomes(present, columns) else GRADED
+
+
+def holds_outcomes(present: Collection[str], columns: Mapping[str, str]) -> bool:
+    """Whether a table with these columns is an outcome table.
+
+    - `columns`: the named columns by role.
+    """
+    return all(name in present or name in columns for name in REQUIRED) and columns.keys() <= SCHEMA.keys()
 
 
 def read_first_passes(file: SourceFile, kind: str, options: ReadOptions) -> FirstPasses:
@@ -93,14 +109,13 @@ def read_first_passes(file: SourceFile, kind: str, options: ReadOptions) -> Firs
             "grades with --column grade=NAME"
         )
     if kind == GRADED:
-        return options.applied(read_graded(file, options.columns, options.words))
-    for option, values in (("--column", options.columns), ("--map", options.words)):
-        if values:
-            raise FirstPassError(
-                f"{option}: {file.path} is an outcome table, whose columns and words are fixed; leave it out"
-            )
-    not_used = unused_columns(present_columns(file.records))
-    return options.applied(FirstPasses(from_outcomes(read_outcomes(file.path)), not_used=not_used, is_fixed=True))
+        read = read_graded(file, options.columns, options.words, needs_grades=options.grader is None)
+        return options.applied(read)
+    if options.words:
+        raise FirstPassError(f"--map: {file.path} is an outcome table, whose words are fixed; leave it out")
+    table = read_outcomes(file.path, columns=options.columns, encoding=options.encoding)
+    not_used = unused_columns(present_columns(file.records), options.columns.values())
+    return options.applied(FirstPasses(from_outcomes(table), not_used=not_used, is_fixed=True))
 
 
 def has_ids(file: SourceFile, kind: str, options: ReadOptions) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from refusal_index.data.encodings import UTF_8
 from refusal_index.data.files import read_plain
 from refusal_index.data.outcome import Grade, Outcome, Question
 from refusal_index.data.tables import (
@@ -27,11 +28,10 @@ from refusal_index.data.tables import (
     file_format,
     read_text,
     resolve_columns,
-    undo_safe,
     verbatim,
-    write_table,
 )
 from refusal_index.data.text import sound_text
+from refusal_index.data.written_tables import undo_safe, write_table
 from refusal_index.errors import OutcomeTableError, nearest, shortened
 
 SCHEMA_VERSION = 1
@@ -313,7 +313,10 @@ def _record(run: Identification, question: Question, outcome: Outcome) -> tuple[
 
 
 def read_outcomes(
-    data: object, sampling: Sampling = OWN_COLUMNS, columns: Mapping[str, str] | None = None
+    data: object,
+    sampling: Sampling = OWN_COLUMNS,
+    columns: Mapping[str, str] | None = None,
+    encoding: str = UTF_8,
 ) -> pl.DataFrame:
     """Read an outcome table.
 
@@ -327,11 +330,12 @@ def read_outcomes(
       null. Columns with other names are ignored.
     - `sampling`: names of the columns to read as `cluster` and `weight`.
     - `columns`: by column of `SCHEMA`, the name of the column to read it from; None if the user cannot name any.
+    - `encoding`: encoding of a text file.
     - returned: the columns of `SCHEMA`; also those of `OPTIONAL` if `data` has them and `schema_version`.
     """
     named_columns = (columns or {}).values()
     names = tuple(dict.fromkeys((*SCHEMA, *OPTIONAL, *map(sampling.column, SAMPLING_COLUMNS), *named_columns)))
-    raw = read_text(data, names, "row of outcomes", OutcomeTableError)
+    raw = read_text(data, names, "row of outcomes", OutcomeTableError, encoding=encoding)
     if raw.source.kind == "csv" and "schema_version" in raw.columns:
         raw = replace(raw, frame=undo_safe(raw.frame))
     by_role = resolve_columns(raw.source, raw.columns, columns or {}, dict.fromkeys(SCHEMA, Column((), verbatim)))
@@ -355,13 +359,16 @@ def unused_columns(present: Iterable[str], used: Iterable[str] = ()) -> tuple[st
 
 
 def read_tables(
-    paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS, columns: Mapping[str, str] | None = None
+    paths: Sequence[Path],
+    sampling: Sampling = OWN_COLUMNS,
+    columns: Mapping[str, str] | None = None,
+    encoding: str = UTF_8,
 ) -> pl.DataFrame:
     """Read and concatenate outcome tables; in several files, a missing model is filled in with the file's name.
 
     Raises OutcomeTableError if a file cannot be used, or two files share a row.
     """
-    tables = [read_outcomes(path, sampling, columns) for path in paths]
+    tables = [read_outcomes(path, sampling, columns, encoding) for path in paths]
     if len(paths) > 1:
         tables = [
             table.with_columns(pl.col("model").fill_null(path.stem)) for path, table in zip(paths, tables, strict=True)

@@ -1,17 +1,9 @@
-r"""Tables in files (CSV, JSON Lines, Parquet) and in memory (data frames, dictionaries): read, and written to files.
+"""Tables in files (CSV, JSON Lines, Parquet, workbooks) and in memory (data frames, dictionaries), as they are read.
 
 A table is read as rows (`read_rows`) or as columns of text (`read_text`). Each row has its line number, so that error
 messages name the file, the line and the column. An importer declares its columns by role: a `Column` has the usual
 names in other tools' files and a function to parse its cells, such as `text` or a `Kind` of word or number.
 `resolve_columns` finds the column of each role, and `values_by_role` parses the cells of a row.
-
-`write_table` writes a table as Parquet, JSON Lines, or CSV that is safe to open in a spreadsheet and is read back
-exactly. A text cell that a spreadsheet could take for a formula (it begins with ``=``, ``+``, ``-``, ``@``, one of
-their full-width forms, a tab or a line break) is written with an apostrophe before it. To make this reversible, text
-that begins with an apostrophe gets another one, and an empty text is written as a single apostrophe, whereas an empty
-cell is null. It is safe to print as well: a control character other than a tab or a line break is written as an escape
-(``\x1b``), and a backslash before what looks like one is doubled. Both are undone only in files with the column
-`schema_version`: other tools' files are read unchanged, with empty cells as null.
 """
 
 from __future__ import annotations
@@ -34,8 +26,9 @@ from typing import Any, BinaryIO
 
 import polars as pl
 
-from refusal_index.data.files import write_atomically
+from refusal_index.data.encodings import UTF_8, checked_encoding, other_encoding
 from refusal_index.data.text import sound_text
+from refusal_index.data.workbooks import workbook_rows
 from refusal_index.errors import (
     OutcomeTableError,
     TableError,
@@ -46,7 +39,10 @@ from refusal_index.errors import (
 )
 
 SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-"""Format by suffix; text formats may be followed by .gz."""
+"""Format by suffix of a table that is written; text formats may be followed by .gz."""
+
+READABLE = {**SUFFIXES, ".tsv": "csv", ".xlsx": "xlsx"}
+"""Format by suffix of a table that is read."""
 
 UNITS = {"csv": "line", "jsonl": "line", "json": "item"}
 """What a row's number counts, by format; rows if not listed."""
@@ -64,11 +60,12 @@ class Source:
     kind: str
     holds: str  # what a row is, in words
     error: type[TableError]  # the class of errors about it
+    encoding: str = UTF_8  # of text in files
 
     @classmethod
-    def from_path(cls, path: str | Path, holds: str, error: type[TableError]) -> Source:
-        """Return a file as a source; raises `error` if its suffix is unknown."""
-        return cls(str(path), file_format(path, error), holds, error)
+    def from_path(cls, path: str | Path, holds: str, error: type[TableError], encoding: str = UTF_8) -> Source:
+        """Return a file as a source; raises `error` if its suffix or the encoding is unknown."""
+        return cls(str(path), file_format(path, error, READABLE), holds, error, checked_encoding(encoding, error))
 
     def place(self, *lines: int, limit: int = 10) -> str:
         """Return a description of the place of some rows.
@@ -115,12 +112,17 @@ class Row:
         return self.source.wrong(message, [self.line], column)
 
 
-def file_format(path: str | Path, error: type[TableError] = OutcomeTableError) -> str:
-    """Return the format of a file by its suffix; raises `error` if it is unknown."""
+def file_format(
+    path: str | Path, error: type[TableError] = OutcomeTableError, formats: Mapping[str, str] = SUFFIXES
+) -> str:
+    """Return the format of a file by its suffix; raises `error` if it is unknown.
+
+    - `formats`: `SUFFIXES` for a file to write, `READABLE` for one to read.
+    """
     name = Path(path).name.lower()
-    kind = SUFFIXES.get(Path(name.removesuffix(".gz")).suffix)
-    if kind is None or (kind == "parquet" and name.endswith(".gz")):
-        *suffixes, last = SUFFIXES
+    kind = formats.get(Path(name.removesuffix(".gz")).suffix)
+    if kind is None or (kind in ("parquet", "xlsx") and name.endswith(".gz")):
+        *suffixes, last = formats
         raise error(
             f"{path}: expected a file that ends in {', '.join(suffixes)} or {last} (text perhaps followed by .gz), got "
             f"{shortened(Path(path).suffix)}; convert it to one of these, or rename it if it is one of them"
@@ -154,9 +156,9 @@ def present_columns(rows: Iterable[Row]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(column for row in rows for column in row.cells))
 
 
-def column_names(path: Path, error: type[TableError]) -> tuple[str, ...]:
+def column_names(path: Path, error: type[TableError], encoding: str = UTF_8) -> tuple[str, ...]:
     """Return the columns of a file, for JSON Lines those of its first row; raises `error` if it cannot be read."""
-    source = Source.from_path(path, "row", error)
+    source = Source.from_path(path, "row", error, encoding)
     with opened(path, error) as file:
         if source.kind == "parquet":
             with _parquet_errors(source):
@@ -223,6 +225,12 @@ NUMBER = Kind("a number", advice="write it with a point, as in 2.5")
 PROBABILITY = Kind("a probability in [0, 1]", advice="is it a percentage or a log probability?", low=0, high=1)
 WHOLE = Kind("a whole number", advice="write digits only", is_whole=True)
 
+SEPARATORS = ",;\t"
+"""Separators of cells in CSV; spreadsheets write semicolons in many locales."""
+
+PROMPTFOO = {"Status", "Grader Reason"}
+"""Columns of promptfoo's CSV."""
+
 ROWS_AT_A_TIME = 1000
 ROWS_OF_PARQUET = 100_000
 MAX_CELL_LENGTH = 2**31 - 1  # the csv module's default limit is too small for a page or a context
@@ -288,6 +296,8 @@ def iter_rows(source: Source, data: Any, problems: Problems | None = None) -> It
         records = _csv_records(source, _lines(source, data), problems)
     elif source.kind == "jsonl":
         records = _json_records(source, _lines(source, data), problems)
+    elif source.kind == "xlsx":
+        records = _workbook_records(source, data)
     elif source.kind == "parquet":
         slices = (frame.iter_rows(named=True) for frame in _slices(source, data))
         records = enumerate(itertools.chain.from_iterable(slices), start=1)
@@ -299,7 +309,13 @@ def iter_rows(source: Source, data: Any, problems: Problems | None = None) -> It
 
 
 def read_text(
-    data: object, columns: Sequence[str], holds: str, error: type[TableError], *, first_of_lists: bool = False
+    data: object,
+    columns: Sequence[str],
+    holds: str,
+    error: type[TableError],
+    *,
+    first_of_lists: bool = False,
+    encoding: str = UTF_8,
 ) -> TextTable:
     """Read the columns `columns` that are present, as text.
 
@@ -307,12 +323,12 @@ def read_text(
 
     - `data`: the path of a file, a data frame, or dictionaries.
     - `columns`: names of columns.
-    - `holds`, `error`: as in `Source`.
+    - `holds`, `error`, `encoding`: as in `Source`.
     - `first_of_lists`: whether to take the first entry of a cell that holds a list; otherwise a list is an error.
     """
     if isinstance(data, str | Path):
         with opened(Path(data), error) as file:
-            table = _text(Source.from_path(data, holds, error), file, columns, first_of_lists)
+            table = _text(Source.from_path(data, holds, error, encoding), file, columns, first_of_lists)
     else:
         table = _text(Source("the table", "memory", holds, error), data, columns, first_of_lists)
     if table.lines.is_empty():
@@ -427,9 +443,9 @@ def _lines(source: Source, file: BinaryIO) -> Iterator[str]:
     number = 0
     try:
         for number, line in enumerate(_unpacked_lines(source, file) if packed else _coded_lines(source, file), 1):
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            yield line.decode("utf-8-sig" if number == 1 and source.encoding == UTF_8 else source.encoding)
     except UnicodeDecodeError as error:
-        raise source.wrong("expected text in UTF-8, got other bytes; save it as UTF-8", [number]) from error
+        raise source.wrong(other_encoding(source.encoding, error), [number]) from error
     except (OSError, EOFError, zlib.error) as error:
         problem = "unpacked ({}); check that it is complete and is gzip" if packed else "read ({}); try again"
         raise source.broken(problem.format(error)) from error
@@ -460,7 +476,8 @@ def _unpacked_lines(source: Source, file: BinaryIO) -> Iterator[bytes]:
 
 def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None) -> Iterator[Record]:
     csv.field_size_limit(MAX_CELL_LENGTH)
-    reader = csv.reader(_csv_lines(lines), strict=True)
+    before, separator = _separator(rows := _csv_lines(lines))
+    reader = csv.reader(itertools.chain(before, rows), strict=True, delimiter=separator)
     header: list[str] | None = None
     line = 1
     try:
@@ -478,11 +495,23 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
                 yield begins, dict(zip(header, cells, strict=True))
             elif len(cells) > len(header):
                 message = f"expected {len(header)} cells as in the header, got {len(cells)}"
-                _report(source.wrong(f"{message}; put quotes around text that holds commas", [begins]), problems)
+                _report(source.wrong(f"{message}; put quotes around text that holds {separator!r}", [begins]), problems)
             else:
                 yield begins, dict(itertools.zip_longest(header, cells, fillvalue=""))
     except csv.Error as error:
         _report(source.wrong(f"malformed CSV ({error}); check the quotes in this place", [line]), problems)
+
+
+def _separator(lines: Iterator[str]) -> tuple[list[str], str]:
+    """Return the lines up to the header, and the separator that splits the header into the most cells."""
+    before = []
+    for line in lines:
+        before.append(line)
+        if line.strip():
+            break
+    header = before[-1] if before else ""
+    sizes = {mark: len(next(csv.reader([header], delimiter=mark), ())) for mark in SEPARATORS}
+    return before, max(SEPARATORS, key=sizes.__getitem__)
 
 
 def _csv_lines(lines: Iterable[str]) -> Iterator[str]:
@@ -502,11 +531,15 @@ def _csv_lines(lines: Iterable[str]) -> Iterator[str]:
 
 def _checked_header(source: Source, header: list[str]) -> list[str]:
     header = [column.strip() for column in header]
-    # Spreadsheets write semicolons in many locales.
-    separator = next((mark for mark in (";", "\t", "|") if mark in header[0]), None)
-    if len(header) == 1 and separator:
-        raise source.wrong(f"expected cells separated by commas, found {separator!r}; save it with commas")
-    return _each_once(source, header)
+    if len(header) == 1 and "|" in header[0]:
+        raise source.wrong("expected cells separated by commas, semicolons or tabs, found '|'; save it with commas")
+    return _each_once(source, _numbered(header) if set(header) >= PROMPTFOO else header)
+
+
+def _numbered(header: list[str]) -> list[str]:
+    """Return the header of promptfoo's CSV, which repeats columns for every prompt, with numbers for repetitions."""
+    before = [header[:index].count(name) for index, name in enumerate(header)]
+    return [f"{name} {number + 1}" if number else name for name, number in zip(header, before, strict=True)]
 
 
 def _each_once(source: Source, names: list[str]) -> list[str]:
@@ -514,6 +547,18 @@ def _each_once(source: Source, names: list[str]) -> list[str]:
     if twice:
         raise source.wrong(f"expected every column once, got {twice[0]!r} twice; rename or remove one of the two")
     return names
+
+
+def _workbook_records(source: Source, data: BinaryIO) -> Iterator[Record]:
+    """Yield the rows of the first sheet of a workbook below its header."""
+    try:
+        rows = list(workbook_rows(data))
+    except ValueError as error:
+        raise source.broken(f"read as a workbook ({error})") from error
+    if rows:
+        header = _each_once(source, [str(cell or "").strip() for cell in rows[0][1]])
+        for number, cells in rows[1:]:
+            yield number, dict(itertools.zip_longest(header, cells[: len(header)]))
 
 
 def _json_records(source: Source, lines: Iterable[str], problems: Problems | None) -> Iterator[Record]:
@@ -610,12 +655,13 @@ class Column:
 
 
 def plain_name(column: str) -> str:
-    """Return the name of a column in lower case, with underscores in place of spaces and dashes.
+    """Return the name of a column in lower case, with underscores between words.
 
-    >>> plain_name("Judge Label")
-    'judge_label'
+    >>> plain_name("Judge Label"), plain_name("actualOutput")
+    ('judge_label', 'actual_output')
     """
-    return column.strip().casefold().replace(" ", "_").replace("-", "_")
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column.strip())
+    return apart.casefold().replace(" ", "_").replace("-", "_")
 
 
 def verbatim(cell: Any) -> str | None:
@@ -674,8 +720,9 @@ def resolve_columns(
             raise missing_column(source, present, role, name)
     taken = () if strict else names.values()  # given for another role
     free = [column for column in present if column not in taken]
-    by_role = {}
+    by_role: dict[str, str] = {}
     for role, column in usual.items():
+        free = [name for name in free if name not in by_role.values()]
         matching = [name for usual_name in column.names for name in free if plain_name(name) == usual_name]
         if role in names:
             by_role[role] = names[role]
@@ -691,72 +738,6 @@ def missing_column(source: Source, present: Collection[str], role: str, column: 
     """Return the error for a missing column of a role."""
     advice = f"{suggestion(column, present) or ';'} say which column it is"
     error = source.lacks(f"a column {column!r} with the {role}", present, advice)
-    error.setting = role, nearest(column, present) or "NAME"
+    beginning = next((name for name in present if column.startswith(plain_name(name))), "NAME")
+    error.setting = role, nearest(column, present) or beginning
     return error
-
-
-# In some locales, spreadsheets treat the full-width forms of the first four as formulas too.
-_DEFUSED = "[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n']"
-
-
-def csv_text(table: pl.DataFrame) -> str:
-    r"""Return a table as CSV that is safe in spreadsheets and terminals; `undo_safe` restores its cells.
-
-    >>> csv_text(pl.DataFrame({"reply": ["=1+1", "\x1b[2J"]})).split()
-    ['reply', "'=1+1", '\\x1b[2J']
-    """
-    cell = pl.col(pl.String).map_batches(_escaped, return_dtype=pl.String)
-    risky = cell.str.contains(f"^($|{_DEFUSED})")
-    quoted = pl.when(risky).then(pl.lit("'") + cell).otherwise(cell)
-    return table.with_columns(quoted.name.keep()).write_csv()
-
-
-def write_table(table: pl.DataFrame, path: Path) -> None:
-    """Write a table as Parquet, CSV or JSON Lines, by the file's suffix; the file is replaced atomically."""
-    kind = file_format(path)
-    if kind == "parquet":
-        buffer = io.BytesIO()
-        table.write_parquet(buffer)
-        content = buffer.getvalue()
-    else:
-        content = (csv_text(table) if kind == "csv" else table.write_ndjson()).encode()
-        if path.name.lower().endswith(".gz"):
-            content = gzip.compress(content, mtime=0)  # so the same table gives the same bytes
-    write_atomically(path, content)
-
-
-def undo_safe(cells: pl.DataFrame) -> pl.DataFrame:
-    """Remove the apostrophes and escapes that `csv_text` added."""
-    cell = pl.col(pl.String)
-    bare = pl.when(cell.str.contains(f"^'($|{_DEFUSED})")).then(cell.str.slice(1)).otherwise(cell)
-    return cells.with_columns(bare.map_batches(_unescaped, return_dtype=pl.String))
-
-
-def _escaped(cells: pl.Series) -> pl.Series:
-    return _substituted(cells, _TO_ESCAPE, lambda match: match[1] * 2 + (_escape(ord(match[2])) if match[2] else ""))
-
-
-def _escape(code: int) -> str:
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-def _unescaped(cells: pl.Series) -> pl.Series:
-    def undone(match: re.Match[str]) -> str:
-        times, odd = divmod(len(match[1]), 2)
-        return "\\" * times + (chr(int(match[2][1:], 16)) if odd else match[2])
-
-    return _substituted(cells, _ESCAPED, undone)
-
-
-def _substituted(cells: pl.Series, pattern: re.Pattern[str], instead: Callable[[re.Match[str]], str]) -> pl.Series:
-    if not cells.str.contains(rf"[{_CONTROLS}\r]|\\[xu]").any():
-        return cells
-    return pl.Series(cells.name, [text and pattern.sub(instead, text) for text in cells], pl.String)
-
-
-_CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-"""Control characters of terminals and of text direction, except line breaks and tabs."""
-_CODE = "x(?:0[0-8b-f]|1[0-9a-f]|7f|[89][0-9a-f])|u(?:061c|200[ef]|202[89a-e]|206[6-9])"
-# Backslashes before an escape code, or before a character that becomes one, are doubled, so that escapes can be undone.
-_TO_ESCAPE = re.compile(rf"(?<!\\)(\\*+)([{_CONTROLS}]|\r(?!\n)|(?={_CODE}))")
-_ESCAPED = re.compile(rf"(?<!\\)(\\++)({_CODE})")

@@ -127,11 +127,13 @@ class MatchedRuns(Printable):
         """State which questions a comparison uses."""
         if match.paired:
             left_out = [(label, count) for label, count in zip(self.labels, match.left_out, strict=True) if count]
-            values = {"variant": variant, "questions": len(match.matrix.question_ids), "left_out": left_out}
-            return Statement("matched", "scope", values)
+            questions = len(match.matrix.question_ids)
+            return Statement("matched", "scope", {"variant": variant, "questions": questions, "left_out": left_out})
         scored_counts = list(zip(self.labels, match.matrix.scored.sum(axis=1).tolist(), strict=True))
         shared = int(match.matrix.shared.sum())
-        values = {"variant": variant, "shared": shared, "own": scored_counts}
+        values: dict[str, Any] = {"variant": variant, "shared": shared, "own": scored_counts}
+        if not shared:
+            values["same_texts"] = _same_texts(self.runs)
         if len(self.runs) > 2 and not shared:
             ids = [_id_column(run) for run in self.runs]
             return Statement("none_shared", "serious", {**values, "ids": ids})
@@ -159,6 +161,15 @@ def _statuses(match: Match) -> np.ndarray:
     design = stats.SamplingDesign.of(len(match.matrix.question_ids), **match.matrix.design)
     arrays = match.matrix.arrays if design is None else design.taking_part(match.matrix.arrays)
     return np.array([stats.refusal_index(table).status for table in tables_of_rows(arrays, design)])
+
+
+def _same_texts(runs: Sequence[RunResults]) -> int:
+    """Return the number of questions whose text all runs have, without regard to case and white space."""
+    texts = []
+    for run in runs:
+        questions = next(iter(run.tables.values()))["question"].drop_nulls()
+        texts.append({" ".join(question.split()).casefold() for question in questions})
+    return len(set.intersection(*texts))
 
 
 def _id_column(run: RunResults) -> dict[str, str | None]:

@@ -21,7 +21,8 @@ import polars as pl
 from refusal_index.data.files import write_atomically
 from refusal_index.data.outcome_table import GRADES, GROUP, KEY
 from refusal_index.data.rates import contingency_table, first_draws, variant_groups
-from refusal_index.data.tables import Kind, csv_text, read_text, undo_safe
+from refusal_index.data.tables import Kind, read_text
+from refusal_index.data.written_tables import csv_text, undo_safe
 from refusal_index.errors import OutcomeTableError, shortened
 from refusal_index.findings.metrics import Statement
 from refusal_index.stats import GraderLabels, labels_for_half_width

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
-from refusal_index.data.first_pass import FirstPass
-from refusal_index.data.outcome import Grade
+from refusal_index.data.first_pass import NOT_KNOWN, FirstPass
+from refusal_index.data.outcome import NOT_GRADED, Grade
 from refusal_index.data.rates import too_many_missing
 from refusal_index.findings.imported import empty_replies
 from refusal_index.findings.metrics import Statement
@@ -37,6 +37,7 @@ class Tally:
     forced: int  # refused questions whose forced answer is there
     set_aside: int  # refused questions that are marked as wrong too, for the refusal or for a forced answer
     unused_grades: int  # grades of empty replies, which are not used
+    gradable: int  # replies without a grade to questions with a gold answer
     right_without_answer: int  # questions without a right answer that are graded as answered correctly
     # those of `FIRST_PASS_METRICS`, of the graded questions; empty where so many are unscored that they would mislead
     metrics: tuple[Estimate, ...]
@@ -45,6 +46,11 @@ class Tally:
     def rows(self) -> int:
         """All of them."""
         return self.correct + self.incorrect + self.refused + self.unscored
+
+    @property
+    def has_both_passes(self) -> bool:
+        """Whether any refused question was forced, or all refused questions have no right answer."""
+        return self.forced > 0 or (self.refused > 0 and self.to_force == 0)
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -96,6 +102,12 @@ def _tally(group: list[FirstPass], analysis: Analysis) -> Tally:
         to_force=sum(first_pass.needs_forcing for first_pass in group),
         forced=sum(first_pass.forced is not None for first_pass in answerable),
         set_aside=sum(first_pass.set_aside is not None for first_pass in group),
+        gradable=sum(
+            first_pass.outcome().unscored_reason == NOT_GRADED
+            and first_pass.reply is not None
+            and first_pass.question.gold != NOT_KNOWN
+            for first_pass in group
+        ),
         unused_grades=sum(first_pass.unused_grades for first_pass in group),
         right_without_answer=sum(
             first_pass.grade is Grade.CORRECT and first_pass.question.gold is None for first_pass in group

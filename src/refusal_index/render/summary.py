@@ -325,9 +325,14 @@ def tally_blocks(tallies: Sequence[Tally]) -> Iterator[Block]:
             yield from ("", f"{title(tally.model, tally.dataset, tally.variant)}: {sentence(statement)}")
 
 
+NAME_WIDTH = 32
+"""Characters of a name beside which all counts fit the first screen."""
+
+
 def _tally_row(tally: Tally) -> Iterator[str]:
     metrics = {metric.name: metric.estimate for metric in tally.metrics}
-    yield title(tally.model, tally.dataset, tally.variant)
+    name = title(tally.model, tally.dataset, tally.variant)
+    yield name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH // 2 - 1]}...{name[2 - NAME_WIDTH // 2 :]}"
     yield from map(count, (tally.rows, *(getattr(tally, name) for name in COUNTS)))
     yield from (number(metrics.get(name)) for name in FIRST_PASS_METRICS)
     yield count(tally.to_force)

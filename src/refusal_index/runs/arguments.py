@@ -24,6 +24,7 @@ class SettingArguments(TypedDict, total=False):
     grader_api_key_env: str | None
     data: str | Path | Sequence[str | Path]
     column: Mapping[str, str] | str | Sequence[str]
+    encoding: str
     limit: int | None
     prompts: str
     variants: str | Sequence[str]

@@ -316,7 +316,9 @@ def load_questions(settings: Settings) -> Dataset:
     name = options.dataset or ("own" if options.data else DEFAULT_DATASET)
     columns = dict(options.column) or None
     limit = default_limit(name) if options.limit is None else options.limit
-    return load_dataset(name, data=options.data, columns=columns, mix_seed=settings.seed, limit=limit)
+    return load_dataset(
+        name, data=options.data, columns=columns, mix_seed=settings.seed, limit=limit, encoding=options.encoding
+    )
 
 
 def sampling_of(settings: Settings, dataset: Dataset) -> tuple[Repeats, dict[Question, int]]:

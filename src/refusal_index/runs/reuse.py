@@ -20,6 +20,7 @@ from refusal_index.data.datasets import Dataset, GraderName, load_dataset, usual
 from refusal_index.data.files import replacing
 from refusal_index.data.first_pass import (
     NOT_IDENTIFYING,
+    NOT_KNOWN,
     FirstPass,
     FirstPassError,
     FirstPasses,
@@ -30,7 +31,7 @@ from refusal_index.data.first_pass import (
 )
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.imports import FORMATS, ReadOptions, detected_format, has_ids, read_first_passes
-from refusal_index.data.outcome import Grade, Question
+from refusal_index.data.outcome import NOT_GRADED, Grade, Question
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.run_json import (
     ASKED_AT,
@@ -42,6 +43,7 @@ from refusal_index.data.run_json import (
 )
 from refusal_index.data.source_files import SourceFile
 from refusal_index.data.tables import present_columns
+from refusal_index.data.text import is_blank
 from refusal_index.errors import suggestion
 from refusal_index.findings.imported import empty_replies, reading_statements
 from refusal_index.findings.metrics import Statement
@@ -61,11 +63,12 @@ from refusal_index.protocol import (
     Regrading,
     Role,
     check_gradable,
+    grade_by_rule,
     load_prompt_set,
     used_completions,
 )
 from refusal_index.protocol.reading import PATTERN_TIMEOUT, read_reply
-from refusal_index.protocol.refusals import RefusalRule
+from refusal_index.protocol.refusals import LEFT_TO_GRADER, RefusalRule
 from refusal_index.runs.gold_answers import without_declining_gold
 from refusal_index.runs.graders import (
     grader_for,
@@ -98,6 +101,7 @@ def prepare_force(
     kind: str | None = None,
     options: ReadOptions | None = None,
     out: Path | None = None,
+    same_model: bool = False,
 ) -> Plan:
     """Plan and check the forced pass for the questions that an imported first pass refused.
 
@@ -113,6 +117,8 @@ def prepare_force(
         The model in the file whose first pass is used, if there are several.
     out
         The folder; by default one below `runs`, named after the settings.
+    same_model
+        Whether the model is that of the first pass, under another name.
 
     Raises
     ------
@@ -124,6 +130,8 @@ def prepare_force(
     chosen = of_one_model(imported.passes, str(file), name)
     # A new forced pass replaces theirs.
     passes = tuple(replace(first_pass, forced=None, set_aside=None) for first_pass in chosen)
+    if same_model:
+        passes = tuple(replace(first_pass, model=settings.model) for first_pass in passes)
     questions_asked = settings.questions
     named = questions_asked.dataset or ("own" if questions_asked.data else None)
     named_dataset = None if named is None else load_dataset(named, data=questions_asked.data, mix_seed=settings.seed)
@@ -246,7 +254,7 @@ def import_forced(passes: Sequence[FirstPass], path: Path, kind: str | None, opt
 
     Named columns apply to this file if it has them. Raises the errors of `import_file`.
     """
-    file = SourceFile.read(path)
+    file = SourceFile.read(path, options.encoding, options.rows)
     if not file.is_inspect_log:
         present = present_columns(file.with_paths(options.columns.values()))
         options = replace(options, columns={role: name for role, name in options.columns.items() if name in present})
@@ -284,17 +292,68 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
                 "no model"
             )
         options = replace(options, detector=partial(_refuses, rule))
-    file = SourceFile.read(path)
-    format_ = kind or detected_format(file)
+    file = SourceFile.read(path, options.encoding, options.rows)
+    format_ = kind or detected_format(file, options.columns)
+    read = _read(file, format_, options)
+    if options.grader is not None:
+        read = replace(read, passes=graded_by_rule(read.passes, options.grader))
+    return Imported(file, format_, read if options.detector is not None else _with_tagged_refusals(read))
+
+
+def _with_tagged_refusals(read: FirstPasses) -> FirstPasses:
+    """Return first passes whose tool only says right or wrong, with replies in this package's tag read as refusals."""
+    is_said = any(first_pass.grade in (Grade.REFUSED, None) for first_pass in read.passes)
+    return read if is_said or read.is_fixed else ReadOptions(detector=partial(_refuses, LEFT_TO_GRADER)).applied(read)
+
+
+def _read(file: SourceFile, format_: str, options: ReadOptions) -> FirstPasses:
+    """Read a file with the reader of its format."""
     if format_ in FORMATS:
-        return Imported(file, format_, read_first_passes(file, format_, options))
+        return read_first_passes(file, format_, options)
     plugin = entry_points.find("importers", format_)
     if plugin is None:
         names = list(dict.fromkeys((*FORMATS, *entry_points.installed("importers"))))
         guess = suggestion(format_, names)
         raise FirstPassError(f"--format: expected one of {', '.join(names)}, got {format_!r}{guess}")
     importer: Importer = entry_points.load(plugin)
-    return Imported(file, format_, options.applied(importer(file, options)))
+    return options.applied(importer(file, options))
+
+
+RULES_OF_IMPORTS = ("exact", "includes", "choice")
+"""Graders of answers without a grade, which ask no model."""
+
+
+def graded_by_rule(passes: Sequence[FirstPass], grader: str) -> tuple[FirstPass, ...]:
+    """Return first passes in which a rule has graded the answers without a grade.
+
+    A reply that declines is a refusal, unless the file says that it is an answer. Raises SettingError if the grader is
+    not one of `RULES_OF_IMPORTS`, and FirstPassError if no question has a gold answer.
+    """
+    if grader not in RULES_OF_IMPORTS:
+        raise SettingError(
+            f"{{grader}}: expected {', '.join(RULES_OF_IMPORTS)} for answers without a grade, got {grader!r}; no model "
+            "is asked for them"
+        )
+    if all(_is_open(first_pass) and first_pass.question.gold == NOT_KNOWN for first_pass in passes):
+        raise FirstPassError("--grader: expected gold answers, got none; name their column with --column answer=NAME")
+    return tuple(_graded_by_rule(first_pass, GraderKind(grader)) for first_pass in passes)
+
+
+def _is_open(first_pass: FirstPass) -> bool:
+    """Whether the file has no grade for a reply."""
+    return first_pass.grade is None or first_pass.reason == NOT_GRADED
+
+
+def _graded_by_rule(first_pass: FirstPass, kind: GraderKind) -> FirstPass:
+    question = first_pass.question
+    if not _is_open(first_pass) or question.gold == NOT_KNOWN or is_blank(first_pass.reply):
+        return first_pass
+    reading = read_reply(first_pass.reply or "", question.text, question.choices)
+    if reading.refused and first_pass.grade is Grade.UNSCORED:
+        return replace(first_pass, grade=Grade.REFUSED, reason=None)
+    if reading.unscored_reason is not None:
+        return replace(first_pass, grade=Grade.UNSCORED, reason=f"first_{reading.unscored_reason}")
+    return replace(first_pass, grade=grade_by_rule(kind, question, reading), reason=None)
 
 
 def _refuses(rule: RefusalRule, reply: str, question: Question) -> bool:

@@ -76,6 +76,12 @@ class Questions:
         scope="dataset",
         is_common=True,
     )
+    encoding: str = setting(
+        "utf-8",
+        "Encoding of your own text file, such as latin-1 or cp1252.",
+        identity="derived",
+        scope="dataset",
+    )
     limit: int | None = setting(
         None,
         "Number of questions, sampled at random. [default: 1000 for the almanac, else all]",

@@ -14,7 +14,7 @@ from refusal_index.data.analysis import DEFAULT_ANALYSIS, PAYOFFS, Analysis
 from refusal_index.data.files import json_text, replacing, write_atomically
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_json import ANSWERED_BY, UNPRICED, Prices, as_json, is_deterministic
-from refusal_index.data.tables import csv_text
+from refusal_index.data.written_tables import csv_text
 from refusal_index.errors import NotWrittenError
 from refusal_index.findings.labels import grade_changes
 from refusal_index.findings.metrics import rendering

@@ -54,6 +54,7 @@ from refusal_index.data.datasets.dataset import (
     mix,
     sample,
 )
+from refusal_index.data.encodings import UTF_8
 from refusal_index.data.files import sha256_of, write_atomically
 from refusal_index.data.tables import Row, Source, is_in_memory, present_columns, read_content, read_rows
 from refusal_index.errors import shortened, suggestion
@@ -319,6 +320,7 @@ def load_dataset(
     columns: Mapping[str, str] | None = None,
     mix_seed: int = 0,
     limit: int | None = None,
+    encoding: str = UTF_8,
 ) -> Dataset:
     """Load a dataset by name and check every question.
 
@@ -332,6 +334,7 @@ def load_dataset(
     - `columns`: for ``own`` only: column name by role, as for `load_own`.
     - `mix_seed`: seed for drawing from the larger parts of a mix, and for drawing `limit` questions.
     - `limit`: number of questions to draw, as with `sample`; None for all.
+    - `encoding`: encoding of the text files of ``own``.
     - returned: the dataset, with unique question ids.
     """
     names = name.split(SIGN)
@@ -342,14 +345,14 @@ def load_dataset(
         )
     files = _files(sources, names, data)
     if names == ["own"] and limit is not None:
-        return load_own(files[0], columns, limit, mix_seed)
+        return load_own(files[0], columns, limit, mix_seed, encoding)
     parts = []
     for part, file in zip(names, files, strict=True):
         if part != "own" and is_in_memory(file):
             raise DatasetError(
                 f"data: {part!r} is read from a file, got {shortened(file)}; choose 'own' for questions in memory"
             )
-        parts.append(load_own(file, columns) if part == "own" else sources[part].load(file))
+        parts.append(load_own(file, columns, encoding=encoding) if part == "own" else sources[part].load(file))
     combined = parts[0] if len(parts) == 1 else mix(parts, mix_seed)
     return combined if limit is None else sample(combined, limit, mix_seed)
 

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from refusal_index.data import tables
+from refusal_index.data.column_names import NAMES
+from refusal_index.data.encodings import UTF_8
 from refusal_index.data.files import sha256_of
 from refusal_index.data.outcome import LETTERS, Question
 from refusal_index.data.text import SECONDS, PatternError, compiled, matches, sound_text, wrong_id
@@ -191,6 +193,11 @@ def texts(cell: Any) -> tuple[str, ...]:
     return tuple("" if item is None else sound_text(str(item)).strip() for item in value or ())
 
 
+def passages(cell: Any) -> str | None:
+    """Parse a context; of a list, the texts with a blank line between them."""
+    return "\n\n".join(texts(cell)) or None if isinstance(cell, list) else tables.text(cell)
+
+
 def answers(cell: Any) -> tuple[str, ...]:
     """Parse the gold answer, or a list of accepted answers with the gold one first; empty for an empty cell."""
     if isinstance(cell, dict):
@@ -284,17 +291,20 @@ class Choices:
         return self.texts[letters.index(key.upper())] if key.upper() in letters else None
 
 
-COLUMNS: Mapping[str, tables.Column] = {
-    "question": tables.Column(("question", "problem", "query", "prompt"), tables.text),
-    "answer": tables.Column(("answer", "gold", "gold_answer", "correct_answer", "target"), answers),
-    "question_id": tables.Column(("question_id", "id", "qid"), question_id),
-    "aliases": tables.Column(("aliases", "answer_aliases"), texts),
-    "topic": tables.Column(("topic", "category", "subject"), tables.text),
-    "context": tables.Column(("context", "passage"), tables.text),
-    "choices": tables.Column(("choices", "options"), Choices.read),
-    "answerable": tables.Column(("answerable", "is_answerable"), flag),
-    "pattern": tables.Column(("pattern", "regex"), tables.text),
+READERS: Mapping[str, Callable[[Any], Any]] = {
+    "question": tables.text,
+    "answer": answers,
+    "question_id": question_id,
+    "aliases": texts,
+    "topic": tables.text,
+    "context": passages,
+    "choices": Choices.read,
+    "answerable": flag,
+    "pattern": tables.text,
 }
+"""How the cells of each role are read."""
+
+COLUMNS = {role: tables.Column(NAMES[role], read) for role, read in READERS.items()}
 """The columns, by role."""
 
 
@@ -537,7 +547,11 @@ def build_questions(rows: Sequence[tables.Row], columns: Mapping[str, str]) -> t
 
 
 def load_own(
-    data: object = None, columns: Mapping[str, str] | None = None, limit: int | None = None, seed: int = 0
+    data: object = None,
+    columns: Mapping[str, str] | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    encoding: str = UTF_8,
 ) -> Dataset:
     """Read questions from a file and check every row.
 
@@ -546,7 +560,7 @@ def load_own(
     Parameters
     ----------
     data
-        The path of a .csv, .jsonl, .ndjson or .parquet file (text in UTF-8, optionally with .gz), or data for
+        The path of a .csv, .tsv, .jsonl, .ndjson, .parquet or .xlsx file (text optionally with .gz), or data for
         `questions_from`.
     columns
         Column name by role. Other roles are found by their usual names:
@@ -559,6 +573,8 @@ def load_own(
         - `context`, `topic`, `question_id`, and `pattern`, a regular expression for the grader ``regex``.
     limit, seed
         Number of questions to draw and random seed, as for `sample`; a limit of None reads all.
+    encoding
+        Encoding of a text file.
     """
     if data is None:
         raise DatasetError(
@@ -570,7 +586,7 @@ def load_own(
         return dataset if limit is None else sample(dataset, limit, seed)
     path = Path(data)
     name = f"own/{path.name.split('.')[0]}"
-    return question_reader(path, columns).dataset(
+    return question_reader(path, columns, encoding).dataset(
         name,
         f"own file {path.name}",
         lambda _questions: sha256_of(path),
@@ -599,12 +615,12 @@ def questions_from(data: object, columns: Mapping[str, str] | None = None, name:
     return questions.dataset(name, "questions in memory", questions_sha256)
 
 
-def question_reader(data: Path, columns: Mapping[str, str] | None = None) -> QuestionReader:
+def question_reader(data: Path, columns: Mapping[str, str] | None = None, encoding: str = UTF_8) -> QuestionReader:
     """Return a `QuestionReader` of a file of questions.
 
-    - `data`, `columns`: as for `load_own`.
+    - `data`, `columns`, `encoding`: as for `load_own`.
     """
-    source = tables.Source.from_path(data, "question", DatasetError)
+    source = tables.Source.from_path(data, "question", DatasetError, encoding)
 
     def rows(problems: tables.Problems) -> Iterator[tables.Row]:
         with tables.opened(data, DatasetError) as file:

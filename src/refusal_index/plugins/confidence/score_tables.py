@@ -36,6 +36,7 @@ from refusal_index.data.outcome_table import (
 from refusal_index.data.source_files import PARQUET, ZIP, SourceFile
 from refusal_index.data.tables import FLAG, Column, Kind, Row, Source, read_rows
 from refusal_index.data.text import sound_text
+from refusal_index.data.written_tables import undo_safe
 from refusal_index.errors import listed, shortened, suggestion
 
 ROUNDING = 1e-6
@@ -204,7 +205,7 @@ def read_score_table(
     }
     table = pl.DataFrame(_scores(rows, columns_read, scorers), schema=dict(CONFIDENCE_SCHEMA), orient="row")
     if source.kind == "csv" and CONFIDENCE_SCHEMA.keys() <= set(present):
-        table = tables.undo_safe(table)  # written by this package
+        table = undo_safe(table)  # written by this package
     methods = table["method"].unique(maintain_order=True).to_list()
     if method is not None and len(methods) > 1:
         raise source.wrong(
@@ -224,7 +225,7 @@ def _opened(data: object) -> tuple[Source, Sequence[Row], str | None]:
     content = tables.read_content(path, ConfidenceError)
     _refuse_pickle(path, content)
     if not path.name.lower().removesuffix(".gz").endswith(".json") and not content.startswith(PARQUET):
-        tables.file_format(path, ConfidenceError)
+        tables.file_format(path, ConfidenceError, tables.READABLE)
     file = SourceFile(path, content)
     source = replace(file.source, holds="score", error=ConfidenceError)
     return source, read_rows(source, _document(source, file.document) if source.kind == "json" else content), file.stem

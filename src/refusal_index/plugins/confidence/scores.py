@@ -23,7 +23,7 @@ from refusal_index.data.files import write_atomically
 from refusal_index.data.folder import RunFolder, read_outcomes_of
 from refusal_index.data.outcome_table import CONFIDENCE_SCHEMA, PLACE, ConfidenceError, is_trained
 from refusal_index.data.run_json import Prices, refusal_setting
-from refusal_index.data.tables import write_table
+from refusal_index.data.written_tables import write_table
 from refusal_index.errors import OutcomeTableError, RefusalIndexError, RunFolderError, checked_path
 from refusal_index.findings.confidence_record import RECORD_VERSION, MethodRecord, read_record
 from refusal_index.findings.run_results import RunResults

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from inspect_ai.log import EvalLog, EvalSample, read_eval_log
 from inspect_ai.model import ChatMessage
 from inspect_ai.scorer import Score
 
+from refusal_index.data.archives import check_unpacked_size
 from refusal_index.data.files import check_plain
 from refusal_index.data.first_pass import (
     FIRST_EMPTY,
@@ -21,13 +23,13 @@ from refusal_index.data.first_pass import (
     Incomplete,
     from_outcomes,
 )
-from refusal_index.data.grade_words import Translations, read_grades
-from refusal_index.data.graded import COLUMNS
+from refusal_index.data.grade_words import ANSWERED, Translations, read_grades, without_answered
+from refusal_index.data.graded import COLUMNS, question_of
 from refusal_index.data.imports import ReadOptions
 from refusal_index.data.outcome import NOT_GRADED, REQUEST_FAILED, Grade, Question
 from refusal_index.data.outcome_table import read_outcomes
-from refusal_index.data.source_files import SourceFile
-from refusal_index.data.tables import FLAG, plain_name
+from refusal_index.data.source_files import SourceFile, with_paths
+from refusal_index.data.tables import FLAG, Row, Source, plain_name, present_columns, resolve_columns
 from refusal_index.data.text import is_blank
 from refusal_index.errors import OutcomeTableError
 from refusal_index.plugins.inspect.client import CARRIED, STOP_REASONS
@@ -44,20 +46,30 @@ FLAGS = {
 }
 """Parts of a dictionary score that together give the grade: the value of each, and the grade that it stands for."""
 
+ABSTENTION_SCORER = "abstention_bench_scorer"
+ABSTENTION_WORDS = {"yes": "refused", "no": ANSWERED}
+ABSTENTION_COLUMNS = {"answer": "metadata.ref_answer", "unanswerable": "metadata.abstention_label"}
+"""The scorer of AbstentionBench, which says whether a reply abstains, and where its samples hold the gold answer."""
+
+ROLES = ("question", "answer", "aliases", "choices", "topic", "context", "answerable", "unanswerable")
+"""Roles of which a log holds the values."""
+
 MAX_ENTRY = 64 << 20
 MAX_LOG = 4 << 30
-BLOCK = 1 << 20
-"""Maximum uncompressed bytes of one entry of a log and of all entries, and the block size for counting them."""
+"""Maximum uncompressed bytes of one entry of a log and of all entries."""
 
 
 def read_log(file: SourceFile, options: ReadOptions) -> FirstPasses:
     """Read a log for `import`; raise FirstPassError if it cannot be read."""
-    if options.columns:
-        raise FirstPassError(f"--column: {file.path} is an Inspect log, which has no columns; leave it out")
-    return read_foreign_log(file.path, options.scorer, options.words)
+    return read_foreign_log(file.path, options.scorer, options.words, options.columns)
 
 
-def read_foreign_log(path: Path, scorer: str | None = None, words: Translations | None = None) -> FirstPasses:
+def read_foreign_log(
+    path: Path,
+    scorer: str | None = None,
+    words: Translations | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> FirstPasses:
     """Return the first passes of a log that another task wrote, or both passes of one that `export` wrote.
 
     Each epoch is a draw. The grade is read from ``grade`` in the score's metadata if that is text, otherwise from the
@@ -72,12 +84,14 @@ def read_foreign_log(path: Path, scorer: str | None = None, words: Translations 
         The scorer whose score is the grade; None if the log has only one.
     words
         Translations of words in the scores.
+    columns
+        Where the fields of a question are in a sample, by role, such as ``metadata.ref_answer``.
 
     Raises
     ------
     FirstPassError
-        If the log cannot be read or was written by a task of this package, a scorer has to be chosen, a grade is
-        unknown, or the questions are multiple choice.
+        If the log cannot be read or was written by a task of this package, a scorer has to be chosen, or a grade is
+        unknown.
     """
     log = _read(path)
     samples = log.samples or []
@@ -97,9 +111,18 @@ def read_foreign_log(path: Path, scorer: str | None = None, words: Translations 
             f"{path}: expected scores of {scorer!r}, got {', '.join(names) or 'none'}; choose one of these"
         )
     values = [_grade_in((sample.scores or {}).get(scorer)) for sample in samples]
+    if scorer == ABSTENTION_SCORER:
+        words = {**ABSTENTION_WORDS, **(words or {})}
+        columns = {**ABSTENTION_COLUMNS, **(columns or {})}
+    values, are_answered = without_answered(values, words or {})
     grades = _grades(path, samples, values, scorer, words or {})
+    questions = _questions(path, samples, columns or {})
+    passes = [_first_pass(log, *parts) for parts in zip(samples, questions, grades, strict=True)]
     return FirstPasses(
-        tuple(_first_pass(path, log, sample, grade) for sample, grade in zip(samples, grades, strict=True)),
+        tuple(
+            replace(first, grade=None, reason=None) if is_answered and first.reason == NOT_GRADED else first
+            for first, is_answered in zip(passes, are_answered, strict=True)
+        ),
         other_scorers=tuple(name for name in names if name != scorer),
         incomplete=_incomplete(log, samples),
     )
@@ -157,19 +180,9 @@ def _exported(path: Path, samples: Sequence[EvalSample]) -> tuple[FirstPass, ...
 
 
 def check_size(path: Path) -> None:
-    """Raise ValueError if a log is too large when unpacked, regardless of the sizes that the archive declares."""
-    total = 0
+    """Raise ValueError if a log is too large when unpacked."""
     with zipfile.ZipFile(check_plain(path.resolve())) as archive:
-        for entry in archive.infolist():
-            size = 0
-            with archive.open(entry) as part:
-                while block := part.read(BLOCK):
-                    size += len(block)
-                    if size > MAX_ENTRY or total + size > MAX_LOG:
-                        raise ValueError(
-                            f"expected at most {MAX_ENTRY:,} bytes in {entry.filename} and {MAX_LOG:,} in all"
-                        )
-            total += size
+        check_unpacked_size(archive, MAX_ENTRY, MAX_LOG)
 
 
 def _only_scorer(path: Path, scorers: Sequence[str]) -> str:
@@ -219,13 +232,8 @@ def _flag(value: Any, location: str) -> bool | None:
     return flag
 
 
-def _first_pass(path: Path, log: EvalLog, sample: EvalSample, grade: Grade | None) -> FirstPass:
+def _first_pass(log: EvalLog, sample: EvalSample, question: Question, grade: Grade | None) -> FirstPass:
     """Return the first pass of a sample; a failed sample has no grade."""
-    if sample.choices:
-        raise FirstPassError(
-            f"{path}, sample {sample.id!r}: expected questions with free answers, got multiple choice; "
-            "the forced pass cannot be requested without the choices"
-        )
     reason = REQUEST_FAILED if sample.error else NOT_GRADED
     stop = sample.output.stop_reason if sample.output.choices else "stop"
     cut = CUT.get(STOP_REASONS.get(stop, StopReason.STOP))
@@ -233,7 +241,7 @@ def _first_pass(path: Path, log: EvalLog, sample: EvalSample, grade: Grade | Non
         grade = None
         reason = cut
     first_pass = FirstPass(
-        question=_question(sample),
+        question=question,
         model=log.eval.model,
         dataset=log.eval.dataset.name or log.eval.task,
         grade=grade or Grade.UNSCORED,
@@ -246,13 +254,39 @@ def _first_pass(path: Path, log: EvalLog, sample: EvalSample, grade: Grade | Non
     return first_pass.without_reply(cut or FIRST_EMPTY)
 
 
-def _question(sample: EvalSample) -> Question:
+def _questions(path: Path, samples: Sequence[EvalSample], columns: Mapping[str, str]) -> list[Question]:
+    """Return the question of every sample.
+
+    - `columns`: paths in a sample by role, instead of the usual ones.
+    """
+    source = Source(str(path), "log", "sample", FirstPassError)
+    rows = [
+        Row(source, number, with_paths(_cells(sample), columns.values())) for number, sample in enumerate(samples, 1)
+    ]
+    known = {role: COLUMNS[role] for role in ROLES}
+    names = resolve_columns(source, present_columns(rows), columns, known)
+    questions = []
+    for row, sample in zip(rows, samples, strict=True):
+        values = {role: COLUMNS[role].value(row, names[role]) if role in names else None for role in ROLES}
+        if values["unanswerable"] is not None:
+            values["answerable"] = not values["unanswerable"]
+        questions.append(question_of(values, str(sample.id)))
+    return questions
+
+
+def _cells(sample: EvalSample) -> dict[str, Any]:
+    """Return what a sample holds about its question, by usual names; several right choices are one answer."""
     targets = [sample.target] if isinstance(sample.target, str) else list(sample.target)
-    gold, *aliases = [target.strip() for target in targets if target.strip()] or [NOT_KNOWN]
-    topic = (sample.metadata or {}).get("topic")
-    return Question(
-        str(sample.id), _text(sample.input), gold, tuple(aliases), topic if isinstance(topic, str) else None
-    )
+    metadata = sample.metadata or {}
+    topic = metadata.get("topic")
+    several = sample.choices and len(targets) > 1
+    return {
+        "question": _text(sample.input),
+        "target": ", ".join(targets) if several else targets,
+        "choices": None if several else sample.choices,
+        "topic": topic if isinstance(topic, str) else None,
+        "metadata": metadata,
+    }
 
 
 def _text(prompt: str | list[ChatMessage]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,7 +50,7 @@ def read_samples(file: SourceFile, options: ReadOptions) -> FirstPasses:
         The file; the harness names it after the task, and its folder after the model.
     options
         `columns` maps roles to keys of `doc`; `scorer` is the metric that holds the grade, as ``METRIC`` or
-        ``METRIC,FILTER``, and is needed only if there are several.
+        ``METRIC,FILTER``. By default, it is the only metric or the first of `USUAL_METRICS`, and the first filter.
 
     Raises
     ------
@@ -57,16 +58,15 @@ def read_samples(file: SourceFile, options: ReadOptions) -> FirstPasses:
         If the metric or the filter has to be chosen, or a sample is malformed.
     """
     name, _, filter_name = (options.scorer or "").partition(",")
-    records = _filtered(file, filter_name)
+    filters = list(dict.fromkeys(str(record.cells.get("filter", "none")) for record in file.records))
+    records = _filtered(file, filter_name or filters[0], filters)
     metrics = _metrics(records[0])
     if not name and not set(FLAGS) <= set(metrics):
-        if len(metrics) != 1:
-            raise FirstPassError(
-                f"{file.path}: expected one metric, got {', '.join(metrics) or 'none'}; choose with --scorer the one "
-                "that says whether an answer is right"
-            )
-        name = metrics[0]
-    grades = _of_metric(records, name, options.words) if name else [_of_flags(record) for record in records]
+        name = _usual_metric(file, metrics)
+    if _squad(records[0]) is not None:
+        grades: list[Grade | None] = [_of_squad(record) for record in records]
+    else:
+        grades = _of_metric(records, name, options.words) if name else [_of_flags(record) for record in records]
     task = FILE_NAME.fullmatch(file.stem)
     task_name = task["task"] if task else None
     model = file.path.resolve().parent.name.replace("__", "/")  # the harness replaces a slash by two underscores
@@ -75,10 +75,11 @@ def read_samples(file: SourceFile, options: ReadOptions) -> FirstPasses:
         for record, grade in zip(records, grades, strict=True)
     )
     used = {name} if name else set(FLAGS)
+    other_filters = [f"{name},{other}" for other in filters if other != (filter_name or filters[0])]
     return FirstPasses(
         passes,
         not_used=_not_used(records[0], options.columns),
-        other_scorers=tuple(metric for metric in metrics if metric not in used),
+        other_scorers=(*(metric for metric in metrics if metric not in used), *other_filters),
         compared_likelihoods=any(_likelihoods(record) is not None for record in records),
     )
 
@@ -128,17 +129,53 @@ def _not_used(record: Row, columns: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for name in doc if name not in used)
 
 
-def _filtered(file: SourceFile, filter_name: str) -> list[Row]:
+USUAL_METRICS = ("exact_match", "em", "acc", "exact")
+"""Metrics that say whether an answer is right, in order of preference."""
+
+
+def _usual_metric(file: SourceFile, metrics: Sequence[str]) -> str:
+    """Return the only metric, or the first usual one; raises FirstPassError if there is neither."""
+    usual = [name for name in USUAL_METRICS if name in metrics]
+    if len(metrics) == 1 or usual:
+        return usual[0] if usual else metrics[0]
+    raise FirstPassError(
+        f"{file.path}: expected one metric, got {', '.join(metrics) or 'none'}; choose with --scorer the one that says "
+        "whether an answer is right"
+    )
+
+
+def _squad(record: Row) -> tuple[str, list[str]] | None:
+    """Return the answer and the gold answers of a sample of SQuAD 2, whose metrics hold them; None for other tasks."""
+    metric = record.cells.get("exact")
+    if not isinstance(metric, list) or len(metric) != 2 or not all(isinstance(part, dict) for part in metric):
+        return None
+    prediction, reference = metric
+    gold = reference.get("answers")
+    texts = gold.get("text") if isinstance(gold, dict) else None
+    return str(prediction.get("prediction_text") or ""), [str(text) for text in texts or ()]
+
+
+def _of_squad(record: Row) -> Grade | None:
+    """Return the grade of a sample of SQuAD 2 by its exact match; the task's answer for no answer is a refusal."""
+    prediction, gold = _squad(record) or ("", [])
+    if _plain(prediction) == UNANSWERABLE:
+        return Grade.REFUSED
+    return Grade.CORRECT if _plain(prediction) in map(_plain, gold) else Grade.INCORRECT
+
+
+UNANSWERABLE = "unanswerable"
+"""What the task of SQuAD 2 asks for where the text holds no answer."""
+
+
+def _plain(answer: str) -> str:
+    """Return an answer as the metric of SQuAD compares it: in lower case, without punctuation and articles."""
+    letters = "".join(letter for letter in answer.casefold() if letter not in string.punctuation)
+    return " ".join(word for word in letters.split() if word not in ("a", "an", "the"))
+
+
+def _filtered(file: SourceFile, filter_name: str, filters: Sequence[str]) -> list[Row]:
     """Return the samples of one filter; the file holds all samples for each filter."""
-    filters = list(dict.fromkeys(str(record.cells.get("filter", "none")) for record in file.records))
-    if not filter_name and len(filters) > 1:
-        raise FirstPassError(
-            f"{file.path}: the samples were filtered in {len(filters)} ways ({', '.join(filters)}); "
-            f"choose one with --scorer METRIC,FILTER, for instance {_metrics(file.records[0])[0]},{filters[0]}"
-        )
-    chosen = [
-        record for record in file.records if str(record.cells.get("filter", "none")) == (filter_name or filters[0])
-    ]
+    chosen = [record for record in file.records if str(record.cells.get("filter", "none")) == filter_name]
     if not chosen:
         raise FirstPassError(f"{file.path}: expected samples of the filter {filter_name!r}, got {', '.join(filters)}")
     return chosen
@@ -172,7 +209,11 @@ def _question(
     question, answer, topic, context = (doc.get(names[role]) if role in names else None for role in ROLES)
     target = record.cells.get("target")
     options = () if likelihoods is None else _options(record, doc, len(likelihoods))
-    if target is None or "answer" in columns:
+    squad = _squad(record)
+    if squad is not None:
+        accepted = list(dict.fromkeys(squad[1]))
+        gold, aliases = (accepted[0], accepted[1:]) if accepted else (None, [])
+    elif target is None or "answer" in columns:
         gold, *aliases = _accepted(answer) or [NOT_KNOWN]
     elif likelihoods is None:
         gold, *aliases = _accepted(target) or [NOT_KNOWN]

@@ -27,7 +27,7 @@ from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.data.files import write_atomically
 from refusal_index.data.published import paper_rows
 from refusal_index.data.rates import Completeness, completeness, first_draws, further_draws
-from refusal_index.data.tables import csv_text
+from refusal_index.data.written_tables import csv_text
 from refusal_index.errors import RefusalIndexError, escape
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies.style import house_style, latex_table, new_figure, write_above

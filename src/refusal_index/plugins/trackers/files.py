@@ -16,7 +16,7 @@ import polars as pl
 from refusal_index.data.analysis import Analysis
 from refusal_index.data.files import write_atomically
 from refusal_index.data.run_json import decoding_sent
-from refusal_index.data.tables import csv_text
+from refusal_index.data.written_tables import csv_text
 from refusal_index.entry_points import package_version
 from refusal_index.findings.metric_table import UNNAMED
 from refusal_index.findings.metrics import METRICS

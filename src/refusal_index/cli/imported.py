@@ -1,0 +1,160 @@
+"""Results of other tools: how ``import``, ``score`` and ``force`` read them, and what ``score`` prints about them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from refusal_index.cli import console
+from refusal_index.cli.console import OptionError
+
+if TYPE_CHECKING:
+    from refusal_index.data.analysis import Analysis
+    from refusal_index.data.first_pass import FirstPass, FirstPasses
+    from refusal_index.data.imports import ReadOptions
+    from refusal_index.findings.summary import Summary
+    from refusal_index.findings.tallies import Tally
+
+
+@dataclass(frozen=True)
+class FilesToRead:
+    """Files to read, and how."""
+
+    files: Sequence[Path]
+    forced: Path | None  # the file of the forced answers to a single file
+    kind: str | None  # the format; None to detect it
+    options: ReadOptions
+    variants: str | None  # name of the prompt instead of the one in the files
+
+    def arguments(self, *left_out: str) -> list[str]:
+        """Return the options of this reading as words of a command line, except some."""
+        options = self.options
+        pairs: dict[str, Any] = {
+            "--forced": [self.forced],
+            "--format": [self.kind],
+            "--column": [f"{role}={name}" for role, name in options.columns.items()],
+            "--map": [f"{word}={meaning}" for word, meaning in options.words.items()],
+            "--encoding": [options.encoding if options.encoding != "utf-8" else None],
+            "--variants": [self.variants],
+            **{f"--{name}": [getattr(options, name)] for name in ("rows", "scorer", "refusal", "grader")},
+            **{f"--{name}": [getattr(options, name)] for name in ("name", "dataset")},
+        }
+        values = [(name, value) for name, several in pairs.items() if name not in left_out for value in several]
+        return [word for name, value in values if value is not None for word in (name, str(value))]
+
+    def read(self) -> tuple[list[FirstPass], list[tuple[str, FirstPasses]]]:
+        """Return the first passes of the files with their forced answers, and what was read from each file."""
+        from refusal_index.data.first_pass import check_order, with_forced, with_rows_of_forced
+        from refusal_index.runs.reuse import import_file, import_forced
+
+        if self.forced is not None and len(self.files) > 1:
+            raise OptionError(f"--forced: expected a single FILE to match, got {len(self.files)}")
+        read = [(str(path), import_file(path, self.kind, self.options).read) for path in self.files]
+        passes: Sequence[FirstPass] = [first_pass for _, found in read for first_pass in found.passes]
+        if self.forced is None:
+            passes = with_rows_of_forced(passes)
+        else:
+            check_order(passes, self.files[0], self.forced)
+            second = import_forced(passes, self.forced, self.kind, self.options)
+            passes = with_forced(passes, second.passes, str(self.forced))
+            read.append((str(self.forced), second))
+        return [replace(first_pass, variant=self.variants or first_pass.variant) for first_pass in passes], read
+
+
+def are_outcome_tables(files: Sequence[Path], columns: Mapping[str, str], encoding: str) -> bool:
+    """Whether all files are outcome tables, also with a misspelt name of a required column.
+
+    - `columns`: the named columns by role.
+    """
+    from refusal_index.data.imports import holds_outcomes
+    from refusal_index.data.outcome_table import REQUIRED
+    from refusal_index.data.tables import READABLE, column_names
+    from refusal_index.errors import OutcomeTableError, nearest
+
+    for path in files:
+        if not any(path.name.lower().removesuffix(".gz").endswith(suffix) for suffix in READABLE):
+            return False
+        present = column_names(path, OutcomeTableError, encoding)
+        misspelt = {name for name in REQUIRED if nearest(name, present, cutoff=0.8)} if present else set()
+        is_meant = len(misspelt) == len(REQUIRED) and any(name in present for name in REQUIRED)
+        if not holds_outcomes(present, columns) and not is_meant:
+            return False
+    return True
+
+
+def score_imported(reading: FilesToRead, analysis: Analysis, *, as_json: bool) -> bool:
+    """Print the results of other tools' files: RI of both passes, or the rates of the first pass and what is missing.
+
+    Returns whether the results of both passes are complete.
+    """
+    from refusal_index.findings.summary import is_complete
+    from refusal_index.findings.tallies import tallies, tally_document
+    from refusal_index.render.imported import reading_lines
+    from refusal_index.render.summary import first_screen, summary_document, tally_blocks
+
+    analysis = analysis.with_recorded([{}])
+    passes, read = reading.read()
+    tallied = tallies(passes, analysis)
+    first_only = [tally for tally in tallied if not tally.has_both_passes]
+    groups = {(tally.model, tally.dataset, tally.variant) for tally in tallied if tally.has_both_passes}
+    both = [first for first in passes if (first.model, first.dataset, first.variant) in groups]
+    summary = _summary(both, analysis, reading.files[0]) if both else None
+    lines = list(reading_lines(read))
+    if as_json:
+        document = {} if summary is None else summary_document(summary)
+        console.document(document | {"first_passes": [tally_document(tally) for tally in first_only]})
+        for line in lines:
+            console.note(line)
+        return summary is None or is_complete(summary)
+    if summary is not None:
+        console.show(first_screen(summary))
+        console.say()
+    if first_only:
+        console.show(tally_blocks(first_only))
+        console.say()
+    for line in lines:
+        console.prose(line)
+        console.say()
+    has_replies = any(found.has_replies for _, found in read)
+    for purpose, command in _next_commands(reading, first_only, has_replies=has_replies):
+        console.say(purpose)
+        console.say(f"  {shlex.join(['refusal-index', *command])}")
+    return summary is None or is_complete(summary)
+
+
+def _summary(passes: Sequence[FirstPass], analysis: Analysis, path: Path) -> Summary:
+    from refusal_index.data.first_pass import self_contained, to_outcomes
+    from refusal_index.data.outcome_table import read_outcomes
+    from refusal_index.findings.sections import with_sections
+    from refusal_index.findings.summary import summarise
+
+    table = read_outcomes(to_outcomes(map(self_contained, passes)), analysis.sampling)
+    return with_sections(summarise(table, analysis), table, path)
+
+
+NOT_OF_FORCE = ("--forced", "--variants", "--name", "--dataset")
+"""Options of a reading that ``force`` does not take, or in another sense."""
+
+
+def _next_commands(
+    reading: FilesToRead, tallied: Sequence[Tally], *, has_replies: bool
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield what is missing, or what can be done next, with the command for it.
+
+    - `tallied`: the counts of first passes without a forced pass.
+    - `has_replies`: whether a file holds what a model wrote.
+    """
+    files = [*map(str, reading.files)]
+    read = [*files, *reading.arguments()]
+    if any(tally.gradable for tally in tallied) and reading.options.grader is None:
+        yield "To compare answers without a grade with the gold answers:", ["score", *read, "--grader", "exact"]
+    if any(tally.to_force for tally in tallied):
+        for file in files:
+            asking = ["force", file, "--model", "PROVIDER/NAME", *reading.arguments(*NOT_OF_FORCE)]
+            yield "RI needs a forced answer to every refused question. To ask for them:", asking
+    elif any(not tally.refused for tally in tallied) and has_replies and reading.options.refusal is None:
+        yield "To read replies that decline as refusals:", ["score", *read, "--refusal", "wording"]
+    yield "For all metrics and a report, write an outcome table:", ["import", *read, "--out", "outcomes.parquet"]

@@ -1,0 +1,254 @@
+"""Result files of other tools, in small, as their current releases write them: recognised without options."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from refusal_index.data import Grade
+from refusal_index.data.datasets import DatasetError
+from refusal_index.data.first_pass import FirstPass, FirstPasses, with_forced
+from refusal_index.data.imports import ReadOptions
+from refusal_index.findings.tallies import tallies
+from refusal_index.runs.reuse import import_file
+
+C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
+NO_ANSWER = "<answer>UNANSWERED</answer>"
+
+
+def read(path: Path, **options: Any) -> FirstPasses:
+    return import_file(path, None, ReadOptions(**options)).read
+
+
+def parts(read_: FirstPasses) -> list[tuple[str, str | None, str | None, Grade | None]]:
+    return [(one.question.text, one.question.gold, one.reply, one.grade) for one in read_.passes]
+
+
+EXPECTED = [("Who?", "Ann", "<answer>Ann</answer>", C), ("Where?", "Oslo", "Rome", I), ("When?", "1870", NO_ANSWER, R)]
+ROWS = [(question, gold, reply, grade is C) for question, gold, reply, grade in EXPECTED]
+
+
+def promptfoo_result(question: str, gold: str, reply: str | None, is_right: bool, number: int = 0) -> dict[str, Any]:
+    return {
+        "gradingResult": {"pass": is_right, "score": float(is_right)},
+        "prompt": {"raw": f"Answer: {question}", "label": "Answer: {{question}}"},
+        "promptIdx": number,
+        "testIdx": 0,
+        "provider": {"id": "openai:chat:m", "label": ""},
+        "response": {"output": reply},
+        "success": is_right,
+        "failureReason": 0 if is_right else 1 if reply else 2,
+        "testCase": {"vars": {"question": question}, "assert": [{"type": "icontains", "value": gold}]},
+        "vars": {"question": question, "topic": "t"},
+    }
+
+
+def promptfoo_csv(path: Path, prompts: int) -> None:
+    group = ["Status", "Score", "Named Scores", "Grader Reason", "Comment"]
+    header = ["answer", "question"]
+    for number in range(prompts):
+        header += [f"[openai:chat:m] prompt {number}", *group]
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(header)
+        for question, gold, reply, is_right in ROWS:
+            cells = [reply, "PASS" if is_right else "FAIL", "1.00", "", "", ""]
+            rows.writerow([gold, question, *cells, *(["'=1+1", "FAIL", "0.00", "", "", ""] * (prompts - 1))])
+
+
+def deepeval(records: list[dict[str, Any]], *, is_camel: bool) -> dict[str, Any]:
+    if is_camel:
+        metrics = [{"metric": "Contains", "scores": [1.0], "passes": 1}]
+        return {"testRunData": {"testCases": records, "conversationalTestCases": [], "metricsScores": metrics}}
+    return {"test_results": records, "confident_link": None}
+
+
+def named(*names: str) -> list[dict[str, Any]]:
+    """Return the rows with these names for the question, the gold answer, the reply and whether it is right."""
+    return [dict(zip(names, row, strict=True)) for row in ROWS]
+
+
+def write(tmp_path: Path, tool: str) -> Path:
+    """Write the rows as a tool does."""
+    records: Any = None
+    name = "x.jsonl"
+    if tool == "promptfoo json":
+        name, results = "x.json", [promptfoo_result(*row) for row in ROWS]
+        prompts = [{"raw": "Answer: {{question}}", "provider": "openai:chat:m"}]
+        records = {"results": {"prompts": prompts, "results": results}, "config": {"providers": [{"id": "m"}]}}
+    elif tool == "promptfoo jsonl":
+        records = [promptfoo_result(*row) for row in ROWS]
+    elif tool == "promptfoo csv":
+        promptfoo_csv(tmp_path / "x.csv", 1)
+        return tmp_path / "x.csv"
+    elif tool.startswith("deepeval"):
+        names = ("input", "expectedOutput", "actualOutput", "success") if "file" in tool else ()
+        names = names or ("input", "expected_output", "actual_output", "success")
+        cases = [{"name": "n", **dict(zip(names, row, strict=True)), "context": ["A.", "B."]} for row in ROWS]
+        name, records = "x.json", deepeval(cases, is_camel="file" in tool)
+    elif tool == "ragas":
+        records = named("user_input", "reference", "response", "string_present")
+    elif tool == "ragas old":
+        records = named("question", "ground_truth", "answer", "answer_correctness")
+    elif tool == "uqlm":
+        others = {"sampled_responses": ["a"], "exact_match": 1.0}
+        records = [{**row, **others} for row in named("prompt", "ground_truth", "response", "correct")]
+    elif tool == "uqlm columns":
+        names = ("prompts", "ground_truth", "responses", "correct")
+        columns = map(list, zip(*ROWS, strict=True))
+        name, records = "x.json", {"data": dict(zip(names, columns, strict=True))}
+    text = "\n".join(map(json.dumps, records)) if isinstance(records, list) else json.dumps(records)
+    (tmp_path / name).write_text(text)
+    return tmp_path / name
+
+
+TOOLS = (
+    *("promptfoo json", "promptfoo jsonl", "promptfoo csv", "deepeval result", "deepeval file"),
+    *("ragas", "ragas old", "uqlm", "uqlm columns"),
+)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_end_to_end_every_tool_gives_the_same_questions_replies_and_grades(tmp_path, tool):
+    assert parts(read(write(tmp_path, tool))) == EXPECTED
+
+
+def test_a_wrong_answer_with_the_tag_for_no_answer_is_a_refusal_and_counted_as_such(tmp_path):
+    found = read(write(tmp_path, "ragas"))
+    assert found.overruled == {"incorrect": 1}
+
+
+def test_prompts_of_promptfoo_are_variants_and_a_failed_request_is_unscored(tmp_path):
+    promptfoo_csv(tmp_path / "x.csv", 2)
+    variants = {(one.variant, one.question.text): (one.reply, one.grade) for one in read(tmp_path / "x.csv").passes}
+    assert len(variants) == 6
+    assert variants["prompt 1", "Who?"] == ("=1+1", I), "without the apostrophe before a formula"
+    results = [promptfoo_result("Who?", "Ann", "Ann", True), promptfoo_result("Where?", "Oslo", None, False, 1)]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, results)))
+    first, second = read(tmp_path / "x.jsonl").passes
+    assert (first.variant, first.model, first.question.topic) == ("prompt 0", "openai:chat:m", "t")
+    assert (second.grade, second.reason) == (U, "first_empty")
+
+
+def test_repetitions_of_a_test_of_promptfoo_are_draws(tmp_path):
+    results = [promptfoo_result("Who?", "Ann", reply, reply == "Ann") for reply in ("Ann", "Bob")]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, results)))
+    assert [(one.draw, one.grade) for one in read(tmp_path / "x.jsonl").passes] == [(0, C), (1, I)]
+
+
+def test_uqlm_scores_are_not_grades(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps({"prompt": "Who?", "response": "Ann", "sampled_responses": ["Ann"], "exact_match": 1.0}))
+    with pytest.raises(DatasetError, match="without grades and gold answers"):
+        read(path)
+
+
+def test_one_of_several_metrics_is_named_by_the_user(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps({"user_input": "Who?", "response": "Ann", "string_present": 1.0, "exact_match": 0.0}))
+    with pytest.raises(DatasetError, match="--column grade=NAME"):
+        read(path)
+    assert [one.grade for one in read(path, columns={"correct": "string_present"}).passes] == [C]
+
+
+def test_grades_of_the_file_are_kept_if_a_rule_grades_the_others(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("question,target,reply,grade\nWho?,Ann,Bob,A\nWhere?,Oslo,Rome,\n")
+    assert graded(path, "exact") == [C, I]
+
+
+def test_list_in_a_document_is_found_by_its_columns_or_named(tmp_path):
+    path = tmp_path / "x.json"
+    rows = [{"question": "Who?", "grade": "A"}]
+    path.write_text(json.dumps({"run": {"models": [{"name": "m"}], "answers": rows}}))
+    assert [one.grade for one in read(path).passes] == [C]
+    path.write_text(json.dumps({"first": {"rows": rows}, "second": {"rows": rows}}))
+    with pytest.raises(
+        DatasetError, match=r"lists at 'first\.rows', 'second\.rows': choose one with --rows first\.rows"
+    ):
+        read(path)
+    assert [one.grade for one in read(path, rows="second.rows").passes] == [C]
+    with pytest.raises(DatasetError, match=r"--rows: expected the path of a list, .*, got 'third'"):
+        read(path, rows="third")
+
+
+def graded(path: Path, grader: str) -> list[Grade | None]:
+    return [one.grade for one in read(path, grader=grader).passes]
+
+
+def test_end_to_end_answers_without_a_grade_are_graded_by_a_rule(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("question,reference,response\nWho?,Ann,It is Ann.\nWhere?,Oslo,I don't know.\nWhen?,1870,1871\n")
+    assert graded(path, "includes") == [C, R, I]
+    assert graded(path, "exact") == [I, R, I]
+    with pytest.raises(ValueError, match="expected exact, includes, choice for answers without a grade"):
+        graded(path, "openai/gpt-4o")
+
+
+def test_word_for_an_answer_without_a_grade_keeps_it_from_being_right_or_a_refusal(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("question,reference,response,verdict\nWho?,Ann,Ann,no\nWhere?,Oslo,I pass,yes\n")
+    words = {"no": "answered", "yes": "refused"}
+    found = read(path, words=words).passes
+    assert [one.grade for one in found] == [None, R]
+    (tally,) = tallies(found)
+    assert (tally.refused, tally.correct, tally.gradable) == (1, 0, 1)
+    assert [one.grade for one in read(path, words=words, grader="exact").passes] == [C, R]
+
+
+SQUAD = [
+    ("Oslo", ["Oslo", "the Oslo"], C),
+    ("the oslo.", ["Oslo"], C),
+    ("Rome", ["Oslo"], I),
+    (" unanswerable", ["Oslo"], R),
+    (" unanswerable", [], R),
+    ("Rome", [], I),
+]
+
+
+def test_end_to_end_squad_2_of_lm_eval_is_graded_by_its_exact_match(tmp_path):
+    """The gold answers and the answer are in the metrics, which are computed over all samples."""
+    samples = []
+    for number, (reply, gold, _) in enumerate(SQUAD):
+        answers = {"text": gold, "answer_start": [0] * len(gold)}
+        metric = [{"id": "i", "prediction_text": reply, "no_answer_probability": 0.5}, {"id": "i", "answers": answers}]
+        doc = {"id": "i", "title": "t", "context": "c", "question": f"Q{number}?", "answers": answers}
+        replies = {"resps": [[reply], [[-1.5, False]]], "filtered_resps": [reply, [-1.5, False]]}
+        names = ("exact", "f1", "HasAns_exact", "NoAns_exact", "best_exact")
+        target = gold[0] if gold else "unanswerable"
+        samples.append(
+            {"doc_id": number, "doc": doc, "target": target, "filter": "none", "metrics": [*names], **replies}
+            | dict.fromkeys(names, metric)
+        )
+    path = tmp_path / "samples_squadv2_2026-01-02T03-04-05.678.jsonl"
+    path.write_text("\n".join(map(json.dumps, samples)))
+    found = read(path).passes
+    assert [one.grade for one in found] == [grade for *_, grade in SQUAD]
+    assert [one.question.gold for one in found] == ["Oslo", "Oslo", "Oslo", "Oslo", None, None]
+    assert [one.needs_forcing for one in found] == [False, False, False, True, False, False]
+
+
+def test_forced_answers_under_other_ids_say_how_to_match_by_text(tmp_path):
+    def rows(name: str, ids: str) -> tuple[FirstPass, ...]:
+        path = tmp_path / name
+        path.write_text(f"id,question,target,grade\n{ids}1,Who?,Ann,C\n{ids}2,Where?,Oslo,A\n")
+        return read(path).passes
+
+    with pytest.raises(DatasetError, match="1 have the same text: to match by text, --column question_id=question"):
+        with_forced(rows("a.csv", "a"), rows("b.csv", "b"), "b.csv")
+
+
+REAL = Path(__file__).parents[3] / "shared" / "data" / "tools"
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in REAL.glob("[!P]*")) or ["none"])
+def test_real_files_of_other_tools_are_read_without_options(name):
+    if name == "none":
+        pytest.skip("needs the result files of other tools in ../shared")
+    found = read(REAL / name).passes
+    assert len(found) in (40, 60)
+    assert all(one.grade in (C, I, R) for one in found)
