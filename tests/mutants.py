@@ -3663,8 +3663,8 @@ MUTANTS = (
     Mutant(
         "a dry run of a configuration checks no function",
         "checked",
-        "if imports or not is_function_name(name):",
-        "if True:",
+        "and (imports or not is_function_name(name)):",
+        "and True:",
         "cli/test_dry_run.py",
     ),
     Mutant(

@@ -362,9 +362,9 @@ def test_function_grader_is_checked_once_although_the_run_ended_before_any_grade
     ("names", "message"),
     [
         ({Role.MODEL: "any"}, "expected PROVIDER/NAME.*base_url"),
-        ({Role.MODEL: "openai/gpt-4.1"}, "OPENAI_API_KEY.*--base-url and --api-key-env"),
-        ({Role.GRADER: "any"}, "grader: .*expected PROVIDER/NAME.*base_url.*grader includes"),
-        ({Role.GRADER: "openai/gpt-4.1"}, "grader: .*OPENAI_API_KEY.*--base-url.*grader includes"),
+        ({Role.MODEL: "openai/gpt-4.1"}, "OPENAI_API_KEY.*own with base_url and api_key_env"),
+        ({Role.GRADER: "any"}, "grader: .*expected PROVIDER/NAME.*grader_base_url.*grader includes"),
+        ({Role.GRADER: "openai/gpt-4.1"}, "grader: .*OPENAI_API_KEY.*own with grader_base_url.*grader includes"),
         ({Role.MODEL: "in memory"}, "model 'in memory': expected a function or an Inspect model, got object"),
         ({Role.MODEL: "python:tests.runs.models:no_such"}, "expected a function"),
     ],

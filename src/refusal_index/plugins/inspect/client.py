@@ -396,7 +396,7 @@ def make_client(role: Role, name: str, instance: object, settings: RequestSettin
     else:
         is_model = role is Role.MODEL
         arguments = dict(sending.model_args) if is_model else {}
-        model = resolve_model(name, arguments, greedy=is_model and settings.decoding.temperature == 0)
+        model = resolve_model(name, arguments, role=role, greedy=is_model and settings.decoding.temperature == 0)
     # A connection pool belongs to one event loop, and a model given by the user may be used in several.
     pool = f"refusal-index {next(_pools)}"
     model = copy(model)
@@ -485,7 +485,13 @@ def to_config(decoding: Decoding) -> GenerateConfig:
     return GenerateConfig(**asdict(decoding))
 
 
-def resolve_model(name: str, model_args: Mapping[str, Any] = MappingProxyType({}), *, greedy: bool = False) -> Model:
+def resolve_model(
+    name: str,
+    model_args: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    role: Role = Role.MODEL,
+    greedy: bool = False,
+) -> Model:
     """Create the model `name`; it is not memoized, so the caller can close it.
 
     May be expensive: a provider that runs models on this machine loads the weights here.
@@ -496,6 +502,8 @@ def resolve_model(name: str, model_args: Mapping[str, Any] = MappingProxyType({}
         The name of the model.
     model_args
         Arguments for the provider, such as ``tensor_parallel_size``.
+    role
+        What it is asked as, which decides the options that messages name.
     greedy
         Whether the temperature will be 0, which some providers need to know when they load a model.
 
@@ -504,11 +512,12 @@ def resolve_model(name: str, model_args: Mapping[str, Any] = MappingProxyType({}
     ModelError
         If the name is malformed, the provider unknown, its key or package missing, or an argument has no effect.
     """
+    prefix = "" if role is Role.MODEL else "grader_"
     provider, _, rest = name.partition("/")
     if not provider or not rest:
         raise ModelError(
             f"model {name!r}: expected PROVIDER/NAME, for instance almanac/base or openai/gpt-4.1; for a server's own "
-            "name, add its address with {base_url}"
+            f"name, add its address with {{{prefix}base_url}}"
         )
     providers = provider_names()
     if provider not in providers:
@@ -528,7 +537,7 @@ def resolve_model(name: str, model_args: Mapping[str, Any] = MappingProxyType({}
         text = unstyled(error) if isinstance(error, PrerequisiteError) else str(error)
         parts = (" ".join(part.split()).rstrip(":") for part in text.split("\n\n"))
         cause = ": ".join(filter(None, parts)).rstrip(".") or type(error).__name__
-        or_server = ", or name a server of your own with {base_url} and {api_key_env}"
+        or_server = f", or name a server of your own with {{{prefix}base_url}} and {{{prefix}api_key_env}}"
         advice = f"; {SET_IT}{or_server}" if isinstance(error, PrerequisiteError) and not _says_how(cause) else ""
         raise ModelError(f"model {name!r}: {cause}{advice}") from error
     _use_our_connections(model.api)
