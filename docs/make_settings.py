@@ -54,7 +54,12 @@ HEAD = """
 |---|---|---|---|---|
 """
 
-TABLES = {"model": "`[[models]]`", "dataset": "`[[datasets]]`", "set": "`[defaults]`"}
+TABLES = {
+    "model": "`[[models]]`",
+    "dataset": "`[[datasets]]`",
+    "run": "`[[datasets]]`, `[[models]]`",
+    "set": "`[defaults]`",
+}
 WORDS = {int: "whole number", float: "number"}
 
 

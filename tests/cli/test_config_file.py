@@ -50,10 +50,20 @@ def read(tmp_path, monkeypatch):
     return with_text
 
 
-def test_every_setting_is_a_key_of_exactly_one_table():
+def test_every_setting_is_a_key_of_one_table_but_the_number_of_responses_of_two():
     keys = [*MODEL_KEYS, *DATASET_KEYS, *SET_KEYS]
-    assert len(set(keys)) == len(keys)
     assert set(keys) == set(SETTINGS)
+    of_both = {"variants", "draws", "answered_only", "repeat_questions"}
+    assert {key for key in keys if keys.count(key) > 1} == of_both == {*MODEL_KEYS}.intersection(DATASET_KEYS)
+
+
+def test_samples_of_a_model_precede_those_of_the_dataset(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("both.toml").write_text(
+        '[[models]]\nmodel = "almanac/base"\ndraws = 3\n\n[[models]]\nmodel = "almanac/rash"\n\n'
+        '[[datasets]]\ndataset = "almanac"\nlimit = 10\ndraws = 2\n'
+    )
+    assert [plan.settings.repeats.draws for plan in prepare_sweep("both.toml").plans] == [3, 2]
 
 
 @pytest.mark.parametrize("written", ['"2,8"', "[2, 8]", "[2.0, 8.0]"])

@@ -98,7 +98,8 @@ def test_the_papers_rows_are_left_out_on_request(invoke, tmp_path):
         (["study", "results_table", "a.parquet", "--format", ","], "--format: expected one or more of"),
         (["study", "ranking_with_ties", "a.parquet"], "It needs runs of two models or more"),
         (["study", "results_table", "nothing.parquet"], "nothing.parquet"),
-        (["study", "--all"], "study --all: expected runs, sets or outcome tables, got none"),
+        (["study", "--all"], "study --all: expected runs, sets, outcome tables or --config FILE, got none"),
+        (["study", "results_table", "a.parquet", "--config", "paper/all"], "--config: requires --all"),
         (["study", "--all", "a.parquet", "--models", "none.csv"], "none.csv: expected a CSV table of models"),
     ],
 )

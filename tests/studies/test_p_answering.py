@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from refusal_index.findings.draws import joined_p_answering
 from refusal_index.findings.run_results import RunResults, find_runs
 from refusal_index.plugins.studies.correlations import auroc_correlation
 from refusal_index.plugins.studies.inputs import chosen_runs
-from refusal_index.plugins.studies.study import StudyOptions
+from refusal_index.plugins.studies.study import StudyOptions, study_spec
 from refusal_index.runs.dry_run import estimate_run
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan, prepare
@@ -202,3 +203,17 @@ def test_samples_under_other_prompts_are_not_joined():
     other = auroc_correlation.make([*models, both, sampled_run("m9", 150, settings=sets[1])], OPTIONS)
     assert "m9" not in set(other.frame["model"])
     assert any("has other settings" in note and "prompts" in note for note in other.notes)
+
+
+def test_display_names_of_the_two_runs_may_differ(both):
+    """A configuration needs other names for two runs of one model on the same questions."""
+    runs, _, _ = both
+    named = replace(runs["samples"], label="any, samples", model="any, samples")
+    expected = auroc_correlation.make([runs["samples"], runs["both"]], OPTIONS).frame
+    assert (
+        auroc_correlation.make([named, runs["both"]], OPTIONS).frame.drop("drawn_in").equals(expected.drop("drawn_in"))
+    )
+    table = study_spec("results_table").make([named, runs["both"]], OPTIONS).frame
+    assert set(table.filter(pl.col("source") == "run")["model"]) == {runs["both"].label}
+    alone = study_spec("results_table").make([named], OPTIONS).frame
+    assert set(alone.filter(pl.col("source") == "run")["model"]) == {"any, samples"}

@@ -92,8 +92,9 @@ Identity = Literal["no", "always", "if_set", "derived"]
 - ``derived``: `refusal_index.runs.identity.identity` records what follows from it, such as a hash of the questions.
 """
 
-Scope = Literal["model", "dataset", "set"]
-"""The table of a configuration file that a setting belongs to: of each model, of each dataset, or of the whole set."""
+Scope = Literal["model", "dataset", "run", "set"]
+"""The table of a configuration file that a setting belongs to: of each model, of each dataset, of either, where that of
+the model takes precedence, or of the whole set."""
 
 DECODING = "decoding"
 """The group whose settings ``run.json`` records together, under this name."""

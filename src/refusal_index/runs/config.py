@@ -23,14 +23,15 @@ NAME = "name"
 DATASETS = "datasets"
 
 MODEL_KEYS, DATASET_KEYS, SET_KEYS = (
-    tuple(name for name, setting in SETTINGS.items() if setting.scope == kind) for kind in ("model", "dataset", "set")
+    tuple(name for name, setting in SETTINGS.items() if setting.scope in scopes)
+    for scopes in (("model", "run"), ("dataset", "run"), ("set",))
 )
 """Settings of each model, of each dataset, and of the whole set."""
 
 IDENTITY_KEYS = ("model", "dataset", "data", "column")
 """Keys that identify an entry, and have no default."""
 
-DEFAULT_KEYS = tuple(key for key in (*MODEL_KEYS, *DATASET_KEYS, *SET_KEYS) if key not in IDENTITY_KEYS)
+DEFAULT_KEYS = tuple(name for name in SETTINGS if name not in IDENTITY_KEYS)
 TABLES = {"[[models]]": MODEL_KEYS, "[[datasets]]": DATASET_KEYS, "[defaults]": DEFAULT_KEYS}
 
 

@@ -109,7 +109,7 @@ class Prompting:
         argument="str | Sequence[str]",
         metavar="NAMES",
         reader=read_texts,
-        scope="dataset",
+        scope="run",
         is_common=True,
         not_in=("gate",),
     )
@@ -135,7 +135,7 @@ class Repeats:
         identity="no",
         low=1,
         high=MAX_DRAWS,
-        scope="dataset",
+        scope="run",
         is_common=True,
     )
     answered_only: bool = setting(
@@ -143,14 +143,14 @@ class Repeats:
         "Run the first pass only: gives the refusal rate and the share wrong when answering, but no RI. With --draws, "
         "a grading model grades the first sample of each question only.",
         identity="if_set",
-        scope="dataset",
+        scope="run",
     )
     repeat_questions: int | None = setting(
         None,
         "Number of questions to sample more than once. [default: all with --draws]",
         identity="no",
         low=2,
-        scope="dataset",
+        scope="run",
     )
 
 

@@ -30,15 +30,16 @@ def study(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     models: Path | None = None,
     without_paper: bool = False,
+    config: str | None = None,
 ) -> None:
     """Reproduce the paper's tables and figures.
 
     Writes the data as CSV, the table as LaTeX and the figure. Without a name, lists all studies and what each needs.
     With --all, makes every study that the runs allow, and a page (README.md) that shows them; studies that need other
-    runs are listed.
+    runs are listed. With --config, first runs what is missing of a configuration, as 'refusal-index run --config' does.
 
-    Exit status: 0 done, 1 done without a run that could not be read, or a study failed, 2 bad input, no readable run,
-    or not possible with these runs.
+    Exit status: 0 done, 1 done without a run that is unfinished or could not be read, or a study failed, 2 bad input,
+    no readable run, or not possible with these runs.
 
     - `name` NAME: Name of the study; omitted with --all.
     - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
@@ -50,16 +51,23 @@ def study(
     - `seed`: Random seed of simulations and resampling.
     - `models` FILE: Table of models, a CSV file with the columns model, family, parameters_billion.
     - `without_paper`: Leave out the models that the paper prints, which are otherwise shown with runs on SimpleQA.
+    - `config` FILE: With --all: TOML file of models and datasets, or a built-in configuration, to run first.
     """
     from refusal_index.data.analysis import Analysis
+    from refusal_index.plugins.studies.inputs import known_models
     from refusal_index.plugins.studies.study import STUDY_NAMES, StudyOptions, study_names, study_spec, write_study
 
     options = StudyOptions(Analysis(confidence_level, weighted_score_p, seed=seed), models, without_paper)
     if all_:
-        if name is None:
-            raise OptionError("study --all: expected runs, sets or outcome tables, got none")
-        _make_all([Path(name), *(runs or [])], out, _chosen_formats(format_), options)
+        if name is None and config is None:
+            raise OptionError("study --all: expected runs, sets, outcome tables or --config FILE, got none")
+        kinds = _chosen_formats(format_)
+        known_models(options.models)  # checks the table of models before anything is sent
+        given = [] if name is None else [Path(name), *(runs or [])]
+        _make_all(given if config is None else [_run(config), *given], out, kinds, options)
         return
+    if config is not None:
+        raise OptionError("--config: requires --all, because one study may not need all of the runs; add it")
     if name is None:
         _print_studies()
         return
@@ -89,10 +97,23 @@ def _print_studies() -> None:
         console.prose(f"{spec.title}. Needs {spec.needs}.", indent=" " * 4)
 
 
+def _run(config: str) -> Path:
+    """Run what is missing of a configuration, and return the folder of the set."""
+    from refusal_index.cli.runs import asking, print_caveats, print_notes, show_set
+    from refusal_index.runs.sweep import check_models, prepare_sweep
+
+    sweep = prepare_sweep(config)
+    print_notes(sweep.plans)
+    print_caveats(sweep.plans)
+    asking(check_models(sweep.plans))
+    show_set(sweep, as_json=False)  # an unfinished run is left out of the studies, which ends with INCOMPLETE
+    console.say()
+    return sweep.path
+
+
 def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: StudyOptions) -> None:
     """Make every study that the runs allow, and a page that shows them."""
     from refusal_index.data.files import write_atomically
-    from refusal_index.plugins.studies.inputs import known_models
     from refusal_index.plugins.studies.study import (
         NotPossibleError,
         Study,
@@ -102,7 +123,6 @@ def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: St
         write_study,
     )
 
-    known_models(options.models)  # checks the table of models before any study is made
     readable = readable_runs(runs, options.analysis)
     report_missing(readable.runs)
     made = []

@@ -24,11 +24,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import pearsonr, rankdata
 
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
-from refusal_index.data.rates import OutcomeMatrix, draw_matrix, never_forced, outcome_matrix
+from refusal_index.data.rates import OutcomeMatrix, draw_matrix, outcome_matrix
 from refusal_index.findings.draws import joined_p_answering, p_answering, usable_questions
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, style
+from refusal_index.plugins.studies.first_passes import asked_of, is_first_pass_alone, without_first_passes
 from refusal_index.plugins.studies.regression import model_rows, paper_model_rows
 from refusal_index.plugins.studies.stability import reliability
 from refusal_index.plugins.studies.study import NotPossibleError, Study, StudyOptions, schema, study, study_text
@@ -94,10 +95,11 @@ def points_of(
         influences = {name: precision.variant_influence(matrix, name, options) for name in inputs.COMPARED}
         for index, (variant, scores) in enumerate(zip(run.tables, inputs.variant_scores(run, options), strict=True)):
             shown = f"{model}, {run.dataset or inputs.ALL}, {scores.variant}"
-            if (model, run.dataset, variant) not in draws:
+            key = (*asked_of(run), variant)
+            if key not in draws:
                 single.append(shown)
                 continue
-            samples = draws[model, run.dataset, variant]
+            samples = draws[key]
             if samples.matrix is None and (names := _different_settings(samples.run, run)):
                 differing.append(f"{shown} ({', '.join(names)})")
                 continue
@@ -142,14 +144,14 @@ def _most_draws(runs: Sequence[RunResults]) -> dict[Key, Samples]:
     for run in runs:
         for variant, outcomes in run.tables.items():
             samples = _samples(run, variant, outcomes)
-            key = (inputs.model_name(run), run.dataset, variant)
+            key = (*asked_of(run), variant)
             if samples.draws > 1 and (key not in by_key or samples.draws > by_key[key].draws):
                 by_key[key] = samples
     return by_key
 
 
 def _samples(run: RunResults, variant: str | None, outcomes: pl.DataFrame) -> Samples:
-    if run.settings.get("answered_only") or never_forced(outcomes):
+    if is_first_pass_alone(run):
         n_draws = outcomes.drop_nulls("refused")["draw"].n_unique()
         return Samples(run, variant, n_draws, None)
     matrix = draw_matrix(outcomes)
@@ -196,7 +198,7 @@ ROUNDING = 1e-12
 @study
 def auroc_correlation(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if fewer than three points have repeated draws."""
-    chosen, _ = inputs.chosen_runs(runs)
+    chosen, _ = inputs.chosen_runs(without_first_passes(runs))
     points, notes = points_of(chosen, runs, options)
     if len(points) < MIN_POINTS:
         counted = ("none of these runs has them", "these runs have one", "these runs have two")[len(points)]

@@ -30,6 +30,7 @@ from refusal_index.data.rates import Completeness, completeness, first_draws, fu
 from refusal_index.data.written_tables import csv_text
 from refusal_index.errors import RefusalIndexError, escape
 from refusal_index.findings.run_results import RunResults
+from refusal_index.plugins.studies.first_passes import without_first_passes
 from refusal_index.plugins.studies.style import house_style, latex_table, new_figure, write_above
 from refusal_index.render.format import abridged
 from refusal_index.render.sentences import fill
@@ -169,6 +170,8 @@ class StudySpec:
 
     def make(self, runs: Sequence[RunResults], options: StudyOptions) -> Study:
         """Make the study; raises `NotPossibleError` if the runs do not meet its requirements."""
+        if self.name not in OF_FIRST_PASSES:
+            runs = without_first_passes(runs)
         analysis = options.analysis.with_recorded(run.about for run in runs)
         options = replace(options, analysis=analysis)
         try:
@@ -181,6 +184,10 @@ class StudySpec:
         table_caption = result.table_caption or result.caption or study_text(self.name, "table_caption", **values)
         named = replace(result, name=self.name, title=self.title, notes=tuple(result.notes))
         return with_missing(replace(named, caption=caption, table_caption=table_caption), runs)
+
+
+OF_FIRST_PASSES = ("auroc_correlation", "cost_table")
+"""Studies that use first passes alone also where the same model has a run of both passes."""
 
 
 def study(function: Callable[[Sequence[RunResults], StudyOptions], Study]) -> StudySpec:
