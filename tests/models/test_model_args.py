@@ -15,6 +15,7 @@ from refusal_index.protocol import Role
 from refusal_index.render.sentences import sentence
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import prepare
+from refusal_index.runs.reuse import prepare_regrade
 from refusal_index.runs.settings import Settings
 from tests.models.conftest import make_dataset
 
@@ -153,3 +154,17 @@ def test_run_without_arguments_records_none(tmp_path):
     assert "model_args" not in plan.identity
     asyncio.run(execute(plan))
     assert "model_args" not in json.loads((tmp_path / "run" / "run.json").read_text())["about"]
+
+
+def grade(question: str, answer: str, gold: str) -> bool:
+    return bool(question and answer == gold)
+
+
+def test_regrading_asks_no_model_so_it_neither_notes_nor_records_arguments(tmp_path):
+    arguments = {"tensor_parallel_size": 4}
+    asyncio.run(execute(planned(tmp_path, model_args=arguments)))
+    settings = Settings.from_values(grader=f"python:{__name__}:grade", max_retries=0)
+    asyncio.run(execute(prepare_regrade(tmp_path / "run", settings, out=tmp_path / "regraded")))
+    about = json.loads((tmp_path / "regraded" / "run.json").read_text())["about"]
+    assert about["model_args"] == [arguments], "those with which the replies were made"
+    assert prepare_regrade(tmp_path / "run", settings, out=tmp_path / "regraded").caveats == ()

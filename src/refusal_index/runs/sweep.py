@@ -32,9 +32,8 @@ from refusal_index.runs.engines import engine_of
 from refusal_index.runs.events import Progress, Underway
 from refusal_index.runs.execute import execute
 from refusal_index.runs.outstanding import batches_of, check_forgotten
-from refusal_index.runs.plan import RUNS, Plan, load_questions, prepare
+from refusal_index.runs.plan import RUNS, Plan, in_folder, load_questions, prepare
 from refusal_index.runs.run_set import SetRun, set_summary, write_set_summary
-from refusal_index.runs.servers import other_addresses
 from refusal_index.runs.settings import Limits, Settings
 from refusal_index.runs.store import open_store
 
@@ -127,8 +126,7 @@ def _with_own_folders(path: Path, plans: Sequence[Plan]) -> list[Plan]:
         own = RunFolder(path / default_run_name(plan.title[0], plan.dataset.name, plan.identity))
         is_one_of_several = identities[_identity(plan)] > 1 and not _was_asked_at(plan.folder, url)
         if url is not None and (own.run_json.exists() or is_one_of_several):
-            caveats = other_addresses(own, plan.settings, plan.names)
-            found.append(replace(plan, folder=own, caveats=caveats))
+            found.append(in_folder(plan, own))
         else:
             found.append(plan)
     return found
