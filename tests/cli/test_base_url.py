@@ -160,6 +160,15 @@ def test_model_at_two_addresses_is_two_runs_of_a_configuration(asked, server):
     assert refused["ther"] == 1 > refused["here"]
 
 
+def test_configuration_names_the_setting_of_a_grader_whose_key_is_missing(command):
+    text = f'[[models]]\nmodel = "{MODEL}"\n[[datasets]]\ndataset = "almanac"\nlimit = 2\ngrader = "judge"\n'
+    servers = 'grader_base_url = "http://127.0.0.1:9/v1"\ngrader_api_key_env = "NO_SUCH_KEY"\n'
+    Path("keyless.toml").write_text(text + servers)
+    done = command("run", "--config", "keyless.toml")
+    assert done.exit_code == 2
+    assert "grader_api_key_env: expected a key in the environment variable NO_SUCH_KEY" in " ".join(done.stderr.split())
+
+
 def test_run_with_a_folder_of_its_own_keeps_its_caveats(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     example = load_prompt_set("default").examples[1].question

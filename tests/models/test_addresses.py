@@ -399,5 +399,5 @@ def test_address_in_a_folder_is_never_asked():
         account_for(Role.GRADER, "judge", settings)
     given = as_in_folder(Settings.from_values(base_url=URL), before)
     assert given.servers.base_url == URL
-    with pytest.raises(SettingError, match="base_url: this run asked that model by its provider's name; leave it out"):
+    with pytest.raises(SettingError, match="base_url: this run did not ask that model at a server; leave it out"):
         as_in_folder(Settings.from_values(base_url=URL), {"model": "openai/any"})

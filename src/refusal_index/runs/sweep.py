@@ -8,6 +8,7 @@ the others.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -174,11 +175,16 @@ async def check_models(plans: Sequence[Plan]) -> None:
                 async with engine.open():
                     opened.add(sending)
             except ModelError as error:
-                failed.setdefault(name, error)
+                failed.setdefault(name, error if role is Role.MODEL else _of_grader(error))
     if failed:
         first, *others = failed
         more = f"; nor can these be asked: {', '.join(others)}" if others else ""
         raise ModelError(f"{failed[first]}{more}")
+
+
+def _of_grader(error: ModelError) -> ModelError:
+    """Return an error of a grader that was opened as a model, with the names of the grader's own settings."""
+    return ModelError(re.sub(r"\{(base_url|api_key_env)\}", r"{grader_\1}", error.message))
 
 
 async def execute_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = None) -> AsyncIterator[SetRun]:
