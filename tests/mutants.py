@@ -45,6 +45,27 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "another model whose name begins like that of the paper's grader is another grader",
+        "_other_grader",
+        "(published.grader, name))) > 1",
+        "(published.grader, name))) > 2",
+        "findings/test_published.py",
+    ),
+    Mutant(
+        "samples of a model with other arguments are not joined with its answers",
+        "_different_settings",
+        '"extra_body", "model_args")',
+        '"extra_body")',
+        "studies/test_p_answering.py",
+    ),
+    Mutant(
+        "arguments of a model are recorded only where the model is asked",
+        "open_plan",
+        "if Role.MODEL in plan.names:",
+        "if plan.names:",
+        "models/test_model_args.py",
+    ),
+    Mutant(
         "a published value equal to a run's RI, as printed, is not below it",
         "AmongPublished._place",
         "index > value",

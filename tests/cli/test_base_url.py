@@ -16,6 +16,8 @@ from refusal_index.plugins.almanac.batches import RequestLog
 from refusal_index.plugins.almanac.chat_api import ModelPool
 from refusal_index.plugins.almanac.models import model_folder, model_names
 from refusal_index.plugins.almanac.server import create_app
+from refusal_index.protocol import load_prompt_set
+from refusal_index.runs.sweep import prepare_sweep
 from tests.cli.conftest import Command
 from tests.cli.serving import Server
 from tests.models.batches.batch_server import serve_in_thread
@@ -156,6 +158,29 @@ def test_model_at_two_addresses_is_two_runs_of_a_configuration(asked, server):
     assert {folder.name.partition("-")[0] for folder in folders} == {"here", "there"}
     refused = {folder.name[:4]: pl.read_parquet(folder / "outcomes.parquet")["refused"].mean() for folder in folders}
     assert refused["ther"] == 1 > refused["here"]
+
+
+def test_configuration_names_the_setting_of_a_grader_whose_key_is_missing(command):
+    text = f'[[models]]\nmodel = "{MODEL}"\n[[datasets]]\ndataset = "almanac"\nlimit = 2\ngrader = "judge"\n'
+    servers = 'grader_base_url = "http://127.0.0.1:9/v1"\ngrader_api_key_env = "NO_SUCH_KEY"\n'
+    Path("keyless.toml").write_text(text + servers)
+    done = command("run", "--config", "keyless.toml")
+    assert done.exit_code == 2
+    assert "grader_api_key_env: expected a key in the environment variable NO_SUCH_KEY" in " ".join(done.stderr.split())
+
+
+def test_run_with_a_folder_of_its_own_keeps_its_caveats(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    example = load_prompt_set("default").examples[1].question
+    Path("own.jsonl").write_text(json.dumps({"question_id": "q1", "question": example, "answer": "1879"}) + "\n")
+    models = (
+        f'[[models]]\nname = "{name}"\nmodel = "{MODEL}"\nbase_url = "http://127.0.0.1:{port}/v1"\n'
+        for name, port in (("here", 8), ("there", 9))
+    )
+    Path("two.toml").write_text(f'{"".join(models)}[[datasets]]\ndata = "own.jsonl"\ngrader = "exact"\n')
+    plans = prepare_sweep("two.toml").plans
+    assert [plan.folder.path.name.partition("-")[0] for plan in plans] == ["here", "there"]
+    assert [[caveat.code for caveat in plan.caveats] for plan in plans] == [["example_asked"]] * 2
 
 
 def test_configuration_that_grows_by_another_address_or_renames_an_entry_repeats_nothing(asked, server):

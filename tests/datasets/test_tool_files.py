@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,15 @@ def test_end_to_end_every_tool_gives_the_same_questions_replies_and_grades(tmp_p
 def test_a_wrong_answer_with_the_tag_for_no_answer_is_a_refusal_and_counted_as_such(tmp_path):
     found = read(write(tmp_path, "ragas"))
     assert found.overruled == {"incorrect": 1}
+
+
+def test_apostrophe_is_removed_only_before_a_formula_of_promptfoos_csv(tmp_path):
+    cells = {"question": "Who?", "gold": "'=A", "[m] p": "the 'O'-ring", "Status": "PASS", "Score": "1"}
+    rows = csv.writer(file := io.StringIO())
+    rows.writerows([[*cells, "Grader Reason"], [*cells.values(), ""]])
+    (tmp_path / "x.csv").write_text(file.getvalue())
+    (one,) = read(tmp_path / "x.csv").passes
+    assert (one.question.gold, one.reply) == ("=A", "the 'O'-ring")
 
 
 def test_prompts_of_promptfoo_are_variants_and_a_failed_request_is_unscored(tmp_path):

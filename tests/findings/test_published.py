@@ -187,6 +187,11 @@ def test_intervals_of_another_level_are_not_set_against_each_other(whole):
             "other_grader",
             "openai/gpt-4o-mini and a/b",
         ),
+        (
+            {"grader": {"name": "openai/gpt-4o-mini-search-preview", "prompt_sha256": WORDING}},
+            "other_grader",
+            "openai/gpt-4o-mini-search-preview",
+        ),
         ({"grader": {"name": "openai/gpt-4o-mini"}}, "other_grader_prompt", None),
         ({"decoding": {"temperature": 0.0, "top_p": 0.95}}, "other_decoding", 0.0),
         ({"decoding": {"temperature": 0.7}}, "other_decoding", None),

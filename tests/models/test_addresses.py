@@ -10,7 +10,7 @@ from aiohttp import web
 
 import refusal_index as ri
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.run_json import addresses_in
+from refusal_index.data.run_json import addresses_in, as_json
 from refusal_index.findings.models_asked import several_addresses
 from refusal_index.models.accounts import (
     OPENAI_URL,
@@ -24,9 +24,11 @@ from refusal_index.models.accounts import (
 )
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import ADDRESS_NOT_GIVEN, Servers, SettingError
-from refusal_index.protocol import Role
+from refusal_index.protocol import GraderKind, Role
 from refusal_index.redaction import redacted_error
+from refusal_index.runs.made_with import grader_before
 from refusal_index.runs.plan import prepare
+from refusal_index.runs.results import procedure_of
 from refusal_index.runs.servers import as_in_folder
 from refusal_index.runs.settings import Settings
 from tests.models.conftest import make_dataset
@@ -256,6 +258,13 @@ def test_any_name_is_a_grading_model_at_its_server():
     assert plan.identity["grader"]["prompt_sha256"], "its verdicts depend on the prompt"
 
 
+@pytest.mark.parametrize("name", ["model", "agree"])
+def test_grading_model_of_a_server_may_be_called_like_a_kind_of_grader(name):
+    plan = prepare(Settings.from_values(model="almanac/base", limit=4, grader=name, grader_base_url=URL))
+    assert procedure_of(as_json(plan.identity)).grader is GraderKind.MODEL
+    assert grader_before(as_json(plan.identity)) == (GraderKind.MODEL, (name,))
+
+
 # --- Over HTTP
 
 
@@ -390,5 +399,5 @@ def test_address_in_a_folder_is_never_asked():
         account_for(Role.GRADER, "judge", settings)
     given = as_in_folder(Settings.from_values(base_url=URL), before)
     assert given.servers.base_url == URL
-    with pytest.raises(SettingError, match="base_url: this run asked that model by its provider's name; leave it out"):
+    with pytest.raises(SettingError, match="base_url: this run did not ask that model at a server; leave it out"):
         as_in_folder(Settings.from_values(base_url=URL), {"model": "openai/any"})

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 
+import polars as pl
 import pytest
 
 import refusal_index as ri
+from refusal_index.data.folder import RunFolder
 from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import SettingError
 from refusal_index.plugins.inspect import client
@@ -15,6 +17,7 @@ from refusal_index.protocol import Role
 from refusal_index.render.sentences import sentence
 from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import prepare
+from refusal_index.runs.reuse import prepare_regrade
 from refusal_index.runs.settings import Settings
 from tests.models.conftest import make_dataset
 
@@ -153,3 +156,18 @@ def test_run_without_arguments_records_none(tmp_path):
     assert "model_args" not in plan.identity
     asyncio.run(execute(plan))
     assert "model_args" not in json.loads((tmp_path / "run" / "run.json").read_text())["about"]
+
+
+def test_regrading_asks_no_model_so_it_neither_notes_nor_records_arguments(tmp_path):
+    arguments = {"tensor_parallel_size": 4}
+    asked = Settings.from_values(model="almanac/base", limit=20, variants="low")
+    asyncio.run(execute(prepare(asked, out=tmp_path / "run")))
+    folder = RunFolder(tmp_path / "run")
+    with folder.lock():
+        folder.change_about({"model_args": [arguments]})  # an embedded model takes none
+    settings = Settings.from_values(grader="python:tests.runs.models:judge", max_retries=0)
+    asyncio.run(execute(prepare_regrade(tmp_path / "run", settings, out=tmp_path / "regraded")))
+    assert pl.read_parquet(tmp_path / "regraded/outcomes.parquet")["wrong"].null_count() == 0
+    about = json.loads((tmp_path / "regraded" / "run.json").read_text())["about"]
+    assert about["model_args"] == [arguments], "those with which the replies were made"
+    assert prepare_regrade(tmp_path / "run", settings, out=tmp_path / "regraded").caveats == ()

@@ -193,8 +193,15 @@ def test_metrics_come_from_the_run_with_a_forced_pass_however_many_questions_the
     assert chosen_runs([sampled])[0] == (sampled,)
 
 
-def test_samples_under_other_prompts_are_not_joined():
-    sets = [{"model": "m", "placement": "user", "think": None, "prompts": {"sha256": name}} for name in ("a", "b")]
+RECORDED = {"model": "m", "placement": "user", "think": None, "prompts": {"sha256": "a"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("prompts", {"sha256": "b"}), ("model_args", {"revision": "b"}), ("extra_body", {"top_k": 1})],
+)
+def test_samples_of_other_requests_are_not_joined(name, other):
+    sets = [RECORDED, {**RECORDED, name: other}]
     models = [make_run(f"m{i}", rho=0.3 * i, n=150, draws=3, seed=i, variants=("normal",)) for i in range(3)]
     single = make_run("m9", n=150, seed=9, variants=("normal",))
     both = RunResults.of_tables("m9", Path("m9"), "m9", "d", single.tables, sets[0])
@@ -202,7 +209,7 @@ def test_samples_under_other_prompts_are_not_joined():
     assert "m9" in set(joined.frame["model"])
     other = auroc_correlation.make([*models, both, sampled_run("m9", 150, settings=sets[1])], OPTIONS)
     assert "m9" not in set(other.frame["model"])
-    assert any("has other settings" in note and "prompts" in note for note in other.notes)
+    assert any("has other settings" in note and name in note for note in other.notes)
 
 
 def test_display_names_of_the_two_runs_may_differ(both):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
@@ -39,7 +40,7 @@ from refusal_index.runs.execute import execute
 from refusal_index.runs.plan import Plan
 from refusal_index.runs.progress import counting, progress_bar
 from refusal_index.runs.run_set import SetRun
-from refusal_index.runs.sweep import Sweep, execute_sweep
+from refusal_index.runs.sweep import Sweep, check_models, execute_sweep, prepare_sweep
 
 T = TypeVar("T")
 RESUMES = "interrupted; run the same command again to resume: stored replies are not requested again"
@@ -215,6 +216,16 @@ def show_dry_run(plans: Sequence[Plan], *, as_json: bool) -> None:
         console.document(dry_run_document(estimated))
     else:
         console.show(["dry run: nothing is sent", "", *dry_run_blocks(estimated)])
+
+
+def run_config(source: str) -> Path:
+    """Run what is missing of a configuration, print its results, and return the folder of the set."""
+    sweep = prepare_sweep(source)
+    print_notes(sweep.plans)
+    print_caveats(sweep.plans)
+    asking(check_models(sweep.plans))
+    show_set(sweep, as_json=False)
+    return sweep.path
 
 
 def show_set(sweep: Sweep, *, as_json: bool) -> bool:

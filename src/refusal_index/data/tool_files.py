@@ -18,7 +18,7 @@ from refusal_index.data.tables import Row, plain_name
 
 STATUS = re.compile(r"Status( \d+)?")
 HEADING = re.compile(r"\[(?P<provider>[^\]]*)\] (?P<label>.*)", re.DOTALL)
-DEFUSED = re.compile(r"'(?=[=+\-@\t\r])")
+DEFUSED = re.compile(r"\A'(?=[=+\-@\t\r])")
 """The apostrophe that promptfoo writes before text that a spreadsheet could take for a formula."""
 
 LITERAL = ("equals", "contains", "icontains", "starts-with", "contains-any", "icontains-any", "similar", "factuality")

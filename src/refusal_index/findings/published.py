@@ -20,6 +20,7 @@ from refusal_index.data.published import PRINTED_METRICS, PublishedModel, Publis
 from refusal_index.data.run_json import decoding_sent
 from refusal_index.errors import OutcomeTableError, suggestion
 from refusal_index.findings.metrics import INDEX, Printable, Statement
+from refusal_index.findings.models_asked import distinct_models
 from refusal_index.findings.run_results import RunResults
 from refusal_index.stats import Estimate, PlanningScenario
 from refusal_index.stats.planning import asymptotic_deviation
@@ -254,7 +255,8 @@ def _other_grader(settings: Mapping[str, Any], published: PublishedResults) -> I
     grader = settings.get("grader") or {}
     name = str(grader.get("name") or "")
     second = grader.get("second")
-    if not name.rpartition("/")[2].startswith(published.grader) or second is not None:
+    is_another = len(distinct_models(published.grader, (published.grader, name))) > 1
+    if is_another or second is not None:
         yield Statement(
             "other_grader",
             "serious",

@@ -9,7 +9,7 @@ from typing import Any
 
 from refusal_index.data.datasets import Dataset
 from refusal_index.data.outcome import Question
-from refusal_index.data.run_json import EXAMPLES_ASKED, GRADER_PROMPT
+from refusal_index.data.run_json import EXAMPLES_ASKED, GRADER_PROMPT, NAMED_BY_SERVER
 from refusal_index.models.functions import (
     is_function_name,
     load_function,
@@ -98,7 +98,7 @@ def grader_identity(
         "second": graders[1] if len(graders) > 1 else None,
         "prompt_sha256": grader_prompt.hash if by_models else None,
         "no_gold_prompt_sha256": grader_prompt.no_gold_hash if by_models and lacks_gold else None,
-        **({"named_by_server": True} if at_server and (by_models or asks_attempt) else {}),
+        **({NAMED_BY_SERVER: True} if at_server and (by_models or asks_attempt) else {}),
         **({"refusal": refusal} if refusal is not None else {}),
         **({"reasoning": reasoning} if reasoning is not None else {}),
         **({"refusal_prompt_sha256": default_grader_prompt().no_gold_hash} if asks_attempt else {}),

@@ -13,7 +13,7 @@ from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_json import STOPPED, UNTIL
 from refusal_index.findings.run_results import RunResults
 from refusal_index.models.failures import CircuitBreaker
-from refusal_index.protocol import Conversation
+from refusal_index.protocol import Conversation, Role
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Assignment, Engine, RunFailedError, WaitingError
 from refusal_index.runs.engines import engine_of, note_on
@@ -67,7 +67,8 @@ def open_plan(plan: Plan, progress: Progress = ignore_events, budget: Budget | N
                 settle_outstanding(folder, store, settings, plan.names, plan.objects)
             if engine is not None:
                 record_addresses(folder, store, settings, plan.names)
-                record_model_args(folder, settings)
+                if Role.MODEL in plan.names:
+                    record_model_args(folder, settings)
             store.retire(plan.replies_to_retire(store))
             budget = budget or Budget(settings.limits)
             if engine is not None:

@@ -227,8 +227,22 @@ def checked(plan: AnyPlan, *, imports: bool = True) -> AnyPlan:
         check_model_function(function, model, plan.procedures)
     if plan.folder.run_json.exists():
         refuse_other_settings(plan.folder.path, plan.folder.read_settings(), as_json(plan.identity))
-    notes = (*other_addresses(plan.folder, settings, plan.names), *other_model_args(plan.folder, settings))
-    return replace(plan, caveats=(*plan.caveats, *notes))
+    return replace(plan, caveats=(*plan.caveats, *_notes_on_folder(plan)))
+
+
+def in_folder(plan: AnyPlan, folder: RunFolder) -> AnyPlan:
+    """Return a checked plan with another folder, and the notes on resuming the run in that one."""
+    moved = replace(plan, folder=folder)
+    notes = _notes_on_folder(plan)
+    kept = (caveat for caveat in plan.caveats if caveat not in notes)
+    return replace(moved, caveats=(*kept, *_notes_on_folder(moved)))
+
+
+def _notes_on_folder(plan: Plan) -> tuple[Statement, ...]:
+    """Return what differs from how the run in the folder of a plan was made, but is no reason against resuming it."""
+    addresses = other_addresses(plan.folder, plan.settings, plan.names)
+    arguments = other_model_args(plan.folder, plan.settings) if Role.MODEL in plan.names else ()
+    return (*addresses, *arguments)
 
 
 def prepare(

@@ -43,6 +43,7 @@ from refusal_index.protocol import (
     grade_by,
     partial_outcome,
 )
+from refusal_index.protocol.grading import RULES
 from refusal_index.protocol.refusals import LEFT_TO_GRADER, Detector, recorded_rule
 from refusal_index.runs.budget import UsageCounter
 from refusal_index.runs.reply_counter import ReplyCounter
@@ -285,7 +286,7 @@ def procedure_of(settings: Mapping[str, Any], detector: Detector | None = None) 
         kind = GraderKind.AGREE
     else:
         rule = grader.get("name", GraderKind.EXACT)
-        kind = GraderKind(rule) if rule in set(GraderKind) else GraderKind.MODEL
+        kind = GraderKind(rule) if rule in RULES else GraderKind.MODEL
     refusal = refusal_setting(settings)
     refusals = LEFT_TO_GRADER if refusal is None else recorded_rule(refusal, detector)
     refusals = replace(refusals, reasoning=grader.get("reasoning"))

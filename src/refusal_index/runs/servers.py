@@ -87,7 +87,7 @@ def as_in_folder(settings: Settings, before: Mapping[str, Any]) -> Settings:
     for name, named in (("base_url", before.get(NAMED_BY_SERVER)), ("grader_base_url", grader.get(NAMED_BY_SERVER))):
         url = getattr(given, name)
         if url is not None and not named:
-            raise SettingError(f"{{{name}}}: this run asked that model by its provider's name; leave it out")
+            raise SettingError(f"{{{name}}}: this run did not ask that model at a server; leave it out")
         urls[name] = ADDRESS_NOT_GIVEN if named and url is None else url
     return replace(settings, servers=replace(given, **urls))
 

@@ -8,6 +8,7 @@ the others.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -32,9 +33,8 @@ from refusal_index.runs.engines import engine_of
 from refusal_index.runs.events import Progress, Underway
 from refusal_index.runs.execute import execute
 from refusal_index.runs.outstanding import batches_of, check_forgotten
-from refusal_index.runs.plan import RUNS, Plan, load_questions, prepare
+from refusal_index.runs.plan import RUNS, Plan, in_folder, load_questions, prepare
 from refusal_index.runs.run_set import SetRun, set_summary, write_set_summary
-from refusal_index.runs.servers import other_addresses
 from refusal_index.runs.settings import Limits, Settings
 from refusal_index.runs.store import open_store
 
@@ -127,8 +127,7 @@ def _with_own_folders(path: Path, plans: Sequence[Plan]) -> list[Plan]:
         own = RunFolder(path / default_run_name(plan.title[0], plan.dataset.name, plan.identity))
         is_one_of_several = identities[_identity(plan)] > 1 and not _was_asked_at(plan.folder, url)
         if url is not None and (own.run_json.exists() or is_one_of_several):
-            caveats = other_addresses(own, plan.settings, plan.names)
-            found.append(replace(plan, folder=own, caveats=caveats))
+            found.append(in_folder(plan, own))
         else:
             found.append(plan)
     return found
@@ -176,11 +175,16 @@ async def check_models(plans: Sequence[Plan]) -> None:
                 async with engine.open():
                     opened.add(sending)
             except ModelError as error:
-                failed.setdefault(name, error)
+                failed.setdefault(name, error if role is Role.MODEL else _of_grader(error))
     if failed:
         first, *others = failed
         more = f"; nor can these be asked: {', '.join(others)}" if others else ""
         raise ModelError(f"{failed[first]}{more}")
+
+
+def _of_grader(error: ModelError) -> ModelError:
+    """Return an error of a grader that was opened as a model, with the names of the grader's own settings."""
+    return ModelError(re.sub(r"\{(base_url|api_key_env)\}", r"{grader_\1}", error.message))
 
 
 async def execute_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = None) -> AsyncIterator[SetRun]:

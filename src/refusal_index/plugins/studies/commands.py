@@ -64,7 +64,11 @@ def study(
         kinds = _chosen_formats(format_)
         known_models(options.models)  # checks the table of models before anything is sent
         given = [] if name is None else [Path(name), *(runs or [])]
-        _make_all(given if config is None else [_run(config), *given], out, kinds, options)
+        if config is not None:
+            from refusal_index.cli.runs import run_config
+
+            given = [run_config(config), *given]  # an unfinished run is left out of the studies, which says so
+        _make_all(given, out, kinds, options)
         return
     if config is not None:
         raise OptionError("--config: requires --all, because one study may not need all of the runs; add it")
@@ -95,20 +99,6 @@ def _print_studies() -> None:
     for spec in study_specs():
         console.say(spec.name)
         console.prose(f"{spec.title}. Needs {spec.needs}.", indent=" " * 4)
-
-
-def _run(config: str) -> Path:
-    """Run what is missing of a configuration, and return the folder of the set."""
-    from refusal_index.cli.runs import asking, print_caveats, print_notes, show_set
-    from refusal_index.runs.sweep import check_models, prepare_sweep
-
-    sweep = prepare_sweep(config)
-    print_notes(sweep.plans)
-    print_caveats(sweep.plans)
-    asking(check_models(sweep.plans))
-    show_set(sweep, as_json=False)  # an unfinished run is left out of the studies, which ends with INCOMPLETE
-    console.say()
-    return sweep.path
 
 
 def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: StudyOptions) -> None:

@@ -67,7 +67,9 @@ def largest_complete_block(
         shared |= {own, *(own & other for other in shared)}
         if len(shared) > MAX_SETS:
             is_largest = False
-            shared = set(heapq.nlargest(MAX_SETS, shared, key=lambda settings: block_of(settings).cells))
+            shared = set(
+                heapq.nlargest(MAX_SETS, shared, key=lambda settings: (block_of(settings).cells, sorted(settings)))
+            )
     blocks = [
         block
         for block in map(block_of, shared)

@@ -177,7 +177,7 @@ def _different_settings(sampled: RunResults, run: RunResults) -> list[str]:
         return []
     recorded = [
         {
-            **{name: one.settings.get(name) for name in ("model", "placement", "think")},
+            **{name: one.settings.get(name) for name in ("model", "placement", "think", "extra_body", "model_args")},
             "prompts": (one.settings.get("prompts") or {}).get("sha256"),
         }
         for one in (sampled, run)

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from refusal_index.data.files import sha256_of, write_atomically
 from refusal_index.data.folder import RunFolder
-from refusal_index.data.run_json import UNPRICED, as_json, refuse_other_settings
+from refusal_index.data.run_json import NAMED_BY_SERVER, UNPRICED, as_json, refuse_other_settings
 from refusal_index.errors import RefusalIndexError, RunFolderError, shortened
 from refusal_index.models.settings import Decoding, Sending, Servers, SettingError
 from refusal_index.plugins.wiki.builder import Builder, BuildState, BuildStoppedError, build_engines
@@ -338,7 +338,7 @@ def identity_of(options: BuildOptions, pages: Pages) -> dict[str, Any]:
     """Return all settings on which the questions depend; they identify a build."""
     return {
         "source": {"sha256": pages.sha256, "revision": options.revision, "columns": dict(pages.columns)},
-        **({"named_by_server": True} if options.servers.base_url is not None else {}),
+        **({NAMED_BY_SERVER: True} if options.servers.base_url is not None else {}),
         "writer": {"model": options.writer, "decoding": asdict(options.writing)},
         "answerer": {"model": options.answerer, "decoding": asdict(options.answering)},
         "prompts_sha256": {name: sha256_of(template.encode()) for name, template in templates().items()},
