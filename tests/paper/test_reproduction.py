@@ -62,7 +62,7 @@ def test_end_to_end_one_configuration_and_one_command_reproduce_the_paper(tmp_pa
         & (pl.col("dataset") == "simpleqa")
         & (pl.col("source") != "paper")
     )
-    planted = {name: 6 / math.pi * math.asin(rho / 2) for name, rho in RHO.items()}
-    assert set(combined["model"]) == {name for name, *_ in MODELS} == set(planted)
+    planted = {f"{name}, simpleqa": 6 / math.pi * math.asin(rho / 2) for name, rho in RHO.items()}
+    assert set(combined["model"]) == {f"{name}, simpleqa" for name, *_ in MODELS} == set(planted)
     inside = [row["low"] <= planted[row["model"]] <= row["high"] for row in combined.iter_rows(named=True)]
     assert sum(inside) >= len(inside) - 2, combined
