@@ -138,7 +138,7 @@ def test_confidence_asks_again_only_where_the_command_names_the_address(asked, c
 def test_confidence_takes_no_address_for_a_model_of_a_provider(asked, command, server):
     asked("run", "--model", MODEL, *SMALL, "--out", "r")
     done = command("confidence", "r", "--base-url", server.url)
-    assert (done.exit_code, "--base-url: this run asked that model by its provider's name" in done.stderr) == (2, True)
+    assert (done.exit_code, "--base-url: this run did not ask that model at a server" in done.stderr) == (2, True)
     assert not server.answered()
 
 

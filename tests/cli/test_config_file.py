@@ -403,3 +403,19 @@ def test_prices_are_given_for_every_model_and_are_0_for_ones_own_weights(config)
     for model in config.models:
         price = model.values["price"]
         assert (price == Price(0, 0)) == model.values["model"].startswith("vllm/")
+
+
+def test_a_key_of_the_defaults_is_not_sent_to_the_address_of_a_model(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KEY_OF_A", "sk-of-a")
+    Path("two.toml").write_text(
+        '[defaults]\nbase_url = "http://127.0.0.1:1/v1"\napi_key_env = "KEY_OF_A"\nheader = "X-Key=env:KEY_OF_A"\n\n'
+        '[[models]]\nmodel = "a"\n\n[[models]]\nmodel = "b"\nbase_url = "http://127.0.0.1:2/v1"\n\n'
+        '[[datasets]]\ndataset = "almanac"\nlimit = 10\n'
+    )
+    sent = [
+        (plan.settings.servers.api_key_env, plan.settings.sending.header) for plan in prepare_sweep("two.toml").plans
+    ]
+    assert sent == [("KEY_OF_A", (("X-Key", "KEY_OF_A"),)), (None, ())]
+    plan = prepare_sweep("two.toml", {"base_url": "http://127.0.0.1:3/v1"}).plans[0]
+    assert plan.settings.servers.api_key_env is None

@@ -61,7 +61,7 @@ def score(
     rates and the command for the forced pass. For the folder of a run, rebuilds its outcome table and summary from the
     stored replies, without a request; with --cluster or --weight it prints the results and changes nothing.
 
-    Exit status: 0 done, 1 more than 2% of the questions unscored, 2 bad input.
+    Exit status: 0 done, 1 more than 2% of the questions of both passes unscored, 2 bad input.
 
     - `files` FILE: Outcome tables or graded answers (.csv, .tsv, .jsonl, .json, .parquet, .xlsx), logs of Inspect,
       samples of lm-eval, or the folder of one run.

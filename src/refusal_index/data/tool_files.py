@@ -57,7 +57,11 @@ def _of_result(row: Row, *, is_named: bool) -> Row:
     provider = provider if isinstance(provider, Mapping) else {"id": provider}
     response = cells.get("response")
     output = response.get("output") if isinstance(response, Mapping) else None
-    is_graded = cells.get("success") is True or cells.get("failureReason") == ASSERTION_FAILED
+    failed = cells.get("failureReason") == ASSERTION_FAILED
+    if "failureReason" not in cells:  # as in files of older releases
+        graded = cells.get("gradingResult")
+        failed = isinstance(graded, Mapping) and graded.get("pass") is False and not cells.get("error")
+    is_graded = cells.get("success") is True or failed
     made = {
         "reply": json.dumps(output) if isinstance(output, Mapping | list) else output,
         "correct": cells.get("success") if is_graded else None,

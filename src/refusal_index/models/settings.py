@@ -386,7 +386,7 @@ def read_extra_body(value: Any, name: str) -> str:
         fields = None
         text = ""
     if not isinstance(fields, Mapping) or not fields:
-        raise SettingError(f"{{{name}}}: expected a JSON object, as in '{{{{\"top_k\": 20}}}}', got {shortened(value)}")
+        raise SettingError(f"{{{name}}}: expected a JSON object, as in '{{\"top_k\": 20}}', got {shortened(value)}")
     for field_name in fields:
         if field_name in FIELDS_OF_OPTIONS:
             option = FIELDS_OF_OPTIONS[field_name]

@@ -21,6 +21,7 @@ FOLDER = "configs"
 SUFFIX = ".toml"
 NAME = "name"
 DATASETS = "datasets"
+HEADER = "header"
 
 MODEL_KEYS, DATASET_KEYS, SET_KEYS = (
     tuple(name for name, setting in SETTINGS.items() if setting.scope in scopes)
@@ -228,9 +229,10 @@ def _values(table: Mapping[str, Any], location: str, options: tuple[str, ...]) -
         if key not in options:
             raise ConfigError(f"{location}: {_unknown(key, options)}")
         try:
-            values[key] = SETTINGS[key].read(value)
+            read = SETTINGS[key].read(value)
         except SettingError as error:
             raise ConfigError(f"{location}, {error}") from error
+        values[key] = value if key == HEADER else read  # a header as read no longer shows that it names a variable
     return values
 
 
@@ -243,6 +245,28 @@ def _unknown(key: str, options: tuple[str, ...]) -> str:
 
 def _guess(key: str, options: tuple[str, ...]) -> str:
     return suggestion(key, options) or suggestion(key, [key for keys in TABLES.values() for key in keys])
+
+
+KEYS_OF_ADDRESS = {"base_url": ("api_key_env", HEADER), "grader_base_url": ("grader_api_key_env",)}
+"""Settings that may hold a key of the server at an address."""
+
+
+def merged(*tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of several tables, those of later ones in the place of earlier ones.
+
+    An address replaces an earlier one together with its keys, which belong to the other server.
+
+    >>> merged({"base_url": "http://a/v1", "api_key_env": "A"}, {"base_url": "http://b/v1"})
+    {'base_url': 'http://b/v1'}
+    """
+    values: dict[str, Any] = {}
+    for table in tables:
+        for address, keys in KEYS_OF_ADDRESS.items():
+            if address in table and address in values:
+                for key in keys:
+                    values.pop(key, None)
+        values |= table
+    return values
 
 
 @contextmanager

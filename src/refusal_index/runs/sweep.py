@@ -27,7 +27,7 @@ from refusal_index.models.requests import ModelError
 from refusal_index.models.settings import FORGET
 from refusal_index.protocol import Role
 from refusal_index.runs.budget import Budget
-from refusal_index.runs.config import Config, ConfigError, Entry, prefixing_errors, read_config
+from refusal_index.runs.config import Config, ConfigError, Entry, merged, prefixing_errors, read_config
 from refusal_index.runs.engine import MAX_WAIT, Poll
 from refusal_index.runs.engines import engine_of
 from refusal_index.runs.events import Progress, Underway
@@ -102,11 +102,11 @@ def prepare_sweep(
         for entry in given or config.datasets_of(model):
             if entry.place not in datasets:
                 with prefixing_errors(entry.place):
-                    chosen = Settings.from_values(**{**config.defaults, **entry.values, **values})
+                    chosen = Settings.from_values(**merged(config.defaults, entry.values, values))
                     datasets[entry.place] = load_questions(chosen)
             dataset = datasets[entry.place]
             with prefixing_errors(f"{model.place} on {entry.place}"):
-                chosen = Settings.from_values(**{**config.defaults, **entry.values, **model.values, **values})
+                chosen = Settings.from_values(**merged(config.defaults, entry.values, model.values, values))
                 plan = prepare(chosen, dataset=dataset, runs=path, imports=imports)
             title = (model.name or plan.title[0], entry.name or plan.title[1])
             plans.append(replace(plan, title=title))

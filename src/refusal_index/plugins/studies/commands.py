@@ -38,7 +38,7 @@ def study(
     With --all, makes every study that the runs allow, and a page (README.md) that shows them; studies that need other
     runs are listed. With --config, first runs what is missing of a configuration, as 'refusal-index run --config' does.
 
-    Exit status: 0 done, 1 done without a run that is unfinished or could not be read, or a study failed, 2 bad input,
+    Exit status: 0 done, 1 done without a run that could not be read or is unfinished, or a study failed, 2 bad input,
     no readable run, or not possible with these runs.
 
     - `name` NAME: Name of the study; omitted with --all.
