@@ -3283,6 +3283,13 @@ MUTANTS = (
         "confidence/test_trained.py",
     ),
     Mutant(
+        "an index at the boundary is in no average",
+        "inside_range",
+        'rows.filter(pl.col("reason").is_null())',
+        "rows",
+        "studies/test_hallucination_table.py",
+    ),
+    Mutant(
         "joined P(Answering) is the share that answers",
         "joined_p_answering",
         'share=1 - pl.col("refused").mean()',

@@ -75,7 +75,7 @@ def test_interval_over_few_models_is_marked_as_too_narrow():
     study = auroc_correlation.make(runs, OPTIONS)
     assert set(study.frame["interval_over"]) == {"points"}
     assert "too narrow" in study.caption
-    assert any("2 samples" in note and "towards 1/2" in note for note in study.notes)
+    assert any("1 sample after the first" in note and "towards 1/2" in note for note in study.notes)
 
 
 def test_constant_or_too_few_points_have_no_correlation():

@@ -17,6 +17,7 @@ from refusal_index.plugins.studies.results import (
     AGREEMENT,
     HALLUCINATION_SCHEMA,
     hallucination_table,
+    ranked_block,
     truth_of,
     with_agreement,
 )
@@ -209,3 +210,16 @@ def test_a_second_run_of_a_model_on_a_dataset_is_left_out():
     assert any("another run on the same dataset" in note for note in study.notes)
     assert study.figure().axes
     assert study._repr_html_().startswith('<figure><img src="data:image/png;base64,')
+
+
+def test_index_at_the_boundary_is_shown_and_in_no_average():
+    """Model c refuses no question that it could answer right, so its RI is 1 whatever its other counts are."""
+    rows = [
+        {"statistic": "refusal_index", "model": model, "dataset": dataset, "estimate": value, "reason": reason}
+        for dataset in ("x", "y")
+        for model, value, reason in (("a", 0.2, None), ("b", 0.4, None), ("c", 1.0, "zero_cell:refused_right"))
+    ]
+    frame = pl.DataFrame(rows, schema=HALLUCINATION_SCHEMA)
+    found = with_agreement(frame)
+    assert found.filter(statistic="average")["estimate"].to_list() == pytest.approx([0.3, 0.3])
+    assert ranked_block(frame).models == ("a", "b")

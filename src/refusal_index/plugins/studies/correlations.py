@@ -207,7 +207,7 @@ def auroc_correlation(runs: Sequence[RunResults], options: StudyOptions) -> Stud
     frame = pl.DataFrame(rows, infer_schema_length=None)
     counts = sorted(set(frame["draws"]))
     if counts[0] < FEW_DRAWS:
-        span = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+        span = " to ".join(map(str, dict.fromkeys((counts[0] - 1, counts[-1] - 1))))  # without the first sample
         notes.append(study_text("auroc_correlation", "few_draws", draws=span))
     reason = frame.filter(metric=INDEX)["noise_reason"][0]
     if reason:

@@ -61,11 +61,11 @@ class Cell:
 
     run: RunResults
     variant: str | None
-    metrics: Mapping[str, float | None]  # by name; None where undefined
+    metrics: Mapping[str, float | None]  # by name; None where undefined or at the boundary
 
     @property
     def undefined(self) -> tuple[str, ...]:
-        """The labels of the metrics that are undefined."""
+        """The labels of the metrics that are undefined or at the boundary."""
         return tuple(METRICS[name].label for name, value in self.metrics.items() if value is None)
 
 
@@ -160,7 +160,7 @@ def _cells(runs: Sequence[RunResults], analysis: Analysis) -> Cells:
             setting = ", ".join(part for part in (run.dataset, variant) if part) or inputs.ALL
             table = inputs.table_of(run, variant)
             metrics = stats.metrics(table, weighted_score_p=analysis.payoffs.weighted_score_p)
-            estimates = {metric.name: metric.estimate for metric in metrics}
+            estimates = {metric.name: metric.estimate if metric.status == "ok" else None for metric in metrics}
             named = {name: estimates[name] for name in COMPARED}
             cells.setdefault(setting, {})[inputs.model_name(run)] = Cell(run, variant, named)
     return cells
@@ -195,7 +195,7 @@ def _why_model_is_left_out(model: str, cells: Cells, settings: Sequence[str]) ->
     """Return in which of some settings a model has no value."""
     missing = [setting for setting in settings if model not in cells[setting]]
     undefined = [
-        f"{abridged(cells[setting][model].undefined)} undefined in {setting}"
+        f"{abridged(cells[setting][model].undefined)} undefined or at the boundary in {setting}"
         for setting in settings
         if setting not in missing and cells[setting][model].undefined
     ]
@@ -208,7 +208,7 @@ def _why_left_out(row: Mapping[str, Cell], models: Sequence[str]) -> str:
     missing = [model for model in models if model not in row]
     undefined = [f"{label} of {model}" for model in models if model in row for label in row[model].undefined]
     problems = [f"missing for {abridged(missing, MAX_NAMED)}"] if missing else []
-    problems += [f"{abridged(undefined)} undefined"] if undefined else []
+    problems += [f"{abridged(undefined)} undefined or at the boundary"] if undefined else []
     return "; ".join(problems)
 
 

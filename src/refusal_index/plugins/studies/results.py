@@ -245,7 +245,7 @@ def contrast_rows(frame: pl.DataFrame, errors: Errors, analysis: Analysis) -> It
       at least three.
     """
     contrasts = []
-    for (model,), rows in frame.drop_nulls("estimate").group_by("model", maintain_order=True):
+    for (model,), rows in inside_range(frame).group_by("model", maintain_order=True):
         means = {truth: rows.filter(truth=truth)["estimate"].mean() for truth in HEADINGS}
         if None in means.values():
             continue
@@ -353,7 +353,7 @@ def with_agreement(
     if block is None:
         rows += ({"statistic": name, "reason": NO_BLOCK} for name in AGREEMENT)
     else:
-        defined = frame.drop_nulls("estimate")
+        defined = inside_range(frame)
         ranked = defined.filter(pl.col("model").is_in(block.models), pl.col("dataset").is_in(block.settings))
         means = ranked.group_by("dataset", "truth", maintain_order=True).agg(pl.col("estimate").mean())
         rows += ({"statistic": AVERAGE, "models": len(block.models), **row} for row in means.iter_rows(named=True))
@@ -364,9 +364,15 @@ def with_agreement(
     return pl.concat([frame, further], how="diagonal_relaxed").select(frame.columns)
 
 
+def inside_range(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with an index inside its range: at the boundary it says little, and would decide an average."""
+    rows = frame.drop_nulls("estimate")
+    return rows.filter(pl.col("reason").is_null()) if "reason" in rows.columns else rows
+
+
 def ranked_block(frame: pl.DataFrame) -> CompleteBlock | None:
     """Return the largest complete block of models and datasets with an index, None if no two models share two."""
-    defined = frame.filter(statistic=INDEX).drop_nulls("estimate")
+    defined = inside_range(frame.filter(statistic=INDEX))
     return largest_complete_block(
         {str(model): part["dataset"].to_list() for (model,), part in defined.group_by("model", maintain_order=True)}
     )
