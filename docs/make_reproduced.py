@@ -54,6 +54,66 @@ The intervals of the paper are bootstrap intervals, whose coverage breaks down i
 
 """
 
+FORMS = (
+    (
+        "Figure: metrics against the AUROC of P(Answering)",
+        "The study takes every dataset of the runs that it is given, and says how many points it has; give it runs on "
+        "SimpleQA alone for the paper's figure. Right means right under forced answering. The paper's own label counts "
+        "a refusal as wrong, so refusing would be on both sides of the comparison.",
+    ),
+    (
+        "Table: copula comparison",
+        "Likewise with every dataset and prompt of the runs. The t copula has four degrees of freedom.",
+    ),
+    (
+        "Table: score variability",
+        "Both are the most cautious prompt minus the least cautious one. The table divides by the mean with its sign, "
+        "as four of the paper's five rows do, so a weighted score with a negative mean has the reverse sign; the "
+        "figure divides by the absolute mean, so its sign shows whether the metric rises.",
+    ),
+    (
+        "Figure: curves of equal score",
+        "Four panels with all models instead of one model, and their observed points.",
+    ),
+    (
+        "Figure: RI against the correct answer rate",
+        "Two more panels, C/A and the refusal rate, because the printed R squared fits C/A. Names are in a legend: at "
+        "the points, sixteen of them cover each other. Colours are the families.",
+    ),
+    (
+        "Table: ranking stability",
+        "A dash means that nothing is left of a metric once rates are removed, so that every ranking would be an "
+        "artefact of rounding; the paper prints numbers there.",
+    ),
+    (
+        "Table: hallucination benchmarks",
+        "SimpleQA counts among the datasets whose truth is available if it is among the runs; the paper has two pairs. "
+        "RI within the sources of a mix comes from the questions with a gold answer, since all others are wrong, so it "
+        "is the same for mixes with the same questions of PreciseWikiQA. An RI at the boundary is in no average.",
+    ),
+    (
+        "Figure: variation over subsets",
+        "The coefficient of variation is relative to the estimate from all questions. In small subsets RI is often at "
+        "its boundary, so the points leave the line.",
+    ),
+    (
+        "Figure: agreement of prompts",
+        "One matrix for each model, because models differ. Only refused questions are forced, so few questions have "
+        "an answer under a cautious prompt and a forced one.",
+    ),
+    (
+        "Table: calibration methods",
+        "`calibrator_cost` gives the measured cost, with the paper's notation in a column; `cost_table` gives that of "
+        "the runs.",
+    ),
+    (
+        "Figure: calibration of Qwen3-32B",
+        "`refusal-index confidence RUN --method p-ik` and the other methods add their scores; without them, "
+        "`calibrator_comparison` has P(Answering) alone.",
+    ),
+)
+"""Parts whose form or definition differs from the paper's, and why."""
+
 PROPOSITIONS = """\
 ## Propositions 1 and 2
 
@@ -103,6 +163,12 @@ def page() -> str:
     parts.append("None of these has a recomputed value, since no model of the paper was asked.\n\n")
     needing = ((item.title, item.printed, f"`{item.command}`") for item in ITEMS if item.printed)
     parts.append(table(("part", "printed", "command"), needing))
+    parts.append("\n\n### Where form or definition differs\n\n")
+    parts.append(table(("part", "what differs, and why"), FORMS))
+    parts.append(
+        "\n\nThe models of the stand-in server answer alike each time. So against it, prompts agree in all answers, "
+        "corrected RI equals RI, and P(Answering) has two values."
+    )
     for title, claims in SECTIONS.items():
         parts.append(f"\n\n## {title}\n\n")
         parts.append(table(COLUMNS, map(row, claims)))

@@ -114,7 +114,9 @@ ITEMS = (
         "agreement of two prompts on what both answer: more than 0.90",
     ),
     Item("fig:ri_implementation_code", "Figure: the program", "refusal-index score --rates FILE", "nothing"),
-    Item("tab:calibration_comparison", "Table: calibration methods", "refusal-index study cost_table RUN", "nothing"),
+    Item(
+        "tab:calibration_comparison", "Table: calibration methods", "refusal-index study calibrator_cost RUN", "nothing"
+    ),
     Item(
         "fig:ece-comparison",
         "Figure: calibration of Qwen3-32B",
