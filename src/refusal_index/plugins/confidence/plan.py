@@ -323,7 +323,7 @@ class ConfidencePlan(Plan):
         if Need.LOGPROBS in self.needs and first and answers:
             yield FORCED, answers[:1]
             question = answers[0].question
-            answer = replies.scored(question)
+            answer = replies.forced(question, FORCED_ANSWER).get(0)  # none if the request failed
             if answer is not None and answer.logprobs is None:
                 without = [method for method in METHODS.values() if Need.LOGPROBS not in method.needs]
                 left = ", ".join(method.name for method in without if unmet(self, method) is None)
