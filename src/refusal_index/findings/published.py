@@ -12,8 +12,6 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any, Literal
 
-from scipy.stats import norm
-
 from refusal_index.data.analysis import Analysis
 from refusal_index.data.datasets import PUBLISHED
 from refusal_index.data.published import PRINTED_METRICS, PublishedModel, PublishedResults, published_results
@@ -23,6 +21,7 @@ from refusal_index.findings.metrics import INDEX, Printable, Statement
 from refusal_index.findings.models_asked import distinct_models
 from refusal_index.findings.run_results import RunResults
 from refusal_index.stats import Estimate, PlanningScenario
+from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.planning import asymptotic_deviation
 
 
@@ -319,6 +318,10 @@ def _remarks(model: PublishedModel, published: PublishedResults) -> Iterator[Sta
         yield Statement("interval_narrow", "note", {"expected": published.questions})
 
 
+PRINTED_LEVEL = 0.95
+"""Confidence level of the printed intervals."""
+
+
 def implied_questions(model: PublishedModel, decimals: int | None = None) -> float:
     """Return the number of questions whose sampling error gives the printed interval of RI.
 
@@ -330,7 +333,7 @@ def implied_questions(model: PublishedModel, decimals: int | None = None) -> flo
     deviation = asymptotic_deviation(scenario.refusal_rate, scenario.error_rate, printed[-1])
     rounding = 0.0 if decimals is None else 0.5 * 10**-decimals
     half_width = (_value_of(model.index.high) - _value_of(model.index.low)) / 2 + rounding
-    return float((norm.ppf(0.975) * deviation / half_width) ** 2)
+    return float((normal_quantile(PRINTED_LEVEL) * deviation / half_width) ** 2)
 
 
 def _metrics_of(run: RunResults, analysis: Analysis) -> dict[str, Estimate]:
