@@ -12,7 +12,7 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))  # for the claims, which are among the tests
 
-from tests.paper.claims import (  # noqa: E402
+from tests.paper.claims import (  # noqa: E402 - needs the path above
     GRID,
     RHOS,
     RIGHT,
@@ -23,7 +23,7 @@ from tests.paper.claims import (  # noqa: E402
     simulated_curve,
     value_of,
 )
-from tests.paper.items import ITEMS, TITLES, Item  # noqa: E402
+from tests.paper.items import ITEMS, TITLES, Item  # noqa: E402 - likewise
 
 PAGE = DOCS / "paper-reproduced.md"
 SIMULATED = 200_000

@@ -17,7 +17,7 @@ from refusal_index.data.imports import ReadOptions
 from refusal_index.findings.tallies import tallies
 from refusal_index.runs.reuse import import_file
 
-C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
+C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741 - short, for tables
 NO_ANSWER = "<answer>UNANSWERED</answer>"
 
 

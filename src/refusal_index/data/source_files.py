@@ -184,7 +184,7 @@ def _items(source: tables.Source, document: Any, path: str | None) -> list[Any]:
 
 
 LISTED = ("question", "reply", "grade", "correct", "refused")
-"""Roles by which a list of answers is told from others."""
+"""Roles that distinguish a list of answers from other lists."""
 
 
 def _found(document: Any) -> str:

@@ -48,7 +48,7 @@ def grader_prompt_before(before: Mapping[str, Any], about: Mapping[str, Any], pa
     Raises
     ------
     SettingError
-        If the text in the folder is not the one of which its identity records the hash.
+        If the hash of the text in the folder is not the one that its identity records.
     PromptSetError
         If that text is not a grader's prompt.
     """

@@ -22,7 +22,7 @@ from statistics import fmean
 
 import polars as pl
 
-from refusal_index.data.published import paper_rows
+from refusal_index.data.published import paper_rows, published_results
 from refusal_index.data.rates import contingency_table, first_draws, never_forced, variant_metrics
 from refusal_index.errors import RefusalIndexError
 from refusal_index.findings.draws import joint_index
@@ -228,7 +228,7 @@ RUN = "run"
 SIMPLEQA = "simpleqa"
 PAPER_P = 1.0
 """p of the weighted scores printed in the paper."""
-PAPER_SOURCE = 'Published: Pan et al., table "Results on SimpleQA with 95% CI", as printed'
+PAPER_SOURCE = f'Published: Pan et al., table "{published_results()["simpleqa"].caption}", as printed'
 """Heading of the paper's rows in tables."""
 
 KNOWN_FAMILIES = ("claude", "gemini", "gemma", "qwen", "mistral", "llama", "gpt", "deepseek", "glm", "phi", "almanac")

@@ -569,7 +569,7 @@ MAX_ROWS = 80
 """Maximum number of rows in a LaTeX table; a comment refers to the CSV file for the rest."""
 
 _SIZES = {34: "small", 42: "footnotesize", 52: "scriptsize"}
-"""Font sizes by the largest number of rows that fit a page beside the caption; longer tables are set tiny."""
+"""Font sizes, by the largest number of rows that fit on a page with the caption; longer tables use the smallest."""
 
 BLOCK = "block"
 """Column of a printed table with the heading of each block of rows, which is set above the block."""
