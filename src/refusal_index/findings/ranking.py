@@ -13,7 +13,7 @@ from refusal_index.data.analysis import Analysis
 from refusal_index.data.rates import BY_ANSWERABLE, NEED_FORCED_ANSWERS
 from refusal_index.errors import OutcomeTableError, suggestion
 from refusal_index.findings.comparison import COMBINED, MatchedRuns, joint_corrected_indices
-from refusal_index.findings.draws import corrected_indices, is_defined
+from refusal_index.findings.draws import TWO_PROMPTS, corrected_indices, has_two_prompts, is_defined, joint_index
 from refusal_index.findings.matching import Match, stacked
 from refusal_index.findings.metrics import CORRECTED, INDEX, METRICS, Statement
 from refusal_index.findings.run_differences import missing_statements, settings_statements
@@ -146,9 +146,23 @@ class RunRanking(MatchedRuns):
             yield Statement("variants_left_out", "serious", {"variants": list(self.left_out)})
         for run in self.ranking.unranked:
             yield Statement("not_ranked", "serious", {**asdict(run), "run": labels[run.row]})
+        if self.with_two_prompts:
+            yield Statement("two_prompts_ranked", "serious", {"runs": list(self.with_two_prompts)})
         if tested := self.ranking.boundary_pairs:
             pairs = [(labels[pair.first], labels[pair.second], pair.pvalue_holm) for pair in tested]
             yield Statement("boundary_tested", values={"pairs": pairs})
+
+    @cached_property
+    def with_two_prompts(self) -> tuple[str, ...]:
+        """The runs whose interval of RI includes variation between prompts that is estimated from two."""
+        if len(self.variants) != TWO_PROMPTS or self.ranking.metric != INDEX:
+            return ()
+        names = []
+        for label, run in zip(self.labels, self.runs, strict=True):
+            joint = joint_index([run.tables[name] for name in self.variants], self.analysis)
+            if joint is not None and has_two_prompts(joint[1]):
+                names.append(label)
+        return tuple(names)
 
     def to_frame(self) -> pl.DataFrame:
         """Return one row per run, highest first: its number, interval, status and letters."""
@@ -170,6 +184,7 @@ class RunRanking(MatchedRuns):
             "variant": self.variant or COMBINED,
             "variants": self.variants,
             "left_out_variants": self.left_out,
+            "two_prompts": self.with_two_prompts,
             **self.match_document(self.match),
             "confidence_level": ranking.confidence_level,
             "adjustment": ranking.adjustment,

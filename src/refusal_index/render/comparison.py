@@ -146,7 +146,7 @@ def ranking_screen(ranked: RunRanking) -> Iterator[Block]:
             yield f"and {count(len(runs) - MAX_RUNS, 'run')} more"
         yield ""
     yield from selected(ranked, "letters", *MATCHES, *SAMPLING)
-    yield from selected(ranked, "variants_left_out", "not_ranked", "nothing_to_rank", *DIFFERENT)
+    yield from selected(ranked, "variants_left_out", "two_prompts_ranked", "not_ranked", "nothing_to_rank", *DIFFERENT)
 
 
 def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
@@ -154,7 +154,8 @@ def ranking_blocks(ranked: RunRanking) -> Iterator[Block]:
     for line in selected(ranked, *MISSING):
         yield from (line, "")
     yield from selected(ranked, *MATCHES, *SAMPLING)
-    for line in selected(ranked, "variants_left_out", "not_ranked", "boundary_tested", "nothing_to_rank"):
+    codes = ("variants_left_out", "two_prompts_ranked", "not_ranked", "boundary_tested", "nothing_to_rank")
+    for line in selected(ranked, *codes):
         yield from ("", line)
     ranking = ranked.ranking
     labels = ranked.labels
