@@ -20,6 +20,7 @@ import pytest
 from tests.studies.made import HOSTILE, made_run
 
 from refusal_index.plugins.studies import precision, style
+from refusal_index.plugins.studies.latex import MAX_ROWS, escaped, latex_table
 from refusal_index.plugins.studies.results import results_table
 from refusal_index.plugins.studies.study import (
     STUDY_NAMES,
@@ -33,7 +34,7 @@ from refusal_index.plugins.studies.study import (
     tex_text,
     write_study,
 )
-from refusal_index.plugins.studies.style import BLOCK, MAX_ROWS, escaped, label_contours, latex_table
+from refusal_index.plugins.studies.style import BLOCK, label_contours
 
 # --- Figures
 
@@ -263,7 +264,7 @@ def test_end_to_end_tables_of_sixteen_models_fit_a_page(tmp_path, monkeypatch):
         study = study_spec(name).make(runs, StudyOptions())
         table = tex_text(study)
         assert all(table.count(escaped(model)) for model in names), name
-        packages = "\\usepackage{booktabs,graphicx,textcomp}\\usepackage[T1]{fontenc}"
+        packages = "\\usepackage{booktabs,graphicx,rotating,textcomp}\\usepackage[T1]{fontenc}"
         page = f"\\documentclass{{article}}{packages}\\begin{{document}}{table}\\end{{document}}"
         (tmp_path / f"{name}.tex").write_text(page)
         command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"]

@@ -32,7 +32,8 @@ from refusal_index.errors import RefusalIndexError, escape
 from refusal_index.findings.draws import has_two_prompts, joint_index
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies.first_passes import without_first_passes
-from refusal_index.plugins.studies.style import house_style, latex_table, new_figure, write_above
+from refusal_index.plugins.studies.latex import latex_table
+from refusal_index.plugins.studies.style import house_style, new_figure, write_above
 from refusal_index.render.format import abridged
 from refusal_index.render.sentences import fill
 
