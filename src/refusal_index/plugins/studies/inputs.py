@@ -228,7 +228,14 @@ RUN = "run"
 SIMPLEQA = "simpleqa"
 PAPER_P = 1.0
 """p of the weighted scores printed in the paper."""
-PAPER_SOURCE = f'Published: Pan et al., table "{published_results()["simpleqa"].caption}", as printed'
+
+
+def published_heading(dataset: str) -> str:
+    """Return the heading of the paper's rows of the table that has a dataset."""
+    return f'Published: Pan et al., table "{published_results()[dataset].caption}", as printed'
+
+
+PAPER_SOURCE = published_heading(SIMPLEQA)
 """Heading of the paper's rows in tables."""
 
 KNOWN_FAMILIES = ("claude", "gemini", "gemma", "qwen", "mistral", "llama", "gpt", "deepseek", "glm", "phi", "almanac")
@@ -279,6 +286,13 @@ def family_of(model: str | None, models: pl.DataFrame) -> str:
     spelt = {str(family).casefold(): str(family) for family in paper_rows()["family"]}
     within = next((name for name in KNOWN_FAMILIES if name in model.casefold()), None)
     return spelt.get(within, within) if within else model.partition("/")[0]
+
+
+def known_families() -> tuple[str, ...]:
+    """Return the families of the paper's models, and then other known ones."""
+    of_paper = list(dict.fromkeys(paper_rows()["family"]))
+    spelt = {family.casefold() for family in of_paper}
+    return (*of_paper, *(family for family in KNOWN_FAMILIES if family not in spelt))
 
 
 def _read_models(path: Path) -> pl.DataFrame:

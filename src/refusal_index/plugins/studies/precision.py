@@ -263,12 +263,16 @@ NEAR_ZERO = "near_zero"
 COMPARED = ("refusal_index", "correct_given_attempted", "f_score")
 _COLOURS = dict(zip(COMPARED, (style.MODEL_COLOURS[1], style.MODEL_COLOURS[0], style.MODEL_COLOURS[2]), strict=True))
 _PANELS_A_ROW = 3
+_MANY_PANELS_A_ROW = 4
+"""Panels in a row, and with more than two such rows."""
 
 
 @study
 def sample_size(runs: Sequence[RunResults], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if no run has enough graded questions and a defined index."""
-    chosen, notes = inputs.chosen_runs(runs)
+    on_dataset, others = inputs.of_one_dataset(runs)
+    chosen, notes = inputs.chosen_runs(on_dataset)
+    notes = (*others, *notes)
     sources: list[inputs.DefinedTable] = []
     for run, name in zip(chosen, inputs.display_names(chosen), strict=True):
         variant = inputs.reference_variant(run)
@@ -383,11 +387,12 @@ def _printed_sample_size(frame: pl.DataFrame) -> pl.DataFrame:
 def _draw_sample_size(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel per run: the coefficient of variation against the number of questions, both axes logarithmic."""
     keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
-    columns = min(keys.height, _PANELS_A_ROW)
+    is_crowded = keys.height > 2 * _PANELS_A_ROW
+    columns = min(keys.height, _MANY_PANELS_A_ROW if is_crowded else _PANELS_A_ROW)
     rows = math.ceil(keys.height / columns)
-    figure.set_size_inches(style.WIDTH * max(0.75, 0.42 * columns), 0.3 + 2.3 * rows)
-    names = style.short_names(keys["model"].to_list(), 22)
-    titles = [f"{names[model]}, {style.safe_text(variant, 12)}" for model, _, variant in keys.iter_rows()]
+    figure.set_size_inches(style.WIDTH * min(max(0.75, 0.42 * columns), 1.4), 0.3 + (2.0 if is_crowded else 2.3) * rows)
+    names = style.short_names(keys["model"].to_list(), 30)
+    titles = [f"{names[model]}\n{style.safe_text(variant, 24)}" for model, _, variant in keys.iter_rows()]
     # A single label for the whole figure would overlap the legend.
     axes_labels = "Questions", "Coefficient of variation"
     panels = style.panel_grid(figure, titles, columns, axes_labels, sharex=True, sharey=True)
