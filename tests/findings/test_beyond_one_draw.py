@@ -450,7 +450,8 @@ def test_two_prompts_that_differ_have_a_caveat_with_the_interval_of_these_two() 
     fixed, index = caveat.values["these"], pooled.refusal_index
     # The interval over prompts like these has one degree of freedom; that of these two holds them fixed.
     assert caveat.severity == "serious"
-    assert index.low < -0.5 < 0.3 < fixed.low < fixed.high < 0.7 < 0.9 < index.high
+    assert index.low < -0.5 < 0.3 < fixed.low < fixed.high < 0.7
+    assert index.high > 0.9
     result = joint_refusal_index(*arrays_of(tables((0.7, 0.3))))
     assert (fixed.low, fixed.high) == pytest.approx(result.confidence_interval(prompts="fixed"))
     assert sentence(caveat).count(f"{fixed.low:.2f}") == 1

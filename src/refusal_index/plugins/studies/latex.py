@@ -122,7 +122,7 @@ def _tabular(table: pl.DataFrame, blocks: Sequence[str], part: slice, groups: Ma
 
 def _cell_widths(table: pl.DataFrame) -> list[int]:
     """Return the number of characters of the longest cell of each column."""
-    return [max((len(_cell(value)) for value in table[name]), default=1) for name in table.columns]
+    return [max((len(cell_text(value)) for value in table[name]), default=1) for name in table.columns]
 
 
 def _natural_width(table: pl.DataFrame, size: float) -> float:
@@ -154,7 +154,7 @@ def _row_lines(table: pl.DataFrame, blocks: Sequence[str]) -> Iterator[str]:
         if blocks and (position == 0 or blocks[position] != blocks[position - 1]):
             yield "\\midrule"
             yield _line([f"\\multicolumn{{{table.width}}}{{l}}{{\\textit{{{escaped(blocks[position])}}}}}"])
-        yield _line([_MINUS.sub("$-$", escaped(_cell(value))) for value in row])
+        yield _line([_MINUS.sub("$-$", escaped(cell_text(value))) for value in row])
 
 
 def _group_lines(columns: Sequence[str], groups: Mapping[str, str]) -> Iterator[str]:
@@ -179,7 +179,8 @@ def _line(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def _cell(value: object) -> str:
+def cell_text(value: object) -> str:
+    """Return the text of a cell: a dash if it is empty."""
     if value is None:
         return "-"
     return number(value) if isinstance(value, float) else str(value)

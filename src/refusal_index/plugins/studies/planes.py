@@ -196,6 +196,8 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
         for row in frame.filter(kind="point").iter_rows(named=True):
             mark_point(axes, row, colours[row["model"]], markers[row["model"]])
         axes.set_title(METRICS[panel].label)
+        levels = [style.short_number(level) for level in contours["level"].unique().sort()]
+        axes.set_title(f"grey at {', '.join(levels)}" * bool(levels), loc="right", fontsize=6.5, fontweight="normal")
         axes.grid(visible=False)
     for (model,), curve in frame.filter(pl.col("kind") == "curve").group_by("model", maintain_order=True):
         draw_curve(panels[0, 0], curve, colours[str(model)])
@@ -205,9 +207,9 @@ def _draw_planes(figure: Figure, frame: pl.DataFrame) -> None:
     for axes in panels[:, 0]:
         axes.set_ylabel("Correct answer rate")
     # The names of models include their index.
-    levels = dict(frame.filter(kind="curve").select("model", "level").iter_rows())
+    indices = dict(frame.filter(kind="curve").select("model", "level").iter_rows())
     labels = style.short_names(models, 32)
-    labels |= {model: f"{labels[model]}, RI {number(level, 2)}" for model, level in levels.items()}
+    labels |= {model: f"{labels[model]}, RI {number(level, 2)}" for model, level in indices.items()}
     handles = [*style.model_handles(models, labels), style.handle("equal score", style.PALE, line="-")]
     if frame["kind"].eq("context").any():
         handles.append(style.handle("the paper's models", style.PALE, "o", markersize=3))
@@ -423,9 +425,9 @@ def _draw_operating_points(figure: Figure, frame: pl.DataFrame) -> None:
     regrets = 0.9 + (0.2 if is_crowded else 0.3) * keys.height
     figure.set_size_inches(style.WIDTH * min(max(0.8, 0.42 * columns), 1.4), planes + regrets)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[planes, regrets])[:, 0]
-    names = style.short_names(keys["model"].to_list(), 30)
+    names = style.short_names(keys["model"].to_list(), 28)
     titles = [names[model] for model in keys["model"]]
-    panels = style.panel_grid(above, titles, columns, sharex=True, sharey=True)
+    panels = style.panel_grid(above, titles, columns, size=6.5, sharex=True, sharey=True)
     for panel, part in zip(panels, frame.partition_by("model", "dataset", maintain_order=True), strict=True):
         _draw_plane(panel, part)
     # The panels share an axis, so its limit must be set after all of them are drawn.

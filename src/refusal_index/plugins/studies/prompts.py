@@ -419,7 +419,8 @@ def _draw_agreement(figure: Figure, frame: pl.DataFrame) -> None:
     height = 0.45 + (0.32 if is_small else 0.42) * len(prompts)
     figure.set_size_inches(width, 0.2 + math.ceil(len(models) / columns) * height)
     names = style.short_names(models, 26 if is_small else 28)
-    panels = style.panel_grid(figure, [names[model] for model in models], columns)
+    size = 6.5 if is_small else 7.5
+    panels = style.panel_grid(figure, [names[model] for model in models], columns, size=size)
     for axes, model in zip(panels, models, strict=True):
         _draw_matrix(axes, frame.filter(pl.col("model") == model), prompts, is_small=is_small)
 

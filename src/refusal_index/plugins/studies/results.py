@@ -121,11 +121,11 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
         style.ticks_above_too(axes)
     first = panels[0]
     names = style.short_names(list(headings), 36)
-    short = style.short_names([model for model, *_ in heights], 36)
+    short = style.short_names([model for model, *_ in heights], 46)
     labels = [
         short[model] if is_alone or variant is None else style.safe_text(variant, 28) for model, variant, _ in heights
     ]
-    style.name_rows(panels, labels, heights=list(heights.values()), pad=0.7)
+    style.name_rows(panels, labels, 6.5, heights=list(heights.values()), pad=0.7)
     text_options: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "center", "weight": "bold"}
     for heading, y in headings.items():
         position: dict[str, Any] = {"xy": (0, y), "xytext": (-4, 0), "xycoords": first.get_yaxis_transform()}
@@ -290,7 +290,10 @@ UNAVAILABLE = ("unanswerable", "inconsistent")
 AVAILABLE = ("counterfactual", "precise_wiki", "simpleqa", "almanac")
 PUBLISHED = "published_index"
 """Value of the column `statistic` for RI as the paper prints it."""
+PUBLISHED_AVERAGE = "published_average"
+"""The same of their averages, which are the means of the printed values."""
 PUBLISHED_HEADING = inputs.published_heading("precise_wiki")
+OF_PAPER = (PUBLISHED, PUBLISHED_AVERAGE)
 NO_BLOCK = "no_two_models_on_two_datasets"
 HALLUCINATION_SCHEMA = schema(
     "statistic model dataset truth estimate low high within_source within_low within_high variants models reason",
@@ -362,6 +365,10 @@ def _published_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterat
             if dataset in row:
                 labels = {"statistic": PUBLISHED, "model": row["model"], "dataset": name, "truth": truth_of(dataset)}
                 yield {**labels, "estimate": row[dataset]}
+    for dataset, name in datasets.items() if not options.without_paper else ():
+        if dataset in hallucination_rows().columns:
+            labels = {"statistic": PUBLISHED_AVERAGE, "dataset": name, "truth": truth_of(dataset)}
+            yield {**labels, "models": hallucination_rows().height, "estimate": hallucination_rows()[dataset].mean()}
 
 
 def with_agreement(
@@ -459,9 +466,10 @@ def _draw_datasets(figure: Figure, frame: pl.DataFrame) -> None:
 def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the table in the paper's layout: one row per model, one column per dataset, averages below.
 
-    The paper's rows are a block of their own. The average of the contrast is in the row of the other averages only if it is of the same models.
+    The paper's rows are a block of their own. The average of the contrast is in the row of the other averages only if
+    it is of the same models.
     """
-    shown = frame.filter(pl.col("statistic").is_in([INDEX, AVERAGE, CONTRAST, AVERAGE_CONTRAST, PUBLISHED]))
+    shown = frame.filter(pl.col("statistic").is_in([INDEX, AVERAGE, CONTRAST, AVERAGE_CONTRAST, *OF_PAPER]))
     shown = shown.filter((pl.col("statistic") != AVERAGE_CONTRAST) | (pl.col("models") > 1))
     order = pl.col("truth").replace_strict({"available": 0, "unavailable": 1}, default=2)
     block = ranked_block(frame)
@@ -470,7 +478,10 @@ def _printed_datasets(frame: pl.DataFrame) -> pl.DataFrame:
     suffix = pl.when(differs).then(pl.lit(" with both kinds")).otherwise(pl.lit(""))
     averaged = pl.format("Average of {} models{}", "models", suffix)
     cells = shown.with_columns(
-        pl.when(statistic=PUBLISHED).then(pl.lit(PUBLISHED_HEADING)).otherwise(pl.lit("Runs")).alias(style.BLOCK),
+        pl.when(pl.col("statistic").is_in(OF_PAPER))
+        .then(pl.lit(PUBLISHED_HEADING))
+        .otherwise(pl.lit("Runs"))
+        .alias(style.BLOCK),
         pl.col("model").fill_null(averaged),
         pl.col("dataset").fill_null("available less unavailable"),
     ).sort(order, maintain_order=True)

@@ -32,8 +32,8 @@ from refusal_index.errors import RefusalIndexError, escape
 from refusal_index.findings.draws import has_two_prompts, joint_index
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies.first_passes import without_first_passes
-from refusal_index.plugins.studies.latex import latex_table
-from refusal_index.plugins.studies.style import house_style, new_figure, write_above
+from refusal_index.plugins.studies.latex import cell_text, latex_table
+from refusal_index.plugins.studies.style import BLOCK, house_style, new_figure, write_above
 from refusal_index.render.format import abridged
 from refusal_index.render.sentences import fill
 
@@ -386,13 +386,34 @@ def index_text(
         parts += ["", f"## {study.title}", ""]
         picture = next((path.name for kind in ("svg", "png") for path in paths if path.suffix == f".{kind}"), None)
         parts += [f"![{study.title}]({picture})", ""] if picture else []
-        parts += [markdown(study.caption), ""]
+        parts += [markdown(study.caption), "", *_markdown_table(study), ""]
         parts += [f"- {markdown(note)}" for note in few_notes(study)] + ([""] if study.notes else [])
         parts.append("Files: " + ", ".join(f"[{path.name}]({path.name})" for path in paths))
     if missing:
         parts += ["", "## Not made", ""]
         parts += [f"- **{title}** (`{name}`): {markdown(reason)}" for name, title, reason in missing]
     return "\n".join(parts) + "\n"
+
+
+MAX_TABLE_ROWS = 40
+"""Maximum number of rows of a table on the page of all studies."""
+
+
+def _markdown_table(study: Study) -> Iterator[str]:
+    """Yield the printed table in Markdown, with the heading of a block in a row of its own."""
+    table = study.marked if study.printed is None else study.printed(study.marked)
+    names = [name for name in table.columns if name != BLOCK]
+    yield "| " + " | ".join(markdown(name.replace("_", " ")) for name in names) + " |"
+    yield "|" + "---|" * len(names)
+    has_blocks = BLOCK in table.columns and table[BLOCK].n_unique() > 1
+    last = None
+    for row in table.head(MAX_TABLE_ROWS).iter_rows(named=True):
+        if has_blocks and row[BLOCK] != last:
+            last = row[BLOCK]
+            yield f"| *{markdown(str(last))}* |" + " |" * (len(names) - 1)
+        yield "| " + " | ".join(markdown(cell_text(row[name])) for name in names) + " |"
+    if table.height > MAX_TABLE_ROWS:
+        yield f"\n{table.height - MAX_TABLE_ROWS:,} more rows are in the LaTeX and CSV files."
 
 
 MAX_NOTES = 8

@@ -429,17 +429,24 @@ def subplots(figure: Figure, width: float, height: float, *shape: int, **shared:
 
 
 def panel_grid(
-    figure: Figure | SubFigure, titles: Sequence[str], columns: int, labels: tuple[str, str] = ("", ""), **shared: Any
+    figure: Figure | SubFigure,
+    titles: Sequence[str],
+    columns: int,
+    labels: tuple[str, str] = ("", ""),
+    *,
+    size: float = 7.5,
+    **shared: Any,
 ) -> list[Axes]:
     """Return a panel for each title, in rows of a given length; the rest of the last row stays empty.
 
     - `labels`: of the horizontal axes of the lowest panels, and of the vertical axes of the leftmost ones.
+    - `size`: font size of the titles in points.
     - `shared`: further arguments of `Figure.subplots`.
     """
     columns = min(columns, len(titles))
     panels = figure.subplots(math.ceil(len(titles) / columns), columns, squeeze=False, **shared)
     for axes, title in zip(panels.flat, titles, strict=False):
-        axes.set_title(title, fontsize=7.5)
+        axes.set_title(title, fontsize=size)
     used, spare = np.split(panels.ravel(), [len(titles)])
     for axes in spare:
         axes.set_axis_off()
