@@ -226,13 +226,17 @@ def auroc_correlation(runs: Sequence[RunResults], options: StudyOptions) -> Stud
     index_rows = frame.filter(metric=inputs.COMPARED[0])
     values = {
         "dataset": inputs.dataset_name(index_rows["dataset"][0]),
-        "temperature": index_rows["temperature"][0],
+        "temperature": _temperature_text(index_rows["temperature"][0]),
         "points": index_rows.height,
         "models": frame["model"].n_unique(),
         "over_points": "points" in frame["interval_over"],
         "sparse": index_rows["sparse"].sum(),
     }
     return Study(frame, _draw_areas, _printed_areas, notes, values)
+
+
+def _temperature_text(temperature: float | None) -> str:
+    return "temperature not recorded" if temperature is None else f"temperature {temperature:g}"
 
 
 def _alike(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
@@ -242,10 +246,12 @@ def _alike(points: Sequence[Point]) -> tuple[list[Point], list[str]]:
         return list(points), []
     dataset, temperature = max(counted, key=lambda key: counted[key])
     kept = [point for point in points if (point.row["dataset"], point.row["temperature"]) == (dataset, temperature)]
-    others = [point.row for point in points if point not in kept]
-    shown = [f"{row['model']}, {row['dataset']}, {row['variant']} (temperature {row['temperature']})" for row in others]
-    values = {"dataset": inputs.dataset_name(dataset), "temperature": temperature, "count": len(others)}
-    return kept, [study_text("auroc_correlation", "other", **values, left_out=abridged(shown))]
+    shown = [
+        f"{row['model']}, {row['dataset']}, {row['variant']} ({_temperature_text(row['temperature'])})"
+        for row in (point.row for point in points if point not in kept)
+    ]
+    values = {"dataset": inputs.dataset_name(dataset), "temperature": _temperature_text(temperature)}
+    return kept, [study_text("auroc_correlation", "other", **values, count=len(shown), left_out=abridged(shown))]
 
 
 def _metric_rows(name: str, points: Sequence[Point], options: StudyOptions) -> Iterator[dict[str, Any]]:

@@ -293,13 +293,6 @@ def family_of(model: str | None, models: pl.DataFrame) -> str:
     return spelt.get(within, within) if within else model.partition("/")[0]
 
 
-def known_families() -> tuple[str, ...]:
-    """Return the families of the paper's models, and then other known ones."""
-    of_paper = list(dict.fromkeys(paper_rows()["family"]))
-    spelt = {family.casefold() for family in of_paper}
-    return (*of_paper, *(family for family in KNOWN_FAMILIES if family not in spelt))
-
-
 def _read_models(path: Path) -> pl.DataFrame:
     try:
         table = pl.read_csv(io.BytesIO(path.read_bytes()))

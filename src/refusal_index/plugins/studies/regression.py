@@ -16,6 +16,7 @@ from scipy.special import stdtrit
 from scipy.stats import linregress, spearmanr
 
 from refusal_index.data.analysis import Analysis
+from refusal_index.data.published import paper_rows
 from refusal_index.findings.metrics import INDEX, METRICS
 from refusal_index.findings.run_results import RunResults
 from refusal_index.plugins.studies import inputs, precision, style
@@ -224,8 +225,8 @@ def model_looks(frame: pl.DataFrame) -> Looks:
 
 
 def _family_colours(families: Sequence[str]) -> dict[str, str]:
-    """Return the colour of each family; a known one has the same in every figure, whichever models it shows."""
-    known = style.model_colours(inputs.known_families())
+    """Return the colour of each family; one of the paper's has the same in every figure, whichever models it shows."""
+    known = style.model_colours(paper_rows()["family"].to_list())
     colours = {family: known[family] for family in families if family in known}
     free = [colour for colour in style.MODEL_COLOURS if colour not in colours.values()] or style.MODEL_COLOURS
     others = dict.fromkeys(family for family in families if family not in known)

@@ -116,6 +116,7 @@ def _draw_results(figure: Figure, frame: pl.DataFrame) -> None:
             style.mark(axes, row["estimate"], y, colour, marker, xs=style.ends(row), face=face)
         axes.set_title(METRICS[metric].label, loc="center")
         axes.tick_params(axis="y", length=0)
+        axes.tick_params(axis="x", labelsize=6.5)
         axes.margins(x=0.12)
         style.few_ticks(axes.xaxis, 2)
         style.ticks_above_too(axes)
