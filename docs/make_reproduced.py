@@ -63,15 +63,15 @@ FORMS = (
     ),
     (
         "Table: copula comparison",
-        "The tables are those of all prompts on one dataset, that of the most runs. Log-likelihoods that differ by less "
-        "than .0001 are equal and count one half in win rates: a table has the same likelihood under every family that "
-        "can fit it, so smaller differences are rounding. The t copula has four degrees of freedom.",
+        "The tables are those of all prompts on one dataset, that of the most runs. Log-likelihoods that differ by "
+        "less than .0001 are equal and count one half in win rates: a table has the same likelihood under every family "
+        "that can fit it, so smaller differences are rounding. The t copula has four degrees of freedom.",
     ),
     (
         "Table: score variability",
-        "The most cautious prompt minus the least cautious one, divided by the mean with its sign in the table and in the "
-        "figure, as four of the paper's five rows do, so a weighted score with a negative mean has the reverse sign. The "
-        "CSV file also has the difference over the absolute mean, whose sign shows whether the metric rises.",
+        "The most cautious prompt minus the least cautious one, divided by the mean with its sign in the table and in "
+        "the figure, as four of the paper's five rows do, so a weighted score with a negative mean has the reverse "
+        "sign. The CSV file also has the difference over the absolute mean, whose sign shows whether the metric rises.",
     ),
     (
         "Figure: curves of equal score",
@@ -113,8 +113,10 @@ FORMS = (
     ),
     (
         "Figure: calibration of Qwen3-32B",
-        "`refusal-index confidence RUN --method p-ik` and the other methods add their scores; without them, "
-        "`calibrator_comparison` has P(Answering) alone.",
+        "P(IK) reads hidden states, so the model must load on this machine: `refusal-index confidence RUN --method "
+        "p-ik --weights hf/NAME`. APRICOT fine-tunes DeBERTa, which takes hours without a GPU: `--method apricot`. The "
+        "stand-in server cannot give either, so there the study has P(Answering) alone and names both as missing. "
+        "CALIBRATED",
     ),
 )
 """Parts whose form or definition differs from the paper's, and why."""
