@@ -157,12 +157,9 @@ class RunRanking(MatchedRuns):
         """The runs whose interval of RI includes variation between prompts that is estimated from two."""
         if len(self.variants) != TWO_PROMPTS or self.ranking.metric != INDEX:
             return ()
-        names = []
-        for label, run in zip(self.labels, self.runs, strict=True):
-            joint = joint_index([run.tables[name] for name in self.variants], self.analysis)
-            if joint is not None and has_two_prompts(joint[1]):
-                names.append(label)
-        return tuple(names)
+        joint = (joint_index([run.tables[name] for name in self.variants], self.analysis) for run in self.runs)
+        labelled = zip(self.labels, joint, strict=True)
+        return tuple(label for label, found in labelled if found is not None and has_two_prompts(found[1]))
 
     def to_frame(self) -> pl.DataFrame:
         """Return one row per run, highest first: its number, interval, status and letters."""

@@ -359,17 +359,15 @@ def hallucination_table(runs: Sequence[RunResults], options: StudyOptions) -> St
 
 
 def _published_rows(runs: Sequence[RunResults], options: StudyOptions) -> Iterator[dict[str, Any]]:
-    """Yield RI of each model of the paper's table on hallucination benchmarks, for the datasets of the runs."""
-    datasets = {run.dataset_id: inputs.dataset_name(run.dataset) for run in runs}
-    for row in hallucination_rows().iter_rows(named=True) if not options.without_paper else ():
-        for dataset, name in datasets.items():
-            if dataset in row:
-                labels = {"statistic": PUBLISHED, "model": row["model"], "dataset": name, "truth": truth_of(dataset)}
-                yield {**labels, "estimate": row[dataset]}
+    """Yield RI of each model of the paper's table on hallucination benchmarks and its mean, for the runs' datasets."""
+    printed = hallucination_rows()
+    datasets = {run.dataset_id: inputs.dataset_name(run.dataset) for run in runs if run.dataset_id in printed.columns}
     for dataset, name in datasets.items() if not options.without_paper else ():
-        if dataset in hallucination_rows().columns:
-            labels = {"statistic": PUBLISHED_AVERAGE, "dataset": name, "truth": truth_of(dataset)}
-            yield {**labels, "models": hallucination_rows().height, "estimate": hallucination_rows()[dataset].mean()}
+        labels = {"dataset": name, "truth": truth_of(dataset)}
+        for model, estimate in printed.select("model", str(dataset)).rows():
+            yield {**labels, "statistic": PUBLISHED, "model": model, "estimate": estimate}
+        mean = printed[str(dataset)].mean()
+        yield {**labels, "statistic": PUBLISHED_AVERAGE, "models": printed.height, "estimate": mean}
 
 
 def with_agreement(
