@@ -45,6 +45,48 @@ class Mutant:
 
 MUTANTS = (
     Mutant(
+        "an interval that rests on two prompts has no caveat",
+        "has_two_prompts",
+        "n_prompts == TWO_PROMPTS",
+        "n_prompts < TWO_PROMPTS",
+        "findings/test_beyond_one_draw.py",
+    ),
+    Mutant(
+        "the interval for these prompts is that for prompts like these",
+        "_pooled",
+        'prompts="fixed"',
+        'prompts="random"',
+        "findings/test_beyond_one_draw.py",
+    ),
+    Mutant(
+        "points of several temperatures are correlated together",
+        "_alike",
+        "if len(counted) < 2:",
+        "if len(counted) < 9:",
+        "studies/test_correlations.py",
+    ),
+    Mutant(
+        "log-likelihoods that differ by rounding count as a win",
+        "TIE",
+        "1e-4",
+        "1e-15",
+        "studies/test_assumptions.py",
+    ),
+    Mutant(
+        "the interval of the normalized difference has the sign of the absolute one",
+        "_spread",
+        "at_lowest.mean(axis=1)) / means",
+        "at_lowest.mean(axis=1)) / abs(means)",
+        "studies/test_score_variability.py",
+    ),
+    Mutant(
+        "the paper's average on a hallucination benchmark is that of other values",
+        "_published_rows",
+        "printed[str(dataset)].mean()",
+        "printed[str(dataset)].max()",
+        "studies/test_hallucination_table.py",
+    ),
+    Mutant(
         "another model whose name begins like that of the paper's grader is another grader",
         "_other_grader",
         "(published.grader, name))) > 1",
