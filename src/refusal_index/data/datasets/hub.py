@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -167,12 +168,17 @@ def _not_among(name: str, kind: str, given: str | None, names: Iterable[str], fo
 
 def _file(repo: str, path: str, commit: str) -> Path:
     """Return a file from the client's cache; it is downloaded if it is missing or was changed there."""
-    from huggingface_hub import hf_hub_download  # noqa: PLC0415 - an optional dependency
+    from huggingface_hub import HfApi, errors  # noqa: PLC0415 - an optional dependency
 
-    file = Path(hf_hub_download(repo, path, repo_type="dataset", revision=commit))
-    if not _is_whole(file):
-        file = Path(hf_hub_download(repo, path, repo_type="dataset", revision=commit, force_download=True))
-    return file
+    download = partial(HfApi().hf_hub_download, repo, path, repo_type="dataset", revision=commit)
+    is_cached = False
+    with suppress(errors.LocalEntryNotFoundError):
+        file = Path(download(local_files_only=True))
+        is_cached = True
+        if _is_whole(file):
+            return file
+    HfApi().dataset_info(repo, revision=commit, timeout=TIMEOUT)  # fails at once; a download is tried for half a minute
+    return Path(download(force_download=is_cached))
 
 
 def _is_whole(file: Path) -> bool:
