@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -48,24 +47,14 @@ SCRIPTS = HubDataset({"README.md": b"", "load.py": b"raise SystemExit", "data.zi
 
 
 @pytest.fixture
-def served(tmp_path, monkeypatch) -> Iterator[LocalHub]:
-    datasets = {
+def served(local_hub) -> LocalHub:
+    local_hub.datasets |= {
         "org/sums": SHARDED,
         "org/nested": HubDataset({"validation.parquet": parquet(NESTED)}, {"license": ["cc-by-4.0", "mit"]}),
         "org/scripts": SCRIPTS,
         "org/gated": HubDataset({"test.jsonl": lines(ROWS)}, is_gated=True),
     }
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("NO_PROXY", "*")
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
-    with LocalHub(datasets) as local:
-        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", local.url)
-        template = "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", local.url + template)
-        yield local
-        huggingface_hub.close_session()
+    return local_hub
 
 
 def one(files: dict[str, bytes], **described: object) -> HubDataset:
