@@ -24,11 +24,10 @@ class HubDataset:
     revisions: tuple[str, ...] = ("main",)
     is_gated: bool = False  # whether files need TOKEN
     sizes: Mapping[str, int] = field(default_factory=dict)  # sizes that are declared instead of the real ones
-    etag: str | None = None  # stands for the checksum of every file
 
     def etag_of(self, path: str) -> str:
         content = self.files[path]
-        return self.etag or hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()  # noqa: S324 - as Git
+        return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()  # noqa: S324 - as Git
 
 
 class LocalHub:

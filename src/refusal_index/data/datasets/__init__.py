@@ -50,7 +50,6 @@ from refusal_index.data.datasets.hub import PREFIX, load_from_hub, pinned_file
 from refusal_index.data.datasets.json_documents import rows_of_document
 from refusal_index.data.encodings import UTF_8
 from refusal_index.data.files import sha256_of
-from refusal_index.data.nested import with_paths
 from refusal_index.data.tables import Row, Source, is_in_memory, no_rows, present_columns, read_content, read_rows
 from refusal_index.errors import shortened, suggestion
 
@@ -95,15 +94,13 @@ class Published:
                 f"(--dataset own --data {data})"
             )
         read = _rows(data or Path(address.rsplit("/", maxsplit=1)[-1]), content)
-        paths = [column for column in self.columns.values() if "." in column]
-        prepared = PREPARATIONS[self.prepare](self, read)
-        rows = [replace(row, cells=with_paths(row.cells, paths)) for row in prepared] if paths else prepared
+        rows = PREPARATIONS[self.prepare](self, read)
         present = present_columns(rows)
         for role, column in self.columns.items():
-            if column not in present and role not in self.optional:
+            if column.split(".")[0] not in present and role not in self.optional:
                 expected = f"the columns of {self.name}, among them {column!r}"
                 raise rows[0].source.lacks(expected, present, "; is it another file?")
-        columns = {role: column for role, column in self.columns.items() if column in present}
+        columns = {role: column for role, column in self.columns.items() if column.split(".")[0] in present}
         return Dataset(
             self.name, build_questions(rows, columns), digest, self._source(data, address), self.grader, self.licence
         )

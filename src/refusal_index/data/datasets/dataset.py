@@ -436,7 +436,8 @@ class QuestionReader:
         says_which = {"answerable", "unanswerable"}.intersection(columns)
         for role in ("question",) if says_which else ("question", "answer"):
             if role not in columns:
-                raise tables.missing_column(self.source, present, role, role)
+                named = [name for name in present if not isinstance(first.cells.get(name), Mapping)]
+                raise tables.missing_column(self.source, named, role, role)
         return columns
 
     def _question(self, row: tables.Row) -> Question:

@@ -6,7 +6,6 @@ commit is kept in this package's cache, so that a dataset that was read once can
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -167,29 +166,14 @@ def _not_among(name: str, kind: str, given: str | None, names: Iterable[str], fo
 
 
 def _file(repo: str, path: str, commit: str) -> Path:
-    """Return a file from the client's cache; it is downloaded if it is missing or was changed there."""
+    """Return a file from the client's cache; it is downloaded if it is missing there."""
     from huggingface_hub import HfApi, errors  # noqa: PLC0415 - an optional dependency
 
     download = partial(HfApi().hf_hub_download, repo, path, repo_type="dataset", revision=commit)
-    is_cached = False
     with suppress(errors.LocalEntryNotFoundError):
-        file = Path(download(local_files_only=True))
-        is_cached = True
-        if _is_whole(file):
-            return file
+        return Path(download(local_files_only=True))
     HfApi().dataset_info(repo, revision=commit, timeout=TIMEOUT)  # fails at once; a download is tried for half a minute
-    return Path(download(force_download=is_cached))
-
-
-def _is_whole(file: Path) -> bool:
-    """Whether a cached file has the checksum that the cache names it by; True if it is not named by one."""
-    checksum = file.readlink().name if file.is_symlink() else ""
-    if re.fullmatch("[0-9a-f]{64}", checksum):
-        return sha256_of(file) == checksum
-    if COMMIT.fullmatch(checksum):  # as Git names content
-        content = file.read_bytes()
-        return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == checksum
-    return True
+    return Path(download())
 
 
 def _rows(name: str, file: Path, problems: tables.Problems) -> Iterator[tables.Row]:
