@@ -124,6 +124,13 @@ def test_without_the_hub_a_dataset_that_was_read_is_read_from_the_cache(served, 
         load_dataset("hf:org/nested")
 
 
+@pytest.mark.parametrize("name", ["hf:org/sums", f"hf:org/sums@{'a' * 40}", "faitheval_unanswerable"])
+def test_without_a_network_the_error_names_the_setting_and_the_option(local_hub, monkeypatch, name):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(DatasetError, match=r"cannot be downloaded \(.*refused.*HF_ENDPOINT.*--data FILE"):
+        load_dataset(name)
+
+
 def test_a_newer_commit_with_the_same_files_is_the_same_dataset_for_a_run(served):
     first = load_dataset("hf:org/sums")
     served.datasets["org/sums"] = HubDataset(SHARDED.files, commit="b" * 40)

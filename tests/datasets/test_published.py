@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,6 @@ import pytest
 from refusal_index.data import Question
 from refusal_index.data.datasets import PUBLISHED, DatasetError, downloads, load_dataset, sample
 from refusal_index.data.datasets.downloads import cache_directory, fetched
-from refusal_index.data.datasets.hub import PINNED
 from refusal_index.data.files import sha256_of
 from tests.datasets.local_hub import HubDataset
 from tests.datasets.local_server import Answer, LocalServer
@@ -222,6 +222,7 @@ def test_counterfactual_answer_is_the_choice_named_by_the_key(path):
     ]
 
 
+PINNED = re.compile(r"https://huggingface.co/datasets/(?P<repo>.+)/resolve/(?P<commit>[0-9a-f]{40})/(?P<path>.+)")
 ON_THE_HUB = [published for published in PUBLISHED.values() if PINNED.fullmatch(published.address or "")]
 
 
@@ -333,7 +334,7 @@ ABSTENTION = {
             "category": "future unknown",
         },
     ],
-    "self_aware": {
+    "selfaware": {
         "dataset_name": "SelfAware",
         "keywords": ["k"],
         "example": [

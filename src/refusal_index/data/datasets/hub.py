@@ -33,10 +33,8 @@ NAME = re.compile(
     re.ASCII,
 )
 COMMIT = re.compile(r"[0-9a-f]{40}")
-PINNED = re.compile(
-    r"https://huggingface\.co/datasets/(?P<repo>[^/]+/[^/]+)/resolve/(?P<commit>[0-9a-f]{40})/(?P<path>.+)"
-)
-"""Matches the address of a file at a commit."""
+DATASETS = "https://huggingface.co/datasets/"
+"""Beginning of the addresses of files of datasets."""
 
 LARGEST = 2**30
 """Maximum size in bytes of the files of a split."""
@@ -97,16 +95,15 @@ def load_from_hub(name: str, columns: Mapping[str, str] | None = None) -> Datase
     return replace(dataset, licence=repository.licence, notes=(note, *dataset.notes))
 
 
-def pinned_file(address: str) -> bytes | None:
-    """Return the content of a file of the Hub by its address at a commit; None for any other address.
+def pinned_file(address: str) -> bytes:
+    """Return the content of a file of the Hub by its address at a commit, ``https://.../resolve/COMMIT/PATH``.
 
     Raises the errors of `load_from_hub`.
     """
-    match = PINNED.fullmatch(address)
-    if match is None:
-        return None
-    with _plain_errors(address, match["repo"], match["commit"]):
-        return _file(match["repo"], match["path"], match["commit"]).read_bytes()
+    repo, _, pinned = address.removeprefix(DATASETS).partition("/resolve/")
+    commit, _, path = pinned.partition("/")
+    with _plain_errors(address, repo, commit):
+        return _file(repo, path, commit).read_bytes()
 
 
 def _repository(repo: str, revision: str | None) -> Repository:
@@ -189,18 +186,16 @@ def _rows(name: str, file: Path, problems: tables.Problems) -> Iterator[tables.R
 @contextmanager
 def _plain_errors(name: str, repo: str, revision: str | None) -> Iterator[None]:
     """Raise the errors of the Hub's client as DatasetError, without the client's own text, which is several lines."""
-    try:
-        from huggingface_hub import constants, errors  # noqa: PLC0415 - an optional dependency
-    except ImportError as error:
-        raise DatasetError(f"{name}: this needs huggingface_hub: pip install 'refusal-index[eval]'") from error
+    from huggingface_hub import constants, errors  # noqa: PLC0415 - an optional dependency
+
     try:
         yield
     except DatasetError:
         raise
     except errors.GatedRepoError as error:
-        terms = f"{constants.ENDPOINT}/datasets/{repo}"
         raise DatasetError(
-            f"{name}: access is gated; accept its terms at {terms} and set HF_TOKEN to a token of that account"
+            f"{name}: access is gated; accept its terms at {constants.ENDPOINT}/datasets/{repo} and set HF_TOKEN to a "
+            "token of that account"
         ) from error
     except errors.RevisionNotFoundError as error:
         raise DatasetError(

@@ -54,11 +54,9 @@ def files_of(paths: Iterable[str], declared: Any = None) -> Files:
     - `declared`: the `configs` of the dataset's card, which anybody may have written.
     """
     readable = sorted(filter(is_data, paths))
+    placed = list(_declared(readable, declared)) or [(*_place(path), path) for path in readable]
     files: Files = {}
-    for config, split, path in _declared(readable, declared):
-        files.setdefault(config, {}).setdefault(split, []).append(path)
-    for path in readable if not files else ():
-        config, split = _place(path)
+    for config, split, path in placed:
         files.setdefault(config, {}).setdefault(split, []).append(path)
     return files
 
