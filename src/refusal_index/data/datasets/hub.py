@@ -108,7 +108,7 @@ def pinned_file(address: str) -> bytes:
 
 def _repository(repo: str, revision: str | None) -> Repository:
     """Return what a repository contains: as it was read before if the commit is given, or the Hub cannot be reached."""
-    from huggingface_hub import HfApi, constants  # noqa: PLC0415 - an optional dependency
+    from huggingface_hub import HfApi, constants, errors  # noqa: PLC0415 - an optional dependency
 
     key = sha256_of(json.dumps([constants.ENDPOINT, repo, revision]).encode())[:16]
     path = cache_directory() / "hub" / f"{key}.json"
@@ -119,10 +119,11 @@ def _repository(repo: str, revision: str | None) -> Repository:
         return known
     try:
         info = HfApi().dataset_info(repo, revision=revision, timeout=TIMEOUT, files_metadata=True)
-    except Exception as error:
-        if known is not None and _is_unreachable(error):
-            return known
-        raise
+    except (errors.HTTPError, ConnectionError) as error:
+        response = getattr(error, "response", None)
+        if known is None or (response is not None and response.status_code < 500):
+            raise
+        return known
     card = info.card_data.to_dict() if info.card_data is not None else {}
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     licence = card.get("license") or "not stated"
@@ -211,20 +212,9 @@ def _plain_errors(name: str, repo: str, revision: str | None) -> Iterator[None]:
         status = error.response.status_code
         advice = "check HF_TOKEN" if status in {401, 403} else "try again later"
         raise DatasetError(f"{name}: the Hub answered with status {status}; {advice}") from error
-    except Exception as error:
-        if not _is_unreachable(error) and not isinstance(error, OSError | ValueError):
-            raise
+    except (errors.HTTPError, OSError, ValueError) as error:
         why = shortened(" ".join(str(error).split()) or type(error).__name__, 100)
         raise DatasetError(
             f"{name}: it cannot be downloaded ({why}); check the network and HF_ENDPOINT, or save its questions "
             "elsewhere and give them as data (--data FILE)"
         ) from error
-
-
-def _is_unreachable(error: Exception) -> bool:
-    """Whether an error means that the Hub did not answer, or only with an error of its own."""
-    from huggingface_hub import errors  # noqa: PLC0415 - an optional dependency
-
-    if isinstance(error, errors.HfHubHTTPError):
-        return bool(error.response.status_code >= 500)
-    return isinstance(error, errors.HTTPError | ConnectionError)

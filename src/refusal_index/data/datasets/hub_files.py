@@ -74,10 +74,10 @@ def _declared(readable: Sequence[str], declared: Any) -> Iterator[tuple[str, str
         patterns = config.get("data_files") if isinstance(config, Mapping) else None
         for entry in patterns if isinstance(patterns, list) else [patterns]:
             split, paths = (entry.get("split"), entry.get("path")) if isinstance(entry, Mapping) else ("train", entry)
-            for pattern in paths if isinstance(paths, list) else [paths]:
-                for path in readable if isinstance(pattern, str) else ():
-                    if _matches(path, pattern.removeprefix("./")):
-                        yield str(config.get("config_name", DEFAULT)), str(split), path
+            wanted = [path for path in (paths if isinstance(paths, list) else [paths]) if isinstance(path, str)]
+            for path in readable:
+                if any(_matches(path, pattern.removeprefix("./")) for pattern in wanted):
+                    yield str(config.get("config_name", DEFAULT)), str(split), path
 
 
 def _matches(path: str, pattern: str) -> bool:
