@@ -78,6 +78,14 @@ class LocalHub:
         headers = {"X-Repo-Commit": dataset.commit, "ETag": f'"{dataset.etag_of(name)}"'}
         return 200, headers, dataset.files[name]
 
+    @staticmethod
+    def gated_error() -> None:
+        """Raise the error of the Hub's client for a gated dataset."""
+        from httpx2 import Request, Response
+        from huggingface_hub.errors import GatedRepoError
+
+        raise GatedRepoError("Cannot access", response=Response(403, request=Request("GET", "http://127.0.0.1:9")))
+
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         served = self
 

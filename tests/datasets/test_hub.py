@@ -198,6 +198,16 @@ def test_the_token_is_sent_to_the_hub_and_written_nowhere(served, tmp_path, monk
     assert not [path for path in written if TOKEN.encode() in path.read_bytes()]
 
 
+def test_a_password_in_the_address_of_the_hub_is_in_no_error(local_hub, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://me:swordfish1@127.0.0.1:9")
+    with pytest.raises(DatasetError, match="cannot be downloaded") as caught:
+        load_dataset("hf:org/gated")
+    assert "swordfish1" not in str(caught.value)
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda *_, **__: local_hub.gated_error())
+    with pytest.raises(DatasetError, match=r"accept its terms at http://\[key\]@127.0.0.1:9/datasets/org/gated"):
+        load_dataset("hf:org/gated")
+
+
 def test_a_split_that_is_too_large_is_refused_before_it_is_downloaded(served):
     served.datasets["org/sums"] = one({"test.jsonl": lines(ROWS)}, sizes={"test.jsonl": hub.LARGEST + 1})
     with pytest.raises(DatasetError, match=r"expected at most 1,073,741,824 bytes in a split, got 1,073,741,825 in 1"):

@@ -23,6 +23,7 @@ from refusal_index.data.datasets.hub_files import DATA_SUFFIXES, DEFAULT, defaul
 from refusal_index.data.datasets.json_documents import rows_of_document
 from refusal_index.data.files import read_json, sha256_of, write_atomically
 from refusal_index.errors import listed, shortened, suggestion
+from refusal_index.redaction import redacted
 
 PREFIX = "hf:"
 """Beginning of the name of a dataset on the Hub."""
@@ -78,7 +79,8 @@ def load_from_hub(name: str, columns: Mapping[str, str] | None = None) -> Datase
             )
         files = {path: _file(repo, path, repository.commit) for path in paths}
     called = f"{PREFIX}{repo}{'' if config == DEFAULT else f'/{config}'}:{split}"
-    source = tables.Source(called, "memory", "question", DatasetError)
+    kind = "memory" if any(".json" in path for path in paths) else "parquet"  # rows of JSON can have different columns
+    source = tables.Source(called, kind, "question", DatasetError)
 
     def rows(problems: tables.Problems) -> Iterator[tables.Row]:
         every = chain.from_iterable(_rows(f"{called}, {path}", file, problems) for path, file in files.items())
@@ -195,8 +197,8 @@ def _plain_errors(name: str, repo: str, revision: str | None) -> Iterator[None]:
         raise
     except errors.GatedRepoError as error:
         raise DatasetError(
-            f"{name}: access is gated; accept its terms at {constants.ENDPOINT}/datasets/{repo} and set HF_TOKEN to a "
-            "token of that account"
+            f"{name}: access is gated; accept its terms at {redacted(constants.ENDPOINT)}/datasets/{repo} and set "
+            "HF_TOKEN to a token of that account"
         ) from error
     except errors.RevisionNotFoundError as error:
         raise DatasetError(
@@ -213,7 +215,7 @@ def _plain_errors(name: str, repo: str, revision: str | None) -> Iterator[None]:
         advice = "check HF_TOKEN" if status in {401, 403} else "try again later"
         raise DatasetError(f"{name}: the Hub answered with status {status}; {advice}") from error
     except (errors.HTTPError, OSError, ValueError) as error:
-        why = shortened(" ".join(str(error).split()) or type(error).__name__, 100)
+        why = shortened(" ".join(redacted(str(error)).split()) or type(error).__name__, 100)
         raise DatasetError(
             f"{name}: it cannot be downloaded ({why}); check the network and HF_ENDPOINT, or save its questions "
             "elsewhere and give them as data (--data FILE)"
