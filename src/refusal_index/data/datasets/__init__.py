@@ -1,7 +1,7 @@
 """Datasets by name, from their official sources (checked by SHA-256) or from a file.
 
-The module `dataset` reads a user's own file; plugins register further datasets. Published datasets are downloaded, or
-read from a copy:
+The module `dataset` reads a user's own file, `hub` any dataset of the Hugging Face Hub; plugins register further
+datasets. Published datasets are downloaded, or read from a copy:
 
 - ``simpleqa``: 4,326 short questions about facts, by OpenAI. Its file has the columns `problem`, `answer` and
   `metadata`, a Python dictionary written as text that holds the topic. Nearly 5% of the answers have surrounding white
@@ -15,6 +15,7 @@ read from a copy:
   - ``faitheval_inconsistent``: two passages of the context support different answers. There is no gold answer either;
   - ``faitheval_counterfactual``: the context contradicts facts about the world. The questions are multiple choice; the
     gold answer is the one that the context supports.
+- ``abstentionbench_...``: parts of AbstentionBench whose files need no more than a map of columns.
 - ``precise_wiki``: questions that a model wrote about Wikipedia pages, with answers from the page. ``refusal-index
   build precise-wiki`` writes a JSON Lines file with the fields `question_id`, `question`, `answer` and optionally
   `aliases` and `topic`. A JSON file (.json), as some projects share them, holds an object that maps each question to
