@@ -357,7 +357,7 @@ def stated_confidence(reply: Answer, *, beside_answer: bool = False) -> str | No
     >>> stated_confidence(Answer("", "I am 85% sure.", None)) is None
     True
     """
-    if reply.stop_reason is not StopReason.STOP:
+    if not reply.stop_reason.is_end_of_text:
         return None
     text = without_reasoning(reply.reply)
     marks = list(MARK.finditer(text))
