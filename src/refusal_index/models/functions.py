@@ -120,6 +120,12 @@ def load_function(name: str, argument: str = "model") -> Callable[..., Any]:
         raise ModelError(
             f"{argument} {name!r}: expected python:MODULE:FUNCTION, for instance python:my.pipeline:answer"
         )
+    if module_name.endswith(".py"):
+        module = Path(module_name).with_suffix("")
+        raise ModelError(
+            f"{argument} {name!r}: expected the name of a module, got a file; write {PREFIX}{module.name}:{path}, in the "
+            f"folder {module.parent.resolve()}"
+        )
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
