@@ -12,7 +12,7 @@ from refusal_index.data.rates import contingency_table, draw_matrix, first_draws
 from refusal_index.errors import OutcomeTableError
 from refusal_index.findings.draws import corrected_indices
 from refusal_index.findings.matching import chosen_variant, matched_variants
-from refusal_index.findings.metrics import Statement
+from refusal_index.findings.metrics import Printable, Statement
 from refusal_index.findings.run_results import RunResults
 from refusal_index.stats.contingency import row_tables
 
@@ -95,6 +95,24 @@ class RunPlan:
             yield Statement("no_lower_index", values={"difference": options.difference})
         elif self.apart is not None and self.apart.n is None:
             yield Statement("no_plan", "serious", {"status": None, "reason": self.apart.reason})
+
+
+@dataclass(frozen=True, repr=False)
+class SampleSizes(Printable):
+    """How many questions are needed for one model, or to tell two apart."""
+
+    plans: Mapping[str, RunPlan] | Mapping[str, PairPlan]  # by prompt; "expected" for expected rates
+    options: PlanOptions  # what was planned for
+    runs: tuple[RunResults, ...] = ()  # the pilots; two of them if they are to be told apart
+
+    @property
+    def questions(self) -> int | None:
+        """The number of questions needed under every prompt; None without a plan."""
+        if len(self.runs) == 2:
+            answers = [pair_answer(self.plans, self.options)]
+        else:
+            answers = list(plan_answers(self.plans, self.options))
+        return answers[0].values["questions"] if answers and answers[0] is not None else None
 
 
 def scenarios_of(run: RunResults, variant: str | None = None) -> dict[str, stats.PlanningScenario]:

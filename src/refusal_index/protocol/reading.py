@@ -71,9 +71,9 @@ class ReadAs(StrEnum):
 class RecognisedBy(StrEnum):
     """How a refusal was recognised.
 
-    ``TAG`` is the UNANSWERED tag, ``FLAG`` the mark of a provider or a model function, ``CHOICE`` a choice that declines,
-    ``WORDING`` the wording of the reply, ``PHRASE`` a regular expression and ``FUNCTION`` a function of the user.
-    ``MODEL`` is a model that is asked only whether a reply attempts an answer, ``GRADER`` a grader.
+    ``TAG`` is the UNANSWERED tag, ``FLAG`` the mark of a provider or of a model function, ``CHOICE`` a choice that
+    declines, ``WORDING`` the wording of the reply, ``PHRASE`` a regular expression and ``FUNCTION`` a function of the
+    user. ``MODEL`` is a model that is asked only whether a reply attempts an answer, ``GRADER`` a grader.
     """
 
     TAG = "tag"

@@ -10,13 +10,16 @@ from refusal_index.findings.comparison import PairComparison
 from refusal_index.findings.dry_run import RunEstimate
 from refusal_index.findings.gate import GateResult
 from refusal_index.findings.metrics import Printable
+from refusal_index.findings.planning import SampleSizes
 from refusal_index.findings.published import PaperComparison
 from refusal_index.findings.ranking import RunRanking
 from refusal_index.findings.run_results import RunResults
+from refusal_index.findings.sensitivity import SensitivityAnalysis
 from refusal_index.render.comparison import pair_screen, ranking_screen
 from refusal_index.render.dry_run import estimate_blocks
 from refusal_index.render.format import Block, to_html, to_text
 from refusal_index.render.gate import gate_blocks
+from refusal_index.render.planning import decisions_blocks, sample_size_blocks
 from refusal_index.render.published import published_screen
 from refusal_index.render.report import write_report
 from refusal_index.render.run import run_blocks, run_document, run_html
@@ -36,6 +39,8 @@ blocks_of.register(RunEstimate, estimate_blocks)
 blocks_of.register(RunRanking, ranking_screen)
 blocks_of.register(GateResult, gate_blocks)
 blocks_of.register(PaperComparison, published_screen)
+blocks_of.register(SampleSizes, sample_size_blocks)
+blocks_of.register(SensitivityAnalysis, decisions_blocks)
 
 
 @blocks_of.register

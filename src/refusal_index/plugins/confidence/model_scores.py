@@ -33,7 +33,7 @@ import polars as pl
 from refusal_index.data.outcome import Question
 from refusal_index.data.reasoning import without_reasoning
 from refusal_index.plugins.confidence.method import Answer, Evidence, Method, Need, Prompt, score_each
-from refusal_index.protocol import Pass, StopReason, TokenLogprob, answer_start, read_reply, same_answer
+from refusal_index.protocol import Pass, TokenLogprob, answer_start, read_reply, same_answer
 from refusal_index.protocol.choices import read_choice
 from refusal_index.protocol.final_answer import DECORATION
 
