@@ -123,8 +123,8 @@ def load_function(name: str, argument: str = "model") -> Callable[..., Any]:
     if module_name.endswith(".py"):
         module = Path(module_name).with_suffix("")
         raise ModelError(
-            f"{argument} {name!r}: expected the name of a module, got a file; write {PREFIX}{module.name}:{path}, in the "
-            f"folder {module.parent.resolve()}"
+            f"{argument} {name!r}: expected the name of a module, got a file; write {PREFIX}{module.name}:{path}, in "
+            f"the folder {module.parent.resolve()}"
         )
     folder = str(Path.cwd())
     if folder not in sys.path:

@@ -100,7 +100,7 @@ def plan(
     if runs and rates != (None, None, None):
         raise SettingError("plan: expected a pilot or expected rates, got both; leave out one of them")
     if variant is not None and not runs:
-        raise SettingError(f"plan: expected a run with the prompt {variant!r}, got expected rates; leave it out")
+        raise SettingError("{variants}: expected a run with prompts, got expected rates; leave it out")
     if corrected and (difference is not None or len(runs) > 1):
         raise SettingError(
             "{corrected}: plans for one model, not for a difference between two; leave it out to plan for a "
@@ -168,7 +168,9 @@ def _check(options: PlanOptions, *, corrected: bool) -> None:
             raise SettingError(f"{{{name}}}: expected a number above 0 and below 2, got {value}")
     for name, slope in (("refusal_slope", options.refusal_slope), ("error_slope", options.error_slope)):
         if slope is not None and not corrected:
-            raise SettingError(f"{{{name}}}: requires {{corrected}}, which is missing; add it, or leave it out")
+            raise SettingError(
+                "{refusal_slope}, {error_slope}: require {corrected}, which is missing; add it, or leave them out"
+            )
         if slope is not None and not 0 < slope < math.inf:
             raise SettingError(
                 f"{{{name}}}: expected a number above 0, got {slope:g}; to plan for a model without randomness, leave "
