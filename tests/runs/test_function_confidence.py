@@ -253,13 +253,12 @@ def test_confidence_of_an_async_function_gives_a_threshold_for_a_largest_error_e
 def test_scores_without_ids_are_matched_by_the_text_of_the_question_end_to_end(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = ri.evaluate(marking, ASKED, grader="exact", out="run")
-    Path("scores.csv").write_text("question,confidence\n" + "".join(f"{name},0.{i}\n" for i, name in enumerate(SAID, 1)))
+    scores = {name: i / 10 for i, name in enumerate(SAID, 1)}
+    pl.DataFrame({"question": list(scores), "confidence": list(scores.values())}).write_csv("scores.csv")
     ended = CliRunner().invoke(app, ["confidence", "run", "--add", "scores.csv"])
     assert ended.exit_code == 0, ended.output
     (read,) = read_runs([run.path])
-    assert dict(read.confidence.select("question_id", CONFIDENCE).iter_rows()) == {
-        name: i / 10 for i, name in enumerate(SAID, 1)
-    }
+    assert dict(read.confidence.select("question_id", CONFIDENCE).iter_rows()) == scores
 
 
 def test_functions_that_get_the_prompt_are_asked_under_every_prompt_others_under_one(tmp_path):
