@@ -16,7 +16,7 @@ from refusal_index.data.outcome import NOT_GRADED, Grade
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.rates import too_many_missing
 from refusal_index.findings.imported import empty_replies
-from refusal_index.findings.metrics import Printable, Statement
+from refusal_index.findings.metrics import Printable, Statement, rendering
 from refusal_index.findings.summary import Summary
 from refusal_index.stats import ContingencyTable, Estimate, metrics
 
@@ -29,6 +29,10 @@ class ScoredFiles(Printable):
     outcomes: pl.DataFrame  # everything that was read, as an outcome table
     first_passes: tuple[Tally, ...] = ()  # the counts and rates of each first pass without forced answers
     read: tuple[tuple[str, FirstPasses], ...] = ()  # what was read from each file of another tool
+
+    def __repr__(self) -> str:
+        shown = "no forced pass" if self.summary is None else f"RI {rendering().estimate_text(self.summary.index)}"
+        return f"<ScoredFiles: {self.outcomes.height} answers, {shown}>"
 
     def write(self, path: str | Path) -> None:
         """Write the outcome table to a file, which ends in .parquet, .csv or .jsonl; raises OSError if it cannot."""
