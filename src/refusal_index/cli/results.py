@@ -150,9 +150,9 @@ def _score_outcomes(
     """
     from refusal_index.findings.summary import is_complete
     from refusal_index.render.summary import first_screen, summary_document
-    from refusal_index.runs.scoring import score_outcomes
+    from refusal_index.runs.scoring import summary_of
 
-    summary = score_outcomes(files, analysis, columns, encoding).summary
+    summary, _ = summary_of(files, analysis, columns, encoding)
     _note_unused(files, analysis.sampling, columns, encoding)
     if as_json:
         console.document(summary_document(summary))
@@ -245,7 +245,7 @@ def show(
     from refusal_index.findings.run_results import open_run
     from refusal_index.render.run import run_blocks
     from refusal_index.render.summary import summary_blocks
-    from refusal_index.runs.scoring import score_outcomes
+    from refusal_index.runs.scoring import summary_of
 
     if replies:
         _show_replies(files, Sampling(cluster, weight), columns_of(column))
@@ -257,7 +257,8 @@ def show(
         return
     sampling = Sampling(cluster, weight)
     analysis = Analysis(confidence_level or DEFAULT_LEVEL, weighted_score_p, weights_of(truthfulness_weights), sampling)
-    console.show(summary_blocks(score_outcomes(files, analysis, columns_of(column)).summary))
+    summary, _ = summary_of(files, analysis, columns_of(column))
+    console.show(summary_blocks(summary))
 
 
 def _show_replies(files: Sequence[Path], sampling: Sampling, columns: Mapping[str, str]) -> None:

@@ -101,18 +101,18 @@ class RunPlan:
 class SampleSizes(Printable):
     """How many questions are needed for one model, or to tell two apart."""
 
-    plans: Mapping[str, RunPlan] | Mapping[str, PairPlan]  # by prompt; "expected" for expected rates
     options: PlanOptions  # what was planned for
-    runs: tuple[RunResults, ...] = ()  # the pilots; two of them if they are to be told apart
+    runs: tuple[RunResults, ...]  # the pilots; two of them if they are to be told apart
+    plans: Mapping[str, RunPlan] = field(default_factory=dict)  # by prompt, of one model; "expected" for expected rates
+    pairs: Mapping[str, PairPlan] = field(default_factory=dict)  # by prompt, of two models
 
     @property
     def questions(self) -> int | None:
         """The number of questions needed under every prompt; None without a plan."""
-        if len(self.runs) == 2:
-            answers = [pair_answer(self.plans, self.options)]
-        else:
-            answers = list(plan_answers(self.plans, self.options))
-        return answers[0].values["questions"] if answers and answers[0] is not None else None
+        answer = (
+            pair_answer(self.pairs, self.options) if self.pairs else next(plan_answers(self.plans, self.options), None)
+        )
+        return None if answer is None else answer.values.get("questions")
 
 
 def scenarios_of(run: RunResults, variant: str | None = None) -> dict[str, stats.PlanningScenario]:

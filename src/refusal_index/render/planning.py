@@ -43,8 +43,8 @@ from refusal_index.stats import Estimate, MisgradingRange, PlanningScenario, Rep
 def sample_size_blocks(sizes: SampleSizes, *, full: bool = False) -> Iterator[Block]:
     """Yield how many questions are needed, and as the baseline of a gate; with `full`, every sample size."""
     yield from map(sentence, missing_statements(sizes.runs))
-    if len(sizes.runs) == 2:
-        yield from apart_screen(sizes.plans, sizes.options)
+    if sizes.pairs:
+        yield from apart_screen(sizes.pairs, sizes.options)
         return
     yield from (plan_blocks if full else plan_screen)(sizes.plans, sizes.options)
     if len(sizes.plans) > 1:

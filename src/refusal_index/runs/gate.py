@@ -67,8 +67,8 @@ def compare(
     3
     """
     analysis = Analysis.of_options(options)
-    only = runs[0] if len(runs) == 1 else runs
-    compared = compared_runs([only] if isinstance(only, RunResults | str | Path) else only, analysis)
+    given: Any = runs[0] if len(runs) == 1 and not isinstance(runs[0], RunResults | str | Path) else runs
+    compared = compared_runs(given, analysis)
     if len(compared) < 2:
         raise SettingError(f"compare: expected two runs or more of one model and dataset each, got {len(compared)}")
     return comparison_of(compared, analysis)

@@ -107,7 +107,7 @@ def plan(
             "difference in RI"
         )
     if len(runs) == 2:
-        return SampleSizes(plan_apart(runs, variant, options), options, runs)
+        return SampleSizes(options, runs, pairs=plan_apart(runs, variant, options))
     scenarios = scenarios_of(runs[0], variant) if runs else {"expected": _expected(*rates)}
     plans: Mapping[str, RunPlan] = {name: plan_scenario(scenario, options) for name, scenario in scenarios.items()}
     if corrected:
@@ -120,7 +120,7 @@ def plan(
             name: plan_corrected(scenario, options, shown.get(name), from_run=bool(runs))
             for name, scenario in scenarios.items()
         }
-    return SampleSizes(plans, options, runs)
+    return SampleSizes(options, runs, plans)
 
 
 def _budget(requests: float | None, cost: float | None, request_cost: float | None) -> float | None:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from refusal_index.data.analysis import Analysis
 from refusal_index.data.first_pass import (
     FirstPass,
@@ -27,7 +29,7 @@ from refusal_index.data.tables import READABLE, column_names
 from refusal_index.errors import OutcomeTableError, checked_path, nearest
 from refusal_index.findings.models_asked import run_caveats
 from refusal_index.findings.sections import with_sections
-from refusal_index.findings.summary import summarise
+from refusal_index.findings.summary import Summary, summarise
 from refusal_index.findings.tallies import ScoredFiles, tallies
 from refusal_index.models.settings import SettingError
 from refusal_index.runs.reuse import import_file, import_forced
@@ -106,7 +108,7 @@ def score(
     if not paths or (len(paths) > 1 and any(path.is_dir() for path in paths)):
         raise SettingError(f"files: expected files, or the folder of one run, got {len(paths)}")
     if not is_import and (paths[0].is_dir() or are_outcome_tables(paths, chosen, encoding)):
-        return score_outcomes(paths, analysis, chosen, encoding)
+        return ScoredFiles(*summary_of(paths, analysis, chosen, encoding))
     reading = ReadOptions(
         *(chosen, scorer, refusal, name, dataset),
         words={word.casefold(): meaning for word, meaning in (words or {}).items()},
@@ -135,10 +137,10 @@ def are_outcome_tables(files: Sequence[Path], columns: Mapping[str, str], encodi
     return True
 
 
-def score_outcomes(
+def summary_of(
     files: Sequence[Path], analysis: Analysis, columns: Mapping[str, str], encoding: str = ReadOptions.encoding
-) -> ScoredFiles:
-    """Return the results of outcome tables, or those of a run's folder computed again."""
+) -> tuple[Summary, pl.DataFrame]:
+    """Return the summary of outcome tables, or that of a run's folder computed again, and the table."""
     about: Mapping[str, Any] = {}
     settings: Mapping[str, Any] = {}
     if files[0].is_dir():
@@ -157,7 +159,7 @@ def score_outcomes(
         answered_only=bool(settings.get("answered_only")),
         run_caveats=run_caveats(settings, about),
     )
-    return ScoredFiles(with_sections(summary, table, files[0]), table)
+    return with_sections(summary, table, files[0]), table
 
 
 def read_files(
