@@ -49,7 +49,8 @@ def shown(result: object) -> str:
 def test_end_to_end_outcome_tables_are_scored_as_by_the_command():
     scored = ri.score("one.parquet")
     assert printed("score", "one.parquet").startswith(shown(scored))
-    assert scored.summary.index == ri.score(["one.parquet"], confidence_level=0.95).summary.index
+    assert scored.run.summary.index == ri.score(["one.parquet"], confidence_level=0.95).run.summary.index
+    assert scored.run.refusal_index().estimate == scored.run.summary.index.estimate
     assert scored.first_passes == ()
     assert "RI " in repr(scored)
 
@@ -59,7 +60,7 @@ def test_end_to_end_graded_answers_are_read_and_scored_as_by_the_command(folder)
     scored = ri.score("first.csv", columns={"grade": "verdict"}, words=WORDS)
     (tally,) = scored.first_passes
     assert (tally.correct, tally.incorrect, tally.refused, tally.to_force) == (1, 1, 2, 2)
-    assert scored.summary is None
+    assert scored.run is None
     assert repr(scored) == "<ScoredFiles: 4 answers, no forced pass>"
     assert printed("score", "first.csv", "--column", "grade=verdict", *OPTIONS).startswith(shown(scored)[:60])
     scored.write("written.parquet")
@@ -70,7 +71,7 @@ def test_end_to_end_both_passes_of_graded_answers_have_an_index(folder):
     (folder / "both.csv").write_text(GRADED.format("wrong", "right"))
     scored = ri.score("both.csv", columns={"grade": "verdict", "forced_grade": "second"}, words=WORDS)
     assert scored.first_passes == ()
-    assert scored.summary.index.estimate == ri.refusal_index(ri.ContingencyTable(1, 1, 1, 1)).estimate == 0
+    assert scored.run.refusal_index().estimate == ri.refusal_index(ri.ContingencyTable(1, 1, 1, 1)).estimate == 0
 
 
 BAD_FILES = {
@@ -171,5 +172,5 @@ def test_a_notebook_shows_the_first_screen_with_definitions_folded():
 def test_commands_and_functions_have_the_same_options():
     from refusal_index.cli.uncertainty import plan
 
-    of_command = set(inspect.signature(plan).parameters) - {"full", "variants"}
-    assert of_command | {"variant"} == set(inspect.signature(ri.plan).parameters)
+    of_command = set(inspect.signature(plan).parameters) - {"full", "variants", "confidence_level"}
+    assert of_command | {"variant", "options"} == set(inspect.signature(ri.plan).parameters)

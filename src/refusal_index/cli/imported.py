@@ -63,7 +63,7 @@ def score_imported(reading: FilesToRead, analysis: Analysis, *, as_json: bool) -
 
     passes, read = reading.read()
     scored = score_first_passes(passes, read, analysis, reading.files[0])
-    summary = scored.summary
+    summary = None if scored.run is None else scored.run.summary
     first_only = scored.first_passes
     lines = list(reading_lines(read))
     if as_json:

@@ -16,8 +16,8 @@ from refusal_index.data.outcome import NOT_GRADED, Grade
 from refusal_index.data.outcome_table import write_outcomes
 from refusal_index.data.rates import too_many_missing
 from refusal_index.findings.imported import empty_replies
-from refusal_index.findings.metrics import Printable, Statement, rendering
-from refusal_index.findings.summary import Summary
+from refusal_index.findings.metrics import Printable, Statement
+from refusal_index.findings.run_results import RunResults
 from refusal_index.stats import ContingencyTable, Estimate, metrics
 
 
@@ -25,14 +25,14 @@ from refusal_index.stats import ContingencyTable, Estimate, metrics
 class ScoredFiles(Printable):
     """The results of files: outcome tables, or graded answers of other tools."""
 
-    summary: Summary | None  # of what has both passes; None without any
+    run: RunResults | None  # the results of what has both passes; None without any
     outcomes: pl.DataFrame  # everything that was read, as an outcome table
     first_passes: tuple[Tally, ...] = ()  # the counts and rates of each first pass without forced answers
     read: tuple[tuple[str, FirstPasses], ...] = ()  # what was read from each file of another tool
 
     def __repr__(self) -> str:
-        shown = "no forced pass" if self.summary is None else f"RI {rendering().estimate_text(self.summary.index)}"
-        return f"<ScoredFiles: {self.outcomes.height} answers, {shown}>"
+        results = "no forced pass" if self.run is None else repr(self.run)
+        return f"<ScoredFiles: {self.outcomes.height} answers, {results}>"
 
     def write(self, path: str | Path) -> None:
         """Write the outcome table to a file, which ends in .parquet, .csv or .jsonl; raises OSError if it cannot."""

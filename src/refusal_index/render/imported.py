@@ -14,8 +14,8 @@ from refusal_index.render.summary import first_screen, tally_blocks
 
 def scored_blocks(scored: ScoredFiles) -> Iterator[Block]:
     """Yield the results of files: RI of both passes, the rates of first passes, and how the files were read."""
-    if scored.summary is not None:
-        yield from first_screen(scored.summary)
+    if scored.run is not None:
+        yield from first_screen(scored.run.summary)
     if scored.first_passes:
         yield from tally_blocks(scored.first_passes)
     for line in reading_lines(scored.read):

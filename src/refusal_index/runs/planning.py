@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from refusal_index.data.analysis import DEFAULT_ANALYSIS, Analysis
 from refusal_index.findings.planning import (
@@ -40,7 +41,7 @@ def plan(
     error_slope: float | None = None,
     corrected: bool = False,
     variant: str | None = None,
-    confidence_level: float = DEFAULT_ANALYSIS.confidence_level,
+    **options: Any,
 ) -> SampleSizes:
     """Estimate how many questions are needed, as ``refusal-index plan`` does.
 
@@ -64,8 +65,8 @@ def plan(
         `refusal_index.stats.split_budget`, by default as the pilot's repeated samples show.
     variant
         The prompt of the pilot to plan from; by default each of them.
-    confidence_level
-        Of every interval.
+    options
+        Fields of `refusal_index.data.analysis.Analysis`, such as ``confidence_level``.
 
     Returns
     -------
@@ -82,21 +83,13 @@ def plan(
     >>> plan(refusal_rate=0.5, error_rate=0.7, refusal_index=0.4, half_width=0.1).questions
     773
     """
-    cost = _budget(budget_requests, budget_cost, request_cost)
-    options = PlanOptions(
-        half_width,
-        questions,
-        difference,
-        power,
-        Analysis(confidence_level),
-        cost,
-        request_cost,
-        refusal_slope,
-        error_slope,
-    )
-    _check(options, corrected=corrected)
+    slopes = (refusal_slope, error_slope)
+    analysis = Analysis.of_options(options)
+    budget = _budget(budget_requests, budget_cost, request_cost)
+    chosen = PlanOptions(half_width, questions, difference, power, analysis, budget, request_cost, *slopes)
+    _check(chosen, corrected=corrected)
     rates = (refusal_rate, error_rate, refusal_index)
-    runs = _pilots(pilot, options)
+    runs = _pilots(pilot, chosen)
     if runs and rates != (None, None, None):
         raise SettingError("plan: expected a pilot or expected rates, got both; leave out one of them")
     if variant is not None and not runs:
@@ -107,9 +100,9 @@ def plan(
             "difference in RI"
         )
     if len(runs) == 2:
-        return SampleSizes(options, runs, pairs=plan_apart(runs, variant, options))
+        return SampleSizes(chosen, runs, pairs=plan_apart(runs, variant, chosen))
     scenarios = scenarios_of(runs[0], variant) if runs else {"expected": _expected(*rates)}
-    plans: Mapping[str, RunPlan] = {name: plan_scenario(scenario, options) for name, scenario in scenarios.items()}
+    plans: Mapping[str, RunPlan] = {name: plan_scenario(scenario, chosen) for name, scenario in scenarios.items()}
     if corrected:
         if runs and runs[0].is_deterministic:
             raise SettingError(
@@ -117,10 +110,10 @@ def plan(
             )
         shown = slopes_shown(runs[0], variant) if runs else {}
         plans = {
-            name: plan_corrected(scenario, options, shown.get(name), from_run=bool(runs))
+            name: plan_corrected(scenario, chosen, shown.get(name), from_run=bool(runs))
             for name, scenario in scenarios.items()
         }
-    return SampleSizes(options, runs, plans)
+    return SampleSizes(chosen, runs, plans)
 
 
 def _budget(requests: float | None, cost: float | None, request_cost: float | None) -> float | None:

@@ -28,6 +28,7 @@ from refusal_index.data.run_json import is_deterministic
 from refusal_index.data.tables import READABLE, column_names
 from refusal_index.errors import OutcomeTableError, checked_path, nearest
 from refusal_index.findings.models_asked import run_caveats
+from refusal_index.findings.run_results import RunResults
 from refusal_index.findings.sections import with_sections
 from refusal_index.findings.summary import Summary, summarise
 from refusal_index.findings.tallies import ScoredFiles, tallies
@@ -81,8 +82,8 @@ def score(
     Returns
     -------
     ScoredFiles
-        With ``summary``, None without any forced answer; ``first_passes``, the rates of those without a forced pass;
-        ``outcomes``; and ``write(path)``, which writes them as an outcome table.
+        With ``run``, the `RunResults`, None without any forced answer; ``first_passes``, the rates of those without a
+        forced pass; ``outcomes``; and ``write(path)``, which writes them as an outcome table, as comparisons need.
 
     Raises
     ------
@@ -100,7 +101,7 @@ def score(
     >>> found.correct, found.refused, found.to_force
     (1, 1, 1)
     """
-    paths = [checked_path(path, "files") for path in ([files] if isinstance(files, str | Path) else files)]
+    paths = [checked_path(path, "file") for path in ([files] if isinstance(files, str | Path) else files)]
     analysis = Analysis.of_options(options)
     chosen = dict(columns or {})
     given = (forced, words, refusal, grader, scorer, kind, rows, name, dataset, variant)
@@ -108,7 +109,8 @@ def score(
     if not paths or (len(paths) > 1 and any(path.is_dir() for path in paths)):
         raise SettingError(f"files: expected files, or the folder of one run, got {len(paths)}")
     if not is_import and (paths[0].is_dir() or are_outcome_tables(paths, chosen, encoding)):
-        return ScoredFiles(*summary_of(paths, analysis, chosen, encoding))
+        summary, table = summary_of(paths, analysis, chosen, encoding)
+        return ScoredFiles(_as_run(paths[0], summary, table), table)
     reading = ReadOptions(
         *(chosen, scorer, refusal, name, dataset),
         words={word.casefold(): meaning for word, meaning in (words or {}).items()},
@@ -197,9 +199,14 @@ def score_first_passes(
     tallied = tallies(passes, analysis)
     groups = {(tally.model, tally.dataset, tally.variant) for tally in tallied if tally.has_both_passes}
     both = [first for first in passes if (first.model, first.dataset, first.variant) in groups]
-    summary = None
+    run = None
     if both:
         table = read_outcomes(to_outcomes(map(self_contained, both)), analysis.sampling)
-        summary = with_sections(summarise(table, analysis), table, source)
+        run = _as_run(source, with_sections(summarise(table, analysis), table, source), table)
     first_only = tuple(tally for tally in tallied if not tally.has_both_passes)
-    return ScoredFiles(summary, to_outcomes(map(self_contained, passes)), first_only, tuple(read))
+    return ScoredFiles(run, to_outcomes(map(self_contained, passes)), first_only, tuple(read))
+
+
+def _as_run(source: Path, summary: Summary, table: pl.DataFrame) -> RunResults:
+    """Return results that were computed from files; they name no model, since files may hold several."""
+    return RunResults(source.stem, source, None, None, table.lazy(), analysis=summary.analysis, computed=summary)
