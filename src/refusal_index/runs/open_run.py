@@ -17,7 +17,8 @@ from refusal_index.protocol import Conversation, Role
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Assignment, Engine, RunFailedError, WaitingError
 from refusal_index.runs.engines import engine_of, note_on
-from refusal_index.runs.events import Begun, Event, Opened, Progress, Underway, ignore_events
+from refusal_index.runs.events import Begun, Event, Opened, Progress, Replied, Underway, ignore_events
+from refusal_index.runs.logprobs import LogprobsCounter
 from refusal_index.runs.model_args import record_model_args
 from refusal_index.runs.outstanding import settle_outstanding
 from refusal_index.runs.plan import Plan
@@ -75,10 +76,13 @@ def open_plan(plan: Plan, progress: Progress = ignore_events, budget: Budget | N
                 budget.count_earlier(folder.path, store.paid(), plan.prices)
             pending = plan.pending(store)
             finished = sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)
-            report(Opened(finished, note_on(settings.sending, plan.graders) if engine else None))
+            report(Opened(finished, ALL_STORED if engine is None else note_on(settings.sending, plan.graders)))
             watch(store)
             yield OpenRun(plan, store, engine, report, budget)
 
+
+ALL_STORED = "0 requests are sent: all replies are stored already"
+"""Note on a run that has nothing left to ask."""
 
 StoreWatcher = Callable[[ReplyStore], None]
 """Called with the store of a run once it is open."""
@@ -219,9 +223,12 @@ async def execute_rounds(
     breaker = CircuitBreaker(time_limit=budget)
     budget.on_end = partial(breaker.open, planned=True)
     errors: list[Exception] = []
+    logprobs = LogprobsCounter() if settings.sending.logprobs else None
 
     def watch(event: Event) -> None:
         """Pass an event on; an error in the callback ends the run cleanly, so that no reply is lost."""
+        if logprobs is not None and isinstance(event, Replied):
+            logprobs.add(event.completion)
         if not errors:
             try:
                 progress(event)
@@ -232,22 +239,26 @@ async def execute_rounds(
     sent = SentRecorder(
         folder, settings.model, settings.decoding, lambda line: watch(Underway(f"note: {line}", is_notice=True))
     )
-    async with engine.open(store):
-        for name, conversations in rounds:
-            if not conversations:
-                continue
-            breaker.end_if_all_failed(store.has_reply_from)
-            if breaker.reason is not None:
-                raise RunFailedError(breaker.reason)
-            watch(Begun(name))
-            await engine.execute(
-                Assignment(dataset, name, conversations, settings, store, folder, watch, breaker, budget, sent)
-            )
-            if errors:
-                raise errors[0]
-            if breaker.planned:
-                return breaker.reason
-            if breaker.reason is not None:
-                label = "-".join(filter(None, (dataset, name)))
-                raise RunFailedError(f"{label}: {breaker.reason}" if label else breaker.reason)
+    try:
+        async with engine.open(store):
+            for name, conversations in rounds:
+                if not conversations:
+                    continue
+                breaker.end_if_all_failed(store.has_reply_from)
+                if breaker.reason is not None:
+                    raise RunFailedError(breaker.reason)
+                watch(Begun(name))
+                await engine.execute(
+                    Assignment(dataset, name, conversations, settings, store, folder, watch, breaker, budget, sent)
+                )
+                if errors:
+                    raise errors[0]
+                if breaker.planned:
+                    return breaker.reason
+                if breaker.reason is not None:
+                    label = "-".join(filter(None, (dataset, name)))
+                    raise RunFailedError(f"{label}: {breaker.reason}" if label else breaker.reason)
+    finally:
+        if logprobs is not None:
+            logprobs.record(folder)
     return None
