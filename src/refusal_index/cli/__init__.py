@@ -51,6 +51,7 @@ CORE = {
     **dict.fromkeys(("score", "show", "report", "compare"), "results"),
     **dict.fromkeys(("import", "validate", "prompts", "ls"), "inputs"),
     **dict.fromkeys(("plan", "audit", "sensitivity"), "uncertainty"),
+    "runs": "listing",
     "gate": "gate",
     "build": "build",
 }

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,9 @@ MAX_SETTINGS = 64 << 20
 
 RUN_ID = "run_id"
 """Key in `about` of a run's unique id; runs with the same settings have different ids."""
+
+CREATED = "created"
+"""Key in `about` of the time when a run's folder was made, in ISO format."""
 
 
 class _Entry:
@@ -110,8 +114,9 @@ class RunFolder:
         else:
             self._refuse_foreign()
             make_folder(self.path)
-            own_id = {RUN_ID: secrets.token_hex(8)}  # replaces the id of another run whose `about` was passed
-            self._write_run_json({"settings": own_settings, "about": {**as_json(about or {}), **own_id}})
+            # they replace those of another run whose `about` was passed
+            own = {RUN_ID: secrets.token_hex(8), CREATED: datetime.now(UTC).isoformat(timespec="seconds")}
+            self._write_run_json({"settings": own_settings, "about": {**as_json(about or {}), **own}})
         return resumed
 
     def change_settings(self, changes: Mapping[str, Any]) -> None:

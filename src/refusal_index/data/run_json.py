@@ -430,6 +430,7 @@ SETTINGS: Mapping[str, Check] = {
 }
 ABOUT: Mapping[str, Check] = {
     "run_id": A_TEXT,
+    "created": A_TEXT,
     "weighted_score_p": ("a number from 0", _is_amount),
     "truthfulness_weights": ("three numbers from 0, not all 0", _is_weights),
     "stopped": ("where it stopped, or null", _builds(Stop)),

@@ -1,7 +1,8 @@
-"""Sets of runs: a folder with a summary that names its runs."""
+"""Sets of runs, folders with a summary that names their runs; and the runs in any folder."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ SET_VERSION = 2
 
 SUMMARY = "summary.json"
 MAX_NAME_LENGTH = 255  # bytes, of most file systems
+RUN_JSON = "run.json"
+LEVELS = 2  # how far below a folder its runs are looked for; those of a set in it are two levels down
 LAST_STEP = 10**12  # a training step; a larger number is a date or a hash
 
 
@@ -84,3 +87,42 @@ def _members(path: Path, runs: Iterable[Any]) -> Iterator[SetMember]:
                 is_name = name == Path(name).name not in ("", "..") and "\0" not in name
                 if is_name and len(name.encode()) <= MAX_NAME_LENGTH:
                     yield SetMember(path / name, model, dataset, step if is_valid else None)
+
+
+def folders_below(folder: Path, levels: int = LEVELS) -> Iterator[Path]:
+    """Yield the folder of each run in a folder and in those in it, and each folder in it that holds no run.
+
+    Raises OSError if the folder cannot be read; a folder in it that cannot counts as one without a run.
+    """
+    if is_run(folder):
+        yield folder
+        return
+    try:
+        members = set_members(folder)
+    except RunFolderError:  # a set of another version: its runs are found like those of any folder
+        members = ()
+    if members:
+        yield from (member.folder for member in members)
+        return
+    for child in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
+        try:
+            below = [*folders_below(child, levels - 1)] if levels > 1 or is_run(child) else []
+        except OSError:
+            below = []
+        yield from below if any(map(is_run, below)) else [child]
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder has a file like that of a run's settings, readable or not."""
+    return os.path.lexists(folder / RUN_JSON)
+
+
+def runs_below(path: Path) -> list[Path]:
+    """Return the folders of the runs of a set, or in any folder; empty for the folder of a run, and for a file.
+
+    Raises RunFolderError for a set of another version.
+    """
+    members = [member.folder for member in set_members(path)]
+    if members or is_run(path) or not path.is_dir():
+        return members
+    return [folder for folder in folders_below(path) if is_run(folder)]
