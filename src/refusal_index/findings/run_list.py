@@ -1,4 +1,4 @@
-"""The runs of a folder, each with its result and how complete it is, read from their files without computing anything."""
+"""The runs of a folder, each with its result and how complete it is, as its files have them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from refusal_index.findings.metric_table import POOLED
 from refusal_index.findings.metrics import INDEX
 from refusal_index.findings.run_results import RunResults
 from refusal_index.stats import Estimate
+
 
 @dataclass(frozen=True)
 class ListedRun:

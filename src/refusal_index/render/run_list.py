@@ -7,7 +7,17 @@ from pathlib import Path
 
 from refusal_index.findings.metrics import INDEX, METRICS, Statement
 from refusal_index.findings.run_list import ListedRun
-from refusal_index.render.format import TEXT_WIDTH, UNDEFINED, Block, Table, abbreviated, count, interval_of, number, percent
+from refusal_index.render.format import (
+    TEXT_WIDTH,
+    UNDEFINED,
+    Block,
+    Table,
+    abbreviated,
+    count,
+    interval_of,
+    number,
+    percent,
+)
 from refusal_index.render.sentences import sentence
 
 NAMES = ("folder", "model", "dataset")
@@ -31,8 +41,8 @@ def run_list_blocks(folder: Path, runs: Sequence[ListedRun], width: int = TEXT_W
     remarks = [(str(run.folder), remark) for run in runs for remark in _remarks(run)]
     if readable and remarks:
         yield ""
-    for folder, remark in remarks:
-        yield f"  {folder}: {remark}"
+    for place, remark in remarks:
+        yield f"  {place}: {remark}"
 
 
 def _names(folder: Path, run: ListedRun) -> Iterator[str]:

@@ -5,32 +5,47 @@ It is kept under ``logprobs`` in ``run.json``, and adds up over the commands tha
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from refusal_index.data.folder import RunFolder
 from refusal_index.data.run_json import LOGPROBS
 from refusal_index.errors import RunFolderError
 from refusal_index.protocol import Completion, Role, is_auxiliary
+from refusal_index.runs.events import Event, Progress, Replied
 
 
-class LogprobsCounter:
-    """Counts the replies of a run's model, and those without log probabilities, while it requests them."""
+@contextmanager
+def counting_logprobs(folder: RunFolder, progress: Progress, *, is_on: bool) -> Iterator[Progress]:
+    """Count the replies of a run's model inside the block, and those without log probabilities.
 
-    def __init__(self) -> None:
-        self._replies = 0
-        self._missing = 0
+    - `folder`: the run's folder, which is locked.
+    - `progress`: what to pass events on to.
+    - `is_on`: whether log probabilities are requested; if not, nothing is counted.
+    """
+    if not is_on:
+        yield progress
+        return
+    counts = {"replies": 0, "missing": 0}
 
-    def add(self, completion: Completion) -> None:
-        """Count a reply, except of a grader, and one that a plugin asked for its own use."""
-        if completion.reply.role is Role.MODEL and not is_auxiliary(completion.variant):
-            self._replies += 1
-            self._missing += completion.logprobs is None and not completion.filtered
+    def counted(event: Event) -> None:
+        if isinstance(event, Replied) and _is_of_model(event.completion):
+            counts["replies"] += 1
+            counts["missing"] += event.completion.logprobs is None and not event.completion.filtered
+        progress(event)
 
-    def record(self, folder: RunFolder) -> None:
-        """Add the counts to those in the folder, which is locked."""
-        if not self._replies:
-            return
-        counts = {"replies": self._replies, "missing": self._missing}
-        with suppress(OSError, RunFolderError):  # a note is not worth the error of a run
-            before = folder.read_about().get(LOGPROBS) or {}
-            folder.change_about({LOGPROBS: {name: before.get(name, 0) + number for name, number in counts.items()}})
+    try:
+        yield counted
+    finally:
+        if counts["replies"]:
+            _add(folder, counts)
+
+
+def _is_of_model(completion: Completion) -> bool:
+    return completion.reply.role is Role.MODEL and not is_auxiliary(completion.variant)
+
+
+def _add(folder: RunFolder, counts: dict[str, int]) -> None:
+    with suppress(OSError, RunFolderError):  # a note is not worth the error of a run
+        before = folder.read_about().get(LOGPROBS) or {}
+        folder.change_about({LOGPROBS: {name: before.get(name, 0) + number for name, number in counts.items()}})

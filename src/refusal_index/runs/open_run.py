@@ -17,8 +17,8 @@ from refusal_index.protocol import Conversation, Role
 from refusal_index.runs.budget import Budget
 from refusal_index.runs.engine import Assignment, Engine, RunFailedError, WaitingError
 from refusal_index.runs.engines import engine_of, note_on
-from refusal_index.runs.events import Begun, Event, Opened, Progress, Replied, Underway, ignore_events
-from refusal_index.runs.logprobs import LogprobsCounter
+from refusal_index.runs.events import Begun, Event, Opened, Progress, Underway, ignore_events
+from refusal_index.runs.logprobs import counting_logprobs
 from refusal_index.runs.model_args import record_model_args
 from refusal_index.runs.outstanding import settle_outstanding
 from refusal_index.runs.plan import Plan
@@ -142,8 +142,9 @@ class OpenRun:
         if ended is not None:
             return ended
         plan = self.plan
-        context = (plan.settings, plan.folder, self.engine, self.store, self.progress, self.budget, plan.dataset.name)
-        return await execute_rounds(rounds, *context)
+        with counting_logprobs(plan.folder, self.progress, is_on=plan.settings.sending.logprobs) as progress:
+            context = (plan.settings, plan.folder, self.engine, self.store, progress, self.budget, plan.dataset.name)
+            return await execute_rounds(rounds, *context)
 
     def _rounds(self, part: Plan) -> Iterator[Round]:
         """Yield the pending conversations of a part, once the store holds its questions."""
@@ -223,12 +224,9 @@ async def execute_rounds(
     breaker = CircuitBreaker(time_limit=budget)
     budget.on_end = partial(breaker.open, planned=True)
     errors: list[Exception] = []
-    logprobs = LogprobsCounter() if settings.sending.logprobs else None
 
     def watch(event: Event) -> None:
         """Pass an event on; an error in the callback ends the run cleanly, so that no reply is lost."""
-        if logprobs is not None and isinstance(event, Replied):
-            logprobs.add(event.completion)
         if not errors:
             try:
                 progress(event)
@@ -239,26 +237,22 @@ async def execute_rounds(
     sent = SentRecorder(
         folder, settings.model, settings.decoding, lambda line: watch(Underway(f"note: {line}", is_notice=True))
     )
-    try:
-        async with engine.open(store):
-            for name, conversations in rounds:
-                if not conversations:
-                    continue
-                breaker.end_if_all_failed(store.has_reply_from)
-                if breaker.reason is not None:
-                    raise RunFailedError(breaker.reason)
-                watch(Begun(name))
-                await engine.execute(
-                    Assignment(dataset, name, conversations, settings, store, folder, watch, breaker, budget, sent)
-                )
-                if errors:
-                    raise errors[0]
-                if breaker.planned:
-                    return breaker.reason
-                if breaker.reason is not None:
-                    label = "-".join(filter(None, (dataset, name)))
-                    raise RunFailedError(f"{label}: {breaker.reason}" if label else breaker.reason)
-    finally:
-        if logprobs is not None:
-            logprobs.record(folder)
+    async with engine.open(store):
+        for name, conversations in rounds:
+            if not conversations:
+                continue
+            breaker.end_if_all_failed(store.has_reply_from)
+            if breaker.reason is not None:
+                raise RunFailedError(breaker.reason)
+            watch(Begun(name))
+            await engine.execute(
+                Assignment(dataset, name, conversations, settings, store, folder, watch, breaker, budget, sent)
+            )
+            if errors:
+                raise errors[0]
+            if breaker.planned:
+                return breaker.reason
+            if breaker.reason is not None:
+                label = "-".join(filter(None, (dataset, name)))
+                raise RunFailedError(f"{label}: {breaker.reason}" if label else breaker.reason)
     return None

@@ -45,7 +45,7 @@ def study(
     no readable run, or not possible with these runs.
 
     - `name` NAME: Name of the study; omitted with --all.
-    - `runs` RUN: Folders of runs, folders of sets, or outcome tables (.csv, .jsonl, .parquet).
+    - `runs` RUN: Folders of runs or of several runs, or outcome tables (.csv, .jsonl, .parquet).
     - `all_`: Make every study that the runs allow.
     - `out` DIR: Folder to write to.
     - `format_`: File formats, separated by commas.
@@ -160,7 +160,8 @@ def _summary_blocks(readable: FoundRuns, made: Sequence[str], missing: Sequence[
         for run, index in indices
     )
     yield from ("", Table.from_rows(columns, rows, left=("run",)), "")
-    yield f"Made {len(made)} of {len(made) + len(missing)} studies of {count(len(readable.runs), 'run')}, shown in {page}."
+    studies = f"{len(made)} of {len(made) + len(missing)} studies"
+    yield f"Made {studies} of {count(len(readable.runs), 'run')}, shown in {page}."
     if missing:
         yield f"Not made: {', '.join(missing)} (reasons above)."
     if readable.left_out:
