@@ -26,12 +26,12 @@ def runs(folder: Path = Path("runs"), /, json: bool = False) -> None:
     from refusal_index.render.run_list import run_list_blocks
 
     listed = listed_runs(folder)
-    if all(run.status == "no_run" for run in listed):
+    if all(run["status"] == "no_run" for run in listed):
         raise OptionError(f"runs: expected runs in {folder}, found none; name the folder in which your runs are")
     if json:
-        console.document({"folder": str(folder), "runs": [run.to_document() for run in listed]})
+        console.document({"folder": str(folder), "runs": listed})
     else:
         console.show(run_list_blocks(folder, listed, console.terminal().width))
         console.show(["", f"All in one page: refusal-index report {folder}"])
-    if any(run.status == "unreadable" for run in listed):
+    if any(run["status"] == "unreadable" for run in listed):
         raise typer.Exit(INCOMPLETE)

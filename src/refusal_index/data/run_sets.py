@@ -89,32 +89,17 @@ def _members(path: Path, runs: Iterable[Any]) -> Iterator[SetMember]:
                     yield SetMember(path / name, model, dataset, step if is_valid else None)
 
 
-def folders_below(folder: Path, levels: int = LEVELS) -> Iterator[Path]:
-    """Yield the folder of each run in a folder and in those in it, and each folder in it that holds no run.
-
-    Raises OSError if the folder cannot be read; a folder in it that cannot counts as one without a run.
-    """
-    if is_run(folder):
-        yield folder
-        return
-    try:
-        members = set_members(folder)
-    except RunFolderError:  # a set of another version: its runs are found like those of any folder
-        members = ()
-    if members:
-        yield from (member.folder for member in members)
-        return
-    for child in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
-        try:
-            below = [*folders_below(child, levels - 1)] if levels > 1 or is_run(child) else []
-        except OSError:
-            below = []
-        yield from below if any(map(is_run, below)) else [child]
-
-
 def is_run(folder: Path) -> bool:
     """Whether a folder has a file like that of a run's settings, readable or not."""
     return os.path.lexists(folder / RUN_JSON)
+
+
+def folders_below(folder: Path, levels: int = LEVELS) -> list[Path]:
+    """Return the folder of each run in a folder and in those in it, and each folder in it that holds no run."""
+    if is_run(folder) or levels == 0:
+        return [folder]
+    inside = sorted(path for path in folder.glob("[!.]*") if path.is_dir())
+    return [path for child in inside for path in folders_below(child, levels - 1)] or [folder]
 
 
 def runs_below(path: Path) -> list[Path]:
@@ -123,6 +108,4 @@ def runs_below(path: Path) -> list[Path]:
     Raises RunFolderError for a set of another version.
     """
     members = [member.folder for member in set_members(path)]
-    if members or is_run(path) or not path.is_dir():
-        return members
-    return [folder for folder in folders_below(path) if is_run(folder)]
+    return members or [folder for folder in folders_below(path) if folder != path and is_run(folder)]

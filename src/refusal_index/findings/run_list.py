@@ -2,100 +2,61 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
-from refusal_index.data.files import plain
 from refusal_index.data.folder import CREATED, RunFolder
-from refusal_index.data.run_sets import folders_below, member_of_set
+from refusal_index.data.run_sets import folders_below, is_run
 from refusal_index.errors import RefusalIndexError, RunFolderError
-from refusal_index.findings.metric_table import POOLED
 from refusal_index.findings.metrics import INDEX
-from refusal_index.findings.run_results import RunResults
-from refusal_index.stats import Estimate
+from refusal_index.findings.run_results import RunResults, names_in_set
+
+OF_INDEX = ("estimate", "low", "high", "status", "reason")
+"""What is listed of RI."""
 
 
-@dataclass(frozen=True)
-class ListedRun:
-    """A run in a folder, or a folder that is none."""
+def listed_runs(folder: Path) -> list[dict[str, Any]]:
+    """Return every run in a folder and in those in it, and the folders in it that hold no run, as JSON documents.
 
-    folder: Path
-    # model, dataset: their names in the run's set, else in its settings; None if they cannot be read
-    model: str | None = None
-    dataset: str | None = None
-    created: str | None = None  # when its folder was made, in ISO format; None if unknown
-    asked: int | None = None  # questions under each prompt, or under the prompt that has the most
-    n: int | None = None  # questions with both passes and a grade, under the prompt that has the fewest
-    index: Estimate | None = None  # RI over all prompts; None if there are no results
-    confidence_level: float | None = None
-    lacks: str | None = None  # what is missing; None if it is complete, or has no results
-    error: str | None = None  # why it cannot be read
-
-    @property
-    def status(self) -> str:
-        """``complete``, ``incomplete``, ``no_results``, ``unreadable`` or ``no_run``."""
-        if self.error is not None:
-            return "unreadable" if os.path.lexists(RunFolder(self.folder).run_json) else "no_run"
-        if self.index is None:
-            return "no_results"
-        return "complete" if self.lacks is None else "incomplete"
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the run as a JSON-serialisable dictionary."""
-        return {**plain(self), "folder": str(self.folder), "status": self.status}
-
-
-def listed_runs(folder: Path) -> list[ListedRun]:
-    """Return every run in a folder and in the sets and folders in it, and the other folders in it.
-
-    Raises RunFolderError if there is no such folder, or it cannot be read.
+    Each has its ``folder`` and its ``status``: complete, incomplete, no_results, unreadable or no_run. The last two
+    have the ``error``; the others ``model``, ``dataset`` and ``created``. With results there are ``n``, the graded
+    questions under the prompt that has the fewest, ``asked``, the questions under each prompt, ``refusal_index`` over
+    all prompts, its ``confidence_level``, and what the run ``lacks``.
     """
+    by_target = {path.resolve(): path for path in folders_below(folder)}
+    return [{"folder": str(path), **_listed(path)} for path in by_target.values()]
+
+
+def _listed(path: Path) -> dict[str, Any]:
     try:
-        found = [*folders_below(folder)]
-    except OSError as error:
-        raise RunFolderError(f"{folder}: expected a folder of runs, got {error.strerror}; check the path") from error
-    by_target = {path.resolve(): path for path in reversed(found)}
-    return [_listed(path) for path in reversed(by_target.values())]
+        return _read(RunFolder(path))
+    except RefusalIndexError as error:
+        return {"status": "unreadable" if is_run(path) else "no_run", "error": str(error)}
 
 
-def _listed(path: Path) -> ListedRun:
-    """Read a run; what is wrong with it stands in its entry."""
-    try:
-        return _read(path)
-    except (RefusalIndexError, OSError) as error:
-        return ListedRun(path, error=str(error))
-
-
-def _read(path: Path) -> ListedRun:
-    folder = RunFolder(path)
-    settings = folder.read_settings()
+def _read(folder: RunFolder) -> dict[str, Any]:
+    """Return the entry of a run; raises RunFolderError if a file of it cannot be read."""
+    settings = folder.read_complete_settings()
     about = folder.read_about()
-    member = member_of_set(path)
-    model = settings.get("model") if member is None else member.model
-    dataset = (settings.get("dataset") or {}).get("name") if member is None else member.dataset
-    entry = {"model": model, "dataset": dataset, "created": about.get(CREATED)}
-    document = folder.read_summary()
-    if document is None:
-        return ListedRun(path, **entry)
-    run = RunResults(path.name, path, model, dataset, None, settings, about=about, written=document)
-    of_index = run.metrics.filter(metric=INDEX)
-    if of_index.is_empty():
-        raise RunFolderError(f"{folder.summary}: expected RI, found none; 'refusal-index score {path}' rebuilds it")
-    joint = of_index.filter(variant=POOLED)
-    row = (joint if joint.height else of_index).row(0, named=True)
-    index = Estimate(row["estimate"], row["low"], row["high"], row["status"], row["reason"])
-    of_prompts = of_index.filter(pl.col("n").is_not_null())
-    level = document.get("confidence_level")
-    return ListedRun(
-        path,
+    written = folder.read_summary()
+    names = {"model": settings["model"], "dataset": settings["dataset"]["name"], **names_in_set(folder.path)}
+    entry = {"model": names["model"], "dataset": names["dataset"], "created": about.get(CREATED)}
+    if written is None:
+        return {"status": "no_results", **entry}
+    run = RunResults("", folder.path, names["model"], names["dataset"], None, settings, about=about, written=written)
+    rows = run.metrics.filter(metric=INDEX).to_dicts()
+    prompts = [row for row in rows if row["n"] is not None]
+    if not prompts:
+        raise RunFolderError(
+            f"{folder.summary}: expected RI, got none; 'refusal-index score {folder.path}' rebuilds it"
+        )
+    is_over_all = len(prompts) == 1 or len(prompts) < len(rows)
+    return {
+        "status": "complete" if run.lacks is None else "incomplete",
         **entry,
-        asked=of_prompts["asked"].max(),
-        n=of_prompts["n"].min(),
-        index=index,
-        confidence_level=level if isinstance(level, float) else None,
-        lacks=run.lacks,
-    )
+        "n": min(row["n"] for row in prompts),
+        "asked": max(row["asked"] for row in prompts),
+        INDEX: {name: rows[-1][name] if is_over_all else None for name in OF_INDEX},
+        "confidence_level": written.get("confidence_level"),
+        "lacks": run.lacks,
+    }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from refusal_index.findings.conclusions import summary_caveats
 from refusal_index.findings.metrics import INDEX, METRICS, Statement
-from refusal_index.findings.summary import INCOMPLETE
+from refusal_index.findings.summary import INCOMPLETE, Summary
 from refusal_index.render.format import (
     UNDEFINED,
     Block,
@@ -47,9 +47,13 @@ def result_blocks(results: Sequence[SetRun]) -> Iterator[Block]:
     summaries = [result.results.summary for result in results if result.results is not None]
     if not summaries:
         return
-    level = f"{percent(summaries[0].analysis.confidence_level)} interval"
-    columns = ("run", METRICS[INDEX].column, level, "refused %", "wrong %", "status")
-    yield Table.from_rows(columns, map(_result_row, results), left=("run", "status"))
+    yield run_table(
+        summaries[0].analysis.confidence_level,
+        (
+            (" on ".join(result.plan.title), result.results.summary if result.results else None, result.status)
+            for result in results
+        ),
+    )
     yield from ("", sentence(Statement("results_explained", "scope")))
     serious = [
         summary for summary in summaries if any(doubt.severity == "serious" for doubt in summary_caveats(summary))
@@ -60,19 +64,25 @@ def result_blocks(results: Sequence[SetRun]) -> Iterator[Block]:
     yield from used_blocks(together)
 
 
-def _result_row(result: SetRun) -> Iterator[str]:
-    yield abbreviated(" on ".join(result.plan.title), MAX_RUN_LENGTH)
-    summary = result.results.summary if result.results else None
+def run_table(confidence_level: float, runs: Iterable[tuple[str, Summary | None, str]]) -> Table:
+    """Return a table of runs, each given by its name, its results and its status in a set."""
+    level = f"{percent(confidence_level)} interval"
+    columns = ("run", METRICS[INDEX].column, level, "refused %", "wrong %", "status")
+    return Table.from_rows(columns, (_result_row(*run) for run in runs), left=("run", "status"))
+
+
+def _result_row(name: str, summary: Summary | None, run_status: str) -> Iterator[str]:
+    yield abbreviated(name, MAX_RUN_LENGTH)
     index = summary.index if summary else None
     if summary is None or index is None:
-        yield from (UNDEFINED, UNDEFINED, UNDEFINED, UNDEFINED, result.status)
+        yield from (UNDEFINED, UNDEFINED, UNDEFINED, UNDEFINED, run_status)
         return
     yield from (number(index.estimate, 2), interval_of(index, 2))
     right = [variant.metric("correct_given_attempted").estimate for variant in summary.variants]
     yield _range([variant.metric("refusal_rate").estimate for variant in summary.variants])
     yield _range([None if value is None else 1 - value for value in right])
     unscored = sum(variant.completeness.unscored for variant in summary.variants)
-    status = INCOMPLETE if result.status == INCOMPLETE else index.status
+    status = INCOMPLETE if run_status == INCOMPLETE else index.status
     reason = f" ({reason_text(index.reason)})" if index.reason else ""
     yield f"{status}{reason}" + (f", {count(unscored)} unscored" if unscored else "")
 

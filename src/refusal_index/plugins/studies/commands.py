@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,12 +13,9 @@ from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
 from refusal_index.cli.shared_options import ConfidenceLevel, output, readable_runs, report_missing
 
 if TYPE_CHECKING:
-    from refusal_index.findings.run_results import FoundRuns
     from refusal_index.plugins.studies.study import Study, StudyOptions
-    from refusal_index.render.format import Block
 
 FORMATS = "csv,tex,svg,pdf,png"
-LONGEST_LABEL = 32  # characters of a run's name in the summary
 
 
 def study(
@@ -115,6 +112,7 @@ def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: St
         index_text,
         write_study,
     )
+    from refusal_index.render.run_set import run_table
 
     readable = readable_runs(runs, options.analysis)
     report_missing(readable.runs)
@@ -135,37 +133,14 @@ def _make_all(runs: Sequence[Path], out: Path, kinds: Sequence[str], options: St
     write_atomically(page, index_text(made, missing, readable.runs, readable.left_out).encode())
     for name, _title, reason in missing:
         console.say(f"not made: {name}: {reason}")
-    console.show(_summary_blocks(readable, [study.name for study, _ in made], [name for name, *_ in missing], page))
+    console.say()
+    rows = [(run.label, run.summary, "complete" if run.is_complete else "incomplete") for run in readable.runs]
+    console.show([run_table(options.analysis.confidence_level, rows), ""])
+    console.prose(f"Made {len(made)} of {len(made) + len(missing)} studies of {len(rows)} runs, shown in {page}.")
+    if missing:
+        console.prose(f"Not made: {', '.join(name for name, *_ in missing)} (reasons above).")
     if failed or readable.left_out:
         raise typer.Exit(INCOMPLETE)
-
-
-def _summary_blocks(readable: FoundRuns, made: Sequence[str], missing: Sequence[str], page: Path) -> Iterator[Block]:
-    """Yield the results of the runs, and which studies were made of them."""
-    from refusal_index.findings.metrics import INDEX, METRICS
-    from refusal_index.render.format import Table, abbreviated, count, interval_of, number, percent
-    from refusal_index.stats import Estimate
-
-    levels = {run.summary.analysis.confidence_level for run in readable.runs}
-    columns = ("run", METRICS[INDEX].column, f"{percent(min(levels))} interval", "prompts", "questions")
-    indices = [(run, run.summary.index or Estimate(None)) for run in readable.runs]
-    rows = (
-        (
-            abbreviated(run.label, LONGEST_LABEL),
-            number(index.estimate, 2),
-            interval_of(index, 2),
-            count(len(run.summary.variants)),
-            count(max(variant.table.n for variant in run.summary.variants)),
-        )
-        for run, index in indices
-    )
-    yield from ("", Table.from_rows(columns, rows, left=("run",)), "")
-    studies = f"{len(made)} of {len(made) + len(missing)} studies"
-    yield f"Made {studies} of {count(len(readable.runs), 'run')}, shown in {page}."
-    if missing:
-        yield f"Not made: {', '.join(missing)} (reasons above)."
-    if readable.left_out:
-        yield f"{count(len(readable.left_out), 'run')} left out (reasons above)."
 
 
 def _chosen_formats(text: str) -> tuple[str, ...]:
